@@ -1,0 +1,19 @@
+//! Data structures that every floor of Loadline stands on.
+//!
+//! What may live here: plain data and its bookkeeping. No I/O, no clock, no threads, nothing that
+//! knows HTTP.
+#![forbid(unsafe_code)]
+
+pub mod buffer;
+pub mod counter;
+pub mod file;
+pub mod millis;
+pub mod token;
+pub mod transmit;
+
+pub use buffer::{Buffer, BufferPool};
+pub use counter::Counter;
+pub use file::{FileVersion, OpenFile};
+pub use millis::Millis;
+pub use token::Token;
+pub use transmit::{Chunk, Segment, Transmit};

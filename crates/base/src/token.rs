@@ -1,0 +1,27 @@
+//! A name for a connection that cannot be mistaken for its successor's.
+
+/// Index of a slot plus the generation of its tenant: a token of an earlier tenant misses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token {
+    /// Which slot.
+    pub index: u32,
+    /// Which tenant of the slot.
+    pub generation: u32,
+}
+
+impl Token {
+    /// Packs the token into the user data of an event.
+    #[must_use]
+    pub fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    /// The token that `to_bits` packed.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Self {
+        Self {
+            index: (bits & 0xffff_ffff) as u32,
+            generation: (bits >> 32) as u32,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What one serving thread counts; summed over threads on demand.
+
+use loadline_base::Counter;
+
+use crate::{Blame, Fault, Status};
+
+/// Why a connection was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CloseReason {
+    /// The client ended it between requests.
+    Client,
+    /// An answer said `Connection: close`.
+    Finished,
+    /// Idle for too long.
+    Idle,
+    /// Too slow with a head, a body or taking an answer.
+    Slow,
+    /// A bad request, after its answer.
+    BadRequest,
+    /// The client vanished in the middle.
+    Vanished,
+    /// Closed idle to make room for a newcomer.
+    Evicted,
+    /// A newcomer refused with 503 at the cap.
+    Refused,
+    /// A newcomer closed without an answer at a loop's capacity.
+    OverCapacity,
+    /// The server is going down.
+    Drained,
+    /// Something failed here: a file changed while being sent, say.
+    Failed,
+}
+
+impl CloseReason {
+    /// Every reason with its name in the status page.
+    pub const ALL: [(Self, &'static str); 11] = [
+        (Self::Client, "client"),
+        (Self::Finished, "finished"),
+        (Self::Idle, "idle"),
+        (Self::Slow, "slow"),
+        (Self::BadRequest, "bad_request"),
+        (Self::Vanished, "vanished"),
+        (Self::Evicted, "evicted"),
+        (Self::Refused, "refused"),
+        (Self::OverCapacity, "over_capacity"),
+        (Self::Drained, "drained"),
+        (Self::Failed, "failed"),
+    ];
+}
+
+/// Counts of one serving thread. Written by that thread only.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Requests whose answer was begun, by status class 1xx..5xx (index 0 is 1xx).
+    pub answers: [Counter; 5],
+    /// Bytes received.
+    pub bytes_in: Counter,
+    /// Bytes sent.
+    pub bytes_out: Counter,
+    /// Faults by blame: peer, local, limit, timeout.
+    pub faults: [Counter; 4],
+    /// Connections taken over.
+    pub accepted: Counter,
+    /// Connections closed, by reason.
+    pub closed: [Counter; CloseReason::ALL.len()],
+}
+
+impl Counters {
+    /// Notes an answer.
+    pub fn answer(&self, status: Status) {
+        let class = usize::from(status.code() / 100).clamp(1, 5) - 1;
+        self.answers[class].add(1);
+    }
+
+    /// Notes a fault.
+    pub fn fault(&self, fault: &Fault) {
+        let index = match fault.blame {
+            Blame::Peer => 0,
+            Blame::Local => 1,
+            Blame::Limit => 2,
+            Blame::Timeout => 3,
+        };
+        self.faults[index].add(1);
+    }
+
+    /// Notes that a connection was closed.
+    pub fn close(&self, reason: CloseReason) {
+        self.closed[reason as usize].add(1);
+    }
+
+    /// Answers of every class but 1xx: requests served.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.answers[1..].iter().map(Counter::value).sum()
+    }
+}

@@ -1,0 +1,76 @@
+//! One request and the room for its answer: made, moved between threads and recycled as a whole.
+
+use core::net::SocketAddr;
+
+use loadline_base::{Buffer, Millis};
+
+use crate::http1::encode;
+use crate::{Body, Request, Response, Status, Turn};
+
+/// Which of a connection's requests this is. HTTP/1 has one at a time; the seam for HTTP/2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StreamId(pub u32);
+
+/// The parcel. Whoever holds it is the only one who can touch it.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    /// Which of the connection's requests this is.
+    pub stream: StreamId,
+    /// The client's address; `None` over a Unix socket.
+    pub peer: Option<SocketAddr>,
+    /// When the head was complete, on the server's clock.
+    pub began: Millis,
+    /// The request.
+    pub request: Request,
+    /// The answer in the making.
+    pub response: Response,
+    /// The connection's unsent output, lent so that an answer can be encoded straight into it.
+    pub(crate) output: Buffer,
+    /// Whether the connection can stay open after this answer.
+    pub(crate) persist: bool,
+}
+
+impl Exchange {
+    /// Answers with field lines and content that the caller only lends: both are encoded into the
+    /// connection's output at once, in one copy. Then the outcome is `Ready`.
+    ///
+    /// `fields` are ready lines, each ending in CRLF, without Content-Length. Meant for content of
+    /// up to `Limits::inline_body_bytes_max`; larger content belongs into `Body::Shared`.
+    #[inline]
+    pub fn answer_borrowed(
+        &mut self,
+        status: Status,
+        fields: &[u8],
+        content: &[u8],
+        turn: &mut Turn<'_>,
+    ) {
+        self.response.status = status;
+        self.response.stated_len = Some(content.len() as u64); // for the access log
+        self.response.body = Body::Encoded;
+        let persist = self.persist && !self.response.close;
+        encode::borrowed(
+            &mut self.output,
+            &self.request,
+            persist,
+            status,
+            fields,
+            content,
+            turn,
+        );
+    }
+
+    /// Empties it for the next request, keeping its memory.
+    pub(crate) fn clear(&mut self) {
+        self.stream = StreamId(0);
+        self.peer = None;
+        self.request.clear();
+        self.response.clear();
+        self.output.clear();
+    }
+
+    /// Whether it has grown so much that it should be freed rather than kept (see house rules on
+    /// pooled parcels): 16 KiB.
+    pub(crate) fn is_oversized(&self) -> bool {
+        self.request.head.capacity() + self.response.fields.capacity() > 16 << 10
+    }
+}

@@ -1,0 +1,42 @@
+//! What turns requests into answers: the interface between the core and the apps.
+
+use crate::{Exchange, Turn};
+
+/// What a handler's quick step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The answer stands in the exchange.
+    Ready,
+    /// Gather the request's content first (100 Continue is sent if asked for), then `handle` again
+    /// with `RequestBody::Whole`. More than `bytes_max`, or more than the server's own limit, is
+    /// answered with 413. A request without content is handled again at once, with an empty `Whole`.
+    Collect {
+        /// The most that the handler takes, in bytes.
+        bytes_max: u64,
+    },
+    /// The rest may block: `handle_blocking` is to be called where blocking is allowed.
+    Blocking,
+}
+
+/// Turns a request into an answer. It sees no sockets, no threads and no protocol versions.
+///
+/// A panic in either step becomes a 500 and costs no thread.
+pub trait Handler: Send + Sync + 'static {
+    /// What each serving thread keeps of its own: an index of the cache, say. A hit in it takes no
+    /// lock and writes no shared line.
+    type Local: Send;
+
+    /// A fresh `Local` for a thread that starts serving.
+    fn local(&self) -> Self::Local;
+
+    /// Called at the end of the head, on the thread that owns the connection. Must not block.
+    fn handle(
+        &self,
+        local: &mut Self::Local,
+        exchange: &mut Exchange,
+        turn: &mut Turn<'_>,
+    ) -> Outcome;
+
+    /// Called after `Blocking`, on a thread that may block. Leaves the answer in the exchange.
+    fn handle_blocking(&self, exchange: &mut Exchange);
+}

@@ -1,0 +1,112 @@
+//! Every bound on input, output and time of a connection, each with its reason.
+
+use std::time::Duration;
+
+use loadline_base::Millis;
+
+/// How slow a peer may be: a period of grace, then a minimum rate, then an end.
+///
+/// The deadline after `bytes` bytes is `start + grace + bytes / bytes_per_second_min`, and never
+/// later than `start + total_max`: a peer that drips single bytes gains nothing by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Time that is always given, in milliseconds.
+    pub grace_ms: u64,
+    /// Bytes that buy another second.
+    pub bytes_per_second_min: u64,
+    /// The end, whatever the rate, in milliseconds; `u64::MAX` for none.
+    pub total_max_ms: u64,
+}
+
+impl Pace {
+    /// When the peer has to be done, given what has passed so far.
+    #[must_use]
+    pub fn deadline(&self, start: Millis, bytes: u64) -> Millis {
+        let bought = bytes.saturating_mul(1000) / self.bytes_per_second_min.max(1);
+        let allowed = self.grace_ms.saturating_add(bought).min(self.total_max_ms);
+        Millis(start.0.saturating_add(allowed))
+    }
+}
+
+/// The bounds of one connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Request line and fields together. 32 KiB: four times what browsers send with many cookies.
+    pub head_bytes_max: usize,
+    /// Request target. 8000 octets is the least that RFC 9112 section 3 recommends.
+    pub target_bytes_max: usize,
+    /// Fields of one request. 100 is what most servers allow; each costs a comparison later.
+    pub fields_max: usize,
+    /// Content of one request that is collected into memory. 1 MiB: forms, not uploads.
+    pub body_bytes_max: u64,
+    /// One chunk-size line, extensions included. Extensions are ignored, so they may be short.
+    pub chunk_line_bytes_max: usize,
+    /// The trailer section. It is ignored, so it may be short.
+    pub trailer_bytes_max: usize,
+    /// Content nobody asked for that is read and thrown away to keep a connection alive. Beyond
+    /// it, closing is cheaper than reading.
+    pub discard_bytes_max: u64,
+    /// Bytes received ahead of their turn (pipelined requests) before reading stops.
+    pub ahead_bytes_max: usize,
+    /// Output gathered from pipelined requests before it is sent.
+    pub output_bytes_max: usize,
+    /// A body up to this length is copied behind its head, so that both leave in one piece: two
+    /// pieces cost 0.5 us more than one, a copy of 16 KiB about as much.
+    pub inline_body_bytes_max: usize,
+    /// Bytes read and thrown away after an error answer, so that the client reads it instead of a
+    /// reset (RFC 9112 section 9.6).
+    pub linger_bytes_max: u64,
+    /// The same in time, in milliseconds.
+    pub linger_ms_max: u64,
+    /// Time without exchange after which an idle connection is closed (15 s in P2).
+    pub idle_timeout_ms: u64,
+    /// Time for a head: a drip of one byte a second ends after 30 s.
+    pub head_pace: Pace,
+    /// Time for a body.
+    pub body_pace: Pace,
+    /// Time for an answer to be taken.
+    pub write_pace: Pace,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head_bytes_max: 32 << 10,
+            target_bytes_max: 8000,
+            fields_max: 100,
+            body_bytes_max: 1 << 20,
+            chunk_line_bytes_max: 256,
+            trailer_bytes_max: 8 << 10,
+            discard_bytes_max: 64 << 10,
+            ahead_bytes_max: 64 << 10,
+            output_bytes_max: 64 << 10,
+            inline_body_bytes_max: 16 << 10,
+            linger_bytes_max: 1 << 20,
+            linger_ms_max: 2_000,
+            idle_timeout_ms: 15_000,
+            head_pace: Pace {
+                grace_ms: 10_000,
+                bytes_per_second_min: 500,
+                total_max_ms: 30_000,
+            },
+            body_pace: Pace {
+                grace_ms: 10_000,
+                bytes_per_second_min: 500,
+                total_max_ms: u64::MAX,
+            },
+            write_pace: Pace {
+                grace_ms: 20_000,
+                bytes_per_second_min: 1_000,
+                total_max_ms: u64::MAX,
+            },
+        }
+    }
+}
+
+impl Limits {
+    /// The idle time as a duration.
+    #[must_use]
+    pub fn idle_timeout(&self) -> Duration {
+        Duration::from_millis(self.idle_timeout_ms)
+    }
+}

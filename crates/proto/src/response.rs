@@ -1,0 +1,129 @@
+//! An answer as data: status, ready field lines, and a body that is not opened here.
+
+use std::sync::Arc;
+
+use loadline_base::{OpenFile, Segment};
+
+use crate::Status;
+
+/// The content of an answer.
+#[derive(Debug, Default)]
+pub enum Body {
+    /// None; for an error status the session puts in its page (see `ErrorPages`).
+    #[default]
+    Empty,
+    /// Bytes of its own.
+    Bytes(Vec<u8>),
+    /// Cached bytes too large to copy: a range of them.
+    Shared {
+        /// The content.
+        bytes: Arc<[u8]>,
+        /// First byte to send.
+        start: usize,
+        /// One past the last.
+        end: usize,
+    },
+    /// A range of a file.
+    File {
+        /// The file.
+        file: Arc<OpenFile>,
+        /// First byte to send.
+        offset: u64,
+        /// Bytes to send.
+        len: u64,
+    },
+    /// Several pieces in order, none of them empty (multipart/byteranges).
+    Segments(Vec<Segment>),
+    /// `Exchange::answer_borrowed` has put head and body into the output already.
+    Encoded,
+}
+
+impl Body {
+    /// Its length in bytes. (0 for `Encoded`: its head says it.)
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Empty | Self::Encoded => 0,
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Shared { start, end, .. } => (end - start) as u64,
+            Self::File { len, .. } => *len,
+            Self::Segments(segments) => segments.iter().map(Segment::len).sum(),
+        }
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// An answer in the making. The session adds the status line, Date, Server, Connection and, unless
+/// the status forbids it, Content-Length; the handler adds everything else.
+#[derive(Debug)]
+pub struct Response {
+    /// The status; 200 until said otherwise.
+    pub status: Status,
+    /// The content. For HEAD it is counted for Content-Length and not sent.
+    pub body: Body,
+    /// For an answer to HEAD without a body at hand, and for 304: the Content-Length to state.
+    pub stated_len: Option<u64>,
+    /// Close the connection after this answer.
+    pub close: bool,
+    pub(crate) fields: Vec<u8>,
+}
+
+impl Default for Response {
+    fn default() -> Self {
+        Self {
+            status: Status::OK,
+            body: Body::Empty,
+            stated_len: None,
+            close: false,
+            fields: Vec::new(),
+        }
+    }
+}
+
+impl Response {
+    /// Adds a field. Bytes that could end the line are replaced by spaces.
+    pub fn field(&mut self, name: &str, value: impl AsRef<[u8]>) {
+        self.fields.extend_from_slice(name.as_bytes());
+        self.fields.extend_from_slice(b": ");
+        let clean = |byte: &u8| {
+            if matches!(byte, b'\r' | b'\n' | 0) {
+                b' '
+            } else {
+                *byte
+            }
+        };
+        self.fields.extend(value.as_ref().iter().map(clean));
+        self.fields.extend_from_slice(b"\r\n");
+    }
+
+    /// Adds ready field lines, each ending in CRLF, which the caller answers for.
+    pub fn ready_fields(&mut self, lines: &[u8]) {
+        self.fields.extend_from_slice(lines);
+    }
+
+    /// The field lines so far.
+    #[must_use]
+    pub fn field_lines(&self) -> &[u8] {
+        &self.fields
+    }
+
+    /// Starts over as an error answer whose page the session fills in.
+    pub fn error(&mut self, status: Status) {
+        self.clear();
+        self.status = status;
+    }
+
+    /// Empties it for the next answer, keeping its memory.
+    pub fn clear(&mut self) {
+        self.status = Status::OK;
+        self.body = Body::Empty;
+        self.stated_len = None;
+        self.close = false;
+        self.fields.clear();
+    }
+}

@@ -1,0 +1,152 @@
+//! What a loop lends the core for one turn: time, date, spare memory, counters, the log.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use loadline_base::{Buffer, BufferPool, Millis, Segment};
+
+use crate::server_session::Progress;
+use crate::{AccessLog, Counters, Exchange};
+
+/// Time, date and memory, lent per turn: so that tests run on a fake clock, and nothing on the hot
+/// path allocates or reads a clock.
+pub struct Turn<'t> {
+    /// The time, read once per turn.
+    pub now: Millis,
+    /// The date, formatted once per second.
+    pub date: &'t HttpDate,
+    /// Spare memory of this thread.
+    pub pool: &'t mut Pool,
+    /// This thread's counters.
+    pub counters: &'t Counters,
+    /// This thread's access log, if there is one.
+    pub log: Option<&'t mut AccessLog>,
+}
+
+/// A second of wall-clock time in the forms that answers and logs need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpDate {
+    unix_seconds: u64,
+    imf: [u8; 29],
+    clf: [u8; 26],
+}
+
+impl HttpDate {
+    /// The date `unix_seconds` after 1970-01-01T00:00:00Z.
+    #[must_use]
+    pub fn at(unix_seconds: u64) -> Self {
+        const YEAR_9999: u64 = 253_402_300_799;
+        let seconds = unix_seconds.min(YEAR_9999);
+        let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds));
+        let mut imf = [b' '; 29];
+        imf.copy_from_slice(text.as_bytes());
+        // "Sun, 06 Nov 1994 08:49:37 GMT" holds all of "06/Nov/1994:08:49:37 +0000".
+        let mut clf = *b"dd/Mon/yyyy:hh:mm:ss +0000";
+        for (to, from) in [
+            (0..2, 5..7),
+            (3..6, 8..11),
+            (7..11, 12..16),
+            (12..20, 17..25),
+        ] {
+            clf[to].copy_from_slice(&imf[from]);
+        }
+        Self {
+            unix_seconds,
+            imf,
+            clf,
+        }
+    }
+
+    /// Seconds since 1970.
+    #[must_use]
+    pub fn unix_seconds(&self) -> u64 {
+        self.unix_seconds
+    }
+
+    /// As in the Date field (RFC 9110 section 5.6.7).
+    #[must_use]
+    pub fn imf(&self) -> &[u8; 29] {
+        &self.imf
+    }
+
+    /// As in the common log format.
+    #[must_use]
+    pub fn clf(&self) -> &[u8; 26] {
+        &self.clf
+    }
+}
+
+/// Parcels of one thread that wait for the next request. 64: as many as one turn has at once.
+const SPARE_MAX: usize = 64;
+
+/// Spare memory of one thread: buffers and parcels, bounded in number and size.
+#[derive(Debug, Default)]
+pub struct Pool {
+    /// Byte buffers.
+    pub buffers: BufferPool,
+    exchanges: Vec<Box<Exchange>>,
+    progress: Vec<Box<Progress>>,
+    segments: Vec<Vec<Segment>>,
+}
+
+impl Pool {
+    /// An empty pool; it fills as things come back.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes back a parcel whose connection is gone.
+    pub fn give_exchange(&mut self, mut exchange: Box<Exchange>) {
+        self.buffers.give(std::mem::take(&mut exchange.output));
+        exchange.clear();
+        if self.exchanges.len() < SPARE_MAX && !exchange.is_oversized() {
+            self.exchanges.push(exchange);
+        }
+    }
+
+    pub(crate) fn take_exchange(&mut self) -> Box<Exchange> {
+        self.exchanges.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn take_progress(&mut self) -> Box<Progress> {
+        self.progress.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_progress(&mut self, progress: Box<Progress>) {
+        if self.progress.len() < SPARE_MAX {
+            self.progress.push(progress);
+        }
+    }
+
+    pub(crate) fn take_segments(&mut self) -> Vec<Segment> {
+        self.segments.pop().unwrap_or_default()
+    }
+
+    /// Takes back output that was sent, or that nobody wants any more.
+    pub fn give_segments(&mut self, mut segments: Vec<Segment>) {
+        for segment in segments.drain(..) {
+            if let Segment::Buffer(buffer) = segment {
+                self.give_buffer(buffer);
+            }
+        }
+        if self.segments.len() < SPARE_MAX && segments.capacity() <= 64 {
+            self.segments.push(segments);
+        }
+    }
+
+    fn give_buffer(&mut self, buffer: Buffer) {
+        self.buffers.give(buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_standards_example_date() {
+        let date = HttpDate::at(784_111_777);
+        assert_eq!(date.imf(), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(date.clf(), b"06/Nov/1994:08:49:37 +0000");
+    }
+}
