@@ -8,8 +8,14 @@ use crate::Status;
 /// ones); here they are only kept.
 #[derive(Clone, Debug)]
 pub struct ErrorPages {
-    content_type: &'static str,
-    pages: Vec<(Status, Arc<[u8]>)>,
+    pages: Vec<ErrorPage>,
+}
+
+#[derive(Clone, Debug)]
+struct ErrorPage {
+    status: Status,
+    content_type: Arc<str>,
+    content: Arc<[u8]>,
 }
 
 impl ErrorPages {
@@ -23,24 +29,86 @@ impl ErrorPages {
 
     /// A page for every error status, made by `page`.
     #[must_use]
-    pub fn new(content_type: &'static str, page: impl Fn(Status) -> Vec<u8>) -> Self {
+    pub fn new(content_type: &str, page: impl Fn(Status) -> Vec<u8>) -> Self {
+        let content_type: Arc<str> = Arc::from(content_type);
         let errors = Status::ALL
             .iter()
             .copied()
             .filter(|status| status.is_error());
         let pages = errors
-            .map(|status| (status, Arc::from(page(status))))
+            .map(|status| ErrorPage {
+                status,
+                content_type: Arc::clone(&content_type),
+                content: Arc::from(page(status)),
+            })
             .collect();
-        Self {
-            content_type,
-            pages,
-        }
+        Self { pages }
+    }
+
+    /// Puts a page of your own in place of the one for `status`.
+    ///
+    /// # Panics
+    /// If the status is no error, or the content type has characters that cannot stand in a field.
+    pub fn set(&mut self, status: Status, content_type: &str, content: impl Into<Arc<[u8]>>) {
+        assert!(status.is_error(), "{} is no error", status.code());
+        let printable = |byte: u8| (b' '..=b'~').contains(&byte);
+        assert!(content_type.bytes().all(printable), "{content_type:?}");
+        self.pages.retain(|page| page.status != status);
+        self.pages.push(ErrorPage {
+            status,
+            content_type: Arc::from(content_type),
+            content: content.into(),
+        });
     }
 
     /// Content type and content for a status; `None` if it has no page.
     #[must_use]
-    pub fn page(&self, status: Status) -> Option<(&'static str, &Arc<[u8]>)> {
-        let (_, page) = self.pages.iter().find(|(of, _)| *of == status)?;
-        Some((self.content_type, page))
+    pub fn page(&self, status: Status) -> Option<(&str, &Arc<[u8]>)> {
+        let page = self.pages.iter().find(|page| page.status == status)?;
+        Some((&page.content_type, &page.content))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_your_own_replaces_the_built_in_one_alone() {
+        let mut pages = ErrorPages::plain();
+        assert_eq!(
+            &**pages.page(Status::NOT_FOUND).unwrap().1,
+            b"404 Not Found\n"
+        );
+        pages.set(Status::NOT_FOUND, "text/html", b"<p>gone".to_vec());
+        pages.set(Status::NOT_FOUND, "image/png", b"picture".to_vec());
+        let (content_type, content) = pages.page(Status::NOT_FOUND).unwrap();
+        assert_eq!((content_type, &**content), ("image/png", &b"picture"[..]));
+        let (content_type, _) = pages.page(Status::BAD_REQUEST).unwrap();
+        assert_eq!(content_type, "text/plain; charset=utf-8");
+    }
+
+    #[test]
+    fn only_errors_have_pages() {
+        let pages = ErrorPages::plain();
+        for status in Status::ALL {
+            assert_eq!(
+                pages.page(*status).is_some(),
+                status.is_error(),
+                "{status:?}"
+            );
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "200 is no error")]
+    fn a_page_for_a_success_is_a_bug() {
+        ErrorPages::plain().set(Status::OK, "text/html", Vec::new());
+    }
+
+    #[test]
+    #[should_panic(expected = "text/html")]
+    fn a_content_type_cannot_end_its_line() {
+        ErrorPages::plain().set(Status::NOT_FOUND, "text/html\r\nX: y", Vec::new());
     }
 }
