@@ -7,13 +7,19 @@
 pub mod buffer;
 pub mod counter;
 pub mod file;
+pub mod index_list;
 pub mod millis;
+pub mod slab;
+pub mod timer_wheel;
 pub mod token;
 pub mod transmit;
 
 pub use buffer::{Buffer, BufferPool};
 pub use counter::Counter;
 pub use file::{FileVersion, OpenFile};
+pub use index_list::IndexList;
 pub use millis::Millis;
+pub use slab::Slab;
+pub use timer_wheel::TimerWheel;
 pub use token::Token;
 pub use transmit::{Chunk, Segment, Transmit};
