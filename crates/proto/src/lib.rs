@@ -12,9 +12,39 @@
 //!                               │
 //!            Run · Block · Send · Finish · Wait · Close                      orders
 //! ```
+//!
+//! A request and its answer, without a socket:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use loadline_base::{Chunk, Millis};
+//! use loadline_proto::{
+//!     Action, Body, Counters, HttpDate, Outcome, Pool, ServerSession, SessionConfig, Turn,
+//! };
+//!
+//! let (mut pool, counters, date) = (Pool::new(), Counters::default(), HttpDate::at(784_111_777));
+//! let now = Millis(0);
+//! let mut turn = Turn { now, date: &date, pool: &mut pool, counters: &counters, log: None };
+//! let config = Arc::new(SessionConfig::default());
+//! let mut session = ServerSession::new(&config, None, &mut turn);
+//!
+//! session.received(&mut b"GET / HTTP/1.1\r\nHost: example\r\n\r\n".to_vec(), &mut turn);
+//! let Action::Run(mut exchange) = session.next_action(&mut turn) else { panic!() };
+//! assert_eq!(exchange.request.path(), b"/");
+//! exchange.response.body = Body::Bytes(b"hello".to_vec());
+//! session.ran(exchange, Outcome::Ready, &mut turn);
+//!
+//! let Action::Send(mut transmit) = session.next_action(&mut turn) else { panic!() };
+//! let Some(Chunk::Memory(bytes)) = transmit.front() else { panic!() };
+//! assert!(bytes.starts_with(b"HTTP/1.1 200 OK\r\n") && bytes.ends_with(b"\r\n\r\nhello"));
+//! transmit.advance(transmit.remaining());
+//! session.sent(transmit, &mut turn);
+//! assert!(matches!(session.next_action(&mut turn), Action::Wait { read: true }));
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod access_log;
+mod answer;
 pub mod counters;
 pub mod error_pages;
 pub mod exchange;
@@ -23,6 +53,7 @@ pub mod handler;
 pub mod http1;
 pub mod limits;
 pub mod method;
+mod progress;
 pub mod request;
 pub mod response;
 pub mod server_session;

@@ -46,8 +46,6 @@ pub struct Limits {
     /// Content nobody asked for that is read and thrown away to keep a connection alive. Beyond
     /// it, closing is cheaper than reading.
     pub discard_bytes_max: u64,
-    /// Bytes received ahead of their turn (pipelined requests) before reading stops.
-    pub ahead_bytes_max: usize,
     /// Output gathered from pipelined requests before it is sent.
     pub output_bytes_max: usize,
     /// A body up to this length is copied behind its head, so that both leave in one piece: two
@@ -78,7 +76,6 @@ impl Default for Limits {
             chunk_line_bytes_max: 256,
             trailer_bytes_max: 8 << 10,
             discard_bytes_max: 64 << 10,
-            ahead_bytes_max: 64 << 10,
             output_bytes_max: 64 << 10,
             inline_body_bytes_max: 16 << 10,
             linger_bytes_max: 1 << 20,

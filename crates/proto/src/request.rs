@@ -183,8 +183,15 @@ impl Request {
         self.target.of(&self.head)
     }
 
-    /// The path as it came, not decoded: begins with `/` in origin form, may be empty in absolute
-    /// form, is `*` in asterisk form and empty in authority form.
+    /// The request line as it came, without its end; what there is of it if it was refused.
+    #[must_use]
+    pub fn line(&self) -> &[u8] {
+        let end = memchr::memchr2(b'\r', b'\n', &self.head).unwrap_or(self.head.len());
+        &self.head[..end]
+    }
+
+    /// The path as it came, not decoded: begins with `/` (also in absolute
+    /// form), is `*` in asterisk form and empty in authority form.
     #[must_use]
     pub fn path(&self) -> &[u8] {
         self.path.of(&self.head)

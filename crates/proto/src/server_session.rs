@@ -1,14 +1,28 @@
 //! One connection of a server as a state machine: facts in, orders out.
+//!
+//! ```text
+//!            received          ran                 next_action        sent
+//!  Idle ─► Head ─► RunDue ─► Running ─► (answer) ─► Idle | Discarding | Ending ─► Closed
+//!                     ▲         │  │
+//!          Collecting ┘◄────────┘  └► BlockDue ─► Blocking ─► (answer)
+//! ```
+//!
+//! Whether output is on its way (`sending`) is apart from the state: while it is, the session
+//! wants nothing else, so that a client which does not read is not read from.
 
 use core::net::SocketAddr;
 use std::sync::Arc;
 
-use loadline_base::{Millis, Transmit};
+use loadline_base::{Millis, Segment, Transmit};
 
-use crate::{CloseReason, ErrorPages, Exchange, Limits, Outcome, Status, Turn};
+use crate::http1::HeadScan;
+use crate::progress::{BodyReader, Progress};
+use crate::{
+    CloseReason, ErrorPages, Exchange, Fault, Limits, Outcome, RequestBody, Status, Turn, answer,
+};
 
 /// What every connection of a server has in common.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SessionConfig {
     /// The bounds.
     pub limits: Limits,
@@ -16,6 +30,16 @@ pub struct SessionConfig {
     pub keep_alive: bool,
     /// Content of error answers.
     pub error_pages: ErrorPages,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            keep_alive: true,
+            error_pages: ErrorPages::plain(),
+        }
+    }
 }
 
 /// What the owner of a session has to do next.
@@ -39,78 +63,579 @@ pub enum Action {
     Close,
 }
 
-/// What a connection needs only while something is in progress.
-#[derive(Debug, Default)]
-pub(crate) struct Progress {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Between requests; nothing of the next one has come.
+    Idle,
+    /// Part of a head has come.
+    Head,
+    /// A request waits for `Run`.
+    RunDue,
+    /// The handler has the exchange.
+    Running,
+    /// The request waits for its blocking step.
+    BlockDue,
+    /// The blocking step has the exchange.
+    Blocking,
+    /// Content is gathered for the handler.
+    Collecting,
+    /// Answered; content that nobody asked for is read and thrown away.
+    Discarding,
+    /// The last answer is out; `linger`: input may still come.
+    Ending {
+        linger: bool,
+    },
+    /// Half-closed, reading what still comes so that the client can read the answer.
+    Lingering,
+    Closed,
+}
 
-/// One connection of a server.
+/// One connection of a server. An idle one owns no memory besides itself.
 #[derive(Debug)]
 pub struct ServerSession {
     config: Arc<SessionConfig>,
+    progress: Option<Box<Progress>>,
+    peer: Option<SocketAddr>,
+    /// When the period began that the deadline counts from.
+    since: Millis,
+    /// Bytes that have moved in this period, for its minimum rate.
+    moved: u64,
+    state: State,
+    sending: bool,
+    eof: bool,
+    draining: bool,
+    reason: Option<CloseReason>,
 }
 
-#[allow(unused_variables)]
 impl ServerSession {
     /// A connection that was just accepted.
     #[must_use]
     pub fn new(config: &Arc<SessionConfig>, peer: Option<SocketAddr>, turn: &mut Turn<'_>) -> Self {
+        turn.counters.accepted.add(1);
         Self {
             config: Arc::clone(config),
+            progress: None,
+            peer,
+            since: turn.now,
+            moved: 0,
+            state: State::Idle,
+            sending: false,
+            eof: false,
+            draining: false,
+            reason: None,
         }
     }
 
     /// Bytes came. Welcome after `Wait { read: true }`, bounded otherwise by what the loop reads at
     /// once. (`&mut`: a later TLS layer decrypts in place.)
-    pub fn received(&mut self, bytes: &mut [u8], turn: &mut Turn<'_>) {}
+    pub fn received(&mut self, bytes: &mut [u8], turn: &mut Turn<'_>) {
+        turn.counters.bytes_in.add(bytes.len() as u64);
+        match self.state {
+            State::Idle
+                if self
+                    .progress
+                    .as_ref()
+                    .is_none_or(|progress| !progress.has_carry()) =>
+            {
+                self.begin_period(turn);
+                self.read_head(Some(bytes), turn);
+            }
+            State::Idle | State::Head => {
+                if self.state == State::Idle {
+                    self.begin_period(turn);
+                }
+                self.progress(turn).keep(bytes, turn);
+                self.read_head(None, turn);
+            }
+            State::Collecting | State::Discarding => {
+                self.moved += bytes.len() as u64;
+                self.progress(turn).keep(bytes, turn);
+                self.read_body(turn);
+            }
+            State::Lingering => {
+                self.moved += bytes.len() as u64;
+                if self.moved > self.config.limits.linger_bytes_max {
+                    self.close(CloseReason::BadRequest);
+                }
+            }
+            State::Closed | State::Ending { .. } => {}
+            State::RunDue | State::Running | State::BlockDue | State::Blocking => {
+                self.progress(turn).keep(bytes, turn);
+            }
+        }
+    }
 
     /// The peer will send no more (a half-close): answers still go out.
-    pub fn received_eof(&mut self, turn: &mut Turn<'_>) {}
+    pub fn received_eof(&mut self, turn: &mut Turn<'_>) {
+        self.eof = true;
+        if self.sending || self.has_output() {
+            return; // `sent` comes back to it
+        }
+        match self.state {
+            State::Idle => self.close(CloseReason::Client),
+            State::Head => self.close(CloseReason::Vanished),
+            State::Collecting => {
+                self.fault(
+                    Fault::bad_request("the content ended before its length"),
+                    turn,
+                );
+            }
+            State::Discarding => self.state = State::Ending { linger: false },
+            State::Lingering => self.close(CloseReason::BadRequest),
+            _ => {}
+        }
+    }
 
     /// Part of what is out has left; for the minimum rate.
-    pub fn progressed(&mut self, bytes: u64, turn: &mut Turn<'_>) {}
+    pub fn progressed(&mut self, bytes: u64, turn: &mut Turn<'_>) {
+        debug_assert!(self.sending);
+        self.moved += bytes;
+        turn.counters.bytes_out.add(bytes);
+    }
 
     /// All of what was out has left.
-    pub fn sent(&mut self, transmit: Transmit, turn: &mut Turn<'_>) {}
+    pub fn sent(&mut self, transmit: Transmit, turn: &mut Turn<'_>) {
+        debug_assert!(self.sending && transmit.is_done());
+        self.sending = false;
+        turn.pool.give_segments(transmit.into_segments());
+        let moved = std::mem::take(&mut self.moved);
+        self.since = turn.now;
+        if let Some(progress) = &mut self.progress {
+            turn.counters
+                .bytes_out
+                .add(progress.out_bytes.saturating_sub(moved));
+            progress.log_pending(u64::MAX, turn);
+        }
+        if self.state == State::Idle {
+            self.release_progress(turn);
+        }
+        if self.eof {
+            self.received_eof(turn);
+        }
+        if self.draining {
+            self.draining(turn);
+        }
+    }
 
     /// The peer is gone altogether (reset, hang-up). `Close` follows.
-    pub fn peer_gone(&mut self, turn: &mut Turn<'_>) {}
+    pub fn peer_gone(&mut self, _turn: &mut Turn<'_>) {
+        let idle = self.state == State::Idle && !self.sending;
+        self.close(if idle {
+            CloseReason::Client
+        } else {
+            CloseReason::Vanished
+        });
+    }
 
     /// The quick step ran.
-    pub fn ran(&mut self, exchange: Box<Exchange>, outcome: Outcome, turn: &mut Turn<'_>) {}
+    pub fn ran(&mut self, exchange: Box<Exchange>, outcome: Outcome, turn: &mut Turn<'_>) {
+        debug_assert!(matches!(self.state, State::Running | State::Closed));
+        if self.state == State::Closed {
+            turn.pool.give_exchange(exchange);
+            return;
+        }
+        match outcome {
+            Outcome::Ready => self.answer(exchange, turn),
+            Outcome::Blocking => {
+                self.state = State::BlockDue;
+                let mut exchange = exchange;
+                let progress = self.progress(turn);
+                progress.output = std::mem::take(&mut exchange.output);
+                progress.exchange = Some(exchange);
+            }
+            Outcome::Collect { bytes_max } => self.collect(exchange, bytes_max, turn),
+        }
+    }
 
     /// The blocking step is done (or was refused: then the answer says so).
-    pub fn completed(&mut self, exchange: Box<Exchange>, turn: &mut Turn<'_>) {}
+    pub fn completed(&mut self, exchange: Box<Exchange>, turn: &mut Turn<'_>) {
+        debug_assert!(matches!(self.state, State::Blocking | State::Closed));
+        if self.state == State::Closed {
+            turn.pool.give_exchange(exchange);
+            return;
+        }
+        self.answer(exchange, turn);
+    }
 
     /// `deadline` has passed. Told too early, it changes nothing.
-    pub fn expired(&mut self, turn: &mut Turn<'_>) {}
+    pub fn expired(&mut self, turn: &mut Turn<'_>) {
+        if self.deadline().is_none_or(|deadline| deadline > turn.now) {
+            return;
+        }
+        let silent = Fault::timeout(None, "time was up");
+        match self.state {
+            _ if self.sending => {
+                turn.counters.fault(&silent);
+                self.close(CloseReason::Slow);
+            }
+            State::Idle => self.close(CloseReason::Idle),
+            State::Head | State::Collecting => {
+                let status = Some(Status::REQUEST_TIMEOUT);
+                self.fault(Fault::timeout(status, "the request took too long"), turn);
+            }
+            State::Discarding => {
+                turn.counters.fault(&silent);
+                self.close(CloseReason::Slow);
+            }
+            State::Lingering => self.close(CloseReason::BadRequest),
+            _ => {}
+        }
+    }
 
     /// The server is going down: finish what was accepted, say `Connection: close`, then `Close`.
     /// An idle connection closes at once, so read what has arrived before telling it.
-    pub fn draining(&mut self, turn: &mut Turn<'_>) {}
+    pub fn draining(&mut self, _turn: &mut Turn<'_>) {
+        self.draining = true;
+        if self.sending {
+            return;
+        }
+        match self.state {
+            State::Idle if !self.has_output() => self.close(CloseReason::Drained),
+            State::Discarding => self.state = State::Ending { linger: true },
+            _ => {}
+        }
+    }
 
     /// Answer a newcomer with this status and close, without reading a request.
-    pub fn refuse(&mut self, status: Status, turn: &mut Turn<'_>) {}
+    pub fn refuse(&mut self, status: Status, turn: &mut Turn<'_>) {
+        self.reason = Some(CloseReason::Refused);
+        self.fault(Fault::limit(status, "no room for another connection"), turn);
+    }
 
     /// Close without an answer, for this reason.
-    pub fn abort(&mut self, reason: CloseReason) {}
+    pub fn abort(&mut self, reason: CloseReason) {
+        self.close(reason);
+    }
 
     /// The next order. To be asked after every fact until it says `Wait` or `Close`.
+    #[inline]
     pub fn next_action(&mut self, turn: &mut Turn<'_>) -> Action {
-        Action::Close
+        if self.state == State::Closed {
+            return Action::Close;
+        }
+        if self.sending {
+            return Action::Wait { read: false };
+        }
+        let full = match (&self.progress, self.state) {
+            (None, _) => false,
+            // More answers may join the output, so that pipelined ones leave together.
+            (Some(progress), State::RunDue) => {
+                progress.is_full(self.config.limits.output_bytes_max)
+            }
+            (Some(progress), State::Running | State::Blocking) => {
+                debug_assert!(!progress.has_output());
+                false
+            }
+            (Some(progress), _) => progress.has_output(),
+        };
+        if full {
+            return self.send(turn);
+        }
+        match self.state {
+            State::RunDue => self.run(turn),
+            State::BlockDue => match self.progress(turn).exchange.take() {
+                Some(exchange) => {
+                    self.state = State::Blocking;
+                    Action::Block(exchange)
+                }
+                None => Action::Close,
+            },
+            State::Running | State::Blocking => Action::Wait { read: false },
+            State::Idle | State::Head | State::Collecting | State::Discarding => {
+                Action::Wait { read: !self.eof }
+            }
+            State::Lingering => Action::Wait { read: true },
+            State::Ending { linger: true } if !self.eof => {
+                self.state = State::Lingering;
+                self.begin_period(turn);
+                Action::Finish
+            }
+            State::Ending { .. } | State::Closed => {
+                self.close(CloseReason::Finished);
+                Action::Close
+            }
+        }
     }
 
     /// The connection is closed: memory goes back to the pool, the close is counted by its reason.
-    pub fn ended(self, turn: &mut Turn<'_>) {}
+    pub fn ended(mut self, turn: &mut Turn<'_>) {
+        turn.counters
+            .close(self.reason.unwrap_or(CloseReason::Failed));
+        if let Some(mut progress) = self.progress.take() {
+            progress.log_pending(if self.sending { self.moved } else { 0 }, turn);
+            progress.recycle(turn);
+            turn.pool.give_progress(progress);
+        }
+    }
 
     /// When to call `expired`. `None` while only the server itself is awaited.
     #[must_use]
     pub fn deadline(&self) -> Option<Millis> {
-        None
+        let limits = &self.config.limits;
+        match self.state {
+            _ if self.sending => Some(limits.write_pace.deadline(self.since, self.moved)),
+            State::Idle => Some(Millis(self.since.0 + limits.idle_timeout_ms)),
+            State::Head => Some(limits.head_pace.deadline(self.since, self.moved)),
+            State::Collecting | State::Discarding => {
+                Some(limits.body_pace.deadline(self.since, self.moved))
+            }
+            State::Lingering => Some(Millis(self.since.0 + limits.linger_ms_max)),
+            _ => None,
+        }
     }
 
     /// Between requests with nothing received: may be closed to make room.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        false
+        self.state == State::Idle && !self.sending
+    }
+
+    /// Looks for a head in what was kept, or in `fresh` bytes of which only leftovers are kept.
+    fn read_head(&mut self, fresh: Option<&[u8]>, turn: &mut Turn<'_>) {
+        let mut progress = self.take_progress(turn);
+        let fresh_len = fresh.map_or(0, <[u8]>::len) as u64;
+        match progress.scan(fresh, &self.config.limits, turn) {
+            Ok(HeadScan::Partial) => {
+                let begun = progress.has_carry();
+                if begun && self.state == State::Idle {
+                    self.begin_period(turn);
+                }
+                self.moved = progress.carry_len();
+                self.state = if begun { State::Head } else { State::Idle };
+                self.progress = Some(progress);
+            }
+            Ok(HeadScan::Complete { .. }) => {
+                self.state = State::RunDue;
+                self.progress = Some(progress);
+                if let Err(fault) = self.begin_request(turn) {
+                    self.fault(fault, turn);
+                }
+            }
+            Err(fault) => {
+                self.progress = Some(progress);
+                self.moved = fresh_len;
+                self.fault(fault, turn);
+            }
+        }
+    }
+
+    /// Parses the head that the scan has put into the exchange, and settles what follows it.
+    fn begin_request(&mut self, turn: &Turn<'_>) -> Result<(), Fault> {
+        let limits = &self.config.limits;
+        let peer = self.peer;
+        let Some(progress) = &mut self.progress else {
+            return Ok(());
+        };
+        let Some(exchange) = &mut progress.exchange else {
+            return Ok(());
+        };
+        exchange.peer = peer;
+        exchange.began = turn.now;
+        let facts = crate::http1::parse(&mut exchange.request, limits)?;
+        progress.body = BodyReader::new(facts.framing);
+        progress.expects_continue = facts.expects_continue;
+        progress.persist = facts.persist && self.config.keep_alive;
+        exchange.request.body = match progress.body {
+            BodyReader::Done => RequestBody::Empty,
+            BodyReader::Length { left } => RequestBody::Pending { len: Some(left) },
+            BodyReader::Chunked(_) => RequestBody::Pending { len: None },
+        };
+        Ok(())
+    }
+
+    fn run(&mut self, turn: &mut Turn<'_>) -> Action {
+        let draining = self.draining;
+        let discard_max = self.config.limits.discard_bytes_max;
+        let Some(mut exchange) = self.progress(turn).exchange.take() else {
+            return Action::Close;
+        };
+        let progress = self.progress(turn);
+        // What the handler does not ask for has to be read and thrown away, if that is bounded,
+        // and if the client will send it: one that waits for 100 Continue may or may not.
+        let can_skip_body = match progress.body {
+            BodyReader::Done => true,
+            BodyReader::Length { left } => left <= discard_max && !progress.expects_continue,
+            BodyReader::Chunked(_) => !progress.expects_continue,
+        };
+        exchange.persist = progress.persist && can_skip_body && !draining;
+        exchange.output = std::mem::take(&mut progress.output);
+        self.state = State::Running;
+        Action::Run(exchange)
+    }
+
+    /// Takes the answer over from the exchange into the output.
+    fn answer(&mut self, mut exchange: Box<Exchange>, turn: &mut Turn<'_>) {
+        let draining = self.draining;
+        let mut progress = self.take_progress(turn);
+        let persist = answer::take_over(&mut exchange, &mut progress, draining, &self.config, turn);
+        progress.keep_or_log(exchange, turn);
+        let body_left = !matches!(progress.body, BodyReader::Done);
+        let carry_left = progress.has_carry();
+        self.progress = Some(progress);
+        if !persist {
+            self.state = State::Ending {
+                linger: body_left || carry_left,
+            };
+            return;
+        }
+        self.since = turn.now;
+        self.moved = 0;
+        if body_left {
+            self.state = State::Discarding;
+            self.read_body(turn);
+        } else {
+            self.next_request(turn);
+        }
+    }
+
+    /// Goes on with what has come behind the last request.
+    fn next_request(&mut self, turn: &mut Turn<'_>) {
+        self.state = State::Idle;
+        if self
+            .progress
+            .as_ref()
+            .is_some_and(|progress| progress.has_carry())
+        {
+            self.read_head(None, turn);
+        }
+        if self.eof {
+            self.received_eof(turn);
+        }
+    }
+
+    /// The handler wants the content first.
+    fn collect(&mut self, mut exchange: Box<Exchange>, bytes_max: u64, turn: &mut Turn<'_>) {
+        let max = bytes_max.min(self.config.limits.body_bytes_max);
+        if matches!(exchange.request.body, RequestBody::Whole(_)) {
+            // It has the content already: asking again would never end.
+            exchange.response.error(Status::INTERNAL_SERVER_ERROR);
+            self.answer(exchange, turn);
+            return;
+        }
+        let progress = self.progress(turn);
+        progress.output = std::mem::take(&mut exchange.output);
+        let announced = match progress.body {
+            BodyReader::Length { left } => left,
+            _ => 0,
+        };
+        if announced > max {
+            progress.exchange = Some(exchange);
+            self.fault(
+                Fault::limit(Status::CONTENT_TOO_LARGE, "more content than allowed"),
+                turn,
+            );
+            return;
+        }
+        progress.exchange = Some(exchange);
+        progress.begin_collecting(announced, max);
+        let wants_continue = progress.expects_continue && !progress.has_carry();
+        progress.expects_continue = false;
+        if wants_continue {
+            progress.push_continue(turn);
+        }
+        self.state = State::Collecting;
+        self.begin_period(turn);
+        self.read_body(turn);
+    }
+
+    /// Feeds the content from what was kept, to the handler or to nobody.
+    fn read_body(&mut self, turn: &mut Turn<'_>) {
+        let limits = &self.config.limits;
+        let collecting = self.state == State::Collecting;
+        let Some(progress) = &mut self.progress else {
+            return;
+        };
+        match progress.read_body(collecting, limits, turn) {
+            Err(fault) => self.fault(fault, turn),
+            Ok(false) if self.eof => self.received_eof(turn),
+            Ok(false) => {
+                // Thrown away beyond its bound: closing is cheaper than reading on.
+                if !collecting && self.moved > limits.discard_bytes_max {
+                    self.state = State::Ending { linger: true };
+                }
+            }
+            Ok(true) if collecting => self.state = State::RunDue,
+            Ok(true) => self.next_request(turn),
+        }
+    }
+
+    /// Answers what went wrong, if there is an answer to it, and ends the connection.
+    fn fault(&mut self, fault: Fault, turn: &mut Turn<'_>) {
+        turn.counters.fault(&fault);
+        let Some(status) = fault.status else {
+            self.close(CloseReason::Vanished);
+            return;
+        };
+        let reason = match fault.blame {
+            crate::Blame::Timeout => CloseReason::Slow,
+            _ => CloseReason::BadRequest,
+        };
+        self.reason.get_or_insert(reason);
+        let peer = self.peer;
+        let progress = self.progress(turn);
+        let mut exchange = progress
+            .exchange
+            .take()
+            .unwrap_or_else(|| turn.pool.take_exchange());
+        exchange.peer = peer;
+        if exchange.request.head.is_empty() {
+            progress.carry_line(&mut exchange.request.head);
+            exchange.began = turn.now;
+        }
+        exchange.response.error(status);
+        exchange.response.close = true;
+        if status == Status::SERVICE_UNAVAILABLE {
+            exchange.response.field("Retry-After", "1");
+        }
+        exchange.output = std::mem::take(&mut progress.output);
+        progress.persist = false;
+        self.answer(exchange, turn);
+        self.state = State::Ending { linger: true };
+    }
+
+    fn send(&mut self, turn: &mut Turn<'_>) -> Action {
+        let mut progress = self.take_progress(turn);
+        let transmit = progress.take_output(turn);
+        self.progress = Some(progress);
+        self.sending = true;
+        self.begin_period(turn);
+        Action::Send(transmit)
+    }
+
+    fn has_output(&self) -> bool {
+        self.progress
+            .as_ref()
+            .is_some_and(|progress| progress.has_output())
+    }
+
+    fn begin_period(&mut self, turn: &Turn<'_>) {
+        self.since = turn.now;
+        self.moved = 0;
+    }
+
+    fn close(&mut self, reason: CloseReason) {
+        self.reason.get_or_insert(reason);
+        self.state = State::Closed;
+    }
+
+    fn progress(&mut self, turn: &mut Turn<'_>) -> &mut Progress {
+        self.progress
+            .get_or_insert_with(|| turn.pool.take_progress())
+    }
+
+    fn take_progress(&mut self, turn: &mut Turn<'_>) -> Box<Progress> {
+        self.progress
+            .take()
+            .unwrap_or_else(|| turn.pool.take_progress())
+    }
+
+    /// An idle connection gives everything back.
+    fn release_progress(&mut self, turn: &mut Turn<'_>) {
+        if let Some(progress) = self.progress.take_if(|p| !p.has_carry() && !p.has_output()) {
+            turn.pool.give_progress(progress);
+        }
     }
 }
+
+const _: () = assert!(size_of::<Segment>() <= 40);
+const _: () = assert!(size_of::<ServerSession>() <= 80);

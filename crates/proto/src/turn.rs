@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use loadline_base::{Buffer, BufferPool, Millis, Segment};
 
-use crate::server_session::Progress;
+use crate::progress::Progress;
 use crate::{AccessLog, Counters, Exchange};
 
 /// Time, date and memory, lent per turn: so that tests run on a fake clock, and nothing on the hot
@@ -26,9 +26,13 @@ pub struct Turn<'t> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpDate {
     unix_seconds: u64,
-    imf: [u8; 29],
+    lines: [u8; FIELD_LINES.len()],
     clf: [u8; 26],
 }
+
+/// The lines that every answer begins with, with room for the date.
+const FIELD_LINES: &[u8; 55] = b"Server: Loadline\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+const IMF: std::ops::Range<usize> = 24..53;
 
 impl HttpDate {
     /// The date `unix_seconds` after 1970-01-01T00:00:00Z.
@@ -37,8 +41,9 @@ impl HttpDate {
         const YEAR_9999: u64 = 253_402_300_799;
         let seconds = unix_seconds.min(YEAR_9999);
         let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds));
-        let mut imf = [b' '; 29];
-        imf.copy_from_slice(text.as_bytes());
+        let imf = text.as_bytes();
+        let mut lines = *FIELD_LINES;
+        lines[IMF].copy_from_slice(imf);
         // "Sun, 06 Nov 1994 08:49:37 GMT" holds all of "06/Nov/1994:08:49:37 +0000".
         let mut clf = *b"dd/Mon/yyyy:hh:mm:ss +0000";
         for (to, from) in [
@@ -51,7 +56,7 @@ impl HttpDate {
         }
         Self {
             unix_seconds,
-            imf,
+            lines,
             clf,
         }
     }
@@ -64,8 +69,14 @@ impl HttpDate {
 
     /// As in the Date field (RFC 9110 section 5.6.7).
     #[must_use]
-    pub fn imf(&self) -> &[u8; 29] {
-        &self.imf
+    pub fn imf(&self) -> &[u8] {
+        &self.lines[IMF]
+    }
+
+    /// The Server and Date lines, each ending in CRLF.
+    #[must_use]
+    pub fn field_lines(&self) -> &[u8] {
+        &self.lines
     }
 
     /// As in the common log format.
@@ -79,6 +90,7 @@ impl HttpDate {
 const SPARE_MAX: usize = 64;
 
 /// Spare memory of one thread: buffers and parcels, bounded in number and size.
+#[allow(clippy::vec_box, reason = "the boxes themselves are what is kept")]
 #[derive(Debug, Default)]
 pub struct Pool {
     /// Byte buffers.
@@ -147,6 +159,7 @@ mod tests {
     fn the_standards_example_date() {
         let date = HttpDate::at(784_111_777);
         assert_eq!(date.imf(), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(date.field_lines(), FIELD_LINES);
         assert_eq!(date.clf(), b"06/Nov/1994:08:49:37 +0000");
     }
 }

@@ -1,16 +1,163 @@
-//! Answers as bytes.
+//! Answers as bytes: status line, Server and Date, the handler's fields, framing, content.
 
-use loadline_base::Buffer;
+use loadline_base::{Buffer, Segment};
 
-use crate::{Request, Status, Turn};
+use crate::{Body, Exchange, Limits, Method, Request, Status, Turn, Version};
 
+/// What an answer needs besides the handler's own field lines: status line, Server and Date,
+/// Connection, Content-Length, empty line.
+const HEAD_EXTRA_BYTES: usize = 256;
+
+/// Encodes lent content behind its head, in one piece.
+#[inline]
 pub(crate) fn borrowed(
-    _output: &mut Buffer,
-    _request: &Request,
-    _persist: bool,
-    _status: Status,
-    _fields: &[u8],
-    _content: &[u8],
-    _turn: &Turn<'_>,
+    output: &mut Buffer,
+    request: &Request,
+    persist: bool,
+    status: Status,
+    fields: &[u8],
+    content: &[u8],
+    turn: &mut Turn<'_>,
 ) {
+    let content_len = if request.method == Method::Head {
+        0
+    } else {
+        content.len()
+    };
+    reserve(output, HEAD_EXTRA_BYTES + fields.len() + content_len, turn);
+    begin_head(output, request.version, persist, status, turn);
+    output.extend_from_slice(fields);
+    end_head(output, Some(content.len() as u64));
+    output.extend_from_slice(&content[..content_len]);
+}
+
+/// Encodes the answer of `exchange` into its output; content too large to copy goes to `segments`
+/// behind the output so far. Returns the length of the content that will be sent.
+pub(crate) fn answer(
+    exchange: &mut Exchange,
+    persist: bool,
+    limits: &Limits,
+    segments: &mut Vec<Segment>,
+    turn: &mut Turn<'_>,
+) -> u64 {
+    let Exchange {
+        request,
+        response,
+        output,
+        ..
+    } = exchange;
+    let mut body = std::mem::take(&mut response.body);
+    let stated = match response.status {
+        status if status.code() < 200 || status == Status::NO_CONTENT => None,
+        Status::NOT_MODIFIED => response.stated_len,
+        _ if request.method == Method::Head => Some(response.stated_len.unwrap_or(body.len())),
+        _ => Some(body.len()),
+    };
+    if request.method == Method::Head || response.status.has_no_content() {
+        body = Body::Empty;
+    }
+    let len = body.len();
+    let is_inline = len <= limits.inline_body_bytes_max as u64
+        && !matches!(body, Body::File { .. } | Body::Segments(_));
+    let inline_len = if is_inline {
+        usize::try_from(len).unwrap_or_default()
+    } else {
+        0
+    };
+    reserve(
+        output,
+        HEAD_EXTRA_BYTES + response.fields.len() + inline_len,
+        turn,
+    );
+    begin_head(output, request.version, persist, response.status, turn);
+    output.extend_from_slice(&response.fields);
+    end_head(output, stated);
+    match body {
+        Body::Bytes(bytes) if is_inline => output.extend_from_slice(&bytes),
+        Body::Shared { bytes, start, end } if is_inline => {
+            output.extend_from_slice(&bytes[start..end]);
+        }
+        Body::Empty | Body::Encoded => {}
+        body if len > 0 => {
+            if segments.capacity() == 0 {
+                *segments = turn.pool.take_segments();
+            }
+            segments.push(Segment::Buffer(std::mem::take(output)));
+            match body {
+                Body::Bytes(bytes) => segments.push(Segment::Buffer(Buffer::from(bytes))),
+                Body::Shared { bytes, start, end } => {
+                    segments.push(Segment::Shared { bytes, start, end });
+                }
+                Body::File { file, offset, len } => {
+                    segments.push(Segment::File { file, offset, len });
+                }
+                Body::Segments(pieces) => {
+                    segments.extend(pieces.into_iter().filter(|piece| !piece.is_empty()));
+                }
+                Body::Empty | Body::Encoded => {}
+            }
+        }
+        _ => {}
+    }
+    len
+}
+
+/// Makes room for `len` more bytes, from the pool where the buffer at hand is too small.
+#[inline]
+pub(crate) fn reserve(output: &mut Buffer, len: usize, turn: &mut Turn<'_>) {
+    if output.capacity() - output.len() >= len {
+        return;
+    }
+    let mut larger = turn.pool.buffers.take(output.len() + len);
+    larger.extend_from_slice(output);
+    turn.pool.buffers.give(std::mem::replace(output, larger));
+}
+
+#[inline]
+fn begin_head(
+    output: &mut Buffer,
+    version: Version,
+    persist: bool,
+    status: Status,
+    turn: &Turn<'_>,
+) {
+    match status.line() {
+        Some(line) => output.extend_from_slice(line.as_bytes()),
+        None => {
+            output.extend_from_slice(b"HTTP/1.1 ");
+            push_decimal(output, u64::from(status.code()));
+            output.extend_from_slice(b" \r\n");
+        }
+    }
+    output.extend_from_slice(turn.date.field_lines());
+    if !persist {
+        output.extend_from_slice(b"Connection: close\r\n");
+    } else if version == Version::Http10 {
+        output.extend_from_slice(b"Connection: keep-alive\r\n");
+    }
+}
+
+#[inline]
+fn end_head(output: &mut Buffer, stated_len: Option<u64>) {
+    if let Some(len) = stated_len {
+        output.extend_from_slice(b"Content-Length: ");
+        push_decimal(output, len);
+        output.extend_from_slice(b"\r\n");
+    }
+    output.extend_from_slice(b"\r\n");
+}
+
+/// Appends a number in decimal, without allocating.
+pub(crate) fn push_decimal(output: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    output.extend_from_slice(&digits[start..]);
 }

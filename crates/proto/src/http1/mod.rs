@@ -1,3 +1,29 @@
-//! HTTP/1.0 and 1.1 on the wire (RFC 9112).
+//! HTTP/1.0 and 1.1 on the wire (RFC 9112), strict: what is ambiguous is refused.
+//!
+//! `head` finds the end of a head and parses it, `framing` decides where the content ends,
+//! `chunked` decodes it, `encode` writes answers. All are pure functions over bytes.
 
+pub mod chunked;
 pub(crate) mod encode;
+mod framing;
+mod head;
+
+pub use chunked::ChunkedDecoder;
+pub use framing::Framing;
+pub use head::{HeadFacts, HeadScan, HeadScanner};
+
+use crate::{Fault, Limits, Request};
+
+/// Parses one whole head, from the request line to the empty line, into a request.
+///
+/// # Errors
+/// A `Fault` with the status to answer: 400, 414, 417, 431, 501 or 505.
+pub fn parse_request(head: &[u8], limits: &Limits) -> Result<(Request, HeadFacts), Fault> {
+    let mut request = Request::default();
+    request.head.extend_from_slice(head);
+    let facts = parse(&mut request, limits)?;
+    Ok((request, facts))
+}
+
+pub(crate) use encode::push_decimal;
+pub(crate) use head::parse;

@@ -1,0 +1,262 @@
+//! What a connection needs only while something is in progress: bytes ahead of their turn, the
+//! request being read, output that waits to be sent.
+
+use loadline_base::{Buffer, Segment, Transmit};
+
+use crate::http1::{ChunkedDecoder, Framing, HeadScan, HeadScanner, encode};
+use crate::{Exchange, Fault, Limits, RequestBody, Status, Turn};
+
+/// How much of the content is still to come.
+#[derive(Debug, Default)]
+pub(crate) enum BodyReader {
+    #[default]
+    Done,
+    Length {
+        left: u64,
+    },
+    Chunked(ChunkedDecoder),
+}
+
+impl BodyReader {
+    pub(crate) fn new(framing: Framing) -> Self {
+        match framing {
+            Framing::Empty => Self::Done,
+            Framing::Length(left) => Self::Length { left },
+            Framing::Chunked => Self::Chunked(ChunkedDecoder::default()),
+        }
+    }
+}
+
+/// Boxed and pooled: an idle connection has none.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Bytes received that nobody has used yet, from `carry_start` on.
+    carry: Buffer,
+    carry_start: usize,
+    scanner: HeadScanner,
+    /// The request that waits for the handler.
+    pub(crate) exchange: Option<Box<Exchange>>,
+    pub(crate) body: BodyReader,
+    pub(crate) persist: bool,
+    pub(crate) expects_continue: bool,
+    collected: Vec<u8>,
+    collect_bytes_max: u64,
+    /// Output that waits: the segments, then this.
+    pub(crate) output: Buffer,
+    pub(crate) segments: Vec<Segment>,
+    /// Length of what is being sent.
+    pub(crate) out_bytes: u64,
+    /// An answer too large to be copied is logged when it is out.
+    unlogged: Option<Box<Exchange>>,
+    /// Length of the content of the last answer.
+    pub(crate) content_len: u64,
+}
+
+impl Progress {
+    pub(crate) fn has_carry(&self) -> bool {
+        self.carry_start < self.carry.len()
+    }
+
+    pub(crate) fn carry_len(&self) -> u64 {
+        (self.carry.len() - self.carry_start) as u64
+    }
+
+    pub(crate) fn has_output(&self) -> bool {
+        !self.output.is_empty() || !self.segments.is_empty()
+    }
+
+    /// Whether the output has to be sent before more may join it.
+    pub(crate) fn is_full(&self, output_bytes_max: usize) -> bool {
+        !self.segments.is_empty() || self.output.len() >= output_bytes_max
+    }
+
+    /// Keeps bytes for later.
+    pub(crate) fn keep(&mut self, bytes: &[u8], turn: &mut Turn<'_>) {
+        if bytes.is_empty() {
+            return;
+        }
+        let free = self.carry.capacity() - self.carry.len();
+        if free < bytes.len() {
+            let kept = self.carry.len() - self.carry_start;
+            let wanted = (kept + bytes.len()).max(kept * 2);
+            let mut larger = turn.pool.buffers.take(wanted);
+            larger.extend_from_slice(&self.carry[self.carry_start..]);
+            turn.pool
+                .buffers
+                .give(std::mem::replace(&mut self.carry, larger));
+            self.carry_start = 0;
+        }
+        self.carry.extend_from_slice(bytes);
+    }
+
+    /// Looks for the next head, in `fresh` bytes if nothing was kept, else in what was kept. A
+    /// whole head moves into a new exchange; what follows it is kept.
+    pub(crate) fn scan(
+        &mut self,
+        fresh: Option<&[u8]>,
+        limits: &Limits,
+        turn: &mut Turn<'_>,
+    ) -> Result<HeadScan, Fault> {
+        let unread = match fresh {
+            Some(bytes) => bytes,
+            None => &self.carry[self.carry_start..],
+        };
+        let scan = self.scanner.scan(unread, limits);
+        match scan {
+            Ok(HeadScan::Complete { start, end }) => {
+                let mut exchange = turn.pool.take_exchange();
+                exchange.request.head.extend_from_slice(&unread[start..end]);
+                self.exchange = Some(exchange);
+                self.scanner = HeadScanner::default();
+                match fresh {
+                    Some(bytes) => self.keep(&bytes[end..], turn),
+                    None => self.used(end, turn),
+                }
+            }
+            Ok(HeadScan::Partial) | Err(_) => self.keep(fresh.unwrap_or_default(), turn),
+        }
+        scan
+    }
+
+    /// Copies the first line of what was kept, for the log of a request that was refused.
+    pub(crate) fn carry_line(&self, line: &mut Vec<u8>) {
+        let unread = &self.carry[self.carry_start..];
+        let end = memchr::memchr2(b'\r', b'\n', unread).unwrap_or(unread.len());
+        line.extend_from_slice(&unread[..end.min(1024)]);
+    }
+
+    /// Notes that `count` of the kept bytes are used up.
+    fn used(&mut self, count: usize, turn: &mut Turn<'_>) {
+        self.carry_start += count;
+        if self.carry_start == self.carry.len() {
+            self.carry_start = 0;
+            turn.pool.buffers.give(std::mem::take(&mut self.carry));
+        }
+    }
+
+    pub(crate) fn begin_collecting(&mut self, announced: u64, bytes_max: u64) {
+        self.collect_bytes_max = bytes_max;
+        self.collected = Vec::with_capacity(usize::try_from(announced).unwrap_or_default());
+    }
+
+    pub(crate) fn push_continue(&mut self, turn: &mut Turn<'_>) {
+        const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+        turn.counters.answer(Status::CONTINUE);
+        encode::reserve(&mut self.output, CONTINUE.len(), turn);
+        self.output.extend_from_slice(CONTINUE);
+    }
+
+    /// Uses up what was kept of the content; returns whether all of it has come.
+    pub(crate) fn read_body(
+        &mut self,
+        collecting: bool,
+        limits: &Limits,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, Fault> {
+        let unread = &self.carry[self.carry_start..];
+        let collected = &mut self.collected;
+        let mut take = |piece: &[u8]| {
+            if collecting {
+                collected.extend_from_slice(piece);
+            }
+        };
+        let (used, done) = match &mut self.body {
+            BodyReader::Done => (0, true),
+            BodyReader::Length { left } => {
+                let used = usize::try_from(*left)
+                    .unwrap_or(usize::MAX)
+                    .min(unread.len());
+                take(&unread[..used]);
+                *left -= used as u64;
+                (used, *left == 0)
+            }
+            BodyReader::Chunked(decoder) => {
+                let used = decoder.decode(unread, limits, take)?;
+                (used, decoder.is_done())
+            }
+        };
+        self.used(used, turn);
+        if collecting && self.collected.len() as u64 > self.collect_bytes_max {
+            self.collected = Vec::new();
+            return Err(Fault::limit(
+                Status::CONTENT_TOO_LARGE,
+                "more content than allowed",
+            ));
+        }
+        if done {
+            self.body = BodyReader::Done;
+            let content = std::mem::take(&mut self.collected);
+            if let (true, Some(exchange)) = (collecting, &mut self.exchange) {
+                exchange.request.body = RequestBody::Whole(content);
+            }
+        }
+        Ok(done)
+    }
+
+    /// All output that waits, as one batch.
+    pub(crate) fn take_output(&mut self, turn: &mut Turn<'_>) -> Transmit {
+        let mut segments = if self.segments.capacity() == 0 {
+            turn.pool.take_segments()
+        } else {
+            std::mem::take(&mut self.segments)
+        };
+        if !self.output.is_empty() {
+            segments.push(Segment::Buffer(std::mem::take(&mut self.output)));
+        }
+        self.out_bytes = segments.iter().map(Segment::len).sum();
+        Transmit::new(segments)
+    }
+
+    /// Logs an answer at once if it is all in the output, else when it is out.
+    pub(crate) fn keep_or_log(&mut self, exchange: Box<Exchange>, turn: &mut Turn<'_>) {
+        if turn.log.is_some() && !self.segments.is_empty() && self.unlogged.is_none() {
+            self.unlogged = Some(exchange);
+            return;
+        }
+        log(exchange, self.content_len, turn);
+    }
+
+    /// Logs the answer that has left, or of which only `bytes_sent` of the batch have.
+    pub(crate) fn log_pending(&mut self, bytes_sent: u64, turn: &mut Turn<'_>) {
+        if let Some(exchange) = self.unlogged.take() {
+            let head_len = self.out_bytes.saturating_sub(self.content_len);
+            log(
+                exchange,
+                bytes_sent.saturating_sub(head_len).min(self.content_len),
+                turn,
+            );
+        }
+    }
+
+    /// Gives all memory back to the pool.
+    pub(crate) fn recycle(&mut self, turn: &mut Turn<'_>) {
+        let Self {
+            carry,
+            output,
+            segments,
+            exchange,
+            unlogged,
+            ..
+        } = std::mem::take(self);
+        turn.pool.buffers.give(carry);
+        turn.pool.buffers.give(output);
+        turn.pool.give_segments(segments);
+        for exchange in [exchange, unlogged].into_iter().flatten() {
+            turn.pool.give_exchange(exchange);
+        }
+    }
+}
+
+fn log(exchange: Box<Exchange>, bytes: u64, turn: &mut Turn<'_>) {
+    if let Some(log) = turn.log.as_deref_mut() {
+        let status = exchange.response.status;
+        log.add(
+            &exchange,
+            status,
+            bytes,
+            turn.now.since(exchange.began),
+            turn.date,
+        );
+    }
+    turn.pool.give_exchange(exchange);
+}
