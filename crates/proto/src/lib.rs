@@ -44,6 +44,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access_log;
+pub mod action;
 mod answer;
 pub mod counters;
 pub mod error_pages;
@@ -57,10 +58,12 @@ mod progress;
 pub mod request;
 pub mod response;
 pub mod server_session;
+pub mod session_config;
 pub mod status;
 pub mod turn;
 
 pub use access_log::{AccessFormat, AccessLog};
+pub use action::Action;
 pub use counters::{CloseReason, Counters};
 pub use error_pages::ErrorPages;
 pub use exchange::{Exchange, StreamId};
@@ -70,6 +73,7 @@ pub use limits::{Limits, Pace};
 pub use method::Method;
 pub use request::{Field, FieldName, Request, RequestBody, Span, TargetForm, Version};
 pub use response::{Body, Response};
-pub use server_session::{Action, ServerSession, SessionConfig};
+pub use server_session::ServerSession;
+pub use session_config::SessionConfig;
 pub use status::Status;
 pub use turn::{HttpDate, Pool, Turn};

@@ -18,50 +18,8 @@ use loadline_base::{Millis, Segment, Transmit};
 use crate::http1::HeadScan;
 use crate::progress::{BodyReader, Progress};
 use crate::{
-    CloseReason, ErrorPages, Exchange, Fault, Limits, Outcome, RequestBody, Status, Turn, answer,
+    Action, CloseReason, Exchange, Fault, Outcome, RequestBody, SessionConfig, Status, Turn, answer,
 };
-
-/// What every connection of a server has in common.
-#[derive(Clone, Debug)]
-pub struct SessionConfig {
-    /// The bounds.
-    pub limits: Limits,
-    /// Whether a connection may serve more than one request.
-    pub keep_alive: bool,
-    /// Content of error answers.
-    pub error_pages: ErrorPages,
-}
-
-impl Default for SessionConfig {
-    fn default() -> Self {
-        Self {
-            limits: Limits::default(),
-            keep_alive: true,
-            error_pages: ErrorPages::plain(),
-        }
-    }
-}
-
-/// What the owner of a session has to do next.
-#[derive(Debug)]
-#[must_use]
-pub enum Action {
-    /// The handler's quick step, on the owner's thread; give back with `ran`.
-    Run(Box<Exchange>),
-    /// The handler's blocking step, where blocking is allowed; give back with `completed`.
-    Block(Box<Exchange>),
-    /// Deliver this; give back with `sent`. One at a time.
-    Send(Transmit),
-    /// Half-close: no more output will come. (`shutdown(SHUT_WR)`.)
-    Finish,
-    /// Nothing more until a fact; `read`: are bytes welcome?
-    Wait {
-        /// Whether bytes may be received now.
-        read: bool,
-    },
-    /// Close the connection; then nothing follows but `ended`.
-    Close,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {

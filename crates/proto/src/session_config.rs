@@ -1,0 +1,24 @@
+//! What every connection of a server has in common.
+
+use crate::{ErrorPages, Limits};
+
+/// What every connection of a server has in common.
+#[derive(Clone, Debug)]
+pub struct SessionConfig {
+    /// The bounds.
+    pub limits: Limits,
+    /// Whether a connection may serve more than one request.
+    pub keep_alive: bool,
+    /// Content of error answers.
+    pub error_pages: ErrorPages,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            keep_alive: true,
+            error_pages: ErrorPages::plain(),
+        }
+    }
+}
