@@ -1,0 +1,95 @@
+// ceil-epoll PORT [BODY_BYTES]: physical limit of a one-thread epoll reactor.
+// Any read that ends with CRLFCRLF gets one prebuilt 200 answer. No parsing at all.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#define MAXFD 20000
+static size_t pending[MAXFD]; // bytes of the answer not yet sent (0: idle)
+static char closing[MAXFD];
+int main(int c, char **v) {
+    int port = atoi(v[1]);
+    size_t body = c > 2 ? strtoul(v[2], 0, 10) : 612;
+    signal(SIGPIPE, SIG_IGN);
+    char *resp = malloc(body + 512);
+    int h = sprintf(
+        resp,
+        "HTTP/1.1 200 OK\r\nServer: ceil\r\nContent-Type: text/html\r\nContent-Length: %zu\r\n\r\n",
+        body);
+    memset(resp + h, 'x', body);
+    size_t len = h + body;
+    char *keep = resp, *bye = malloc(body + 512);
+    size_t keep_len = len,
+           bye_len = sprintf(bye,
+                             "HTTP/1.1 200 OK\r\nServer: ceil\r\nContent-Type: "
+                             "text/html\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
+                             body);
+    memset(bye + bye_len, 'x', body);
+    bye_len += body;
+    int l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), one = 1;
+    setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    setsockopt(l, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); // inherited by accepted sockets
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (bind(l, (void *)&a, sizeof a) || listen(l, 16384)) {
+        perror("bind");
+        return 1;
+    }
+    int ep = epoll_create1(0);
+    struct epoll_event e = {.events = EPOLLIN, .data.fd = l}, ev[512];
+    epoll_ctl(ep, EPOLL_CTL_ADD, l, &e);
+    static char buf[16384];
+    for (;;) {
+        int n = epoll_wait(ep, ev, 512, -1);
+        for (int i = 0; i < n; i++) {
+            int fd = ev[i].data.fd;
+            if (fd == l) {
+                int s;
+                while ((s = accept4(l, 0, 0, SOCK_NONBLOCK)) >= 0) {
+                    if (s >= MAXFD) {
+                        close(s);
+                        continue;
+                    }
+                    pending[s] = 0;
+                    closing[s] = 0;
+                    e.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+                    e.data.fd = s;
+                    epoll_ctl(ep, EPOLL_CTL_ADD, s, &e);
+                }
+                continue;
+            }
+            if (!pending[fd] && (ev[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))) {
+                ssize_t r = recv(fd, buf, sizeof buf, 0);
+                if (r == 0 || (r < 0 && errno != EAGAIN)) {
+                    close(fd);
+                    continue;
+                }
+                if (r < 4 || memcmp(buf + r - 4, "\r\n\r\n", 4))
+                    continue;
+                closing[fd] = memmem(buf, r, "tion: close", 11) != 0;
+                pending[fd] = closing[fd] ? bye_len : keep_len;
+            }
+            if (pending[fd]) {
+                resp = closing[fd] ? bye : keep;
+                len = closing[fd] ? bye_len : keep_len;
+                ssize_t w = 0;
+                while (pending[fd] &&
+                       (w = send(fd, resp + len - pending[fd], pending[fd], MSG_NOSIGNAL)) > 0)
+                    pending[fd] -= w;
+                if (pending[fd] && errno != EAGAIN) {
+                    close(fd);
+                    continue;
+                }
+                if (!pending[fd] && closing[fd])
+                    close(fd);
+            }
+        }
+    }
+}
