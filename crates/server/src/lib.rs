@@ -1,1 +1,128 @@
-//! Placeholder.
+//! The architectures of Loadline: one HTTP core, one handler, and the concurrency as a choice.
+//!
+//! What it is not: it knows no files, pages or flags. [`serve`] takes a [`Handler`] and a
+//! [`ServerConfig`], and starts the threads that the chosen [`Architecture`] needs.
+//!
+//! ```text
+//!   one turn of any serving thread
+//!
+//!   wait ─► take the time ─► facts to sessions ─► carry out their orders ─► hand on log lines ─┐
+//!    ▲                                                                                        │
+//!    └────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! An architecture answers one question: which thread carries out each order, and how does it wait?
+//! Each is one file in `arch/`, whose heart is one exhaustive match over
+//! [`Action`](loadline_proto::Action). Architecture files never import each other; what they share
+//! is in `parts/`.
+#![forbid(unsafe_code)]
+
+mod arch {
+    pub(crate) mod reactor;
+    pub(crate) mod sequential;
+    pub(crate) mod thread_per_connection;
+    pub(crate) mod thread_pool;
+}
+mod architecture;
+mod handle;
+mod kit;
+mod listener;
+mod options;
+mod parts {
+    pub(crate) mod counters;
+    pub(crate) mod shutdown;
+}
+mod site;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+use loadline_proto::{AccessFormat, Handler, SessionConfig};
+
+pub use architecture::Architecture;
+pub use handle::{Control, Ending, ServerHandle};
+pub use loadline_sys::ListenAddr;
+pub use options::{
+    Accept, AtCapacity, Balance, DESCRIPTORS_RESERVED, OptionError, Queue, ServerOptions, SocketIo,
+    WorkerPools,
+};
+pub use parts::counters::{Counts, Role, RowSnapshot, Snapshot};
+
+pub(crate) use listener::Listener;
+use parts::counters::Registry;
+use parts::shutdown::Shutdown;
+use site::{Clock, Site, Started};
+
+/// Takes lines of the access log from serving threads.
+pub trait AccessSink: Send + Sync {
+    /// Takes the lines away, all of them whole, leaving the vector empty (another's memory or its
+    /// own). Never blocks: what there is no room for is dropped and counted.
+    fn offer(&self, lines: &mut Vec<u8>);
+}
+
+/// Where log lines go, and in which form.
+#[derive(Clone)]
+pub struct AccessLogging {
+    /// The form of a line.
+    pub format: AccessFormat,
+    /// Who takes them.
+    pub sink: Arc<dyn AccessSink>,
+}
+
+/// Everything a server is given besides its handler.
+#[derive(Clone)]
+pub struct ServerConfig {
+    /// Architecture and numbers.
+    pub options: ServerOptions,
+    /// What every connection has in common.
+    pub session: Arc<SessionConfig>,
+    /// Where to listen; at least one.
+    pub listen: Vec<ListenAddr>,
+    /// Permissions of the files of Unix sockets; `None`: by the process's mask.
+    pub unix_mode: Option<u32>,
+    /// The access log, if there is one.
+    pub access_log: Option<AccessLogging>,
+}
+
+/// Binds, starts the threads of the architecture, and returns once connections can be served.
+///
+/// # Errors
+/// The options contradict each other ([`OptionError`] inside), an address cannot be bound (the
+/// message names it), or threads or descriptors cannot be had.
+pub fn serve<H: Handler>(handler: Arc<H>, config: ServerConfig) -> io::Result<ServerHandle> {
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+    config.options.validate().map_err(invalid)?;
+    let listeners = config
+        .listen
+        .iter()
+        .map(|address| Listener::bind(address, &config.options, config.unix_mode))
+        .collect::<io::Result<Vec<_>>>()?;
+    let addresses = listeners.iter().map(|l| l.address().clone()).collect();
+    let site = Arc::new(Site {
+        handler,
+        session: config.session,
+        clock: Clock::new(),
+        shutdown: Shutdown::new()?,
+        registry: Registry::default(),
+        access: config.access_log.map(|access| (access.format, access.sink)),
+        options: config.options,
+    });
+    let (started, starting) = sync_channel(1);
+    let main = std::thread::Builder::new()
+        .name("main loop".into())
+        .spawn({
+            let site = Arc::clone(&site);
+            move || {
+                let architecture = site.options.architecture;
+                architecture.run(&site, listeners, Started(started))
+            }
+        })?;
+    if starting.recv().is_err() {
+        let result = main.join().unwrap_or_else(|_| Ok(()));
+        return Err(result.err().unwrap_or_else(|| {
+            io::Error::other("the architecture ended before it began to serve")
+        }));
+    }
+    Ok(ServerHandle::new(site, addresses, main))
+}

@@ -1,0 +1,58 @@
+//! The choice of architecture: names, and the one match from a name to what runs.
+
+use std::io;
+use std::sync::Arc;
+
+use loadline_proto::Handler;
+
+use crate::Listener;
+use crate::arch;
+use crate::options::choice;
+use crate::site::{Site, Started};
+
+choice! {
+    /// Which thread carries out each order of a session, and how it waits.
+    Architecture {
+        /// One blocking thread, one connection at a time (P3's first).
+        Sequential "sequential",
+        /// A blocking thread for each connection, up to a cap (P5).
+        ThreadPerConnection "thread-per-connection",
+        /// A fixed number of blocking threads with a bounded queue before them (P3's second).
+        ThreadPool "thread-pool",
+        /// Edge-triggered epoll: 1..n loops, 0..m workers (P1, P2, P4).
+        Reactor "reactor",
+    }
+}
+
+impl Architecture {
+    /// Serves until drained or cut. `started` is told once connections can be served.
+    pub(crate) fn run<H: Handler>(
+        self,
+        site: &Arc<Site<H>>,
+        listeners: Vec<Listener>,
+        started: Started,
+    ) -> io::Result<()> {
+        match self {
+            Self::Sequential => arch::sequential::run(site, listeners, started),
+            Self::ThreadPerConnection => arch::thread_per_connection::run(site, listeners, started),
+            Self::ThreadPool => arch::thread_pool::run(site, listeners, started),
+            Self::Reactor => arch::reactor::run(site, listeners, started),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_parses_back() {
+        for architecture in Architecture::ALL {
+            assert_eq!(
+                Architecture::parse(architecture.name()),
+                Some(*architecture)
+            );
+        }
+        assert_eq!(Architecture::parse("proactor"), None);
+    }
+}

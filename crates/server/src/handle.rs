@@ -1,0 +1,164 @@
+//! A server that runs, from outside.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use loadline_proto::Handler;
+use loadline_sys::ListenAddr;
+
+use crate::Snapshot;
+use crate::site::Site;
+
+/// How a server came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// Connections that were cut because the grace ended, or by the second stage. 0 after a clean
+    /// drain.
+    pub connections_cut: u64,
+}
+
+impl Ending {
+    /// Whether every accepted request was finished.
+    #[must_use]
+    pub fn is_clean(self) -> bool {
+        self.connections_cut == 0
+    }
+}
+
+/// A running server. Can be shared between threads: one waits, another one drains. Dropping it
+/// leaves the server running, detached.
+pub struct ServerHandle {
+    control: Control,
+    addresses: Vec<ListenAddr>,
+    main: JoinHandle<io::Result<()>>,
+}
+
+/// What can be asked of a server from any thread; cheap to clone.
+#[derive(Clone)]
+pub struct Control(Arc<dyn Remote>);
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Control")
+    }
+}
+
+impl fmt::Debug for ServerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServerHandle({:?})", self.addresses)
+    }
+}
+
+/// The one place where the handler's type is forgotten; never on the path of a request.
+trait Remote: Send + Sync {
+    fn snapshot(&self) -> Snapshot;
+    fn drain(&self);
+    fn stop_now(&self);
+    fn connections_cut(&self) -> u64;
+}
+
+impl<H: Handler> Remote for Site<H> {
+    fn snapshot(&self) -> Snapshot {
+        self.registry.snapshot()
+    }
+
+    fn drain(&self) {
+        let now = self.clock.now();
+        self.shutdown.begin_drain(now, self.options.grace);
+    }
+
+    fn stop_now(&self) {
+        self.shutdown.stop(self.clock.now());
+    }
+
+    fn connections_cut(&self) -> u64 {
+        self.registry.cut.value()
+    }
+}
+
+impl Control {
+    /// The counts now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.0.snapshot()
+    }
+
+    /// First stage of going down: no new connections, every accepted request is finished, idle
+    /// connections close at once, and after the grace what is left is cut. Returns at once.
+    pub fn drain(&self) {
+        self.0.drain();
+    }
+
+    /// Second stage: everything is cut now. Returns at once.
+    pub fn stop_now(&self) {
+        self.0.stop_now();
+    }
+}
+
+impl ServerHandle {
+    pub(crate) fn new<H: Handler>(
+        site: Arc<Site<H>>,
+        addresses: Vec<ListenAddr>,
+        main: JoinHandle<io::Result<()>>,
+    ) -> Self {
+        Self {
+            control: Control(site),
+            addresses,
+            main,
+        }
+    }
+
+    /// Where it listens, in the order of the configuration; with the ports that the kernel chose.
+    #[must_use]
+    pub fn addresses(&self) -> &[ListenAddr] {
+        &self.addresses
+    }
+
+    /// The first TCP address.
+    #[must_use]
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        self.addresses.iter().find_map(|address| match address {
+            ListenAddr::Tcp(address) => Some(*address),
+            ListenAddr::Unix(_) => None,
+        })
+    }
+
+    /// The same control for other threads: a signal handler's, the status page's.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// The counts now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.control.snapshot()
+    }
+
+    /// See [`Control::drain`].
+    pub fn drain(&self) {
+        self.control.drain();
+    }
+
+    /// See [`Control::stop_now`].
+    pub fn stop_now(&self) {
+        self.control.stop_now();
+    }
+
+    /// Waits until the server has gone down (which somebody else asks for), and says how.
+    ///
+    /// # Errors
+    /// The architecture failed while running.
+    pub fn wait(self) -> io::Result<Ending> {
+        match self.main.join() {
+            Ok(result) => result?,
+            Err(_) => return Err(io::Error::other("a serving thread panicked")),
+        }
+        Ok(Ending {
+            connections_cut: self.control.0.connections_cut(),
+        })
+    }
+}

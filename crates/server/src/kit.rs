@@ -1,0 +1,142 @@
+//! What every serving thread owns, and lends to sessions for one turn. The only reader of clocks.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use loadline_base::Millis;
+use loadline_proto::{AccessLog, Handler, HttpDate, Pool, Turn};
+
+use crate::AccessSink;
+use crate::parts::counters::{Role, Row};
+use crate::site::{Clock, Site};
+
+/// Bytes read at once: 64 KiB, what a socket's receive window starts with; a longer upload pays
+/// one system call for each 64 KiB.
+pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
+
+/// Log lines that make a batch worth handing over in the middle of a busy turn.
+const LOG_BATCH_BYTES: usize = 32 << 10;
+
+/// What every serving thread owns.
+pub(crate) struct Kit<H: Handler> {
+    pub(crate) row: Arc<Row>,
+    local: H::Local,
+    pool: Pool,
+    clock: Clock,
+    now: Millis,
+    date: HttpDate,
+    date_ends: Millis,
+    scratch: Box<[u8]>,
+    log: Option<AccessLog>,
+    sink: Option<Arc<dyn AccessSink>>,
+}
+
+/// The parts of a kit, lent at once for a turn.
+pub(crate) struct Lent<'k, H: Handler> {
+    pub(crate) local: &'k mut H::Local,
+    pub(crate) scratch: &'k mut [u8],
+    pub(crate) turn: Turn<'k>,
+}
+
+impl<H: Handler> Kit<H> {
+    pub(crate) fn new(site: &Site<H>, role: Role) -> Self {
+        let mut kit = Self {
+            row: site.registry.row(role),
+            local: site.handler.local(),
+            pool: Pool::new(),
+            clock: site.clock,
+            now: Millis(0),
+            date: HttpDate::at(0),
+            date_ends: Millis(0),
+            scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+            log: site
+                .access
+                .as_ref()
+                .map(|(format, _)| AccessLog::new(*format)),
+            sink: site.access.as_ref().map(|(_, sink)| Arc::clone(sink)),
+        };
+        kit.tick();
+        kit
+    }
+
+    /// Reads the clock: to be called once at the begin of a turn, after waiting.
+    pub(crate) fn tick(&mut self) -> Millis {
+        self.now = self.clock.now();
+        if self.now >= self.date_ends {
+            self.refresh_date();
+        }
+        self.now
+    }
+
+    #[cold]
+    fn refresh_date(&mut self) {
+        // A clock before 1970 is shown as 1970.
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        if wall.as_secs() != self.date.unix_seconds() {
+            self.date = HttpDate::at(wall.as_secs());
+        }
+        self.date_ends = Millis(self.now.0 + 1000 - u64::from(wall.subsec_millis()));
+    }
+
+    /// Lends what sessions need.
+    #[inline]
+    pub(crate) fn turn(&mut self) -> Turn<'_> {
+        self.lend().turn
+    }
+
+    /// Lends the handler's local state and the read buffer as well.
+    #[inline]
+    pub(crate) fn lend(&mut self) -> Lent<'_, H> {
+        Lent {
+            local: &mut self.local,
+            scratch: &mut self.scratch,
+            turn: Turn {
+                now: self.now,
+                date: &self.date,
+                pool: &mut self.pool,
+                counters: &self.row.core,
+                log: self.log.as_mut(),
+            },
+        }
+    }
+
+    /// Hands log lines on; to be called at the end of a turn, before waiting.
+    #[inline]
+    pub(crate) fn offer_log(&mut self) {
+        if let (Some(log), Some(sink)) = (&mut self.log, &self.sink)
+            && !log.lines().is_empty()
+        {
+            sink.offer(log.lines());
+        }
+    }
+
+    /// Hands log lines on if they have become many; for the middle of a long turn.
+    #[inline]
+    pub(crate) fn offer_full_log(&mut self) {
+        if self
+            .log
+            .as_mut()
+            .is_some_and(|log| log.lines().len() >= LOG_BATCH_BYTES)
+        {
+            self.offer_log();
+        }
+    }
+
+    /// The time of this turn.
+    pub(crate) fn now(&self) -> Millis {
+        self.now
+    }
+
+    /// The server's clock, for spans within a turn (busy time, blocking in place).
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+}
+
+impl<H: Handler> Drop for Kit<H> {
+    fn drop(&mut self) {
+        self.offer_log();
+    }
+}

@@ -1,0 +1,69 @@
+//! A bound address, and listening on it as often as an architecture needs.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use loadline_sys::socket::listen;
+use loadline_sys::{ListenAddr, ListenOptions};
+
+use crate::{Accept, Architecture, ServerOptions};
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: OwnedFd,
+    address: ListenAddr,
+    options: ListenOptions,
+}
+
+impl Listener {
+    /// Listens at `address`. With `Accept::ReusePort` further ones can be had by `again`.
+    pub(crate) fn bind(
+        address: &ListenAddr,
+        options: &ServerOptions,
+        unix_mode: Option<u32>,
+    ) -> io::Result<Self> {
+        let reactor = options.architecture == Architecture::Reactor;
+        let options = ListenOptions {
+            backlog: options.backlog,
+            reuse_port: reactor && options.accept == Accept::ReusePort && options.loops > 1,
+            defer_accept: options.defer_accept,
+            unix_mode,
+        };
+        let (socket, bound) = listen(address, options).map_err(|error| {
+            io::Error::new(error.kind(), format!("listening on {address}: {error}"))
+        })?;
+        Ok(Self {
+            socket,
+            address: bound,
+            options,
+        })
+    }
+
+    /// One more listener at the same address, for another loop: of its own with
+    /// `Accept::ReusePort`, otherwise (and over a Unix socket) the same one by another descriptor.
+    pub(crate) fn again(&self) -> io::Result<Self> {
+        let separate = self.options.reuse_port && matches!(self.address, ListenAddr::Tcp(_));
+        let socket = if separate {
+            listen(&self.address, self.options)?.0
+        } else {
+            self.socket.try_clone()?
+        };
+        Ok(Self {
+            socket,
+            address: self.address.clone(),
+            options: self.options,
+        })
+    }
+
+    /// Where it is bound: with the port that the kernel chose, if it was 0.
+    pub(crate) fn address(&self) -> &ListenAddr {
+        &self.address
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,305 @@
+//! Counts per serving thread, summed on demand.
+
+use std::fmt;
+use std::ops::AddAssign;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use loadline_base::Counter;
+use loadline_proto::{CloseReason, Counters};
+
+/// What a serving thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// Accepts and hands over; serves no connection itself.
+    Acceptor,
+    /// Serves many connections by epoll.
+    Loop,
+    /// Runs what may block, for loops.
+    Worker,
+    /// Serves one connection at a time, blocking.
+    Thread,
+}
+
+impl Role {
+    /// The name in the status page.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Acceptor => "acceptor",
+            Self::Loop => "loop",
+            Self::Worker => "worker",
+            Self::Thread => "thread",
+        }
+    }
+}
+
+/// A gauge or counter with any number of writers, for what is not on the path of each request.
+#[derive(Debug, Default)]
+pub(crate) struct SharedCounter(AtomicU64);
+
+impl SharedCounter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sub(&self, n: u64) {
+        self.0.fetch_sub(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts of one serving thread.
+///
+/// Alone in its cache lines (128 bytes: processors fetch lines in pairs), so that no thread's
+/// counting slows another's.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Row {
+    /// What sessions count.
+    pub(crate) core: Counters,
+    /// Connections that the thread serves now.
+    pub(crate) connections: Counter,
+    /// Blocking steps that ran on a thread that should not block, for want of workers.
+    pub(crate) blocked_in_place: Counter,
+    /// Time that they took, in microseconds.
+    pub(crate) blocked_in_place_us: Counter,
+    /// Jobs that the thread finished (workers).
+    pub(crate) jobs: Counter,
+    /// Time that jobs or connections waited in a queue before the thread took them, microseconds.
+    pub(crate) queue_wait_us: Counter,
+    /// Jobs taken from the queue of another worker.
+    pub(crate) steals: Counter,
+    /// Time the thread was not waiting, in microseconds (loops and workers).
+    pub(crate) busy_us: Counter,
+    /// Times that accepting was put off at the descriptor limit.
+    pub(crate) accepts_deferred: Counter,
+    /// Jobs or connections that wait for this thread, or for any in its group. Many writers.
+    pub(crate) queue_depth: SharedCounter,
+    /// Jobs that were refused because the queue was full. Many writers.
+    pub(crate) queue_full: SharedCounter,
+}
+
+/// Every row of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    rows: Mutex<Vec<(Role, Arc<Row>)>>,
+    /// Connections that were cut at the end of the grace or by the second stage of a shutdown.
+    pub(crate) cut: SharedCounter,
+}
+
+impl Registry {
+    /// A new row for a serving thread.
+    pub(crate) fn row(&self, role: Role) -> Arc<Row> {
+        let row = Arc::new(Row::default());
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.push((role, Arc::clone(&row)));
+        row
+    }
+
+    /// The counts now. Each number is exact, but they are read one after the other.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen: Vec<(Role, usize)> = Vec::new();
+        let rows = rows.iter().map(|(role, row)| {
+            let index = match seen.iter_mut().find(|(of, _)| of == role) {
+                Some((_, count)) => {
+                    *count += 1;
+                    *count - 1
+                }
+                None => {
+                    seen.push((*role, 1));
+                    0
+                }
+            };
+            RowSnapshot {
+                role: *role,
+                index,
+                counts: Counts::of(row),
+            }
+        });
+        let rows: Vec<_> = rows.collect();
+        let mut total = Counts::default();
+        for row in &rows {
+            total += &row.counts;
+        }
+        Snapshot {
+            total,
+            rows,
+            cut: self.cut.value(),
+        }
+    }
+}
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counts at one moment, of one thread or of all.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Counts {
+            /// Answers begun, by status class 1xx..5xx (index 0 is 1xx).
+            pub answers: [u64; 5],
+            /// Faults by blame: peer, local, limit, timeout.
+            pub faults: [u64; 4],
+            /// Connections closed, by reason; indexed by `CloseReason as usize`.
+            pub closed: [u64; CloseReason::ALL.len()],
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counts {
+            /// The plain numbers with their names in the status page.
+            #[must_use]
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+
+        impl AddAssign<&Counts> for Counts {
+            fn add_assign(&mut self, other: &Self) {
+                add_all(&mut self.answers, &other.answers);
+                add_all(&mut self.faults, &other.faults);
+                add_all(&mut self.closed, &other.closed);
+                $(self.$name = self.$name.wrapping_add(other.$name);)*
+            }
+        }
+    };
+}
+
+counts! {
+    /// Bytes received.
+    bytes_in,
+    /// Bytes sent.
+    bytes_out,
+    /// Connections taken over.
+    accepted,
+    /// Connections being served.
+    connections,
+    /// Blocking steps that ran where nothing should block, for want of workers.
+    blocked_in_place,
+    /// Time that they took, in microseconds.
+    blocked_in_place_us,
+    /// Jobs that workers finished.
+    jobs,
+    /// Time that jobs or connections waited in a queue, in microseconds.
+    queue_wait_us,
+    /// Jobs taken from the queue of another worker.
+    steals,
+    /// Time not spent waiting, in microseconds (loops and workers).
+    busy_us,
+    /// Times that accepting was put off at the descriptor limit.
+    accepts_deferred,
+    /// Jobs or connections waiting for a thread.
+    queue_depth,
+    /// Jobs refused because the queue was full.
+    queue_full,
+}
+
+fn add_all<const N: usize>(to: &mut [u64; N], from: &[u64; N]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = to.wrapping_add(*from);
+    }
+}
+
+impl Counts {
+    fn of(row: &Row) -> Self {
+        Self {
+            answers: values(&row.core.answers),
+            faults: values(&row.core.faults),
+            closed: values(&row.core.closed),
+            bytes_in: row.core.bytes_in.value(),
+            bytes_out: row.core.bytes_out.value(),
+            accepted: row.core.accepted.value(),
+            connections: row.connections.value(),
+            blocked_in_place: row.blocked_in_place.value(),
+            blocked_in_place_us: row.blocked_in_place_us.value(),
+            jobs: row.jobs.value(),
+            queue_wait_us: row.queue_wait_us.value(),
+            steals: row.steals.value(),
+            busy_us: row.busy_us.value(),
+            accepts_deferred: row.accepts_deferred.value(),
+            queue_depth: row.queue_depth.value(),
+            queue_full: row.queue_full.value(),
+        }
+    }
+
+    /// Answers of every class but 1xx.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.answers[1..].iter().sum()
+    }
+
+    /// Connections closed for one reason.
+    #[must_use]
+    pub fn closed_for(&self, reason: CloseReason) -> u64 {
+        self.closed[reason as usize]
+    }
+}
+
+fn values<const N: usize>(counters: &[Counter; N]) -> [u64; N] {
+    std::array::from_fn(|index| counters[index].value())
+}
+
+/// Counts of one serving thread at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowSnapshot {
+    /// What the thread does.
+    pub role: Role,
+    /// Which of its role.
+    pub index: usize,
+    /// Its counts.
+    pub counts: Counts,
+}
+
+impl fmt::Display for RowSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.role.name(), self.index)
+    }
+}
+
+/// Counts of a server at one moment: the sum, and each thread's share.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// All threads together.
+    pub total: Counts,
+    /// Each thread. A thread that ended leaves its row, for others of its kind to continue.
+    pub rows: Vec<RowSnapshot>,
+    /// Connections that a shutdown cut.
+    pub cut: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_sums_and_shows_the_rows() {
+        let registry = Registry::default();
+        let (one, two) = (registry.row(Role::Loop), registry.row(Role::Loop));
+        let worker = registry.row(Role::Worker);
+        one.core.answers[1].add(3);
+        two.core.answers[3].add(4);
+        two.core.close(CloseReason::Idle);
+        two.connections.add(2);
+        two.connections.sub(1);
+        worker.steals.add(7);
+        worker.queue_depth.add(9);
+        worker.queue_depth.sub(4);
+        let snapshot = registry.snapshot();
+        assert_eq!(snapshot.total.requests(), 7);
+        assert_eq!(snapshot.total.closed_for(CloseReason::Idle), 1);
+        assert_eq!(snapshot.total.connections, 1);
+        let numbers = (snapshot.total.steals, snapshot.total.queue_depth);
+        assert_eq!(numbers, (7, 5));
+        let names: Vec<_> = snapshot.rows.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["loop-0", "loop-1", "worker-0"]);
+        assert!(snapshot.total.named().contains(&("steals", 7)));
+    }
+
+    #[test]
+    fn rows_share_no_cache_line() {
+        assert_eq!(align_of::<Row>(), 128);
+        assert_eq!(size_of::<Row>() % 128, 0);
+    }
+}

@@ -1,0 +1,100 @@
+//! What every architecture is given, shared by all threads of a server.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Instant;
+
+use loadline_base::Millis;
+use loadline_proto::{AccessFormat, Exchange, Handler, Outcome, SessionConfig, Status, Turn};
+
+use crate::parts::counters::Registry;
+use crate::parts::shutdown::Shutdown;
+use crate::{AccessSink, ServerOptions};
+
+/// What every architecture is given.
+pub(crate) struct Site<H: Handler> {
+    pub(crate) handler: Arc<H>,
+    pub(crate) session: Arc<SessionConfig>,
+    pub(crate) options: ServerOptions,
+    pub(crate) clock: Clock,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) registry: Registry,
+    pub(crate) access: Option<(AccessFormat, Arc<dyn AccessSink>)>,
+}
+
+impl<H: Handler> Site<H> {
+    /// The handler's quick step; a panic becomes a 500.
+    #[inline]
+    pub(crate) fn handle(
+        &self,
+        local: &mut H::Local,
+        exchange: &mut Exchange,
+        turn: &mut Turn<'_>,
+    ) -> Outcome {
+        // What a panic leaves half done is the exchange, which is started over, and the handler's
+        // own `local`, for which its author answers as with any shared state.
+        let run = AssertUnwindSafe(|| self.handler.handle(local, exchange, turn));
+        match catch_unwind(run) {
+            Ok(outcome) => outcome,
+            Err(panic) => {
+                answer_panic(exchange, panic.as_ref());
+                Outcome::Ready
+            }
+        }
+    }
+
+    /// The handler's blocking step, on a thread that may block; a panic becomes a 500.
+    pub(crate) fn handle_blocking(&self, exchange: &mut Exchange) {
+        let run = AssertUnwindSafe(|| self.handler.handle_blocking(exchange));
+        if let Err(panic) = catch_unwind(run) {
+            answer_panic(exchange, panic.as_ref());
+        }
+    }
+}
+
+#[cold]
+fn answer_panic(exchange: &mut Exchange, panic: &(dyn Any + Send)) {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    tracing::error!("a handler panicked: {text}");
+    exchange.response.error(Status::INTERNAL_SERVER_ERROR);
+}
+
+/// The server's own clock: one for all its threads, so that parcels can carry times between them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    began: Instant,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self {
+            began: Instant::now(),
+        }
+    }
+
+    /// The time since the clock began, rounded down.
+    pub(crate) fn now(self) -> Millis {
+        Millis(self.now_us() / 1000)
+    }
+
+    /// The same in microseconds, for measuring spans.
+    pub(crate) fn now_us(self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+/// To be told once set-up is done; dropped untold, the start has failed.
+pub(crate) struct Started(pub(crate) SyncSender<()>);
+
+impl Started {
+    /// From here on connections are served; errors are no longer those of the start.
+    pub(crate) fn tell(self) {
+        let _ = self.0.send(()); // nobody waits any more: nothing to tell
+    }
+}

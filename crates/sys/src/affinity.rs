@@ -1,0 +1,149 @@
+//! How many CPUs this process may use: affinity mask and the quota of its control group.
+
+use std::fs;
+use std::path::Path;
+
+/// What was found about CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuBudget {
+    /// CPUs in the affinity mask.
+    pub affinity: usize,
+    /// Quota of the control group in thousandths of a CPU; `None`: without quota.
+    pub quota_milli: Option<u64>,
+}
+
+impl CpuBudget {
+    /// Threads that can run at once: the mask, bounded by the quota rounded up; at least 1.
+    #[must_use]
+    pub fn cpus(self) -> usize {
+        let quota = self
+            .quota_milli
+            .map_or(usize::MAX, |milli| milli.div_ceil(1000) as usize);
+        self.affinity.min(quota).max(1)
+    }
+}
+
+/// Finds out.
+#[must_use]
+pub fn cpu_budget() -> CpuBudget {
+    let affinity = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize);
+    CpuBudget {
+        affinity,
+        quota_milli: quota_milli(Path::new("/")),
+    }
+}
+
+/// The tightest quota from the process's own control group up to the root, of version 2 or 1.
+fn quota_milli(root: &Path) -> Option<u64> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    groups
+        .lines()
+        .filter_map(|line| {
+            let mut parts = line.splitn(3, ':');
+            let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+            if controllers.is_empty() {
+                return tightest(&root.join("sys/fs/cgroup"), path, read_v2);
+            }
+            if !controllers.split(',').any(|controller| controller == "cpu") {
+                return None;
+            }
+            let mounts = [controllers, "cpu", "cpu,cpuacct"];
+            mounts
+                .iter()
+                .find_map(|mount| tightest(&root.join("sys/fs/cgroup").join(mount), path, read_v1))
+        })
+        .min()
+}
+
+fn tightest(mount: &Path, path: &str, read: fn(&Path) -> Option<u64>) -> Option<u64> {
+    // In a container the path may be the host's, of which only the root of the mount is visible.
+    let own = mount.join(path.trim_start_matches('/'));
+    own.ancestors()
+        .take_while(|folder| folder.starts_with(mount))
+        .filter_map(read)
+        .min()
+}
+
+/// `cpu.max`: "quota period" in microseconds, the quota may be "max".
+fn read_v2(folder: &Path) -> Option<u64> {
+    let text = fs::read_to_string(folder.join("cpu.max")).ok()?;
+    let mut parts = text.split_ascii_whitespace();
+    milli(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?)
+}
+
+/// `cpu.cfs_quota_us` (-1 for none) and `cpu.cfs_period_us`.
+fn read_v1(folder: &Path) -> Option<u64> {
+    let number = |name: &str| fs::read_to_string(folder.join(name)).ok();
+    let quota = number("cpu.cfs_quota_us")?.trim().parse().ok()?;
+    let period = number("cpu.cfs_period_us")?.trim().parse().ok()?;
+    milli(quota, period)
+}
+
+fn milli(quota_us: u64, period_us: u64) -> Option<u64> {
+    quota_us.checked_mul(1000)?.checked_div(period_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn the_tightest_quota_of_the_hierarchy_counts() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "proc/self/cgroup", "0::/a/b\n");
+        put(root.path(), "sys/fs/cgroup/cpu.max", "max 100000\n");
+        assert_eq!(quota_milli(root.path()), None);
+        put(root.path(), "sys/fs/cgroup/a/cpu.max", "150000 100000\n");
+        put(root.path(), "sys/fs/cgroup/a/b/cpu.max", "400000 100000\n");
+        assert_eq!(quota_milli(root.path()), Some(1500));
+    }
+
+    #[test]
+    fn version_1_and_a_path_that_only_the_host_sees() {
+        let root = tempfile::tempdir().unwrap();
+        put(
+            root.path(),
+            "proc/self/cgroup",
+            "5:memory:/x\n4:cpu,cpuacct:/docker/abc\n",
+        );
+        put(
+            root.path(),
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us",
+            "-1\n",
+        );
+        put(
+            root.path(),
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us",
+            "100000\n",
+        );
+        assert_eq!(quota_milli(root.path()), None);
+        put(
+            root.path(),
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us",
+            "50000\n",
+        );
+        assert_eq!(quota_milli(root.path()), Some(500));
+    }
+
+    #[test]
+    fn a_fraction_of_a_cpu_is_one_thread() {
+        let budget = |affinity, quota_milli| {
+            CpuBudget {
+                affinity,
+                quota_milli,
+            }
+            .cpus()
+        };
+        assert_eq!(budget(8, Some(500)), 1);
+        assert_eq!(budget(8, Some(2500)), 3);
+        assert_eq!(budget(2, Some(2500)), 2);
+        assert_eq!(budget(64, None), 64);
+        assert!(cpu_budget().cpus() >= 1);
+    }
+}

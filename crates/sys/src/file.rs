@@ -1,0 +1,128 @@
+//! Files on their way out: which version they are, and whether they are in memory already.
+
+use std::io::{self, IoSliceMut};
+use std::os::fd::AsFd;
+
+use loadline_base::FileVersion;
+use rustix::io::{Errno, ReadWriteFlags};
+
+/// The state that an open file has now.
+///
+/// # Errors
+/// The file system failed.
+pub fn version(file: impl AsFd) -> io::Result<FileVersion> {
+    let stat = rustix::fs::fstat(file)?;
+    Ok(FileVersion {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+        changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+    })
+}
+
+fn nanoseconds(seconds: impl TryInto<i64>, ns: impl TryInto<i64>) -> i64 {
+    let seconds = seconds.try_into().unwrap_or(0);
+    let ns = ns.try_into().unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(ns)
+}
+
+/// Whether the file is still what was opened. The device is left out: an open descriptor never
+/// changes it, and `statx` and `fstat` spell it differently.
+///
+/// # Errors
+/// The file system failed.
+pub fn is_unchanged(file: impl AsFd, opened: &FileVersion) -> io::Result<bool> {
+    let now = version(file)?;
+    Ok(now.inode == opened.inode
+        && now.size == opened.size
+        && now.modified_ns == opened.modified_ns
+        && now.changed_ns == opened.changed_ns)
+}
+
+/// What reading without waiting for a disk came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warm {
+    /// So many bytes were in memory and have been read; 0 at the end of the file.
+    Read(usize),
+    /// Nothing was: reading would wait.
+    Cold,
+    /// The file system cannot tell (tmpfs: everything is in memory; others: never mind).
+    Unknown,
+}
+
+/// Reads what is in memory at `offset`; never waits for a disk.
+///
+/// # Errors
+/// The file system failed.
+pub fn read_warm(file: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<Warm> {
+    let mut slices = [IoSliceMut::new(buffer)];
+    match rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
+        Ok(count) => Ok(Warm::Read(count)),
+        Err(Errno::AGAIN) => Ok(Warm::Cold),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(Warm::Unknown),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads at `offset`, waiting for the disk if need be.
+///
+/// # Errors
+/// The disk or the file system failed.
+pub fn read(file: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    loop {
+        match rustix::io::pread(&file, &mut *buffer, offset) {
+            Err(Errno::INTR) => {}
+            result => return Ok(result?),
+        }
+    }
+}
+
+/// Reads a range into memory, waiting for the disk, so that sending it will not wait. Errors are
+/// left for the sending to meet.
+pub fn read_ahead(file: impl AsFd, offset: u64, len: u64, scratch: &mut [u8]) {
+    let end = offset.saturating_add(len);
+    let mut at = offset;
+    while at < end {
+        let piece = usize::try_from(end - at).map_or(scratch.len(), |left| left.min(scratch.len()));
+        match read(&file, &mut scratch[..piece], at) {
+            Ok(count) if count > 0 => at += count as u64,
+            _ => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_change_of_length_or_content_is_seen() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"0123456789").unwrap();
+        let opened = version(&file).unwrap();
+        assert_eq!(opened.size, 10);
+        assert!(is_unchanged(&file, &opened).unwrap());
+        file.write_all(b"x").unwrap();
+        assert!(!is_unchanged(&file, &opened).unwrap());
+        file.set_len(10).unwrap();
+        assert_eq!(version(&file).unwrap().size, 10);
+    }
+
+    #[test]
+    fn what_was_just_written_is_warm() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"0123456789").unwrap();
+        let mut buffer = [0; 4];
+        let warm = read_warm(&file, &mut buffer, 3).unwrap();
+        match warm {
+            Warm::Read(count) => assert_eq!((count, &buffer), (4, b"3456")),
+            Warm::Unknown => {} // a temporary folder on tmpfs
+            Warm::Cold => panic!("written a moment ago"),
+        }
+        read_ahead(&file, 2, 100, &mut buffer);
+        assert_eq!(read(&file, &mut buffer, 8).unwrap(), 2);
+    }
+}

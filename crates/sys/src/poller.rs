@@ -1,0 +1,260 @@
+//! Waiting for descriptors: epoll for many, poll for a few.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// Events taken from the kernel at once: 512 of 12 bytes, so 6 KiB that stay in the cache. What
+/// does not fit comes with the next wait, in the order in which it became ready.
+const EVENTS_MAX: usize = 512;
+
+/// What a descriptor is watched for. All but `Listener` edge-triggered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// A connection: reading, writing, half-close. Registered once, never changed.
+    Connection,
+    /// A listener of this poller alone: level-triggered, so that a bounded batch of accepts loses
+    /// nothing.
+    Listener,
+    /// A listener that several pollers watch: level-triggered, one of them is woken.
+    SharedListener,
+    /// An eventfd that is written to wake the poller and never read.
+    Waker,
+}
+
+impl Interest {
+    fn flags(self) -> EventFlags {
+        match self {
+            Self::Connection => {
+                EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET
+            }
+            Self::Listener => EventFlags::IN,
+            Self::SharedListener => EventFlags::IN | EventFlags::EXCLUSIVE,
+            Self::Waker => EventFlags::IN | EventFlags::ET,
+        }
+    }
+}
+
+/// An epoll instance.
+#[derive(Debug)]
+pub struct Poller(OwnedFd);
+
+impl Poller {
+    /// A poller that watches nothing yet.
+    ///
+    /// # Errors
+    /// At the descriptor limit, or the user's limit of epoll instances.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
+    }
+
+    /// Watches `fd`; its events carry `bits`. What is ready at this moment is an event too.
+    ///
+    /// # Errors
+    /// At the user's limit of watches, or without memory.
+    pub fn add(&self, fd: impl AsFd, bits: u64, interest: Interest) -> io::Result<()> {
+        let data = EventData::new_u64(bits);
+        Ok(epoll::add(&self.0, fd, data, interest.flags())?)
+    }
+
+    /// Stops watching `fd`. Closing a descriptor that has no duplicate does it too.
+    ///
+    /// # Errors
+    /// If it was not watched.
+    pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.0, fd)?)
+    }
+
+    /// Waits until something is ready, or `timeout_ms` has passed (`None`: for ever); returns how
+    /// many events there are, and puts them into `events`. An interruption counts as none.
+    ///
+    /// # Errors
+    /// Only for a mistake of ours.
+    pub fn wait(&self, events: &mut Events, timeout_ms: Option<u64>) -> io::Result<usize> {
+        let timeout = timeout_ms.map(timespec);
+        events.0.clear();
+        let spare = rustix::buffer::spare_capacity(&mut events.0);
+        match epoll::wait(&self.0, spare, timeout.as_ref()) {
+            Ok(count) => Ok(count),
+            Err(Errno::INTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Room for the events of one wait.
+pub struct Events(Vec<epoll::Event>);
+
+impl Events {
+    /// Room for as many as are taken at once; the only allocation.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Vec::with_capacity(EVENTS_MAX))
+    }
+
+    /// How many there are from the last wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the last wait brought none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One of the last wait's events.
+    ///
+    /// # Panics
+    /// If there are not that many.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Event {
+        let event = self.0[index];
+        let data = event.data;
+        Event {
+            bits: data.u64(),
+            flags: event.flags,
+        }
+    }
+
+    /// The last wait's events, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
+        (0..self.len()).map(|index| self.get(index))
+    }
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Something became ready.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// What the descriptor was registered with.
+    pub bits: u64,
+    flags: EventFlags,
+}
+
+impl Event {
+    /// There is something to read, even if only the end.
+    #[must_use]
+    pub fn is_readable(self) -> bool {
+        let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        self.flags.intersects(flags)
+    }
+
+    /// There is room to write.
+    #[must_use]
+    pub fn is_writable(self) -> bool {
+        self.flags
+            .intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR)
+    }
+
+    /// The peer will send no more: after what is there, reading yields the end. A short read does
+    /// not mean "nothing left" then.
+    #[must_use]
+    pub fn is_half_closed(self) -> bool {
+        self.flags
+            .intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR)
+    }
+
+    /// The connection is gone in both directions.
+    #[must_use]
+    pub fn is_gone(self) -> bool {
+        self.flags.intersects(EventFlags::HUP | EventFlags::ERR)
+    }
+}
+
+/// Waits until one of `fds` is readable (or has failed), or `timeout_ms` has passed; says which.
+/// An interruption counts as none.
+///
+/// # Errors
+/// Only for a mistake of ours.
+pub fn wait_readable<const N: usize>(
+    fds: &[BorrowedFd<'_>; N],
+    timeout_ms: Option<u64>,
+) -> io::Result<[bool; N]> {
+    let mut polled = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    poll_some(&mut polled, timeout_ms)?;
+    Ok(polled.map(|fd| !fd.revents().is_empty()))
+}
+
+/// What `wait_socket` saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// There is something to read, even if only the end; asked for only.
+    pub readable: bool,
+    /// There is room to write; asked for only.
+    pub writable: bool,
+    /// The connection is gone in both directions.
+    pub gone: bool,
+    /// The other descriptor is readable.
+    pub other: bool,
+}
+
+/// Waits until `socket` is ready for what is asked, or has gone, or `other` is readable, or
+/// `timeout_ms` has passed. An interruption counts as nothing.
+///
+/// # Errors
+/// Only for a mistake of ours.
+pub fn wait_socket(
+    socket: BorrowedFd<'_>,
+    read: bool,
+    write: bool,
+    other: BorrowedFd<'_>,
+    timeout_ms: Option<u64>,
+) -> io::Result<Readiness> {
+    let mut flags = PollFlags::empty();
+    flags.set(PollFlags::IN, read);
+    flags.set(PollFlags::OUT, write);
+    let mut polled = [
+        PollFd::from_borrowed_fd(socket, flags),
+        PollFd::from_borrowed_fd(other, PollFlags::IN),
+    ];
+    poll_some(&mut polled, timeout_ms)?;
+    let [socket, other] = polled.map(|fd| fd.revents());
+    let gone = socket.intersects(PollFlags::HUP | PollFlags::ERR);
+    Ok(Readiness {
+        readable: read && (gone || socket.contains(PollFlags::IN)),
+        writable: write && (gone || socket.contains(PollFlags::OUT)),
+        gone,
+        other: !other.is_empty(),
+    })
+}
+
+fn poll_some(polled: &mut [PollFd<'_>], timeout_ms: Option<u64>) -> io::Result<()> {
+    let timeout = timeout_ms.map(timespec);
+    match poll(polled, timeout.as_ref()) {
+        Ok(_) => Ok(()),
+        Err(Errno::INTR) => {
+            for fd in polled {
+                fd.clear_revents();
+            }
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// At most a day, which the kernel's millisecond counts hold: longer waits are waited again.
+const TIMEOUT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+
+fn timespec(ms: u64) -> Timespec {
+    let ms = ms.min(TIMEOUT_MS_MAX);
+    Timespec {
+        tv_sec: (ms / 1000) as i64,
+        tv_nsec: (ms % 1000 * 1_000_000) as i64,
+    }
+}

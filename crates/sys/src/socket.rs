@@ -1,0 +1,224 @@
+//! Sockets: listening, accepting, receiving, closing.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode};
+use rustix::io::Errno;
+use rustix::net::{
+    self, AddressFamily, RecvFlags, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags,
+    SocketType, sockopt,
+};
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddr {
+    /// A TCP address; port 0 lets the kernel choose.
+    Tcp(SocketAddr),
+    /// A Unix socket at this path.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for ListenAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// How to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenOptions {
+    /// Connections that the kernel keeps until they are accepted.
+    pub backlog: u32,
+    /// Let several listeners share the address; the kernel spreads connections (TCP only).
+    pub reuse_port: bool,
+    /// Show a connection only when its first bytes came (TCP only).
+    pub defer_accept: bool,
+    /// Permissions of a Unix socket's file; `None`: by the process's mask.
+    pub unix_mode: Option<u32>,
+}
+
+/// A connection that was accepted.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The socket: non-blocking, closed on exec.
+    pub socket: OwnedFd,
+    /// The client's address; `None` over a Unix socket.
+    pub peer: Option<SocketAddr>,
+}
+
+/// Listens at `address`, and says at which address it came to be (the port, if it was 0).
+///
+/// What connections inherit from the listener is set on it, once: `TCP_NODELAY`.
+///
+/// # Errors
+/// The address is taken, not ours, or may not be used; the path has no folder.
+pub fn listen(address: &ListenAddr, options: ListenOptions) -> io::Result<(OwnedFd, ListenAddr)> {
+    match address {
+        ListenAddr::Tcp(address) => listen_tcp(*address, options),
+        ListenAddr::Unix(path) => Ok((listen_unix(path, options)?, ListenAddr::Unix(path.clone()))),
+    }
+}
+
+fn listen_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<(OwnedFd, ListenAddr)> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = new_socket(family)?;
+    // A server restarts on its port at once, past connections of its predecessor in TIME_WAIT.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if options.reuse_port {
+        sockopt::set_socket_reuseport(&socket, true)?;
+    }
+    // An answer leaves in one call, so there is nothing for Nagle's algorithm to gather.
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    if options.defer_accept {
+        set_defer_accept(&socket)?;
+    }
+    net::bind(&socket, &address)?;
+    net::listen(&socket, backlog(options))?;
+    let bound = SocketAddr::try_from(net::getsockname(&socket)?)?;
+    Ok((socket, ListenAddr::Tcp(bound)))
+}
+
+/// Seconds that the kernel waits for first bytes before it shows the connection without them.
+const DEFER_ACCEPT_SECONDS: libc::c_int = 5;
+
+fn set_defer_accept(socket: &OwnedFd) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let seconds = DEFER_ACCEPT_SECONDS;
+    // SAFETY: the descriptor is open as long as `socket` is borrowed, and the kernel reads
+    // `size_of_val(&seconds)` bytes at the address of `seconds`, which lives through the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            size_of_val(&seconds) as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn listen_unix(path: &Path, options: ListenOptions) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = new_socket(AddressFamily::UNIX)?;
+    match net::bind(&socket, &address) {
+        Err(Errno::ADDRINUSE) => {
+            remove_stale(path, &address)?;
+            net::bind(&socket, &address)?;
+        }
+        result => result?,
+    }
+    if let Some(mode) = options.unix_mode {
+        // Before `listen`: until then nobody can connect, whatever the mask allowed.
+        rustix::fs::chmod(path, Mode::from_raw_mode(mode))?;
+    }
+    net::listen(&socket, backlog(options))?;
+    Ok(socket)
+}
+
+/// Removes a socket file that a predecessor left behind, and nothing else.
+fn remove_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
+    let in_use = || io::Error::from(Errno::ADDRINUSE);
+    let found = rustix::fs::lstat(path)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
+        return Err(in_use());
+    }
+    let probe = new_socket(AddressFamily::UNIX)?;
+    match net::connect(&probe, address) {
+        Err(Errno::CONNREFUSED) => Ok(rustix::fs::unlink(path)?),
+        _ => Err(in_use()), // connected, or its backlog is full: somebody listens
+    }
+}
+
+fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(net::socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+fn backlog(options: ListenOptions) -> i32 {
+    i32::try_from(options.backlog).unwrap_or(i32::MAX)
+}
+
+/// Takes the next connection, if there is one; never waits.
+///
+/// # Errors
+/// At a descriptor limit or without memory; see [`AcceptError`] to tell them apart. Errors of a
+/// connection that died in the queue are passed over.
+pub fn accept(listener: BorrowedFd<'_>) -> Result<Option<Accepted>, AcceptError> {
+    // A bound, so that a stream of dying connections cannot hold the caller here.
+    for _ in 0..64 {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match net::acceptfrom_with(listener, flags) {
+            Ok((socket, peer)) => {
+                let peer = peer.and_then(internet_address);
+                return Ok(Some(Accepted { socket, peer }));
+            }
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                return Err(AcceptError::Exhausted);
+            }
+            Err(error @ (Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::OPNOTSUPP)) => {
+                return Err(AcceptError::Listener(error.into()));
+            }
+            Err(_) => {} // the connection's own error (accept(2), "Error handling")
+        }
+    }
+    Ok(None)
+}
+
+/// Why nothing could be accepted.
+#[derive(Debug)]
+pub enum AcceptError {
+    /// A descriptor limit is reached, or memory is short: the connection still waits.
+    Exhausted,
+    /// The listener itself is unusable.
+    Listener(io::Error),
+}
+
+fn internet_address(address: SocketAddrAny) -> Option<SocketAddr> {
+    SocketAddr::try_from(address).ok() // a Unix address has no peer to name
+}
+
+/// Receives what is there, without waiting: `Ok(None)` if nothing is, `Ok(Some(0))` at the end.
+///
+/// # Errors
+/// The connection failed.
+#[inline]
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    loop {
+        match net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
+            Ok((count, _)) => return Ok(Some(count)),
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Half-closes: the peer reads the end after what was sent.
+///
+/// # Errors
+/// The connection is gone already.
+pub fn finish(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(net::shutdown(socket, Shutdown::Write)?)
+}
+
+/// Whether a descriptor is a TCP socket; for tests of inherited options.
+#[must_use]
+pub fn nodelay(socket: impl AsFd) -> bool {
+    sockopt::tcp_nodelay(socket).unwrap_or(false)
+}

@@ -1,0 +1,85 @@
+//! What this process or thread may use, and has used.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+/// CPU time that the calling thread has used.
+#[must_use]
+pub fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Lets sleeps of the calling thread end on time: the kernel otherwise adds up to 50 us to gather
+/// wake-ups.
+///
+/// # Errors
+/// The kernel was built without high-resolution timers.
+pub fn sleep_precisely() -> io::Result<()> {
+    Ok(rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?)
+}
+
+/// How many descriptors the process may have open, and up to what it may raise that. `u64::MAX`:
+/// without limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DescriptorLimit {
+    /// What holds now.
+    pub soft: u64,
+    /// Up to where it may be raised.
+    pub hard: u64,
+}
+
+/// The descriptor limit of the process.
+#[must_use]
+pub fn descriptor_limit() -> DescriptorLimit {
+    let limit = getrlimit(Resource::Nofile);
+    DescriptorLimit {
+        soft: limit.current.unwrap_or(u64::MAX),
+        hard: limit.maximum.unwrap_or(u64::MAX),
+    }
+}
+
+/// Raises the soft limit to the hard one; returns what holds then. The soft one is low for the sake
+/// of programs that use `select`; this one does not.
+pub fn raise_descriptor_limit() -> DescriptorLimit {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let _ = setrlimit(Resource::Nofile, raised); // a refusal shows in what is returned
+    descriptor_limit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_uses_cpu_time() {
+        let before = thread_cpu();
+        let mut sum = 0_u64;
+        while thread_cpu() - before < Duration::from_millis(2) {
+            sum = std::hint::black_box(sum.wrapping_mul(3) + 1);
+        }
+        assert!(thread_cpu() > before);
+    }
+
+    #[test]
+    fn the_limit_is_raised_to_the_hard_one() {
+        let raised = raise_descriptor_limit();
+        assert_eq!(raised.soft, raised.hard);
+        assert_eq!(descriptor_limit(), raised);
+    }
+
+    #[test]
+    fn slack_can_be_set() {
+        sleep_precisely().unwrap();
+        assert_eq!(rustix::thread::current_timer_slack().unwrap(), 1);
+    }
+}

@@ -1,0 +1,269 @@
+//! Writing a batch of output to a socket: memory by `send`, files by `sendfile`.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use loadline_base::{Chunk, OpenFile, Transmit};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+
+use crate::file::{self, Warm};
+
+/// Bytes of a file that one `sendfile` moves: large enough that the checks before each chunk
+/// (under 1 us) vanish beside it, small enough that a change is seen soon.
+pub const FILE_CHUNK_BYTES: u64 = 256 << 10;
+
+/// The end of a file goes through memory: it is read, then the file is compared with what was
+/// opened, and only then it is sent. So nothing written before that moment can complete an answer.
+/// 16 KiB: what fits on the stack and what small files have in all.
+const FILE_TAIL_BYTES: usize = 16 << 10;
+
+/// Pieces of memory that go out in one call.
+const SLICES_MAX: usize = 32;
+
+/// Whether to look if a file is in memory before sending from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Files {
+    /// Look, and stop with `Cold` where sending would wait for a disk.
+    Probe,
+    /// Send, and wait if need be: on threads that may, or for what was just read ahead.
+    Trust,
+}
+
+/// How far a batch got.
+#[derive(Debug)]
+pub enum Progress {
+    /// All of it is in the socket.
+    Done,
+    /// The socket is full: go on when it is writable.
+    Blocked,
+    /// The budget is used up; the socket may have room, so no event will come.
+    Budget,
+    /// The next range of a file is not in memory: have it read ahead, then go on with
+    /// `Files::Trust` and a budget of `len`.
+    Cold {
+        /// The file.
+        file: Arc<OpenFile>,
+        /// First byte to be read.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+}
+
+/// What one call of `write` did.
+#[derive(Debug)]
+pub struct Written {
+    /// Bytes that left.
+    pub bytes: u64,
+    /// Why it ended.
+    pub progress: Progress,
+}
+
+/// Why a batch cannot be completed.
+#[derive(Debug)]
+pub enum WriteError {
+    /// The connection failed.
+    Peer(io::Error),
+    /// The file was changed or cut, or cannot be read: the answer must not complete.
+    File(io::Error),
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Peer(error) => write!(f, "sending to a client: {error}"),
+            Self::File(error) => write!(f, "reading a file to send: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+/// Writes as much of `transmit` as the socket takes, up to about `budget` bytes; never waits for
+/// the socket.
+///
+/// # Errors
+/// The connection failed, or a file is not what was opened any more.
+#[inline]
+pub fn write(
+    socket: BorrowedFd<'_>,
+    transmit: &mut Transmit,
+    budget: u64,
+    files: Files,
+) -> Result<Written, WriteError> {
+    let mut bytes = 0;
+    loop {
+        let step = match transmit.front() {
+            None => Step::Ended(Progress::Done),
+            Some(Chunk::Memory(memory)) => send_memory(socket, transmit, memory)?,
+            Some(_) if bytes >= budget => Step::Ended(Progress::Budget),
+            Some(Chunk::File { file, offset, len }) => {
+                let most = (budget - bytes).min(FILE_CHUNK_BYTES);
+                send_file(socket, file, offset, len, most, files)?
+            }
+        };
+        let progress = match step {
+            Step::Moved(count) => {
+                bytes += count;
+                transmit.advance(count);
+                continue;
+            }
+            Step::Filled(count) => {
+                bytes += count;
+                transmit.advance(count);
+                Progress::Blocked
+            }
+            Step::Ended(progress) => progress,
+        };
+        return Ok(Written { bytes, progress });
+    }
+}
+
+enum Step {
+    /// So much left, and there may be room for more.
+    Moved(u64),
+    /// So much left, and the socket is full.
+    Filled(u64),
+    /// Nothing left.
+    Ended(Progress),
+}
+
+fn send_memory(
+    socket: BorrowedFd<'_>,
+    transmit: &Transmit,
+    front: &[u8],
+) -> Result<Step, WriteError> {
+    let mut flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    flags.set(SendFlags::MORE, transmit.memory_then_file());
+    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+    let count = transmit.slices(&mut slices);
+    let slices = &slices[..count];
+    let (asked, result) = if count == 1 {
+        (front.len(), retry(|| send(socket, front, flags)))
+    } else {
+        let asked = slices.iter().map(|slice| slice.len()).sum();
+        let mut none = SendAncillaryBuffer::default();
+        (asked, retry(|| sendmsg(socket, slices, &mut none, flags)))
+    };
+    match result {
+        Ok(sent) if sent < asked => Ok(Step::Filled(sent as u64)),
+        Ok(sent) => Ok(Step::Moved(sent as u64)),
+        Err(Errno::AGAIN) => Ok(Step::Ended(Progress::Blocked)),
+        Err(error) => Err(WriteError::Peer(error.into())),
+    }
+}
+
+/// One chunk of a file, at most `most` bytes.
+fn send_file(
+    socket: BorrowedFd<'_>,
+    file: &Arc<OpenFile>,
+    offset: u64,
+    len: u64,
+    most: u64,
+    files: Files,
+) -> Result<Step, WriteError> {
+    if len <= FILE_TAIL_BYTES as u64 {
+        return send_tail(socket, file, offset, len as usize, files);
+    }
+    // What remains after this chunk must be a tail of its own, so that it is the tail that decides.
+    let chunk = most.min(len - FILE_TAIL_BYTES as u64);
+    if files == Files::Probe {
+        let mut probe = [0];
+        let warm = file::read_warm(&file.fd, &mut probe, offset).map_err(WriteError::File)?;
+        if warm == Warm::Cold {
+            return Ok(Step::Ended(cold(file, offset, len)));
+        }
+    }
+    check_unchanged(file)?;
+    let mut from = offset;
+    match retry(|| rustix::fs::sendfile(socket, &file.fd, Some(&mut from), chunk as usize)) {
+        Ok(0) => Err(WriteError::File(changed())),
+        Ok(sent) => Ok(Step::Moved(sent as u64)),
+        Err(Errno::AGAIN) => Ok(Step::Ended(Progress::Blocked)),
+        Err(Errno::IO) => Err(WriteError::File(Errno::IO.into())),
+        Err(error) => Err(WriteError::Peer(error.into())),
+    }
+}
+
+fn send_tail(
+    socket: BorrowedFd<'_>,
+    file: &Arc<OpenFile>,
+    offset: u64,
+    len: usize,
+    files: Files,
+) -> Result<Step, WriteError> {
+    let mut buffer = [0; FILE_TAIL_BYTES];
+    let buffer = &mut buffer[..len];
+    let warm = match files {
+        Files::Probe => file::read_warm(&file.fd, buffer, offset).map_err(WriteError::File)?,
+        Files::Trust => Warm::Unknown,
+    };
+    let read = match warm {
+        Warm::Read(count) if count == len => count,
+        // Cold, or warm in part only.
+        Warm::Cold | Warm::Read(1..) => {
+            return Ok(Step::Ended(cold(file, offset, len as u64)));
+        }
+        Warm::Read(_) | Warm::Unknown => read_full(file, buffer, offset)?,
+    };
+    if read < len {
+        return Err(WriteError::File(changed()));
+    }
+    check_unchanged(file)?;
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    match retry(|| send(socket, buffer, flags)) {
+        Ok(sent) if sent < len => Ok(Step::Filled(sent as u64)),
+        Ok(sent) => Ok(Step::Moved(sent as u64)),
+        Err(Errno::AGAIN) => Ok(Step::Ended(Progress::Blocked)),
+        Err(error) => Err(WriteError::Peer(error.into())),
+    }
+}
+
+fn read_full(file: &OpenFile, buffer: &mut [u8], offset: u64) -> Result<usize, WriteError> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        let at = offset + filled as u64;
+        match file::read(&file.fd, &mut buffer[filled..], at).map_err(WriteError::File)? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    Ok(filled)
+}
+
+fn cold(file: &Arc<OpenFile>, offset: u64, len: u64) -> Progress {
+    Progress::Cold {
+        file: Arc::clone(file),
+        offset,
+        len: len.min(FILE_CHUNK_BYTES),
+    }
+}
+
+fn check_unchanged(file: &OpenFile) -> Result<(), WriteError> {
+    match file::is_unchanged(&file.fd, &file.version) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(WriteError::File(changed())),
+        Err(error) => Err(WriteError::File(error)),
+    }
+}
+
+#[cold]
+fn changed() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "the file changed while it was being sent",
+    )
+}
+
+#[inline]
+fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
