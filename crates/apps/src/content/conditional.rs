@@ -1,4 +1,7 @@
 //! Conditional requests (RFC 9110 section 13).
+//!
+//! Dates count in whole seconds. A date or a tag that cannot be read is ignored or matches nothing,
+//! whichever is the safe side: a condition against overwriting fails, a copy is not called good.
 
 use loadline_proto::{FieldName, Method, Request};
 
@@ -48,13 +51,23 @@ pub enum Decision {
 pub fn conditions_of(
     request: &Request,
 ) -> Conditions<'_, impl Iterator<Item = &[u8]>, impl Iterator<Item = &[u8]>> {
+    // More than one date or validator is none: the empty value can be read as neither.
+    let single = |name| {
+        let mut values = request.field_values(name);
+        let first = values.next();
+        if values.next().is_some() {
+            Some(&[][..])
+        } else {
+            first
+        }
+    };
     Conditions {
         method: request.method,
         if_match: request.field_values(FieldName::IfMatch),
-        if_unmodified_since: request.field(FieldName::IfUnmodifiedSince),
+        if_unmodified_since: single(FieldName::IfUnmodifiedSince),
         if_none_match: request.field_values(FieldName::IfNoneMatch),
-        if_modified_since: request.field(FieldName::IfModifiedSince),
-        if_range: request.field(FieldName::IfRange),
+        if_modified_since: single(FieldName::IfModifiedSince),
+        if_range: single(FieldName::IfRange),
     }
 }
 
@@ -65,6 +78,412 @@ where
     M: Iterator<Item = &'r [u8]>,
     N: Iterator<Item = &'r [u8]>,
 {
-    let _ = (conditions, validators);
-    unimplemented!()
+    let method = conditions.method;
+    if matches!(method, Method::Connect | Method::Options | Method::Trace) {
+        return Decision::Proceed { range: false };
+    }
+    let is_read = matches!(method, Method::Get | Method::Head);
+    let modified = validators.modified_seconds;
+
+    let if_match = any_tag_matches(conditions.if_match, validators.etag, strongly_equal);
+    let unmodified_since = conditions.if_unmodified_since.and_then(date_seconds);
+    let may_change = match (if_match, unmodified_since, modified) {
+        (Some(matches), _, _) => matches,
+        (None, Some(date), Some(modified)) => modified <= date,
+        _ => true,
+    };
+    if !may_change {
+        return Decision::PreconditionFailed;
+    }
+
+    let if_none_match = any_tag_matches(conditions.if_none_match, validators.etag, weakly_equal);
+    let modified_since = conditions.if_modified_since.and_then(date_seconds);
+    let has_copy = match (if_none_match, modified_since, modified) {
+        (Some(matches), _, _) => matches,
+        (None, Some(date), Some(modified)) => is_read && modified <= date,
+        _ => false,
+    };
+    match (has_copy, is_read) {
+        (true, true) => Decision::NotModified,
+        (true, false) => Decision::PreconditionFailed,
+        (false, _) => Decision::Proceed {
+            range: method == Method::Get
+                && conditions
+                    .if_range
+                    .is_none_or(|value| is_same_version(value, validators)),
+        },
+    }
+}
+
+/// Whether If-Range names exactly the version at hand (RFC 9110 section 13.1.5).
+fn is_same_version(value: &[u8], validators: &Validators<'_>) -> bool {
+    if value.starts_with(b"\"") || value.starts_with(b"W/") {
+        let is_one_tag = matches!(split_tag(value), Some((_, b"")));
+        return is_one_tag
+            && validators
+                .etag
+                .is_some_and(|etag| strongly_equal(value, etag));
+    }
+    // A date is a strong validator only once its second is over: before, the content may have
+    // changed twice under the same Last-Modified (RFC 9110 section 8.8.2.2).
+    date_seconds(value).is_some_and(|date| {
+        validators.modified_seconds == Some(date) && date < validators.now_seconds
+    })
+}
+
+/// Whether a list of tags over several field lines has the current one; `None`: there is no such
+/// field. `*` matches whatever there is, if it stands alone.
+fn any_tag_matches<'r>(
+    mut values: impl Iterator<Item = &'r [u8]>,
+    etag: Option<&[u8]>,
+    equal: fn(&[u8], &[u8]) -> bool,
+) -> Option<bool> {
+    let first = values.next()?;
+    if first == b"*" {
+        return Some(values.next().is_none());
+    }
+    let etag = etag.unwrap_or_default();
+    Some(
+        std::iter::once(first)
+            .chain(values)
+            .any(|value| tags(value).any(|tag| equal(tag, etag))),
+    )
+}
+
+/// The well-formed tags of one field line, quotes and `W/` included.
+fn tags(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = value;
+    std::iter::from_fn(move || {
+        while !rest.is_empty() {
+            let start = rest.trim_ascii_start();
+            let found = split_tag(start);
+            let after = found.map_or(start, |(_, after)| after);
+            let end = after.iter().position(|byte| *byte == b',');
+            let (gap, next) = after.split_at(end.unwrap_or(after.len()));
+            rest = next.get(1..).unwrap_or_default();
+            if let Some((tag, _)) = found
+                && gap.trim_ascii().is_empty()
+            {
+                return Some(tag);
+            }
+        }
+        None
+    })
+}
+
+/// An entity-tag (RFC 9110 section 8.8.3) and what follows it.
+fn split_tag(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let open = if value.starts_with(b"W/") { 2 } else { 0 };
+    if value.get(open) != Some(&b'"') {
+        return None;
+    }
+    let is_tag_char = |byte: &u8| matches!(byte, 0x21 | 0x23..=0x7e | 0x80..);
+    let inner = &value[open + 1..];
+    let close = inner.iter().position(|byte| !is_tag_char(byte))?;
+    (inner[close] == b'"').then(|| value.split_at(open + 1 + close + 1))
+}
+
+fn strongly_equal(one: &[u8], other: &[u8]) -> bool {
+    one == other && one.starts_with(b"\"")
+}
+
+fn weakly_equal(one: &[u8], other: &[u8]) -> bool {
+    fn opaque(tag: &[u8]) -> &[u8] {
+        tag.strip_prefix(b"W/").unwrap_or(tag)
+    }
+    opaque(one) == opaque(other)
+}
+
+/// Seconds since 1970 of a date in any of the three forms of RFC 9110 section 5.6.7.
+fn date_seconds(value: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(value).ok()?;
+    let date = httpdate::parse_http_date(text).ok()?;
+    let since = date.duration_since(std::time::UNIX_EPOCH).ok()?;
+    Some(since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Decision::{NotModified, PreconditionFailed, Proceed};
+    use super::*;
+
+    const ETAG: &str = "\"v1\"";
+    const MODIFIED: u64 = 784_111_777;
+    const AT: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+    const WHOLE: Decision = Proceed { range: false };
+    const GO: Decision = Proceed { range: true };
+
+    fn validators(etag: &str) -> Validators<'_> {
+        Validators {
+            etag: (!etag.is_empty()).then_some(etag.as_bytes()),
+            modified_seconds: Some(MODIFIED),
+            now_seconds: MODIFIED + 100,
+        }
+    }
+
+    /// Fields as `("if-match", "value")`, weighed against a representation.
+    fn decide(method: Method, fields: &[(&str, &str)], validators: &Validators<'_>) -> Decision {
+        let of = |wanted: &'static str| {
+            let matching = fields.iter().filter(move |(name, _)| *name == wanted);
+            matching.map(|(_, value)| value.as_bytes())
+        };
+        let conditions = Conditions {
+            method,
+            if_match: of("if-match"),
+            if_unmodified_since: of("if-unmodified-since").next(),
+            if_none_match: of("if-none-match"),
+            if_modified_since: of("if-modified-since").next(),
+            if_range: of("if-range").next(),
+        };
+        evaluate(conditions, validators)
+    }
+
+    #[test]
+    fn without_conditions_it_proceeds() {
+        for (method, decision) in [
+            (Method::Get, GO),
+            (Method::Head, WHOLE),
+            (Method::Put, WHOLE),
+            (Method::Options, WHOLE),
+        ] {
+            assert_eq!(
+                decide(method, &[], &validators(ETAG)),
+                decision,
+                "{method:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn table_of_if_match() {
+        for (value, etag, decision) in [
+            (r#""v1""#, ETAG, GO),
+            (r#""v0", "v1""#, ETAG, GO),
+            (r#""v0","v1","v2""#, ETAG, GO),
+            (r#" , "v0" ,, "v1" "#, ETAG, GO),
+            ("*", ETAG, GO),
+            ("*", "", GO),
+            (r#""v,1", "v1""#, ETAG, GO),
+            (r#""v,1""#, r#""v,1""#, GO),
+            (r#""v0""#, ETAG, PreconditionFailed),
+            (r#"W/"v1""#, ETAG, PreconditionFailed),
+            (r#""v1""#, r#"W/"v1""#, PreconditionFailed),
+            (r#"W/"v1""#, r#"W/"v1""#, PreconditionFailed),
+            (r#""V1""#, ETAG, PreconditionFailed),
+            (r#""v1""#, "", PreconditionFailed),
+            ("", ETAG, PreconditionFailed),
+            ("", "", PreconditionFailed),
+            ("v1", ETAG, PreconditionFailed),
+            (r#""v1"#, ETAG, PreconditionFailed),
+            (r#"v1""#, ETAG, PreconditionFailed),
+            (r#""v1"x"#, ETAG, PreconditionFailed),
+            (r#""v1" "v2""#, ETAG, PreconditionFailed),
+            (r#"x, "v1""#, ETAG, GO),
+            (r#"*, "v1""#, ETAG, GO),
+            (r#""v2", *"#, ETAG, PreconditionFailed),
+            (r#""v0,"v1""#, ETAG, PreconditionFailed),
+        ] {
+            let decided = decide(Method::Get, &[("if-match", value)], &validators(etag));
+            assert_eq!(decided, decision, "{value} against {etag}");
+        }
+        let lines = [("if-match", "\"v0\""), ("if-match", ETAG)];
+        assert_eq!(decide(Method::Get, &lines, &validators(ETAG)), GO);
+        let star_and_more = [("if-match", "*"), ("if-match", "\"v0\"")];
+        assert_eq!(
+            decide(Method::Get, &star_and_more, &validators(ETAG)),
+            PreconditionFailed
+        );
+    }
+
+    #[test]
+    fn table_of_if_none_match() {
+        for (value, etag, decision) in [
+            (r#""v1""#, ETAG, NotModified),
+            (r#"W/"v1""#, ETAG, NotModified),
+            (r#""v1""#, r#"W/"v1""#, NotModified),
+            (r#""v0", W/"v1""#, ETAG, NotModified),
+            (r#""v0","v1""#, ETAG, NotModified),
+            ("*", ETAG, NotModified),
+            ("*", "", NotModified),
+            (r#""v0""#, ETAG, GO),
+            (r#""v1""#, "", GO),
+            (r#""""#, "", GO),
+            ("", ETAG, GO),
+            (r#"w/"v1""#, ETAG, GO),
+            (r#"W/v1"#, ETAG, GO),
+            ("v1", ETAG, GO),
+            (r#""v1-gzip""#, ETAG, GO),
+        ] {
+            let fields = [("if-none-match", value)];
+            assert_eq!(
+                decide(Method::Get, &fields, &validators(etag)),
+                decision,
+                "{value} against {etag}"
+            );
+        }
+        let fields = [("if-none-match", "\"v0\""), ("if-none-match", ETAG)];
+        assert_eq!(
+            decide(Method::Head, &fields, &validators(ETAG)),
+            NotModified
+        );
+        assert_eq!(
+            decide(Method::Put, &fields, &validators(ETAG)),
+            PreconditionFailed
+        );
+        assert_eq!(
+            decide(Method::Put, &[("if-none-match", "*")], &validators(ETAG)),
+            PreconditionFailed
+        );
+        assert_eq!(decide(Method::Options, &fields, &validators(ETAG)), WHOLE);
+    }
+
+    #[test]
+    fn table_of_dates() {
+        for (name, value, decision) in [
+            ("if-modified-since", AT, NotModified),
+            ("if-modified-since", AFTER, NotModified),
+            ("if-modified-since", BEFORE, GO),
+            (
+                "if-modified-since",
+                "Sunday, 06-Nov-94 08:49:37 GMT",
+                NotModified,
+            ),
+            ("if-modified-since", "Sun Nov  6 08:49:37 1994", NotModified),
+            ("if-modified-since", "", GO),
+            ("if-modified-since", "yesterday", GO),
+            ("if-modified-since", "784111777", GO),
+            ("if-modified-since", "Sun, 06 Nov 1994 08:49:37", GO),
+            ("if-modified-since", "Sun, 32 Nov 2094 08:49:37 GMT", GO),
+            (
+                "if-modified-since",
+                "S\u{fc}n, 06 Nov 1994 08:49:37 GMT",
+                GO,
+            ),
+            (
+                "if-modified-since",
+                "Sun, 06 Nov 1994 08:49:37 GMT, Sun, 06 Nov 1994 08:49:37 GMT",
+                GO,
+            ),
+            ("if-unmodified-since", AT, GO),
+            ("if-unmodified-since", AFTER, GO),
+            ("if-unmodified-since", BEFORE, PreconditionFailed),
+            (
+                "if-unmodified-since",
+                "Sunday, 06-Nov-94 08:49:36 GMT",
+                PreconditionFailed,
+            ),
+            ("if-unmodified-since", "long ago", GO),
+        ] {
+            let decided = decide(Method::Get, &[(name, value)], &validators(ETAG));
+            assert_eq!(decided, decision, "{name}: {value}");
+        }
+        let unknown = Validators {
+            modified_seconds: None,
+            ..validators(ETAG)
+        };
+        for name in ["if-modified-since", "if-unmodified-since"] {
+            assert_eq!(decide(Method::Get, &[(name, BEFORE)], &unknown), GO);
+        }
+        assert_eq!(
+            decide(
+                Method::Head,
+                &[("if-modified-since", AT)],
+                &validators(ETAG)
+            ),
+            NotModified
+        );
+        assert_eq!(
+            decide(Method::Put, &[("if-modified-since", AT)], &validators(ETAG)),
+            WHOLE
+        );
+    }
+
+    #[test]
+    fn table_of_precedence() {
+        const STALE: &str = "\"v0\"";
+        for (fields, decision) in [
+            // If-Match silences If-Unmodified-Since, either way.
+            (
+                &[("if-match", ETAG), ("if-unmodified-since", BEFORE)][..],
+                GO,
+            ),
+            (
+                &[("if-match", STALE), ("if-unmodified-since", AFTER)],
+                PreconditionFailed,
+            ),
+            // If-None-Match silences If-Modified-Since, even if it cannot be read.
+            (&[("if-none-match", STALE), ("if-modified-since", AT)], GO),
+            (
+                &[("if-none-match", ETAG), ("if-modified-since", BEFORE)],
+                NotModified,
+            ),
+            (
+                &[("if-none-match", "garbage"), ("if-modified-since", AT)],
+                GO,
+            ),
+            // 412 comes before 304.
+            (
+                &[("if-match", STALE), ("if-none-match", ETAG)],
+                PreconditionFailed,
+            ),
+            (&[("if-match", ETAG), ("if-none-match", ETAG)], NotModified),
+            (
+                &[("if-unmodified-since", BEFORE), ("if-modified-since", AT)],
+                PreconditionFailed,
+            ),
+            (
+                &[("if-unmodified-since", AT), ("if-modified-since", AT)],
+                NotModified,
+            ),
+            // If-Range comes last and only ever costs the range.
+            (&[("if-none-match", ETAG), ("if-range", ETAG)], NotModified),
+            (&[("if-none-match", STALE), ("if-range", STALE)], WHOLE),
+            (&[("if-match", ETAG), ("if-range", ETAG)], GO),
+        ] {
+            assert_eq!(
+                decide(Method::Get, fields, &validators(ETAG)),
+                decision,
+                "{fields:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn table_of_if_range() {
+        for (value, etag, decision) in [
+            (ETAG, ETAG, GO),
+            (AT, ETAG, GO),
+            ("Sun Nov  6 08:49:37 1994", ETAG, GO),
+            ("\"v0\"", ETAG, WHOLE),
+            ("W/\"v1\"", ETAG, WHOLE),
+            ("W/\"v1\"", "W/\"v1\"", WHOLE),
+            (ETAG, "W/\"v1\"", WHOLE),
+            (ETAG, "", WHOLE),
+            ("\"v1\", \"v2\"", ETAG, WHOLE),
+            ("*", ETAG, WHOLE),
+            ("", ETAG, WHOLE),
+            (BEFORE, ETAG, WHOLE),
+            (AFTER, ETAG, WHOLE),
+            ("v1", ETAG, WHOLE),
+        ] {
+            let decided = decide(Method::Get, &[("if-range", value)], &validators(etag));
+            assert_eq!(decided, decision, "{value} against {etag}");
+        }
+        // The second of the change is not over, so that its date is weak.
+        for (now_seconds, decision) in
+            [(MODIFIED, WHOLE), (MODIFIED - 1, WHOLE), (MODIFIED + 1, GO)]
+        {
+            let young = Validators {
+                now_seconds,
+                ..validators(ETAG)
+            };
+            assert_eq!(decide(Method::Get, &[("if-range", AT)], &young), decision);
+        }
+        assert_eq!(
+            decide(Method::Head, &[("if-range", ETAG)], &validators(ETAG)),
+            WHOLE
+        );
+    }
 }
