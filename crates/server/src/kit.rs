@@ -7,7 +7,7 @@ use loadline_base::Millis;
 use loadline_proto::{AccessLog, Handler, HttpDate, Pool, Turn};
 
 use crate::AccessSink;
-use crate::parts::counters::{Role, Row};
+use crate::parts::counters::{Registry, Role, Row};
 use crate::site::{Clock, Site};
 
 /// Bytes read at once: 64 KiB, what a socket's receive window starts with; a longer upload pays
@@ -20,6 +20,8 @@ const LOG_BATCH_BYTES: usize = 32 << 10;
 /// What every serving thread owns.
 pub(crate) struct Kit<H: Handler> {
     pub(crate) row: Arc<Row>,
+    role: Role,
+    registry: Arc<Registry>,
     local: H::Local,
     pool: Pool,
     clock: Clock,
@@ -40,15 +42,22 @@ pub(crate) struct Lent<'k, H: Handler> {
 
 impl<H: Handler> Kit<H> {
     pub(crate) fn new(site: &Site<H>, role: Role) -> Self {
+        Self::with_scratch(site, role, SCRATCH_BYTES)
+    }
+
+    /// A kit with a read buffer of another size.
+    pub(crate) fn with_scratch(site: &Site<H>, role: Role, scratch_bytes: usize) -> Self {
         let mut kit = Self {
             row: site.registry.row(role),
+            role,
+            registry: Arc::clone(&site.registry),
             local: site.handler.local(),
             pool: Pool::new(),
             clock: site.clock,
             now: Millis(0),
             date: HttpDate::at(0),
             date_ends: Millis(0),
-            scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+            scratch: vec![0; scratch_bytes].into_boxed_slice(),
             log: site
                 .access
                 .as_ref()
@@ -138,5 +147,6 @@ impl<H: Handler> Kit<H> {
 impl<H: Handler> Drop for Kit<H> {
     fn drop(&mut self) {
         self.offer_log();
+        self.registry.release(self.role, Arc::clone(&self.row));
     }
 }

@@ -29,6 +29,7 @@ mod kit;
 mod listener;
 mod options;
 mod parts {
+    pub(crate) mod acceptor;
     pub(crate) mod counters;
     pub(crate) mod shutdown;
 }
@@ -50,7 +51,6 @@ pub use options::{
 pub use parts::counters::{Counts, Role, RowSnapshot, Snapshot};
 
 pub(crate) use listener::Listener;
-use parts::counters::Registry;
 use parts::shutdown::Shutdown;
 use site::{Clock, Site, Started};
 
@@ -104,7 +104,7 @@ pub fn serve<H: Handler>(handler: Arc<H>, config: ServerConfig) -> io::Result<Se
         session: config.session,
         clock: Clock::new(),
         shutdown: Shutdown::new()?,
-        registry: Registry::default(),
+        registry: Arc::default(),
         access: config.access_log.map(|access| (access.format, access.sink)),
         options: config.options,
     });

@@ -20,7 +20,7 @@ pub(crate) struct Site<H: Handler> {
     pub(crate) options: ServerOptions,
     pub(crate) clock: Clock,
     pub(crate) shutdown: Shutdown,
-    pub(crate) registry: Registry,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) access: Option<(AccessFormat, Arc<dyn AccessSink>)>,
 }
 

@@ -86,25 +86,42 @@ pub(crate) struct Row {
 /// Every row of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    rows: Mutex<Vec<(Role, Arc<Row>)>>,
+    rows: Mutex<Rows>,
     /// Connections that were cut at the end of the grace or by the second stage of a shutdown.
     pub(crate) cut: SharedCounter,
 }
 
+#[derive(Debug, Default)]
+struct Rows {
+    all: Vec<(Role, Arc<Row>)>,
+    /// Those of threads that have ended.
+    free: Vec<(Role, Arc<Row>)>,
+}
+
 impl Registry {
-    /// A new row for a serving thread.
+    /// A row for a serving thread: one that a thread of its kind has left, or a new one. So there
+    /// are as many as ever served at once, however short the threads live.
     pub(crate) fn row(&self, role: Role) -> Arc<Row> {
-        let row = Arc::new(Row::default());
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        rows.push((role, Arc::clone(&row)));
+        if let Some(position) = rows.free.iter().rposition(|(of, _)| *of == role) {
+            return rows.free.swap_remove(position).1;
+        }
+        let row = Arc::<Row>::default();
+        rows.all.push((role, Arc::clone(&row)));
         row
+    }
+
+    /// Takes back the row of a thread that ends. Its counts stay.
+    pub(crate) fn release(&self, role: Role, row: Arc<Row>) {
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.free.push((role, row));
     }
 
     /// The counts now. Each number is exact, but they are read one after the other.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen: Vec<(Role, usize)> = Vec::new();
-        let rows = rows.iter().map(|(role, row)| {
+        let rows = rows.all.iter().map(|(role, row)| {
             let index = match seen.iter_mut().find(|(of, _)| of == role) {
                 Some((_, count)) => {
                     *count += 1;
@@ -295,6 +312,19 @@ mod tests {
         let names: Vec<_> = snapshot.rows.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["loop-0", "loop-1", "worker-0"]);
         assert!(snapshot.total.named().contains(&("steals", 7)));
+    }
+
+    #[test]
+    fn a_row_that_was_left_is_continued_by_one_of_its_kind() {
+        let registry = Registry::default();
+        let row = registry.row(Role::Thread);
+        row.core.answers[1].add(1);
+        registry.release(Role::Thread, row);
+        registry.row(Role::Loop).core.answers[1].add(1);
+        registry.row(Role::Thread).core.answers[1].add(1);
+        let snapshot = registry.snapshot();
+        let requests: Vec<_> = snapshot.rows.iter().map(|r| r.counts.requests()).collect();
+        assert_eq!(requests, [2, 1]);
     }
 
     #[test]

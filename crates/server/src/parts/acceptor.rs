@@ -1,0 +1,146 @@
+//! Taking connections from listeners without spinning or dying when descriptors run out.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use loadline_base::Millis;
+use loadline_sys::Accepted;
+use loadline_sys::socket::{AcceptError, accept};
+
+use crate::Listener;
+use crate::parts::counters::Row;
+
+/// Connections taken in a row before others have their turn: 64 take some 200 us.
+pub(crate) const ACCEPT_BATCH: usize = 64;
+
+/// What becomes of newcomers when descriptors have run out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtLimit {
+    /// They wait in the backlog until something closes.
+    Wait,
+    /// One at a time is told so with a 503, by means of the spare descriptor; the others wait.
+    Refuse,
+}
+
+/// A connection that was taken.
+#[derive(Debug)]
+pub(crate) enum Newcomer {
+    /// To be served.
+    Serve(Accepted),
+    /// To be refused with 503: it holds the last descriptor.
+    Refuse(Accepted),
+}
+
+/// First pause at the descriptor limit: about what a request takes to end.
+const BACK_OFF_MS_MIN: u64 = 10;
+/// Longest pause: a freed descriptor is found within half a second.
+const BACK_OFF_MS_MAX: u64 = 500;
+/// Between two log lines about the same trouble.
+const LOG_INTERVAL_MS: u64 = 10_000;
+
+/// The listeners of one accepting thread.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    listeners: Vec<Listener>,
+    /// Which listener comes first next time, so that none is starved by another.
+    next: usize,
+    at_limit: AtLimit,
+    /// A descriptor to let go of when none is left, so that a newcomer can be taken and told.
+    spare: Option<OwnedFd>,
+    back_off_ms: u64,
+    paused_until: Option<Millis>,
+    log_after: Millis,
+    deferred_since_log: u64,
+}
+
+impl Acceptor {
+    /// Accepts from `listeners`.
+    ///
+    /// # Errors
+    /// At the descriptor limit already.
+    pub(crate) fn new(listeners: Vec<Listener>, at_limit: AtLimit) -> io::Result<Self> {
+        Ok(Self {
+            listeners,
+            next: 0,
+            at_limit,
+            spare: Some(open_spare()?),
+            back_off_ms: BACK_OFF_MS_MIN,
+            paused_until: None,
+            log_after: Millis(0),
+            deferred_since_log: 0,
+        })
+    }
+
+    /// The next connection; `None` if none waits, or while accepting is paused.
+    pub(crate) fn next(&mut self, now: Millis, row: &Row) -> io::Result<Option<Newcomer>> {
+        if self.paused_until.is_some_and(|until| now < until) {
+            return Ok(None);
+        }
+        self.paused_until = None;
+        if self.spare.is_none() {
+            self.spare = open_spare().ok();
+        }
+        for _ in 0..self.listeners.len() {
+            self.next = (self.next + 1) % self.listeners.len();
+            match accept(self.listeners[self.next].as_fd()) {
+                Ok(Some(accepted)) => {
+                    self.back_off_ms = BACK_OFF_MS_MIN;
+                    return Ok(Some(Newcomer::Serve(accepted)));
+                }
+                Ok(None) => {}
+                Err(AcceptError::Exhausted) => return Ok(self.exhausted(now, row)),
+                Err(AcceptError::Listener(error)) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Descriptors have run out: pauses, and takes one newcomer by the spare if it is to be told.
+    #[cold]
+    fn exhausted(&mut self, now: Millis, row: &Row) -> Option<Newcomer> {
+        row.accepts_deferred.add(1);
+        self.deferred_since_log += 1;
+        if now >= self.log_after {
+            tracing::warn!(
+                times = self.deferred_since_log,
+                "out of descriptors (or memory for sockets): newcomers have to wait; \
+                 raise the limit of open files (ulimit -n) or lower --connections-max"
+            );
+            self.log_after = Millis(now.0 + LOG_INTERVAL_MS);
+            self.deferred_since_log = 0;
+        }
+        self.paused_until = Some(Millis(now.0 + self.back_off_ms));
+        self.back_off_ms = (2 * self.back_off_ms).min(BACK_OFF_MS_MAX);
+        if self.at_limit == AtLimit::Wait {
+            return None;
+        }
+        drop(self.spare.take()?);
+        match accept(self.listeners[self.next].as_fd()) {
+            Ok(Some(accepted)) => Some(Newcomer::Refuse(accepted)),
+            _ => {
+                self.spare = open_spare().ok();
+                None
+            }
+        }
+    }
+
+    /// Until when nothing is accepted. Meanwhile listeners must not be watched: they are readable.
+    pub(crate) fn paused_until(&self) -> Option<Millis> {
+        self.paused_until
+    }
+
+    /// Forgets the pause: something has been closed to make room.
+    pub(crate) fn resume(&mut self) {
+        self.paused_until = None;
+    }
+
+    /// For watching them.
+    pub(crate) fn listeners(&self) -> &[Listener] {
+        &self.listeners
+    }
+}
+
+fn open_spare() -> io::Result<OwnedFd> {
+    Ok(File::open("/dev/null")?.into())
+}
