@@ -24,8 +24,13 @@ pub struct Exchange {
     pub request: Request,
     /// The answer in the making.
     pub response: Response,
+    /// For a handler that wraps another: the other has answered, only the wrapper's own blocking
+    /// step is left.
+    pub inner_ready: bool,
     /// The connection's unsent output, lent so that an answer can be encoded straight into it.
     pub(crate) output: Buffer,
+    /// How much of `output` was there when it was lent.
+    pub(crate) lent_bytes: usize,
     /// Whether the connection can stay open after this answer.
     pub(crate) persist: bool,
 }
@@ -59,10 +64,20 @@ impl Exchange {
         );
     }
 
+    /// Takes back the output that was lent. An answer that was encoded behind it already stays.
+    pub(crate) fn output_without_answer(&mut self) -> Buffer {
+        if !matches!(self.response.body, Body::Encoded) {
+            return std::mem::take(&mut self.output);
+        }
+        let answer = self.output.split_off(self.lent_bytes);
+        std::mem::replace(&mut self.output, Buffer::from(answer))
+    }
+
     /// Empties it for the next request, keeping its memory.
     pub(crate) fn clear(&mut self) {
         self.stream = StreamId(0);
         self.peer = None;
+        self.inner_ready = false;
         self.request.clear();
         self.response.clear();
         self.output.clear();

@@ -198,7 +198,7 @@ impl ServerSession {
                 self.state = State::BlockDue;
                 let mut exchange = exchange;
                 let progress = self.progress(turn);
-                progress.output = std::mem::take(&mut exchange.output);
+                progress.output = exchange.output_without_answer();
                 progress.exchange = Some(exchange);
             }
             Outcome::Collect { bytes_max } => self.collect(exchange, bytes_max, turn),
@@ -417,6 +417,7 @@ impl ServerSession {
         };
         exchange.persist = progress.persist && can_skip_body && !draining;
         exchange.output = std::mem::take(&mut progress.output);
+        exchange.lent_bytes = exchange.output.len();
         self.state = State::Running;
         Action::Run(exchange)
     }

@@ -1,0 +1,68 @@
+//! An answer that was encoded in the quick step waits for the blocking step; what was answered
+//! before it does not.
+
+use std::sync::Arc;
+
+use loadline_base::{Chunk, Millis};
+use loadline_proto::{
+    Action, Counters, HttpDate, Outcome, Pool, ServerSession, SessionConfig, Status, Turn,
+};
+
+fn sent(session: &mut ServerSession, turn: &mut Turn<'_>) -> String {
+    let Action::Send(mut transmit) = session.next_action(turn) else {
+        panic!("no output")
+    };
+    let Some(Chunk::Memory(bytes)) = transmit.front() else {
+        panic!("no memory")
+    };
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    transmit.advance(transmit.remaining());
+    session.sent(transmit, turn);
+    text
+}
+
+#[test]
+fn an_encoded_answer_waits_for_its_blocking_step() {
+    let (mut pool, counters, date) = (Pool::new(), Counters::default(), HttpDate::at(0));
+    let now = Millis(0);
+    let mut turn = Turn {
+        now,
+        date: &date,
+        pool: &mut pool,
+        counters: &counters,
+        log: None,
+    };
+    let mut session = ServerSession::new(&Arc::new(SessionConfig::default()), None, &mut turn);
+    let mut two = b"GET /1 HTTP/1.1\r\nHost: h\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
+    session.received(&mut two, &mut turn);
+
+    let Action::Run(mut first) = session.next_action(&mut turn) else {
+        panic!()
+    };
+    first.answer_borrowed(Status::OK, b"", b"one", &mut turn);
+    session.ran(first, Outcome::Ready, &mut turn);
+    let Action::Run(mut second) = session.next_action(&mut turn) else {
+        panic!()
+    };
+    second.answer_borrowed(Status::OK, b"", b"two", &mut turn);
+    session.ran(second, Outcome::Blocking, &mut turn);
+
+    let before = sent(&mut session, &mut turn);
+    assert!(
+        before.ends_with("one") && !before.contains("two"),
+        "{before}"
+    );
+    let Action::Block(second) = session.next_action(&mut turn) else {
+        panic!()
+    };
+    assert!(matches!(
+        session.next_action(&mut turn),
+        Action::Wait { read: false }
+    ));
+    session.completed(second, &mut turn);
+    let after = sent(&mut session, &mut turn);
+    assert!(
+        after.starts_with("HTTP/1.1 200") && after.ends_with("two"),
+        "{after}"
+    );
+}
