@@ -30,6 +30,8 @@ mod listener;
 mod options;
 mod parts {
     pub(crate) mod acceptor;
+    pub(crate) mod blocking;
+    pub(crate) mod crew;
     pub(crate) mod counters;
     pub(crate) mod shutdown;
 }
@@ -114,7 +116,9 @@ pub fn serve<H: Handler>(handler: Arc<H>, config: ServerConfig) -> io::Result<Se
         .spawn({
             let site = Arc::clone(&site);
             move || {
-                let architecture = site.options.architecture;
+                // Inherited by every thread that is started from here. A refusal costs only precision.
+            let _ = loadline_sys::usage::sleep_precisely();
+            let architecture = site.options.architecture;
                 architecture.run(&site, listeners, Started(started))
             }
         })?;

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use loadline_sys::socket::listen;
+use loadline_sys::socket::{backlog_len, listen};
 use loadline_sys::{ListenAddr, ListenOptions};
 
 use crate::{Accept, Architecture, ServerOptions};
@@ -54,6 +54,12 @@ impl Listener {
             address: self.address.clone(),
             options: self.options,
         })
+    }
+
+    /// Connections that wait to be accepted; over a Unix socket, where the kernel does not say, the
+    /// most that there can be.
+    pub(crate) fn backlog_len(&self) -> u64 {
+        backlog_len(self.as_fd()).map_or_else(|| u64::from(self.options.backlog), u64::from)
     }
 
     /// Where it is bound: with the port that the kernel chose, if it was 0.

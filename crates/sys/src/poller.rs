@@ -191,6 +191,16 @@ pub fn wait_readable<const N: usize>(
     Ok(polled.map(|fd| !fd.revents().is_empty()))
 }
 
+/// Waits until one of `fds` is readable (or has failed), or `timeout_ms` has passed. For threads that
+/// wait rarely: it allocates.
+///
+/// # Errors
+/// Only for a mistake of ours.
+pub fn wait_any(fds: &[BorrowedFd<'_>], timeout_ms: Option<u64>) -> io::Result<()> {
+    let polled = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
+    poll_some(&mut polled.collect::<Vec<_>>(), timeout_ms)
+}
+
 /// What `wait_socket` saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {

@@ -217,6 +217,32 @@ pub fn finish(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(net::shutdown(socket, Shutdown::Write)?)
 }
 
+/// Ends a connection in both directions: whoever waits for it wakes up. The descriptor stays open.
+pub fn cut(socket: BorrowedFd<'_>) {
+    let _ = net::shutdown(socket, Shutdown::Both); // gone already: as well
+}
+
+/// Connections that wait at a listener to be accepted; `None` if the kernel does not say (only TCP).
+#[must_use]
+pub fn backlog_len(listener: BorrowedFd<'_>) -> Option<u32> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: all fields of `tcp_info` are integers, for which zero is a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the descriptor is open as long as it is borrowed, and the kernel writes at most `len`
+    // bytes at the address of `info`, which is that large and lives through the call.
+    let result = unsafe {
+        libc::getsockopt(
+            listener.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut len,
+        )
+    };
+    (result == 0).then_some(info.tcpi_unacked) // of a listener: the length of its queue
+}
+
 /// Whether a descriptor is a TCP socket; for tests of inherited options.
 #[must_use]
 pub fn nodelay(socket: impl AsFd) -> bool {

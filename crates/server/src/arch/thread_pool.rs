@@ -1,17 +1,178 @@
-//! Being built.
+//! A fixed number of blocking threads, one connection each at a time, and a bounded queue before
+//! them (P3's second).
+//!
+//! Connections without a thread wait in the queue, then in the kernel's backlog: no 503, no
+//! eviction. Its honest weakness: idle keep-alive clients hold threads until their idle time is
+//! over.
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use loadline_proto::Handler;
+use loadline_sys::{Accepted, Waker, wait_readable};
 
 use crate::Listener;
+use crate::kit::Kit;
+use crate::parts::acceptor::{Acceptor, AtLimit, Newcomer};
+use crate::parts::blocking::{self, Permanent, Welcome};
+use crate::parts::counters::{Role, Row};
+use crate::parts::crew::{Crew, Member, STACK_BYTES};
+use crate::parts::shutdown::Stage;
 use crate::site::{Site, Started};
 
 pub(crate) fn run<H: Handler>(
-    _site: &Arc<Site<H>>,
-    _listeners: Vec<Listener>,
-    _started: Started,
+    site: &Arc<Site<H>>,
+    listeners: Vec<Listener>,
+    started: Started,
 ) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
+    let mut acceptor = Acceptor::new(listeners, AtLimit::Wait)?;
+    let row = site.registry.row(Role::Acceptor);
+    let line = Arc::new(Line::new(site.options.queue_max, Arc::clone(&row))?);
+    let crew = Crew::new()?;
+    for index in 0..site.options.threads {
+        let (worker_site, worker_line) = (Arc::clone(site), Arc::clone(&line));
+        let member = crew.enter();
+        let spawned = thread::Builder::new()
+            .name(format!("serving {index}"))
+            .stack_size(STACK_BYTES)
+            .spawn(move || work(&worker_site, &worker_line, member));
+        if let Err(error) = spawned {
+            line.close();
+            let text = format!(
+                "only {index} of {} threads could be started: {error}",
+                site.options.threads
+            );
+            return Err(io::Error::new(error.kind(), text));
+        }
+    }
+    started.tell();
+    let result = accept_all(site, &mut acceptor, &line, &row);
+    drop(acceptor);
+    line.close();
+    result?;
+    crew.wait_empty(site)
+}
+
+/// Fills the queue until the shutdown; then once more with what the backlog holds.
+fn accept_all<H: Handler>(
+    site: &Site<H>,
+    acceptor: &mut Acceptor,
+    line: &Line,
+    row: &Row,
+) -> io::Result<()> {
+    loop {
+        let seen = site.shutdown.stage();
+        let now = site.clock.now();
+        if site.shutdown.is_cut(now) {
+            return Ok(());
+        }
+        if seen != Stage::Up {
+            acceptor.begin_drain();
+        }
+        let stage_fd = site.shutdown.next_fd(seen);
+        if !line.has_room() {
+            let end = site.shutdown.cut_at();
+            let timeout_ms = end.map(|at| at.since(now));
+            wait_readable(&[line.room.as_fd(), stage_fd], timeout_ms)?;
+            continue;
+        }
+        match acceptor.next(now, row)? {
+            Some(Newcomer::Serve(accepted) | Newcomer::Refuse(accepted)) => {
+                line.push(accepted, site.clock.now_us());
+            }
+            None if acceptor.is_drained() => return Ok(()),
+            None => acceptor.wait(now, stage_fd)?,
+        }
+    }
+}
+
+fn work<H: Handler>(site: &Arc<Site<H>>, line: &Line, _member: Member) {
+    let mut kit = Kit::with_scratch(site, Role::Thread, blocking::SCRATCH_BYTES);
+    while let Some((accepted, since_us)) = line.pop() {
+        let waited_us = site.clock.now_us().saturating_sub(since_us);
+        kit.row.queue_wait_us.add(waited_us);
+        let socket = accepted.socket.as_fd();
+        let welcome = Welcome::Serve;
+        blocking::serve(socket, accepted.peer, site, &mut kit, &Permanent, welcome);
+    }
+}
+
+/// The bounded queue of connections. One thread pushes, many pop.
+struct Line {
+    state: Mutex<State>,
+    some: Condvar,
+    /// Readable when there may be room again, after `has_room` has said no.
+    room: Waker,
+    max: usize,
+    row: Arc<Row>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<(Accepted, u64)>,
+    closed: bool,
+    pusher_waits: bool,
+}
+
+impl Line {
+    fn new(max: usize, row: Arc<Row>) -> io::Result<Self> {
+        Ok(Self {
+            state: Mutex::default(),
+            some: Condvar::new(),
+            room: Waker::new()?,
+            max,
+            row,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether one more fits. If not, `room` becomes readable once one does.
+    fn has_room(&self) -> bool {
+        let mut state = self.lock();
+        state.pusher_waits = state.waiting.len() >= self.max;
+        if state.pusher_waits {
+            self.room.clear();
+        }
+        !state.pusher_waits
+    }
+
+    fn push(&self, accepted: Accepted, now_us: u64) {
+        self.row.queue_depth.add(1);
+        self.lock().waiting.push_back((accepted, now_us));
+        self.some.notify_one();
+    }
+
+    /// The next one; `None` when the queue is closed and empty.
+    fn pop(&self) -> Option<(Accepted, u64)> {
+        let mut state = self.lock();
+        loop {
+            if let Some(next) = state.waiting.pop_front() {
+                if std::mem::take(&mut state.pusher_waits) {
+                    self.room.wake();
+                }
+                drop(state);
+                self.row.queue_depth.sub(1);
+                return Some(next);
+            }
+            if state.closed {
+                return None;
+            }
+            state = self
+                .some
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// No more will come.
+    fn close(&self) {
+        self.lock().closed = true;
+        self.some.notify_all();
+    }
 }

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use loadline_base::Millis;
-use loadline_sys::Accepted;
+use loadline_sys::{Accepted, wait_any};
 use loadline_sys::socket::{AcceptError, accept};
 
 use crate::Listener;
@@ -52,6 +52,8 @@ pub(crate) struct Acceptor {
     paused_until: Option<Millis>,
     log_after: Millis,
     deferred_since_log: u64,
+    /// During a drain: connections of the backlog that are still to be taken.
+    left: Option<u64>,
 }
 
 impl Acceptor {
@@ -69,12 +71,13 @@ impl Acceptor {
             paused_until: None,
             log_after: Millis(0),
             deferred_since_log: 0,
+            left: None,
         })
     }
 
     /// The next connection; `None` if none waits, or while accepting is paused.
     pub(crate) fn next(&mut self, now: Millis, row: &Row) -> io::Result<Option<Newcomer>> {
-        if self.paused_until.is_some_and(|until| now < until) {
+        if self.is_drained() || self.paused_until.is_some_and(|until| now < until) {
             return Ok(None);
         }
         self.paused_until = None;
@@ -86,6 +89,7 @@ impl Acceptor {
             match accept(self.listeners[self.next].as_fd()) {
                 Ok(Some(accepted)) => {
                     self.back_off_ms = BACK_OFF_MS_MIN;
+                    self.left = self.left.map(|left| left.saturating_sub(1));
                     return Ok(Some(Newcomer::Serve(accepted)));
                 }
                 Ok(None) => {}
@@ -93,7 +97,31 @@ impl Acceptor {
                 Err(AcceptError::Listener(error)) => return Err(error),
             }
         }
+        self.left = self.left.map(|_| 0);
         Ok(None)
+    }
+
+    /// The server is going down: what the kernel has completed by now is still taken, and no more.
+    /// Without that bound, clients that connect anew for each request would keep it up for ever.
+    pub(crate) fn begin_drain(&mut self) {
+        if self.left.is_none() {
+            self.left = Some(self.listeners.iter().map(Listener::backlog_len).sum());
+        }
+    }
+
+    /// Whether the drain has taken all that it had to. The listeners can be closed.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    /// Waits until `next` may have something, or `stage_fd` is readable. For threads that do
+    /// nothing else.
+    pub(crate) fn wait(&self, now: Millis, stage_fd: BorrowedFd<'_>) -> io::Result<()> {
+        let mut fds = vec![stage_fd];
+        if self.paused_until.is_none() {
+            fds.extend(self.listeners.iter().map(AsFd::as_fd));
+        }
+        wait_any(&fds, self.paused_until.map(|until| until.since(now)))
     }
 
     /// Descriptors have run out: pauses, and takes one newcomer by the spare if it is to be told.
