@@ -31,8 +31,8 @@ mod options;
 mod parts {
     pub(crate) mod acceptor;
     pub(crate) mod blocking;
-    pub(crate) mod crew;
     pub(crate) mod counters;
+    pub(crate) mod crew;
     pub(crate) mod shutdown;
 }
 mod site;
@@ -117,8 +117,8 @@ pub fn serve<H: Handler>(handler: Arc<H>, config: ServerConfig) -> io::Result<Se
             let site = Arc::clone(&site);
             move || {
                 // Inherited by every thread that is started from here. A refusal costs only precision.
-            let _ = loadline_sys::usage::sleep_precisely();
-            let architecture = site.options.architecture;
+                let _ = loadline_sys::usage::sleep_precisely();
+                let architecture = site.options.architecture;
                 architecture.run(&site, listeners, Started(started))
             }
         })?;

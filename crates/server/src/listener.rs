@@ -1,7 +1,10 @@
 //! A bound address, and listening on it as often as an architecture needs.
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use loadline_sys::socket::{backlog_len, listen};
 use loadline_sys::{ListenAddr, ListenOptions};
@@ -14,6 +17,8 @@ pub(crate) struct Listener {
     socket: OwnedFd,
     address: ListenAddr,
     options: ListenOptions,
+    /// Dropped after the socket: what it names is dead then.
+    _file: Option<SocketFile>,
 }
 
 impl Listener {
@@ -33,10 +38,15 @@ impl Listener {
         let (socket, bound) = listen(address, options).map_err(|error| {
             io::Error::new(error.kind(), format!("listening on {address}: {error}"))
         })?;
+        let file = match &bound {
+            ListenAddr::Unix(path) => Some(SocketFile::new(path.clone())?),
+            ListenAddr::Tcp(_) => None,
+        };
         Ok(Self {
             socket,
             address: bound,
             options,
+            _file: file,
         })
     }
 
@@ -53,6 +63,7 @@ impl Listener {
             socket,
             address: self.address.clone(),
             options: self.options,
+            _file: None,
         })
     }
 
@@ -72,4 +83,31 @@ impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// The file of a Unix socket; removed in the end, unless a successor has put its own there.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn new(path: PathBuf) -> io::Result<Self> {
+        let identity = identity(&path)?;
+        Ok(Self { path, identity })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|now| now == self.identity) {
+            let _ = fs::remove_file(&self.path); // left behind, it is no obstacle to a successor
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
 }

@@ -197,7 +197,9 @@ pub fn wait_readable<const N: usize>(
 /// # Errors
 /// Only for a mistake of ours.
 pub fn wait_any(fds: &[BorrowedFd<'_>], timeout_ms: Option<u64>) -> io::Result<()> {
-    let polled = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
+    let polled = fds
+        .iter()
+        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
     poll_some(&mut polled.collect::<Vec<_>>(), timeout_ms)
 }
 

@@ -200,16 +200,20 @@ impl<H: Handler> Shared<H> {
 
     fn take_kit(&self, site: &Site<H>) -> Kit<H> {
         let spare = {
-            let mut kits = self.spare_kits.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kits = self
+                .spare_kits
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             kits.pop()
         };
-        spare.unwrap_or_else(|| {
-            Kit::with_scratch(site, Role::Thread, blocking::SCRATCH_BYTES)
-        })
+        spare.unwrap_or_else(|| Kit::with_scratch(site, Role::Thread, blocking::SCRATCH_BYTES))
     }
 
     fn give_kit(&self, kit: Kit<H>) {
-        let mut kits = self.spare_kits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kits = self
+            .spare_kits
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if kits.len() < SPARE_KITS_MAX {
             kits.push(kit);
         }

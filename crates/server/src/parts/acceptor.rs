@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use loadline_base::Millis;
-use loadline_sys::{Accepted, wait_any};
 use loadline_sys::socket::{AcceptError, accept};
+use loadline_sys::{Accepted, wait_any};
 
 use crate::Listener;
 use crate::parts::counters::Row;

@@ -1,0 +1,278 @@
+//! One connection on one blocking thread, from its first byte to its last.
+//!
+//! The thread waits in `ppoll` for the socket and the next stage of a shutdown, until the session's
+//! deadline; then it reads or writes without waiting. So a deadline holds to the millisecond, and a
+//! drain reaches every thread at once, without signals or time limits on the socket.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use loadline_base::{Millis, Transmit};
+use loadline_proto::{Action, CloseReason, Handler, ServerSession, Status};
+use loadline_sys::write::{Files, Progress, WriteError, write};
+use loadline_sys::{Accepted, socket, wait_socket};
+
+use crate::kit::{Kit, Lent};
+use crate::parts::shutdown::Stage;
+use crate::site::Site;
+
+/// Read buffer of a blocking thread: 16 KiB, since there may be thousands of them. A request with
+/// less than that costs one call.
+pub(crate) const SCRATCH_BYTES: usize = 16 << 10;
+
+/// Bytes written between two looks at the clock and the shutdown: 4 MiB take some milliseconds.
+const WRITE_BYTES: u64 = 4 << 20;
+
+/// A connection's right to its thread, which somebody may take away while it is idle.
+pub(crate) trait Tenure {
+    /// The connection begins to wait for a request.
+    fn rest(&self, now: Millis);
+
+    /// It goes on; `false` if it was taken away meanwhile.
+    fn resume(&self) -> bool;
+}
+
+/// Nobody takes it away.
+pub(crate) struct Permanent;
+
+impl Tenure for Permanent {
+    fn rest(&self, _now: Millis) {}
+
+    fn resume(&self) -> bool {
+        true
+    }
+}
+
+/// What a newcomer meets with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Welcome {
+    /// It is served.
+    Serve,
+    /// It gets a 503.
+    Refuse,
+}
+
+/// Serves a connection until its end. The caller closes the socket.
+pub(crate) fn serve<H: Handler, T: Tenure>(
+    socket: BorrowedFd<'_>,
+    peer: Option<SocketAddr>,
+    site: &Site<H>,
+    kit: &mut Kit<H>,
+    tenure: &T,
+    welcome: Welcome,
+) {
+    kit.tick();
+    kit.row.connections.add(1);
+    let mut session = ServerSession::new(&site.session, peer, &mut kit.turn());
+    if welcome == Welcome::Refuse {
+        session.refuse(Status::SERVICE_UNAVAILABLE, &mut kit.turn());
+    }
+    let mut conversation = Conversation {
+        socket,
+        site,
+        kit,
+        tenure,
+        session,
+        seen: Stage::Up,
+    };
+    conversation.run();
+    let Conversation { kit, session, .. } = conversation;
+    session.ended(&mut kit.turn());
+    kit.row.connections.sub(1);
+    kit.offer_log();
+}
+
+/// Tells a newcomer that there is no room, as far as that takes no waiting, and closes it. A client
+/// that is still sending may see a reset instead of the answer.
+pub(crate) fn refuse_at_once<H: Handler>(accepted: &Accepted, site: &Site<H>, kit: &mut Kit<H>) {
+    kit.tick();
+    let socket = accepted.socket.as_fd();
+    let mut turn = kit.turn();
+    let mut session = ServerSession::new(&site.session, accepted.peer, &mut turn);
+    session.refuse(Status::SERVICE_UNAVAILABLE, &mut turn);
+    loop {
+        match session.next_action(&mut turn) {
+            Action::Send(mut transmit) => {
+                match write(socket, &mut transmit, WRITE_BYTES, Files::Trust) {
+                    Ok(_) if transmit.is_done() => session.sent(transmit, &mut turn),
+                    _ => session.abort(CloseReason::Refused),
+                }
+            }
+            Action::Finish => _ = socket::finish(socket), // gone already: closed either way
+            Action::Close => break,
+            Action::Wait { .. } | Action::Run(_) | Action::Block(_) => {
+                session.abort(CloseReason::Refused);
+            }
+        }
+    }
+    session.ended(&mut turn);
+}
+
+struct Conversation<'c, H: Handler, T> {
+    socket: BorrowedFd<'c>,
+    site: &'c Site<H>,
+    kit: &'c mut Kit<H>,
+    tenure: &'c T,
+    session: ServerSession,
+    /// The stage of the shutdown that the session has been told.
+    seen: Stage,
+}
+
+impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
+    /// The whole of a connection: each order, carried out on the spot.
+    fn run(&mut self) {
+        loop {
+            if self.site.shutdown.stage() > self.seen {
+                self.shutdown_moved();
+            }
+            let Lent {
+                local, mut turn, ..
+            } = self.kit.lend();
+            match self.session.next_action(&mut turn) {
+                Action::Run(mut exchange) => {
+                    let outcome = self.site.handle(local, &mut exchange, &mut turn);
+                    self.session.ran(exchange, outcome, &mut turn);
+                }
+                Action::Block(mut exchange) => {
+                    self.site.handle_blocking(&mut exchange);
+                    self.kit.tick();
+                    self.session.completed(exchange, &mut self.kit.turn());
+                }
+                Action::Send(transmit) => self.send(transmit),
+                Action::Finish => {
+                    if socket::finish(self.socket).is_err() {
+                        self.session.peer_gone(&mut turn);
+                    }
+                }
+                Action::Wait { read } => self.wait(read),
+                Action::Close => return,
+            }
+        }
+    }
+
+    /// Waits for bytes, the deadline or the shutdown, and tells the session.
+    fn wait(&mut self, read: bool) {
+        let idle = self.session.is_idle();
+        if idle {
+            self.tenure.rest(self.kit.now());
+        }
+        self.kit.offer_log();
+        let stage_fd = self.site.shutdown.next_fd(self.seen);
+        let result = wait_socket(self.socket, read, false, stage_fd, self.timeout_ms());
+        self.kit.tick();
+        if idle && !self.tenure.resume() {
+            self.session.abort(CloseReason::Evicted);
+            return;
+        }
+        let Ok(ready) = result else {
+            self.session.abort(CloseReason::Failed);
+            return;
+        };
+        if self.is_cut() {
+            self.cut();
+        } else if ready.readable {
+            self.receive();
+        } else if ready.gone {
+            self.session.peer_gone(&mut self.kit.turn());
+        } else {
+            self.session.expired(&mut self.kit.turn());
+        }
+    }
+
+    /// Reads what is there, without waiting.
+    fn receive(&mut self) {
+        let Lent {
+            scratch, mut turn, ..
+        } = self.kit.lend();
+        match socket::receive(self.socket, scratch) {
+            Ok(Some(0)) => self.session.received_eof(&mut turn),
+            Ok(Some(count)) => self.session.received(&mut scratch[..count], &mut turn),
+            Ok(None) => {}
+            Err(_) => self.session.peer_gone(&mut turn),
+        }
+    }
+
+    /// Delivers a batch, or gives it up together with the connection.
+    fn send(&mut self, mut transmit: Transmit) {
+        loop {
+            let written = match write(self.socket, &mut transmit, WRITE_BYTES, Files::Trust) {
+                Ok(written) => written,
+                Err(error) => return self.send_failed(transmit, &error),
+            };
+            let mut turn = self.kit.turn();
+            match written.progress {
+                Progress::Done => return self.session.sent(transmit, &mut turn),
+                Progress::Blocked => {
+                    self.session.progressed(written.bytes, &mut turn);
+                    let stage_fd = self.site.shutdown.next_fd(Stage::Draining);
+                    let timeout_ms = self.timeout_ms();
+                    if wait_socket(self.socket, false, true, stage_fd, timeout_ms).is_err() {
+                        self.session.abort(CloseReason::Failed);
+                        break;
+                    }
+                }
+                Progress::Budget | Progress::Cold { .. } => {
+                    self.session.progressed(written.bytes, &mut turn);
+                }
+            }
+            let now = self.kit.tick();
+            if self.is_cut() {
+                self.cut();
+                break;
+            }
+            if self.session.deadline().is_some_and(|at| now >= at) {
+                self.session.expired(&mut self.kit.turn());
+                break;
+            }
+        }
+        self.give_back(transmit);
+    }
+
+    fn send_failed(&mut self, transmit: Transmit, error: &WriteError) {
+        match error {
+            WriteError::Peer(_) => self.session.peer_gone(&mut self.kit.turn()),
+            WriteError::File(_) => {
+                tracing::warn!("an answer was broken off: {error}");
+                self.session.abort(CloseReason::Failed);
+            }
+        }
+        self.give_back(transmit);
+    }
+
+    fn give_back(&mut self, transmit: Transmit) {
+        let turn = self.kit.turn();
+        turn.pool.give_segments(transmit.into_segments());
+    }
+
+    /// Tells the session of the shutdown. What has arrived on an idle connection was accepted, so
+    /// it is read before.
+    fn shutdown_moved(&mut self) {
+        match self.site.shutdown.stage() {
+            Stage::Stopping => self.cut(),
+            stage => {
+                if self.session.is_idle() {
+                    self.receive();
+                }
+                self.session.draining(&mut self.kit.turn());
+                self.seen = stage;
+            }
+        }
+    }
+
+    fn is_cut(&self) -> bool {
+        self.site.shutdown.is_cut(self.kit.now())
+    }
+
+    fn cut(&mut self) {
+        self.seen = Stage::Stopping;
+        self.site.registry.cut.add(1);
+        self.session.abort(CloseReason::Drained);
+    }
+
+    /// Time until the session's deadline or the end of the grace; `None`: neither.
+    fn timeout_ms(&self) -> Option<u64> {
+        let deadlines = [self.session.deadline(), self.site.shutdown.cut_at()];
+        let first = deadlines.into_iter().flatten().min()?;
+        Some(first.since(self.kit.now()))
+    }
+}

@@ -1,0 +1,7 @@
+//! Black-box tests of the blocking architectures: who is served when, what a cap does, how a drain
+//! ends. What all architectures have in common is in the conformance suite.
+
+mod limits;
+mod order;
+mod shutdown;
+mod util;
