@@ -4,10 +4,15 @@
 #![forbid(unsafe_code)]
 
 pub mod content;
+pub mod file_cache;
 pub mod router;
 pub mod service_time;
+pub mod static_files;
 pub mod status;
 
+pub use content::error_pages::error_pages;
+pub use file_cache::CacheLimits;
 pub use router::Router;
 pub use service_time::{ServiceKind, ServiceTime};
+pub use static_files::{CacheControlRule, CacheUse, StaticFiles, StaticOptions};
 pub use status::{StatusPage, StatusSource};

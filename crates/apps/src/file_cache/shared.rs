@@ -1,0 +1,106 @@
+//! The cache that all threads share: found by the decoded path.
+
+use std::hash::RandomState;
+use std::sync::Arc;
+
+use loadline_base::Millis;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, UnitWeighter, Weighter};
+
+use super::{CacheLimits, Weighty};
+
+/// Shards of the cache. More than threads that miss their index at the same moment.
+const SHARDS: usize = 16;
+
+type Kept<K, V, W> = Cache<K, V, W, RandomState, DefaultLifecycle<K, V>>;
+
+/// Entries by decoded path, and paths that have nothing behind them.
+pub(crate) struct SharedCache<E> {
+    entries: Kept<Box<[u8]>, Arc<E>, ByWeight>,
+    /// Until when a miss is taken for granted.
+    misses: Kept<Box<[u8]>, Millis, UnitWeighter>,
+}
+
+#[derive(Clone)]
+struct ByWeight;
+
+impl<K: AsRef<[u8]>, E: Weighty> Weighter<K, Arc<E>> for ByWeight {
+    fn weight(&self, _key: &K, entry: &Arc<E>) -> u64 {
+        entry.weight()
+    }
+}
+
+impl<E: Weighty> SharedCache<E> {
+    pub(crate) fn new(limits: &CacheLimits) -> Self {
+        // An entry may keep four files open and has to fit into one shard.
+        let shards = SHARDS.min(limits.open_files_max / 16).max(1);
+        Self {
+            entries: bounded(
+                limits.entries_max / 2,
+                limits.weight_max(),
+                shards,
+                ByWeight,
+            ),
+            misses: bounded(
+                limits.misses_max,
+                limits.misses_max as u64,
+                SHARDS,
+                UnitWeighter,
+            ),
+        }
+    }
+
+    pub(crate) fn find(&self, path: &[u8]) -> Option<Arc<E>> {
+        self.entries.get(path)
+    }
+
+    pub(crate) fn insert(&self, path: &[u8], entry: &Arc<E>) {
+        self.misses.remove(path);
+        self.entries.insert(path.into(), Arc::clone(entry));
+    }
+
+    pub(crate) fn remove(&self, path: &[u8]) {
+        self.entries.remove(path);
+    }
+
+    /// Whether nothing is known to be at `path`.
+    pub(crate) fn is_missing(&self, path: &[u8], now: Millis) -> bool {
+        self.misses.get(path).is_some_and(|until| now < until)
+    }
+
+    /// Notes that nothing is at `path`, and will not be looked for before `until`.
+    pub(crate) fn insert_missing(&self, path: &[u8], until: Millis) {
+        self.entries.remove(path);
+        self.misses.insert(path.into(), until);
+    }
+
+    /// Weight of what is kept.
+    pub(crate) fn weight(&self) -> u64 {
+        self.entries.weight()
+    }
+
+    /// Entries and misses that are kept.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.entries.len(), self.misses.len())
+    }
+}
+
+fn bounded<K, V, W>(items: usize, weight_max: u64, shards: usize, weighter: W) -> Kept<K, V, W>
+where
+    K: Eq + std::hash::Hash,
+    V: Clone,
+    W: Weighter<K, V> + Clone,
+{
+    let options = OptionsBuilder::new()
+        .shards(shards)
+        .estimated_items_capacity(items)
+        .weight_capacity(weight_max)
+        .build()
+        .expect("capacities are set");
+    Cache::with_options(
+        options,
+        weighter,
+        RandomState::new(),
+        DefaultLifecycle::default(),
+    )
+}

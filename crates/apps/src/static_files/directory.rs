@@ -1,0 +1,85 @@
+//! A directory as a page.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use loadline_proto::{Body, Exchange, Status};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat, fstat, openat, statat};
+use rustix::io::Errno;
+
+use super::StaticFiles;
+use super::load::LIST;
+use super::root::{Access, RootDirectory};
+use crate::content::listing::{ENTRIES_MAX, Entry, Sort, page};
+use crate::content::path::SitePath;
+
+impl StaticFiles {
+    /// Answers with the page of the directory at `path`. Waits for the disk.
+    pub(super) fn serve_listing(&self, path: &SitePath<'_>, exchange: &mut Exchange) {
+        let sort = Sort::from_query(exchange.request.query());
+        let response = &mut exchange.response;
+        match self.list(path.relative()) {
+            Ok((entries, more)) => {
+                response.clear();
+                response.ready_fields(b"Content-Type: text/html; charset=utf-8\r\n");
+                response.ready_fields(b"Cache-Control: no-cache\r\n");
+                response.body = Body::Bytes(page(path.relative(), entries, sort, more));
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => response.error(Status::NOT_FOUND),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
+                response.error(Status::SERVICE_UNAVAILABLE);
+                response.field("Retry-After", "1");
+            }
+            Err(_) => response.error(Status::FORBIDDEN),
+        }
+    }
+
+    /// What a visitor could fetch in `relative`, and whether there is more than fits.
+    fn list(&self, relative: &[u8]) -> Result<(Vec<Entry>, bool), Errno> {
+        let root = self.root.directory();
+        let path = self.root.open_path(&root, relative, Access::Any)?;
+        let directory: OwnedFd = openat(&path, ".", LIST, Mode::empty())?;
+        let mut entries = Vec::new();
+        for found in Dir::read_from(&directory)? {
+            let found = found?;
+            let name = found.file_name().to_bytes();
+            if matches!(name, b"." | b"..") || (name.starts_with(b".") && !self.options.hidden) {
+                continue;
+            }
+            if entries.len() == ENTRIES_MAX {
+                return Ok((entries, true));
+            }
+            // What vanished meanwhile, or leads out of the root, is not there for visitors.
+            let Ok(stat) = self.look(&root, relative, directory.as_fd(), name) else {
+                continue;
+            };
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            if matches!(kind, FileType::RegularFile | FileType::Directory) {
+                entries.push(Entry {
+                    name: name.to_vec(),
+                    is_directory: kind == FileType::Directory,
+                    size: u64::try_from(stat.st_size).unwrap_or(0),
+                    modified_seconds: u64::try_from(stat.st_mtime).unwrap_or(0),
+                });
+            }
+        }
+        Ok((entries, false))
+    }
+
+    fn look(
+        &self,
+        root: &RootDirectory,
+        relative: &[u8],
+        directory: impl AsFd,
+        name: &[u8],
+    ) -> Result<Stat, Errno> {
+        let stat = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            return Ok(stat);
+        }
+        let path = match relative {
+            b"" => name.to_vec(),
+            some => [some, b"/", name].concat(),
+        };
+        fstat(self.root.open_path(root, &path, Access::Any)?)
+    }
+}

@@ -1,0 +1,141 @@
+//! What is known of one path below the root, and how long it may be taken for granted.
+
+use std::ffi::CString;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use loadline_base::{FileVersion, Millis};
+
+use super::representation::Representation;
+use super::root::version_at;
+use crate::content::encoding::{AcceptedCodings, Coding};
+use crate::file_cache::{CacheLimits, Weighty};
+
+/// For how long nothing is looked at again: a change is seen within a second.
+pub(super) const FRESH_MS: u64 = 1000;
+
+/// A path and what it leads to.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) target: Target,
+    weight: u64,
+    /// Until when it is taken for granted, on the server's clock; 0 if it is known to be stale.
+    fresh_until: AtomicU64,
+    /// What has to hold for it to be fresh for another second. None: it is always made anew.
+    probes: Box<[Probe]>,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// A file to send.
+    File(Resource),
+    /// A directory that was asked for without its slash.
+    Redirect,
+    /// A directory without an index file.
+    Directory,
+}
+
+/// A place in the file system, and what has to be there.
+#[derive(Debug)]
+pub(super) struct Probe {
+    pub(super) path: CString,
+    pub(super) expected: Option<FileVersion>,
+}
+
+impl Entry {
+    pub(super) fn new(
+        target: Target,
+        probes: Vec<Probe>,
+        limits: &CacheLimits,
+        now: Millis,
+    ) -> Self {
+        let mut held = (size_of::<Self>(), 0);
+        if let Target::File(resource) = &target {
+            for representation in resource.all() {
+                let (bytes, open_files) = representation.held();
+                held.0 += bytes + size_of::<Representation>();
+                held.1 += open_files;
+            }
+        }
+        let probe_bytes = |probe: &Probe| size_of::<Probe>() + probe.path.as_bytes_with_nul().len();
+        held.0 += probes.iter().map(probe_bytes).sum::<usize>();
+        Self {
+            target,
+            weight: limits.weight(held.0, held.1),
+            fresh_until: AtomicU64::new(now.0.saturating_add(FRESH_MS)),
+            probes: probes.into(),
+        }
+    }
+
+    /// Whether it may be taken for granted.
+    #[inline]
+    pub(super) fn is_fresh(&self, now: Millis) -> bool {
+        now.0 < self.fresh_until.load(Ordering::Relaxed)
+    }
+
+    /// How long ago it was last found to be so.
+    pub(super) fn unseen_ms(&self, now: Millis) -> u64 {
+        let until = self.fresh_until.load(Ordering::Relaxed);
+        now.0.saturating_sub(until.saturating_sub(FRESH_MS))
+    }
+
+    /// Takes the check of a stale entry upon this thread; false if another was quicker.
+    pub(super) fn claim_check(&self, now: Millis) -> bool {
+        let until = self.fresh_until.load(Ordering::Relaxed);
+        let next = now.0.saturating_add(FRESH_MS);
+        let order = Ordering::Relaxed;
+        now.0 >= until
+            && self
+                .fresh_until
+                .compare_exchange(until, next, order, order)
+                .is_ok()
+    }
+
+    /// Looks whether everything is as it was. Blocks only as far as `stat` does.
+    pub(super) fn holds(&self) -> bool {
+        let holds = |probe: &Probe| version_at(&probe.path) == Ok(probe.expected);
+        !self.probes.is_empty() && self.probes.iter().all(holds)
+    }
+
+    /// Makes it stale, for every thread that has it.
+    pub(super) fn retire(&self) {
+        self.fresh_until.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Weighty for Entry {
+    fn weight(&self) -> u64 {
+        self.weight
+    }
+}
+
+/// A file and its precompressed neighbours.
+#[derive(Debug)]
+pub(super) struct Resource {
+    pub(super) identity: Representation,
+    pub(super) variants: Box<[Representation]>,
+}
+
+impl Resource {
+    /// The form that a client wants; `accepted` is asked for only if there is a choice.
+    #[inline]
+    pub(super) fn choose(&self, accepted: impl FnOnce() -> AcceptedCodings) -> &Representation {
+        if self.variants.is_empty() {
+            return &self.identity;
+        }
+        let available = self.all().map(|representation| representation.coding);
+        let best = accepted().best(available);
+        let chosen = self.variants.iter().find(|variant| variant.coding == best);
+        chosen.unwrap_or(&self.identity)
+    }
+
+    /// Whether answers depend on Accept-Encoding.
+    pub(super) fn has_variants(&self) -> bool {
+        !self.variants.is_empty()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Representation> {
+        debug_assert_eq!(self.identity.coding, Coding::Identity);
+        std::iter::once(&self.identity).chain(&self.variants)
+    }
+}

@@ -1,0 +1,332 @@
+//! From a path to an entry: opens, reads and describes what is there.
+
+use std::borrow::Cow;
+use std::ffi::CString;
+use std::io::IoSliceMut;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use loadline_base::{FileVersion, Millis, OpenFile};
+use loadline_proto::Status;
+use rustix::fs::{FileType, OFlags, fstat, fstatfs};
+use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
+
+use super::entry::{Entry, Probe, Resource, Target};
+use super::options::StaticOptions;
+use super::representation::{Facts, Representation, is_young};
+use super::root::{Access, Root, RootDirectory, version_of};
+use crate::content::encoding::Coding;
+use crate::content::multipart::Content;
+use crate::content::path::SitePath;
+
+/// How often a file that changes while it is read is read again, before a loop leaves it to a
+/// thread that may wait, and before that one gives up.
+const ATTEMPTS_WARM: usize = 2;
+const ATTEMPTS_ANY: usize = 20;
+
+/// Why there is no entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// Nothing is there.
+    Missing,
+    /// It may not be had, or not now.
+    Refused(Status),
+    /// It may be there, but that takes waiting for the disk.
+    WouldBlock,
+}
+
+impl Failure {
+    /// What an error of opening or reading means for the client.
+    fn of(errno: Errno, access: Access) -> Self {
+        match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ => {
+                Self::Missing
+            }
+            Errno::AGAIN if access == Access::Warm => Self::WouldBlock,
+            // Descriptors, memory, a race that went on: it may work in a moment.
+            Errno::MFILE
+            | Errno::NFILE
+            | Errno::NOMEM
+            | Errno::AGAIN
+            | Errno::INTR
+            | Errno::STALE
+            | Errno::BUSY => Self::Refused(Status::SERVICE_UNAVAILABLE),
+            // The disk, or the network that stands in for it.
+            Errno::IO | Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH => {
+                Self::Refused(Status::INTERNAL_SERVER_ERROR)
+            }
+            // Permissions, links that leave the root or run in circles, devices.
+            _ => Self::Refused(Status::FORBIDDEN),
+        }
+    }
+}
+
+/// What a load needs to know.
+pub(super) struct Loader<'l> {
+    pub(super) root: &'l Root,
+    pub(super) options: &'l StaticOptions,
+    pub(super) access: Access,
+    pub(super) now: Millis,
+    /// The time of day, from before anything is looked at.
+    pub(super) wall: SystemTime,
+}
+
+/// What was opened.
+enum Opened {
+    File(OwnedFd, FileVersion),
+    Directory,
+}
+
+/// A name beside the one that was found, and what is there: it decides with it.
+type Beside = (Vec<u8>, Option<FileVersion>);
+
+impl Loader<'_> {
+    /// The entry for `path` as things are now.
+    pub(super) fn load(&self, path: &SitePath<'_>) -> Result<Entry, Failure> {
+        let directory = self.root.directory();
+        let relative = path.relative();
+        if !path.is_directory_like() {
+            return match self.open(&directory, relative)? {
+                Opened::File(fd, version) => self.file(&directory, relative, fd, version, vec![]),
+                Opened::Directory => Ok(self.volatile(Target::Redirect)),
+            };
+        }
+        let mut beside: Vec<Beside> = Vec::new();
+        for index in &self.options.index {
+            let path = join(relative, index.as_bytes());
+            match self.open(&directory, &path) {
+                Ok(Opened::File(fd, version)) => {
+                    return self.file(&directory, &path, fd, version, beside);
+                }
+                // Something is there that cannot be an index: it may change, so look each time.
+                Ok(Opened::Directory) => beside.push((path, Some(FileVersion::default()))),
+                Err(Failure::Missing) => beside.push((path, None)),
+                Err(failure) => return Err(failure),
+            }
+        }
+        let failure = |errno| Failure::of(errno, self.access);
+        let fd = self
+            .root
+            .open_path(&directory, relative, self.access)
+            .map_err(failure)?;
+        match file_type(&fd).map_err(failure)? {
+            FileType::Directory => Ok(self.volatile(Target::Directory)),
+            _ => Err(Failure::Missing),
+        }
+    }
+
+    /// An entry that is made anew each second.
+    fn volatile(&self, target: Target) -> Entry {
+        Entry::new(target, Vec::new(), &self.options.cache, self.now)
+    }
+
+    fn open(&self, directory: &RootDirectory, relative: &[u8]) -> Result<Opened, Failure> {
+        let failure = |errno| Failure::of(errno, self.access);
+        let fd = match self.root.open_file(directory, relative, self.access) {
+            // A directory that may be entered but not read is one all the same.
+            Err(Errno::ACCESS) => {
+                let path = self
+                    .root
+                    .open_path(directory, relative, self.access)
+                    .map_err(failure)?;
+                let is_directory = file_type(&path).map_err(failure)? == FileType::Directory;
+                return if is_directory {
+                    Ok(Opened::Directory)
+                } else {
+                    Err(Failure::Refused(Status::FORBIDDEN))
+                };
+            }
+            opened => opened.map_err(failure)?,
+        };
+        let stat = fstat(&fd).map_err(failure)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok(Opened::File(fd, version_of(&stat))),
+            FileType::Directory => Ok(Opened::Directory),
+            _ => Err(Failure::Refused(Status::FORBIDDEN)),
+        }
+    }
+
+    fn file(
+        &self,
+        directory: &RootDirectory,
+        path: &[u8],
+        fd: OwnedFd,
+        version: FileVersion,
+        beside: Vec<Beside>,
+    ) -> Result<Entry, Failure> {
+        let mut watched = beside;
+        let (identity, version) = self.content(fd, version)?;
+        let mut variants = Vec::new();
+        let codings: &[Coding] = if self.options.precompressed {
+            &Coding::COMPRESSED
+        } else {
+            &[]
+        };
+        for coding in codings {
+            let neighbour = [path, coding.suffix().as_bytes()].concat();
+            let found = match self.open(directory, &neighbour) {
+                Ok(Opened::File(fd, found)) if !is_stale(&found, &version) => {
+                    let (content, found) = self.content(fd, found)?;
+                    variants.push((*coding, content, found));
+                    Some(found)
+                }
+                Ok(Opened::File(_, found)) => Some(found),
+                Err(Failure::WouldBlock) => return Err(Failure::WouldBlock),
+                // A neighbour that cannot be had is none: the file itself can.
+                Ok(Opened::Directory) | Err(_) => None,
+            };
+            watched.push((neighbour, found));
+        }
+        let loaded = self.wall;
+        let has_variants = !variants.is_empty();
+        let represent = |coding, content, version| {
+            let facts = Facts {
+                path,
+                coding,
+                version,
+                content,
+                has_variants,
+                loaded,
+            };
+            Representation::new(facts, self.options)
+        };
+        let resource = Resource {
+            identity: represent(Coding::Identity, identity, version),
+            variants: variants
+                .into_iter()
+                .map(|(coding, content, version)| represent(coding, content, version))
+                .collect(),
+        };
+        watched.push((path.to_vec(), Some(version)));
+        let probes = self.probes(&watched);
+        Ok(Entry::new(
+            Target::File(resource),
+            probes,
+            &self.options.cache,
+            self.now,
+        ))
+    }
+
+    /// What to look at to know that all of `watched` is as it was; nothing if looking cannot tell.
+    fn probes(&self, watched: &[Beside]) -> Vec<Probe> {
+        let versions = watched.iter().filter_map(|(_, version)| version.as_ref());
+        if versions
+            .into_iter()
+            .any(|version| is_young(version, self.wall))
+        {
+            return Vec::new();
+        }
+        let probe = |(path, expected): &Beside| {
+            let path: CString = self.root.absolute(path)?;
+            Some(Probe {
+                path,
+                expected: *expected,
+            })
+        };
+        let probes: Option<Vec<Probe>> = watched.iter().map(probe).collect();
+        probes.unwrap_or_default()
+    }
+
+    /// A small file's bytes, or a large one's descriptor; and the version they are of.
+    fn content(
+        &self,
+        fd: OwnedFd,
+        version: FileVersion,
+    ) -> Result<(Content, FileVersion), Failure> {
+        let failure = |errno| Failure::of(errno, self.access);
+        let mut before = version;
+        let attempts = match self.access {
+            Access::Warm => ATTEMPTS_WARM,
+            Access::Any => ATTEMPTS_ANY,
+        };
+        for _ in 0..attempts {
+            if before.size > self.options.memory_bytes_max {
+                let file = Arc::new(OpenFile {
+                    fd,
+                    version: before,
+                });
+                return Ok((Content::File(file), before));
+            }
+            let bytes = read_whole(&fd, before.size, self.access).map_err(failure)?;
+            let after = version_of(&fstat(&fd).map_err(failure)?);
+            match bytes {
+                Some(bytes) if after == before => return Ok((Content::Shared(bytes), after)),
+                _ => before = after,
+            }
+        }
+        // Somebody keeps writing to it: there is no one state of it to send.
+        Err(match self.access {
+            Access::Warm => Failure::WouldBlock,
+            Access::Any => Failure::Refused(Status::SERVICE_UNAVAILABLE),
+        })
+    }
+}
+
+/// Whether a neighbour was made from an older state of its file. In whole seconds, which is what
+/// some packers keep of the time.
+fn is_stale(neighbour: &FileVersion, file: &FileVersion) -> bool {
+    let second = |version: &FileVersion| version.modified_ns.div_euclid(1_000_000_000);
+    second(neighbour) < second(file)
+}
+
+fn join<'p>(directory: &'p [u8], name: &[u8]) -> Vec<u8> {
+    let directory: Cow<'p, [u8]> = match directory {
+        b"" => Cow::Borrowed(b""),
+        some => Cow::Owned([some, b"/"].concat()),
+    };
+    [&directory, name].concat()
+}
+
+fn file_type(fd: &OwnedFd) -> Result<FileType, Errno> {
+    Ok(FileType::from_raw_mode(fstat(fd)?.st_mode))
+}
+
+/// The first `size` bytes; `None` if there are fewer by now.
+fn read_whole(fd: &OwnedFd, size: u64, access: Access) -> Result<Option<Arc<[u8]>>, Errno> {
+    let size = usize::try_from(size).map_err(|_| Errno::FBIG)?;
+    let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, size).collect();
+    let Some(room) = Arc::get_mut(&mut bytes) else {
+        return Err(Errno::NOMEM); // cannot be: nobody else has it yet
+    };
+    let mut filled = 0;
+    while filled < size {
+        match read_at(fd, &mut room[filled..], filled as u64, access) {
+            Ok(0) => return Ok(None),
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(Some(bytes))
+}
+
+/// Reads at `offset`; with `Access::Warm` only what is in the page cache, else `Errno::AGAIN`.
+pub(super) fn read_at(
+    fd: impl AsFd,
+    buffer: &mut [u8],
+    offset: u64,
+    access: Access,
+) -> Result<usize, Errno> {
+    if access == Access::Any {
+        return pread(fd, buffer, offset);
+    }
+    let slices = &mut [IoSliceMut::new(buffer)];
+    match preadv2(&fd, slices, offset, ReadWriteFlags::NOWAIT) {
+        Err(Errno::OPNOTSUPP) if is_memory(&fd) => pread(fd, buffer, offset),
+        Err(Errno::OPNOTSUPP) => Err(Errno::AGAIN),
+        other => other,
+    }
+}
+
+/// Whether the file lives in memory: tmpfs refuses NOWAIT, though it hardly ever waits.
+fn is_memory(fd: impl AsFd) -> bool {
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    const RAMFS_MAGIC: u64 = 0x8584_58f6;
+    fstatfs(fd).is_ok_and(|fs| matches!(fs.f_type as u64, TMPFS_MAGIC | RAMFS_MAGIC))
+}
+
+/// Flags for reading a directory's names.
+pub(super) const LIST: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);

@@ -1,0 +1,371 @@
+//! Files below a document root as answers: GET and HEAD, from memory where it can.
+//!
+//! A request goes the shortest way that will do:
+//!
+//! ```text
+//!   index of the thread's own ── fresh ──────────────────────────► answer   no lock, no allocation
+//!        │ unknown or stale
+//!   cache of all threads ── fresh, or as it was by `stat` ───────► answer
+//!        │ unknown or changed
+//!   open and read, without waiting ── warm in the kernel's caches ► answer
+//!        │ cold
+//!   `Outcome::Blocking` ── the same again, where waiting is allowed ► answer
+//! ```
+//!
+//! What is found is taken for granted for a second. Writes through a shared memory map that leave
+//! the times of the file alone are not seen until something else about it changes.
+
+mod directory;
+mod entry;
+mod load;
+mod options;
+mod representation;
+mod root;
+mod serve;
+mod walk;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use loadline_base::Millis;
+use loadline_proto::{Exchange, FieldName, Handler, Method, Outcome, Status, TargetForm, Turn};
+
+use crate::content::media_type::MediaTypes;
+use crate::content::path::{self, SitePath};
+use crate::file_cache::{Index, IndexSpace, SharedCache};
+use entry::{Entry, FRESH_MS, Target};
+use load::{Failure, Loader};
+use root::{Access, Root};
+use serve::{Place, SELECTIVE};
+
+pub use options::{CacheControlRule, InvalidCacheControl, StaticOptions};
+
+/// Fields that keep a request from the fastest way.
+const SPECIAL: u32 = SELECTIVE | FieldName::set(&[FieldName::AcceptEncoding]);
+
+/// An entry not asked for this long is opened again rather than looked at by path: what `stat`
+/// needs may have left the kernel's caches, and there is no way to ask it not to wait.
+const LOOK_WITHIN_MS: u64 = 10_000;
+
+/// Longer paths are not remembered for having nothing behind them.
+const MISSING_PATH_BYTES_MAX: usize = 1024;
+
+/// A handler that serves the files below a directory.
+pub struct StaticFiles {
+    root: Root,
+    options: StaticOptions,
+    cache: SharedCache<Entry>,
+    space: Arc<IndexSpace>,
+}
+
+/// What a thread keeps of its own: the entries it used last, by the path as it came.
+pub struct LocalFiles {
+    index: Index<Entry>,
+    /// Memory for a decoded path, and for its name in the shared cache.
+    path: Vec<u8>,
+    key: Vec<u8>,
+}
+
+/// What the cache holds, for the status page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Files and directories.
+    pub entries: usize,
+    /// Paths with nothing behind them.
+    pub misses: usize,
+    /// Weight, in bytes (see `CacheLimits`).
+    pub weight: u64,
+}
+
+impl StaticFiles {
+    /// Serves what lies below `directory`.
+    ///
+    /// # Errors
+    /// If it is not a directory, or cannot be entered.
+    pub fn new(directory: &Path, options: StaticOptions) -> io::Result<Self> {
+        Ok(Self {
+            root: Root::open(directory, options.follow_symlinks)?,
+            cache: SharedCache::new(&options.cache),
+            space: Arc::new(IndexSpace::new(&options.cache)),
+            options,
+        })
+    }
+
+    /// Resolves paths without `openat2`, as on kernels that do not have it.
+    #[must_use]
+    pub fn without_openat2(mut self) -> Self {
+        self.root.walk_only();
+        self
+    }
+
+    /// What the shared cache holds.
+    #[must_use]
+    pub fn cache_use(&self) -> CacheUse {
+        let (entries, misses) = self.cache.counts();
+        CacheUse {
+            entries,
+            misses,
+            weight: self.cache.weight(),
+        }
+    }
+
+    /// The way of everything that the fastest way is not for.
+    fn handle_on_loop(
+        &self,
+        local: &mut LocalFiles,
+        exchange: &mut Exchange,
+        turn: &mut Turn<'_>,
+    ) -> Outcome {
+        if answer_other_methods(exchange) {
+            return Outcome::Ready;
+        }
+        let LocalFiles {
+            index,
+            path: buffer,
+            key,
+        } = local;
+        let asked = exchange.request.path();
+        if index.find(asked).is_none() {
+            index.revive(asked);
+        }
+        if let Some(entry) = index.find(asked)
+            && entry.is_fresh(turn.now)
+            && let Target::File(resource) = &entry.target
+        {
+            return self.serve_file(resource, exchange, Place::Loop(turn));
+        }
+        let path = match path::decode(asked, buffer) {
+            Ok(path) => path,
+            Err(error) => {
+                exchange.response.error(error.status());
+                return Outcome::Ready;
+            }
+        };
+        match self.look_up(&path, key, Access::Warm, turn.now) {
+            Ok(entry) => {
+                let is_known = |known: &Arc<Entry>| Arc::ptr_eq(known, &entry);
+                if matches!(entry.target, Target::File(_))
+                    && !index.find(asked).is_some_and(is_known)
+                {
+                    index.insert(asked, &entry);
+                }
+                self.serve(&entry, &path, exchange, Place::Loop(turn))
+            }
+            Err(failure) => {
+                index.remove(asked);
+                self.fail(failure, &path, exchange, Access::Warm, Place::Loop(turn))
+            }
+        }
+    }
+
+    /// The entry for `path`: as remembered, if it is fresh or still holds, else made anew.
+    fn look_up(
+        &self,
+        path: &SitePath<'_>,
+        key: &mut Vec<u8>,
+        access: Access,
+        now: Millis,
+    ) -> Result<Arc<Entry>, Failure> {
+        if path.has_hidden_component() && !self.options.hidden {
+            return Err(Failure::Refused(Status::FORBIDDEN));
+        }
+        // A file and a directory of one name are two things.
+        key.clear();
+        key.extend_from_slice(path.relative());
+        if path.is_directory_like() {
+            key.push(b'/');
+        }
+        if let Some(entry) = self.cache.find(key) {
+            if entry.is_fresh(now) {
+                return Ok(entry);
+            }
+            let unseen_ms = entry.unseen_ms(now);
+            if !entry.claim_check(now) {
+                return Ok(entry); // another thread is at it
+            }
+            let may_look = access == Access::Any || unseen_ms < LOOK_WITHIN_MS;
+            if may_look && entry.holds() {
+                return Ok(entry);
+            }
+            entry.retire();
+        } else if self.cache.is_missing(key, now) {
+            return Err(Failure::Missing);
+        }
+        let loader = Loader {
+            root: &self.root,
+            options: &self.options,
+            access,
+            now,
+            wall: (self.options.wall_clock)(),
+        };
+        match loader.load(path) {
+            Ok(entry) => {
+                let entry = Arc::new(entry);
+                self.cache.insert(key, &entry);
+                Ok(entry)
+            }
+            Err(failure) => {
+                match failure {
+                    Failure::Missing if key.len() <= MISSING_PATH_BYTES_MAX => {
+                        self.cache
+                            .insert_missing(key, Millis(now.0.saturating_add(FRESH_MS)));
+                    }
+                    Failure::Missing | Failure::Refused(_) => self.cache.remove(key),
+                    Failure::WouldBlock => {}
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Answers where there is no entry for `path`.
+    fn fail(
+        &self,
+        failure: Failure,
+        path: &SitePath<'_>,
+        exchange: &mut Exchange,
+        access: Access,
+        place: Place<'_, '_>,
+    ) -> Outcome {
+        let status = match failure {
+            Failure::WouldBlock => return Outcome::Blocking,
+            Failure::Refused(status) => status,
+            Failure::Missing => {
+                let now = match &place {
+                    Place::Loop(turn) => turn.now,
+                    Place::Anywhere => exchange.began,
+                };
+                match self.fallback(path, access, now) {
+                    Some(Err(Failure::WouldBlock)) => return Outcome::Blocking,
+                    Some(Ok(entry)) => {
+                        if let Target::File(resource) = &entry.target {
+                            return self.serve_file(resource, exchange, place);
+                        }
+                        Status::NOT_FOUND
+                    }
+                    Some(Err(_)) | None => Status::NOT_FOUND,
+                }
+            }
+        };
+        exchange.response.error(status);
+        if status == Status::SERVICE_UNAVAILABLE {
+            exchange.response.field("Retry-After", "1");
+        }
+        Outcome::Ready
+    }
+
+    /// The page that answers for a path with nothing behind it, if one is to.
+    fn fallback(
+        &self,
+        path: &SitePath<'_>,
+        access: Access,
+        now: Millis,
+    ) -> Option<Result<Arc<Entry>, Failure>> {
+        let fallback = self.options.spa_fallback.as_ref()?;
+        if !may_be_page(path.relative(), &self.options.media_types) {
+            return None;
+        }
+        let mut buffer = Vec::new();
+        let mut encoded = Vec::new();
+        path::encode(
+            fallback.trim_start_matches('/').as_bytes(),
+            false,
+            &mut encoded,
+        );
+        let fallback = path::decode(&encoded, &mut buffer).ok()?;
+        Some(self.look_up(&fallback, &mut encoded, access, now))
+    }
+}
+
+impl Handler for StaticFiles {
+    type Local = LocalFiles;
+
+    fn local(&self) -> LocalFiles {
+        LocalFiles {
+            index: Index::new(&self.space),
+            path: Vec::new(),
+            key: Vec::new(),
+        }
+    }
+
+    #[inline]
+    fn handle(
+        &self,
+        local: &mut LocalFiles,
+        exchange: &mut Exchange,
+        turn: &mut Turn<'_>,
+    ) -> Outcome {
+        let request = &exchange.request;
+        if matches!(request.method, Method::Get | Method::Head)
+            && !request.has_any(SPECIAL)
+            && let Some(entry) = local.index.find(request.path())
+            && entry.is_fresh(turn.now)
+            && let Target::File(resource) = &entry.target
+            && let Some(content) = resource.identity.memory()
+            && content.len() <= self.options.inline_bytes_max
+        {
+            exchange.answer_borrowed(Status::OK, resource.identity.lines(), content, turn);
+            return Outcome::Ready;
+        }
+        self.handle_on_loop(local, exchange, turn)
+    }
+
+    /// Does all of it, so it may also be called without `handle` before.
+    fn handle_blocking(&self, exchange: &mut Exchange) {
+        if answer_other_methods(exchange) {
+            return;
+        }
+        let mut buffer = Vec::new();
+        let path = match path::decode(exchange.request.path(), &mut buffer) {
+            Ok(path) => path,
+            Err(error) => return exchange.response.error(error.status()),
+        };
+        let now = exchange.began;
+        let outcome = match self.look_up(&path, &mut Vec::new(), Access::Any, now) {
+            Ok(entry) => self.serve(&entry, &path, exchange, Place::Anywhere),
+            Err(failure) => self.fail(failure, &path, exchange, Access::Any, Place::Anywhere),
+        };
+        debug_assert_eq!(outcome, Outcome::Ready);
+    }
+}
+
+impl fmt::Debug for StaticFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("StaticFiles");
+        out.field("root", &self.root)
+            .field("cache", &self.cache_use())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for LocalFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalFiles").finish_non_exhaustive()
+    }
+}
+
+/// Answers what is neither GET nor HEAD.
+fn answer_other_methods(exchange: &mut Exchange) -> bool {
+    const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
+    match exchange.request.method {
+        Method::Get | Method::Head if exchange.request.form != TargetForm::Asterisk => {
+            return false;
+        }
+        Method::Options => {
+            exchange.response.clear();
+            exchange.response.status = Status::NO_CONTENT;
+        }
+        _ => exchange.response.error(Status::METHOD_NOT_ALLOWED),
+    }
+    exchange.response.ready_fields(ALLOW);
+    true
+}
+
+/// Whether what is missing at `path` could have been a page: a script or an image could not, and
+/// answering for it with a page would hide that it is missing.
+fn may_be_page(path: &[u8], media_types: &MediaTypes) -> bool {
+    let media_type = media_types.of(path);
+    media_type.starts_with("text/html") || media_type.starts_with("application/octet-stream")
+}

@@ -1,0 +1,237 @@
+//! The document root: opens what lies below it, and nothing else.
+//!
+//! The kernel does the resolving where it can (`openat2` with RESOLVE_BENEATH); `walk` does it
+//! component by component where it cannot. Neither compares strings, so neither can be raced.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use loadline_base::FileVersion;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2, stat};
+use rustix::io::Errno;
+
+use super::walk;
+
+/// What may be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Nothing: what is not in the kernel's caches fails with `Errno::AGAIN`.
+    Warm,
+    /// The disk.
+    Any,
+}
+
+/// How `openat2` may be used here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resolver {
+    /// Linux 5.12 and later.
+    Cached,
+    /// Linux 5.6 and later: without RESOLVE_CACHED.
+    Uncached,
+    /// Not at all: an older kernel, or a system call filter.
+    Walk,
+}
+
+/// The document root.
+#[derive(Debug)]
+pub(super) struct Root {
+    path: PathBuf,
+    follow_symlinks: bool,
+    resolver: Resolver,
+    current: RwLock<Arc<RootDirectory>>,
+}
+
+/// The directory that the root's path led to when it was last looked at.
+#[derive(Debug)]
+pub(super) struct RootDirectory {
+    fd: OwnedFd,
+    identity: (u64, u64),
+    /// Where it is without symbolic links, for links that name their target by an absolute path.
+    canonical: PathBuf,
+}
+
+impl RootDirectory {
+    fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = open(path, flags, Mode::empty())?;
+        let stat = fstat(&fd)?;
+        Ok(Self {
+            fd,
+            identity: (stat.st_dev, stat.st_ino),
+            canonical: path.canonicalize()?,
+        })
+    }
+}
+
+impl AsFd for RootDirectory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Flags that keep an open from waiting for the other end of a pipe, and from side effects.
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY);
+
+impl Root {
+    /// Takes `path` as the root. Symbolic links in it are followed again when they change.
+    pub(super) fn open(path: &Path, follow_symlinks: bool) -> io::Result<Self> {
+        let path = std::path::absolute(path)?;
+        let directory = RootDirectory::open(&path)?;
+        // Its contents must be within reach; and this tells what the kernel can do.
+        let resolver = probe(directory.as_fd())?;
+        Ok(Self {
+            path,
+            follow_symlinks,
+            resolver,
+            current: RwLock::new(Arc::new(directory)),
+        })
+    }
+
+    /// Does without `openat2` from here on.
+    pub(super) fn walk_only(&mut self) {
+        self.resolver = Resolver::Walk;
+    }
+
+    /// Where the root's path leads now. While it leads nowhere, the directory of before stays.
+    pub(super) fn directory(&self) -> Arc<RootDirectory> {
+        let current = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
+        let same = |stat: &Stat| (stat.st_dev, stat.st_ino) == current.identity;
+        if stat(&self.path).as_ref().is_ok_and(|now| !same(now))
+            && let Ok(next) = RootDirectory::open(&self.path)
+        {
+            let next = Arc::new(next);
+            let mut slot = self.current.write().unwrap_or_else(PoisonError::into_inner);
+            *slot = Arc::clone(&next);
+            return next;
+        }
+        current
+    }
+
+    /// The absolute path of something below the root, for a later look at its version.
+    pub(super) fn absolute(&self, relative: &[u8]) -> Option<CString> {
+        let root = self.path.as_os_str().as_bytes();
+        let mut path = Vec::with_capacity(root.len() + relative.len() + 2);
+        path.extend_from_slice(root);
+        path.push(b'/');
+        path.extend_from_slice(relative);
+        CString::new(path).ok()
+    }
+
+    /// Opens `relative` (see `SitePath::relative`) for reading.
+    pub(super) fn open_file(
+        &self,
+        directory: &RootDirectory,
+        relative: &[u8],
+        access: Access,
+    ) -> Result<OwnedFd, Errno> {
+        self.resolve(directory, relative, READ, access)
+    }
+
+    /// Opens `relative` only to look at it, which needs no permission to read it.
+    pub(super) fn open_path(
+        &self,
+        directory: &RootDirectory,
+        relative: &[u8],
+        access: Access,
+    ) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        self.resolve(directory, relative, flags, access)
+    }
+
+    fn resolve(
+        &self,
+        directory: &RootDirectory,
+        relative: &[u8],
+        flags: OFlags,
+        access: Access,
+    ) -> Result<OwnedFd, Errno> {
+        let relative = if relative.is_empty() { b"." } else { relative };
+        let cached = match (access, self.resolver) {
+            (Access::Any, _) => ResolveFlags::empty(),
+            (Access::Warm, Resolver::Cached) => ResolveFlags::CACHED,
+            (Access::Warm, _) => return Err(Errno::AGAIN),
+        };
+        if self.resolver == Resolver::Walk {
+            return self.walk(directory, relative, flags);
+        }
+        let mut how = ResolveFlags::NO_MAGICLINKS | cached;
+        if !self.follow_symlinks {
+            how |= ResolveFlags::BENEATH;
+        }
+        match openat2(directory, relative, flags, Mode::empty(), how) {
+            // A link with an absolute target, which may lie inside all the same; or one with `..`
+            // while something was being renamed.
+            Err(Errno::XDEV | Errno::AGAIN) if !self.follow_symlinks && access == Access::Any => {
+                self.walk(directory, relative, flags)
+            }
+            Err(Errno::XDEV) => Err(if access == Access::Warm {
+                Errno::AGAIN
+            } else {
+                Errno::XDEV
+            }),
+            other => other,
+        }
+    }
+
+    fn walk(
+        &self,
+        directory: &RootDirectory,
+        relative: &[u8],
+        flags: OFlags,
+    ) -> Result<OwnedFd, Errno> {
+        if self.follow_symlinks {
+            return openat(directory, relative, flags, Mode::empty());
+        }
+        let roots = [self.path.as_path(), directory.canonical.as_path()];
+        walk::open_beneath(directory.as_fd(), &roots, relative, flags)
+    }
+}
+
+fn probe(directory: BorrowedFd<'_>) -> io::Result<Resolver> {
+    let try_with = |resolve| {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        openat2(directory, ".", flags, Mode::empty(), resolve)
+    };
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    match try_with(beneath | ResolveFlags::CACHED) {
+        Ok(_) | Err(Errno::AGAIN) => return Ok(Resolver::Cached),
+        Err(Errno::ACCESS) => return Err(Errno::ACCESS.into()),
+        Err(_) => {}
+    }
+    Ok(match try_with(beneath) {
+        Ok(_) => Resolver::Uncached,
+        Err(_) => Resolver::Walk,
+    })
+}
+
+/// The version of the file at an absolute path, links followed; `None` if nothing is there.
+pub(super) fn version_at(path: &CString) -> Result<Option<FileVersion>, Errno> {
+    match rustix::fs::statat(CWD, path, rustix::fs::AtFlags::empty()) {
+        Ok(stat) => Ok(Some(version_of(&stat))),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// The version that a `stat` shows.
+pub(super) fn version_of(stat: &Stat) -> FileVersion {
+    let nanoseconds = |seconds: i64, part: u64| {
+        seconds
+            .saturating_mul(1_000_000_000)
+            .saturating_add(part as i64)
+    };
+    FileVersion {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+        changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+    }
+}

@@ -1,0 +1,282 @@
+//! From an entry to an answer: which form of it, whether the client has it already, which bytes.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use loadline_base::OpenFile;
+use loadline_proto::{Body, Exchange, FieldName, Method, Outcome, Request, Status, Turn};
+use rustix::fs::{Advice, fadvise};
+
+use super::StaticFiles;
+use super::entry::{Entry, Resource, Target};
+use super::load::read_at;
+use super::representation::Representation;
+use super::root::Access;
+use crate::content::conditional::{Decision, Validators, conditions_of, evaluate};
+use crate::content::encoding::AcceptedCodings;
+use crate::content::multipart::{Boundary, Content, body};
+use crate::content::path::{SitePath, directory_location};
+use crate::content::range::{ByteRange, Selection, select};
+
+/// Fields that make a request more than a request for the whole.
+pub(super) const SELECTIVE: u32 = CONDITIONS | FieldName::set(&[FieldName::Range]);
+
+const CONDITIONS: u32 = FieldName::set(&[
+    FieldName::IfMatch,
+    FieldName::IfNoneMatch,
+    FieldName::IfModifiedSince,
+    FieldName::IfUnmodifiedSince,
+    FieldName::IfRange,
+]);
+
+/// Bytes of a cold file that are read ahead before it is handed to the loop.
+const READ_AHEAD_BYTES: u64 = 512 << 10;
+
+/// Where an answer is made.
+pub(super) enum Place<'p, 't> {
+    /// On a loop: with its turn, and without waiting.
+    Loop(&'p mut Turn<'t>),
+    /// Where waiting is allowed.
+    Anywhere,
+}
+
+impl StaticFiles {
+    /// Answers with what `entry` leads to.
+    pub(super) fn serve(
+        &self,
+        entry: &Entry,
+        path: &SitePath<'_>,
+        exchange: &mut Exchange,
+        place: Place<'_, '_>,
+    ) -> Outcome {
+        match &entry.target {
+            Target::File(resource) => return self.serve_file(resource, exchange, place),
+            Target::Redirect => {
+                let location = directory_location(path.relative(), exchange.request.query());
+                exchange.response.clear();
+                exchange.response.status = Status::MOVED_PERMANENTLY;
+                exchange.response.field("Location", location);
+            }
+            Target::Directory if self.options.listing => {
+                let Place::Anywhere = place else {
+                    return Outcome::Blocking;
+                };
+                self.serve_listing(path, exchange);
+            }
+            Target::Directory => exchange.response.error(Status::FORBIDDEN),
+        }
+        Outcome::Ready
+    }
+
+    /// Answers with a file, or says that it has to be waited for.
+    pub(super) fn serve_file(
+        &self,
+        resource: &Resource,
+        exchange: &mut Exchange,
+        place: Place<'_, '_>,
+    ) -> Outcome {
+        let request = &exchange.request;
+        let chosen = resource.choose(|| accepted(request));
+        if !request.has_any(SELECTIVE) {
+            return self.serve_whole(chosen, exchange, place);
+        }
+        let mut may_range = true;
+        if request.has_any(CONDITIONS) {
+            let now_seconds = match &place {
+                Place::Loop(turn) => turn.date.unix_seconds(),
+                Place::Anywhere => {
+                    let now = (self.options.wall_clock)().duration_since(UNIX_EPOCH);
+                    now.map(|since| since.as_secs()).unwrap_or_default()
+                }
+            };
+            let validators = Validators {
+                etag: Some(chosen.etag.as_bytes()),
+                modified_seconds: Some(chosen.modified_seconds),
+                now_seconds,
+            };
+            match evaluate(conditions_of(request), &validators) {
+                Decision::Proceed { range } => may_range = range,
+                Decision::NotModified => {
+                    exchange.response.clear();
+                    exchange.response.status = Status::NOT_MODIFIED;
+                    exchange.response.ready_fields(chosen.lines_not_modified());
+                    return Outcome::Ready;
+                }
+                Decision::PreconditionFailed => {
+                    exchange.response.error(Status::PRECONDITION_FAILED);
+                    vary(resource, exchange);
+                    return Outcome::Ready;
+                }
+            }
+        }
+        // Range is for GET alone (RFC 9110 section 14.2).
+        if !may_range || request.method != Method::Get {
+            return self.serve_whole(chosen, exchange, place);
+        }
+        match select(request.field_values(FieldName::Range), chosen.size) {
+            Selection::Whole => self.serve_whole(chosen, exchange, place),
+            Selection::One(range) => serve_range(chosen, range, exchange, &place),
+            Selection::Several(ranges) => serve_ranges(chosen, &ranges, exchange, &place),
+            Selection::Unsatisfiable => {
+                exchange.response.error(Status::RANGE_NOT_SATISFIABLE);
+                let content_range = format!("bytes */{}", chosen.size);
+                exchange.response.field("Content-Range", content_range);
+                vary(resource, exchange);
+                Outcome::Ready
+            }
+        }
+    }
+
+    fn serve_whole(
+        &self,
+        chosen: &Representation,
+        exchange: &mut Exchange,
+        place: Place<'_, '_>,
+    ) -> Outcome {
+        let small = chosen
+            .memory()
+            .filter(|bytes| bytes.len() <= self.options.inline_bytes_max);
+        match (place, small) {
+            (Place::Loop(turn), Some(bytes)) => {
+                exchange.answer_borrowed(Status::OK, chosen.lines(), bytes, turn);
+                Outcome::Ready
+            }
+            (place, _) => {
+                let whole = ByteRange {
+                    start: 0,
+                    end: chosen.size,
+                };
+                if !at_hand(chosen, whole, exchange, &place) {
+                    return Outcome::Blocking;
+                }
+                exchange.response.clear();
+                exchange.response.ready_fields(chosen.lines());
+                exchange.response.body = part(&chosen.content, whole);
+                Outcome::Ready
+            }
+        }
+    }
+}
+
+fn accepted(request: &Request) -> AcceptedCodings {
+    AcceptedCodings::parse(request.field_values(FieldName::AcceptEncoding))
+}
+
+fn vary(resource: &Resource, exchange: &mut Exchange) {
+    if resource.has_variants() {
+        exchange.response.ready_fields(b"Vary: Accept-Encoding\r\n");
+    }
+}
+
+fn serve_range(
+    chosen: &Representation,
+    range: ByteRange,
+    exchange: &mut Exchange,
+    place: &Place<'_, '_>,
+) -> Outcome {
+    if !at_hand(chosen, range, exchange, place) {
+        return Outcome::Blocking;
+    }
+    let response = &mut exchange.response;
+    response.clear();
+    response.status = Status::PARTIAL_CONTENT;
+    response.ready_fields(chosen.lines());
+    let ByteRange { start, end } = range;
+    let last = end - 1;
+    let size = chosen.size;
+    response.field("Content-Range", format!("bytes {start}-{last}/{size}"));
+    response.body = part(&chosen.content, range);
+    Outcome::Ready
+}
+
+fn serve_ranges(
+    chosen: &Representation,
+    ranges: &[ByteRange],
+    exchange: &mut Exchange,
+    place: &Place<'_, '_>,
+) -> Outcome {
+    if !ranges
+        .iter()
+        .all(|range| at_hand(chosen, *range, exchange, place))
+    {
+        return Outcome::Blocking;
+    }
+    // Drawn from the seed of a hash map, which nobody outside can know.
+    let seed = RandomState::new();
+    let draw = |number: u64| {
+        let mut hasher = seed.build_hasher();
+        hasher.write_u64(number);
+        u128::from(hasher.finish())
+    };
+    let boundary = Boundary(draw(0) << 64 | draw(1));
+    let response = &mut exchange.response;
+    response.clear();
+    response.status = Status::PARTIAL_CONTENT;
+    response.field("Content-Type", boundary.content_type());
+    response.ready_fields(chosen.lines_without_media_type());
+    let parts = body(
+        &chosen.content,
+        ranges,
+        chosen.size,
+        &chosen.media_type,
+        boundary,
+    );
+    response.body = Body::Segments(parts);
+    Outcome::Ready
+}
+
+fn part(content: &Content, range: ByteRange) -> Body {
+    if range.start == range.end {
+        return Body::Empty;
+    }
+    match content {
+        Content::Shared(bytes) => Body::Shared {
+            bytes: Arc::clone(bytes),
+            start: range.start as usize,
+            end: range.end as usize,
+        },
+        Content::File(file) => Body::File {
+            file: Arc::clone(file),
+            offset: range.start,
+            len: range.end - range.start,
+        },
+    }
+}
+
+/// Whether sending can begin without waiting for the disk. Where waiting is allowed, waits.
+fn at_hand(
+    chosen: &Representation,
+    range: ByteRange,
+    exchange: &Exchange,
+    place: &Place<'_, '_>,
+) -> bool {
+    match &chosen.content {
+        Content::File(file) if exchange.request.method == Method::Get => match place {
+            Place::Loop(_) => is_warm(file, range.start),
+            Place::Anywhere => {
+                warm_up(file, range);
+                true
+            }
+        },
+        _ => true,
+    }
+}
+
+fn is_warm(file: &OpenFile, offset: u64) -> bool {
+    // Any other failure shows when it is sent.
+    let read = read_at(&file.fd, &mut [0], offset, Access::Warm);
+    read != Err(rustix::io::Errno::AGAIN)
+}
+
+fn warm_up(file: &OpenFile, range: ByteRange) {
+    let ahead = (range.end - range.start).min(READ_AHEAD_BYTES);
+    // Both only help: what they cannot do shows when the file is sent.
+    let _ = fadvise(
+        &file.fd,
+        range.start,
+        std::num::NonZeroU64::new(ahead),
+        Advice::WillNeed,
+    );
+    let _ = read_at(&file.fd, &mut [0], range.start, Access::Any);
+}

@@ -1,0 +1,235 @@
+//! A real directory, a handler over it, and clients in memory with a clock of their own.
+
+use std::cell::Cell;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use loadline_apps::static_files::LocalFiles;
+use loadline_apps::{StaticFiles, StaticOptions};
+use loadline_base::{Chunk, Millis};
+use loadline_proto::{
+    Action, Counters, Handler, HttpDate, Pool, ServerSession, SessionConfig, Turn,
+};
+use tempfile::TempDir;
+
+thread_local! {
+    /// How far this test's time of day is ahead of the real one.
+    static AHEAD: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// The time of day of tests.
+pub(crate) fn wall_clock() -> SystemTime {
+    SystemTime::now() + AHEAD.get()
+}
+
+/// Files and a handler that serves them.
+pub(crate) struct Site {
+    pub(crate) handler: StaticFiles,
+    pub(crate) local: LocalFiles,
+    /// The time on the server's clock.
+    pub(crate) now: Millis,
+    /// Blocking steps so far.
+    pub(crate) blocked: usize,
+    directory: TempDir,
+}
+
+/// An answer, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) content: Vec<u8>,
+}
+
+impl Answer {
+    /// The value of a field; empty if it is not there.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        let mut found = self
+            .fields
+            .iter()
+            .filter(|(of, _)| of.eq_ignore_ascii_case(name));
+        let value = found.next().map_or("", |(_, value)| value);
+        assert!(found.next().is_none(), "{name} twice: {self:?}");
+        value
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.content).unwrap()
+    }
+}
+
+/// Options under which a file just written counts as settled, so that freshness goes by `stat`.
+pub(crate) fn settled() -> StaticOptions {
+    AHEAD.set(Duration::from_secs(60));
+    StaticOptions {
+        wall_clock,
+        ..StaticOptions::default()
+    }
+}
+
+/// An empty directory in which `root` is the document root.
+pub(crate) fn directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("root")).unwrap();
+    directory
+}
+
+impl Site {
+    /// A site of these files, by name and content; directories are made as needed.
+    pub(crate) fn new(files: &[(&str, &str)], options: StaticOptions) -> Self {
+        let directory = directory();
+        let root = directory.path().join("root");
+        for (name, content) in files {
+            write(&root.join(name), content);
+        }
+        Self::over(directory, options)
+    }
+
+    /// A site over `root` in `directory`.
+    pub(crate) fn over(directory: TempDir, options: StaticOptions) -> Self {
+        let handler = StaticFiles::new(&directory.path().join("root"), options).unwrap();
+        Self {
+            local: handler.local(),
+            handler,
+            now: Millis(5_000),
+            blocked: 0,
+            directory,
+        }
+    }
+
+    /// The path of something below the root (or beside it, with `..`).
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join("root").join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        write(&self.path(name), content);
+    }
+
+    /// Lets time pass on the server's clock.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.now = Millis(self.now.0 + ms);
+    }
+
+    pub(crate) fn get(&mut self, target: &str) -> Answer {
+        self.request("GET", target, &[])
+    }
+
+    pub(crate) fn request(
+        &mut self,
+        method: &str,
+        target: &str,
+        fields: &[(&str, &str)],
+    ) -> Answer {
+        let mut head = format!("{method} {target} HTTP/1.1\r\nHost: h\r\n");
+        for (name, value) in fields {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("\r\n");
+        let bytes = self.exchange(head.into_bytes());
+        parse(&bytes, method == "HEAD")
+    }
+
+    /// Runs one request through a session and the handler; returns the answer's bytes.
+    pub(crate) fn exchange(&mut self, mut head: Vec<u8>) -> Vec<u8> {
+        let (mut pool, counters) = (Pool::new(), Counters::default());
+        let seconds = wall_clock()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap()
+            .as_secs();
+        let date = HttpDate::at(seconds);
+        let mut turn = Turn {
+            now: self.now,
+            date: &date,
+            pool: &mut pool,
+            counters: &counters,
+            log: None,
+        };
+        let mut session = ServerSession::new(&Arc::new(SessionConfig::default()), None, &mut turn);
+        session.received(&mut head, &mut turn);
+        let mut output = Vec::new();
+        loop {
+            match session.next_action(&mut turn) {
+                Action::Run(mut exchange) => {
+                    let outcome = self
+                        .handler
+                        .handle(&mut self.local, &mut exchange, &mut turn);
+                    session.ran(exchange, outcome, &mut turn);
+                }
+                Action::Block(mut exchange) => {
+                    self.blocked += 1;
+                    self.handler.handle_blocking(&mut exchange);
+                    session.completed(exchange, &mut turn);
+                }
+                Action::Send(mut transmit) => {
+                    while let Some(chunk) = transmit.front() {
+                        let sent = append(&chunk, &mut output);
+                        transmit.advance(sent);
+                    }
+                    session.sent(transmit, &mut turn);
+                }
+                Action::Wait { .. } | Action::Finish | Action::Close => return output,
+            }
+        }
+    }
+}
+
+fn append(chunk: &Chunk<'_>, output: &mut Vec<u8>) -> u64 {
+    match chunk {
+        Chunk::Memory(bytes) => {
+            output.extend_from_slice(bytes);
+            bytes.len() as u64
+        }
+        Chunk::File { file, offset, len } => {
+            let start = output.len();
+            output.resize(start + *len as usize, 0);
+            let file = fs::File::from(file.fd.try_clone().unwrap());
+            file.read_exact_at(&mut output[start..], *offset).unwrap();
+            *len
+        }
+    }
+}
+
+/// Takes an answer apart, checking that its framing is right.
+pub(crate) fn parse(bytes: &[u8], is_head: bool) -> Answer {
+    let end = bytes
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+        .expect("a whole head");
+    let head = std::str::from_utf8(&bytes[..end]).unwrap();
+    let content = bytes[end + 4..].to_vec();
+    let mut lines = head.split("\r\n");
+    let status_line = lines.next().unwrap();
+    let status: u16 = status_line.split(' ').nth(1).unwrap().parse().unwrap();
+    let fields = lines.map(|line| line.split_once(": ").expect("a field"));
+    let fields = fields
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    let answer = Answer {
+        status,
+        fields,
+        content,
+    };
+    if is_head || status == 304 || status == 204 {
+        assert_eq!(answer.content, b"", "{answer:?}");
+    } else {
+        assert_eq!(
+            answer.field("Content-Length"),
+            answer.content.len().to_string()
+        );
+    }
+    answer
+}
+
+pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+/// Whether the tests run as somebody whom permissions do not stop.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
