@@ -7,18 +7,26 @@
     reason = "a program for the terminal"
 )]
 
+mod checks;
 mod media;
+mod steps;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo run -p xtask -- VERB
 
   media    write the generated media files of the demo site (into site/media)
+  check    format, lints, house rules
+  test     all of it and every test, or with FILTERs the tests whose names contain one
+  fuzz     [TARGET] [SECONDS]: fuzz targets for longer
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.first().map(String::as_str) {
+        Some("check") => checks::check(&root()),
+        Some("test") => checks::test(&root(), &arguments[1..]),
+        Some("fuzz") => checks::fuzz(&root(), &arguments[1..]),
         Some("media") => media::run(&root()),
         _ => Err(USAGE.to_owned()),
     };

@@ -1,2 +1,50 @@
-//! The program.
-fn main() {}
+//! The program: `loadline serve`. Here are only the exit codes; see `flags` and `serve`.
+#![forbid(unsafe_code)]
+
+mod access_log;
+mod failure;
+mod flags;
+mod serve;
+mod signals;
+mod start_up;
+mod status;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use failure::Failure;
+use flags::Typed;
+use flags::defs::Command;
+use flags::high::{Machine, plan};
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // A closed standard error leaves nobody to tell.
+            let _ = writeln!(std::io::stderr(), "loadline: {failure}");
+            failure.code()
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    match flags::read(std::env::args_os())? {
+        Typed::Print(text) => print(text.as_bytes()),
+        Typed::Command(Command::Completions { shell }) => print(&flags::completions(shell)),
+        Typed::Command(Command::Serve(flags)) => {
+            let machine = Machine::find();
+            serve::serve(&plan(*flags, &machine)?, &machine)
+        }
+    }
+}
+
+fn print(text: &[u8]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("standard output: {error}")))
+        }
+        _ => Ok(()), // a reader that has seen enough, as `head`, is none of our trouble
+    }
+}

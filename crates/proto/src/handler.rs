@@ -40,3 +40,26 @@ pub trait Handler: Send + Sync + 'static {
     /// Called after `Blocking`, on a thread that may block. Leaves the answer in the exchange.
     fn handle_blocking(&self, exchange: &mut Exchange);
 }
+
+/// A handler that others look into while it serves: the status page, say.
+impl<H: Handler> Handler for std::sync::Arc<H> {
+    type Local = H::Local;
+
+    fn local(&self) -> Self::Local {
+        (**self).local()
+    }
+
+    #[inline]
+    fn handle(
+        &self,
+        local: &mut Self::Local,
+        exchange: &mut Exchange,
+        turn: &mut Turn<'_>,
+    ) -> Outcome {
+        (**self).handle(local, exchange, turn)
+    }
+
+    fn handle_blocking(&self, exchange: &mut Exchange) {
+        (**self).handle_blocking(exchange);
+    }
+}

@@ -1,0 +1,478 @@
+//! What the command line means: every `auto` worked out, every contradiction refused.
+//!
+//! Pure: what the machine has comes in as [`Machine`].
+
+use std::sync::Arc;
+
+use loadline_proto::{Limits, Pace};
+use loadline_server::{
+    Accept, Architecture, DESCRIPTORS_RESERVED, ListenAddr, OptionError, Queue, ServerOptions,
+    SocketIo, WorkerPools,
+};
+
+use super::defs::{ArchitectureFlags, RequestFlags, ServeFlags};
+use super::values::Auto;
+use crate::failure::Failure;
+
+/// What was found about the machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine {
+    /// CPUs in the affinity mask.
+    pub(crate) affinity: usize,
+    /// Quota of the control group, in thousandths of a CPU.
+    pub(crate) quota_milli: Option<u64>,
+    /// Threads that can run at once by both.
+    pub(crate) cpus: usize,
+    /// Descriptors that the process may have.
+    pub(crate) descriptors_max: usize,
+}
+
+impl Machine {
+    /// Looks around; raises the descriptor limit as far as it goes.
+    pub(crate) fn find() -> Self {
+        let budget = loadline_sys::affinity::cpu_budget();
+        let limit = loadline_sys::usage::raise_descriptor_limit();
+        Self {
+            affinity: budget.affinity,
+            quota_milli: budget.quota_milli,
+            cpus: budget.cpus(),
+            descriptors_max: usize::try_from(limit.soft).unwrap_or(usize::MAX),
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// As typed, for what needs no working out.
+    pub(crate) flags: Arc<ServeFlags>,
+    /// Architecture and numbers.
+    pub(crate) options: ServerOptions,
+    /// Bounds of a connection.
+    pub(crate) limits: Limits,
+    /// Files that the cache keeps open.
+    pub(crate) open_files_max: usize,
+}
+
+/// Workers by `auto`, at least: one slow job must not stop the next.
+const WORKERS_LEAST: usize = 2;
+/// Threads of the thread pool by `auto`: each idle keep-alive client holds one.
+const THREADS_AUTO: usize = 256;
+/// Jobs or connections in a queue by `auto`.
+const QUEUE_AUTO: usize = 1024;
+/// Connections by `auto`, at most. Descriptors may be without limit, memory is not.
+const CONNECTIONS_AUTO: usize = 100_000;
+/// Threads that `auto` grants to thread-per-connection: some ten KiB each, once used.
+const THREAD_CONNECTIONS_AUTO: usize = 4096;
+/// Files that the cache keeps open by `auto`, at most.
+const OPEN_FILES_AUTO: usize = 4096;
+
+/// Works out a plan.
+pub(crate) fn plan(flags: ServeFlags, machine: &Machine) -> Result<Plan, Failure> {
+    let architecture = flags
+        .architecture
+        .architecture
+        .or_else(|| Architecture::Reactor);
+    refuse_foreign(&flags, architecture)?;
+    let options = options(&flags, architecture, machine);
+    refuse_contradictions(&flags, &options)?;
+    options.validate().map_err(refused)?;
+    let open_files_max = open_files_max(&flags, machine);
+    let room = machine.descriptors_max.saturating_sub(open_files_max);
+    options.validate_descriptors(room).map_err(refused)?;
+    Ok(Plan {
+        limits: limits(&flags.requests, &flags)?,
+        flags: Arc::new(flags),
+        options,
+        open_files_max,
+    })
+}
+
+fn refused(error: OptionError) -> Failure {
+    Failure::usage(error.to_string())
+}
+
+/// Files that the cache may hold open: an eighth of the descriptors.
+fn open_files_max(flags: &ServeFlags, machine: &Machine) -> usize {
+    let auto = || (machine.descriptors_max / 8).clamp(16, OPEN_FILES_AUTO);
+    flags.content.cache_open_files.or_else(auto)
+}
+
+fn options(flags: &ServeFlags, architecture: Architecture, machine: &Machine) -> ServerOptions {
+    let defaults = ServerOptions::default();
+    let typed = &flags.architecture;
+    let loops = typed.loops.or_else(|| machine.cpus);
+    // One for a main loop, one for each other listener beside a loop's own.
+    let descriptors_of_loops = 4 * loops + flags.listen.len();
+    let room = machine
+        .descriptors_max
+        .saturating_sub(DESCRIPTORS_RESERVED + open_files_max(flags, machine))
+        .saturating_sub(descriptors_of_loops)
+        .max(2);
+    let threads = typed.threads.or_else(|| THREADS_AUTO.min(room / 2));
+    let queue_room = match architecture {
+        Architecture::ThreadPool => room.saturating_sub(threads).max(1),
+        _ => QUEUE_AUTO,
+    };
+    let connections_most = match architecture {
+        Architecture::ThreadPerConnection => THREAD_CONNECTIONS_AUTO,
+        _ => CONNECTIONS_AUTO,
+    };
+    ServerOptions {
+        architecture,
+        loops,
+        workers: typed.workers.or_else(|| machine.cpus.max(WORKERS_LEAST)),
+        threads,
+        worker_pools: typed.worker_pools.unwrap_or(defaults.worker_pools),
+        accept: typed.accept.unwrap_or(defaults.accept),
+        balance: typed.balance.unwrap_or(defaults.balance),
+        queue: typed.queue.unwrap_or(defaults.queue),
+        queue_max: typed.queue_max.or_else(|| QUEUE_AUTO.min(queue_room)),
+        socket_io: typed.socket_io.unwrap_or(defaults.socket_io),
+        capacity_per_loop: typed.capacity_per_loop,
+        at_capacity: typed.at_capacity.unwrap_or(defaults.at_capacity),
+        connections_max: flags
+            .connections
+            .connections_max
+            .or_else(|| room.min(connections_most)),
+        backlog: u32::try_from(flags.connections.backlog).unwrap_or(u32::MAX),
+        defer_accept: flags.connections.defer_accept,
+        grace: flags.running.grace,
+    }
+}
+
+/// Refuses options that the architecture has no use for: they would silently do nothing.
+fn refuse_foreign(flags: &ServeFlags, architecture: Architecture) -> Result<(), Failure> {
+    use Architecture::{Reactor, ThreadPerConnection, ThreadPool};
+    let typed: &ArchitectureFlags = &flags.architecture;
+    let reactor: &[Architecture] = &[Reactor];
+    let given: [(&str, Option<String>, &[Architecture]); 11] = [
+        ("--loops", number(typed.loops), reactor),
+        ("--workers", number(typed.workers), reactor),
+        ("--threads", number(typed.threads), &[ThreadPool]),
+        (
+            "--worker-pools",
+            typed.worker_pools.map(|it| it.name().to_owned()),
+            reactor,
+        ),
+        (
+            "--accept",
+            typed.accept.map(|it| it.name().to_owned()),
+            reactor,
+        ),
+        (
+            "--balance",
+            typed.balance.map(|it| it.name().to_owned()),
+            reactor,
+        ),
+        (
+            "--queue",
+            typed.queue.map(|it| it.name().to_owned()),
+            reactor,
+        ),
+        (
+            "--queue-max",
+            number(typed.queue_max),
+            &[Reactor, ThreadPool],
+        ),
+        (
+            "--socket-io",
+            typed.socket_io.map(|it| it.name().to_owned()),
+            reactor,
+        ),
+        (
+            "--capacity-per-loop",
+            typed.capacity_per_loop.map(|it| it.to_string()),
+            reactor,
+        ),
+        (
+            "--connections-max",
+            number(flags.connections.connections_max),
+            &[Reactor, ThreadPerConnection],
+        ),
+    ];
+    for (option, value, useful) in given {
+        let Some(value) = value else { continue };
+        if !useful.contains(&architecture) {
+            let useful: Vec<_> = useful.iter().map(|useful| useful.name()).collect();
+            return Err(Failure::usage(format!(
+                "{option} {value}: --architecture {} has no use for it; it goes with {}",
+                architecture.name(),
+                useful.join(" or "),
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn number(typed: Auto<usize>) -> Option<String> {
+    typed.given().map(|number| number.to_string())
+}
+
+/// Refuses options that go with another choice than the one made.
+fn refuse_contradictions(flags: &ServeFlags, options: &ServerOptions) -> Result<(), Failure> {
+    let typed = &flags.architecture;
+    let refuse = |message: String| Err(Failure::usage(message));
+    if let Some(balance) = typed.balance
+        && options.accept != Accept::Handoff
+    {
+        let (balance, accept) = (balance.name(), options.accept.name());
+        return refuse(format!(
+            "--balance {balance}: with --accept {accept} nobody hands over; right would be \
+             --accept handoff"
+        ));
+    }
+    if options.workers == 0 && options.architecture == Architecture::Reactor {
+        let idle = [
+            (
+                "--queue work-stealing",
+                options.queue == Queue::WorkStealing,
+            ),
+            (
+                "--worker-pools per-loop",
+                options.worker_pools == WorkerPools::PerLoop,
+            ),
+            ("--socket-io worker", options.socket_io == SocketIo::Worker),
+        ];
+        if let Some((option, _)) = idle.iter().find(|(_, given)| *given) {
+            return refuse(format!(
+                "{option}: there are no workers; right would be --workers 1 or more"
+            ));
+        }
+    }
+    let mut listen = flags.listen.clone();
+    while let Some(address) = listen.pop() {
+        let fixed = !matches!(&address, ListenAddr::Tcp(tcp) if tcp.port() == 0);
+        if fixed && listen.contains(&address) {
+            return refuse(format!("--listen {address}: given twice; once is enough"));
+        }
+    }
+    Ok(())
+}
+
+/// The head's own period of grace: shorter than a whole head may take.
+const HEAD_GRACE_MS: u64 = 10_000;
+
+fn limits(requests: &RequestFlags, flags: &ServeFlags) -> Result<Limits, Failure> {
+    let defaults = Limits::default();
+    let positive = |option: &str, value: u64| match value {
+        0 => Err(Failure::usage(format!(
+            "{option} 0: out of range; right would be at least 1"
+        ))),
+        _ => Ok(value),
+    };
+    let time = |option: &str, time: std::time::Duration| {
+        positive(option, u64::try_from(time.as_millis()).unwrap_or(u64::MAX)).map_err(|_| {
+            Failure::usage(format!(
+                "{option} {time:?}: too short; right would be at least 1ms"
+            ))
+        })
+    };
+    let bytes = |option: &str, value: u64, least: u64, most: u64| {
+        if (least..=most).contains(&value) {
+            return Ok(usize::try_from(value).unwrap_or(usize::MAX));
+        }
+        let right = format!("right would be {least} to {most} bytes");
+        Err(Failure::usage(format!(
+            "{option} {value}: out of range; {right}"
+        )))
+    };
+    let head_total_ms = time("--head-timeout", requests.head_timeout)?;
+    let head_bytes_max = bytes("--head-max", requests.head_max, 256, 16 << 20)?;
+    let target_bytes_max = bytes("--target-max", requests.target_max, 16, 16 << 20)?;
+    if target_bytes_max >= head_bytes_max {
+        return Err(Failure::usage(format!(
+            "--target-max {target_bytes_max}: does not fit into the head; right would be less than \
+             --head-max {head_bytes_max}"
+        )));
+    }
+    Ok(Limits {
+        head_bytes_max,
+        target_bytes_max,
+        fields_max: requests.fields_max,
+        body_bytes_max: requests.body_max,
+        idle_timeout_ms: time("--idle-timeout", flags.connections.idle_timeout)?,
+        head_pace: Pace {
+            grace_ms: HEAD_GRACE_MS.min(head_total_ms),
+            total_max_ms: head_total_ms,
+            ..defaults.head_pace
+        },
+        body_pace: Pace {
+            grace_ms: time("--body-timeout", requests.body_timeout)?,
+            bytes_per_second_min: positive("--body-rate-min", requests.body_rate_min)?,
+            ..defaults.body_pace
+        },
+        write_pace: Pace {
+            grace_ms: time("--write-timeout", requests.write_timeout)?,
+            bytes_per_second_min: positive("--write-rate-min", requests.write_rate_min)?,
+            ..defaults.write_pace
+        },
+        ..defaults
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::{Typed, defs::Command, read};
+
+    const MACHINE: Machine = Machine {
+        affinity: 8,
+        quota_milli: Some(3500),
+        cpus: 4,
+        descriptors_max: 20_000,
+    };
+
+    fn planned(line: &str, machine: &Machine) -> Result<Plan, Failure> {
+        let words = ["loadline", "serve"]
+            .into_iter()
+            .chain(line.split_ascii_whitespace());
+        match read(words.map(Into::into))? {
+            Typed::Command(Command::Serve(flags)) => plan(*flags, machine),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn auto_is_a_reactor_by_what_was_found() {
+        let plan = planned("", &MACHINE).unwrap();
+        let options = &plan.options;
+        assert_eq!(options.architecture, Architecture::Reactor);
+        assert_eq!((options.loops, options.workers), (4, 4));
+        assert_eq!(plan.open_files_max, 2500);
+        assert!(
+            (17_000..20_000).contains(&options.connections_max),
+            "{options:?}"
+        );
+        assert_eq!(plan.limits, Limits::default());
+    }
+
+    #[test]
+    fn auto_never_chooses_no_workers() {
+        for cpus in [1, 2, 64] {
+            let machine = Machine { cpus, ..MACHINE };
+            for line in ["", "--loops 1", "--architecture reactor", "--loops 50"] {
+                let workers = planned(line, &machine).unwrap().options.workers;
+                assert_eq!(workers, cpus.max(2), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn auto_fits_any_descriptor_limit() {
+        for descriptors_max in [256, 1024, 4096, 1 << 20, usize::MAX] {
+            let machine = Machine {
+                descriptors_max,
+                ..MACHINE
+            };
+            for architecture in Architecture::ALL {
+                let line = format!("--architecture {}", architecture.name());
+                let plan = planned(&line, &machine);
+                let options = plan
+                    .unwrap_or_else(|it| panic!("{descriptors_max}: {it}"))
+                    .options;
+                assert!(
+                    options.threads >= 1 && options.queue_max >= 1,
+                    "{options:?}"
+                );
+                assert!(options.connections_max > 64, "{options:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_papers_models() {
+        let fifty = "--loops 50 --workers 50 --worker-pools per-loop --accept handoff";
+        let options = planned(fifty, &MACHINE).unwrap().options;
+        assert_eq!((options.loops, options.workers), (50, 50));
+        assert_eq!(options.worker_pools, WorkerPools::PerLoop);
+        let thousand = planned("--architecture thread-pool --threads 1000", &MACHINE);
+        assert_eq!(thousand.unwrap().options.threads, 1000);
+        let two = planned(
+            "--capacity-per-loop 10 --at-capacity close --keep-alive off",
+            &MACHINE,
+        );
+        assert_eq!(two.unwrap().options.capacity_per_loop, Some(10));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_in_one_line() {
+        for (line, words) in [
+            (
+                "--architecture sequential --loops 2",
+                "--loops 2 sequential reactor",
+            ),
+            (
+                "--architecture thread-pool --workers 2",
+                "--workers 2 thread-pool reactor",
+            ),
+            ("--threads 4", "--threads 4 reactor thread-pool"),
+            (
+                "--architecture sequential --queue-max 4",
+                "--queue-max 4 reactor or thread-pool",
+            ),
+            (
+                "--architecture thread-pool --connections-max 4",
+                "--connections-max 4",
+            ),
+            (
+                "--balance least-busy",
+                "--balance least-busy --accept handoff",
+            ),
+            (
+                "--workers 0 --queue work-stealing",
+                "--queue work-stealing --workers 1",
+            ),
+            (
+                "--workers 0 --socket-io worker",
+                "--socket-io worker --workers 1",
+            ),
+            (
+                "--workers 0 --worker-pools per-loop",
+                "--worker-pools per-loop --workers 1",
+            ),
+            ("--connections-max 50000", "--connections-max 50000 17500"),
+            (
+                "--architecture thread-pool --threads 16000 --queue-max 9000",
+                "--threads 16000",
+            ),
+            (
+                "--listen 127.0.0.1:80 --listen 127.0.0.1:80",
+                "--listen 127.0.0.1:80 twice",
+            ),
+            ("--idle-timeout 0", "--idle-timeout 0ns 1ms"),
+            ("--body-rate-min 0", "--body-rate-min 0 least"),
+            ("--head-max 1", "--head-max 1 256"),
+            ("--target-max 32k", "--target-max 32768 --head-max"),
+            (
+                "--balance fastest",
+                "--balance fastest round-robin least-busy",
+            ),
+            ("--architecture reactr", "reactr did you mean reactor"),
+            (
+                "--architekture reactor",
+                "--architekture did you mean --architecture",
+            ),
+            ("--loops 0", "--loops 0 1 to 1024 auto"),
+            ("--loops", "--loops missing"),
+            ("--loops 1 --loops 2", "--loops once"),
+            ("--at-capacity close", "--capacity-per-loop"),
+            ("--log-format json", "--access-log"),
+            ("--keep-alive maybe", "--keep-alive maybe on off"),
+            ("--grace 10", "--grace 10 10s"),
+            ("--listen 8080", "--listen 8080 127.0.0.1:8080"),
+            ("--status-path status", "--status-path status /-/status"),
+            ("one two", "two one directory"),
+        ] {
+            let message = planned(line, &MACHINE).expect_err(line).message;
+            println!("{message}");
+            assert!(!message.contains('\n'), "{line}: {message}");
+            for word in words.split_ascii_whitespace() {
+                assert!(
+                    message.contains(word),
+                    "{line}: {word} is not in: {message}"
+                );
+            }
+        }
+    }
+}

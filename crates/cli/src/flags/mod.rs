@@ -1,0 +1,113 @@
+//! The command line: what was typed (`defs`) and what it means (`high`).
+
+pub(crate) mod defs;
+pub(crate) mod high;
+pub(crate) mod values;
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser};
+
+use crate::failure::Failure;
+use defs::{Command, Loadline};
+
+/// What a command line comes to.
+#[derive(Debug)]
+pub(crate) enum Typed {
+    /// Do this.
+    Command(Command),
+    /// Print this (help, version) and be done.
+    Print(String),
+}
+
+/// Reads a command line, the program's name included.
+pub(crate) fn read<I>(arguments: I) -> Result<Typed, Failure>
+where
+    I: IntoIterator<Item = OsString>,
+{
+    match Loadline::try_parse_from(arguments) {
+        Ok(typed) => Ok(Typed::Command(typed.command)),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                Ok(Typed::Print(error.to_string()))
+            }
+            _ => Err(Failure::usage(one_line(&error))),
+        },
+    }
+}
+
+/// The completion script for a shell.
+pub(crate) fn completions(shell: clap_complete::Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Loadline::command(), "loadline", &mut script);
+    script
+}
+
+/// A refusal as one line: option, value, and what would be right.
+fn one_line(error: &clap::Error) -> String {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(texts)) => Some(texts.join(", ")),
+        _ => None,
+    };
+    let option = text(ContextKind::InvalidArg).unwrap_or_default();
+    // "--loops <N>" is how clap names it; the placeholder says nothing here.
+    let option = option.split(" <").next().unwrap_or_default().to_owned();
+    let value = text(ContextKind::InvalidValue).unwrap_or_default();
+    let did_you_mean =
+        |kind| text(kind).map_or(String::new(), |it| format!("; did you mean {it}?"));
+    match error.kind() {
+        ErrorKind::InvalidValue if value.is_empty() => {
+            let right = text(ContextKind::ValidValue).filter(|right| !right.is_empty());
+            let right = right.map_or(String::new(), |right| {
+                format!("; right would be one of {right}")
+            });
+            format!("{option}: the value is missing{right}")
+        }
+        ErrorKind::InvalidValue => format!(
+            "{option} {value}: unknown{}; right would be one of {}",
+            did_you_mean(ContextKind::SuggestedValue),
+            text(ContextKind::ValidValue).unwrap_or_default(),
+        ),
+        ErrorKind::ValueValidation => {
+            let why = std::error::Error::source(error).map_or(String::new(), |why| why.to_string());
+            format!("{option} {}: {why}", quoted(&value))
+        }
+        ErrorKind::UnknownArgument if option.starts_with('-') => {
+            let hint = did_you_mean(ContextKind::SuggestedArg);
+            format!("{option}: no such option{hint}; loadline serve --help lists them")
+        }
+        ErrorKind::UnknownArgument => {
+            format!("{option}: one directory is enough; loadline serve --help shows how")
+        }
+        ErrorKind::InvalidSubcommand => format!(
+            "{}: no such command{}; right would be serve or completions",
+            text(ContextKind::InvalidSubcommand).unwrap_or_default(),
+            did_you_mean(ContextKind::SuggestedSubcommand),
+        ),
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            "the command is missing; right would be loadline serve [DIR], and loadline --help says \
+             more"
+                .to_owned()
+        }
+        ErrorKind::MissingRequiredArgument => {
+            format!("{option} is missing: the options given need it")
+        }
+        ErrorKind::ArgumentConflict => format!("{option}: given more than once"),
+        _ => {
+            let whole = error.to_string();
+            let line = whole.lines().next().unwrap_or_default();
+            line.trim_start_matches("error: ").to_owned()
+        }
+    }
+}
+
+/// An empty value, or one with spaces, in quotes, so that it can be seen.
+fn quoted(value: &str) -> String {
+    if value.is_empty() || value.contains(' ') {
+        format!("'{value}'")
+    } else {
+        value.to_owned()
+    }
+}

@@ -1,0 +1,299 @@
+//! `loadline serve`: checks what it is given, puts handler and server together, and waits.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use loadline_apps::{
+    CacheLimits, CacheUse, Router, ServiceKind, ServiceTime, StaticFiles, StaticOptions,
+    StatusPage, StatusSource,
+};
+use loadline_proto::{AccessFormat, ErrorPages, Handler, SessionConfig};
+use loadline_server::{AccessLogging, ListenAddr, OptionError, ServerConfig, ServerHandle};
+
+use crate::access_log::{AccessLogWriter, Closing, Target};
+use crate::failure::{Exit, Failure};
+use crate::flags::high::{Machine, Plan};
+use crate::signals;
+use crate::start_up;
+use crate::status::Status;
+
+/// How long the end waits for the last lines of the access log.
+const LOG_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Serves until a signal ends it.
+pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
+    let running = &plan.flags.running;
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_max_level(running.log_level)
+        .with_target(false)
+        .init();
+    let root = directory("DIR", &plan.flags.root)?;
+    let (files, status_cache) = static_files(plan, &root)?;
+    let error_pages = error_pages(plan.flags.content.error_pages.as_deref())?;
+    let (log, closing) = match &running.access_log {
+        Some(path) => {
+            let (log, closing) = open_log(path)?;
+            (Some(log), Some(closing))
+        }
+        None => (None, None),
+    };
+    let status = Arc::new(Status {
+        began: Instant::now(),
+        options: plan.options.clone(),
+        control: OnceLock::new(),
+        access_log: log.clone(),
+        cache: status_cache,
+    });
+    let page = running
+        .status_path
+        .as_ref()
+        .map(|path| StatusPage::new(path.clone(), Arc::clone(&status) as Arc<dyn StatusSource>));
+    let caught = signals::catch().map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    let config = ServerConfig {
+        options: plan.options.clone(),
+        session: Arc::new(SessionConfig {
+            limits: plan.limits.clone(),
+            keep_alive: plan.flags.connections.keep_alive,
+            error_pages,
+        }),
+        listen: plan.flags.listen.clone(),
+        unix_mode: running.unix_mode,
+        access_log: log.clone().map(|log| AccessLogging {
+            format: running.log_format.unwrap_or(AccessFormat::Combined),
+            sink: log,
+        }),
+    };
+    let work = &plan.flags.work;
+    let handle = match work.service_time {
+        None => start(Router::new(page, files), config),
+        Some(time) => {
+            let kind = work.service_kind.unwrap_or(ServiceKind::Sleep);
+            start(
+                Router::new(page, ServiceTime::new(files, time, kind)),
+                config,
+            )
+        }
+    }?;
+    let _ = status.control.set(handle.control()); // set nowhere else
+    let sockets = SocketFiles::of(handle.addresses());
+    caught
+        .obey(handle.control(), plan.options.grace, log)
+        .map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    tell(&start_up::text(plan, machine, &root, handle.addresses()));
+    wait(handle, closing, &sockets)
+}
+
+fn start<H: Handler>(handler: H, config: ServerConfig) -> Result<ServerHandle, Failure> {
+    let listen = config.listen.clone();
+    loadline_server::serve(Arc::new(handler), config).map_err(|error| refused(&error, &listen))
+}
+
+/// Waits for the end and says how it was.
+fn wait(
+    handle: ServerHandle,
+    closing: Option<Closing>,
+    sockets: &SocketFiles,
+) -> Result<(), Failure> {
+    let control = handle.control();
+    let ending = handle.wait();
+    sockets.remove();
+    let total = control.snapshot().total;
+    if let Some(closing) = closing {
+        let log = closing.finish(LOG_PATIENCE);
+        if log.dropped > 0 {
+            tracing::warn!("{} lines of the access log were dropped", log.dropped);
+        }
+    }
+    let ending = ending.map_err(|error| Failure::failed(format!("the server failed: {error}")))?;
+    if ending.is_clean() {
+        tracing::info!("ended: {} requests answered, none cut", total.requests());
+        return Ok(());
+    }
+    Err(Failure {
+        exit: Exit::Cut,
+        message: format!("ended: {} connections were cut", ending.connections_cut),
+    })
+}
+
+/// Why the server did not start, in the words of the command line.
+fn refused(error: &io::Error, listen: &[ListenAddr]) -> Failure {
+    if let Some(option) = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<OptionError>())
+    {
+        return Failure::usage(option.to_string());
+    }
+    let text = error.to_string();
+    let at_fault = |address: &&ListenAddr| text.starts_with(&format!("listening on {address}:"));
+    let Some(address) = listen.iter().find(at_fault) else {
+        return Failure::failed(format!("the server cannot start: {error}"));
+    };
+    let why = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "already in use; stop the other program, or take another (port 0 takes a free one)"
+                .to_owned()
+        }
+        io::ErrorKind::PermissionDenied => match address {
+            ListenAddr::Tcp(tcp) => format!(
+                "no permission for port {}; ports from 1024 on need none, below it run as root or \
+                 grant CAP_NET_BIND_SERVICE",
+                tcp.port()
+            ),
+            ListenAddr::Unix(_) => "no permission to create this file".to_owned(),
+        },
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine does not have this address; 127.0.0.1 and 0.0.0.0 always exist".to_owned()
+        }
+        io::ErrorKind::NotFound => "no such directory for the socket's file".to_owned(),
+        _ => text
+            .split_once(": ")
+            .map_or(text.as_str(), |(_, why)| why)
+            .to_owned(),
+    };
+    Failure {
+        exit: Exit::Bind,
+        message: format!("--listen {address}: {why}"),
+    }
+}
+
+/// A directory that can be entered and read, with its full path.
+fn directory(option: &str, path: &Path) -> Result<PathBuf, Failure> {
+    let shown = path.display();
+    let refuse = |why: &str| Failure::usage(format!("{option} {shown}: {why}"));
+    let full = path.canonicalize().and_then(|full| {
+        fs::read_dir(&full)?;
+        Ok(full)
+    });
+    full.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            refuse("no such directory; right would be an existing one, or none for the current one")
+        }
+        io::ErrorKind::NotADirectory => refuse("not a directory; right would be the one it is in"),
+        io::ErrorKind::PermissionDenied => {
+            refuse("no permission to read it; right would be one that this user can read")
+        }
+        _ => refuse(&error.to_string()),
+    })
+}
+
+type CacheQuestion = Box<dyn Fn() -> CacheUse + Send + Sync>;
+
+/// The handler of files, and how to ask what its cache holds.
+fn static_files(plan: &Plan, root: &Path) -> Result<(Arc<StaticFiles>, CacheQuestion), Failure> {
+    let content = &plan.flags.content;
+    let defaults = StaticOptions::default();
+    let options = StaticOptions {
+        index: match content.index.is_empty() {
+            true => defaults.index,
+            false => content.index.clone(),
+        },
+        listing: content.listing,
+        spa_fallback: content.spa.clone(),
+        follow_symlinks: content.follow_symlinks,
+        hidden: content.hidden,
+        precompressed: content.precompressed,
+        cache_control: content.cache_control.clone(),
+        inline_bytes_max: plan.limits.inline_body_bytes_max,
+        cache: CacheLimits {
+            bytes_max: usize::try_from(content.cache_bytes).unwrap_or(usize::MAX),
+            entries_max: content.cache_entries,
+            open_files_max: plan.open_files_max,
+            ..defaults.cache
+        },
+        ..defaults
+    };
+    if let Some(page) = &content.spa
+        && !root.join(page).is_file()
+    {
+        let root = root.display();
+        return Err(Failure::usage(format!(
+            "--spa {page}: no such file in {root}; right would be a page there, such as index.html"
+        )));
+    }
+    let files = StaticFiles::new(root, options)
+        .map_err(|error| Failure::usage(format!("DIR {}: {error}", root.display())))?;
+    let files = Arc::new(files);
+    let asked = Arc::clone(&files);
+    Ok((files, Box::new(move || asked.cache_use())))
+}
+
+/// The built-in pages, or those of a directory in their place.
+fn error_pages(folder: Option<&Path>) -> Result<ErrorPages, Failure> {
+    let mut pages = loadline_apps::error_pages();
+    let Some(folder) = folder else {
+        return Ok(pages);
+    };
+    let refuse = |what: &str| Failure::usage(format!("--error-pages {}: {what}", folder.display()));
+    let full = directory("--error-pages", folder)?;
+    let mut count = 0;
+    let errors = loadline_proto::Status::ALL
+        .iter()
+        .filter(|status| status.is_error());
+    for status in errors {
+        let path = full.join(format!("{}.html", status.code()));
+        match fs::read(&path) {
+            Ok(page) => {
+                pages.set(*status, "text/html; charset=utf-8", page);
+                count += 1;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(refuse(&format!("{}: {error}", path.display()))),
+        }
+    }
+    match count {
+        0 => Err(refuse(
+            "no page in it; right would be files such as 404.html",
+        )),
+        _ => Ok(pages),
+    }
+}
+
+fn open_log(path: &Path) -> Result<(Arc<AccessLogWriter>, Closing), Failure> {
+    AccessLogWriter::start(Target::from_path(path.to_owned())).map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::NotFound => "no such directory".to_owned(),
+            io::ErrorKind::PermissionDenied => "no permission to write it".to_owned(),
+            io::ErrorKind::IsADirectory => "a directory".to_owned(),
+            _ => error.to_string(),
+        };
+        let right = "right would be a file that can be created or appended to, or - for standard \
+                     output";
+        Failure::usage(format!("--access-log {}: {why}; {right}", path.display()))
+    })
+}
+
+/// The files of Unix sockets as they were when bound, so that only our own are removed.
+struct SocketFiles(Vec<(PathBuf, u64, u64)>);
+
+impl SocketFiles {
+    fn of(addresses: &[ListenAddr]) -> Self {
+        let own = addresses.iter().filter_map(|address| match address {
+            ListenAddr::Unix(path) => {
+                let found = fs::symlink_metadata(path).ok()?;
+                Some((path.clone(), found.dev(), found.ino()))
+            }
+            ListenAddr::Tcp(_) => None,
+        });
+        Self(own.collect())
+    }
+
+    fn remove(&self) {
+        for (path, dev, ino) in &self.0 {
+            let is_own = fs::symlink_metadata(path)
+                .is_ok_and(|found| (found.dev(), found.ino()) == (*dev, *ino));
+            if is_own {
+                let _ = fs::remove_file(path); // a stale one is replaced at the next start
+            }
+        }
+    }
+}
+
+/// Says something on standard error; if that is closed, nobody listens.
+fn tell(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}

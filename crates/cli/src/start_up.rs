@@ -1,0 +1,146 @@
+//! The start-up lines: what was found, what was chosen, and where to look.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use loadline_server::{Accept, Architecture, ListenAddr, Queue, SocketIo, WorkerPools};
+
+use crate::flags::high::{Machine, Plan};
+use crate::flags::values::Auto;
+
+/// The lines, each ending in a newline.
+pub(crate) fn text(
+    plan: &Plan,
+    machine: &Machine,
+    root: &Path,
+    addresses: &[ListenAddr],
+) -> String {
+    let mut text = format!(
+        "loadline {}: found {}; chose {}\n",
+        env!("CARGO_PKG_VERSION"),
+        found(machine),
+        chosen(plan)
+    );
+    for address in addresses {
+        text += &format!("loadline: serving {} on {}\n", root.display(), url(address));
+    }
+    text
+}
+
+fn found(machine: &Machine) -> String {
+    let quota = match machine.quota_milli {
+        None => "no quota".to_owned(),
+        Some(milli) => format!("a quota of {}.{:03}", milli / 1000, milli % 1000),
+    };
+    let Machine { affinity, cpus, .. } = *machine;
+    let descriptors = match machine.descriptors_max {
+        usize::MAX => "no descriptor limit".to_owned(),
+        most => format!("{most} descriptors"),
+    };
+    format!(
+        "{} ({affinity} by affinity, {quota}) and {descriptors}",
+        count(cpus, "CPU")
+    )
+}
+
+fn chosen(plan: &Plan) -> String {
+    let options = &plan.options;
+    let queue = format!("{} queue of {}", options.queue.name(), options.queue_max);
+    let mut parts = match options.architecture {
+        Architecture::Sequential => vec!["one thread".to_owned()],
+        Architecture::ThreadPerConnection => vec![],
+        Architecture::ThreadPool => {
+            vec![
+                count(options.threads, "thread"),
+                format!("queue of {}", options.queue_max),
+            ]
+        }
+        Architecture::Reactor => {
+            let mut parts = vec![
+                count(options.loops, "loop"),
+                count(options.workers, "worker"),
+            ];
+            if options.workers > 0 {
+                match options.worker_pools {
+                    WorkerPools::Shared => {}
+                    WorkerPools::PerLoop => parts.push("of each loop's own".to_owned()),
+                }
+                match (options.queue, options.queue_max) {
+                    (Queue::Shared | Queue::WorkStealing, _) => parts.push(queue),
+                }
+            }
+            parts.push(match options.accept {
+                Accept::Handoff => format!("handoff by {}", options.balance.name()),
+                accept => format!("{} accept", accept.name()),
+            });
+            if options.socket_io == SocketIo::Worker {
+                parts.push("sockets read and written by workers".to_owned());
+            }
+            parts
+        }
+    };
+    if matches!(
+        options.architecture,
+        Architecture::Reactor | Architecture::ThreadPerConnection
+    ) {
+        parts.push(format!(
+            "at most {}",
+            count(options.connections_max, "connection")
+        ));
+    }
+    let auto = match plan.flags.architecture.architecture {
+        Auto::Auto => " (auto)",
+        Auto::Given(_) => "",
+    };
+    format!(
+        "{}{auto}: {}",
+        options.architecture.name(),
+        parts.join(", ")
+    )
+}
+
+fn count(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+/// An address as a browser takes it: of all addresses of the machine, one that leads here.
+fn url(address: &ListenAddr) -> String {
+    let ListenAddr::Tcp(tcp) = address else {
+        return address.to_string();
+    };
+    let (ip, note) = match tcp.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => {
+            (Ipv4Addr::LOCALHOST.into(), " (every IPv4 address)")
+        }
+        IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST.into(), " (every address)"),
+        ip => (ip, ""),
+    };
+    let shown = SocketAddr::new(ip, tcp.port());
+    match shown.port() {
+        80 => format!(
+            "http://{}/{note}",
+            shown.to_string().trim_end_matches(":80")
+        ),
+        _ => format!("http://{shown}/{note}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        for (address, expected) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080/"),
+            ("0.0.0.0:81", "http://127.0.0.1:81/ (every IPv4 address)"),
+            ("[::]:8080", "http://[::1]:8080/ (every address)"),
+            ("10.0.0.1:80", "http://10.0.0.1/"),
+            ("[::1]:80", "http://[::1]/"),
+        ] {
+            assert_eq!(url(&ListenAddr::Tcp(address.parse().unwrap())), expected);
+        }
+        assert_eq!(url(&ListenAddr::Unix("/a".into())), "unix:/a");
+    }
+}

@@ -1,0 +1,306 @@
+//! The status page's contents: the server's counts as JSON and as Prometheus text.
+//!
+//! The Prometheus form is written by hand: the client libraries own their counters, while these are
+//! read from rows that each serving thread keeps for itself; and the form is a few lines.
+
+use std::fmt::Write;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use loadline_apps::{CacheUse, StatusSource};
+use loadline_proto::CloseReason;
+use loadline_server::{Control, Counts, Role, ServerOptions, Snapshot};
+use serde_json::{Map, Value, json};
+
+use crate::access_log::AccessLogWriter;
+
+/// Rows of one kind of thread that Prometheus is shown one by one. Beyond it only the sum: each
+/// label value is a time series that somebody has to store.
+const SERIES_PER_ROLE_MAX: usize = 128;
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+const BLAMES: [&str; 4] = ["peer", "local", "limit", "timeout"];
+
+/// Counts that go up and down; the others only rise.
+const GAUGES: [&str; 2] = ["connections", "queue_depth"];
+
+/// Where the status page gets its texts.
+pub(crate) struct Status {
+    pub(crate) began: Instant,
+    pub(crate) options: ServerOptions,
+    /// Known only once the server runs, which needs the handler first.
+    pub(crate) control: OnceLock<Control>,
+    pub(crate) access_log: Option<Arc<AccessLogWriter>>,
+    pub(crate) cache: Box<dyn Fn() -> CacheUse + Send + Sync>,
+}
+
+impl StatusSource for Status {
+    fn json(&self) -> String {
+        let snapshot = self.snapshot();
+        let threads = snapshot.rows.iter().map(|row| {
+            let mut object = counts_json(&row.counts);
+            object.insert("name".into(), row.to_string().into());
+            object.insert("role".into(), row.role.name().into());
+            Value::Object(object)
+        });
+        let log = self.access_log.as_ref().map(|log| {
+            let counts = log.counts();
+            json!({
+                "lines_written": counts.written,
+                "lines_dropped": counts.dropped,
+                "write_errors": counts.errors,
+            })
+        });
+        let cache = (self.cache)();
+        let page = json!({
+            "server": {
+                "version": env!("CARGO_PKG_VERSION"),
+                "architecture": self.options.architecture.name(),
+                "loops": self.options.loops,
+                "workers": self.options.workers,
+                "threads": self.options.threads,
+                "connections_max": self.options.connections_max,
+                "uptime_seconds": self.began.elapsed().as_secs(),
+                "process": std::process::id(),
+            },
+            "total": counts_json(&snapshot.total),
+            "connections_cut": snapshot.cut,
+            "threads": threads.collect::<Vec<_>>(),
+            "access_log": log,
+            "cache": {
+                "entries": cache.entries,
+                "misses": cache.misses,
+                "weight_bytes": cache.weight,
+            },
+        });
+        format!("{page:#}\n")
+    }
+
+    fn prometheus(&self) -> String {
+        let snapshot = self.snapshot();
+        let mut text = Exposition::default();
+        text.family("up_seconds", "gauge", "Time since the server began");
+        text.sample("up_seconds", "", self.began.elapsed().as_secs_f64());
+        let shown: Vec<(String, &Counts)> = shown_rows(&snapshot);
+        by_label(
+            &mut text,
+            &shown,
+            "answers_total",
+            "Answers begun",
+            "class",
+            |counts| CLASSES.into_iter().zip(counts.answers).collect(),
+        );
+        by_label(
+            &mut text,
+            &shown,
+            "faults_total",
+            "Faults by blame",
+            "blame",
+            |counts| BLAMES.into_iter().zip(counts.faults).collect(),
+        );
+        by_label(
+            &mut text,
+            &shown,
+            "closed_total",
+            "Connections closed",
+            "reason",
+            |counts| {
+                let reasons = CloseReason::ALL.into_iter();
+                reasons
+                    .map(|(reason, name)| (name, counts.closed_for(reason)))
+                    .collect()
+            },
+        );
+        for (index, (name, _)) in snapshot.total.named().into_iter().enumerate() {
+            let metric = Metric::of(name);
+            text.family(&metric.name, metric.kind, &name.replace('_', " "));
+            for (thread, counts) in &shown {
+                let value = counts.named()[index].1;
+                text.sample(&metric.name, &format!("{{{thread}}}"), metric.scaled(value));
+            }
+        }
+        if let Some(log) = &self.access_log {
+            let counts = log.counts();
+            for (name, value) in [
+                ("access_log_lines_total", counts.written),
+                ("access_log_lines_dropped_total", counts.dropped),
+                ("access_log_write_errors_total", counts.errors),
+            ] {
+                text.family(name, "counter", &name.replace('_', " "));
+                text.sample(name, "", value as f64);
+            }
+        }
+        let cache = (self.cache)();
+        text.family(
+            "cache_entries",
+            "gauge",
+            "Files and directories in the cache",
+        );
+        text.sample("cache_entries", "", cache.entries as f64);
+        text.family("cache_weight_bytes", "gauge", "Weight of the cache");
+        text.sample("cache_weight_bytes", "", cache.weight as f64);
+        text.0
+    }
+}
+
+impl Status {
+    fn snapshot(&self) -> Snapshot {
+        self.control
+            .get()
+            .map(Control::snapshot)
+            .unwrap_or_default()
+    }
+}
+
+/// The rows as Prometheus sees them: a label and counts; roles with too many rows as one sum.
+fn shown_rows(snapshot: &Snapshot) -> Vec<(String, &Counts)> {
+    let of_role = |role: Role| snapshot.rows.iter().filter(move |row| row.role == role);
+    let is_crowded = snapshot
+        .rows
+        .iter()
+        .any(|row| of_role(row.role).count() > SERIES_PER_ROLE_MAX);
+    if is_crowded {
+        return vec![("thread=\"all\"".to_owned(), &snapshot.total)];
+    }
+    let rows = snapshot.rows.iter();
+    rows.map(|row| (format!("thread=\"{row}\""), &row.counts))
+        .collect()
+}
+
+fn counts_json(counts: &Counts) -> Map<String, Value> {
+    let object = |pairs: Vec<(&str, u64)>| {
+        let pairs = pairs
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.into()));
+        Value::Object(pairs.collect())
+    };
+    let reasons = CloseReason::ALL.into_iter();
+    let closed = reasons
+        .map(|(reason, name)| (name, counts.closed_for(reason)))
+        .collect();
+    let mut map = Map::new();
+    map.insert("requests".into(), counts.requests().into());
+    map.insert(
+        "answers".into(),
+        object(CLASSES.into_iter().zip(counts.answers).collect()),
+    );
+    map.insert(
+        "faults".into(),
+        object(BLAMES.into_iter().zip(counts.faults).collect()),
+    );
+    map.insert("closed".into(), object(closed));
+    for (name, value) in counts.named() {
+        map.insert(name.to_owned(), value.into());
+    }
+    map
+}
+
+/// A count as Prometheus names it: times in seconds, what only rises with `_total`.
+struct Metric {
+    name: String,
+    kind: &'static str,
+    unit: f64,
+}
+
+impl Metric {
+    fn of(name: &str) -> Self {
+        if GAUGES.contains(&name) {
+            return Self {
+                name: name.to_owned(),
+                kind: "gauge",
+                unit: 1.0,
+            };
+        }
+        let (name, unit) = match name.strip_suffix("_us") {
+            Some(name) => (format!("{name}_seconds_total"), 1e6),
+            None => (format!("{name}_total"), 1.0),
+        };
+        Self {
+            name,
+            kind: "counter",
+            unit,
+        }
+    }
+
+    fn scaled(&self, value: u64) -> f64 {
+        value as f64 / self.unit
+    }
+}
+
+/// Prometheus' text format, version 0.0.4.
+#[derive(Default)]
+struct Exposition(String);
+
+impl Exposition {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(
+            self.0,
+            "# HELP loadline_{name} {help}.\n# TYPE loadline_{name} {kind}"
+        );
+    }
+
+    /// `labels` with their braces, or empty.
+    fn sample(&mut self, name: &str, labels: &str, value: f64) {
+        let _ = writeln!(self.0, "loadline_{name}{labels} {value}");
+    }
+}
+
+/// A family with a second label beside the thread's.
+fn by_label(
+    text: &mut Exposition,
+    rows: &[(String, &Counts)],
+    name: &str,
+    help: &str,
+    label: &str,
+    values: fn(&Counts) -> Vec<(&'static str, u64)>,
+) {
+    text.family(name, "counter", help);
+    for (thread, counts) in rows {
+        for (value, count) in values(counts) {
+            text.sample(
+                name,
+                &format!("{{{thread},{label}=\"{value}\"}}"),
+                count as f64,
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loadline_server::RowSnapshot;
+
+    fn snapshot(rows: usize) -> Snapshot {
+        let row = |index| RowSnapshot {
+            role: Role::Loop,
+            index,
+            counts: Counts::default(),
+        };
+        Snapshot {
+            rows: (0..rows).map(row).collect(),
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn labels_are_bounded() {
+        assert_eq!(shown_rows(&snapshot(128)).len(), 128);
+        let crowded = snapshot(129);
+        let shown = shown_rows(&crowded);
+        assert_eq!(shown.len(), 1);
+        assert_eq!(shown[0].0, "thread=\"all\"");
+    }
+
+    #[test]
+    fn times_are_seconds_and_what_rises_is_a_total() {
+        let wait = Metric::of("queue_wait_us");
+        assert_eq!(
+            (wait.name.as_str(), wait.kind),
+            ("queue_wait_seconds_total", "counter")
+        );
+        assert_eq!(wait.scaled(1_500_000), 1.5);
+        assert_eq!(Metric::of("connections").name, "connections");
+        assert_eq!(Metric::of("bytes_in").name, "bytes_in_total");
+    }
+}
