@@ -123,7 +123,7 @@ pub fn serve<H: Handler>(handler: Arc<H>, config: ServerConfig) -> io::Result<Se
             }
         })?;
     if starting.recv().is_err() {
-        let result = main.join().unwrap_or_else(|_| Ok(()));
+        let result = main.join().unwrap_or(Ok(()));
         return Err(result.err().unwrap_or_else(|| {
             io::Error::other("the architecture ended before it began to serve")
         }));

@@ -270,3 +270,86 @@ fn timespec(ms: u64) -> Timespec {
         tv_nsec: (ms % 1000 * 1_000_000) as i64,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+
+    use super::*;
+    use crate::Waker;
+
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (ours, listener.accept().unwrap().0)
+    }
+
+    fn wait(poller: &Poller, events: &mut Events) -> Vec<Event> {
+        poller.wait(events, Some(5_000)).unwrap();
+        events.iter().collect()
+    }
+
+    #[test]
+    fn what_is_ready_at_registration_is_an_event_and_then_only_edges_are() {
+        let (mut ours, mut theirs) = connected();
+        ours.write_all(b"a").unwrap();
+        theirs.peek(&mut [0]).unwrap();
+        let (poller, mut events) = (Poller::new().unwrap(), Events::new());
+        poller.add(&theirs, 7, Interest::Connection).unwrap();
+        let seen = wait(&poller, &mut events);
+        assert!(seen.len() == 1 && seen[0].bits == 7);
+        assert!(seen[0].is_readable() && seen[0].is_writable() && !seen[0].is_half_closed());
+        assert_eq!(poller.wait(&mut events, Some(0)).unwrap(), 0);
+        ours.write_all(b"b").unwrap();
+        assert!(wait(&poller, &mut events)[0].is_readable());
+        theirs.read_exact(&mut [0; 2]).unwrap();
+        ours.shutdown(Shutdown::Write).unwrap();
+        let seen = wait(&poller, &mut events)[0];
+        assert!(seen.is_half_closed() && seen.is_readable() && !seen.is_gone());
+        theirs.shutdown(Shutdown::Write).unwrap();
+        assert!(wait(&poller, &mut events)[0].is_gone());
+        poller.remove(&theirs).unwrap();
+        assert!(poller.remove(&theirs).is_err());
+    }
+
+    #[test]
+    fn each_wake_is_an_edge() {
+        let (poller, mut events) = (Poller::new().unwrap(), Events::new());
+        let waker = Waker::new().unwrap();
+        poller.add(&waker, 1, Interest::Waker).unwrap();
+        for _ in 0..3 {
+            assert_eq!(poller.wait(&mut events, Some(0)).unwrap(), 0);
+            waker.wake();
+            assert_eq!(wait(&poller, &mut events)[0].bits, 1);
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_never_early() {
+        let (poller, mut events) = (Poller::new().unwrap(), Events::new());
+        for ms in [1, 3, 10] {
+            let before = std::time::Instant::now();
+            poller.wait(&mut events, Some(ms)).unwrap();
+            assert!(before.elapsed().as_millis() >= u128::from(ms));
+        }
+    }
+
+    #[test]
+    fn waiting_for_a_socket_tells_what_was_asked() {
+        let (mut ours, theirs) = connected();
+        let other = Waker::new().unwrap();
+        let look =
+            |read, write| wait_socket(theirs.as_fd(), read, write, other.as_fd(), Some(0)).unwrap();
+        assert_eq!(look(true, false), Readiness::default());
+        assert!(look(false, true).writable);
+        ours.write_all(b"a").unwrap();
+        wait_any(&[theirs.as_fd()], Some(5_000)).unwrap();
+        assert!(look(true, false).readable && !look(false, false).readable);
+        other.wake();
+        assert!(look(false, false).other);
+        drop(ours);
+        wait_any(&[theirs.as_fd()], Some(5_000)).unwrap();
+        assert!(look(true, false).readable);
+    }
+}

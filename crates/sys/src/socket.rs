@@ -248,3 +248,116 @@ pub fn backlog_len(listener: BorrowedFd<'_>) -> Option<u32> {
 pub fn nodelay(socket: impl AsFd) -> bool {
     sockopt::tcp_nodelay(socket).unwrap_or(false)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    const OPTIONS: ListenOptions = ListenOptions {
+        backlog: 16,
+        reuse_port: false,
+        defer_accept: false,
+        unix_mode: None,
+    };
+
+    fn anywhere() -> ListenAddr {
+        ListenAddr::Tcp(([127, 0, 0, 1], 0).into())
+    }
+
+    fn port_of(address: &ListenAddr) -> SocketAddr {
+        match address {
+            ListenAddr::Tcp(address) => *address,
+            ListenAddr::Unix(_) => panic!("not TCP"),
+        }
+    }
+
+    fn accepted(listener: &OwnedFd) -> Accepted {
+        crate::wait_any(&[listener.as_fd()], Some(5_000)).unwrap();
+        accept(listener.as_fd()).unwrap().unwrap()
+    }
+
+    #[test]
+    fn what_is_accepted_inherits_nodelay_and_never_waits() {
+        let (listener, address) = listen(&anywhere(), OPTIONS).unwrap();
+        assert!(accept(listener.as_fd()).unwrap().is_none());
+        assert_eq!(backlog_len(listener.as_fd()), Some(0));
+        let mut client = TcpStream::connect(port_of(&address)).unwrap();
+        crate::wait_any(&[listener.as_fd()], Some(5_000)).unwrap();
+        assert_eq!(backlog_len(listener.as_fd()), Some(1));
+        let server = accepted(&listener);
+        assert_eq!(server.peer, Some(client.local_addr().unwrap()));
+        assert!(nodelay(&server.socket));
+        let (socket, mut buffer) = (server.socket.as_fd(), [0; 8]);
+        assert_eq!(receive(socket, &mut buffer).unwrap(), None);
+        client.write_all(b"abc").unwrap();
+        crate::wait_any(&[socket], Some(5_000)).unwrap();
+        assert_eq!(receive(socket, &mut buffer).unwrap(), Some(3));
+        finish(socket).unwrap();
+        assert_eq!(client.read(&mut buffer).unwrap(), 0);
+        drop(client);
+        crate::wait_any(&[socket], Some(5_000)).unwrap();
+        assert_eq!(receive(socket, &mut buffer).unwrap(), Some(0));
+    }
+
+    #[test]
+    fn an_address_in_use_is_refused_unless_shared() {
+        let (_listener, address) = listen(&anywhere(), OPTIONS).unwrap();
+        let error = listen(&address, OPTIONS).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        let shared = ListenOptions {
+            reuse_port: true,
+            ..OPTIONS
+        };
+        let (_one, address) = listen(&anywhere(), shared).unwrap();
+        let (_two, again) = listen(&address, shared).unwrap();
+        assert_eq!(address, again);
+    }
+
+    #[test]
+    fn a_deferred_connection_shows_with_its_first_bytes() {
+        let options = ListenOptions {
+            defer_accept: true,
+            ..OPTIONS
+        };
+        let (listener, address) = listen(&anywhere(), options).unwrap();
+        let mut client = TcpStream::connect(port_of(&address)).unwrap();
+        assert!(accept(listener.as_fd()).unwrap().is_none());
+        client.write_all(b"a").unwrap();
+        let server = accepted(&listener);
+        assert_eq!(
+            receive(server.socket.as_fd(), &mut [0; 8]).unwrap(),
+            Some(1)
+        );
+    }
+
+    #[test]
+    fn only_a_dead_socket_file_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = ListenAddr::Unix(path.clone());
+        let (listener, _) = listen(&address, OPTIONS).unwrap();
+        let error = listen(&address, OPTIONS).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        let mode = Some(0o640);
+        let options = ListenOptions {
+            unix_mode: mode,
+            ..OPTIONS
+        };
+        let (listener, _) = listen(&address, options).unwrap();
+        let stat = rustix::fs::stat(&path).unwrap();
+        assert_eq!(Some(stat.st_mode & 0o777), mode);
+        let _client = UnixStream::connect(&path).unwrap();
+        assert_eq!(accepted(&listener).peer, None);
+        drop(listener);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, b"precious").unwrap();
+        let error = listen(&address, OPTIONS).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+}

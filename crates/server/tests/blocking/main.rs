@@ -1,6 +1,8 @@
 //! Black-box tests of the blocking architectures: who is served when, what a cap does, how a drain
 //! ends. What all architectures have in common is in the conformance suite.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 mod limits;
 mod order;
 mod shutdown;
