@@ -25,6 +25,7 @@ pub(crate) struct Kit<H: Handler> {
     local: H::Local,
     pool: Pool,
     clock: Clock,
+    now_us: u64,
     now: Millis,
     date: HttpDate,
     date_ends: Millis,
@@ -54,6 +55,7 @@ impl<H: Handler> Kit<H> {
             local: site.handler.local(),
             pool: Pool::new(),
             clock: site.clock,
+            now_us: 0,
             now: Millis(0),
             date: HttpDate::at(0),
             date_ends: Millis(0),
@@ -70,7 +72,8 @@ impl<H: Handler> Kit<H> {
 
     /// Reads the clock: to be called once at the begin of a turn, after waiting.
     pub(crate) fn tick(&mut self) -> Millis {
-        self.now = self.clock.now();
+        self.now_us = self.clock.now_us();
+        self.now = Millis(self.now_us / 1000);
         if self.now >= self.date_ends {
             self.refresh_date();
         }
@@ -136,6 +139,11 @@ impl<H: Handler> Kit<H> {
     /// The time of this turn.
     pub(crate) fn now(&self) -> Millis {
         self.now
+    }
+
+    /// The same in microseconds, where a span begins.
+    pub(crate) fn now_us(&self) -> u64 {
+        self.now_us
     }
 
     /// The server's clock, for spans within a turn (busy time, blocking in place).

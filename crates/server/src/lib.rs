@@ -30,10 +30,17 @@ mod listener;
 mod options;
 mod parts {
     pub(crate) mod acceptor;
+    pub(crate) mod balance;
     pub(crate) mod blocking;
+    pub(crate) mod connection;
     pub(crate) mod counters;
     pub(crate) mod crew;
+    pub(crate) mod dispatch;
+    pub(crate) mod door;
+    pub(crate) mod job_queue;
+    pub(crate) mod mailbox;
     pub(crate) mod shutdown;
+    pub(crate) mod workers;
 }
 mod site;
 

@@ -329,31 +329,37 @@ mod tests {
             ServerOptions {
                 socket_io: SocketIo::Worker,
                 workers: 0,
-                ..good
+                ..good.clone()
             },
             ServerOptions {
                 worker_pools: WorkerPools::PerLoop,
                 loops: 1000,
                 workers: 1000,
-                ..good
+                ..good.clone()
             },
-            ServerOptions { threads: 0, ..good },
+            ServerOptions {
+                threads: 0,
+                ..good.clone()
+            },
             ServerOptions {
                 queue_max: 0,
-                ..good
+                ..good.clone()
             },
             ServerOptions {
                 connections_max: 0,
-                ..good
+                ..good.clone()
             },
-            ServerOptions { backlog: 0, ..good },
+            ServerOptions {
+                backlog: 0,
+                ..good.clone()
+            },
             ServerOptions {
                 capacity_per_loop: Some(0),
-                ..good
+                ..good.clone()
             },
             ServerOptions {
                 grace: Duration::from_secs(86_401),
-                ..good
+                ..good.clone()
             },
         ];
         let options: Vec<_> = bad.map(|bad| bad.validate().unwrap_err().option).into();

@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-mod descriptors;
 mod limits;
 mod order;
 mod shutdown;

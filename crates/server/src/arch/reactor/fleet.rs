@@ -1,0 +1,146 @@
+//! What the loops of a reactor know of each other: mailboxes, loads, the cap they share.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::parts::balance::{self, Load};
+use crate::parts::connection::{Arrival, Welcome};
+use crate::parts::mailbox::Mailbox;
+use crate::parts::workers::Message;
+
+/// The loops of a reactor, seen from each other and from the main loop.
+pub(super) struct Fleet {
+    members: Box<[Member]>,
+    /// Connections of the whole server, without those that are only refused.
+    connections: AtomicUsize,
+    connections_max: usize,
+    /// Threads that may still send newcomers: nobody leaves before they have all stopped.
+    accepting: AtomicUsize,
+}
+
+/// One loop, seen from outside.
+pub(super) struct Member {
+    pub(super) mailbox: Arc<Mailbox<Message>>,
+    pub(super) load: Load,
+}
+
+impl Fleet {
+    pub(super) fn new(
+        loops: usize,
+        connections_max: usize,
+        accepting: usize,
+    ) -> io::Result<Arc<Self>> {
+        let member = |_| {
+            Ok(Member {
+                mailbox: Arc::new(Mailbox::new()?),
+                load: Load::default(),
+            })
+        };
+        Ok(Arc::new(Self {
+            members: (0..loops).map(member).collect::<io::Result<_>>()?,
+            connections: AtomicUsize::new(0),
+            connections_max,
+            accepting: AtomicUsize::new(accepting),
+        }))
+    }
+
+    pub(super) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Counts a newcomer in, and says which loop takes it and how: `preferred` while there is
+    /// room; at the cap the one with the oldest idle connection; if nobody is idle, a refusal.
+    pub(super) fn place(&self, preferred: usize) -> (usize, Welcome) {
+        if self.connections.fetch_add(1, Ordering::Relaxed) < self.connections_max {
+            return (preferred, Welcome::Serve);
+        }
+        match self.oldest_idle() {
+            Some(index) => (index, Welcome::MakeRoom),
+            None => {
+                self.leave();
+                (preferred, Welcome::Refuse)
+            }
+        }
+    }
+
+    /// Counts a newcomer in, over the cap if need be: for the last ones before a shutdown.
+    pub(super) fn place_anyway(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a connection out.
+    pub(super) fn leave(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The loop whose oldest idle connection is idle the longest.
+    pub(super) fn oldest_idle(&self) -> Option<usize> {
+        balance::oldest_idle(self.members.iter().map(|member| &member.load))
+    }
+
+    /// Sends a newcomer to a loop.
+    pub(super) fn send(&self, index: usize, arrival: Arrival) {
+        let member = &self.members[index];
+        member.load.connections.fetch_add(1, Ordering::Relaxed);
+        member.load.under_way.fetch_add(1, Ordering::Relaxed);
+        member.mailbox.post(Message::Arrival(arrival));
+    }
+
+    /// A thread will send no more newcomers.
+    pub(super) fn stops_accepting(&self) {
+        if self.accepting.fetch_sub(1, Ordering::SeqCst) == 1 {
+            for member in &self.members {
+                member.mailbox.nudge();
+            }
+        }
+    }
+
+    /// Whether newcomers may still come by mail.
+    pub(super) fn is_accepting(&self) -> bool {
+        self.accepting.load(Ordering::SeqCst) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_base::Millis;
+
+    use super::*;
+
+    #[test]
+    fn at_the_cap_the_loop_with_the_oldest_idle_connection_takes_over() {
+        let fleet = Fleet::new(3, 2, 0).unwrap();
+        assert_eq!(fleet.place(1), (1, Welcome::Serve));
+        assert_eq!(fleet.place(0), (0, Welcome::Serve));
+        assert_eq!(fleet.place(1), (1, Welcome::Refuse));
+        fleet.members[0].load.set_oldest_idle(Some(Millis(9)));
+        fleet.members[2].load.set_oldest_idle(Some(Millis(5)));
+        assert_eq!(fleet.place(1), (2, Welcome::MakeRoom));
+        // The refused one was not counted; the one that makes room will count its victim out.
+        fleet.leave();
+        fleet.leave();
+        assert_eq!(fleet.place(1), (1, Welcome::Serve));
+    }
+
+    #[test]
+    fn the_last_to_stop_accepting_wakes_everybody() {
+        let fleet = Fleet::new(2, 10, 2).unwrap();
+        fleet.stops_accepting();
+        assert!(fleet.is_accepting());
+        assert!(
+            fleet
+                .members
+                .iter()
+                .all(|member| member.mailbox.fall_asleep())
+        );
+        fleet.stops_accepting();
+        assert!(!fleet.is_accepting());
+        assert!(
+            !fleet
+                .members
+                .iter()
+                .any(|member| member.mailbox.fall_asleep())
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! The main reactor of `--accept handoff`: accepts everything that is pending and hands it over.
+
+use std::io;
+use std::sync::Arc;
+
+use loadline_proto::Handler;
+use loadline_sys::{Accepted, Events, Interest, Poller};
+
+use super::fleet::Fleet;
+use crate::listener::Listener;
+use crate::parts::acceptor::Newcomer;
+use crate::parts::balance::Balancer;
+use crate::parts::connection::{Arrival, Welcome};
+use crate::parts::counters::{Role, Row};
+use crate::parts::door::Door;
+use crate::site::Site;
+
+/// Newcomers accepted before the shutdown and the back-off are looked at again.
+const ACCEPTS_MAX: usize = 1024;
+
+const SHUTDOWN: u64 = 0;
+const LISTENERS: u64 = 1;
+
+/// Accepts for all loops; serves nobody itself.
+pub(super) struct MainLoop<H: Handler> {
+    site: Arc<Site<H>>,
+    fleet: Arc<Fleet>,
+    poller: Poller,
+    door: Door,
+    balancer: Balancer,
+    row: Arc<Row>,
+}
+
+impl<H: Handler> MainLoop<H> {
+    pub(super) fn new(
+        site: &Arc<Site<H>>,
+        fleet: &Arc<Fleet>,
+        listeners: Vec<Listener>,
+    ) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        poller.add(site.shutdown.drain_fd(), SHUTDOWN, Interest::Waker)?;
+        Ok(Self {
+            door: Door::open(listeners, Interest::Listener, &poller, LISTENERS)?,
+            poller,
+            balancer: Balancer::new(site.options.balance),
+            row: site.registry.row(Role::Acceptor),
+            site: Arc::clone(site),
+            fleet: Arc::clone(fleet),
+        })
+    }
+
+    /// Accepts until a drain begins.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        let mut events = Events::new();
+        while !self.site.shutdown.is_draining() {
+            let now = self.site.clock.now();
+            let timeout_ms = self.door.reopens_at().map(|at| at.since(now));
+            self.poller.wait(&mut events, timeout_ms)?;
+            self.door.reopen(self.site.clock.now(), &self.poller)?;
+            self.accept_up_to(ACCEPTS_MAX)?;
+        }
+        // Who is in the backlog by now has a connection, and is served.
+        self.door.begin_drain();
+        while !self.door.is_drained() && !self.site.shutdown.is_cut(self.site.clock.now()) {
+            let pause = self.door.reopens_at();
+            if let Some(until) = pause {
+                let now = self.site.clock.now();
+                self.poller.wait(&mut events, Some(until.since(now)))?;
+            }
+            self.accept_up_to(ACCEPTS_MAX)?;
+        }
+        self.door.close(&self.poller);
+        self.fleet.stops_accepting();
+        Ok(())
+    }
+
+    fn accept_up_to(&mut self, most: usize) -> io::Result<()> {
+        for _ in 0..most {
+            let now = self.site.clock.now();
+            match self.door.next(now, &self.row, &self.poller)? {
+                Some(Newcomer::Serve(accepted)) => self.hand_over(accepted),
+                Some(Newcomer::Refuse(accepted)) => {
+                    let index = self.choose();
+                    let welcome = Welcome::Refuse;
+                    self.fleet.send(index, Arrival { accepted, welcome });
+                }
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, accepted: Accepted) {
+        let preferred = self.choose();
+        let (index, welcome) = if self.site.shutdown.is_draining() {
+            self.fleet.place_anyway();
+            (preferred, Welcome::Serve)
+        } else {
+            self.fleet.place(preferred)
+        };
+        self.fleet.send(index, Arrival { accepted, welcome });
+    }
+
+    fn choose(&mut self) -> usize {
+        let loads = self.fleet.members().iter().map(|member| &member.load);
+        self.balancer.choose(loads, || self.site.clock.now_us())
+    }
+}

@@ -1,0 +1,401 @@
+//! One connection on a non-blocking socket: what the session orders, carried out without waiting.
+//!
+//! Whoever holds a connection may visit it: a loop, or a worker that was handed the whole of it.
+//! A visit carries out orders until there is nothing to do before an event, or until the
+//! connection has had its share, and says what has to happen next. What a visit never does is wait.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use loadline_base::{Millis, OpenFile, Transmit};
+use loadline_proto::{Action, CloseReason, Exchange, Handler, ServerSession, Status, Turn};
+use loadline_sys::write::{self, Files, Progress, WriteError, Written};
+use loadline_sys::{Accepted, Event};
+use loadline_sys::{file, socket};
+
+use crate::kit::Kit;
+use crate::site::Site;
+
+/// Orders in one visit. A pipelining client has some 16 requests answered, then others have their
+/// turn: below 100 us with small files.
+const ACTIONS_MAX: u32 = 48;
+
+/// Bytes written in one visit: 1 MiB takes a loop about 250 us (see the figures for big files in
+/// docs/measuring.md), which is how long a fast reader may hold up the others.
+const WRITE_BYTES_MAX: u64 = 1 << 20;
+
+/// A range of a file that has to be in memory before sending goes on.
+#[derive(Debug)]
+pub(crate) struct Range {
+    pub(crate) file: Arc<OpenFile>,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+impl Range {
+    /// Waits for the disk.
+    pub(crate) fn read(&self, scratch: &mut [u8]) {
+        file::read_ahead(&self.file.fd, self.offset, self.len, scratch);
+    }
+}
+
+/// Why a visit ended.
+#[derive(Debug)]
+pub(crate) enum Pause {
+    /// Nothing more before an event or the deadline.
+    Wait,
+    /// The share is used up; no event will come, so visit again next round.
+    Again,
+    /// Run the handler's blocking step; then `completed`.
+    Block(Box<Exchange>),
+    /// Read this range; then `warmed`.
+    Warm(Range),
+    /// Close it: `end`.
+    Close,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    session: ServerSession,
+    socket: OwnedFd,
+    ready: Ready,
+    sending: Option<Box<Sending>>,
+}
+
+/// Output that the socket did not take at once.
+#[derive(Debug)]
+struct Sending {
+    transmit: Transmit,
+    /// Bytes of a file that were just read ahead: to be sent without looking again.
+    warm_bytes: u64,
+    /// A range is being read ahead: nothing to be sent before `warmed`.
+    warming: bool,
+}
+
+/// What events said of a socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Noted {
+    readable: bool,
+    writable: bool,
+    hung_up: bool,
+    gone: bool,
+}
+
+impl Noted {
+    /// Adds what one more event says.
+    #[inline]
+    pub(crate) fn add(&mut self, event: Event) {
+        self.readable |= event.is_readable();
+        self.writable |= event.is_writable();
+        self.hung_up |= event.is_half_closed();
+        self.gone |= event.is_gone();
+    }
+}
+
+impl From<Event> for Noted {
+    #[inline]
+    fn from(event: Event) -> Self {
+        let mut noted = Self::default();
+        noted.add(event);
+        noted
+    }
+}
+
+/// What is known of the socket.
+#[derive(Clone, Copy, Debug)]
+struct Ready {
+    /// There may be something to read.
+    readable: bool,
+    /// There may be room to write.
+    writable: bool,
+    /// A hang-up was seen: a short read does not mean that nothing is left.
+    hung_up: bool,
+    /// The end of input has been told.
+    ended: bool,
+    /// Output is shut down, so that a hang-up is the peer's regular end.
+    finished: bool,
+    /// Gone in both directions.
+    gone: bool,
+    /// Nothing has come yet.
+    fresh: bool,
+}
+
+impl Connection {
+    /// A connection that was just accepted. It may be readable already; nothing is known.
+    pub(crate) fn new<H: Handler>(accepted: Accepted, site: &Site<H>, turn: &mut Turn<'_>) -> Self {
+        Self {
+            session: ServerSession::new(&site.session, accepted.peer, turn),
+            socket: accepted.socket,
+            ready: Ready {
+                readable: true,
+                writable: true,
+                hung_up: false,
+                ended: false,
+                finished: false,
+                gone: false,
+                fresh: true,
+            },
+            sending: None,
+        }
+    }
+
+    /// Notes what events said. What it changes shows at the next visit.
+    #[inline]
+    pub(crate) fn note(&mut self, noted: Noted) {
+        let ready = &mut self.ready;
+        ready.readable |= noted.readable;
+        ready.writable |= noted.writable;
+        ready.hung_up |= noted.hung_up;
+        ready.gone |= noted.gone;
+    }
+
+    /// Carries out orders until there is a reason to pause.
+    #[inline]
+    pub(crate) fn visit<H: Handler>(&mut self, site: &Site<H>, kit: &mut Kit<H>) -> Pause {
+        let mut bytes_left = WRITE_BYTES_MAX;
+        let lent = kit.lend();
+        let (local, scratch, mut turn) = (lent.local, lent.scratch, lent.turn);
+        if self.ready.gone && !self.ready.finished {
+            self.session.peer_gone(&mut turn);
+        } else if self.sending.is_some()
+            && self.ready.writable
+            && let Some(pause) = self.resume(&mut bytes_left, &mut turn)
+        {
+            return pause;
+        }
+        for _ in 0..ACTIONS_MAX {
+            match self.session.next_action(&mut turn) {
+                Action::Run(mut exchange) => {
+                    let outcome = site.handle(local, &mut exchange, &mut turn);
+                    self.session.ran(exchange, outcome, &mut turn);
+                }
+                Action::Block(exchange) => return Pause::Block(exchange),
+                Action::Send(transmit) => {
+                    if let Some(pause) = self.send(transmit, &mut bytes_left, &mut turn) {
+                        return pause;
+                    }
+                }
+                Action::Finish => {
+                    self.ready.finished = true;
+                    if socket::finish(self.socket.as_fd()).is_err() {
+                        self.session.peer_gone(&mut turn);
+                    }
+                }
+                Action::Wait { read: true } if self.ready.readable && !self.ready.ended => {
+                    self.receive(scratch, &mut turn);
+                }
+                Action::Wait { .. } => return Pause::Wait,
+                Action::Close => return Pause::Close,
+            }
+        }
+        Pause::Again
+    }
+
+    /// The blocking step is done, or was refused.
+    pub(crate) fn completed(&mut self, exchange: Box<Exchange>, turn: &mut Turn<'_>) {
+        self.session.completed(exchange, turn);
+    }
+
+    /// The range that a pause asked for is in memory.
+    pub(crate) fn warmed(&mut self) {
+        if let Some(sending) = &mut self.sending {
+            sending.warming = false;
+        }
+    }
+
+    /// The deadline may have passed.
+    pub(crate) fn expired(&mut self, turn: &mut Turn<'_>) {
+        self.session.expired(turn);
+    }
+
+    /// The server is going down: says so to the session, after reading once more if it is idle. A
+    /// newcomer of whom nothing has come may be given a moment: `patient`. Returns whether the
+    /// session was told.
+    pub(crate) fn drain<H: Handler>(&mut self, kit: &mut Kit<H>, patient: bool) -> bool {
+        let lent = kit.lend();
+        let mut turn = lent.turn;
+        if self.session.is_idle() && !self.ready.ended {
+            self.receive(lent.scratch, &mut turn);
+        }
+        if patient && self.ready.fresh && !self.ready.ended && !self.ready.gone {
+            return false;
+        }
+        self.session.draining(&mut turn);
+        true
+    }
+
+    /// To be answered with 503 and closed.
+    pub(crate) fn refuse(&mut self, turn: &mut Turn<'_>) {
+        self.session.refuse(Status::SERVICE_UNAVAILABLE, turn);
+    }
+
+    /// To be closed without an answer.
+    pub(crate) fn abort(&mut self, reason: CloseReason) {
+        self.session.abort(reason);
+    }
+
+    /// Closes the socket and gives memory back.
+    pub(crate) fn end(self, turn: &mut Turn<'_>) {
+        drop(self.socket);
+        if let Some(sending) = self.sending {
+            turn.pool.give_segments(sending.transmit.into_segments());
+        }
+        self.session.ended(turn);
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Millis> {
+        self.session.deadline()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.session.is_idle()
+    }
+
+    /// Whether a visit would find something to do.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.readable || self.ready.gone || (self.ready.writable && self.sending.is_some())
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// One system call for a request that fits into the buffer.
+    #[inline]
+    fn receive(&mut self, scratch: &mut [u8], turn: &mut Turn<'_>) {
+        match socket::receive(self.socket.as_fd(), scratch) {
+            Ok(Some(0)) => {
+                self.ready.ended = true;
+                self.ready.readable = false;
+                self.session.received_eof(turn);
+            }
+            Ok(Some(count)) => {
+                // What comes after a short read is a new edge; the end that a hang-up announced
+                // is not.
+                if count < scratch.len() && !self.ready.hung_up {
+                    self.ready.readable = false;
+                }
+                self.ready.fresh = false;
+                self.session.received(&mut scratch[..count], turn);
+            }
+            Ok(None) => self.ready.readable = false,
+            Err(_) => {
+                self.ready.readable = false;
+                self.session.peer_gone(turn);
+            }
+        }
+    }
+
+    /// Sends a new batch: one system call if the socket has room for all of it.
+    #[inline]
+    fn send(
+        &mut self,
+        mut transmit: Transmit,
+        bytes_left: &mut u64,
+        turn: &mut Turn<'_>,
+    ) -> Option<Pause> {
+        match write::write(
+            self.socket.as_fd(),
+            &mut transmit,
+            *bytes_left,
+            Files::Probe,
+        ) {
+            Ok(Written {
+                progress: Progress::Done,
+                bytes,
+            }) => {
+                *bytes_left = bytes_left.saturating_sub(bytes);
+                self.session.sent(transmit, turn);
+                None
+            }
+            result => {
+                self.sending = Some(Box::new(Sending {
+                    transmit,
+                    warm_bytes: 0,
+                    warming: false,
+                }));
+                self.after_write(result, bytes_left, turn)
+            }
+        }
+    }
+
+    /// Goes on with output that the socket did not take at once.
+    fn resume(&mut self, bytes_left: &mut u64, turn: &mut Turn<'_>) -> Option<Pause> {
+        let sending = self.sending.as_mut()?;
+        if sending.warming {
+            return None;
+        }
+        let (budget, files) = match sending.warm_bytes {
+            0 => (*bytes_left, Files::Probe),
+            warm => (warm, Files::Trust),
+        };
+        let result = write::write(self.socket.as_fd(), &mut sending.transmit, budget, files);
+        self.after_write(result, bytes_left, turn)
+    }
+
+    fn after_write(
+        &mut self,
+        result: Result<Written, WriteError>,
+        bytes_left: &mut u64,
+        turn: &mut Turn<'_>,
+    ) -> Option<Pause> {
+        let sending = self.sending.as_mut()?;
+        let written = match result {
+            Ok(written) => written,
+            Err(error) => {
+                match error {
+                    WriteError::Peer(_) => self.session.peer_gone(turn),
+                    WriteError::File(error) => {
+                        tracing::warn!("an answer was cut short: {error}");
+                        self.session.abort(CloseReason::Failed);
+                    }
+                }
+                return None;
+            }
+        };
+        *bytes_left = bytes_left.saturating_sub(written.bytes);
+        sending.warm_bytes = sending.warm_bytes.saturating_sub(written.bytes);
+        if written.bytes > 0 {
+            self.session.progressed(written.bytes, turn);
+        }
+        match written.progress {
+            Progress::Done => {
+                if let Some(sending) = self.sending.take() {
+                    self.session.sent(sending.transmit, turn);
+                }
+                None
+            }
+            Progress::Blocked => {
+                self.ready.writable = false;
+                None
+            }
+            Progress::Budget => Some(Pause::Again),
+            Progress::Cold { file, offset, len } => {
+                sending.warming = true;
+                sending.warm_bytes = len;
+                Some(Pause::Warm(Range { file, offset, len }))
+            }
+        }
+    }
+}
+
+/// A connection on its way to the loop that will serve it.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) accepted: Accepted,
+    pub(crate) welcome: Welcome,
+}
+
+/// What becomes of a newcomer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Welcome {
+    /// There is room.
+    Serve,
+    /// There will be once the oldest idle connection is closed.
+    MakeRoom,
+    /// There is none: 503.
+    Refuse,
+}
+
+const _: () = assert!(size_of::<Connection>() <= 112);

@@ -1,0 +1,231 @@
+//! The threads that may block, so that loops need not.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::Builder;
+use std::time::Duration;
+
+use loadline_base::Token;
+use loadline_proto::Handler;
+
+use crate::kit::{Kit, SCRATCH_BYTES};
+use crate::options::SocketIo;
+use crate::parts::connection::{Arrival, Pause};
+use crate::parts::counters::{Role, Row};
+use crate::parts::dispatch::{After, Served, Work};
+use crate::parts::job_queue::{JobQueue, JobSource, Taken};
+use crate::parts::mailbox::Mailbox;
+use crate::site::Site;
+
+/// What comes to a loop by mail.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Work is done.
+    Done {
+        /// Of the connection it was for.
+        token: Token,
+        /// As it was handed over, with its results.
+        work: Work,
+    },
+    /// A connection to serve.
+    Arrival(Arrival),
+}
+
+/// Work on its way to a worker.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) work: Work,
+    pub(crate) token: Token,
+    pub(crate) reply: Arc<Mailbox<Message>>,
+    pub(crate) queued_us: u64,
+}
+
+/// A pool of workers.
+pub(crate) struct Workers {
+    queue: Arc<JobQueue<Job>>,
+    /// Of the first worker; the pool's own counts are kept there.
+    row: Arc<Row>,
+    alive: Alive,
+}
+
+/// How many workers still run.
+#[derive(Debug, Default)]
+struct Alive {
+    count: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Workers {
+    /// Starts `count` workers, which is 1 or more.
+    pub(crate) fn start<H: Handler>(
+        site: &Arc<Site<H>>,
+        count: usize,
+        pool: usize,
+    ) -> io::Result<Arc<Self>> {
+        assert!(count > 0, "a pool without workers would never answer");
+        let options = &site.options;
+        let (queue, sources) = JobQueue::new(options.queue, count, options.queue_max);
+        let mut desks: Vec<_> = sources
+            .into_iter()
+            .map(|source| WorkerDesk::new(site, source))
+            .collect();
+        let row = Arc::clone(&desks[0].row);
+        desks
+            .iter_mut()
+            .for_each(|desk| desk.pool_row = Arc::clone(&row));
+        let workers = Arc::new(Self {
+            queue,
+            row,
+            alive: Alive::default(),
+        });
+        for (index, desk) in desks.into_iter().enumerate() {
+            let (site, of) = (Arc::clone(site), Arc::clone(&workers));
+            of.alive.add();
+            let started = Builder::new()
+                .name(format!("worker {pool}.{index}"))
+                .spawn(move || {
+                    let _leaving = Leaving(of);
+                    desk.work(&site);
+                });
+            if let Err(error) = started {
+                workers.close();
+                return Err(error);
+            }
+        }
+        Ok(workers)
+    }
+
+    /// Queues a job; gives it back if the queue is full.
+    pub(crate) fn submit(&self, job: Job) -> Result<(), Job> {
+        // Before the push: a worker must not take away what was not added yet.
+        self.row.queue_depth.add(1);
+        self.queue.push(job).inspect_err(|_| {
+            self.row.queue_depth.sub(1);
+            self.row.queue_full.add(1);
+        })
+    }
+
+    /// Lets the workers go once nothing waits any more.
+    pub(crate) fn close(&self) {
+        self.queue.close();
+    }
+
+    /// Waits for the workers to end, after `close`; `false` if some still run after `patience`.
+    pub(crate) fn wait(&self, patience: Duration) -> bool {
+        let count = self
+            .alive
+            .count
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .alive
+            .changed
+            .wait_timeout_while(count, patience, |count| *count > 0);
+        let (count, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *count == 0
+    }
+}
+
+impl Alive {
+    fn add(&self) {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+    }
+}
+
+/// Says that a worker has ended, however it does.
+struct Leaving(Arc<Workers>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let alive = &self.0.alive;
+        *alive.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        alive.changed.notify_all();
+    }
+}
+
+/// What one worker owns.
+struct WorkerDesk<H: Handler> {
+    source: JobSource<Job>,
+    row: Arc<Row>,
+    pool_row: Arc<Row>,
+    /// Only where workers serve whole connections.
+    kit: Option<Kit<H>>,
+}
+
+impl<H: Handler> WorkerDesk<H> {
+    fn new(site: &Site<H>, source: JobSource<Job>) -> Self {
+        let kit =
+            (site.options.socket_io == SocketIo::Worker).then(|| Kit::new(site, Role::Worker));
+        let row = match &kit {
+            Some(kit) => Arc::clone(&kit.row),
+            None => site.registry.row(Role::Worker),
+        };
+        Self {
+            source,
+            pool_row: Arc::clone(&row),
+            row,
+            kit,
+        }
+    }
+
+    fn work(mut self, site: &Site<H>) {
+        // So that a handler's sleep ends when it should: the default lets it be 50 us late.
+        if let Err(error) = loadline_sys::usage::sleep_precisely() {
+            tracing::warn!("sleeps of workers may be 50 us late: {error}");
+        }
+        let mut scratch = vec![0; if self.kit.is_some() { 0 } else { SCRATCH_BYTES }];
+        while let Some(Taken { job, stolen }) = self.source.take() {
+            let began_us = site.clock.now_us();
+            self.pool_row.queue_depth.sub(1);
+            self.row
+                .queue_wait_us
+                .add(began_us.saturating_sub(job.queued_us));
+            self.row.steals.add(u64::from(stolen));
+            let Job {
+                mut work,
+                token,
+                reply,
+                ..
+            } = job;
+            match (&mut work, &mut self.kit) {
+                (Work::Block(exchange), _) => site.handle_blocking(exchange),
+                (Work::Warm(range), Some(kit)) => range.read(kit.lend().scratch),
+                (Work::Warm(range), None) => range.read(&mut scratch),
+                (Work::Serve(served), Some(kit)) => {
+                    kit.tick();
+                    serve(served, site, kit);
+                    kit.offer_log();
+                }
+                (Work::Serve(_), None) => unreachable!("ordered by `--socket-io worker` alone"),
+            }
+            self.row.jobs.add(1);
+            let took_us = site.clock.now_us().saturating_sub(began_us);
+            self.row.busy_us.add(took_us);
+            reply.post(Message::Done { token, work });
+        }
+    }
+}
+
+/// A connection from reading to writing, on a thread that may block.
+fn serve<H: Handler>(served: &mut Served, site: &Site<H>, kit: &mut Kit<H>) {
+    let Some(connection) = &mut served.connection else {
+        served.after = After::Close;
+        return;
+    };
+    served.after = loop {
+        match connection.visit(site, kit) {
+            Pause::Block(mut exchange) => {
+                site.handle_blocking(&mut exchange);
+                kit.tick();
+                connection.completed(exchange, &mut kit.turn());
+            }
+            Pause::Warm(range) => {
+                range.read(kit.lend().scratch);
+                connection.warmed();
+            }
+            Pause::Wait => break After::Wait,
+            Pause::Again => break After::Again,
+            Pause::Close => break After::Close,
+        }
+    };
+}
