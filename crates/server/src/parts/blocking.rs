@@ -248,7 +248,7 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
     /// it is read before.
     fn shutdown_moved(&mut self) {
         match self.site.shutdown.stage() {
-            Stage::Stopping => self.cut(),
+            _ if self.is_cut() => self.cut(),
             stage => {
                 if self.session.is_idle() {
                     self.receive();

@@ -1,6 +1,7 @@
 //! How a server goes down.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ fn a_drain_closes_idle_connections_and_finishes_requests() {
         server.handler.gate.await_waiting(1);
         server.handle.drain();
         assert!(idle.is_closed());
-        eventually(|| std::net::TcpStream::connect(server.address).is_err());
+        eventually(|| TcpStream::connect(server.address).is_err());
         assert!(!busy.is_answered_within(Duration::from_millis(20)));
         server.handler.gate.open();
         let answer = busy.answer().unwrap();
@@ -174,5 +175,37 @@ fn several_addresses_and_a_unix_socket_with_its_mode() {
         handle.drain();
         assert!(handle.wait().unwrap().is_clean());
         assert!(!path.exists(), "the socket's file is removed");
+    }
+}
+
+#[test]
+fn a_drain_ends_though_clients_keep_connecting() {
+    for architecture in BLOCKING {
+        let server = start(ServerOptions {
+            grace: Duration::from_secs(3600),
+            ..options(architecture)
+        });
+        let address = server.address;
+        let clients: Vec<_> = (0..4)
+            .map(|_| {
+                std::thread::spawn(move || {
+                    let request = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+                    let mut served = 0;
+                    // Until nobody listens any more; a connection that was never accepted is reset.
+                    while let Ok(mut stream) = TcpStream::connect(address) {
+                        let mut answer = String::new();
+                        let asked = stream.write_all(request);
+                        if asked.is_ok() && stream.read_to_string(&mut answer).is_ok() {
+                            served += usize::from(answer.ends_with("hello"));
+                        }
+                    }
+                    served
+                })
+            })
+            .collect();
+        eventually(|| server.handle.snapshot().total.requests() >= 50);
+        assert!(server.end().is_clean(), "{architecture:?}");
+        let served: usize = clients.into_iter().map(|c| c.join().unwrap()).sum();
+        assert!(served >= 46, "{architecture:?}: {served}");
     }
 }
