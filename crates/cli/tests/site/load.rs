@@ -50,7 +50,9 @@ fn no_errors_and_the_same_count() {
 
         let answer = Client::connect(server.addr).get("/-/status");
         let status: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
-        let served = status["total"]["answers"]["2xx"].as_u64().expect("total.answers.2xx");
+        let served = status["total"]["answers"]["2xx"]
+            .as_u64()
+            .expect("total.answers.2xx");
         // wrk stops in the middle: each connection may have an answer on its way that it does not
         // count. The request for the status page counts itself only after its page was made.
         let expected = run.requests..=run.requests + CONNECTIONS;

@@ -9,10 +9,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a busy machine; only a failure waits for it.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Every architecture with options that make it serve several clients, but for the first.
-pub const ARCHITECTURES: &[(&str, &[&str])] = &[
+pub(crate) const ARCHITECTURES: &[(&str, &[&str])] = &[
     ("sequential", &["--architecture", "sequential"]),
     (
         "thread_per_connection",
@@ -97,21 +97,21 @@ pub const ARCHITECTURES: &[(&str, &[&str])] = &[
 ];
 
 /// The options of one of `ARCHITECTURES`.
-pub fn options(name: &str) -> &'static [&'static str] {
+pub(crate) fn options(name: &str) -> &'static [&'static str] {
     let found = ARCHITECTURES.iter().find(|(of, _)| *of == name);
     found.unwrap_or_else(|| panic!("no architecture {name}")).1
 }
 
 /// `loadline serve`, ended with the value.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
-    pub addr: SocketAddr,
+    pub(crate) addr: SocketAddr,
     lines: Receiver<String>,
 }
 
 impl Server {
     /// Serves `root` on a free port; returns once it says where.
-    pub fn start(root: &Path, options: &[&str]) -> Self {
+    pub(crate) fn start(root: &Path, options: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_loadline"))
             .arg("serve")
             .arg(root)
@@ -149,7 +149,7 @@ impl Server {
     }
 
     /// Sends a signal.
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill")
             .args(["-s", name, &pid])
@@ -159,7 +159,7 @@ impl Server {
     }
 
     /// Waits for it to end; returns how, and what it said meanwhile.
-    pub fn wait(mut self) -> (ExitStatus, Vec<String>) {
+    pub(crate) fn wait(mut self) -> (ExitStatus, Vec<String>) {
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -187,14 +187,14 @@ fn address_in(line: &str) -> Option<SocketAddr> {
 
 /// One answer.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub head: String,
-    pub body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    pub fn closes(&self) -> bool {
+    pub(crate) fn closes(&self) -> bool {
         self.head
             .to_ascii_lowercase()
             .contains("\r\nconnection: close\r\n")
@@ -202,12 +202,12 @@ impl Answer {
 }
 
 /// A connection that is kept alive.
-pub struct Client {
-    pub stream: BufReader<TcpStream>,
+pub(crate) struct Client {
+    pub(crate) stream: BufReader<TcpStream>,
 }
 
 impl Client {
-    pub fn connect(addr: SocketAddr) -> Self {
+    pub(crate) fn connect(addr: SocketAddr) -> Self {
         let stream = TcpStream::connect(addr).expect("a connection");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -216,13 +216,13 @@ impl Client {
         }
     }
 
-    pub fn send(&mut self, path: &str) -> std::io::Result<()> {
+    pub(crate) fn send(&mut self, path: &str) -> std::io::Result<()> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         self.stream.get_mut().write_all(request.as_bytes())
     }
 
     /// Reads one answer; `None` if the connection ended before its first byte.
-    pub fn answer(&mut self) -> Option<Answer> {
+    pub(crate) fn answer(&mut self) -> Option<Answer> {
         let mut head = String::new();
         loop {
             let len = head.len();
@@ -253,7 +253,7 @@ impl Client {
         Some(Answer { status, head, body })
     }
 
-    pub fn get(&mut self, path: &str) -> Answer {
+    pub(crate) fn get(&mut self, path: &str) -> Answer {
         self.send(path).expect("sent");
         self.answer().expect("an answer")
     }
@@ -261,7 +261,7 @@ impl Client {
 
 /// A copy of Debian's Python documentation with its links followed (some leave the folder): a real
 /// site of 2,000 files. Made once for all test runs.
-pub fn documentation() -> &'static Path {
+pub(crate) fn documentation() -> &'static Path {
     static COPY: OnceLock<PathBuf> = OnceLock::new();
     static LOCK: Mutex<()> = Mutex::new(());
     let _held = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -288,7 +288,7 @@ pub fn documentation() -> &'static Path {
 }
 
 /// A small site: an index and `file.html` of 600 bytes.
-pub fn small_site() -> tempfile::TempDir {
+pub(crate) fn small_site() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     std::fs::write(
         root.path().join("index.html"),
