@@ -22,6 +22,17 @@ pub(crate) fn take_over(
             .stated_len
             .filter(|_| !is_head)
             .unwrap_or(0);
+        if persist && draining {
+            // The drain began after the head was encoded, before it left.
+            let Exchange {
+                output,
+                lent_bytes,
+                request,
+                ..
+            } = exchange;
+            encode::insert_close(output, *lent_bytes, request.version);
+            persist = false;
+        }
     } else {
         persist &= !draining;
         fill_error_page(exchange, config);

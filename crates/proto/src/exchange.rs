@@ -70,6 +70,7 @@ impl Exchange {
             return std::mem::take(&mut self.output);
         }
         let answer = self.output.split_off(self.lent_bytes);
+        self.lent_bytes = 0;
         std::mem::replace(&mut self.output, Buffer::from(answer))
     }
 

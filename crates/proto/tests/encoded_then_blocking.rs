@@ -66,3 +66,44 @@ fn an_encoded_answer_waits_for_its_blocking_step() {
         "{after}"
     );
 }
+
+#[test]
+fn a_drain_that_begins_meanwhile_is_announced() {
+    for (version, fields) in [("1.1", ""), ("1.0", "Connection: keep-alive\r\n")] {
+        let (mut pool, counters, date) = (Pool::new(), Counters::default(), HttpDate::at(0));
+        let now = Millis(0);
+        let mut turn = Turn {
+            now,
+            date: &date,
+            pool: &mut pool,
+            counters: &counters,
+            log: None,
+        };
+        let mut session = ServerSession::new(&Arc::new(SessionConfig::default()), None, &mut turn);
+        let mut request = format!("GET / HTTP/{version}\r\nHost: h\r\n{fields}\r\n").into_bytes();
+        session.received(&mut request, &mut turn);
+        let Action::Run(mut exchange) = session.next_action(&mut turn) else {
+            panic!()
+        };
+        let content = b"Connection: keep-alive\r\n";
+        exchange.answer_borrowed(Status::OK, b"A: b\r\n", content, &mut turn);
+        session.ran(exchange, Outcome::Blocking, &mut turn);
+        let Action::Block(exchange) = session.next_action(&mut turn) else {
+            panic!()
+        };
+        session.draining(&mut turn);
+        session.completed(exchange, &mut turn);
+        let text = sent(&mut session, &mut turn);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.starts_with("HTTP/1.1 200 OK\r\nConnection: close\r\n"),
+            "{text}"
+        );
+        assert!(
+            !head.contains("keep-alive") && head.contains("A: b"),
+            "{text}"
+        );
+        assert_eq!(body.as_bytes(), content);
+        assert!(matches!(session.next_action(&mut turn), Action::Close));
+    }
+}

@@ -137,6 +137,22 @@ fn begin_head(
     }
 }
 
+/// Adds `Connection: close` to the head that begins at `start`, in place of what it says of it.
+#[cold]
+pub(crate) fn insert_close(output: &mut Buffer, start: usize, version: Version) {
+    const KEEP_ALIVE: &[u8] = b"Connection: keep-alive\r\n";
+    let Some(line_len) = memchr::memchr(b'\n', &output[start..]) else {
+        return;
+    };
+    let after_line = start + line_len + 1;
+    let kept = memchr::memmem::find(&output[after_line..], KEEP_ALIVE);
+    if let (Version::Http10, Some(at)) = (version, kept) {
+        // The first is ours: it stands in front of the handler's fields and of the content.
+        output.drain(after_line + at..after_line + at + KEEP_ALIVE.len());
+    }
+    output.splice(after_line..after_line, *b"Connection: close\r\n");
+}
+
 #[inline]
 fn end_head(output: &mut Buffer, stated_len: Option<u64>) {
     if let Some(len) = stated_len {
