@@ -329,37 +329,31 @@ mod tests {
             ServerOptions {
                 socket_io: SocketIo::Worker,
                 workers: 0,
-                ..good.clone()
+                ..good
             },
             ServerOptions {
                 worker_pools: WorkerPools::PerLoop,
                 loops: 1000,
                 workers: 1000,
-                ..good.clone()
+                ..good
             },
-            ServerOptions {
-                threads: 0,
-                ..good.clone()
-            },
+            ServerOptions { threads: 0, ..good },
             ServerOptions {
                 queue_max: 0,
-                ..good.clone()
+                ..good
             },
             ServerOptions {
                 connections_max: 0,
-                ..good.clone()
+                ..good
             },
-            ServerOptions {
-                backlog: 0,
-                ..good.clone()
-            },
+            ServerOptions { backlog: 0, ..good },
             ServerOptions {
                 capacity_per_loop: Some(0),
-                ..good.clone()
+                ..good
             },
             ServerOptions {
                 grace: Duration::from_secs(86_401),
-                ..good.clone()
+                ..good
             },
         ];
         let options: Vec<_> = bad.map(|bad| bad.validate().unwrap_err().option).into();

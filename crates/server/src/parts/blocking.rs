@@ -204,7 +204,8 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
                 Progress::Done => return self.session.sent(transmit, &mut turn),
                 Progress::Blocked => {
                     self.session.progressed(written.bytes, &mut turn);
-                    let stage_fd = self.site.shutdown.next_fd(Stage::Draining);
+                    // A drain that begins meanwhile moves the time until which to wait.
+                    let stage_fd = self.site.shutdown.next_fd(self.site.shutdown.stage());
                     let timeout_ms = self.timeout_ms();
                     if wait_socket(self.socket, false, true, stage_fd, timeout_ms).is_err() {
                         self.session.abort(CloseReason::Failed);

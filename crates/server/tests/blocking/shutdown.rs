@@ -96,6 +96,22 @@ fn the_grace_ends_what_does_not_end_by_itself() {
 }
 
 #[test]
+fn the_grace_ends_an_answer_that_nobody_takes() {
+    for architecture in BLOCKING {
+        let server = start(ServerOptions {
+            grace: Duration::from_millis(100),
+            ..options(architecture)
+        });
+        let mut client = server.connect();
+        client.ask("/big");
+        assert!(client.is_answered_within(crate::util::PATIENCE));
+        eventually(|| server.handle.snapshot().total.bytes_out > 0);
+        let ending = server.end();
+        assert_eq!(ending.connections_cut, 1, "{architecture:?}");
+    }
+}
+
+#[test]
 fn the_second_stage_ends_at_once_even_past_a_handler_that_hangs() {
     for architecture in BLOCKING {
         let server = start(ServerOptions {

@@ -169,7 +169,7 @@ impl Client {
     }
 
     /// Whether bytes or the end come within some time.
-    pub(crate) fn is_answered_within(&mut self, time: Duration) -> bool {
+    pub(crate) fn is_answered_within(&self, time: Duration) -> bool {
         self.stream.set_read_timeout(Some(time)).unwrap();
         let peeked = self.stream.peek(&mut [0]);
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
