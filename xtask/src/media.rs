@@ -18,8 +18,13 @@ use score::Score;
 const SAMPLE_RATE: u32 = 44_100;
 const CHANNELS: u16 = 2;
 
-/// Raised by hand whenever the sound or the picture changes, so that old files are replaced.
-const RECIPE: &str = "loadline demo media, recipe 1";
+/// What makes the files what they are: if one of these changes, old files are replaced.
+const SOURCES: [&str; 4] = [
+    include_str!("media.rs"),
+    include_str!("media/picture.rs"),
+    include_str!("media/score.rs"),
+    include_str!("media/synth.rs"),
+];
 
 /// Writes the sound and its picture under `root`/site/media, unless the same ones are there already.
 pub(crate) fn run(root: &Path) -> Result<(), String> {
@@ -30,23 +35,33 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
 fn write_all(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let (sound, picture) = (folder.join("saturation.wav"), folder.join("saturation.svg"));
-    if is_current(&sound)? && is_current(&picture)? {
+    let recipe = recipe();
+    if is_current(&sound, &recipe)? && is_current(&picture, &recipe)? {
         return Ok(());
     }
     let score = Score::simulate();
-    write_whole(&picture, picture::draw(&score, RECIPE).as_bytes())?;
+    write_whole(&picture, picture::draw(&score, &recipe).as_bytes())?;
     // Last, since it is the one that takes time: both are current only if both were written.
-    write_whole(&sound, &wav(&synth::render(&score)))
+    write_whole(&sound, &wav(&synth::render(&score), &recipe))
+}
+
+/// A name for the present sources (FNV-1a, since it need only tell versions apart).
+fn recipe() -> String {
+    let bytes = SOURCES.iter().flat_map(|source| source.bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("loadline demo media, recipe {hash:016x}")
 }
 
 /// Whether `path` holds what this recipe writes: both files name it close to their beginning.
-fn is_current(path: &Path) -> io::Result<bool> {
+fn is_current(path: &Path, recipe: &str) -> io::Result<bool> {
     match fs::read(path) {
         Ok(bytes) => {
             let head = &bytes[..bytes.len().min(400)];
             Ok(head
-                .windows(RECIPE.len())
-                .any(|part| part == RECIPE.as_bytes()))
+                .windows(recipe.len())
+                .any(|part| part == recipe.as_bytes()))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
@@ -61,7 +76,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// 16-bit samples of interleaved channels as a WAV file.
-fn wav(samples: &[i16]) -> Vec<u8> {
+fn wav(samples: &[i16], recipe: &str) -> Vec<u8> {
     let data: Vec<u8> = samples
         .iter()
         .flat_map(|sample| sample.to_le_bytes())
@@ -77,7 +92,7 @@ fn wav(samples: &[i16]) -> Vec<u8> {
 
     let mut list = b"INFO".to_vec();
     append_chunk(&mut list, b"INAM", b"Saturation\0");
-    append_chunk(&mut list, b"ICMT", format!("{RECIPE}\0").as_bytes());
+    append_chunk(&mut list, b"ICMT", format!("{recipe}\0").as_bytes());
 
     let mut form = b"WAVE".to_vec();
     append_chunk(&mut form, b"fmt ", &format);
@@ -112,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_wav_file_says_what_it_is() {
-        let file = wav(&[1, -1, 2, -2]);
+        let file = wav(&[1, -1, 2, -2], "a recipe");
         assert_eq!(&file[..4], b"RIFF");
         assert_eq!(
             u32::from_le_bytes(file[4..8].try_into().unwrap()) as usize,
