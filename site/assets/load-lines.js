@@ -64,7 +64,7 @@ function loadLine(model, target) {
   return kept(0) ? lastWhere(0, capacity, kept) : null;
 }
 
-const frame = { left: 84, right: 740, top: 24, bottom: 404 };
+const frame = { left: 84, right: 740, top: 24, bottom: 396 };
 
 function shape(name, attributes, text) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -116,7 +116,7 @@ function draw(svg, model, target) {
     add("text", { x: frame.left - 8, y: (y(time) + 5).toFixed(1), "text-anchor": "end" },
       milliseconds(time).replace(".0 ", " "));
   }
-  add("text", { x: (frame.left + frame.right) / 2, y: frame.bottom + 46, "text-anchor": "middle" },
+  add("text", { x: (frame.left + frame.right) / 2, y: frame.bottom + 54, "text-anchor": "middle" },
     "requests per second");
 
   add("path", { class: "limit", d: `M${x(capacity).toFixed(1)} ${frame.top}V${frame.bottom}` });

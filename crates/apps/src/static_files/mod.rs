@@ -155,7 +155,7 @@ impl StaticFiles {
             }
             Err(failure) => {
                 index.remove(asked);
-                self.fail(failure, &path, exchange, Access::Warm, Place::Loop(turn))
+                self.fail(failure, &path, exchange, Place::Loop(turn))
             }
         }
     }
@@ -226,7 +226,6 @@ impl StaticFiles {
         failure: Failure,
         path: &SitePath<'_>,
         exchange: &mut Exchange,
-        access: Access,
         place: Place<'_, '_>,
     ) -> Outcome {
         let status = match failure {
@@ -237,7 +236,7 @@ impl StaticFiles {
                     Place::Loop(turn) => turn.now,
                     Place::Anywhere => exchange.began,
                 };
-                match self.fallback(path, access, now) {
+                match self.fallback(path, place.access(), now) {
                     Some(Err(Failure::WouldBlock)) => return Outcome::Blocking,
                     Some(Ok(entry)) => {
                         if let Target::File(resource) = &entry.target {
@@ -325,7 +324,7 @@ impl Handler for StaticFiles {
         let now = exchange.began;
         let outcome = match self.look_up(&path, &mut Vec::new(), Access::Any, now) {
             Ok(entry) => self.serve(&entry, &path, exchange, Place::Anywhere),
-            Err(failure) => self.fail(failure, &path, exchange, Access::Any, Place::Anywhere),
+            Err(failure) => self.fail(failure, &path, exchange, Place::Anywhere),
         };
         debug_assert_eq!(outcome, Outcome::Ready);
     }

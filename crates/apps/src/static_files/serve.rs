@@ -10,7 +10,7 @@ use rustix::fs::{Advice, fadvise};
 
 use super::StaticFiles;
 use super::entry::{Entry, Resource, Target};
-use super::load::read_at;
+use super::load::{Failure, read_at};
 use super::representation::Representation;
 use super::root::Access;
 use crate::content::conditional::{Decision, Validators, conditions_of, evaluate};
@@ -41,6 +41,16 @@ pub(super) enum Place<'p, 't> {
     Anywhere,
 }
 
+impl Place<'_, '_> {
+    /// What may be waited for there.
+    pub(super) fn access(&self) -> Access {
+        match self {
+            Self::Loop(_) => Access::Warm,
+            Self::Anywhere => Access::Any,
+        }
+    }
+}
+
 impl StaticFiles {
     /// Answers with what `entry` leads to.
     pub(super) fn serve(
@@ -63,6 +73,9 @@ impl StaticFiles {
                     return Outcome::Blocking;
                 };
                 self.serve_listing(path, exchange);
+            }
+            Target::Directory if self.options.spa_fallback.is_some() => {
+                return self.fail(Failure::Missing, path, exchange, place);
             }
             Target::Directory => exchange.response.error(Status::FORBIDDEN),
         }

@@ -1,4 +1,11 @@
 //! The static file handler over real directories, driven through a session in memory.
 
+#![allow(clippy::unwrap_used, reason = "a failed test is what it is for")]
+
 mod basics;
+mod bounds;
+mod escapes;
+mod freshness;
+mod selection;
 mod site;
+mod variants;

@@ -228,8 +228,3 @@ pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, content).unwrap();
 }
-
-/// Whether the tests run as somebody whom permissions do not stop.
-pub(crate) fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}

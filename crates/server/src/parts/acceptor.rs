@@ -161,6 +161,7 @@ impl Acceptor {
     /// Forgets the pause: something has been closed to make room.
     pub(crate) fn resume(&mut self) {
         self.paused_until = None;
+        self.back_off_ms = BACK_OFF_MS_MIN;
     }
 
     /// For watching them.

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod descriptors;
 mod limits;
 mod order;
 mod shutdown;

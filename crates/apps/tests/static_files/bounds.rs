@@ -1,0 +1,153 @@
+//! What the cache may hold, and what a loop may wait for.
+
+use std::fs::File;
+use std::io::{IoSliceMut, Write};
+
+use loadline_apps::{CacheLimits, StaticOptions};
+use loadline_proto::Handler;
+use rustix::fs::{Advice, fadvise};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+use crate::site::{Site, settled};
+
+fn limited(bytes_max: usize, entries_max: usize, open_files_max: usize) -> StaticOptions {
+    StaticOptions {
+        cache: CacheLimits {
+            bytes_max,
+            entries_max,
+            open_files_max,
+            misses_max: 64,
+        },
+        precompressed: false,
+        ..settled()
+    }
+}
+
+/// Asks for each of 400 files of 5 KB twice.
+fn visit_all(site: &mut Site) {
+    let content = "12345".repeat(1000);
+    for number in 0..400 {
+        site.write(&format!("{number}"), &content);
+    }
+    for number in (0..400).chain(0..400) {
+        assert_eq!(site.get(&format!("/{number}")).text(), content);
+    }
+}
+
+#[test]
+fn memory_and_entries_are_bounded() {
+    let mut site = Site::new(&[], limited(1 << 20, 100_000, 100));
+    visit_all(&mut site);
+    let held = site.handler.cache_use();
+    assert!(held.weight <= 512 << 10 && held.entries >= 50, "{held:?}");
+    let mut site = Site::new(&[], limited(100 << 20, 200, 100));
+    visit_all(&mut site);
+    let held = site.handler.cache_use();
+    assert!((50..=100).contains(&held.entries), "{held:?}");
+}
+
+#[test]
+fn no_cache_serves_as_well() {
+    for limits in [(0, 0, 0), (0, 100, 100), (1 << 20, 0, 100)] {
+        let mut site = Site::new(&[], limited(limits.0, limits.1, limits.2));
+        visit_all(&mut site);
+        assert_eq!(site.handler.cache_use().entries, 0);
+    }
+}
+
+#[test]
+fn open_files_are_bounded() {
+    for (open_files_max, at_least) in [(64, 16), (0, 0)] {
+        let options = limited(100 << 20, 100_000, open_files_max);
+        let mut site = Site::new(
+            &[],
+            StaticOptions {
+                memory_bytes_max: 0,
+                ..options
+            },
+        );
+        visit_all(&mut site);
+        let mut second = site.handler.local();
+        std::mem::swap(&mut site.local, &mut second);
+        visit_all(&mut site);
+        let root = site.path("");
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().filter(|entry| {
+            let target = std::fs::read_link(entry.as_ref().unwrap().path());
+            // Not the root itself.
+            target.is_ok_and(|target| target.starts_with(&root) && target != root)
+        });
+        let count = open.count();
+        assert!(
+            (at_least..=open_files_max).contains(&count),
+            "{count} of {open_files_max}"
+        );
+    }
+}
+
+#[test]
+fn a_flood_of_misses_fills_nothing_and_pushes_nothing_out() {
+    let mut site = Site::new(&[("hot", "hot")], limited(1 << 20, 1000, 100));
+    site.get("/hot");
+    for number in 0..5000 {
+        assert_eq!(site.get(&format!("/missing/{number}")).status, 404);
+    }
+    let held = site.handler.cache_use();
+    assert!(held.entries == 1 && held.misses <= 64, "{held:?}");
+}
+
+#[test]
+fn spellings_of_one_path_share_its_content() {
+    let mut site = Site::new(&[("hot", "hot")], limited(1 << 20, 1000, 100));
+    for number in 0..200 {
+        let target = format!("/{}%68ot", "./".repeat(number));
+        assert_eq!(site.get(&target).text(), "hot", "{target}");
+    }
+    assert_eq!(site.handler.cache_use().entries, 1);
+}
+
+#[test]
+fn what_the_kernel_has_at_hand_is_answered_on_the_loop() {
+    for size in [100, 100_000, 1_000_000] {
+        let content = "x".repeat(size);
+        let options = StaticOptions {
+            precompressed: false,
+            ..settled()
+        };
+        let mut site = Site::new(&[("f", &content)], options);
+        assert!(site.get("/f").text() == content);
+        assert_eq!(site.blocked, 0, "{size}");
+        let mut site = Site::new(&[("f", &content)], settled());
+        site.handler = site.handler.without_openat2();
+        assert!(site.get("/f").text() == content);
+        assert_eq!(site.blocked, 1, "{size}: walking may wait");
+        assert!(site.get("/f").text() == content);
+        assert_eq!(site.blocked, 1, "{size}: known by now");
+    }
+}
+
+#[test]
+fn what_is_cold_is_waited_for_elsewhere() {
+    for size in [100_000, 1_000_000] {
+        let options = StaticOptions {
+            precompressed: false,
+            ..settled()
+        };
+        let mut site = Site::new(&[("f", "")], options);
+        let content = vec![b'x'; size];
+        let mut file = File::create(site.path("f")).unwrap();
+        file.write_all(&content).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        let file = File::open(site.path("f")).unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        let byte = &mut [0];
+        let slices = &mut [IoSliceMut::new(byte)];
+        if preadv2(&file, slices, 0, ReadWriteFlags::NOWAIT) != Err(Errno::AGAIN) {
+            continue; // a file system that is always warm
+        }
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        let answer = site.get("/f");
+        assert!(answer.content == content);
+        assert_eq!(site.blocked, 1, "{size}");
+    }
+}

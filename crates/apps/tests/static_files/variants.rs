@@ -1,0 +1,139 @@
+//! Precompressed neighbours.
+
+use std::time::{Duration, SystemTime};
+
+use loadline_apps::StaticOptions;
+
+use crate::site::{Answer, Site, settled};
+
+fn accepting(site: &mut Site, codings: &str) -> Answer {
+    site.request("GET", "/a.js", &[("Accept-Encoding", codings)])
+}
+
+fn site() -> Site {
+    let files = [
+        ("a.js", "plain"),
+        ("a.js.gz", "gzipped"),
+        ("a.js.br", "brotlied"),
+        ("alone.js", "alone"),
+    ];
+    Site::new(&files, settled())
+}
+
+#[test]
+fn the_client_chooses_by_quality() {
+    let mut site = site();
+    let table = [
+        ("gzip, deflate, br, zstd", "br", "brotlied"),
+        ("gzip", "gzip", "gzipped"),
+        ("x-gzip", "gzip", "gzipped"),
+        ("br;q=0.5, gzip;q=0.9", "gzip", "gzipped"),
+        ("zstd", "", "plain"),
+        ("br;q=0, gzip;q=0", "", "plain"),
+        ("*", "br", "brotlied"),
+        ("identity", "", "plain"),
+        ("", "", "plain"),
+    ];
+    for _ in 0..2 {
+        for (codings, chosen, text) in table {
+            let answer = accepting(&mut site, codings);
+            assert_eq!((answer.status, answer.text()), (200, text), "{codings}");
+            assert_eq!(answer.field("Content-Encoding"), chosen, "{codings}");
+            assert_eq!(
+                answer.field("Content-Type"),
+                site.get("/a.js").field("Content-Type")
+            );
+            assert_eq!(answer.field("Vary"), "Accept-Encoding", "{codings}");
+        }
+        assert_eq!(site.get("/a.js").text(), "plain");
+    }
+}
+
+#[test]
+fn every_answer_of_what_varies_says_so_and_has_its_own_etag() {
+    let mut site = site();
+    let plain = site.get("/a.js");
+    let packed = accepting(&mut site, "br");
+    assert_ne!(plain.field("ETag"), packed.field("ETag"));
+    let etag = packed.field("ETag");
+    let table: [(&[(&str, &str)], u16); 5] = [
+        (&[("Accept-Encoding", "br"), ("If-None-Match", etag)], 304),
+        (&[("Accept-Encoding", "gzip"), ("If-None-Match", etag)], 200),
+        (&[("Accept-Encoding", "br"), ("Range", "bytes=0-2")], 206),
+        (&[("Accept-Encoding", "br"), ("Range", "bytes=99-")], 416),
+        (&[("Accept-Encoding", "br"), ("If-Match", "\"other\"")], 412),
+    ];
+    for (fields, status) in table {
+        let answer = site.request("GET", "/a.js", fields);
+        assert_eq!(answer.status, status, "{fields:?}");
+        assert_eq!(answer.field("Vary"), "Accept-Encoding", "{fields:?}");
+    }
+    let range = site.request("GET", "/a.js", table[2].0);
+    assert_eq!(
+        (range.text(), range.field("Content-Encoding")),
+        ("bro", "br")
+    );
+    assert_eq!(accepting_alone(&mut site).field("Vary"), "");
+}
+
+fn accepting_alone(site: &mut Site) -> Answer {
+    let answer = site.request("GET", "/alone.js", &[("Accept-Encoding", "br, gzip")]);
+    assert_eq!(answer.text(), "alone");
+    answer
+}
+
+#[test]
+fn neighbours_come_and_go_within_a_second() {
+    let mut site = site();
+    assert_eq!(accepting_alone(&mut site).field("Content-Encoding"), "");
+    site.write("alone.js.gz", "packed");
+    site.pass(1000);
+    let answer = site.request("GET", "/alone.js", &[("Accept-Encoding", "gzip")]);
+    assert_eq!(answer.text(), "packed");
+    std::fs::remove_file(site.path("alone.js.gz")).unwrap();
+    site.pass(1000);
+    accepting_alone(&mut site);
+}
+
+#[test]
+fn a_stale_neighbour_does_not_hide_a_newer_file() {
+    let mut site = site();
+    let old = SystemTime::now() - Duration::from_secs(5);
+    let neighbour = std::fs::File::options()
+        .write(true)
+        .open(site.path("a.js.br"))
+        .unwrap();
+    neighbour.set_modified(old).unwrap();
+    assert_eq!(accepting(&mut site, "br, gzip").text(), "gzipped");
+}
+
+#[test]
+fn neighbours_that_cannot_be_had_are_none() {
+    let mut site = site();
+    for suffix in ["br", "gz"] {
+        std::fs::remove_file(site.path(&format!("a.js.{suffix}"))).unwrap();
+    }
+    std::fs::create_dir(site.path("a.js.br")).unwrap();
+    std::fs::write(site.path("../outside"), "secret").unwrap();
+    std::os::unix::fs::symlink("../outside", site.path("a.js.gz")).unwrap();
+    for _ in 0..2 {
+        let answer = accepting(&mut site, "br, gzip");
+        assert_eq!((answer.status, answer.text()), (200, "plain"));
+    }
+}
+
+#[test]
+fn neighbours_are_left_alone_if_told_so() {
+    let options = StaticOptions {
+        precompressed: false,
+        ..settled()
+    };
+    let mut site = Site::new(&[("a.js", "plain"), ("a.js.gz", "gzipped")], options);
+    let answer = accepting(&mut site, "gzip");
+    assert_eq!((answer.text(), answer.field("Vary")), ("plain", ""));
+    assert_eq!(
+        site.get("/a.js.gz").text(),
+        "gzipped",
+        "by its own name it is a file"
+    );
+}

@@ -1,0 +1,86 @@
+//! The program under test, serving a directory on a free port.
+
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+
+/// A running `loadline serve`; ends with the value.
+pub(crate) struct Program {
+    child: Child,
+    origin: String,
+}
+
+impl Program {
+    /// Serves `root` and waits until the program has said where.
+    pub(crate) fn serve(root: &Path, options: &[&str]) -> Self {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let errors = writer.try_clone().expect("a second end of the pipe");
+        let child = Command::new(env!("CARGO_BIN_EXE_loadline"))
+            .arg("serve")
+            .arg(root)
+            .args(["--listen", "127.0.0.1:0"])
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(writer)
+            .stderr(errors)
+            .spawn()
+            .expect("the program starts");
+        let mut lines = BufReader::new(reader).lines();
+        let mut said = String::new();
+        let origin = loop {
+            let Some(Ok(line)) = lines.next() else {
+                panic!("the program ended without an address; it said:\n{said}");
+            };
+            if let Some(origin) = origin_in(&line) {
+                break origin;
+            }
+            said += &line;
+            said.push('\n');
+        };
+        thread::spawn(move || lines.for_each(drop)); // a full pipe would stop the program
+        Self { child, origin }
+    }
+
+    /// The address of `path`, which begins with a slash.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.origin)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `http://127.0.0.1:PORT` in a start-up line.
+fn origin_in(line: &str) -> Option<String> {
+    let start = line.find("http://127.0.0.1:")?;
+    let (scheme_and_host, port) = line[start..].split_at("http://127.0.0.1:".len());
+    let digits = port.bytes().take_while(u8::is_ascii_digit).count();
+    (digits > 0).then(|| format!("{scheme_and_host}{}", &port[..digits]))
+}
+
+/// The folder of the repository.
+pub(crate) fn repository() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.ancestors().nth(2).expect("two folders up").to_owned()
+}
+
+/// The demo site, with its sound and picture made.
+pub(crate) fn demo_site() -> PathBuf {
+    static MADE: OnceLock<()> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .args(["run", "--quiet", "--package", "xtask", "--", "media"])
+            .current_dir(repository())
+            .status()
+            .expect("cargo starts");
+        assert!(status.success(), "cargo run -p xtask -- media failed");
+    });
+    repository().join("site")
+}
