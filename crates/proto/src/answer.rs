@@ -9,7 +9,7 @@ use crate::{Body, Exchange, Method, SessionConfig, Turn};
 pub(crate) fn take_over(
     exchange: &mut Exchange,
     progress: &mut Progress,
-    draining: bool,
+    last: bool,
     config: &SessionConfig,
     turn: &mut Turn<'_>,
 ) -> bool {
@@ -22,7 +22,7 @@ pub(crate) fn take_over(
             .stated_len
             .filter(|_| !is_head)
             .unwrap_or(0);
-        if persist && draining {
+        if persist && last {
             // The drain began after the head was encoded, before it left.
             let Exchange {
                 output,
@@ -34,7 +34,7 @@ pub(crate) fn take_over(
             persist = false;
         }
     } else {
-        persist &= !draining;
+        persist &= !last;
         fill_error_page(exchange, config);
         let limits = &config.limits;
         let segments = &mut progress.segments;

@@ -61,6 +61,16 @@ impl Progress {
         (self.carry.len() - self.carry_start) as u64
     }
 
+    /// Whether the answer in the making is the last of a drain: no other request has come behind
+    /// it, with its head at least. What has come was accepted, and only the last answer says close.
+    pub(crate) fn is_last(&self, draining: bool) -> bool {
+        let has_head_ahead = || {
+            let unread = &self.carry[self.carry_start..];
+            memchr::memmem::find(unread, b"\r\n\r\n").is_some()
+        };
+        draining && !(matches!(self.body, BodyReader::Done) && has_head_ahead())
+    }
+
     pub(crate) fn has_output(&self) -> bool {
         !self.output.is_empty() || !self.segments.is_empty()
     }
@@ -160,22 +170,21 @@ impl Progress {
                 collected.extend_from_slice(piece);
             }
         };
-        let (used, done) = match &mut self.body {
-            BodyReader::Done => (0, true),
+        let read = match &mut self.body {
+            BodyReader::Done => Ok((0, true)),
             BodyReader::Length { left } => {
                 let used = usize::try_from(*left)
                     .unwrap_or(usize::MAX)
                     .min(unread.len());
                 take(&unread[..used]);
                 *left -= used as u64;
-                (used, *left == 0)
+                Ok((used, *left == 0))
             }
-            BodyReader::Chunked(decoder) => {
-                let used = decoder.decode(unread, limits, take)?;
-                (used, decoder.is_done())
-            }
+            BodyReader::Chunked(decoder) => decoder
+                .decode(unread, limits, take)
+                .map(|used| (used, decoder.is_done())),
         };
-        self.used(used, turn);
+        // Before a fault behind it, so that it does not matter how the bytes were cut.
         if collecting && self.collected.len() as u64 > self.collect_bytes_max {
             self.collected = Vec::new();
             return Err(Fault::limit(
@@ -183,6 +192,8 @@ impl Progress {
                 "more content than allowed",
             ));
         }
+        let (used, done) = read?;
+        self.used(used, turn);
         if done {
             self.body = BodyReader::Done;
             let content = std::mem::take(&mut self.collected);

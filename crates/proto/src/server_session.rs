@@ -415,7 +415,7 @@ impl ServerSession {
             BodyReader::Length { left } => left <= discard_max && !progress.expects_continue,
             BodyReader::Chunked(_) => !progress.expects_continue,
         };
-        exchange.persist = progress.persist && can_skip_body && !draining;
+        exchange.persist = progress.persist && can_skip_body && !progress.is_last(draining);
         exchange.output = std::mem::take(&mut progress.output);
         exchange.lent_bytes = exchange.output.len();
         self.state = State::Running;
@@ -424,9 +424,9 @@ impl ServerSession {
 
     /// Takes the answer over from the exchange into the output.
     fn answer(&mut self, mut exchange: Box<Exchange>, turn: &mut Turn<'_>) {
-        let draining = self.draining;
         let mut progress = self.take_progress(turn);
-        let persist = answer::take_over(&mut exchange, &mut progress, draining, &self.config, turn);
+        let last = progress.is_last(self.draining);
+        let persist = answer::take_over(&mut exchange, &mut progress, last, &self.config, turn);
         progress.keep_or_log(exchange, turn);
         let body_left = !matches!(progress.body, BodyReader::Done);
         let carry_left = progress.has_carry();
