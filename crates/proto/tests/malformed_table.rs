@@ -1,0 +1,207 @@
+//! Malformed request lines and Hosts, and what is too large: refused with the right status, and
+//! the connection ends.
+
+mod drive;
+
+use drive::Driver;
+use drive::refused::{Case, check_all, post, raw};
+
+#[test]
+fn malformed_request_lines() {
+    let bad: &[(&[u8], &'static [u16])] = &[
+        (b"GET\r\n", &[400]),
+        (b"GET \r\n", &[400]),
+        (b"GET /\r\n", &[400]),
+        (b"GET / \r\n", &[400]),
+        (b"GET HTTP/1.1\r\n", &[400]),
+        (b"GET  HTTP/1.1\r\n", &[400]),
+        (b"/ HTTP/1.1\r\n", &[400]),
+        (b" GET / HTTP/1.1\r\n", &[400]),
+        (b"\tGET / HTTP/1.1\r\n", &[400]),
+        (b"GET  / HTTP/1.1\r\n", &[400]),
+        (b"GET /  HTTP/1.1\r\n", &[400]),
+        (b"GET\t/ HTTP/1.1\r\n", &[400]),
+        (b"GET /\tHTTP/1.1\r\n", &[400]),
+        (b"GET / HTTP/1.1 \r\n", &[400, 505]),
+        (b"GET / HTTP/1.1\t\r\n", &[400, 505]),
+        (b"GET / HTTP/1.1 x\r\n", &[400, 505]),
+        (b"GET /a b HTTP/1.1\r\n", &[400]),
+        (b"GET /\x0bHTTP/1.1\r\n", &[400]),
+        (b"GET / HTTP/1.1\n", &[400]),
+        (b"GET / HTTP/1.1\r", &[400]),
+        (b"GET / HTTP/1.1\r\r\n", &[400]),
+        (b"GET / HTTP/1.1\n\r\n", &[400]),
+        (b"GET /\rHTTP/1.1\r\n", &[400]),
+        (b"GET /\nHTTP/1.1\r\n", &[400]),
+        (b"GET /\r\nHTTP/1.1\r\n", &[400]),
+        (b"G\x00T / HTTP/1.1\r\n", &[400]),
+        (b"GET /\x00 HTTP/1.1\r\n", &[400]),
+        (b"GET /a\x01b HTTP/1.1\r\n", &[400]),
+        (b"GET /a\x7fb HTTP/1.1\r\n", &[400]),
+        (b"GET /\xc3\xa4 HTTP/1.1\r\n", &[400]),
+        (b"GET / HTTP/1.1\x00\r\n", &[400, 505]),
+        (b"G@T / HTTP/1.1\r\n", &[400]),
+        (b"G(T) / HTTP/1.1\r\n", &[400]),
+        (b"\"GET\" / HTTP/1.1\r\n", &[400]),
+        (b"G\xc3\xa4T / HTTP/1.1\r\n", &[400]),
+        (b"GET path HTTP/1.1\r\n", &[400]),
+        (b"GET ?query HTTP/1.1\r\n", &[400]),
+        (b"GET #fragment HTTP/1.1\r\n", &[400]),
+        (b"GET * HTTP/1.1\r\n", &[400]),
+        (b"POST * HTTP/1.1\r\n", &[400]),
+        (b"OPTIONS ** HTTP/1.1\r\n", &[400]),
+        (b"GET h:80 HTTP/1.1\r\n", &[400]),
+        (b"CONNECT / HTTP/1.1\r\n", &[400]),
+        (b"CONNECT h HTTP/1.1\r\n", &[400]),
+        (b"CONNECT h: HTTP/1.1\r\n", &[400]),
+        (b"CONNECT h:x HTTP/1.1\r\n", &[400]),
+        (b"CONNECT :80 HTTP/1.1\r\n", &[400]),
+        (b"CONNECT * HTTP/1.1\r\n", &[400]),
+        (b"CONNECT http://h:80/ HTTP/1.1\r\n", &[400]),
+        (b"GET http:///path HTTP/1.1\r\n", &[400]),
+        (b"GET http:// HTTP/1.1\r\n", &[400]),
+        (b"GET ://h/ HTTP/1.1\r\n", &[400]),
+        (b"GET http:/h/ HTTP/1.1\r\n", &[400]),
+        (b"GET http://h:x/ HTTP/1.1\r\n", &[400]),
+        (b"GET http://user@h/ HTTP/1.1\r\n", &[400]),
+        (b"GET http://h h/ HTTP/1.1\r\n", &[400]),
+        // The version: names are case-sensitive, digits single.
+        (b"GET / http/1.1\r\n", &[400, 505]),
+        (b"GET / Http/1.1\r\n", &[400, 505]),
+        (b"GET / HTTP/1\r\n", &[400, 505]),
+        (b"GET / HTTP/1.\r\n", &[400, 505]),
+        (b"GET / HTTP/.1\r\n", &[400, 505]),
+        (b"GET / HTTP/11\r\n", &[400, 505]),
+        (b"GET / HTTP/1.10\r\n", &[400, 505]),
+        (b"GET / HTTP/01.1\r\n", &[400, 505]),
+        (b"GET / HTTP/1.x\r\n", &[400, 505]),
+        (b"GET / HTTP/1,1\r\n", &[400, 505]),
+        (b"GET / HTTP/-1.1\r\n", &[400, 505]),
+        (b"GET / HTTP 1.1\r\n", &[400, 505]),
+        (b"GET / HTTPS/1.1\r\n", &[400, 505]),
+        (b"GET / XXXX/1.1\r\n", &[400, 505]),
+        (b"GET / HTTP/0.9\r\n", &[505]),
+        (b"GET / HTTP/2.0\r\n", &[505]),
+        (b"GET / HTTP/3.0\r\n", &[505]),
+        (b"GET / HTTP/9.9\r\n", &[505]),
+    ];
+    let cases: Vec<Case> = bad
+        .iter()
+        .map(|(line, statuses)| raw(&[*line, b"Host: h\r\n\r\n"].concat(), statuses))
+        .collect();
+    check_all(&cases);
+}
+
+#[test]
+fn methods_that_nobody_knows() {
+    // Well-formed, so the connection may stay.
+    for method in [
+        "BREW",
+        "get",
+        "Get",
+        "GETX",
+        "GE",
+        "PROPFIND",
+        "!#$%&'*+-.^_`|~",
+    ] {
+        let bytes = format!("{method} / HTTP/1.1\r\nHost: h\r\n\r\n");
+        let mut whole = Driver::echo();
+        whole.feed(bytes.as_bytes());
+        assert_eq!(whole.statuses(), [501], "{method}");
+        assert!(whole.seen.is_empty(), "{method} before a handler sees it");
+        let mut dripped = Driver::echo();
+        dripped.drip(bytes.as_bytes());
+        assert_eq!(dripped.output, whole.output, "{method}");
+    }
+}
+
+#[test]
+fn the_preface_of_http_2_is_refused() {
+    check_all(&[raw(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &[400, 501, 505])]);
+}
+
+#[test]
+fn a_tls_client_hello_is_refused() {
+    let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x00\r\n\r\n";
+    check_all(&[raw(hello, &[400])]);
+}
+
+#[test]
+fn host_rules() {
+    let request = |lines: &str| format!("GET / HTTP/1.1\r\n{lines}\r\n").into_bytes();
+    let mut cases = vec![
+        raw(&request(""), &[400]),
+        raw(&request("Hos: h\r\n"), &[400]),
+        raw(&request("X-Host: h\r\n"), &[400]),
+        raw(&request("Host: h\r\nHost: h\r\n"), &[400]),
+        raw(&request("Host: h\r\nhost: i\r\n"), &[400]),
+        raw(&request("Host:\r\nHost: h\r\n"), &[400]),
+        raw(b"GET / HTTP/1.0\r\nHost: h\r\nHost: h\r\n\r\n", &[400]),
+        raw(b"GET http://h/ HTTP/1.1\r\n\r\n", &[400]),
+        raw(
+            b"GET http://h/ HTTP/1.1\r\nHost: h\r\nHost: h\r\n\r\n",
+            &[400],
+        ),
+        raw(b"OPTIONS * HTTP/1.1\r\n\r\n", &[400]),
+        raw(b"CONNECT h:80 HTTP/1.1\r\n\r\n", &[400]),
+    ];
+    for value in [
+        "a b", "a/b", "a\\b", "h:x", "h:80:80", "h:-1", "h: 80", "user@h", "h?q", "h#f", "[::1",
+        "::1]", "http://h", "<h>", "\"h\"", "h^i", "h{}", "h|i", "h`",
+    ] {
+        cases.push(raw(&request(&format!("Host: {value}\r\n")), &[400]));
+    }
+    cases.push(raw(b"GET / HTTP/1.1\r\nHost: h\xc3\xa4\r\n\r\n", &[400]));
+    check_all(&cases);
+}
+
+#[test]
+fn what_is_too_large() {
+    let mut cases = Vec::new();
+    let target = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(256));
+    cases.push(raw(target.as_bytes(), &[414]));
+    let absolute = format!(
+        "GET http://h/{} HTTP/1.1\r\nHost: h\r\n\r\n",
+        "a".repeat(250)
+    );
+    cases.push(raw(absolute.as_bytes(), &[414]));
+    // Longer than the whole head may be: known before its end has come.
+    let endless = format!("GET /{}", "a".repeat(2000));
+    cases.push(raw(endless.as_bytes(), &[414]));
+    let method = format!("{} / HTTP/1.1\r\nHost: h\r\n\r\n", "A".repeat(2000));
+    cases.push(raw(method.as_bytes(), &[400, 414, 431, 501]));
+    let value = format!(
+        "GET / HTTP/1.1\r\nHost: h\r\nA: {}\r\n\r\n",
+        "a".repeat(1024)
+    );
+    cases.push(raw(value.as_bytes(), &[431]));
+    let name = format!(
+        "GET / HTTP/1.1\r\nHost: h\r\n{}: a\r\n\r\n",
+        "a".repeat(1024)
+    );
+    cases.push(raw(name.as_bytes(), &[431]));
+    let unfinished = format!("GET / HTTP/1.1\r\nHost: h\r\nA: {}", "a".repeat(2000));
+    cases.push(raw(unfinished.as_bytes(), &[431]));
+    let many = format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(8));
+    cases.push(raw(many.as_bytes(), &[431]));
+    let empty_lines = "\r\n".repeat(2000);
+    cases.push(raw(empty_lines.as_bytes(), &[400, 431]));
+    cases.push(post(b"Content-Length: 1001\r\n", &[b'x'; 1001], &[413]));
+    cases.push(post(
+        b"Content-Length: 18446744073709551615\r\n",
+        b"x",
+        &[413],
+    ));
+    check_all(&cases);
+}
+
+#[test]
+fn unknown_expectations() {
+    check_all(&[
+        post(b"Expect: 200-ok\r\n", b"", &[417]),
+        post(b"Expect: 100-continue, other\r\n", b"", &[417]),
+        post(b"Expect: 100-continue=yes\r\n", b"", &[417]),
+        post(b"Expect: 100-continues\r\n", b"", &[417]),
+        post(b"Expect: other\r\nContent-Length: 5\r\n", b"hello", &[417]),
+    ]);
+}

@@ -1,0 +1,172 @@
+//! A keep-alive request costs the core no allocation once its pools are warm.
+
+use std::sync::Arc;
+
+use loadline_base::Millis;
+use loadline_proto::{
+    Action, Body, Counters, ErrorPages, Exchange, HttpDate, Limits, Outcome, Pool, ServerSession,
+    SessionConfig, Status, Turn,
+};
+
+struct Core {
+    session: ServerSession,
+    pool: Pool,
+    counters: Counters,
+    date: HttpDate,
+    now: Millis,
+    answers: u64,
+}
+
+impl Core {
+    fn new() -> Self {
+        let config = Arc::new(SessionConfig {
+            limits: Limits::default(),
+            keep_alive: true,
+            error_pages: ErrorPages::plain(),
+        });
+        let (mut pool, counters, date) = (Pool::new(), Counters::default(), HttpDate::at(0));
+        let mut turn = Turn {
+            now: Millis(0),
+            date: &date,
+            pool: &mut pool,
+            counters: &counters,
+            log: None,
+        };
+        let session = ServerSession::new(&config, None, &mut turn);
+        Self {
+            session,
+            pool,
+            counters,
+            date,
+            now: Millis(0),
+            answers: 0,
+        }
+    }
+
+    /// Feeds the pieces and carries out every order; the socket takes everything at once.
+    fn exchange(&mut self, pieces: &mut [&mut [u8]], handle: &Handle) {
+        self.now.0 += 1;
+        let mut turn = Turn {
+            now: self.now,
+            date: &self.date,
+            pool: &mut self.pool,
+            counters: &self.counters,
+            log: None,
+        };
+        for piece in pieces {
+            self.session.received(piece, &mut turn);
+            loop {
+                match self.session.next_action(&mut turn) {
+                    Action::Run(mut exchange) => {
+                        let outcome = handle(&mut exchange, &mut turn);
+                        self.answers += u64::from(outcome == Outcome::Ready);
+                        self.session.ran(exchange, outcome, &mut turn);
+                    }
+                    Action::Block(mut exchange) => {
+                        exchange.response.status = Status::NO_CONTENT;
+                        self.answers += 1;
+                        self.session.completed(exchange, &mut turn);
+                    }
+                    Action::Send(mut transmit) => {
+                        transmit.advance(transmit.remaining());
+                        self.session.sent(transmit, &mut turn);
+                    }
+                    Action::Wait { read: true } => break,
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+}
+
+type Handle = dyn Fn(&mut Exchange, &mut Turn<'_>) -> Outcome;
+
+fn assert_none(what: &str, pieces: &[&[u8]], requests: u64, handle: &Handle) {
+    let mut owned: Vec<Vec<u8>> = pieces.iter().map(|piece| piece.to_vec()).collect();
+    let mut pieces: Vec<&mut [u8]> = owned.iter_mut().map(Vec::as_mut_slice).collect();
+    let mut core = Core::new();
+    for _ in 0..10 {
+        core.exchange(&mut pieces, handle);
+    }
+    let before = core.answers;
+    let allocated = allocation_counter::measure(|| {
+        for _ in 0..100 {
+            core.exchange(&mut pieces, handle);
+        }
+    });
+    assert_eq!(core.answers - before, 100 * requests, "{what}");
+    assert_eq!(
+        allocated.count_total, 0,
+        "{what}: allocations in 100 rounds"
+    );
+}
+
+const GET: &[u8] = b"GET /index.html HTTP/1.1\r\nHost: localhost:8080\r\nUser-Agent: test/1.0\r\n\
+                     Accept: text/html,*/*;q=0.8\r\nAccept-Encoding: gzip, br\r\nCookie: a=b\r\n\r\n";
+
+fn borrowed(exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
+    let content = &[b'x'; 600];
+    exchange.answer_borrowed(Status::OK, b"Content-Type: text/plain\r\n", content, turn);
+    Outcome::Ready
+}
+
+#[test]
+fn the_counter_counts() {
+    let allocated = allocation_counter::measure(|| drop(std::hint::black_box(vec![1u8; 100])));
+    assert_eq!(allocated.count_total, 1);
+}
+
+#[test]
+fn a_small_cached_answer() {
+    assert_none("one piece", &[GET], 1, &borrowed);
+    assert_none("in two", &[&GET[..50], &GET[50..]], 1, &borrowed);
+    let bytes: Vec<&[u8]> = GET.chunks(1).collect();
+    assert_none("byte by byte", &bytes, 1, &borrowed);
+    assert_none("sixteen pipelined", &[&GET.repeat(16)], 16, &borrowed);
+    let cut = [GET, &GET[..50]].concat();
+    assert_none("cut in the second", &[&cut, &GET[50..]], 2, &borrowed);
+}
+
+#[test]
+fn a_head_answer() {
+    let head = String::from_utf8_lossy(GET).replace("GET", "HEAD");
+    assert_none("HEAD", &[head.as_bytes()], 1, &borrowed);
+}
+
+#[test]
+fn shared_content_and_fields() {
+    let content: Arc<[u8]> = Arc::from(vec![b'x'; 100_000]);
+    assert_none("shared", &[GET], 1, &move |exchange, _| {
+        exchange.response.field("Content-Type", "text/html");
+        exchange.response.ready_fields(b"ETag: \"1\"\r\n");
+        exchange.response.body = Body::Shared {
+            bytes: Arc::clone(&content),
+            start: 0,
+            end: content.len(),
+        };
+        Outcome::Ready
+    });
+}
+
+#[test]
+fn answers_without_content_and_error_pages() {
+    for status in [Status::NOT_MODIFIED, Status::NO_CONTENT, Status::NOT_FOUND] {
+        assert_none("status", &[GET], 1, &move |exchange, _| {
+            exchange.response.status = status;
+            Outcome::Ready
+        });
+    }
+}
+
+#[test]
+fn a_blocking_step() {
+    assert_none("blocking", &[GET], 1, &|_, _| Outcome::Blocking);
+}
+
+#[test]
+fn content_that_is_skipped() {
+    let post = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello";
+    assert_none("content", &[post], 1, &borrowed);
+    let (head, content) = post.split_at(post.len() - 5);
+    assert_none("content apart", &[head, content], 1, &borrowed);
+}
