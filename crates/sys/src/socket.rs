@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode};
@@ -92,7 +92,6 @@ fn listen_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<(OwnedF
 const DEFER_ACCEPT_SECONDS: libc::c_int = 5;
 
 fn set_defer_accept(socket: &OwnedFd) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
     let seconds = DEFER_ACCEPT_SECONDS;
     // SAFETY: the descriptor is open as long as `socket` is borrowed, and the kernel reads
     // `size_of_val(&seconds)` bytes at the address of `seconds`, which lives through the call.
@@ -225,7 +224,6 @@ pub fn cut(socket: BorrowedFd<'_>) {
 /// Connections that wait at a listener to be accepted; `None` if the kernel does not say (only TCP).
 #[must_use]
 pub fn backlog_len(listener: BorrowedFd<'_>) -> Option<u32> {
-    use std::os::fd::AsRawFd;
     // SAFETY: all fields of `tcp_info` are integers, for which zero is a value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut len = size_of_val(&info) as libc::socklen_t;
@@ -243,16 +241,11 @@ pub fn backlog_len(listener: BorrowedFd<'_>) -> Option<u32> {
     (result == 0).then_some(info.tcpi_unacked) // of a listener: the length of its queue
 }
 
-/// Whether a descriptor is a TCP socket; for tests of inherited options.
-#[must_use]
-pub fn nodelay(socket: impl AsFd) -> bool {
-    sockopt::tcp_nodelay(socket).unwrap_or(false)
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
+    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -290,7 +283,7 @@ mod tests {
         assert_eq!(backlog_len(listener.as_fd()), Some(1));
         let server = accepted(&listener);
         assert_eq!(server.peer, Some(client.local_addr().unwrap()));
-        assert!(nodelay(&server.socket));
+        assert!(sockopt::tcp_nodelay(&server.socket).unwrap());
         let (socket, mut buffer) = (server.socket.as_fd(), [0; 8]);
         assert_eq!(receive(socket, &mut buffer).unwrap(), None);
         client.write_all(b"abc").unwrap();

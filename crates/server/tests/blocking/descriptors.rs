@@ -95,7 +95,7 @@ impl Server {
         }
     }
 
-    fn tell(&mut self, line: &str) {
+    fn tell(&self, line: &str) {
         writeln!(self.stdin.as_ref().unwrap(), "{line}").unwrap();
     }
 
