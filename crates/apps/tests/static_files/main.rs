@@ -8,4 +8,5 @@ mod escapes;
 mod freshness;
 mod selection;
 mod site;
+mod threads;
 mod variants;

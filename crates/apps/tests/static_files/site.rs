@@ -134,45 +134,62 @@ impl Site {
     }
 
     /// Runs one request through a session and the handler; returns the answer's bytes.
-    pub(crate) fn exchange(&mut self, mut head: Vec<u8>) -> Vec<u8> {
-        let (mut pool, counters) = (Pool::new(), Counters::default());
-        let seconds = wall_clock()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap()
-            .as_secs();
-        let date = HttpDate::at(seconds);
-        let mut turn = Turn {
-            now: self.now,
-            date: &date,
-            pool: &mut pool,
-            counters: &counters,
-            log: None,
-        };
-        let mut session = ServerSession::new(&Arc::new(SessionConfig::default()), None, &mut turn);
-        session.received(&mut head, &mut turn);
-        let mut output = Vec::new();
-        loop {
-            match session.next_action(&mut turn) {
-                Action::Run(mut exchange) => {
-                    let outcome = self
-                        .handler
-                        .handle(&mut self.local, &mut exchange, &mut turn);
-                    session.ran(exchange, outcome, &mut turn);
-                }
-                Action::Block(mut exchange) => {
-                    self.blocked += 1;
-                    self.handler.handle_blocking(&mut exchange);
-                    session.completed(exchange, &mut turn);
-                }
-                Action::Send(mut transmit) => {
-                    while let Some(chunk) = transmit.front() {
-                        let sent = append(&chunk, &mut output);
-                        transmit.advance(sent);
-                    }
-                    session.sent(transmit, &mut turn);
-                }
-                Action::Wait { .. } | Action::Finish | Action::Close => return output,
+    pub(crate) fn exchange(&mut self, head: Vec<u8>) -> Vec<u8> {
+        let (bytes, blocked) = run(&self.handler, &mut self.local, self.now, head);
+        self.blocked += blocked;
+        bytes
+    }
+}
+
+/// The answer to one request, and how many blocking steps it took.
+pub(crate) fn answer_of(
+    handler: &StaticFiles,
+    local: &mut LocalFiles,
+    now: Millis,
+    head: Vec<u8>,
+) -> (Answer, usize) {
+    let (bytes, blocked) = run(handler, local, now, head);
+    (parse(&bytes, false), blocked)
+}
+
+fn run(
+    handler: &StaticFiles,
+    local: &mut LocalFiles,
+    now: Millis,
+    mut head: Vec<u8>,
+) -> (Vec<u8>, usize) {
+    let (mut pool, counters) = (Pool::new(), Counters::default());
+    let since = wall_clock().duration_since(SystemTime::UNIX_EPOCH);
+    let date = HttpDate::at(since.unwrap().as_secs());
+    let mut turn = Turn {
+        now,
+        date: &date,
+        pool: &mut pool,
+        counters: &counters,
+        log: None,
+    };
+    let mut session = ServerSession::new(&Arc::new(SessionConfig::default()), None, &mut turn);
+    session.received(&mut head, &mut turn);
+    let (mut output, mut blocked) = (Vec::new(), 0);
+    loop {
+        match session.next_action(&mut turn) {
+            Action::Run(mut exchange) => {
+                let outcome = handler.handle(local, &mut exchange, &mut turn);
+                session.ran(exchange, outcome, &mut turn);
             }
+            Action::Block(mut exchange) => {
+                blocked += 1;
+                handler.handle_blocking(&mut exchange);
+                session.completed(exchange, &mut turn);
+            }
+            Action::Send(mut transmit) => {
+                while let Some(chunk) = transmit.front() {
+                    let sent = append(&chunk, &mut output);
+                    transmit.advance(sent);
+                }
+                session.sent(transmit, &mut turn);
+            }
+            Action::Wait { .. } | Action::Finish | Action::Close => return (output, blocked),
         }
     }
 }
