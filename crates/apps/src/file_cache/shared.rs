@@ -63,6 +63,11 @@ impl<E: Weighty> SharedCache<E> {
         self.entries.remove(path);
     }
 
+    /// Keeps only the entries that are worth it.
+    pub(crate) fn retain(&self, is_kept: impl Fn(&E) -> bool) {
+        self.entries.retain(|_, entry| is_kept(entry));
+    }
+
     /// Whether nothing is known to be at `path`.
     pub(crate) fn is_missing(&self, path: &[u8], now: Millis) -> bool {
         self.misses.get(path).is_some_and(|until| now < until)

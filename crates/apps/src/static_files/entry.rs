@@ -13,11 +13,15 @@ use crate::file_cache::{CacheLimits, Weighty};
 /// For how long nothing is looked at again: a change is seen within a second.
 pub(super) const FRESH_MS: u64 = 1000;
 
+/// For how long a file is kept open that nobody asks for.
+pub(super) const OPEN_UNSEEN_MS_MAX: u64 = 60_000;
+
 /// A path and what it leads to.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) target: Target,
     weight: u64,
+    open_files: usize,
     /// Until when it is taken for granted, on the server's clock; 0 if it is known to be stale.
     fresh_until: AtomicU64,
     /// What has to hold for it to be fresh for another second. None: it is always made anew.
@@ -62,6 +66,7 @@ impl Entry {
         Self {
             target,
             weight: limits.weight(held.0, held.1),
+            open_files: held.1,
             fresh_until: AtomicU64::new(now.0.saturating_add(FRESH_MS)),
             probes: probes.into(),
         }
@@ -77,6 +82,12 @@ impl Entry {
     pub(super) fn unseen_ms(&self, now: Millis) -> u64 {
         let until = self.fresh_until.load(Ordering::Relaxed);
         now.0.saturating_sub(until.saturating_sub(FRESH_MS))
+    }
+
+    /// Whether it may be kept: a file is not kept open forever because somebody asked for it once,
+    /// for its space is not free before it is closed.
+    pub(super) fn is_kept(&self, now: Millis) -> bool {
+        self.open_files == 0 || self.unseen_ms(now) < OPEN_UNSEEN_MS_MAX
     }
 
     /// Takes the check of a stale entry upon this thread; false if another was quicker.

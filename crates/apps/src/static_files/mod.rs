@@ -28,6 +28,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use loadline_base::Millis;
 use loadline_proto::{Exchange, FieldName, Handler, Method, Outcome, Status, TargetForm, Turn};
@@ -35,7 +36,7 @@ use loadline_proto::{Exchange, FieldName, Handler, Method, Outcome, Status, Targ
 use crate::content::media_type::MediaTypes;
 use crate::content::path::{self, SitePath};
 use crate::file_cache::{Index, IndexSpace, SharedCache};
-use entry::{Entry, FRESH_MS, Target};
+use entry::{Entry, FRESH_MS, OPEN_UNSEEN_MS_MAX, Target};
 use load::{Failure, Loader};
 use root::{Access, Root};
 use serve::{Place, SELECTIVE};
@@ -58,6 +59,8 @@ pub struct StaticFiles {
     options: StaticOptions,
     cache: SharedCache<Entry>,
     space: Arc<IndexSpace>,
+    /// When the cache was last rid of files that nobody asks for, in milliseconds.
+    swept_ms: AtomicU64,
 }
 
 /// What a thread keeps of its own: the entries it used last, by the path as it came.
@@ -66,6 +69,7 @@ pub struct LocalFiles {
     /// Memory for a decoded path, and for its name in the shared cache.
     path: Vec<u8>,
     key: Vec<u8>,
+    swept: Millis,
 }
 
 /// What the cache holds, for the status page.
@@ -89,6 +93,7 @@ impl StaticFiles {
             root: Root::open(directory, options.follow_symlinks)?,
             cache: SharedCache::new(&options.cache),
             space: Arc::new(IndexSpace::new(&options.cache)),
+            swept_ms: AtomicU64::new(0),
             options,
         })
     }
@@ -121,10 +126,17 @@ impl StaticFiles {
         if answer_other_methods(exchange) {
             return Outcome::Ready;
         }
+        let now = turn.now;
+        if now.since(local.swept) >= OPEN_UNSEEN_MS_MAX {
+            local.swept = now;
+            local.index.retain(|entry| entry.is_kept(now));
+            self.sweep(now);
+        }
         let LocalFiles {
             index,
             path: buffer,
             key,
+            ..
         } = local;
         let asked = exchange.request.path();
         if index.find(asked).is_none() {
@@ -157,6 +169,20 @@ impl StaticFiles {
                 index.remove(asked);
                 self.fail(failure, &path, exchange, Place::Loop(turn))
             }
+        }
+    }
+
+    /// Closes files that nobody asks for; once a minute, whichever thread comes first.
+    fn sweep(&self, now: Millis) {
+        let last = self.swept_ms.load(Ordering::Relaxed);
+        let order = Ordering::Relaxed;
+        if now.since(Millis(last)) >= OPEN_UNSEEN_MS_MAX
+            && self
+                .swept_ms
+                .compare_exchange(last, now.0, order, order)
+                .is_ok()
+        {
+            self.cache.retain(|entry| entry.is_kept(now));
         }
     }
 
@@ -286,6 +312,7 @@ impl Handler for StaticFiles {
             index: Index::new(&self.space),
             path: Vec::new(),
             key: Vec::new(),
+            swept: Millis(0),
         }
     }
 

@@ -55,6 +55,38 @@ fn no_cache_serves_as_well() {
     }
 }
 
+/// Files below the root of `site` that this process keeps open.
+fn open_files(site: &Site) -> usize {
+    let root = site.path("");
+    let fds = std::fs::read_dir("/proc/self/fd").unwrap();
+    let is_below = |fd: &std::fs::DirEntry| {
+        let target = std::fs::read_link(fd.path());
+        // Not the root itself.
+        target.is_ok_and(|target| target.starts_with(&root) && target != root)
+    };
+    fds.filter(|fd| is_below(fd.as_ref().unwrap())).count()
+}
+
+#[test]
+fn a_file_that_nobody_asks_for_is_closed() {
+    let options = limited(100 << 20, 1000, 100);
+    let options = StaticOptions {
+        memory_bytes_max: 0,
+        ..options
+    };
+    let mut site = Site::new(&[("once", "1"), ("often", "2")], options);
+    site.get("/once");
+    site.get("/often");
+    assert_eq!(open_files(&site), 2);
+    for _ in 0..70 {
+        site.pass(1000);
+        assert_eq!(site.get("/often").text(), "2");
+    }
+    site.pass(59_000);
+    site.get("/often");
+    assert_eq!(open_files(&site), 1, "only the one that is asked for");
+}
+
 #[test]
 fn open_files_are_bounded() {
     for (open_files_max, at_least) in [(64, 16), (0, 0)] {
@@ -70,13 +102,7 @@ fn open_files_are_bounded() {
         let mut second = site.handler.local();
         std::mem::swap(&mut site.local, &mut second);
         visit_all(&mut site);
-        let root = site.path("");
-        let open = std::fs::read_dir("/proc/self/fd").unwrap().filter(|entry| {
-            let target = std::fs::read_link(entry.as_ref().unwrap().path());
-            // Not the root itself.
-            target.is_ok_and(|target| target.starts_with(&root) && target != root)
-        });
-        let count = open.count();
+        let count = open_files(&site);
         assert!(
             (at_least..=open_files_max).contains(&count),
             "{count} of {open_files_max}"
