@@ -235,13 +235,13 @@ impl Connection {
         self.session.abort(reason);
     }
 
-    /// Closes the socket and gives memory back.
+    /// Gives memory back and closes the socket, which comes last: who sees the end finds it counted.
     pub(crate) fn end(self, turn: &mut Turn<'_>) {
-        drop(self.socket);
         if let Some(sending) = self.sending {
             turn.pool.give_segments(sending.transmit.into_segments());
         }
         self.session.ended(turn);
+        drop(self.socket);
     }
 
     pub(crate) fn deadline(&self) -> Option<Millis> {

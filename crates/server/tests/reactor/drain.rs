@@ -1,0 +1,153 @@
+//! Going down: nothing that was accepted is lost.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use loadline_proto::CloseReason;
+use loadline_server::{Accept, ServerOptions, SocketIo};
+
+use crate::util::*;
+
+fn variants() -> Vec<ServerOptions> {
+    let mut all = Vec::new();
+    for accept in Accept::ALL {
+        for (loops, workers, socket_io) in [
+            (1, 0, SocketIo::Loop),
+            (3, 2, SocketIo::Loop),
+            (2, 2, SocketIo::Worker),
+        ] {
+            all.push(ServerOptions {
+                accept: *accept,
+                socket_io,
+                grace: Duration::from_secs(10),
+                ..options(loops, workers)
+            });
+        }
+    }
+    all
+}
+
+#[test]
+fn idle_connections_close_at_once() {
+    for options in variants() {
+        let server = start(options);
+        let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();
+        clients
+            .iter_mut()
+            .for_each(|client| assert_eq!(client.get("/").status, 200));
+        let began = Instant::now();
+        server.handle.drain();
+        assert!(clients.iter_mut().all(Client::is_closed));
+        assert!(server.handle.wait().unwrap().is_clean());
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn accepted_requests_are_finished_and_say_close() {
+    for options in variants() {
+        if options.workers == 0 {
+            continue; // at the gate, its loop could not drain
+        }
+        let what = format!("{options:?}");
+        let server = start(options);
+        let mut at_gate = server.connect();
+        at_gate.ask("/gate");
+        server.handler.gate.await_waiting(1);
+        let mut in_head = server.connect_seated().0;
+        in_head.stream.write_all(b"GET / HTTP/1.1\r\nHos").unwrap();
+        let mut reading = server.connect();
+        reading.ask("/shared");
+        eventually(|| server.total().bytes_in >= 21 + 3 * 19);
+        server.handle.drain();
+        in_head.stream.write_all(b"t: test\r\n\r\n").unwrap();
+        let answer = in_head.answer().unwrap();
+        assert!(answer.status == 200 && answer.says("connection: close"), "{answer:?} {what}");
+        assert_eq!(reading.answer().unwrap().content.len(), SHARED_BYTES);
+        server.handler.gate.open();
+        assert_eq!(at_gate.answer().unwrap().status, 200);
+        assert!(at_gate.is_closed() && in_head.is_closed() && reading.is_closed());
+        assert!(server.handle.wait().unwrap().is_clean());
+    }
+}
+
+#[test]
+fn nothing_that_was_accepted_is_lost_under_load() {
+    for options in variants() {
+        let server = start(options);
+        let address = server.address;
+        let (answered, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    // A connection for each request, until none is accepted any more.
+                    while let Ok(mut stream) = std::net::TcpStream::connect(address) {
+                        let request = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+                        let mut all = Vec::new();
+                        let sent = stream.write_all(request);
+                        let read = std::io::Read::read_to_end(&mut stream, &mut all);
+                        if sent.is_ok() && read.is_ok() && all.starts_with(b"HTTP/1.1 200") {
+                            answered.fetch_add(1, Ordering::Relaxed);
+                        } else {
+                            lost.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+            eventually(|| answered.load(Ordering::Relaxed) > 200);
+            server.handle.drain();
+        });
+        let requests = server.total().requests();
+        assert!(server.handle.wait().unwrap().is_clean());
+        assert_eq!(answered.into_inner(), requests, "each answer arrived");
+        // Between the last accept and the close of the listener, the kernel may have completed
+        // connections that no server can see: at most one for each client.
+        assert!(lost.into_inner() <= 6);
+    }
+}
+
+#[test]
+fn what_takes_longer_than_the_grace_is_cut() {
+    let server = start(ServerOptions {
+        grace: Duration::from_millis(200),
+        ..options(2, 1)
+    });
+    let mut client = server.connect();
+    client.ask("/gate");
+    server.handler.gate.await_waiting(1);
+    let began = Instant::now();
+    server.handle.drain();
+    assert!(client.is_closed());
+    let handler = std::sync::Arc::clone(&server.handler);
+    assert_eq!(server.handle.wait().unwrap().connections_cut, 1);
+    assert!(began.elapsed() >= Duration::from_millis(200));
+    assert!(began.elapsed() < Duration::from_secs(5));
+    handler.gate.open();
+}
+
+#[test]
+fn the_second_stage_ends_at_once() {
+    let server = start(options(2, 1));
+    let mut client = server.connect();
+    client.ask("/gate");
+    server.handler.gate.await_waiting(1);
+    let began = Instant::now();
+    server.handle.drain();
+    server.handle.stop_now();
+    assert!(client.is_closed());
+    let handler = std::sync::Arc::clone(&server.handler);
+    assert!(!server.handle.wait().unwrap().is_clean());
+    assert!(began.elapsed() < Duration::from_secs(3));
+    handler.gate.open();
+}
+
+#[test]
+fn a_drain_is_counted() {
+    let server = start(options(1, 0));
+    let mut client = server.connect();
+    assert_eq!(client.get("/").status, 200);
+    let control = server.handle.control();
+    assert!(server.end().is_clean());
+    assert_eq!(control.snapshot().total.closed_for(CloseReason::Drained), 1);
+}

@@ -1,0 +1,192 @@
+//! What the reactor does when there is no more room.
+
+use std::time::{Duration, Instant};
+
+use loadline_proto::CloseReason;
+use loadline_server::{Accept, Queue, ServerOptions, SocketIo};
+
+use crate::util::*;
+
+#[test]
+fn over_a_loops_capacity_the_newcomer_is_closed_at_its_first_read() {
+    for accept in [Accept::Shared, Accept::Handoff] {
+        let server = start(ServerOptions {
+            capacity_per_loop: Some(2),
+            accept,
+            ..options(1, 0)
+        });
+        let mut seated = [server.connect_seated().0, server.connect_seated().0];
+        let (mut over, _) = server.connect_seated();
+        assert_eq!(server.total().connections, 3, "not before it is read");
+        over.ask("/");
+        assert!(over.is_closed());
+        assert_eq!(server.total().closed_for(CloseReason::OverCapacity), 1);
+        seated
+            .iter_mut()
+            .for_each(|client| assert_eq!(client.get("/").status, 200));
+        // Room again.
+        let [first, _second] = seated;
+        drop(first);
+        eventually(|| server.total().connections == 1);
+        assert_eq!(server.connect().get("/").status, 200);
+    }
+}
+
+#[test]
+fn at_the_cap_the_oldest_idle_connection_makes_room() {
+    for (loops, accept) in [
+        (1, Accept::Shared),
+        (3, Accept::Shared),
+        (3, Accept::Handoff),
+    ] {
+        let server = start(ServerOptions {
+            connections_max: 3,
+            accept,
+            ..options(loops, 0)
+        });
+        let mut clients: Vec<_> = (0..3)
+            .map(|_| {
+                let mut client = server.connect_seated().0;
+                assert_eq!(client.get("/").status, 200);
+                // Ages are kept in milliseconds; loops publish theirs at the end of a turn.
+                std::thread::sleep(Duration::from_millis(5));
+                client
+            })
+            .collect();
+        // The first one becomes the youngest.
+        assert_eq!(clients[0].get("/").status, 200);
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(server.connect().get("/").status, 200);
+        assert!(clients[1].is_closed(), "{loops} {accept:?}");
+        assert_eq!(clients[0].get("/").status, 200);
+        assert_eq!(clients[2].get("/").status, 200);
+        assert_eq!(server.total().closed_for(CloseReason::Evicted), 1);
+    }
+}
+
+#[test]
+fn if_nobody_is_idle_the_newcomer_gets_503() {
+    for (loops, accept) in [
+        (1, Accept::Shared),
+        (2, Accept::Shared),
+        (2, Accept::Handoff),
+    ] {
+        let server = start(ServerOptions {
+            connections_max: 2,
+            accept,
+            ..options(loops, 2)
+        });
+        let mut clients = [server.connect(), server.connect()];
+        clients.iter_mut().for_each(|client| client.ask("/gate"));
+        server.handler.gate.await_waiting(2);
+        let mut refused = server.connect();
+        let answer = refused.answer().unwrap();
+        assert_eq!(answer.status, 503, "{loops} {accept:?}");
+        assert!(answer.says("retry-after: ") && answer.says("connection: close"));
+        assert!(refused.is_closed());
+        eventually(|| server.total().closed_for(CloseReason::Refused) == 1);
+        server.handler.gate.open();
+        clients
+            .iter_mut()
+            .for_each(|client| assert_eq!(client.answer().unwrap().status, 200));
+    }
+}
+
+#[test]
+fn whoever_never_reads_a_refusal_costs_no_room_for_ever() {
+    let server = start(ServerOptions {
+        connections_max: 1,
+        ..options(1, 1)
+    });
+    let mut holder = server.connect();
+    holder.ask("/gate");
+    server.handler.gate.await_waiting(1);
+    let _crowd: Vec<_> = (0..200).map(|_| server.connect()).collect();
+    eventually(|| server.total().accepted == 201);
+    assert!(server.total().connections <= 1 + 64);
+    eventually(|| server.total().closed_for(CloseReason::Refused) == 200);
+    server.handler.gate.open();
+    assert_eq!(holder.answer().unwrap().status, 200);
+    assert_eq!(server.connect().get("/").status, 200);
+}
+
+#[test]
+fn a_full_queue_answers_503_with_retry_after() {
+    for queue in Queue::ALL {
+        for path in ["/gate", "/encoded"] {
+            let server = start(ServerOptions {
+                queue: *queue,
+                queue_max: 1,
+                ..options(1, 1)
+            });
+            let mut working = server.connect();
+            working.ask(path);
+            server.handler.gate.await_waiting(1);
+            let mut waiting = server.connect();
+            waiting.ask(path);
+            eventually(|| server.total().queue_depth == 1);
+            let mut refused = server.connect();
+            let answer = refused.get(path);
+            assert_eq!(answer.status, 503, "{answer:?}");
+            assert!(answer.says("retry-after: 1") && !answer.says("connection: close"));
+            assert_eq!(refused.get("/").status, 200, "the connection goes on");
+            assert_eq!(server.total().queue_full, 1);
+            server.handler.gate.open();
+            assert_eq!(working.answer().unwrap().status, 200);
+            assert_eq!(waiting.answer().unwrap().status, 200);
+            assert!(server.total().queue_wait_us > 0);
+            assert_eq!(server.total().queue_depth, 0);
+        }
+    }
+}
+
+#[test]
+fn a_full_queue_refuses_whole_connections_as_well() {
+    let server = start(ServerOptions {
+        socket_io: SocketIo::Worker,
+        queue_max: 1,
+        ..options(1, 1)
+    });
+    let mut working = server.connect();
+    working.ask("/gate");
+    server.handler.gate.await_waiting(1);
+    let mut waiting = server.connect();
+    waiting.ask("/");
+    eventually(|| server.total().queue_depth == 1);
+    let mut refused = server.connect();
+    let answer = refused.get("/");
+    assert_eq!(answer.status, 503);
+    assert!(answer.says("retry-after: 1"));
+    server.handler.gate.open();
+    assert_eq!(working.answer().unwrap().status, 200);
+    assert_eq!(waiting.answer().unwrap().status, 200);
+}
+
+#[test]
+fn an_idle_connection_ends_after_its_time_and_a_dripping_head_too() {
+    let limits = loadline_proto::Limits {
+        idle_timeout_ms: 150,
+        head_pace: loadline_proto::Pace {
+            grace_ms: 300,
+            bytes_per_second_min: 1000,
+            total_max_ms: 600,
+        },
+        ..Default::default()
+    };
+    let server = start_with(options(1, 0), TestHandler::default(), limits);
+    let began = Instant::now();
+    let mut idle = server.connect();
+    let mut dripping = server.connect();
+    std::io::Write::write_all(&mut dripping.stream, b"GET / HT").unwrap();
+    assert!(idle.is_closed());
+    assert!(began.elapsed() >= Duration::from_millis(150));
+    assert_eq!(server.total().closed_for(CloseReason::Idle), 1);
+    assert_eq!(dripping.answer().unwrap().status, 408);
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    // A request moves the deadline on.
+    let mut lively = server.connect();
+    for _ in 0..4 {
+        std::thread::sleep(Duration::from_millis(80));
+        assert_eq!(lively.get("/").status, 200);
+    }
+}

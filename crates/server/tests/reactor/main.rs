@@ -1,0 +1,15 @@
+//! Black-box tests of the reactor: its models, how it spreads and bounds connections, its workers,
+//! files in flight, and how it goes down. What all architectures have in common is in the
+//! conformance suite.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod balance;
+mod drain;
+mod events;
+mod files;
+mod limits;
+mod many;
+mod models;
+mod util;
+mod workers;

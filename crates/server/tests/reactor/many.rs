@@ -1,0 +1,65 @@
+//! Ten thousand connections on one loop. The clients are in a process of their own: server and
+//! clients together would need more descriptors than one process may have.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+use loadline_server::ServerOptions;
+
+use crate::util::*;
+
+const CONNECTIONS: usize = 10_000;
+/// Set for the process that plays the clients.
+const ADDRESS_VARIABLE: &str = "LOADLINE_TEST_CLIENTS_OF";
+
+#[test]
+fn ten_thousand_connections_on_one_loop_are_all_served() {
+    loadline_sys::usage::raise_descriptor_limit();
+    let server = start(ServerOptions {
+        connections_max: CONNECTIONS + 10,
+        ..options(1, 0)
+    });
+    let mut clients = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "many::clients", "--nocapture"])
+        .env(ADDRESS_VARIABLE, server.address.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(clients.stdout.take().unwrap()).lines();
+    let all_open = lines
+        .by_ref()
+        .map(Result::unwrap)
+        .find(|line| line.ends_with("all open"));
+    assert!(all_open.is_some(), "the clients ended early");
+    assert_eq!(server.total().connections, CONNECTIONS as u64);
+    clients.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert!(clients.wait().unwrap().success());
+    assert_eq!(server.total().requests(), 3 * CONNECTIONS as u64);
+    eventually(|| server.total().connections == 0);
+}
+
+/// Not a test of its own: what the other process does.
+#[test]
+fn clients() {
+    let Ok(address) = std::env::var(ADDRESS_VARIABLE) else {
+        return;
+    };
+    loadline_sys::usage::raise_descriptor_limit();
+    let address: SocketAddr = address.parse().unwrap();
+    let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| Client::connect(address)).collect();
+    // A first answer shows that the server, not only the kernel, has taken the connection.
+    round(&mut clients);
+    println!("all open");
+    std::io::stdin().read_exact(&mut [0; 3]).unwrap();
+    round(&mut clients);
+    round(&mut clients);
+}
+
+fn round(clients: &mut [Client]) {
+    clients.iter_mut().for_each(|client| client.ask("/"));
+    for client in clients {
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+}
