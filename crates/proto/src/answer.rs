@@ -34,6 +34,9 @@ pub(crate) fn take_over(
             persist = false;
         }
     } else {
+        // What was encoded before the handler thought better of it (a panic, a full queue): one
+        // request gets one answer.
+        exchange.output.truncate(exchange.lent_bytes);
         persist &= !last;
         fill_error_page(exchange, config);
         let limits = &config.limits;

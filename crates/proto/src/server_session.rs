@@ -547,6 +547,7 @@ impl ServerSession {
             exchange.response.field("Retry-After", "1");
         }
         exchange.output = std::mem::take(&mut progress.output);
+        exchange.lent_bytes = exchange.output.len();
         progress.persist = false;
         self.answer(exchange, turn);
         self.state = State::Ending { linger: true };

@@ -107,3 +107,46 @@ fn a_drain_that_begins_meanwhile_is_announced() {
         assert!(matches!(session.next_action(&mut turn), Action::Close));
     }
 }
+
+#[test]
+fn an_encoded_answer_that_is_replaced_by_an_error_never_leaves() {
+    for outcome in [Outcome::Ready, Outcome::Blocking] {
+        let (mut pool, counters, date) = (Pool::new(), Counters::default(), HttpDate::at(0));
+        let mut turn = Turn {
+            now: Millis(0),
+            date: &date,
+            pool: &mut pool,
+            counters: &counters,
+            log: None,
+        };
+        let mut session = ServerSession::new(&Arc::new(SessionConfig::default()), None, &mut turn);
+        let mut requests =
+            b"GET /1 HTTP/1.1\r\nHost: h\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
+        session.received(&mut requests, &mut turn);
+        let Action::Run(mut first) = session.next_action(&mut turn) else {
+            panic!()
+        };
+        first.answer_borrowed(Status::OK, b"", b"one", &mut turn);
+        session.ran(first, Outcome::Ready, &mut turn);
+        let Action::Run(mut second) = session.next_action(&mut turn) else {
+            panic!()
+        };
+        second.answer_borrowed(Status::OK, b"", b"two", &mut turn);
+        if outcome == Outcome::Ready {
+            second.response.error(Status::INTERNAL_SERVER_ERROR);
+        }
+        session.ran(second, outcome, &mut turn);
+        let mut all = sent(&mut session, &mut turn);
+        if outcome == Outcome::Blocking {
+            let Action::Block(mut second) = session.next_action(&mut turn) else {
+                panic!()
+            };
+            second.response.error(Status::SERVICE_UNAVAILABLE);
+            session.completed(second, &mut turn);
+            all += &sent(&mut session, &mut turn);
+        }
+        assert!(all.contains("one") && !all.contains("two"), "{all}");
+        assert_eq!(all.matches("HTTP/1.1 ").count(), 2, "{all}");
+        assert_eq!(all.matches("HTTP/1.1 50").count(), 1, "{all}");
+    }
+}

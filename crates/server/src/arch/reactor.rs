@@ -128,11 +128,13 @@ fn panicked(panic: &(dyn Any + Send)) -> io::Error {
 }
 
 fn join(threads: Vec<ScopedJoinHandle<'_, io::Result<()>>>) -> io::Result<()> {
-    let results = threads.into_iter().map(|thread| {
+    let mut first = Ok(());
+    for thread in threads {
         let result = thread.join();
-        result.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
-    });
-    results.fold(Ok(()), |before, result| before.and(result))
+        let result = result.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
+        first = first.and(result); // all are joined, whatever one of them says
+    }
+    first
 }
 
 /// No pool, one for all loops, or one for each. Dropped, the workers go when they are idle.

@@ -18,6 +18,7 @@ pub(crate) struct JobQueue<J> {
     bound: usize,
 }
 
+#[allow(clippy::large_enum_variant, reason = "there is one for each pool")]
 enum Kind<J> {
     Shared {
         state: Mutex<SharedState<J>>,

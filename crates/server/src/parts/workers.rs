@@ -212,6 +212,9 @@ fn serve<H: Handler>(served: &mut Served, site: &Site<H>, kit: &mut Kit<H>) {
         served.after = After::Close;
         return;
     };
+    if site.shutdown.is_draining() {
+        connection.drain(kit, true); // the loop may not have had it to tell it
+    }
     served.after = loop {
         match connection.visit(site, kit) {
             Pause::Block(mut exchange) => {

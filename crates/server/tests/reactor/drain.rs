@@ -63,7 +63,10 @@ fn accepted_requests_are_finished_and_say_close() {
         server.handle.drain();
         in_head.stream.write_all(b"t: test\r\n\r\n").unwrap();
         let answer = in_head.answer().unwrap();
-        assert!(answer.status == 200 && answer.says("connection: close"), "{answer:?} {what}");
+        assert!(
+            answer.status == 200 && answer.says("connection: close"),
+            "{answer:?} {what}"
+        );
         assert_eq!(reading.answer().unwrap().content.len(), SHARED_BYTES);
         server.handler.gate.open();
         assert_eq!(at_gate.answer().unwrap().status, 200);

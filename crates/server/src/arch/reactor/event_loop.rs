@@ -79,6 +79,7 @@ pub(super) struct EventLoop<H: Handler> {
     round: Vec<Token>,
     mail: Vec<Message>,
     /// Boxes for connections that go to a worker.
+    #[allow(clippy::vec_box, reason = "the boxes are what is used again")]
     boxes: Vec<Box<Served>>,
     door: Option<Door>,
     /// Connections that count as served.
@@ -143,12 +144,13 @@ impl<H: Handler> EventLoop<H> {
         loop {
             self.wait(&mut events)?;
             let began_us = self.begin_turn();
+            self.follow_shutdown()?;
             let knocking = self.sockets(&events);
             self.letters();
             self.accept(knocking)?;
             self.expire();
             self.visit_again();
-            if self.go_down()? {
+            if self.is_finished() {
                 return Ok(());
             }
             self.end_turn(began_us);
@@ -156,7 +158,7 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// Until something is ready, the earliest deadline comes, or mail does.
-    fn wait(&mut self, events: &mut Events) -> io::Result<()> {
+    fn wait(&self, events: &mut Events) -> io::Result<()> {
         let now = self.kit.now();
         let mailbox = &self.desk.mailbox;
         let accepting_last = self.stage != Stage::Up && self.is_accepting();
@@ -631,21 +633,31 @@ impl<H: Handler> EventLoop<H> {
         self.round = round;
     }
 
-    /// Follows the stages of a shutdown; `true` once nothing is left to do here.
-    fn go_down(&mut self) -> io::Result<bool> {
+    /// Follows the stages of a shutdown. First of all, so that requests that come after it are
+    /// answered with `Connection: close`.
+    fn follow_shutdown(&mut self) -> io::Result<()> {
         if self.stage == Stage::Up {
-            if !self.site.shutdown.is_draining() {
-                return Ok(false);
+            if self.site.shutdown.is_draining() {
+                self.begin_to_drain()?;
             }
-            self.begin_to_drain()?;
-        } else if self.door.is_some() {
+            return Ok(());
+        }
+        if self.door.is_some() {
             self.accept_last()?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is left to do here, be it that time is up.
+    fn is_finished(&mut self) -> bool {
+        if self.stage == Stage::Up {
+            return false;
         }
         if self.site.shutdown.is_cut(self.site.clock.now()) {
             self.cut();
-            return Ok(true);
+            return true;
         }
-        Ok(self.slots.is_empty() && !self.fleet.is_accepting() && !self.desk.mailbox.has_mail())
+        self.slots.is_empty() && !self.fleet.is_accepting() && !self.desk.mailbox.has_mail()
     }
 
     /// Takes in whoever has connected by now, closes the door, and tells every connection.
