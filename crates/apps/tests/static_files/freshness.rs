@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use loadline_apps::StaticOptions;
 use loadline_proto::Handler;
 
-use crate::site::{Site, settled};
+use crate::site::{Site, set_ahead, settled};
 
 /// Options under which files are kept in memory and kept open, settled and young.
 fn all_options() -> [StaticOptions; 4] {
@@ -214,6 +214,24 @@ fn a_change_that_leaves_no_trace_in_the_times_is_seen() {
         site.pass(1000);
         assert_eq!(site.get("/f.txt").text(), content);
     }
+}
+
+/// The same, shown by what does not depend on how fine the file system's clock is.
+#[test]
+fn what_was_young_is_read_again_though_its_times_are_the_same() {
+    let options = StaticOptions {
+        memory_bytes_max: 0,
+        ..settled()
+    };
+    let mut site = Site::new(&[("f.txt", "same")], options);
+    set_ahead(0);
+    let young = site.get("/f.txt").field("ETag").to_owned();
+    set_ahead(60);
+    site.pass(999);
+    assert_eq!(site.get("/f.txt").field("ETag"), young);
+    site.pass(1);
+    let settled = site.get("/f.txt").field("ETag").to_owned();
+    assert_eq!(young, format!("W/{settled}"));
 }
 
 #[test]

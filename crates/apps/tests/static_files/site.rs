@@ -63,11 +63,16 @@ impl Answer {
 
 /// Options under which a file just written counts as settled, so that freshness goes by `stat`.
 pub(crate) fn settled() -> StaticOptions {
-    AHEAD.set(Duration::from_secs(60));
+    set_ahead(60);
     StaticOptions {
         wall_clock,
         ..StaticOptions::default()
     }
+}
+
+/// Sets this test's time of day ahead of the real one.
+pub(crate) fn set_ahead(seconds: u64) {
+    AHEAD.set(Duration::from_secs(seconds));
 }
 
 /// An empty directory in which `root` is the document root.
