@@ -24,7 +24,9 @@
 
 mod event_loop;
 mod fleet;
+mod going_down;
 mod main_loop;
+mod seating;
 
 use std::any::Any;
 use std::io;

@@ -6,15 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use loadline_base::{IndexList, Millis, Slab, TimerWheel, Token};
 use loadline_proto::{CloseReason, Handler};
-use loadline_sys::{Accepted, Event, Events, Interest, Poller};
+use loadline_sys::{Event, Events, Interest, Poller};
 
 use super::fleet::Fleet;
 use crate::kit::Kit;
 use crate::listener::Listener;
 use crate::options::SocketIo;
-use crate::parts::acceptor::{ACCEPT_BATCH, Newcomer};
 use crate::parts::balance::Load;
-use crate::parts::connection::{Arrival, Connection, Noted, Pause, Welcome};
+use crate::parts::connection::{Connection, Noted, Pause};
 use crate::parts::counters::Role;
 use crate::parts::dispatch::{After, Desk, Served, Work};
 use crate::parts::door::Door;
@@ -22,33 +21,25 @@ use crate::parts::shutdown::Stage;
 use crate::parts::workers::{Message, Workers};
 use crate::site::Site;
 
-/// Refused newcomers that are answered at the same time, beside those that the cap counts. Each
-/// needs a descriptor until it has read its 503; whoever comes beyond is closed without one.
-const REFUSALS_MAX: usize = 64;
-
-/// How long a newcomer may take with its first bytes while the server goes down: its connection
-/// was complete, so its request is as good as on its way.
-const LAST_PATIENCE_MS: u64 = 250;
-
 /// What a slot holds.
 pub(super) struct Slot {
     /// `None` while a worker has it.
-    connection: Option<Connection>,
+    pub(super) connection: Option<Connection>,
     /// Since when it is idle; only meaningful while it is in the list of idle ones.
-    idle_since: Millis,
+    pub(super) idle_since: Millis,
     /// What events said while a worker had it.
-    missed: Noted,
-    registered: bool,
+    pub(super) missed: Noted,
+    pub(super) registered: bool,
     /// In the queue of those who used up their share.
-    queued: bool,
+    pub(super) queued: bool,
     /// The session knows that the server is going down.
-    told: bool,
-    standing: Standing,
+    pub(super) told: bool,
+    pub(super) standing: Standing,
 }
 
 /// How a connection counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+pub(super) enum Standing {
     /// Towards the cap of the server and the capacity of the loop.
     Served,
     /// Over the loop's capacity: closed at its first read.
@@ -64,28 +55,28 @@ const LISTENERS: u64 = u64::MAX - 2;
 
 /// One loop.
 pub(super) struct EventLoop<H: Handler> {
-    index: usize,
-    site: Arc<Site<H>>,
-    kit: Kit<H>,
-    fleet: Arc<Fleet>,
-    desk: Desk,
-    poller: Poller,
-    slots: Slab<Slot>,
-    timers: TimerWheel,
+    pub(super) index: usize,
+    pub(super) site: Arc<Site<H>>,
+    pub(super) kit: Kit<H>,
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) desk: Desk,
+    pub(super) poller: Poller,
+    pub(super) slots: Slab<Slot>,
+    pub(super) timers: TimerWheel,
     /// Slots of idle connections, the longest idle first.
-    idle: IndexList,
+    pub(super) idle: IndexList,
     /// Those who used up their share, and the vector that they are taken from.
-    again: Vec<Token>,
-    round: Vec<Token>,
-    mail: Vec<Message>,
+    pub(super) again: Vec<Token>,
+    pub(super) round: Vec<Token>,
+    pub(super) mail: Vec<Message>,
     /// Boxes for connections that go to a worker.
     #[allow(clippy::vec_box, reason = "the boxes are what is used again")]
-    boxes: Vec<Box<Served>>,
-    door: Option<Door>,
+    pub(super) boxes: Vec<Box<Served>>,
+    pub(super) door: Option<Door>,
     /// Connections that count as served.
-    served: usize,
-    refused: usize,
-    stage: Stage,
+    pub(super) served: usize,
+    pub(super) refused: usize,
+    pub(super) stage: Stage,
 }
 
 impl<H: Handler> EventLoop<H> {
@@ -142,23 +133,29 @@ impl<H: Handler> EventLoop<H> {
     pub(super) fn run(mut self) -> io::Result<()> {
         let mut events = Events::new();
         loop {
-            self.wait(&mut events)?;
-            let began_us = self.begin_turn();
-            self.follow_shutdown()?;
-            let knocking = self.sockets(&events);
-            self.letters();
-            self.accept(knocking)?;
-            self.expire();
-            self.visit_again();
-            if self.is_finished() {
+            if self.turn(&mut events)? {
                 return Ok(());
             }
-            self.end_turn(began_us);
         }
     }
 
+    /// One turn; `true` if it was the last.
+    fn turn(&mut self, events: &mut Events) -> io::Result<bool> {
+        self.wait(events)?;
+        let began_us = self.begin_turn();
+        self.follow_shutdown()?;
+        let knocking = self.sockets(events);
+        self.letters();
+        self.accept(knocking)?;
+        self.expire();
+        self.visit_again();
+        let is_last = self.is_finished();
+        self.end_turn(began_us);
+        Ok(is_last)
+    }
+
     /// Until something is ready, the earliest deadline comes, or mail does.
-    fn wait(&self, events: &mut Events) -> io::Result<()> {
+    pub(super) fn wait(&self, events: &mut Events) -> io::Result<()> {
         let now = self.kit.now();
         let mailbox = &self.desk.mailbox;
         let accepting_last = self.stage != Stage::Up && self.is_accepting();
@@ -178,21 +175,21 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// Whether newcomers can be taken in now.
-    fn is_accepting(&self) -> bool {
+    pub(super) fn is_accepting(&self) -> bool {
         self.door
             .as_ref()
             .is_some_and(|door| door.reopens_at().is_none())
     }
 
     /// Takes the time, once.
-    fn begin_turn(&mut self) -> u64 {
+    pub(super) fn begin_turn(&mut self) -> u64 {
         self.kit.tick();
         let began_us = self.kit.now_us();
         self.load().turn_begins(began_us);
         began_us
     }
 
-    fn end_turn(&mut self, began_us: u64) {
+    pub(super) fn end_turn(&mut self, began_us: u64) {
         self.kit.offer_log();
         if self.fleet.members().len() > 1 {
             self.show_oldest_idle();
@@ -202,12 +199,12 @@ impl<H: Handler> EventLoop<H> {
         self.kit.row.busy_us.add(now_us.saturating_sub(began_us));
     }
 
-    fn load(&self) -> &Load {
+    pub(super) fn load(&self) -> &Load {
         &self.fleet.members()[self.index].load
     }
 
     /// Connections with events; says whether there were any at the listeners.
-    fn sockets(&mut self, events: &Events) -> bool {
+    pub(super) fn sockets(&mut self, events: &Events) -> bool {
         let mut knocking = false;
         let mut left = events.len();
         for event in events.iter() {
@@ -226,7 +223,7 @@ impl<H: Handler> EventLoop<H> {
 
     /// Events of a slot that was closed earlier in the batch miss: its generation has passed.
     #[inline]
-    fn on_event(&mut self, token: Token, event: Event) {
+    pub(super) fn on_event(&mut self, token: Token, event: Event) {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };
@@ -247,7 +244,7 @@ impl<H: Handler> EventLoop<H> {
 
     /// Visits a connection, here or at a worker.
     #[inline]
-    fn attend(&mut self, token: Token) {
+    pub(super) fn attend(&mut self, token: Token) {
         if self.site.options.socket_io == SocketIo::Worker {
             self.hand_over(token);
         } else {
@@ -257,7 +254,7 @@ impl<H: Handler> EventLoop<H> {
 
     /// Visits a connection here, until it waits, has had its share, or is closed.
     #[inline]
-    fn serve(&mut self, token: Token) {
+    pub(super) fn serve(&mut self, token: Token) {
         loop {
             let Some(slot) = self.slots.get_mut(token) else {
                 return;
@@ -286,7 +283,7 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// Tells a connection that its work is done.
-    fn give_back(&mut self, token: Token, work: Work) {
+    pub(super) fn give_back(&mut self, token: Token, work: Work) {
         let connection = self
             .slots
             .get_mut(token)
@@ -305,7 +302,7 @@ impl<H: Handler> EventLoop<H> {
 
     /// Nothing to do for it before an event: watches the socket and the time.
     #[inline]
-    fn settle(&mut self, token: Token) {
+    pub(super) fn settle(&mut self, token: Token) {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };
@@ -336,7 +333,7 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// It has used up its share: others first. No event will come for it.
-    fn queue(&mut self, token: Token) {
+    pub(super) fn queue(&mut self, token: Token) {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };
@@ -350,7 +347,7 @@ impl<H: Handler> EventLoop<H> {
         }
     }
 
-    fn abort(&mut self, token: Token, reason: CloseReason) {
+    pub(super) fn abort(&mut self, token: Token, reason: CloseReason) {
         if let Some(slot) = self.slots.get_mut(token)
             && let Some(connection) = &mut slot.connection
         {
@@ -359,7 +356,7 @@ impl<H: Handler> EventLoop<H> {
         }
     }
 
-    fn close(&mut self, token: Token) {
+    pub(super) fn close(&mut self, token: Token) {
         let Some(slot) = self.slots.remove(token) else {
             return;
         };
@@ -382,7 +379,7 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// Gives a connection that is ready to a worker (`--socket-io worker`).
-    fn hand_over(&mut self, token: Token) {
+    pub(super) fn hand_over(&mut self, token: Token) {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };
@@ -416,7 +413,7 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// A connection is here again.
-    fn take_back(&mut self, token: Token, mut served: Box<Served>) {
+    pub(super) fn take_back(&mut self, token: Token, mut served: Box<Served>) {
         let connection = served.connection.take();
         self.boxes.push(served);
         if let (Some(slot), Some(mut connection)) = (self.slots.get_mut(token), connection) {
@@ -426,7 +423,7 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// What came by mail: results of workers, newcomers.
-    fn letters(&mut self) {
+    pub(super) fn letters(&mut self) {
         let mut mail = std::mem::take(&mut self.mail);
         self.desk.mailbox.take(&mut mail);
         for message in mail.drain(..) {
@@ -439,7 +436,7 @@ impl<H: Handler> EventLoop<H> {
         self.mail = mail;
     }
 
-    fn on_done(&mut self, token: Token, work: Work) {
+    pub(super) fn on_done(&mut self, token: Token, work: Work) {
         let after = match &work {
             Work::Serve(served) => Some(served.after),
             Work::Block(_) | Work::Warm(_) => None,
@@ -459,141 +456,8 @@ impl<H: Handler> EventLoop<H> {
         }
     }
 
-    /// Accepts a bounded batch, if somebody knocks.
-    fn accept(&mut self, knocking: bool) -> io::Result<()> {
-        if let Some(door) = &mut self.door {
-            door.reopen(self.kit.now(), &self.poller)?;
-            if knocking {
-                self.accept_batch()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn accept_batch(&mut self) -> io::Result<()> {
-        for _ in 0..ACCEPT_BATCH {
-            let Some(door) = &mut self.door else {
-                return Ok(());
-            };
-            match door.next(self.kit.now(), &self.kit.row, &self.poller)? {
-                Some(Newcomer::Serve(accepted)) => self.seat(accepted),
-                Some(Newcomer::Refuse(accepted)) => {
-                    self.load().connections.fetch_add(1, Relaxed);
-                    let welcome = Welcome::Refuse;
-                    self.welcome(Arrival { accepted, welcome });
-                }
-                None => return Ok(()),
-            }
-        }
-        Ok(())
-    }
-
-    /// Finds the loop for a newcomer of our own: this one, unless at the cap another has to make
-    /// room.
-    fn seat(&mut self, accepted: Accepted) {
-        self.show_oldest_idle();
-        let (index, welcome) = if self.stage == Stage::Up {
-            self.fleet.place(self.index)
-        } else {
-            self.fleet.place_anyway();
-            (self.index, Welcome::Serve)
-        };
-        let arrival = Arrival { accepted, welcome };
-        if index == self.index {
-            self.load().connections.fetch_add(1, Relaxed);
-            self.welcome(arrival);
-        } else {
-            self.fleet.send(index, arrival);
-        }
-    }
-
-    /// Takes in a newcomer that is counted already.
-    fn welcome(&mut self, arrival: Arrival) {
-        let Arrival { accepted, welcome } = arrival;
-        let mut standing = Standing::Served;
-        if welcome == Welcome::MakeRoom && self.stage == Stage::Up && !self.evict_oldest() {
-            // Whoever sent it here saw an idle connection that is not idle any more.
-            self.show_oldest_idle();
-            self.load().connections.fetch_sub(1, Relaxed);
-            if let Some(other) = self.fleet.oldest_idle() {
-                return self.fleet.send(other, Arrival { accepted, welcome });
-            }
-            self.load().connections.fetch_add(1, Relaxed);
-            self.fleet.leave();
-            standing = Standing::Refused;
-        }
-        if welcome == Welcome::Refuse {
-            standing = Standing::Refused;
-        }
-        let full = |capacity| self.served >= capacity;
-        if standing == Standing::Served && self.site.options.capacity_per_loop.is_some_and(full) {
-            standing = Standing::OverCapacity;
-        }
-        let connection = Connection::new(accepted, &self.site, &mut self.kit.turn());
-        let token = self.slots.insert(Slot {
-            connection: Some(connection),
-            idle_since: self.kit.now(),
-            missed: Noted::default(),
-            registered: false,
-            queued: false,
-            told: false,
-            standing,
-        });
-        self.kit.row.connections.add(1);
-        match standing {
-            Standing::Served => {
-                self.served += 1;
-                if self.stage != Stage::Up {
-                    self.tell_going_down(token);
-                } else if self.site.options.socket_io == SocketIo::Worker {
-                    self.settle(token); // a worker has it once it is ready
-                } else {
-                    self.serve(token); // the first read needs no event
-                }
-            }
-            Standing::OverCapacity => self.settle(token),
-            Standing::Refused => self.turn_away(token),
-        }
-    }
-
-    fn turn_away(&mut self, token: Token) {
-        self.refused += 1;
-        if self.refused > REFUSALS_MAX {
-            return self.abort(token, CloseReason::Refused);
-        }
-        if let Some(slot) = self.slots.get_mut(token)
-            && let Some(connection) = &mut slot.connection
-        {
-            connection.refuse(&mut self.kit.turn());
-        }
-        self.serve(token);
-    }
-
-    /// Closes the connection that is idle the longest; `false` if none is.
-    fn evict_oldest(&mut self) -> bool {
-        let oldest = self
-            .idle
-            .first()
-            .and_then(|index| self.slots.token_at(index as usize));
-        if let Some(token) = oldest {
-            self.abort(token, CloseReason::Evicted);
-        }
-        oldest.is_some()
-    }
-
-    fn show_oldest_idle(&self) {
-        let oldest = self
-            .idle
-            .first()
-            .and_then(|index| self.slots.token_at(index as usize));
-        let since = oldest
-            .and_then(|token| self.slots.get(token))
-            .map(|slot| slot.idle_since);
-        self.load().set_oldest_idle(since);
-    }
-
     /// Connections whose deadline may have passed.
-    fn expire(&mut self) {
+    pub(super) fn expire(&mut self) {
         let now = self.kit.now();
         while let Some(token) = self.timers.expired(now) {
             let Some(slot) = self.slots.get_mut(token) else {
@@ -618,7 +482,7 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// Those who used up their share in an earlier round.
-    fn visit_again(&mut self) {
+    pub(super) fn visit_again(&mut self) {
         if self.again.is_empty() {
             return;
         }
@@ -632,103 +496,126 @@ impl<H: Handler> EventLoop<H> {
         }
         self.round = round;
     }
-
-    /// Follows the stages of a shutdown. First of all, so that requests that come after it are
-    /// answered with `Connection: close`.
-    fn follow_shutdown(&mut self) -> io::Result<()> {
-        if self.stage == Stage::Up {
-            if self.site.shutdown.is_draining() {
-                self.begin_to_drain()?;
-            }
-            return Ok(());
-        }
-        if self.door.is_some() {
-            self.accept_last()?;
-        }
-        Ok(())
-    }
-
-    /// Whether nothing is left to do here, be it that time is up.
-    fn is_finished(&mut self) -> bool {
-        if self.stage == Stage::Up {
-            return false;
-        }
-        if self.site.shutdown.is_cut(self.site.clock.now()) {
-            self.cut();
-            return true;
-        }
-        self.slots.is_empty() && !self.fleet.is_accepting() && !self.desk.mailbox.has_mail()
-    }
-
-    /// Takes in whoever has connected by now, closes the door, and tells every connection.
-    fn begin_to_drain(&mut self) -> io::Result<()> {
-        self.stage = Stage::Draining;
-        if let Some(door) = &mut self.door {
-            door.begin_drain();
-            self.accept_last()?;
-        }
-        for index in 0..self.slots.slot_count() {
-            if let Some(token) = self.slots.token_at(index) {
-                self.tell_going_down(token);
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes in who is left in the backlog; then closes the door.
-    fn accept_last(&mut self) -> io::Result<()> {
-        self.accept_batch()?;
-        if self.door.as_ref().is_some_and(Door::is_drained) {
-            if let Some(door) = self.door.take() {
-                door.close(&self.poller);
-            }
-            self.fleet.stops_accepting();
-        }
-        Ok(())
-    }
-
-    /// Tells a connection that the server is going down, once; one that a worker has, when it is
-    /// back; a newcomer, when its first bytes came or its patience is over.
-    fn tell_going_down(&mut self, token: Token) {
-        let Some(slot) = self.slots.get_mut(token) else {
-            return;
-        };
-        let Some(connection) = &mut slot.connection else {
-            return;
-        };
-        if slot.told {
-            return;
-        }
-        let patience_ends = Millis(slot.idle_since.0 + LAST_PATIENCE_MS);
-        let patient = slot.standing == Standing::Served && self.kit.now() < patience_ends;
-        if connection.drain(&mut self.kit, patient) {
-            slot.told = true;
-            self.attend(token);
-        } else {
-            self.settle(token);
-            self.timers.arm(token, patience_ends);
-        }
-    }
-
-    /// What is left is closed now.
-    fn cut(&mut self) {
-        self.site.registry.cut.add(self.slots.len() as u64);
-        for index in 0..self.slots.slot_count() {
-            if let Some(token) = self.slots.token_at(index) {
-                self.abort(token, CloseReason::Drained);
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use loadline_proto::{Exchange, Outcome, SessionConfig, Status, Turn};
+    use loadline_sys::Accepted;
+
     use super::*;
+    use crate::ServerOptions;
+    use crate::parts::connection::{Arrival, Welcome};
+    use crate::parts::counters::Registry;
+    use crate::parts::shutdown::Shutdown;
+    use crate::site::Clock;
+
+    struct Hello;
+
+    impl Handler for Hello {
+        type Local = ();
+
+        fn local(&self) {}
+
+        fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
+            exchange.answer_borrowed(Status::OK, b"X: y\r\n", &[b'x'; 600], turn);
+            Outcome::Ready
+        }
+
+        fn handle_blocking(&self, _: &mut Exchange) {}
+    }
+
+    fn event_loop() -> EventLoop<Hello> {
+        let site = Arc::new(Site {
+            handler: Arc::new(Hello),
+            session: Arc::new(SessionConfig::default()),
+            options: ServerOptions::default(),
+            clock: Clock::new(),
+            shutdown: Shutdown::new().unwrap(),
+            registry: Registry::default().into(),
+            access: None,
+        });
+        let fleet = Fleet::new(1, 100, 0).unwrap();
+        EventLoop::new(0, &site, &fleet, None, Vec::new()).unwrap()
+    }
+
+    fn connect(event_loop: &mut EventLoop<Hello>) -> UnixStream {
+        let (client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        event_loop.fleet.place_anyway();
+        event_loop.load().connections.fetch_add(1, Relaxed);
+        event_loop.welcome(Arrival {
+            accepted: Accepted {
+                socket: server.into(),
+                peer: None,
+            },
+            welcome: Welcome::Serve,
+        });
+        client
+    }
 
     #[test]
     fn an_idle_connection_takes_at_most_192_bytes() {
         let bytes = Slab::<Slot>::SLOT_BYTES + TimerWheel::NODE_BYTES + IndexList::NODE_BYTES;
         println!("{bytes} bytes for an idle connection");
         assert!(bytes <= 192, "{bytes}");
+    }
+
+    #[test]
+    fn a_keep_alive_request_allocates_nothing_from_event_to_event() {
+        let mut event_loop = event_loop();
+        let mut events = Events::new();
+        let mut clients: Vec<_> = (0..8).map(|_| connect(&mut event_loop)).collect();
+        let mut answer = [0; 4096];
+        for round in 0..50 {
+            for client in &mut clients {
+                client
+                    .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+                    .unwrap();
+            }
+            let seen = allocation_counter::measure(|| {
+                assert!(!event_loop.turn(&mut events).unwrap());
+            });
+            for client in &mut clients {
+                let count = client.read(&mut answer).unwrap();
+                assert!(answer[..count].starts_with(b"HTTP/1.1 200") && count > 600);
+            }
+            assert!(
+                round < 5 || seen.count_total == 0,
+                "{seen:?} in round {round}"
+            );
+        }
+        assert_eq!(event_loop.kit.row.core.requests(), 8 * 50);
+    }
+
+    /// Both are closed in one batch: the event of the second is for a slot that is vacant, or has
+    /// a new tenant, when its turn comes.
+    #[test]
+    fn events_of_an_earlier_tenant_miss() {
+        let mut event_loop = event_loop();
+        let mut events = Events::new();
+        let mut old = connect(&mut event_loop);
+        let stale = event_loop.slots.token_at(0).unwrap();
+        old.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+            .unwrap();
+        event_loop.wait(&mut events).unwrap();
+        event_loop.abort(stale, CloseReason::Failed);
+        let mut new = connect(&mut event_loop);
+        let tenant = event_loop.slots.token_at(0).unwrap();
+        assert_eq!(tenant.index, stale.index);
+        event_loop.sockets(&events);
+        let connection = event_loop
+            .slots
+            .get(tenant)
+            .and_then(|slot| slot.connection.as_ref());
+        assert!(connection.is_some_and(Connection::is_idle));
+        assert_eq!(event_loop.kit.row.core.requests(), 0);
+        new.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+            .unwrap();
+        event_loop.turn(&mut events).unwrap();
+        assert_eq!(event_loop.kit.row.core.requests(), 1);
     }
 }

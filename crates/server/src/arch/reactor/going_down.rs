@@ -1,0 +1,103 @@
+//! How a loop goes down: the last newcomers, the last requests, the end.
+
+use std::io;
+
+use loadline_base::{Millis, Token};
+use loadline_proto::{CloseReason, Handler};
+
+use super::event_loop::{EventLoop, Standing};
+use crate::parts::door::Door;
+use crate::parts::shutdown::Stage;
+
+/// How long a newcomer may take with its first bytes while the server goes down: its connection
+/// was complete, so its request is as good as on its way.
+const LAST_PATIENCE_MS: u64 = 250;
+
+impl<H: Handler> EventLoop<H> {
+    /// Follows the stages of a shutdown. First of all, so that requests that come after it are
+    /// answered with `Connection: close`.
+    pub(super) fn follow_shutdown(&mut self) -> io::Result<()> {
+        if self.stage == Stage::Up {
+            if self.site.shutdown.is_draining() {
+                self.begin_to_drain()?;
+            }
+            return Ok(());
+        }
+        if self.door.is_some() {
+            self.accept_last()?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is left to do here, be it that time is up.
+    pub(super) fn is_finished(&mut self) -> bool {
+        if self.stage == Stage::Up {
+            return false;
+        }
+        if self.site.shutdown.is_cut(self.site.clock.now()) {
+            self.cut();
+            return true;
+        }
+        self.slots.is_empty() && !self.fleet.is_accepting() && !self.desk.mailbox.has_mail()
+    }
+
+    /// Takes in whoever has connected by now, closes the door, and tells every connection.
+    pub(super) fn begin_to_drain(&mut self) -> io::Result<()> {
+        self.stage = Stage::Draining;
+        if let Some(door) = &mut self.door {
+            door.begin_drain();
+            self.accept_last()?;
+        }
+        for index in 0..self.slots.slot_count() {
+            if let Some(token) = self.slots.token_at(index) {
+                self.tell_going_down(token);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in who is left in the backlog; then closes the door.
+    pub(super) fn accept_last(&mut self) -> io::Result<()> {
+        self.accept_batch()?;
+        if self.door.as_ref().is_some_and(Door::is_drained) {
+            if let Some(door) = self.door.take() {
+                door.close(&self.poller);
+            }
+            self.fleet.stops_accepting();
+        }
+        Ok(())
+    }
+
+    /// Tells a connection that the server is going down, once; one that a worker has, when it is
+    /// back; a newcomer, when its first bytes came or its patience is over.
+    pub(super) fn tell_going_down(&mut self, token: Token) {
+        let Some(slot) = self.slots.get_mut(token) else {
+            return;
+        };
+        let Some(connection) = &mut slot.connection else {
+            return;
+        };
+        if slot.told {
+            return;
+        }
+        let patience_ends = Millis(slot.idle_since.0 + LAST_PATIENCE_MS);
+        let patient = slot.standing == Standing::Served && self.kit.now() < patience_ends;
+        if connection.drain(&mut self.kit, patient) {
+            slot.told = true;
+            self.attend(token);
+        } else {
+            self.settle(token);
+            self.timers.arm(token, patience_ends);
+        }
+    }
+
+    /// What is left is closed now.
+    pub(super) fn cut(&mut self) {
+        self.site.registry.cut.add(self.slots.len() as u64);
+        for index in 0..self.slots.slot_count() {
+            if let Some(token) = self.slots.token_at(index) {
+                self.abort(token, CloseReason::Drained);
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! How a loop takes connections in: accepting, making room, turning away.
+
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+
+use loadline_proto::{CloseReason, Handler};
+use loadline_sys::Accepted;
+
+use super::event_loop::{EventLoop, Slot, Standing};
+use crate::options::SocketIo;
+use crate::parts::acceptor::{ACCEPT_BATCH, Newcomer};
+use crate::parts::connection::{Arrival, Connection, Noted, Welcome};
+use crate::parts::shutdown::Stage;
+use loadline_base::Token;
+
+/// Refused newcomers that are answered at the same time, beside those that the cap counts. Each
+/// needs a descriptor until it has read its 503; whoever comes beyond is closed without one.
+const REFUSALS_MAX: usize = 64;
+
+impl<H: Handler> EventLoop<H> {
+    /// Accepts a bounded batch, if somebody knocks.
+    pub(super) fn accept(&mut self, knocking: bool) -> io::Result<()> {
+        if let Some(door) = &mut self.door {
+            door.reopen(self.kit.now(), &self.poller)?;
+            if knocking {
+                self.accept_batch()?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn accept_batch(&mut self) -> io::Result<()> {
+        for _ in 0..ACCEPT_BATCH {
+            let Some(door) = &mut self.door else {
+                return Ok(());
+            };
+            match door.next(self.kit.now(), &self.kit.row, &self.poller)? {
+                Some(Newcomer::Serve(accepted)) => self.seat(accepted),
+                Some(Newcomer::Refuse(accepted)) => {
+                    self.load().connections.fetch_add(1, Relaxed);
+                    let welcome = Welcome::Refuse;
+                    self.welcome(Arrival { accepted, welcome });
+                }
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the loop for a newcomer of our own: this one, unless at the cap another has to make
+    /// room.
+    pub(super) fn seat(&mut self, accepted: Accepted) {
+        self.show_oldest_idle();
+        let (index, welcome) = if self.stage == Stage::Up {
+            self.fleet.place(self.index)
+        } else {
+            self.fleet.place_anyway();
+            (self.index, Welcome::Serve)
+        };
+        let arrival = Arrival { accepted, welcome };
+        if index == self.index {
+            self.load().connections.fetch_add(1, Relaxed);
+            self.welcome(arrival);
+        } else {
+            self.fleet.send(index, arrival);
+        }
+    }
+
+    /// Takes in a newcomer that is counted already.
+    pub(super) fn welcome(&mut self, arrival: Arrival) {
+        let Arrival { accepted, welcome } = arrival;
+        let mut standing = Standing::Served;
+        if welcome == Welcome::MakeRoom && self.stage == Stage::Up && !self.evict_oldest() {
+            // Whoever sent it here saw an idle connection that is not idle any more.
+            self.show_oldest_idle();
+            self.load().connections.fetch_sub(1, Relaxed);
+            if let Some(other) = self.fleet.oldest_idle() {
+                return self.fleet.send(other, Arrival { accepted, welcome });
+            }
+            self.load().connections.fetch_add(1, Relaxed);
+            self.fleet.leave();
+            standing = Standing::Refused;
+        }
+        if welcome == Welcome::Refuse {
+            standing = Standing::Refused;
+        }
+        let full = |capacity| self.served >= capacity;
+        if standing == Standing::Served && self.site.options.capacity_per_loop.is_some_and(full) {
+            standing = Standing::OverCapacity;
+        }
+        let connection = Connection::new(accepted, &self.site, &mut self.kit.turn());
+        let token = self.slots.insert(Slot {
+            connection: Some(connection),
+            idle_since: self.kit.now(),
+            missed: Noted::default(),
+            registered: false,
+            queued: false,
+            told: false,
+            standing,
+        });
+        self.kit.row.connections.add(1);
+        match standing {
+            Standing::Served => {
+                self.served += 1;
+                if self.stage != Stage::Up {
+                    self.tell_going_down(token);
+                } else if self.site.options.socket_io == SocketIo::Worker {
+                    self.settle(token); // a worker has it once it is ready
+                } else {
+                    self.serve(token); // the first read needs no event
+                }
+            }
+            Standing::OverCapacity => self.settle(token),
+            Standing::Refused => self.turn_away(token),
+        }
+    }
+
+    pub(super) fn turn_away(&mut self, token: Token) {
+        self.refused += 1;
+        if self.refused > REFUSALS_MAX {
+            return self.abort(token, CloseReason::Refused);
+        }
+        if let Some(slot) = self.slots.get_mut(token)
+            && let Some(connection) = &mut slot.connection
+        {
+            connection.refuse(&mut self.kit.turn());
+        }
+        self.serve(token);
+    }
+
+    /// Closes the connection that is idle the longest; `false` if none is.
+    pub(super) fn evict_oldest(&mut self) -> bool {
+        let oldest = self
+            .idle
+            .first()
+            .and_then(|index| self.slots.token_at(index as usize));
+        if let Some(token) = oldest {
+            self.abort(token, CloseReason::Evicted);
+        }
+        oldest.is_some()
+    }
+
+    pub(super) fn show_oldest_idle(&self) {
+        let oldest = self
+            .idle
+            .first()
+            .and_then(|index| self.slots.token_at(index as usize));
+        let since = oldest
+            .and_then(|token| self.slots.get(token))
+            .map(|slot| slot.idle_since);
+        self.load().set_oldest_idle(since);
+    }
+}
