@@ -155,10 +155,8 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 fn is_abuse(ranges: &[ByteRange], size: u64) -> bool {
-    let total = ranges
-        .iter()
-        .fold(0, |sum: u64, range| sum.saturating_add(range.len()));
-    if total > size {
+    let total: u128 = ranges.iter().map(|range| u128::from(range.len())).sum();
+    if total > u128::from(size) {
         return true;
     }
     let ascends = ranges.is_sorted_by_key(|range| range.start);
@@ -317,6 +315,11 @@ mod tests {
         ] {
             assert_eq!(select([value.as_bytes()], 100), selection, "{value}");
         }
+    }
+
+    #[test]
+    fn sums_beyond_64_bits_count_as_more_than_there_is() {
+        assert_eq!(select([&b"bytes=0-,1-"[..]], u64::MAX), Whole);
     }
 
     #[test]

@@ -1,0 +1,464 @@
+//! An owner of one session that carries out its orders in memory, and holds it to its promises.
+
+use std::sync::{Arc, LazyLock};
+
+use loadline_base::{Buffer, Chunk, FileVersion, Millis, OpenFile, Segment, Transmit};
+use loadline_proto::{
+    AccessFormat, AccessLog, Action, Body, Counters, Exchange, HttpDate, Method, Outcome, Pool,
+    RequestBody, ServerSession, SessionConfig, Status, Turn,
+};
+
+use crate::wire::{Answer, read_answers};
+
+/// A file to point at; nothing reads it, and its bytes count as zeros.
+static FILE: LazyLock<Arc<OpenFile>> = LazyLock::new(|| {
+    let fd = std::fs::File::open("/dev/null")
+        .expect("/dev/null opens")
+        .into();
+    let version = FileVersion::default();
+    Arc::new(OpenFile { fd, version })
+});
+
+/// What a loop lends.
+struct Lent {
+    now: Millis,
+    date: HttpDate,
+    pool: Pool,
+    counters: Counters,
+    log: Option<AccessLog>,
+}
+
+impl Lent {
+    fn turn(&mut self) -> Turn<'_> {
+        Turn {
+            now: self.now,
+            date: &self.date,
+            pool: &mut self.pool,
+            counters: &self.counters,
+            log: self.log.as_mut(),
+        }
+    }
+}
+
+/// A request that reached the handler, and its answer: status and, if the handler chose it, content.
+struct Asked {
+    method: Method,
+    answer: Option<(Status, Option<Vec<u8>>)>,
+}
+
+enum Step {
+    Quick,
+    Blocking,
+}
+
+/// The owner.
+pub struct Driver<'i> {
+    session: ServerSession,
+    lent: Lent,
+    hold_runs: bool,
+    /// What the client has still to send.
+    rest: &'i [u8],
+    received: u64,
+    eof: bool,
+    read: bool,
+    sending: Option<Transmit>,
+    exchange: Option<(Box<Exchange>, Step)>,
+    asked: Vec<Asked>,
+    wire: Vec<u8>,
+    finished: bool,
+    closed: bool,
+}
+
+/// What a connection came to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// What the client read, without interim answers.
+    pub answers: Vec<Answer>,
+    /// Requests by status class from 2xx on, faults by blame. (Not closes by reason: whether there
+    /// is anything to linger for depends on what has come.)
+    pub counts: Vec<u64>,
+}
+
+impl<'i> Driver<'i> {
+    /// A connection whose client will send `stream`. `hold_runs`: the handler's quick step is
+    /// left waiting for `answer`, as its blocking step is.
+    #[must_use]
+    pub fn new(config: &Arc<SessionConfig>, stream: &'i [u8], hold_runs: bool, log: bool) -> Self {
+        let mut lent = Lent {
+            now: Millis(1_000),
+            date: HttpDate::at(784_111_777),
+            pool: Pool::new(),
+            counters: Counters::default(),
+            log: log.then(|| AccessLog::new(AccessFormat::Common)),
+        };
+        let session = ServerSession::new(config, None, &mut lent.turn());
+        let mut driver = Self {
+            session,
+            lent,
+            hold_runs,
+            rest: stream,
+            received: 0,
+            eof: false,
+            read: false,
+            sending: None,
+            exchange: None,
+            asked: Vec::new(),
+            wire: Vec::new(),
+            finished: false,
+            closed: false,
+        };
+        driver.settle();
+        driver
+    }
+
+    /// `len` bytes come, if bytes are welcome, or `unasked` for while a handler is at work.
+    pub fn receive(&mut self, len: usize, unasked: bool) {
+        let len = len.min(self.rest.len());
+        let may_come = self.read || unasked && self.sending.is_none();
+        if self.closed || self.eof || len == 0 || !may_come {
+            return;
+        }
+        let (bytes, rest) = self.rest.split_at(len);
+        self.rest = rest;
+        self.received += len as u64;
+        self.session
+            .received(&mut bytes.to_vec(), &mut self.lent.turn());
+        self.settle();
+    }
+
+    /// The client sends no more.
+    pub fn receive_eof(&mut self) {
+        if !self.closed && !self.eof {
+            self.eof = true;
+            self.session.received_eof(&mut self.lent.turn());
+            self.settle();
+        }
+    }
+
+    /// `len` bytes of what is out leave.
+    pub fn send(&mut self, len: u64) {
+        let Some(mut transmit) = self.sending.take_if(|_| !self.closed) else {
+            return;
+        };
+        let len = len.min(transmit.remaining());
+        copy_front(&mut transmit, len, &mut self.wire);
+        if transmit.is_done() {
+            self.session.sent(transmit, &mut self.lent.turn());
+        } else {
+            self.session.progressed(len, &mut self.lent.turn());
+            self.sending = Some(transmit);
+        }
+        self.settle();
+    }
+
+    /// The handler gives back what it holds, answered.
+    pub fn answer(&mut self) {
+        let Some((mut exchange, step)) = self.exchange.take() else {
+            return;
+        };
+        match step {
+            Step::Quick => {
+                let outcome = self.handle(&mut exchange);
+                self.session.ran(exchange, outcome, &mut self.lent.turn());
+            }
+            Step::Blocking => {
+                self.respond(&mut exchange);
+                self.session.completed(exchange, &mut self.lent.turn());
+            }
+        }
+        self.settle();
+    }
+
+    /// The deadline passes; with `early`, the session is told before it has, which must not matter.
+    pub fn expire(&mut self, early: bool) {
+        let Some(deadline) = self.session.deadline() else {
+            return;
+        };
+        if self.closed || early && deadline <= self.lent.now {
+            return;
+        }
+        if early {
+            self.session.expired(&mut self.lent.turn());
+            assert_eq!(self.session.deadline(), Some(deadline));
+        } else {
+            self.lent.now = self.lent.now.max(deadline);
+            self.session.expired(&mut self.lent.turn());
+        }
+        self.settle();
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self, ms: u64) {
+        self.lent.now.0 += ms;
+    }
+
+    /// The server is going down.
+    pub fn drain(&mut self) {
+        if !self.closed {
+            self.session.draining(&mut self.lent.turn());
+            self.settle();
+        }
+    }
+
+    /// There is no room for this connection.
+    pub fn refuse(&mut self) {
+        self.session
+            .refuse(Status::SERVICE_UNAVAILABLE, &mut self.lent.turn());
+        self.settle();
+    }
+
+    /// The client is gone altogether.
+    pub fn vanish(&mut self) {
+        if !self.closed {
+            self.session.peer_gone(&mut self.lent.turn());
+            self.settle();
+            assert!(self.closed);
+        }
+    }
+
+    /// Carries out the rest in pieces of these lengths; the connection must come to an end.
+    #[must_use]
+    pub fn run_to_end(mut self, mut piece: impl FnMut() -> usize) -> Ending {
+        let mut steps = 0;
+        while !self.closed {
+            steps += 1;
+            assert!(steps < 1_000_000, "it never ends");
+            if self.sending.is_some() {
+                self.send(piece() as u64);
+            } else if self.exchange.is_some() {
+                self.answer();
+            } else if self.read && !self.rest.is_empty() {
+                self.receive(piece(), false);
+            } else if !self.eof {
+                self.receive_eof();
+            } else {
+                panic!("neither closed nor waiting for anything");
+            }
+        }
+        self.end()
+    }
+
+    fn end(mut self) -> Ending {
+        let cut_off = self.sending.is_some();
+        self.answer(); // whoever comes late changes nothing
+        let methods: Vec<_> = self.asked.iter().map(|asked| asked.method).collect();
+        let answers = read_answers(&self.wire, &methods, !cut_off);
+        for (index, answer) in answers.iter().enumerate() {
+            assert!(
+                !answer.close || index + 1 == answers.len(),
+                "an answer after the last"
+            );
+            match self.asked.get(index).map(|asked| &asked.answer) {
+                Some(Some((status, content))) => {
+                    assert_eq!(answer.code, status.code());
+                    let expected = content.as_ref().filter(|_| methods[index] != Method::Head);
+                    assert!(expected.is_none_or(|content| *content == answer.content));
+                }
+                // Refused before the handler could choose: the last word on the connection.
+                Some(None) | None => assert!(answer.code >= 400 && answer.close),
+            }
+        }
+        assert!(answers.len() <= self.asked.len() + 1);
+        self.session.ended(&mut self.lent.turn());
+        let counters = &self.lent.counters;
+        let closes = counters.closed.iter().map(|counter| counter.value());
+        assert_eq!((counters.accepted.value(), closes.sum()), (1, 1));
+        assert_eq!(counters.bytes_in.value(), self.received);
+        assert_eq!(counters.bytes_out.value(), self.wire.len() as u64);
+        if let Some(log) = &mut self.lent.log {
+            let lines = log.lines().iter().filter(|byte| **byte == b'\n').count();
+            assert_eq!(lines as u64, counters.requests());
+        }
+        let classes = counters.answers[1..].iter().chain(&counters.faults);
+        let counts = classes.map(|counter| counter.value()).collect();
+        Ending { answers, counts }
+    }
+
+    /// Carries out orders until the session waits, holding it to its promises.
+    fn settle(&mut self) {
+        loop {
+            let action = self.session.next_action(&mut self.lent.turn());
+            if self.closed {
+                assert!(matches!(action, Action::Close), "{action:?} after Close");
+                return;
+            }
+            match action {
+                Action::Run(exchange) => {
+                    assert!(self.exchange.is_none() && self.sending.is_none() && !self.finished);
+                    if !matches!(exchange.request.body, RequestBody::Whole(_)) {
+                        let method = exchange.request.method;
+                        self.asked.push(Asked {
+                            method,
+                            answer: None,
+                        });
+                    }
+                    self.exchange = Some((exchange, Step::Quick));
+                    if !self.hold_runs {
+                        let (mut exchange, _) = self.exchange.take().expect("it was just put in");
+                        let outcome = self.handle(&mut exchange);
+                        self.session.ran(exchange, outcome, &mut self.lent.turn());
+                    }
+                }
+                Action::Block(exchange) => {
+                    assert!(self.exchange.is_none() && self.sending.is_none() && !self.finished);
+                    let methods: Vec<_> = self.asked.iter().map(|asked| asked.method).collect();
+                    let sent = read_answers(&self.wire, &methods, true).len();
+                    assert_eq!(
+                        sent + 1,
+                        self.asked.len(),
+                        "output waits behind a blocking step"
+                    );
+                    self.exchange = Some((exchange, Step::Blocking));
+                }
+                Action::Send(transmit) => {
+                    assert!(self.exchange.is_none() && self.sending.is_none() && !self.finished);
+                    assert!(!transmit.is_done());
+                    self.sending = Some(transmit);
+                }
+                Action::Finish => {
+                    assert!(self.exchange.is_none() && self.sending.is_none() && !self.finished);
+                    self.finished = true;
+                }
+                Action::Wait { read } => {
+                    self.read = read;
+                    return self.check_wait();
+                }
+                Action::Close => self.closed = true, // and once more around, to see that it stays
+            }
+        }
+    }
+
+    fn check_wait(&self) {
+        let deadline = self.session.deadline();
+        if self.sending.is_some() {
+            assert!(!self.read && deadline.is_some());
+        } else if self.exchange.is_some() {
+            assert!(!self.read && deadline.is_none());
+        } else {
+            assert!(
+                self.read && !self.eof && deadline.is_some(),
+                "nothing to wait for"
+            );
+            return;
+        }
+        assert!(!self.session.is_idle());
+    }
+
+    /// The handler's quick step: what it does is in the first letter of the path.
+    fn handle(&mut self, exchange: &mut Exchange) -> Outcome {
+        let collected = matches!(exchange.request.body, RequestBody::Whole(_));
+        match exchange.request.path().get(1) {
+            Some(b'b') => Outcome::Blocking,
+            Some(b'c') if !collected => Outcome::Collect { bytes_max: 32 },
+            Some(b'C') if !collected => Outcome::Collect {
+                bytes_max: u64::MAX,
+            },
+            Some(b'd') => {
+                if collected {
+                    self.note(Status::INTERNAL_SERVER_ERROR, None); // asking twice is a bug
+                }
+                Outcome::Collect {
+                    bytes_max: u64::MAX,
+                }
+            }
+            Some(b'B') if collected => Outcome::Blocking,
+            Some(b'B') => Outcome::Collect {
+                bytes_max: u64::MAX,
+            },
+            Some(b'k') => {
+                let content = exchange.request.target().to_vec();
+                let fields = b"Content-Type: text/plain\r\n";
+                exchange.answer_borrowed(Status::OK, fields, &content, &mut self.lent.turn());
+                self.note(Status::OK, Some(content));
+                Outcome::Ready
+            }
+            _ => {
+                self.respond(exchange);
+                Outcome::Ready
+            }
+        }
+    }
+
+    fn respond(&mut self, exchange: &mut Exchange) {
+        let target = exchange.request.target().to_vec();
+        let mut status = Status::OK;
+        let mut expected = None;
+        exchange.response.field("X-Target", &target);
+        exchange.response.close = target.starts_with(b"/x");
+        exchange.response.body = match target.get(1) {
+            Some(b'e') => {
+                status = Status::NOT_FOUND;
+                Body::Empty
+            }
+            Some(b'n') => {
+                status = Status::NO_CONTENT;
+                Body::Empty
+            }
+            Some(b'3') => {
+                status = Status::NOT_MODIFIED;
+                exchange.response.stated_len = Some(1234);
+                Body::Empty
+            }
+            Some(b'l') => {
+                let bytes: Arc<[u8]> = Arc::from(target.repeat(40));
+                expected = Some(bytes[1..].to_vec());
+                Body::Shared {
+                    start: 1,
+                    end: bytes.len(),
+                    bytes,
+                }
+            }
+            Some(b'f') => {
+                expected = Some(vec![0; 1000]);
+                Body::File {
+                    file: Arc::clone(&FILE),
+                    offset: 7,
+                    len: 1000,
+                }
+            }
+            Some(b'm') => {
+                expected = Some([&target[..], &[0; 9]].concat());
+                let head = Segment::Buffer(Buffer::from(target));
+                let file = Segment::File {
+                    file: Arc::clone(&FILE),
+                    offset: 0,
+                    len: 9,
+                };
+                Body::Segments(vec![head, file])
+            }
+            _ => {
+                let mut content = target;
+                if let RequestBody::Whole(collected) = &exchange.request.body {
+                    content.extend_from_slice(collected);
+                }
+                expected = Some(content.clone());
+                Body::Bytes(content)
+            }
+        };
+        exchange.response.status = status;
+        self.note(status, expected);
+    }
+
+    fn note(&mut self, status: Status, content: Option<Vec<u8>>) {
+        if !self.closed {
+            let asked = self.asked.last_mut().expect("an answer has a request");
+            asked.answer = Some((status, content));
+        }
+    }
+}
+
+/// Moves the next `len` bytes of `transmit` to the client.
+fn copy_front(transmit: &mut Transmit, mut len: u64, wire: &mut Vec<u8>) {
+    while len > 0 {
+        let (bytes, count) = match transmit.front().expect("there is more") {
+            Chunk::Memory(bytes) => (Some(bytes), len.min(bytes.len() as u64)),
+            Chunk::File { len: left, .. } => (None, len.min(left)),
+        };
+        match bytes {
+            Some(bytes) => wire.extend_from_slice(&bytes[..count as usize]),
+            None => wire.resize(wire.len() + count as usize, 0),
+        }
+        transmit.advance(count);
+        len -= count;
+    }
+}
