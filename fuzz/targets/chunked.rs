@@ -1,5 +1,5 @@
-//! Any bytes as a chunked body, and any bytes put into one: the cuts do not matter, and what was
-//! encoded comes back.
+//! Any bytes as a chunked body, and any bytes put into one: the cuts do not matter, a slow and
+//! obvious decoder agrees, and what was encoded comes back.
 //!
 //! The first byte says how the rest is cut.
 #![no_main]
@@ -24,6 +24,14 @@ fuzz_target!(|bytes: &[u8]| {
     let at_once = decode(body, body.len().max(1));
     assert_eq!(decode(body, piece), at_once, "{}", as_text(body));
     assert_eq!(decode(body, 1), at_once, "{}", as_text(body));
+    let too_large = Err(Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE));
+    if at_once.outcome != too_large {
+        let whole = match at_once.outcome {
+            Ok((used, true)) => Some((at_once.content, used)),
+            _ => None,
+        };
+        assert_eq!(slowly(body), whole, "{}", as_text(body));
+    }
 
     let mut encoded = encode(body, piece);
     let len = encoded.len();
@@ -54,6 +62,54 @@ fn decode(body: &[u8], piece: usize) -> Decoded {
     assert!(decoder.is_done() || used == body.len());
     let outcome = Ok((used, decoder.is_done()));
     Decoded { content, outcome }
+}
+
+/// The content of a whole chunked body and its length, line by line; `None`: not whole or not good.
+fn slowly(body: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let mut rest = body;
+    let mut content = Vec::new();
+    loop {
+        let line = take_line(&mut rest)?;
+        let (size, extension) = match line.split_once(';') {
+            Some((size, extension)) => (size.trim_end_matches([' ', '\t']), extension),
+            None => (&line[..], ""),
+        };
+        let is_hex = !size.is_empty() && size.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_hex || !is_text(extension) {
+            return None;
+        }
+        let digits = size.trim_start_matches('0');
+        if digits.is_empty() {
+            break;
+        }
+        let len = usize::from_str_radix(digits, 16).ok()?;
+        let (piece, after) = rest.split_at_checked(len)?;
+        content.extend_from_slice(piece);
+        rest = after.strip_prefix(b"\r\n")?;
+    }
+    loop {
+        let line = take_line(&mut rest)?;
+        if line.is_empty() {
+            return Some((content, body.len() - rest.len()));
+        }
+        let (name, value) = line.split_once(':')?;
+        let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        if name.is_empty() || !name.chars().all(is_token) || !is_text(value) {
+            return None;
+        }
+    }
+}
+
+/// Up to the next CR, which an LF must follow; bytes beyond ASCII stand for themselves.
+fn take_line(rest: &mut &[u8]) -> Option<String> {
+    let end = rest.iter().position(|byte| *byte == b'\r')?;
+    let line = rest[..end].iter().map(|byte| char::from(*byte)).collect();
+    *rest = rest[end..].strip_prefix(b"\r\n")?;
+    Some(line)
+}
+
+fn is_text(text: &str) -> bool {
+    text.chars().all(|c| c == '\t' || c >= ' ' && c != '\x7f')
 }
 
 fn encode(content: &[u8], piece: usize) -> Vec<u8> {
