@@ -116,7 +116,10 @@ fn wait(
     }
     Err(Failure {
         exit: Exit::Cut,
-        message: format!("ended: {} connections were cut", ending.connections_cut),
+        message: match ending.connections_cut {
+            1 => "ended: 1 connection was cut".to_owned(),
+            count => format!("ended: {count} connections were cut"),
+        },
     })
 }
 

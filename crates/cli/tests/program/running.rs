@@ -1,0 +1,120 @@
+//! How it starts: the start-up lines, several addresses, Unix sockets.
+
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::process::{Command, Stdio};
+
+use crate::util::{PROGRAM, Server, exchange, site, unix};
+
+#[test]
+fn the_start_up_line_says_what_was_found_and_chosen() {
+    let site = site();
+    let server = Server::start(site.path(), &[]);
+    let line = &server.start_up[0];
+    for part in ["found ", "CPU", "by affinity", "quota", "descriptors", "chose reactor (auto)"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert!(!line.contains(" 0 workers"), "{line}");
+    let where_ = &server.start_up[1];
+    assert!(where_.contains(site.path().canonicalize().unwrap().to_str().unwrap()), "{where_}");
+    assert!(where_.ends_with(&format!("http://{}/", server.address())), "{where_}");
+    let pool = ["--architecture", "thread-pool", "--threads", "1000"];
+    let server = Server::start(site.path(), &pool);
+    assert!(server.start_up[0].contains("chose thread-pool: 1000 threads"), "{:?}", server.start_up);
+    let papers = "--loops 3 --workers 2 --worker-pools per-loop --accept handoff --balance least-busy";
+    let papers: Vec<&str> = papers.split(' ').collect();
+    let line = &Server::start(site.path(), &papers).start_up[0];
+    assert!(line.contains("chose reactor") && line.contains("3 loops, 2 workers of each"), "{line}");
+    assert!(line.contains("handoff by least-busy"), "{line}");
+}
+
+#[test]
+fn affinity_is_found() {
+    let site = site();
+    let script = "exec taskset -c 0 \"$0\" serve \"$1\" --listen 127.0.0.1:0";
+    let mut child = Command::new("sh")
+        .args(["-c", script, PROGRAM])
+        .arg(site.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+    let line = std::io::BufRead::lines(stderr).next().unwrap().unwrap();
+    let _ = child.kill();
+    let _ = child.wait();
+    assert!(line.contains("found 1 CPU (1 by affinity"), "{line}");
+    assert!(line.contains("1 loop, 2 workers"), "{line}");
+}
+
+#[test]
+fn serves_on_several_addresses_and_unix_sockets() {
+    let site = site();
+    let socket = site.path().join("socket");
+    let listen = format!("unix:{}", socket.display());
+    let more = ["--listen", "localhost:0", "--listen", &listen, "--unix-mode", "600"];
+    let mut server = Server::start(site.path(), &more);
+    assert_eq!(server.start_up.len(), 4);
+    assert_eq!(server.get("/"), "<p>hello</p>");
+    let (head, content) = exchange(unix(&socket), "/");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert_eq!(content, "<p>hello</p>");
+    let found = std::fs::symlink_metadata(&socket).unwrap();
+    assert!(found.file_type().is_socket());
+    assert_eq!(found.permissions().mode() & 0o777, 0o600);
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(!socket.exists(), "its own socket file is gone");
+}
+
+#[test]
+fn a_stale_unix_socket_is_replaced() {
+    let site = site();
+    let socket = site.path().join("socket");
+    let listen = format!("unix:{}", socket.display());
+    let mut first = Server::start_with(site.path(), &["--listen", &listen], Stdio::null());
+    first.signal("KILL");
+    first.wait();
+    assert!(socket.exists());
+    let _second = Server::start_with(site.path(), &["--listen", &listen], Stdio::null());
+    assert_eq!(exchange(unix(&socket), "/").1, "<p>hello</p>");
+}
+
+#[test]
+fn restarts_on_its_port_at_once() {
+    let site = site();
+    let mut first = Server::start(site.path(), &[]);
+    let address = first.address();
+    assert_eq!(first.get("/"), "<p>hello</p>");
+    let idle = first.connect(); // closed by the server, which leaves the port in TIME_WAIT
+    first.signal("TERM");
+    assert_eq!(first.wait().code(), Some(0));
+    drop(idle);
+    let address = address.to_string();
+    let second = Server::start_with(site.path(), &["--listen", &address], Stdio::null());
+    assert_eq!(second.get("/"), "<p>hello</p>");
+}
+
+#[test]
+fn content_options_reach_the_files() {
+    let site = site();
+    let root = site.path();
+    std::fs::create_dir(root.join("list")).unwrap();
+    std::fs::write(root.join("list/a.css"), "p{}").unwrap();
+    std::fs::write(root.join(".hidden"), "dot").unwrap();
+    std::fs::create_dir(root.join("errors")).unwrap();
+    std::fs::write(root.join("errors/404.html"), "<p>gone fishing</p>").unwrap();
+    let errors = root.join("errors");
+    let plain = Server::start(root, &["--error-pages", errors.to_str().unwrap()]);
+    let status = |server: &Server, target: &str| exchange(server.connect(), target);
+    assert!(status(&plain, "/.hidden").0.starts_with("HTTP/1.1 40"));
+    assert!(status(&plain, "/list/").0.starts_with("HTTP/1.1 40"));
+    let (head, content) = status(&plain, "/nothing");
+    assert!(head.starts_with("HTTP/1.1 404"), "{head}");
+    assert_eq!(content, "<p>gone fishing</p>");
+    let more = "--hidden --listing --spa index.html --cache-control .css:max-age=77";
+    let open = Server::start(root, &more.split(' ').collect::<Vec<_>>());
+    assert_eq!(open.get("/.hidden"), "dot");
+    assert!(open.get("/list/").contains("a.css"));
+    assert_eq!(open.get("/some/route"), "<p>hello</p>");
+    let (head, _) = status(&open, "/list/a.css");
+    assert!(head.contains("Cache-Control: max-age=77"), "{head}");
+}

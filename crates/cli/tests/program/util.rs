@@ -1,0 +1,159 @@
+//! The program as a child process, and the simplest possible client.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long anything may take before a test fails. Far more than it does take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_loadline");
+
+/// Runs the program to its end.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    let output = Command::new(PROGRAM).args(arguments).env_remove("LOADLINE_LOG").output();
+    output.expect("the program can be run")
+}
+
+/// A directory with an index page.
+pub(crate) fn site() -> TempDir {
+    let site = tempfile::tempdir().unwrap();
+    std::fs::write(site.path().join("index.html"), "<p>hello</p>").unwrap();
+    site
+}
+
+/// A server that runs; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    lines: Receiver<String>,
+    pub(crate) start_up: Vec<String>,
+}
+
+impl Server {
+    /// Starts `loadline serve SITE --listen 127.0.0.1:0` with more arguments and waits until it
+    /// says where it serves.
+    pub(crate) fn start(site: &Path, more: &[&str]) -> Self {
+        Self::start_with(site, &[&["--listen", "127.0.0.1:0"], more].concat(), Stdio::null())
+    }
+
+    /// The same without an address, and with a standard output of one's own.
+    pub(crate) fn start_with(site: &Path, more: &[&str], stdout: impl Into<Stdio>) -> Self {
+        let mut child = Command::new(PROGRAM)
+            .arg("serve")
+            .arg(site)
+            .args(more)
+            .env_remove("LOADLINE_LOG")
+            .stdout(stdout)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (tell, lines) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+        let mut server = Self { child, lines, start_up: Vec::new() };
+        let listens = more.iter().filter(|word| **word == "--listen").count().max(1);
+        while server.start_up.iter().filter(|line| line.contains(": serving ")).count() < listens {
+            let line = server.line();
+            server.start_up.push(line);
+        }
+        server
+    }
+
+    /// The next line of its standard error.
+    pub(crate) fn line(&self) -> String {
+        let line = self.lines.recv_timeout(PATIENCE);
+        line.unwrap_or_else(|error| panic!("{error} after {:?}", self.start_up))
+    }
+
+    /// Waits for a line that contains `part`.
+    pub(crate) fn line_with(&self, part: &str) -> String {
+        loop {
+            let line = self.line();
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        let mut words = self.start_up.iter().flat_map(|line| line.split_ascii_whitespace());
+        let url = words.find_map(|word| word.strip_prefix("http://")).unwrap();
+        url.trim_end_matches('/').parse().unwrap()
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal by name: TERM, INT, HUP.
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let status = Command::new("kill").args([&format!("-{name}"), &id]).status();
+        assert!(status.unwrap().success());
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < until, "it does not end");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// The content of an answer over a connection of its own; asserts that it is a 200.
+    pub(crate) fn get(&self, target: &str) -> String {
+        let (head, content) = exchange(self.connect(), target);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        content
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Asks for `target` and reads to the end: head and content.
+pub(crate) fn exchange(mut stream: impl Read + Write, target: &str) -> (String, String) {
+    let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, content) = answer.split_once("\r\n\r\n").expect("a whole answer");
+    (head.to_owned(), content.to_owned())
+}
+
+pub(crate) fn unix(path: &Path) -> UnixStream {
+    let stream = UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Asks again and again until there is an answer; for what no event tells.
+pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < end, "{what} does not come");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
