@@ -79,7 +79,17 @@ pub(crate) fn plan(flags: ServeFlags, machine: &Machine) -> Result<Plan, Failure
     options.validate().map_err(refused)?;
     let open_files_max = open_files_max(&flags, machine);
     let room = machine.descriptors_max.saturating_sub(open_files_max);
-    options.validate_descriptors(room).map_err(refused)?;
+    options.validate_descriptors(room).map_err(|error| {
+        let files = match open_files_max {
+            0 => String::new(),
+            files => format!(" less {files} for the file cache"),
+        };
+        let limit = format!("the limit of {} open files{files}", machine.descriptors_max);
+        let expected = error
+            .expected
+            .replace(&format!("the limit of {room} open files"), &limit);
+        refused(OptionError { expected, ..error })
+    })?;
     Ok(Plan {
         limits: limits(&flags.requests, &flags)?,
         flags: Arc::new(flags),

@@ -10,20 +10,41 @@ fn the_start_up_line_says_what_was_found_and_chosen() {
     let site = site();
     let server = Server::start(site.path(), &[]);
     let line = &server.start_up[0];
-    for part in ["found ", "CPU", "by affinity", "quota", "descriptors", "chose reactor (auto)"] {
+    for part in [
+        "found ",
+        "CPU",
+        "by affinity",
+        "quota",
+        "descriptors",
+        "chose reactor (auto)",
+    ] {
         assert!(line.contains(part), "{part}: {line}");
     }
     assert!(!line.contains(" 0 workers"), "{line}");
     let where_ = &server.start_up[1];
-    assert!(where_.contains(site.path().canonicalize().unwrap().to_str().unwrap()), "{where_}");
-    assert!(where_.ends_with(&format!("http://{}/", server.address())), "{where_}");
+    assert!(
+        where_.contains(site.path().canonicalize().unwrap().to_str().unwrap()),
+        "{where_}"
+    );
+    assert!(
+        where_.ends_with(&format!("http://{}/", server.address())),
+        "{where_}"
+    );
     let pool = ["--architecture", "thread-pool", "--threads", "1000"];
     let server = Server::start(site.path(), &pool);
-    assert!(server.start_up[0].contains("chose thread-pool: 1000 threads"), "{:?}", server.start_up);
-    let papers = "--loops 3 --workers 2 --worker-pools per-loop --accept handoff --balance least-busy";
+    assert!(
+        server.start_up[0].contains("chose thread-pool: 1000 threads"),
+        "{:?}",
+        server.start_up
+    );
+    let papers =
+        "--loops 3 --workers 2 --worker-pools per-loop --accept handoff --balance least-busy";
     let papers: Vec<&str> = papers.split(' ').collect();
     let line = &Server::start(site.path(), &papers).start_up[0];
-    assert!(line.contains("chose reactor") && line.contains("3 loops, 2 workers of each"), "{line}");
+    assert!(
+        line.contains("chose reactor") && line.contains("3 loops, 2 workers of each"),
+        "{line}"
+    );
     assert!(line.contains("handoff by least-busy"), "{line}");
 }
 
@@ -50,7 +71,14 @@ fn serves_on_several_addresses_and_unix_sockets() {
     let site = site();
     let socket = site.path().join("socket");
     let listen = format!("unix:{}", socket.display());
-    let more = ["--listen", "localhost:0", "--listen", &listen, "--unix-mode", "600"];
+    let more = [
+        "--listen",
+        "localhost:0",
+        "--listen",
+        &listen,
+        "--unix-mode",
+        "600",
+    ];
     let mut server = Server::start(site.path(), &more);
     assert_eq!(server.start_up.len(), 4);
     assert_eq!(server.get("/"), "<p>hello</p>");

@@ -17,7 +17,10 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_loadline");
 
 /// Runs the program to its end.
 pub(crate) fn run(arguments: &[&str]) -> Output {
-    let output = Command::new(PROGRAM).args(arguments).env_remove("LOADLINE_LOG").output();
+    let output = Command::new(PROGRAM)
+        .args(arguments)
+        .env_remove("LOADLINE_LOG")
+        .output();
     output.expect("the program can be run")
 }
 
@@ -39,7 +42,11 @@ impl Server {
     /// Starts `loadline serve SITE --listen 127.0.0.1:0` with more arguments and waits until it
     /// says where it serves.
     pub(crate) fn start(site: &Path, more: &[&str]) -> Self {
-        Self::start_with(site, &[&["--listen", "127.0.0.1:0"], more].concat(), Stdio::null())
+        Self::start_with(
+            site,
+            &[&["--listen", "127.0.0.1:0"], more].concat(),
+            Stdio::null(),
+        )
     }
 
     /// The same without an address, and with a standard output of one's own.
@@ -55,10 +62,29 @@ impl Server {
             .unwrap();
         let (tell, lines) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
-        let mut server = Self { child, lines, start_up: Vec::new() };
-        let listens = more.iter().filter(|word| **word == "--listen").count().max(1);
-        while server.start_up.iter().filter(|line| line.contains(": serving ")).count() < listens {
+        std::thread::spawn(move || {
+            stderr
+                .lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| tell.send(line))
+        });
+        let mut server = Self {
+            child,
+            lines,
+            start_up: Vec::new(),
+        };
+        let listens = more
+            .iter()
+            .filter(|word| **word == "--listen")
+            .count()
+            .max(1);
+        while server
+            .start_up
+            .iter()
+            .filter(|line| line.contains(": serving "))
+            .count()
+            < listens
+        {
             let line = server.line();
             server.start_up.push(line);
         }
@@ -81,8 +107,16 @@ impl Server {
         }
     }
 
+    /// All further lines, after its end.
+    pub(crate) fn rest(&self) -> Vec<String> {
+        self.lines.iter().collect()
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
-        let mut words = self.start_up.iter().flat_map(|line| line.split_ascii_whitespace());
+        let mut words = self
+            .start_up
+            .iter()
+            .flat_map(|line| line.split_ascii_whitespace());
         let url = words.find_map(|word| word.strip_prefix("http://")).unwrap();
         url.trim_end_matches('/').parse().unwrap()
     }
@@ -94,7 +128,9 @@ impl Server {
     /// Sends it a signal by name: TERM, INT, HUP.
     pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
-        let status = Command::new("kill").args([&format!("-{name}"), &id]).status();
+        let status = Command::new("kill")
+            .args([&format!("-{name}"), &id])
+            .status();
         assert!(status.unwrap().success());
     }
 
@@ -110,9 +146,7 @@ impl Server {
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream
+        connect(self.address())
     }
 
     /// The content of an answer over a connection of its own; asserts that it is a 200.
@@ -128,6 +162,12 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
 }
 
 /// Asks for `target` and reads to the end: head and content.
