@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -80,12 +79,11 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         }
     }?;
     let _ = status.control.set(handle.control()); // set nowhere else
-    let sockets = SocketFiles::of(handle.addresses());
     caught
         .obey(handle.control(), plan.options.grace, log)
         .map_err(|error| Failure::failed(format!("signals: {error}")))?;
     tell(&start_up::text(plan, machine, &root, handle.addresses()));
-    wait(handle, closing, &sockets)
+    wait(handle, closing)
 }
 
 fn start<H: Handler>(handler: H, config: ServerConfig) -> Result<ServerHandle, Failure> {
@@ -94,14 +92,9 @@ fn start<H: Handler>(handler: H, config: ServerConfig) -> Result<ServerHandle, F
 }
 
 /// Waits for the end and says how it was.
-fn wait(
-    handle: ServerHandle,
-    closing: Option<Closing>,
-    sockets: &SocketFiles,
-) -> Result<(), Failure> {
+fn wait(handle: ServerHandle, closing: Option<Closing>) -> Result<(), Failure> {
     let control = handle.control();
     let ending = handle.wait();
-    sockets.remove();
     let total = control.snapshot().total;
     if let Some(closing) = closing {
         let log = closing.finish(LOG_PATIENCE);
@@ -268,32 +261,6 @@ fn open_log(path: &Path) -> Result<(Arc<AccessLogWriter>, Closing), Failure> {
                      output";
         Failure::usage(format!("--access-log {}: {why}; {right}", path.display()))
     })
-}
-
-/// The files of Unix sockets as they were when bound, so that only our own are removed.
-struct SocketFiles(Vec<(PathBuf, u64, u64)>);
-
-impl SocketFiles {
-    fn of(addresses: &[ListenAddr]) -> Self {
-        let own = addresses.iter().filter_map(|address| match address {
-            ListenAddr::Unix(path) => {
-                let found = fs::symlink_metadata(path).ok()?;
-                Some((path.clone(), found.dev(), found.ino()))
-            }
-            ListenAddr::Tcp(_) => None,
-        });
-        Self(own.collect())
-    }
-
-    fn remove(&self) {
-        for (path, dev, ino) in &self.0 {
-            let is_own = fs::symlink_metadata(path)
-                .is_ok_and(|found| (found.dev(), found.ino()) == (*dev, *ino));
-            if is_own {
-                let _ = fs::remove_file(path); // a stale one is replaced at the next start
-            }
-        }
-    }
 }
 
 /// Says something on standard error; if that is closed, nobody listens.

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use loadline_server::{Accept, Architecture, ListenAddr, Queue, SocketIo, WorkerPools};
+use loadline_server::{Accept, Architecture, ListenAddr, SocketIo, WorkerPools};
 
 use crate::flags::high::{Machine, Plan};
 use crate::flags::values::Auto;
@@ -45,7 +45,6 @@ fn found(machine: &Machine) -> String {
 
 fn chosen(plan: &Plan) -> String {
     let options = &plan.options;
-    let queue = format!("{} queue of {}", options.queue.name(), options.queue_max);
     let mut parts = match options.architecture {
         Architecture::Sequential => vec!["one thread".to_owned()],
         Architecture::ThreadPerConnection => vec![],
@@ -56,18 +55,15 @@ fn chosen(plan: &Plan) -> String {
             ]
         }
         Architecture::Reactor => {
-            let mut parts = vec![
-                count(options.loops, "loop"),
-                count(options.workers, "worker"),
-            ];
+            let own = match options.worker_pools {
+                WorkerPools::PerLoop if options.workers > 0 => " for each",
+                _ => "",
+            };
+            let workers = format!("{}{own}", count(options.workers, "worker"));
+            let mut parts = vec![count(options.loops, "loop"), workers];
             if options.workers > 0 {
-                match options.worker_pools {
-                    WorkerPools::Shared => {}
-                    WorkerPools::PerLoop => parts.push("of each loop's own".to_owned()),
-                }
-                match (options.queue, options.queue_max) {
-                    (Queue::Shared | Queue::WorkStealing, _) => parts.push(queue),
-                }
+                let queue = options.queue.name();
+                parts.push(format!("{queue} queue of {}", options.queue_max));
             }
             parts.push(match options.accept {
                 Accept::Handoff => format!("handoff by {}", options.balance.name()),

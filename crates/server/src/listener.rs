@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use loadline_sys::socket::{backlog_len, listen};
 use loadline_sys::{ListenAddr, ListenOptions};
@@ -17,8 +18,8 @@ pub(crate) struct Listener {
     socket: OwnedFd,
     address: ListenAddr,
     options: ListenOptions,
-    /// Dropped after the socket: what it names is dead then.
-    _file: Option<SocketFile>,
+    /// Dropped after the socket: with the last listener of the address, what it names is dead.
+    _file: Option<Arc<SocketFile>>,
 }
 
 impl Listener {
@@ -39,7 +40,7 @@ impl Listener {
             io::Error::new(error.kind(), format!("listening on {address}: {error}"))
         })?;
         let file = match &bound {
-            ListenAddr::Unix(path) => Some(SocketFile::new(path.clone())?),
+            ListenAddr::Unix(path) => Some(Arc::new(SocketFile::new(path.clone())?)),
             ListenAddr::Tcp(_) => None,
         };
         Ok(Self {
@@ -63,7 +64,7 @@ impl Listener {
             socket,
             address: self.address.clone(),
             options: self.options,
-            _file: None,
+            _file: self._file.clone(),
         })
     }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::util::{PROGRAM, Server, connect, exchange, site, until};
+use crate::util::{Server, connect, exchange, site, until};
 
 const ARCHITECTURES: [&str; 4] = [
     "sequential",

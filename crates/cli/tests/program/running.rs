@@ -42,7 +42,7 @@ fn the_start_up_line_says_what_was_found_and_chosen() {
     let papers: Vec<&str> = papers.split(' ').collect();
     let line = &Server::start(site.path(), &papers).start_up[0];
     assert!(
-        line.contains("chose reactor") && line.contains("3 loops, 2 workers of each"),
+        line.contains("chose reactor") && line.contains("3 loops, 2 workers for each"),
         "{line}"
     );
     assert!(line.contains("handoff by least-busy"), "{line}");

@@ -17,7 +17,10 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_loadline");
 
 /// Runs the program to its end.
 pub(crate) fn run(arguments: &[&str]) -> Output {
-    let output = Command::new(PROGRAM)
+    // A server that starts where it should refuse must not hang the test.
+    let patience = PATIENCE.as_secs().to_string();
+    let output = Command::new("timeout")
+        .args([&patience, PROGRAM])
         .args(arguments)
         .env_remove("LOADLINE_LOG")
         .output();
