@@ -195,6 +195,12 @@ impl AccessSink for AccessLogWriter {
 }
 
 impl Shared {
+    fn has_news(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+            || self.reopen.load(Ordering::Acquire)
+            || !self.batches.is_empty()
+    }
+
     fn drop_lines(&self, lines: &[u8]) {
         self.lines_dropped
             .fetch_add(count_lines(lines), Ordering::Relaxed);
@@ -255,10 +261,12 @@ impl Writer {
                 }
                 return;
             }
-            if is_well {
-                std::thread::park();
-            } else {
+            if !is_well {
                 std::thread::park_timeout(RETRY_INTERVAL);
+            } else if !self.shared.has_news() {
+                // The wake-up of whatever came before the question may have been used up by a
+                // write that waited; that of what comes after it cannot have been.
+                std::thread::park();
             }
         }
     }

@@ -441,7 +441,7 @@ mod tests {
                 "--workers 0 --worker-pools per-loop",
                 "--worker-pools per-loop --workers 1",
             ),
-            ("--connections-max 50000", "--connections-max 50000 17500"),
+            ("--connections-max 50000", "--connections-max 50000 17420"),
             (
                 "--architecture thread-pool --threads 16000 --queue-max 9000",
                 "--threads 16000",
