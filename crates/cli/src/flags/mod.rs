@@ -111,3 +111,100 @@ fn quoted(value: &str) -> String {
         value.to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEGIN: &str = "checked by the same -->\n";
+    const END: &str = "<!-- end of options -->";
+
+    /// The options of `serve` as tables, a heading each.
+    fn documented() -> String {
+        let mut command = Loadline::command();
+        command.build();
+        let serve = command.find_subcommand("serve").unwrap();
+        let mut headings: Vec<Option<&str>> = Vec::new();
+        for option in serve.get_arguments() {
+            if !headings.contains(&option.get_help_heading()) {
+                headings.push(option.get_help_heading());
+            }
+        }
+        let mut text = String::new();
+        for heading in headings {
+            text += &format!(
+                "\n### {}\n\n| option | default | what it does |\n|---|---|---|\n",
+                heading.unwrap_or("What and where")
+            );
+            let of_heading = |option: &&clap::Arg| {
+                option.get_help_heading() == heading && option.get_id() != "help"
+            };
+            for option in serve.get_arguments().filter(of_heading) {
+                text += &row(option);
+            }
+        }
+        text + "\n"
+    }
+
+    fn row(option: &clap::Arg) -> String {
+        let takes = option.get_action().takes_values();
+        let value = option
+            .get_value_names()
+            .filter(|_| takes)
+            .map(|names| names[0].as_str());
+        let name = match (option.get_long(), value) {
+            (Some(long), Some(value)) => format!("--{long} {value}"),
+            (Some(long), None) => format!("--{long}"),
+            (None, _) => option.get_id().to_string().replace("root", "DIR"),
+        };
+        let help = option.get_help().unwrap().to_string();
+        let (help, noted) = match help.split_once(" [default: ") {
+            Some((help, noted)) => (
+                help.to_owned(),
+                noted.trim_end_matches("].").trim_end_matches(']'),
+            ),
+            None => (help.clone(), ""),
+        };
+        let default = match option.get_default_values() {
+            [default] if takes => format!("`{}`", default.to_string_lossy()),
+            _ => noted.to_owned(),
+        };
+        let choices: Vec<String> = option
+            .get_possible_values()
+            .iter()
+            .filter(|_| takes)
+            .map(|choice| format!("`{}`", choice.get_name()))
+            .collect();
+        let choices = match choices.is_empty() {
+            true => String::new(),
+            false => format!(" One of {}.", choices.join(", ")),
+        };
+        let help = help.trim_end_matches('.').replace('|', "\\|");
+        format!(
+            "| `{}` | {default} | {help}.{choices} |\n",
+            name.replace('|', "\\|")
+        )
+    }
+
+    #[test]
+    fn every_option_is_documented() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = page.split_once(BEGIN).unwrap();
+        let (options, after) = rest.split_once(END).unwrap();
+        let right = documented();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            let page = format!("{before}{BEGIN}{right}{END}{after}");
+            return std::fs::write(path, page).unwrap();
+        }
+        assert_eq!(
+            options, right,
+            "run it again with UPDATE_DOCS=1 in the environment"
+        );
+    }
+
+    #[test]
+    fn the_definitions_are_sound() {
+        Loadline::command().debug_assert();
+    }
+}
