@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
             as_text(bytes)
         );
         let status = |scan: Result<_, loadline_proto::Fault>| scan.err().map(|fault| fault.status);
-        assert_eq!(status(at_once.clone()), status(dripped));
+        assert_eq!(status(at_once), status(dripped));
     }
     if let Ok(HeadScan::Complete { start, end }) = at_once {
         check_parse(&bytes[start..end], &limits);

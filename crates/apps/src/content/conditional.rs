@@ -241,6 +241,29 @@ mod tests {
     }
 
     #[test]
+    fn two_dates_or_validators_are_none_and_lists_go_over_lines() {
+        let decide = |fields: &str| {
+            let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+            let limits = loadline_proto::Limits::default();
+            let (request, _) =
+                loadline_proto::http1::parse_request(head.as_bytes(), &limits).unwrap();
+            evaluate(conditions_of(&request), &validators(ETAG))
+        };
+        let since = format!("If-Modified-Since: {AT}\r\n");
+        assert_eq!(decide(&since), NotModified);
+        assert_eq!(decide(&since.repeat(2)), GO);
+        let unmodified = format!("If-Unmodified-Since: {BEFORE}\r\n");
+        assert_eq!(decide(&unmodified), PreconditionFailed);
+        assert_eq!(decide(&unmodified.repeat(2)), GO);
+        let range = format!("If-Range: {ETAG}\r\n");
+        assert_eq!(decide(&range), GO);
+        assert_eq!(decide(&range.repeat(2)), WHOLE);
+        let list = format!("If-None-Match: \"v0\"\r\nX: y\r\nif-none-match: {ETAG}\r\n");
+        assert_eq!(decide(&list), NotModified);
+        assert_eq!(decide("If-Match: \"v0\"\r\n"), PreconditionFailed);
+    }
+
+    #[test]
     fn without_conditions_it_proceeds() {
         for (method, decision) in [
             (Method::Get, GO),
