@@ -91,6 +91,11 @@ impl Noted {
         self.hung_up |= event.is_half_closed();
         self.gone |= event.is_gone();
     }
+
+    /// Whether an event said anything at all.
+    pub(crate) fn is_anything(self) -> bool {
+        self.readable || self.writable || self.hung_up || self.gone
+    }
 }
 
 impl From<Event> for Noted {

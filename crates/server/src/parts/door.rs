@@ -68,6 +68,12 @@ impl Door {
         }
     }
 
+    /// Something is closed to make room: no pause.
+    pub(crate) fn resume(&mut self, poller: &Poller) -> io::Result<()> {
+        self.acceptor.resume();
+        self.watch(poller)
+    }
+
     /// The server is going down: what the kernel has completed by now is still taken.
     pub(crate) fn begin_drain(&mut self) {
         self.acceptor.begin_drain();

@@ -124,7 +124,8 @@ fn what_takes_longer_than_the_grace_is_cut() {
     assert!(client.is_closed());
     let handler = std::sync::Arc::clone(&server.handler);
     assert_eq!(server.handle.wait().unwrap().connections_cut, 1);
-    assert!(began.elapsed() >= Duration::from_millis(200));
+    // The server's clock has milliseconds.
+    assert!(began.elapsed() >= Duration::from_millis(199));
     assert!(began.elapsed() < Duration::from_secs(5));
     handler.gate.open();
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod balance;
+mod descriptors;
 mod drain;
 mod events;
 mod files;

@@ -43,7 +43,7 @@ impl Gate {
 
 /// | path | where | what |
 /// |---|---|---|
-/// | `/gate` | blocking | waits at the gate |
+/// | `/gate`, `/second-gate` | blocking | waits at the gate |
 /// | `/spin` | on the loop | computes for 5 ms |
 /// | `/blocking` | blocking | says the thread's name |
 /// | `/encoded` | blocking | has its answer encoded first |
@@ -54,6 +54,7 @@ impl Gate {
 #[derive(Default)]
 pub(crate) struct TestHandler {
     pub(crate) gate: Gate,
+    pub(crate) second_gate: Gate,
     pub(crate) file: Option<Arc<OpenFile>>,
 }
 
@@ -71,7 +72,9 @@ impl Handler for TestHandler {
 
     fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
         match exchange.request.path() {
-            b"/gate" | b"/panic-blocking" | b"/blocking" => return Outcome::Blocking,
+            b"/gate" | b"/second-gate" | b"/panic-blocking" | b"/blocking" => {
+                return Outcome::Blocking;
+            }
             b"/encoded" => {
                 exchange.answer_borrowed(Status::OK, b"X-Encoded: 1\r\n", b"encoded", turn);
                 return Outcome::Blocking;
@@ -111,6 +114,7 @@ impl Handler for TestHandler {
         match exchange.request.path() {
             b"/panic-blocking" => panic!("on purpose"),
             b"/gate" => self.gate.pass(),
+            b"/second-gate" => self.second_gate.pass(),
             b"/encoded" => {
                 self.gate.pass();
                 return;

@@ -45,22 +45,50 @@ fn idle_workers_steal_from_one_that_is_stuck() {
         queue: Queue::WorkStealing,
         ..options(1, 2)
     });
-    // Both workers are at the gate while jobs pile up behind them; each then fetches a batch. The
-    // one whose batch begins with the gate again is stuck with the rest of it, until it is robbed.
+    // Both workers are at the gate while jobs pile up behind them.
     let mut gated: Vec<_> = (0..2).map(|_| server.connect()).collect();
     gated.iter_mut().for_each(|client| client.ask("/gate"));
     server.handler.gate.await_waiting(2);
+    let mut stuck = server.connect();
+    stuck.ask("/second-gate");
+    eventually(|| server.total().queue_depth == 1);
     let mut waiting: Vec<_> = (0..JOBS).map(|_| server.connect()).collect();
     waiting
         .iter_mut()
         .for_each(|client| client.ask("/blocking"));
-    eventually(|| server.total().queue_depth == JOBS);
+    eventually(|| server.total().queue_depth == 1 + JOBS);
+    // One of them now fetches a batch that begins with the second gate, and is stuck with it.
     server.handler.gate.open();
     for client in gated.iter_mut().chain(&mut waiting) {
         assert_eq!(client.answer().unwrap().status, 200);
     }
-    eventually(|| server.total().jobs == JOBS + 2);
-    let workers = server.of(Role::Worker);
-    assert_eq!(workers.len(), 2);
+    assert!(server.total().steals > 0);
+    server.handler.second_gate.open();
+    assert_eq!(stuck.answer().unwrap().status, 200);
+    eventually(|| server.total().jobs == JOBS + 3);
+    assert_eq!(server.of(Role::Worker).len(), 2);
     assert!(server.total().queue_wait_us > 0);
+}
+
+#[test]
+fn a_connection_that_waits_for_its_client_keeps_no_worker_busy() {
+    let server = start(ServerOptions {
+        socket_io: SocketIo::Worker,
+        ..options(1, 2)
+    });
+    let mut client = server.connect();
+    // The answer to the first is more than the socket takes; the others are not read meanwhile.
+    (0..20).for_each(|_| client.ask("/shared"));
+    eventually(|| server.total().requests() >= 1);
+    let mut other = server.connect();
+    assert_eq!(other.get("/").status, 200);
+    let before = server.total().jobs;
+    for _ in 0..50 {
+        assert_eq!(other.get("/").status, 200);
+    }
+    let jobs = server.total().jobs - before;
+    assert!(jobs <= 60, "{jobs} jobs for 50 requests");
+    for _ in 0..20 {
+        assert_eq!(client.answer().unwrap().content.len(), SHARED_BYTES);
+    }
 }

@@ -445,7 +445,8 @@ impl<H: Handler> EventLoop<H> {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };
-        let is_ready = slot.connection.as_ref().is_some_and(Connection::is_ready);
+        // Only what is new: the worker has left it with nothing to do.
+        let is_ready = slot.missed.is_anything();
         match after {
             Some(After::Close) => self.close(token),
             _ if self.stage != Stage::Up && !slot.told => self.tell_going_down(token),

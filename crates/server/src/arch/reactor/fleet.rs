@@ -64,6 +64,17 @@ impl Fleet {
         }
     }
 
+    /// The same for a newcomer that holds the last descriptor.
+    pub(super) fn place_crowded(&self, preferred: usize) -> (usize, Welcome) {
+        match self.oldest_idle() {
+            Some(index) => {
+                self.place_anyway();
+                (index, Welcome::MakeRoom)
+            }
+            None => (preferred, Welcome::Refuse),
+        }
+    }
+
     /// Counts a newcomer in, over the cap if need be: for the last ones before a shutdown.
     pub(super) fn place_anyway(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);

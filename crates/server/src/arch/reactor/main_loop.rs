@@ -80,8 +80,11 @@ impl<H: Handler> MainLoop<H> {
             match self.door.next(now, &self.row, &self.poller)? {
                 Some(Newcomer::Serve(accepted)) => self.hand_over(accepted),
                 Some(Newcomer::Refuse(accepted)) => {
-                    let index = self.choose();
-                    let welcome = Welcome::Refuse;
+                    let preferred = self.choose();
+                    let (index, welcome) = self.fleet.place_crowded(preferred);
+                    if welcome == Welcome::MakeRoom {
+                        self.door.resume(&self.poller)?;
+                    }
                     self.fleet.send(index, Arrival { accepted, welcome });
                 }
                 None => break,

@@ -37,9 +37,12 @@ impl<H: Handler> EventLoop<H> {
             match door.next(self.kit.now(), &self.kit.row, &self.poller)? {
                 Some(Newcomer::Serve(accepted)) => self.seat(accepted),
                 Some(Newcomer::Refuse(accepted)) => {
-                    self.load().connections.fetch_add(1, Relaxed);
-                    let welcome = Welcome::Refuse;
-                    self.welcome(Arrival { accepted, welcome });
+                    self.show_oldest_idle();
+                    let (index, welcome) = self.fleet.place_crowded(self.index);
+                    if let (Some(door), Welcome::MakeRoom) = (&mut self.door, welcome) {
+                        door.resume(&self.poller)?;
+                    }
+                    self.send_or_welcome(index, Arrival { accepted, welcome });
                 }
                 None => return Ok(()),
             }
@@ -57,7 +60,10 @@ impl<H: Handler> EventLoop<H> {
             self.fleet.place_anyway();
             (self.index, Welcome::Serve)
         };
-        let arrival = Arrival { accepted, welcome };
+        self.send_or_welcome(index, Arrival { accepted, welcome });
+    }
+
+    fn send_or_welcome(&mut self, index: usize, arrival: Arrival) {
         if index == self.index {
             self.load().connections.fetch_add(1, Relaxed);
             self.welcome(arrival);
