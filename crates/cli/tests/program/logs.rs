@@ -45,8 +45,11 @@ fn lines_after_the_end(mut server: Server, log: &Path) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+/// Finds the request in a line.
+type RequestOf = fn(&str) -> String;
+
 /// The requests that a log holds, by what `request_of` finds in each of its lines.
-fn all_there(lines: &[String], clients: usize, requests: usize, request_of: fn(&str) -> String) {
+fn all_there(lines: &[String], clients: usize, requests: usize, request_of: RequestOf) {
     let mut found: Vec<String> = lines.iter().map(|line| request_of(line)).collect();
     found.sort();
     let mut sent: Vec<String> = (0..clients)
@@ -123,7 +126,7 @@ fn request_of_json(line: &str) -> String {
 
 #[test]
 fn three_forms_under_load_and_every_line_whole() {
-    let forms: [(&str, fn(&str) -> String); 3] = [
+    let forms: [(&str, RequestOf); 3] = [
         ("common", request_of_common),
         ("combined", request_of_combined),
         ("json", request_of_json),
