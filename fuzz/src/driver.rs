@@ -114,7 +114,7 @@ impl<'i> Driver<'i> {
     /// `len` bytes come, if bytes are welcome, or `unasked` for while a handler is at work.
     pub fn receive(&mut self, len: usize, unasked: bool) {
         let len = len.min(self.rest.len());
-        let may_come = self.read || unasked && self.sending.is_none();
+        let may_come = self.read || unasked;
         if self.closed || self.eof || len == 0 || !may_come {
             return;
         }

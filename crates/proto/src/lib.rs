@@ -59,6 +59,7 @@ pub mod request;
 pub mod response;
 pub mod server_session;
 pub mod session_config;
+mod session_state;
 pub mod status;
 pub mod turn;
 

@@ -17,36 +17,10 @@ use loadline_base::{Millis, Segment, Transmit};
 
 use crate::http1::HeadScan;
 use crate::progress::{BodyReader, Progress};
+use crate::session_state::State;
 use crate::{
     Action, CloseReason, Exchange, Fault, Outcome, RequestBody, SessionConfig, Status, Turn, answer,
 };
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Between requests; nothing of the next one has come.
-    Idle,
-    /// Part of a head has come.
-    Head,
-    /// A request waits for `Run`.
-    RunDue,
-    /// The handler has the exchange.
-    Running,
-    /// The request waits for its blocking step.
-    BlockDue,
-    /// The blocking step has the exchange.
-    Blocking,
-    /// Content is gathered for the handler.
-    Collecting,
-    /// Answered; content that nobody asked for is read and thrown away.
-    Discarding,
-    /// The last answer is out; `linger`: input may still come.
-    Ending {
-        linger: bool,
-    },
-    /// Half-closed, reading what still comes so that the client can read the answer.
-    Lingering,
-    Closed,
-}
 
 /// One connection of a server. An idle one owns no memory besides itself.
 #[derive(Debug)]
@@ -89,12 +63,10 @@ impl ServerSession {
     pub fn received(&mut self, bytes: &mut [u8], turn: &mut Turn<'_>) {
         turn.counters.bytes_in.add(bytes.len() as u64);
         match self.state {
-            State::Idle
-                if self
-                    .progress
-                    .as_ref()
-                    .is_none_or(|progress| !progress.has_carry()) =>
-            {
+            State::Closed | State::Ending { .. } => {}
+            // Not before the output is out: what moves now is counted for that.
+            _ if self.sending => self.progress(turn).keep(bytes, turn),
+            State::Idle if !self.has_carry() => {
                 self.begin_period(turn);
                 self.read_head(Some(bytes), turn);
             }
@@ -113,10 +85,9 @@ impl ServerSession {
             State::Lingering => {
                 self.moved += bytes.len() as u64;
                 if self.moved > self.config.limits.linger_bytes_max {
-                    self.close(CloseReason::BadRequest);
+                    self.close(CloseReason::Finished);
                 }
             }
-            State::Closed | State::Ending { .. } => {}
             State::RunDue | State::Running | State::BlockDue | State::Blocking => {
                 self.progress(turn).keep(bytes, turn);
             }
@@ -139,7 +110,7 @@ impl ServerSession {
                 );
             }
             State::Discarding => self.state = State::Ending { linger: false },
-            State::Lingering => self.close(CloseReason::BadRequest),
+            State::Lingering => self.close(CloseReason::Finished),
             _ => {}
         }
     }
@@ -164,8 +135,11 @@ impl ServerSession {
                 .add(progress.out_bytes.saturating_sub(moved));
             progress.log_pending(u64::MAX, turn);
         }
-        if self.state == State::Idle {
-            self.release_progress(turn);
+        match self.state {
+            State::Idle | State::Head if self.has_carry() => self.read_head(None, turn),
+            State::Collecting | State::Discarding => self.read_body(turn),
+            State::Idle => self.release_progress(turn),
+            _ => {}
         }
         if self.eof {
             self.received_eof(turn);
@@ -235,7 +209,7 @@ impl ServerSession {
                 turn.counters.fault(&silent);
                 self.close(CloseReason::Slow);
             }
-            State::Lingering => self.close(CloseReason::BadRequest),
+            State::Lingering => self.close(CloseReason::Finished),
             _ => {}
         }
     }
@@ -560,6 +534,12 @@ impl ServerSession {
         self.sending = true;
         self.begin_period(turn);
         Action::Send(transmit)
+    }
+
+    fn has_carry(&self) -> bool {
+        self.progress
+            .as_ref()
+            .is_some_and(|progress| progress.has_carry())
     }
 
     fn has_output(&self) -> bool {

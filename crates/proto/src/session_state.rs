@@ -1,0 +1,29 @@
+//! Where a connection stands.
+
+/// What a session is waiting for, or has to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Between requests; nothing of the next one has come.
+    Idle,
+    /// Part of a head has come.
+    Head,
+    /// A request waits for `Run`.
+    RunDue,
+    /// The handler has the exchange.
+    Running,
+    /// The request waits for its blocking step.
+    BlockDue,
+    /// The blocking step has the exchange.
+    Blocking,
+    /// Content is gathered for the handler.
+    Collecting,
+    /// Answered; content that nobody asked for is read and thrown away.
+    Discarding,
+    /// The last answer is out; `linger`: input may still come.
+    Ending {
+        linger: bool,
+    },
+    /// Half-closed, reading what still comes so that the client can read the answer.
+    Lingering,
+    Closed,
+}
