@@ -1,0 +1,89 @@
+//! Failures on the server's side: panics, and files that change while they are sent.
+
+use std::os::unix::fs::FileExt as _;
+
+use crate::fixture::{Model, Server, pattern};
+
+every_model! {
+    a_panic_is_a_500_and_costs_nothing,
+    a_file_replaced_while_it_is_sent_is_never_mixed,
+    a_file_truncated_while_it_is_sent_ends_the_connection,
+    a_file_rewritten_while_it_is_sent_never_completes_mixed,
+}
+
+fn a_panic_is_a_500_and_costs_nothing(model: Model) {
+    let server = Server::start(model);
+    for _ in 0..5 {
+        for target in ["/-/panic", "/-/panic-blocking"] {
+            let mut client = server.connect();
+            let answer = client.get(target, "");
+            assert_eq!(answer.status, 500, "{target}");
+            if answer.closes() {
+                client.end();
+            } else {
+                assert_eq!(client.get("/-/echo", "").status, 200);
+            }
+        }
+    }
+    // More than there are threads of any kind, and all still there.
+    for _ in 0..30 {
+        server.connect().get("/-/panic-blocking", "");
+    }
+    assert_eq!(server.connect().get("/-/echo-blocking", "").status, 200);
+    let mut client = server.connect();
+    client.send("GET /-/echo HTTP/1.1\r\nHost: h\r\n\r\nGET /-/panic HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!([client.answer().status, client.answer().status], [200, 500]);
+}
+
+const LEN: usize = 40_000_000;
+
+/// Begins to read a file that is larger than all socket buffers, changes it, reads on.
+fn disturb(model: Model, change: impl Fn(&std::path::Path)) -> (Vec<u8>, Vec<u8>) {
+    let server = Server::start(model);
+    let path = server.path().join("victim.bin");
+    let content = pattern(LEN);
+    std::fs::write(&path, &content).unwrap();
+    let mut client = server.connect();
+    client.send("GET /victim.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    let mut begun = [0; 1];
+    std::io::Read::read_exact(&mut client.stream, &mut begun).unwrap();
+    change(&path);
+    let mut bytes = begun.to_vec();
+    bytes.extend(client.rest());
+    let head_len = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
+    let head = String::from_utf8_lossy(&bytes[..head_len]).to_ascii_lowercase();
+    assert!(
+        head.contains(&format!("content-length: {LEN}\r\n")),
+        "{head}"
+    );
+    bytes.drain(..head_len);
+    (bytes, content)
+}
+
+fn a_file_replaced_while_it_is_sent_is_never_mixed(model: Model) {
+    let (got, content) = disturb(model, |path| {
+        let other = path.with_extension("new");
+        std::fs::write(&other, vec![b'n'; LEN]).unwrap();
+        std::fs::rename(other, path).unwrap();
+    });
+    // By rename: the old one may go on to its end, or the connection closes.
+    assert!(content.starts_with(&got), "old bytes only");
+}
+
+fn a_file_truncated_while_it_is_sent_ends_the_connection(model: Model) {
+    let (got, _) = disturb(model, |path| {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_len(1000).unwrap();
+    });
+    // What is on its way may show zeros: sendfile lends the pages that the kernel clears.
+    assert!(got.len() < LEN, "it cannot be whole");
+}
+
+fn a_file_rewritten_while_it_is_sent_never_completes_mixed(model: Model) {
+    let (got, content) = disturb(model, |path| {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.write_all_at(&[b'n'; 100_000], LEN as u64 - 100_000)
+            .unwrap();
+    });
+    assert!(got.len() < LEN || got == content, "a mixed body completed");
+}

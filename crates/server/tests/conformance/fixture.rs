@@ -1,0 +1,340 @@
+//! A server in this process, on a port that the kernel chooses, over a folder of its own.
+
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use loadline_apps::{StaticFiles, StaticOptions};
+use loadline_proto::{
+    Body, Exchange, Handler, Limits, Outcome, Pace, RequestBody, SessionConfig, Turn,
+};
+use loadline_server::{
+    Accept, Architecture, Balance, Control, ListenAddr, Queue, ServerConfig, ServerHandle,
+    ServerOptions, SocketIo, serve,
+};
+use tempfile::TempDir;
+
+use crate::client::{Client, PATIENCE};
+
+macro_rules! models {
+    ($($model:ident,)*) => {
+        /// An architecture with its numbers.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Model {
+            $($model,)*
+        }
+
+        impl Model {
+            pub const ALL: &'static [Self] = &[$(Self::$model,)*];
+        }
+    };
+}
+
+models! {
+    Sequential,
+    ThreadPerConnection,
+    ThreadPool,
+    Reactor1x0,
+    Reactor1xM,
+    ReactorNx0,
+    ReactorNxM,
+    ReactorHandoff,
+    ReactorSocketIoWorker,
+}
+
+impl Model {
+    pub fn options(self) -> ServerOptions {
+        let reactor = |loops, workers| ServerOptions {
+            architecture: Architecture::Reactor,
+            loops,
+            workers,
+            ..ServerOptions::default()
+        };
+        let blocking = |architecture| ServerOptions {
+            architecture,
+            threads: 16,
+            ..ServerOptions::default()
+        };
+        match self {
+            Self::Sequential => blocking(Architecture::Sequential),
+            Self::ThreadPerConnection => blocking(Architecture::ThreadPerConnection),
+            Self::ThreadPool => blocking(Architecture::ThreadPool),
+            Self::Reactor1x0 => reactor(1, 0),
+            Self::Reactor1xM => reactor(1, 2),
+            Self::ReactorNx0 => ServerOptions {
+                accept: Accept::ReusePort,
+                ..reactor(3, 0)
+            },
+            Self::ReactorNxM => ServerOptions {
+                queue: Queue::WorkStealing,
+                ..reactor(2, 3)
+            },
+            Self::ReactorHandoff => ServerOptions {
+                accept: Accept::Handoff,
+                balance: Balance::LeastBusy,
+                ..reactor(2, 2)
+            },
+            Self::ReactorSocketIoWorker => ServerOptions {
+                socket_io: SocketIo::Worker,
+                ..reactor(1, 3)
+            },
+        }
+    }
+
+    /// Whether it serves more than one connection at a time.
+    pub fn is_concurrent(self) -> bool {
+        self != Self::Sequential
+    }
+
+    /// Whether it learns of a drain while a handler blocks, so that the answer can announce it:
+    /// not where the handler holds the loop, or the worker the connection.
+    pub fn hears_while_blocking(self) -> bool {
+        let deaf = [
+            Self::Reactor1x0,
+            Self::ReactorNx0,
+            Self::ReactorSocketIoWorker,
+        ];
+        !deaf.contains(&self)
+    }
+}
+
+/// What blocking steps for `/-/gate` wait at.
+#[derive(Default)]
+pub struct Gate {
+    state: Mutex<(bool, u64)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    pub fn open(&self) {
+        self.state.lock().unwrap().0 = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until `count` requests stand before it.
+    pub fn await_waiting(&self, count: u64) {
+        let state = self.state.lock().unwrap();
+        let (_state, timeout) = self
+            .changed
+            .wait_timeout_while(state, PATIENCE, |state| state.1 < count)
+            .unwrap();
+        assert!(!timeout.timed_out(), "nobody came to the gate");
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.1 += 1;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(state, |state| !state.0).unwrap());
+    }
+}
+
+/// `/-/…` is answered here, all else from the folder.
+pub struct TestSite {
+    files: StaticFiles,
+    pub gate: Gate,
+}
+
+impl TestSite {
+    fn echo(exchange: &mut Exchange) {
+        let mut body = format!("{} ", exchange.request.method.as_str()).into_bytes();
+        body.extend_from_slice(exchange.request.target());
+        if let RequestBody::Whole(content) = &exchange.request.body {
+            body.push(b' ');
+            body.extend_from_slice(content);
+        }
+        exchange.response.body = Body::Bytes(body);
+    }
+}
+
+impl Handler for TestSite {
+    type Local = <StaticFiles as Handler>::Local;
+
+    fn local(&self) -> Self::Local {
+        self.files.local()
+    }
+
+    fn handle(
+        &self,
+        local: &mut Self::Local,
+        exchange: &mut Exchange,
+        turn: &mut Turn<'_>,
+    ) -> Outcome {
+        match exchange.request.path() {
+            b"/-/echo" | b"/-/echo-blocking" => match exchange.request.body {
+                RequestBody::Pending { .. } => Outcome::Collect {
+                    bytes_max: u64::MAX,
+                },
+                _ if exchange.request.path() == b"/-/echo-blocking" => Outcome::Blocking,
+                _ => {
+                    Self::echo(exchange);
+                    Outcome::Ready
+                }
+            },
+            b"/-/panic" => panic!("on purpose"),
+            b"/-/panic-blocking" | b"/-/gate" => Outcome::Blocking,
+            _ => self.files.handle(local, exchange, turn),
+        }
+    }
+
+    fn handle_blocking(&self, exchange: &mut Exchange) {
+        match exchange.request.path() {
+            b"/-/panic-blocking" => panic!("on purpose"),
+            b"/-/echo-blocking" => Self::echo(exchange),
+            b"/-/gate" => {
+                self.gate.pass();
+                Self::echo(exchange);
+            }
+            _ => self.files.handle_blocking(exchange),
+        }
+    }
+}
+
+/// A running server. Dropping it drains it and checks its books.
+pub struct Server {
+    pub root: TempDir,
+    pub site: Arc<TestSite>,
+    pub address: std::net::SocketAddr,
+    pub control: Control,
+    handle: Option<ServerHandle>,
+}
+
+/// What is in the folder besides what a test adds: the length tells the name.
+pub const FILES: [(&str, usize); 5] = [
+    ("empty.txt", 0),
+    ("index.html", 600),
+    ("style.css", 5_000),
+    ("middle.bin", 100_000),
+    ("big.bin", 3_000_001),
+];
+
+/// Bytes in which every place is different from its neighbourhood.
+pub fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u64)
+        .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
+        .collect()
+}
+
+pub fn limits() -> Limits {
+    Limits {
+        // Soon enough to see it, late enough never to meet it where nobody is slow.
+        linger_ms_max: 1_000,
+        ..Limits::default()
+    }
+}
+
+/// Deadlines that a test can wait for.
+pub fn impatient() -> Limits {
+    let pace = Pace {
+        grace_ms: 400,
+        bytes_per_second_min: 100_000,
+        total_max_ms: 1_000,
+    };
+    Limits {
+        idle_timeout_ms: 400,
+        head_pace: pace,
+        body_pace: pace,
+        write_pace: pace,
+        ..limits()
+    }
+}
+
+impl Server {
+    pub fn start(model: Model) -> Self {
+        Self::start_with(model.options(), limits())
+    }
+
+    pub fn start_with(options: ServerOptions, limits: Limits) -> Self {
+        let root = TempDir::new().unwrap();
+        for (name, len) in FILES {
+            std::fs::write(root.path().join(name), pattern(len)).unwrap();
+        }
+        std::fs::create_dir(root.path().join("folder")).unwrap();
+        std::fs::write(root.path().join("folder/index.html"), "in a folder").unwrap();
+        let any_port = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+        Self::start_at(root, options, limits, any_port)
+    }
+
+    pub fn start_at(
+        root: TempDir,
+        options: ServerOptions,
+        limits: Limits,
+        listen: ListenAddr,
+    ) -> Self {
+        let files = StaticFiles::new(root.path(), StaticOptions::default()).unwrap();
+        let site = Arc::new(TestSite {
+            files,
+            gate: Gate::default(),
+        });
+        let config = ServerConfig {
+            options,
+            session: Arc::new(SessionConfig {
+                limits,
+                ..SessionConfig::default()
+            }),
+            listen: vec![listen],
+            unix_mode: None,
+            access_log: None,
+        };
+        let handle = serve(Arc::clone(&site), config).unwrap();
+        Self {
+            root,
+            site,
+            address: handle.tcp_address().unwrap(),
+            control: handle.control(),
+            handle: Some(handle),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.root.path()
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Waits until nobody is connected any more.
+    pub fn await_no_connections(&self) {
+        eventually("every connection is closed", || {
+            let total = self.control.snapshot().total;
+            total.accepted == total.closed.iter().sum::<u64>()
+        });
+    }
+
+    /// Drains it; says how many connections had to be cut.
+    pub fn end(mut self) -> u64 {
+        let handle = self.handle.take().unwrap();
+        handle.drain();
+        handle.wait().unwrap().connections_cut
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let Some(handle) = self.handle.take() else {
+            return;
+        };
+        self.site.gate.open();
+        if std::thread::panicking() {
+            handle.stop_now();
+            return;
+        }
+        let control = handle.control();
+        handle.drain();
+        let ending = handle.wait().unwrap();
+        assert_eq!(ending.connections_cut, 0, "a clean drain");
+        let total = control.snapshot().total;
+        assert_eq!(total.accepted, total.closed.iter().sum::<u64>(), "closes");
+        assert_eq!(total.connections, 0, "connections left in the books");
+    }
+}
+
+/// Waits for what comes about on another thread.
+pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "it never came about that {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
