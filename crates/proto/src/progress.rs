@@ -6,6 +6,9 @@ use loadline_base::{Buffer, Segment, Transmit};
 use crate::http1::{ChunkedDecoder, Framing, HeadScan, HeadScanner, encode};
 use crate::{Exchange, Fault, Limits, RequestBody, Status, Turn};
 
+/// Room for content that was announced and has not come yet: what one read brings.
+const COLLECT_BYTES_AT_FIRST: usize = 64 << 10;
+
 /// How much of the content is still to come.
 #[derive(Debug, Default)]
 pub(crate) enum BodyReader {
@@ -146,7 +149,9 @@ impl Progress {
 
     pub(crate) fn begin_collecting(&mut self, announced: u64, bytes_max: u64) {
         self.collect_bytes_max = bytes_max;
-        self.collected = Vec::with_capacity(usize::try_from(announced).unwrap_or_default());
+        // An announcement alone gets no more than a buffer's worth of memory.
+        let expected = usize::try_from(announced).unwrap_or_default();
+        self.collected = Vec::with_capacity(expected.min(COLLECT_BYTES_AT_FIRST));
     }
 
     pub(crate) fn push_continue(&mut self, turn: &mut Turn<'_>) {
