@@ -240,6 +240,11 @@ impl Request {
 
     /// Empties it for the next request, keeping its memory.
     pub(crate) fn clear(&mut self) {
+        // An error before these are parsed must not be answered as the last request was: without
+        // content after a HEAD, say.
+        self.method = Method::Get;
+        self.version = Version::Http11;
+        self.form = TargetForm::Origin;
         self.head.clear();
         self.fields.clear();
         self.body = RequestBody::Empty;

@@ -47,7 +47,7 @@ pub struct Driver<'h> {
     pub pool: Pool,
     date: HttpDate,
     handle: Handle<'h>,
-    handle_blocking: Box<dyn FnMut(&mut Exchange) + 'h>,
+    pub handle_blocking: Box<dyn FnMut(&mut Exchange) + 'h>,
     /// Everything that was delivered.
     pub output: Vec<u8>,
     pub events: Vec<Event>,
