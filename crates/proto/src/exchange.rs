@@ -64,14 +64,22 @@ impl Exchange {
         );
     }
 
-    /// Takes back the output that was lent. An answer that was encoded behind it already stays.
+    /// Takes back the output that was lent. An answer that was encoded behind it already stays,
+    /// unless the handler thought better of it.
     pub(crate) fn output_without_answer(&mut self) -> Buffer {
         if !matches!(self.response.body, Body::Encoded) {
-            return std::mem::take(&mut self.output);
+            return self.output_as_lent();
         }
         let answer = self.output.split_off(self.lent_bytes);
         self.lent_bytes = 0;
         std::mem::replace(&mut self.output, Buffer::from(answer))
+    }
+
+    /// Takes back the output that was lent, as it was.
+    pub(crate) fn output_as_lent(&mut self) -> Buffer {
+        self.output.truncate(self.lent_bytes);
+        self.lent_bytes = 0;
+        std::mem::take(&mut self.output)
     }
 
     /// Empties it for the next request, keeping its memory.

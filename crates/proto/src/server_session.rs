@@ -446,7 +446,7 @@ impl ServerSession {
             return;
         }
         let progress = self.progress(turn);
-        progress.output = std::mem::take(&mut exchange.output);
+        progress.output = exchange.output_as_lent();
         let announced = match progress.body {
             BodyReader::Length { left } => left,
             _ => 0,
