@@ -7,7 +7,9 @@ use loadline_base::Millis;
 /// How slow a peer may be: a period of grace, then a minimum rate, then an end.
 ///
 /// The deadline after `bytes` bytes is `start + grace + bytes / bytes_per_second_min`, and never
-/// later than `start + total_max`: a peer that drips single bytes gains nothing by it.
+/// later than `start + total_max`: a peer that drips single bytes gains nothing by it. Where there
+/// is no `total_max`, the bytes of the past buy a pause of three to four graces and no more: a peer
+/// that takes a GiB in a second and then stops would have twelve days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Time that is always given, in milliseconds.
@@ -25,6 +27,22 @@ impl Pace {
         let bought = bytes.saturating_mul(1000) / self.bytes_per_second_min.max(1);
         let allowed = self.grace_ms.saturating_add(bought).min(self.total_max_ms);
         Millis(start.0.saturating_add(allowed))
+    }
+
+    /// Where the period begins anew, once `bytes` have moved in it that are worth the grace or
+    /// more: where it would have to begin for the same deadline, but in two graces at most.
+    ///
+    /// Not sooner: what is told to have moved went into the socket's buffer, and the next time
+    /// there is room is when a third of that, a MiB perhaps, has been taken. A grace of 20 s gives
+    /// a minute, as other servers do.
+    #[must_use]
+    pub(crate) fn renewed(&self, start: Millis, bytes: u64, now: Millis) -> Option<Millis> {
+        let bought = bytes.saturating_mul(1000) / self.bytes_per_second_min.max(1);
+        if self.total_max_ms != u64::MAX || bought < self.grace_ms {
+            return None;
+        }
+        let latest = now.0.saturating_add(2 * self.grace_ms);
+        Some(Millis(start.0.saturating_add(bought).min(latest)))
     }
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct Progress {
     pub(crate) segments: Vec<Segment>,
     /// Length of what is being sent.
     pub(crate) out_bytes: u64,
+    /// How much of it has left, as far as that was told.
+    pub(crate) out_sent: u64,
     /// An answer too large to be copied is logged when it is out.
     unlogged: Option<Box<Exchange>>,
     /// Length of the content of the last answer.
@@ -220,6 +222,7 @@ impl Progress {
             segments.push(Segment::Buffer(std::mem::take(&mut self.output)));
         }
         self.out_bytes = segments.iter().map(Segment::len).sum();
+        self.out_sent = 0;
         Transmit::new(segments)
     }
 

@@ -19,7 +19,8 @@ use crate::http1::HeadScan;
 use crate::progress::{BodyReader, Progress};
 use crate::session_state::State;
 use crate::{
-    Action, CloseReason, Exchange, Fault, Outcome, RequestBody, SessionConfig, Status, Turn, answer,
+    Action, CloseReason, Exchange, Fault, Outcome, Pace, RequestBody, SessionConfig, Status, Turn,
+    answer,
 };
 
 /// One connection of a server. An idle one owns no memory besides itself.
@@ -77,8 +78,13 @@ impl ServerSession {
                 self.progress(turn).keep(bytes, turn);
                 self.read_head(None, turn);
             }
-            State::Collecting | State::Discarding => {
-                self.moved += bytes.len() as u64;
+            State::Collecting => {
+                self.moved(bytes.len() as u64, self.config.limits.body_pace, turn);
+                self.progress(turn).keep(bytes, turn);
+                self.read_body(turn);
+            }
+            State::Discarding => {
+                self.moved += bytes.len() as u64; // bounded in all
                 self.progress(turn).keep(bytes, turn);
                 self.read_body(turn);
             }
@@ -118,7 +124,10 @@ impl ServerSession {
     /// Part of what is out has left; for the minimum rate.
     pub fn progressed(&mut self, bytes: u64, turn: &mut Turn<'_>) {
         debug_assert!(self.sending);
-        self.moved += bytes;
+        self.moved(bytes, self.config.limits.write_pace, turn);
+        if let Some(progress) = &mut self.progress {
+            progress.out_sent += bytes;
+        }
         turn.counters.bytes_out.add(bytes);
     }
 
@@ -127,12 +136,11 @@ impl ServerSession {
         debug_assert!(self.sending && transmit.is_done());
         self.sending = false;
         turn.pool.give_segments(transmit.into_segments());
-        let moved = std::mem::take(&mut self.moved);
-        self.since = turn.now;
+        self.begin_period(turn);
         if let Some(progress) = &mut self.progress {
             turn.counters
                 .bytes_out
-                .add(progress.out_bytes.saturating_sub(moved));
+                .add(progress.out_bytes.saturating_sub(progress.out_sent));
             progress.log_pending(u64::MAX, turn);
         }
         match self.state {
@@ -294,7 +302,7 @@ impl ServerSession {
         turn.counters
             .close(self.reason.unwrap_or(CloseReason::Failed));
         if let Some(mut progress) = self.progress.take() {
-            progress.log_pending(if self.sending { self.moved } else { 0 }, turn);
+            progress.log_pending(if self.sending { progress.out_sent } else { 0 }, turn);
             progress.recycle(turn);
             turn.pool.give_progress(progress);
         }
@@ -551,6 +559,15 @@ impl ServerSession {
     fn begin_period(&mut self, turn: &Turn<'_>) {
         self.since = turn.now;
         self.moved = 0;
+    }
+
+    /// Bytes have moved in a period that only a minimum rate ends.
+    fn moved(&mut self, bytes: u64, pace: Pace, turn: &Turn<'_>) {
+        self.moved += bytes;
+        if let Some(since) = pace.renewed(self.since, self.moved, turn.now) {
+            self.since = since;
+            self.moved = 0;
+        }
     }
 
     fn close(&mut self, reason: CloseReason) {

@@ -200,6 +200,51 @@ fn an_answer_taken_in_drips() {
     assert_eq!(driver.closes(CloseReason::Slow), 1);
 }
 
+/// The socket's buffer alone takes some MiB at once, at which rate a pause would last for hours.
+#[test]
+fn an_answer_that_was_taken_fast_buys_no_long_pause() {
+    let mut driver = big_answer();
+    driver.feed(GET);
+    for _ in 0..90 {
+        driver.progress(1_000).pass(10);
+    }
+    driver.pass(14_900);
+    assert!(!driver.is_closed(), "three graces");
+    driver.pass(5_100);
+    assert!(driver.is_closed(), "four");
+    assert_eq!(driver.closes(CloseReason::Slow), 1);
+    assert!(
+        driver.counters.bytes_out.value() >= 90_000,
+        "all of it counts"
+    );
+}
+
+#[test]
+fn a_body_that_came_fast_buys_no_long_pause() {
+    let mut driver = driver();
+    driver.feed(b"POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 10000\r\n\r\n");
+    driver.feed(&[b'a'; 9_000]).pass(14_900);
+    assert!(driver.output.is_empty(), "three graces");
+    driver.pass(5_100);
+    assert_eq!(driver.statuses(), [408]);
+}
+
+/// Below the minimum rate, new periods give nothing: the end comes where one period has it.
+#[test]
+fn a_little_too_slow_is_too_slow() {
+    let mut driver = big_answer();
+    driver.feed(GET);
+    let start = driver.now;
+    while !driver.is_closed() {
+        driver.progress(80).pass(100);
+        assert!(driver.now.since(start) < 26_000, "800 bytes a second");
+    }
+    assert!(
+        driver.now.since(start) >= 24_000,
+        "5 s, and 4 s for each 5 s"
+    );
+}
+
 #[test]
 fn an_answer_taken_at_a_fair_rate_may_take_its_time() {
     let mut driver = big_answer();
