@@ -1,5 +1,6 @@
 //! What a loop lends the core for one turn: time, date, spare memory, counters, the log.
 
+use std::io::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use loadline_base::{Buffer, BufferPool, Millis, Segment};
@@ -40,10 +41,12 @@ impl HttpDate {
     pub fn at(unix_seconds: u64) -> Self {
         const YEAR_9999: u64 = 253_402_300_799;
         let seconds = unix_seconds.min(YEAR_9999);
-        let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds));
-        let imf = text.as_bytes();
+        let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(seconds));
         let mut lines = *FIELD_LINES;
-        lines[IMF].copy_from_slice(imf);
+        // Into place: a loop allocates nothing for the next second either. It is 29 bytes always.
+        let written = write!(&mut lines[IMF], "{date}");
+        debug_assert!(written.is_ok());
+        let imf = &lines[IMF];
         // "Sun, 06 Nov 1994 08:49:37 GMT" holds all of "06/Nov/1994:08:49:37 +0000".
         let mut clf = *b"dd/Mon/yyyy:hh:mm:ss +0000";
         for (to, from) in [
