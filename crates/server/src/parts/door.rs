@@ -54,16 +54,14 @@ impl Door {
 
     /// When to look again; `None` while the listeners are watched.
     pub(crate) fn reopens_at(&self) -> Option<Millis> {
-        self.acceptor.paused_until()
+        self.acceptor.paused_until().filter(|_| !self.watched)
     }
 
     /// Watches the listeners again if the pause is over. What waits there is an event at once.
     pub(crate) fn reopen(&mut self, now: Millis, poller: &Poller) -> io::Result<()> {
-        match self.acceptor.paused_until() {
-            Some(until) if now >= until => {
-                self.acceptor.resume();
-                self.watch(poller)
-            }
+        // The acceptor itself goes on with its back-off: it is over only when accepting succeeds.
+        match self.reopens_at() {
+            Some(until) if now >= until => self.watch(poller),
             _ => Ok(()),
         }
     }

@@ -29,6 +29,8 @@ pub(crate) enum Message {
     },
     /// A connection to serve.
     Arrival(Arrival),
+    /// Another loop has run out of descriptors: close the oldest idle connection.
+    MakeRoom,
 }
 
 /// Work on its way to a worker.

@@ -430,6 +430,9 @@ impl<H: Handler> EventLoop<H> {
             self.load().under_way.fetch_sub(1, Relaxed);
             match message {
                 Message::Arrival(arrival) => self.welcome(arrival),
+                Message::MakeRoom => {
+                    self.evict_oldest();
+                }
                 Message::Done { token, work } => self.on_done(token, work),
             }
         }

@@ -98,6 +98,13 @@ impl Fleet {
         member.mailbox.post(Message::Arrival(arrival));
     }
 
+    /// Asks a loop for a descriptor.
+    pub(super) fn ask_for_room(&self, index: usize) {
+        let member = &self.members[index];
+        member.load.under_way.fetch_add(1, Ordering::Relaxed);
+        member.mailbox.post(Message::MakeRoom);
+    }
+
     /// A thread will send no more newcomers.
     pub(super) fn stops_accepting(&self) {
         if self.accepting.fetch_sub(1, Ordering::SeqCst) == 1 {

@@ -57,7 +57,9 @@ impl<H: Handler> MainLoop<H> {
             let timeout_ms = self.door.reopens_at().map(|at| at.since(now));
             self.poller.wait(&mut events, timeout_ms)?;
             self.door.reopen(self.site.clock.now(), &self.poller)?;
-            self.accept_up_to(ACCEPTS_MAX)?;
+            if events.iter().any(|event| event.bits == LISTENERS) {
+                self.accept_up_to(ACCEPTS_MAX)?;
+            }
         }
         // Who is in the backlog by now has a connection, and is served.
         self.door.begin_drain();
@@ -75,7 +77,7 @@ impl<H: Handler> MainLoop<H> {
     }
 
     fn accept_up_to(&mut self, most: usize) -> io::Result<()> {
-        for _ in 0..most {
+        for count in 0..most {
             let now = self.site.clock.now();
             match self.door.next(now, &self.row, &self.poller)? {
                 Some(Newcomer::Serve(accepted)) => self.hand_over(accepted),
@@ -87,7 +89,16 @@ impl<H: Handler> MainLoop<H> {
                     }
                     self.fleet.send(index, Arrival { accepted, welcome });
                 }
-                None => break,
+                None => {
+                    // Not even a spare descriptor: the oldest idle connection goes.
+                    if count == 0
+                        && self.door.reopens_at().is_some()
+                        && let Some(index) = self.fleet.oldest_idle()
+                    {
+                        self.fleet.ask_for_room(index);
+                    }
+                    break;
+                }
             }
         }
         Ok(())

@@ -30,7 +30,7 @@ impl<H: Handler> EventLoop<H> {
     }
 
     pub(super) fn accept_batch(&mut self) -> io::Result<()> {
-        for _ in 0..ACCEPT_BATCH {
+        for count in 0..ACCEPT_BATCH {
             let Some(door) = &mut self.door else {
                 return Ok(());
             };
@@ -44,8 +44,23 @@ impl<H: Handler> EventLoop<H> {
                     }
                     self.send_or_welcome(index, Arrival { accepted, welcome });
                 }
+                None if count == 0 && door.reopens_at().is_some() => return self.find_descriptor(),
                 None => return Ok(()),
             }
+        }
+        Ok(())
+    }
+
+    /// Somebody knocks, and there is not even a spare descriptor: the oldest idle connection goes.
+    fn find_descriptor(&mut self) -> io::Result<()> {
+        self.show_oldest_idle();
+        match (self.fleet.oldest_idle(), &mut self.door) {
+            (Some(index), Some(door)) if index == self.index => {
+                door.resume(&self.poller)?;
+                self.evict_oldest();
+            }
+            (Some(other), _) => self.fleet.ask_for_room(other), // the pause is time enough
+            (None, _) => {}
         }
         Ok(())
     }
