@@ -25,7 +25,6 @@ pub(crate) fn test(root: &Path, filters: &[String]) -> Result<(), String> {
     }
     format_and_lints(root)?;
     fuzz_all(root, FUZZ_TEST_SECONDS)?;
-    run(command(root, "cargo bench -q --workspace --no-run"))?;
     run(tests)
 }
 

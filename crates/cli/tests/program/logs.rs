@@ -229,7 +229,8 @@ fn sighup_opens_the_log_again_and_loses_nothing() {
         fs::read_to_string(&old).unwrap(),
         fs::read_to_string(&log).unwrap(),
     );
-    assert!(old.ends_with('\n') && new.lines().last().unwrap().contains("/?last"));
+    assert!(old.ends_with('\n') && new.ends_with('\n'));
+    assert_eq!(new.matches("/?last ").count(), 1);
     let lines = old
         .lines()
         .chain(new.lines().filter(|line| !line.contains("/?last")));

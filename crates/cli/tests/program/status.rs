@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::util::{Server, exchange, site};
+use crate::util::{Server, exchange, site, until};
 
 const ARCHITECTURES: [&str; 4] = [
     "sequential",
@@ -27,22 +27,25 @@ fn json_sums_what_the_threads_count() {
             server.get("/");
         }
         exchange(server.connect(), "/nothing");
-        let status = json(&server);
+        // Connections of earlier answers close as the client has seen their end, or a bit later.
+        let status = until("the end of six connections", || {
+            let status = json(&server);
+            (number(&status["total"]["connections"]) == 1).then_some(status)
+        });
         assert_eq!(status["server"]["architecture"], architecture);
         assert_eq!(status["server"]["process"], server.id());
         let total = &status["total"];
-        assert_eq!(total["answers"]["2xx"], 5, "{architecture}: {total}");
-        assert_eq!(total["answers"]["4xx"], 1, "{architecture}: {total}");
-        assert_eq!(total["accepted"], 7, "{architecture}: {total}");
-        let closed: u64 = total["closed"]
-            .as_object()
-            .unwrap()
-            .values()
-            .map(number)
-            .sum();
+        let asked = number(&total["accepted"]) - 6; // for the status
         assert_eq!(
-            closed + number(&total["connections"]),
-            7,
+            number(&total["answers"]["2xx"]),
+            5 + asked - 1,
+            "{architecture}: {total}"
+        );
+        assert_eq!(total["answers"]["4xx"], 1, "{architecture}: {total}");
+        let closed = total["closed"].as_object().unwrap().values();
+        assert_eq!(
+            closed.map(number).sum::<u64>(),
+            6 + asked - 1,
             "{architecture}: {total}"
         );
         let threads = status["threads"].as_array().unwrap();
@@ -162,9 +165,13 @@ fn a_thousand_threads_are_not_a_thousand_series() {
     let server = Server::start(site.path(), &more.split(' ').collect::<Vec<_>>());
     let samples = parse(&server.get("/-/status?format=prometheus"));
     assert!(samples.len() < 100, "{} series", samples.len());
-    let status = json(&server);
-    let threads = status["threads"].as_array().unwrap().iter();
-    assert_eq!(threads.filter(|row| row["role"] == "thread").count(), 1000);
+    until("a row for each thread", || {
+        let status = json(&server);
+        let threads = status["threads"].as_array().unwrap().iter();
+        let count = threads.filter(|row| row["role"] == "thread").count();
+        assert!(count <= 1000);
+        (count == 1000).then_some(())
+    });
 }
 
 #[test]
