@@ -15,7 +15,7 @@ fn sent(session: &mut ServerSession, turn: &mut Turn<'_>) -> String {
     let Some(Chunk::Memory(bytes)) = transmit.front() else {
         panic!("no memory")
     };
-    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    let text = String::from_utf8(bytes.to_vec()).expect("an answer is text here");
     transmit.advance(transmit.remaining());
     session.sent(transmit, turn);
     text
