@@ -41,7 +41,7 @@ impl Pace {
         if self.total_max_ms != u64::MAX || bought < self.grace_ms {
             return None;
         }
-        let latest = now.0.saturating_add(2 * self.grace_ms);
+        let latest = now.0.saturating_add(self.grace_ms.saturating_mul(2));
         Some(Millis(start.0.saturating_add(bought).min(latest)))
     }
 }
