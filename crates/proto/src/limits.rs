@@ -70,7 +70,8 @@ pub struct Limits {
     /// pieces cost 0.5 us more than one, a copy of 16 KiB about as much.
     pub inline_body_bytes_max: usize,
     /// Bytes read and thrown away after an error answer, so that the client reads it instead of a
-    /// reset (RFC 9112 section 9.6).
+    /// reset (RFC 9112 section 9.6). 64 MiB: many clients send all of a photo or a film before they
+    /// read a word. Throwing away costs no memory and little time; its bound is the next one.
     pub linger_bytes_max: u64,
     /// The same in time, in milliseconds.
     pub linger_ms_max: u64,
@@ -96,7 +97,7 @@ impl Default for Limits {
             discard_bytes_max: 64 << 10,
             output_bytes_max: 64 << 10,
             inline_body_bytes_max: 16 << 10,
-            linger_bytes_max: 1 << 20,
+            linger_bytes_max: 64 << 20,
             linger_ms_max: 2_000,
             idle_timeout_ms: 15_000,
             head_pace: Pace {

@@ -64,7 +64,9 @@ impl ServerSession {
     pub fn received(&mut self, bytes: &mut [u8], turn: &mut Turn<'_>) {
         turn.counters.bytes_in.add(bytes.len() as u64);
         match self.state {
-            State::Closed | State::Ending { .. } => {}
+            State::Closed => {}
+            // Unread, it would turn the close into a reset that destroys the last answer.
+            State::Ending { .. } => self.state = State::Ending { linger: true },
             // Not before the output is out: what moves now is counted for that.
             _ if self.sending => self.progress(turn).keep(bytes, turn),
             State::Idle if !self.has_carry() => {
@@ -328,6 +330,14 @@ impl ServerSession {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.state == State::Idle && !self.sending
+    }
+
+    /// Whether the connection may close once what is on its way has left. What has come by then is
+    /// to be `received` before `sent`: a drain still answers it, and otherwise the close has to
+    /// linger.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.draining || matches!(self.state, State::Ending { .. })
     }
 
     /// Looks for a head in what was kept, or in `fresh` bytes of which only leftovers are kept.

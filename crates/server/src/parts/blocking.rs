@@ -194,14 +194,22 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
 
     /// Delivers a batch, or gives it up together with the connection.
     fn send(&mut self, mut transmit: Transmit) {
+        let mut took_long = false;
         loop {
             let written = match write(self.socket, &mut transmit, WRITE_BYTES, Files::Trust) {
                 Ok(written) => written,
                 Err(error) => return self.send_failed(transmit, &error),
             };
+            if matches!(written.progress, Progress::Done) {
+                // Before the session closes for want of more, it learns what has come meanwhile.
+                if took_long && self.session.is_ending() {
+                    self.receive();
+                }
+                return self.session.sent(transmit, &mut self.kit.turn());
+            }
+            took_long = true;
             let mut turn = self.kit.turn();
             match written.progress {
-                Progress::Done => return self.session.sent(transmit, &mut turn),
                 Progress::Blocked => {
                     self.session.progressed(written.bytes, &mut turn);
                     // A drain that begins meanwhile moves the time until which to wait.
@@ -212,7 +220,7 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
                         break;
                     }
                 }
-                Progress::Budget | Progress::Cold { .. } => {
+                Progress::Done | Progress::Budget | Progress::Cold { .. } => {
                     self.session.progressed(written.bytes, &mut turn);
                 }
             }

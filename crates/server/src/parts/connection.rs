@@ -165,7 +165,7 @@ impl Connection {
             self.session.peer_gone(&mut turn);
         } else if self.sending.is_some()
             && self.ready.writable
-            && let Some(pause) = self.resume(&mut bytes_left, &mut turn)
+            && let Some(pause) = self.resume(&mut bytes_left, scratch, &mut turn)
         {
             return pause;
         }
@@ -177,7 +177,7 @@ impl Connection {
                 }
                 Action::Block(exchange) => return Pause::Block(exchange),
                 Action::Send(transmit) => {
-                    if let Some(pause) = self.send(transmit, &mut bytes_left, &mut turn) {
+                    if let Some(pause) = self.send(transmit, &mut bytes_left, scratch, &mut turn) {
                         return pause;
                     }
                 }
@@ -298,6 +298,7 @@ impl Connection {
         &mut self,
         mut transmit: Transmit,
         bytes_left: &mut u64,
+        scratch: &mut [u8],
         turn: &mut Turn<'_>,
     ) -> Option<Pause> {
         match write::write(
@@ -311,7 +312,7 @@ impl Connection {
                 bytes,
             }) => {
                 *bytes_left = bytes_left.saturating_sub(bytes);
-                self.session.sent(transmit, turn);
+                self.sent(transmit, scratch, turn);
                 None
             }
             result => {
@@ -320,13 +321,28 @@ impl Connection {
                     warm_bytes: 0,
                     warming: false,
                 }));
-                self.after_write(result, bytes_left, turn)
+                self.after_write(result, bytes_left, scratch, turn)
             }
         }
     }
 
+    /// All of a batch is in the socket. Before the session closes for want of more, it learns what
+    /// has come meanwhile.
+    #[inline]
+    fn sent(&mut self, transmit: Transmit, scratch: &mut [u8], turn: &mut Turn<'_>) {
+        if self.session.is_ending() && self.ready.readable && !self.ready.ended {
+            self.receive(scratch, turn);
+        }
+        self.session.sent(transmit, turn);
+    }
+
     /// Goes on with output that the socket did not take at once.
-    fn resume(&mut self, bytes_left: &mut u64, turn: &mut Turn<'_>) -> Option<Pause> {
+    fn resume(
+        &mut self,
+        bytes_left: &mut u64,
+        scratch: &mut [u8],
+        turn: &mut Turn<'_>,
+    ) -> Option<Pause> {
         let sending = self.sending.as_mut()?;
         if sending.warming {
             return None;
@@ -336,13 +352,14 @@ impl Connection {
             warm => (warm, Files::Trust),
         };
         let result = write::write(self.socket.as_fd(), &mut sending.transmit, budget, files);
-        self.after_write(result, bytes_left, turn)
+        self.after_write(result, bytes_left, scratch, turn)
     }
 
     fn after_write(
         &mut self,
         result: Result<Written, WriteError>,
         bytes_left: &mut u64,
+        scratch: &mut [u8],
         turn: &mut Turn<'_>,
     ) -> Option<Pause> {
         let sending = self.sending.as_mut()?;
@@ -367,7 +384,7 @@ impl Connection {
         match written.progress {
             Progress::Done => {
                 if let Some(sending) = self.sending.take() {
-                    self.session.sent(sending.transmit, turn);
+                    self.sent(sending.transmit, scratch, turn);
                 }
                 None
             }

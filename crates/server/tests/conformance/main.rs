@@ -32,6 +32,7 @@ mod connections;
 mod failures;
 mod files;
 mod framing;
+mod last_words;
 mod regression;
 mod selection;
 mod shutdown;

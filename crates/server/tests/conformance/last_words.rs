@@ -1,0 +1,74 @@
+//! The last answer of a connection reaches a client that is still sending: no reset destroys it.
+
+use crate::client::Client;
+use crate::fixture::{Model, Server, pattern};
+
+const ECHO: &str = "GET /-/echo HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// More than all socket buffers hold.
+const LEN: usize = 40_000_000;
+
+every_model! {
+    the_error_is_read_by_a_client_that_sends_10_mb_first,
+    a_last_answer_is_whole_though_more_came_behind_its_request,
+    a_drain_answers_what_came_while_an_answer_was_on_its_way,
+}
+
+fn the_error_is_read_by_a_client_that_sends_10_mb_first(model: Model) {
+    let server = Server::start(model);
+    let post = "POST /-/echo HTTP/1.1\r\nHost: h\r\n";
+    let content = vec![b'1'; 10_000_000];
+    for (head, status) in [
+        (format!("{post}Content-Length: 10000000\r\n\r\n"), 413),
+        (
+            format!("{post}Transfer-Encoding: chunked\r\n\r\n989680\r\n"),
+            413,
+        ),
+        (
+            format!("{post}Content-Length: 1\r\nContent-Length: 2\r\n\r\n"),
+            400,
+        ),
+        (
+            "POST /index.html HTTP/1.1\r\nHost: h\r\nContent-Length: 10000000\r\n\r\n".to_owned(),
+            405,
+        ),
+    ] {
+        let mut client = server.connect();
+        client.send(&head).send(&content);
+        assert_eq!(client.answer().status, status, "{head}");
+        client.half_close().end();
+    }
+}
+
+/// Asks for a large file with these field lines, and begins to read it.
+fn begin_large_answer(server: &Server, lines: &str) -> Client {
+    std::fs::write(server.path().join("large.bin"), pattern(LEN)).unwrap();
+    let mut client = server.connect();
+    client.send(format!("GET /large.bin HTTP/1.1\r\nHost: h\r\n{lines}\r\n"));
+    client.stream.peek(&mut [0]).unwrap();
+    client
+}
+
+fn a_last_answer_is_whole_though_more_came_behind_its_request(model: Model) {
+    let server = Server::start(model);
+    let mut client = begin_large_answer(&server, "Connection: close\r\n");
+    client.send(ECHO.repeat(100));
+    let answer = client.answer();
+    assert!(answer.closes());
+    assert!(answer.body == pattern(LEN), "{} bytes", answer.body.len());
+    client.half_close().end();
+}
+
+fn a_drain_answers_what_came_while_an_answer_was_on_its_way(model: Model) {
+    let server = Server::start(model);
+    let mut client = begin_large_answer(&server, "");
+    client.send(ECHO);
+    server.control.drain();
+    let answer = client.answer();
+    assert!(answer.body == pattern(LEN), "{} bytes", answer.body.len());
+    let last = client.answer();
+    assert_eq!(last.status, 200);
+    assert!(last.closes());
+    client.half_close().end();
+    assert_eq!(server.end(), 0);
+}
