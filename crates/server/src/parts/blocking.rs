@@ -77,8 +77,9 @@ pub(crate) fn serve<H: Handler, T: Tenure>(
     };
     conversation.run();
     let Conversation { kit, session, .. } = conversation;
-    session.ended(&mut kit.turn());
+    // Before the close is counted: whoever sees all closed sees nobody connected.
     kit.row.connections.sub(1);
+    session.ended(&mut kit.turn());
     kit.offer_log();
 }
 

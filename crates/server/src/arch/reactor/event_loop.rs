@@ -360,12 +360,13 @@ impl<H: Handler> EventLoop<H> {
         let Some(slot) = self.slots.remove(token) else {
             return;
         };
+        // Before the close is counted: whoever sees all closed sees nobody connected.
+        self.kit.row.connections.sub(1);
         if let Some(connection) = slot.connection {
             connection.end(&mut self.kit.turn());
         }
         self.timers.disarm(token);
         self.idle.remove(token.index);
-        self.kit.row.connections.sub(1);
         self.load().connections.fetch_sub(1, Relaxed);
         match slot.standing {
             Standing::Served => self.served -= 1,
