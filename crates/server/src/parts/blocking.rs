@@ -137,6 +137,7 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
                 Action::Block(mut exchange) => {
                     self.site.handle_blocking(&mut exchange);
                     self.kit.tick();
+                    self.announce_drain();
                     self.session.completed(exchange, &mut self.kit.turn());
                 }
                 Action::Send(transmit) => self.send(transmit),
@@ -266,6 +267,15 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
                 self.session.draining(&mut self.kit.turn());
                 self.seen = stage;
             }
+        }
+    }
+
+    /// A drain that began while the handler worked shows in its answer. What has arrived behind
+    /// the request was accepted, so it is read before.
+    fn announce_drain(&mut self) {
+        if self.site.shutdown.is_draining() {
+            self.receive();
+            self.session.draining(&mut self.kit.turn());
         }
     }
 

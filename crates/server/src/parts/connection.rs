@@ -197,9 +197,23 @@ impl Connection {
         Pause::Again
     }
 
-    /// The blocking step is done, or was refused.
-    pub(crate) fn completed(&mut self, exchange: Box<Exchange>, turn: &mut Turn<'_>) {
-        self.session.completed(exchange, turn);
+    /// The blocking step is done, or was refused. A drain that began meanwhile shows in its answer;
+    /// what has arrived behind the request was accepted, so it is read before.
+    pub(crate) fn completed<H: Handler>(
+        &mut self,
+        exchange: Box<Exchange>,
+        site: &Site<H>,
+        kit: &mut Kit<H>,
+    ) {
+        let lent = kit.lend();
+        let mut turn = lent.turn;
+        if site.shutdown.is_draining() {
+            if !self.ready.ended {
+                self.receive(lent.scratch, &mut turn);
+            }
+            self.session.draining(&mut turn);
+        }
+        self.session.completed(exchange, &mut turn);
     }
 
     /// The range that a pause asked for is in memory.

@@ -222,7 +222,7 @@ fn serve<H: Handler>(served: &mut Served, site: &Site<H>, kit: &mut Kit<H>) {
             Pause::Block(mut exchange) => {
                 site.handle_blocking(&mut exchange);
                 kit.tick();
-                connection.completed(exchange, &mut kit.turn());
+                connection.completed(exchange, site, kit);
             }
             Pause::Warm(range) => {
                 range.read(kit.lend().scratch);

@@ -37,6 +37,35 @@ fn a_drain_closes_idle_connections_and_finishes_requests() {
 }
 
 #[test]
+fn an_answer_that_a_drain_overtakes_says_close_and_so_does_what_came_behind_it() {
+    for architecture in BLOCKING {
+        let server = start(options(architecture));
+        let mut alone = (architecture != Architecture::Sequential).then(|| server.connect());
+        if let Some(alone) = &mut alone {
+            alone.ask("/gate");
+            server.handler.gate.await_waiting(1);
+        }
+        let mut client = server.connect();
+        client.ask("/gate");
+        let waiting = 1 + u64::from(alone.is_some());
+        server.handler.gate.await_waiting(waiting);
+        client.ask("/");
+        server.handle.drain();
+        server.handler.gate.open();
+        if let Some(mut alone) = alone {
+            assert!(alone.answer().unwrap().says_close(), "{architecture:?}");
+            assert!(alone.is_closed());
+        }
+        let first = client.answer().unwrap();
+        assert!(first.content == b"passed" && !first.says_close());
+        let last = client.answer().unwrap();
+        assert!(last.content == b"hello" && last.says_close());
+        assert!(client.is_closed());
+        assert!(server.handle.wait().unwrap().is_clean());
+    }
+}
+
+#[test]
 fn what_the_backlog_holds_when_the_drain_begins_is_served() {
     for architecture in [Architecture::Sequential, Architecture::ThreadPool] {
         let server = start(ServerOptions {

@@ -69,8 +69,37 @@ fn accepted_requests_are_finished_and_say_close() {
         );
         assert_eq!(reading.answer().unwrap().content.len(), SHARED_BYTES);
         server.handler.gate.open();
-        assert_eq!(at_gate.answer().unwrap().status, 200);
+        let answer = at_gate.answer().unwrap();
+        assert!(
+            answer.status == 200 && answer.says("connection: close"),
+            "{answer:?} {what}"
+        );
         assert!(at_gate.is_closed() && in_head.is_closed() && reading.is_closed());
+        assert!(server.handle.wait().unwrap().is_clean());
+    }
+}
+
+/// Also where the handler works in place, so that the drain is only seen when it is done.
+#[test]
+fn an_answer_that_a_drain_overtakes_says_close_and_so_does_what_came_behind_it() {
+    for options in variants() {
+        let what = format!("{options:?}");
+        let server = start(options);
+        let mut client = server.connect();
+        client.ask("/gate");
+        server.handler.gate.await_waiting(1);
+        client.ask("/");
+        server.handle.drain();
+        server.handler.gate.open();
+        let first = client.answer().unwrap();
+        assert!(first.status == 200, "{what}");
+        assert!(!first.says("connection: close"), "{what}");
+        let last = client.answer().unwrap();
+        assert!(
+            last.status == 200 && last.says("connection: close"),
+            "{what}"
+        );
+        assert!(client.is_closed());
         assert!(server.handle.wait().unwrap().is_clean());
     }
 }

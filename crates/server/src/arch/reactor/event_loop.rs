@@ -290,7 +290,7 @@ impl<H: Handler> EventLoop<H> {
             .and_then(|slot| slot.connection.as_mut());
         match (work, connection) {
             (Work::Block(exchange), Some(connection)) => {
-                connection.completed(exchange, &mut self.kit.turn());
+                connection.completed(exchange, &self.site, &mut self.kit);
             }
             // The client has gone meanwhile.
             (Work::Block(exchange), None) => self.kit.turn().pool.give_exchange(exchange),
