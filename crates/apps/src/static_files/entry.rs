@@ -108,6 +108,17 @@ impl Entry {
         !self.probes.is_empty() && self.probes.iter().all(holds)
     }
 
+    /// Whether the files that it holds open are as they were. While it is fresh, content in memory
+    /// is good as it is, but a file that was changed cannot be sent under the length of before.
+    pub(super) fn files_hold(&self) -> bool {
+        match &self.target {
+            Target::File(resource) if self.open_files > 0 => {
+                resource.all().all(Representation::file_holds)
+            }
+            _ => true,
+        }
+    }
+
     /// Makes it stale, for every thread that has it.
     pub(super) fn retire(&self) {
         self.fresh_until.store(0, Ordering::Relaxed);

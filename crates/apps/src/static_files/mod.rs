@@ -145,6 +145,7 @@ impl StaticFiles {
         if let Some(entry) = index.find(asked)
             && entry.is_fresh(turn.now)
             && let Target::File(resource) = &entry.target
+            && entry.files_hold()
         {
             return self.serve_file(resource, exchange, Place::Loop(turn));
         }
@@ -204,15 +205,16 @@ impl StaticFiles {
             key.push(b'/');
         }
         if let Some(entry) = self.cache.find(key) {
-            if entry.is_fresh(now) {
+            let holds = entry.files_hold();
+            if entry.is_fresh(now) && holds {
                 return Ok(entry);
             }
             let unseen_ms = entry.unseen_ms(now);
-            if !entry.claim_check(now) {
+            if holds && !entry.claim_check(now) {
                 return Ok(entry); // another thread is at it
             }
             let may_look = access == Access::Any || unseen_ms < LOOK_WITHIN_MS;
-            if may_look && entry.holds() {
+            if holds && may_look && entry.holds() {
                 return Ok(entry);
             }
             entry.retire();

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use loadline_base::FileVersion;
+use rustix::fs::fstat;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::options::StaticOptions;
+use super::root::version_of;
 use crate::content::encoding::Coding;
 use crate::content::multipart::Content;
 
@@ -129,6 +131,16 @@ impl Representation {
         match &self.content {
             Content::Shared(bytes) => Some(bytes),
             Content::File(_) => None,
+        }
+    }
+
+    /// Whether the file behind it, if it is held open, is as it was.
+    pub(super) fn file_holds(&self) -> bool {
+        match &self.content {
+            Content::Shared(_) => true,
+            Content::File(file) => {
+                fstat(&file.fd).is_ok_and(|stat| version_of(&stat) == file.version)
+            }
         }
     }
 

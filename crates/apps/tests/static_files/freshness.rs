@@ -153,6 +153,35 @@ fn within_a_second_nothing_is_looked_at() {
     assert_eq!(site.get("/d/f.txt").text(), "new");
 }
 
+/// What is kept open can only be sent as it is now: under the old length it would be broken off.
+#[test]
+fn a_change_of_an_open_file_is_seen_at_once_by_every_thread() {
+    let options = StaticOptions {
+        memory_bytes_max: 0,
+        ..settled()
+    };
+    for (what, change, expected) in CHANGES {
+        if what.starts_with("its directory") || what.starts_with("the root") {
+            continue; // another path, while the file itself is as it was
+        }
+        let mut site = Site::new(&[("d/f.txt", "old")], options.clone());
+        let mut other_thread = site.handler.local();
+        for _ in 0..2 {
+            assert_eq!(site.get("/d/f.txt").text(), "old");
+            std::mem::swap(&mut site.local, &mut other_thread);
+        }
+        change(&site);
+        for _ in 0..4 {
+            let answer = site.get("/d/f.txt");
+            match expected {
+                Some(text) => assert_eq!(answer.text(), text, "{what}"),
+                None => assert_eq!(answer.status, 404, "{what}"),
+            }
+            std::mem::swap(&mut site.local, &mut other_thread);
+        }
+    }
+}
+
 #[test]
 fn what_stays_the_same_stays_known() {
     for options in all_options() {
