@@ -24,6 +24,10 @@ const ACTIONS_MAX: u32 = 48;
 /// docs/measuring.md), which is how long a fast reader may hold up the others.
 const WRITE_BYTES_MAX: u64 = 1 << 20;
 
+/// Blocking steps in a row for one connection, by the thread that serves it: one for each client
+/// that waits for its answer, and no more than one more for a client that pipelines.
+pub(crate) const BLOCKS_MAX: u32 = 2;
+
 /// A range of a file that has to be in memory before sending goes on.
 #[derive(Debug)]
 pub(crate) struct Range {

@@ -10,7 +10,7 @@ use loadline_proto::Handler;
 
 use crate::kit::{Kit, SCRATCH_BYTES};
 use crate::options::SocketIo;
-use crate::parts::connection::{Arrival, Pause};
+use crate::parts::connection::{Arrival, BLOCKS_MAX, Pause};
 use crate::parts::counters::{Role, Row};
 use crate::parts::dispatch::{After, Served, Work};
 use crate::parts::job_queue::{JobQueue, JobSource, Taken};
@@ -217,12 +217,17 @@ fn serve<H: Handler>(served: &mut Served, site: &Site<H>, kit: &mut Kit<H>) {
     if site.shutdown.is_draining() {
         connection.drain(kit, true); // the loop may not have had it to tell it
     }
+    let mut blocked_here = 0;
     served.after = loop {
         match connection.visit(site, kit) {
             Pause::Block(mut exchange) => {
                 site.handle_blocking(&mut exchange);
                 kit.tick();
                 connection.completed(exchange, site, kit);
+                blocked_here += 1;
+                if blocked_here == BLOCKS_MAX {
+                    break After::Again;
+                }
             }
             Pause::Warm(range) => {
                 range.read(kit.lend().scratch);

@@ -44,6 +44,26 @@ fn idle_connections_close_at_once() {
     }
 }
 
+/// A browser opens connections ahead of its requests. Its patience begins with the connection, not
+/// anew with each look at it.
+#[test]
+fn a_newcomer_that_says_nothing_does_not_hold_up_the_end() {
+    for options in variants() {
+        let server = start(options);
+        let (mut silent, _) = server.connect_seated();
+        std::thread::sleep(Duration::from_millis(50));
+        let began = Instant::now();
+        server.handle.drain();
+        assert!(server.handle.wait().unwrap().is_clean());
+        assert!(silent.is_closed());
+        assert!(
+            began.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            began.elapsed()
+        );
+    }
+}
+
 #[test]
 fn accepted_requests_are_finished_and_say_close() {
     for options in variants() {

@@ -1,5 +1,6 @@
 //! What the reactor does when there is no more room.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use loadline_proto::CloseReason;
@@ -29,6 +30,48 @@ fn over_a_loops_capacity_the_newcomer_is_closed_at_its_first_read() {
         drop(first);
         eventually(|| server.total().connections == 1);
         assert_eq!(server.connect().get("/").status, 200);
+    }
+}
+
+/// The loop learns of the bytes and of the drain at once.
+#[test]
+fn over_a_loops_capacity_nobody_is_served_by_a_drain_either() {
+    let server = start(ServerOptions {
+        capacity_per_loop: Some(1),
+        ..options(1, 0)
+    });
+    let mut first = server.connect_seated().0;
+    let mut over = server.connect_seated().0;
+    first.ask("/gate");
+    server.handler.gate.await_waiting(1);
+    over.ask("/");
+    server.handle.drain();
+    server.handler.gate.open();
+    assert!(over.is_closed());
+    assert_eq!(first.answer().unwrap().status, 200);
+    assert!(server.handle.wait().unwrap().is_clean());
+}
+
+/// Without workers, who holds the loop holds everybody.
+#[test]
+fn a_pipeline_of_blocking_requests_holds_nobody_up() {
+    const NAPS: u64 = 300;
+    for (workers, socket_io) in [(0, SocketIo::Loop), (1, SocketIo::Worker)] {
+        let server = start(ServerOptions {
+            socket_io,
+            ..options(1, workers)
+        });
+        let mut greedy = server.connect();
+        let nap = "GET /nap HTTP/1.1\r\nHost: h\r\n\r\n";
+        let naps = nap.repeat(NAPS as usize);
+        greedy.stream.write_all(naps.as_bytes()).unwrap();
+        assert_eq!(greedy.answer().unwrap().status, 200);
+        assert_eq!(server.connect().get("/").status, 200);
+        let before_it = server.total().requests();
+        assert!(before_it < NAPS / 2, "{before_it} naps before");
+        for _ in 1..NAPS {
+            assert_eq!(greedy.answer().unwrap().status, 200);
+        }
     }
 }
 
@@ -177,7 +220,7 @@ fn an_idle_connection_ends_after_its_time_and_a_dripping_head_too() {
     let began = Instant::now();
     let mut idle = server.connect();
     let mut dripping = server.connect();
-    std::io::Write::write_all(&mut dripping.stream, b"GET / HT").unwrap();
+    dripping.stream.write_all(b"GET / HT").unwrap();
     assert!(idle.is_closed());
     assert!(began.elapsed() >= Duration::from_millis(150));
     assert_eq!(server.total().closed_for(CloseReason::Idle), 1);

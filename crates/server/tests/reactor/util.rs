@@ -46,6 +46,7 @@ impl Gate {
 /// | `/gate`, `/second-gate` | blocking | waits at the gate |
 /// | `/spin` | on the loop | computes for 5 ms |
 /// | `/blocking` | blocking | says the thread's name |
+/// | `/nap` | blocking | the same after 2 ms |
 /// | `/encoded` | blocking | has its answer encoded first |
 /// | `/panic`, `/panic-blocking` | either | panics |
 /// | `/shared` | on the loop | some MiB from memory |
@@ -72,7 +73,7 @@ impl Handler for TestHandler {
 
     fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
         match exchange.request.path() {
-            b"/gate" | b"/second-gate" | b"/panic-blocking" | b"/blocking" => {
+            b"/gate" | b"/second-gate" | b"/panic-blocking" | b"/blocking" | b"/nap" => {
                 return Outcome::Blocking;
             }
             b"/encoded" => {
@@ -115,6 +116,7 @@ impl Handler for TestHandler {
             b"/panic-blocking" => panic!("on purpose"),
             b"/gate" => self.gate.pass(),
             b"/second-gate" => self.second_gate.pass(),
+            b"/nap" => std::thread::sleep(Duration::from_millis(2)),
             b"/encoded" => {
                 self.gate.pass();
                 return;

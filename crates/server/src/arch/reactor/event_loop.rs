@@ -13,7 +13,7 @@ use crate::kit::Kit;
 use crate::listener::Listener;
 use crate::options::SocketIo;
 use crate::parts::balance::Load;
-use crate::parts::connection::{Connection, Noted, Pause};
+use crate::parts::connection::{BLOCKS_MAX, Connection, Noted, Pause};
 use crate::parts::counters::Role;
 use crate::parts::dispatch::{After, Desk, Served, Work};
 use crate::parts::door::Door;
@@ -232,9 +232,11 @@ impl<H: Handler> EventLoop<H> {
             return;
         };
         connection.note(event.into());
-        if slot.standing == Standing::OverCapacity && event.is_readable() {
-            connection.abort(CloseReason::OverCapacity);
-            self.serve(token);
+        if slot.standing == Standing::OverCapacity {
+            // It has nothing to do before its first read: an event for writing must not begin one.
+            if event.is_readable() {
+                self.abort(token, CloseReason::OverCapacity);
+            }
         } else if self.stage != Stage::Up && !slot.told {
             self.tell_going_down(token);
         } else if connection.is_ready() {
@@ -255,6 +257,7 @@ impl<H: Handler> EventLoop<H> {
     /// Visits a connection here, until it waits, has had its share, or is closed.
     #[inline]
     pub(super) fn serve(&mut self, token: Token) {
+        let mut blocked_here = 0;
         loop {
             let Some(slot) = self.slots.get_mut(token) else {
                 return;
@@ -277,6 +280,10 @@ impl<H: Handler> EventLoop<H> {
                 Some(work) => {
                     self.kit.tick(); // it may have taken its time
                     self.give_back(token, work);
+                    blocked_here += 1;
+                    if blocked_here == BLOCKS_MAX {
+                        return self.queue(token);
+                    }
                 }
             }
         }

@@ -80,7 +80,11 @@ impl<H: Handler> EventLoop<H> {
         if slot.told {
             return;
         }
-        let patience_ends = Millis(slot.idle_since.0 + LAST_PATIENCE_MS);
+        if slot.standing == Standing::OverCapacity {
+            return self.abort(token, CloseReason::OverCapacity);
+        }
+        let idle_since = slot.idle_since;
+        let patience_ends = Millis(idle_since.0 + LAST_PATIENCE_MS);
         let patient = slot.standing == Standing::Served && self.kit.now() < patience_ends;
         if connection.drain(&mut self.kit, patient) {
             slot.told = true;
@@ -88,6 +92,9 @@ impl<H: Handler> EventLoop<H> {
         } else {
             self.settle(token);
             self.timers.arm(token, patience_ends);
+            if let Some(slot) = self.slots.get_mut(token) {
+                slot.idle_since = idle_since; // the same patience goes on
+            }
         }
     }
 
