@@ -337,7 +337,7 @@ impl ServerSession {
     /// linger.
     #[must_use]
     pub fn is_ending(&self) -> bool {
-        self.draining || matches!(self.state, State::Ending { .. })
+        matches!(self.state, State::Ending { .. }) || (self.draining && self.state == State::Idle)
     }
 
     /// Looks for a head in what was kept, or in `fresh` bytes of which only leftovers are kept.
