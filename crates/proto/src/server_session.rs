@@ -554,7 +554,9 @@ impl ServerSession {
         Action::Send(transmit)
     }
 
-    fn has_carry(&self) -> bool {
+    /// Whether something has been received that no answer has used up yet.
+    #[must_use]
+    pub fn has_carry(&self) -> bool {
         self.progress
             .as_ref()
             .is_some_and(|progress| progress.has_carry())

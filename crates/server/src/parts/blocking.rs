@@ -271,10 +271,12 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
     }
 
     /// A drain that began while the handler worked shows in its answer. What has arrived behind
-    /// the request was accepted, so it is read before.
+    /// the request was accepted, so it is read before, unless there is enough to answer.
     fn announce_drain(&mut self) {
         if self.site.shutdown.is_draining() {
-            self.receive();
+            if !self.session.has_carry() {
+                self.receive();
+            }
             self.session.draining(&mut self.kit.turn());
         }
     }

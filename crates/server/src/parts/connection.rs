@@ -202,7 +202,8 @@ impl Connection {
     }
 
     /// The blocking step is done, or was refused. A drain that began meanwhile shows in its answer;
-    /// what has arrived behind the request was accepted, so it is read before.
+    /// what has arrived behind the request was accepted, so it is read before, unless
+    /// there is enough to answer.
     pub(crate) fn completed<H: Handler>(
         &mut self,
         exchange: Box<Exchange>,
@@ -212,7 +213,7 @@ impl Connection {
         let lent = kit.lend();
         let mut turn = lent.turn;
         if site.shutdown.is_draining() {
-            if !self.ready.ended {
+            if !self.ready.ended && !self.session.has_carry() {
                 self.receive(lent.scratch, &mut turn);
             }
             self.session.draining(&mut turn);

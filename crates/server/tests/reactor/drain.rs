@@ -204,3 +204,35 @@ fn a_drain_is_counted() {
     assert!(server.end().is_clean());
     assert_eq!(control.snapshot().total.closed_for(CloseReason::Drained), 1);
 }
+
+/// What a client has pipelined by the time of the drain is answered; what it goes on to send does
+/// not pile up behind it.
+#[test]
+fn a_drain_does_not_gather_what_it_cannot_answer() {
+    for (workers, socket_io) in [
+        (0, SocketIo::Loop),
+        (1, SocketIo::Loop),
+        (1, SocketIo::Worker),
+    ] {
+        let server = start(ServerOptions {
+            socket_io,
+            ..options(1, workers)
+        });
+        let mut client = server.connect();
+        let mut sending = client.stream.try_clone().unwrap();
+        let sender = std::thread::spawn(move || {
+            let naps = "GET /nap HTTP/1.1\r\nHost: h\r\n\r\n".repeat(100_000);
+            sending.write_all(naps.as_bytes())
+        });
+        assert_eq!(client.answer().unwrap().status, 200);
+        server.handle.drain();
+        for _ in 0..60 {
+            assert_eq!(client.answer().unwrap().status, 200);
+        }
+        let bytes_in = server.total().bytes_in;
+        assert!(bytes_in < 1_000_000, "{bytes_in}");
+        server.handle.stop_now();
+        drop(client);
+        let _ = sender.join().unwrap(); // cut, if it was still sending
+    }
+}
