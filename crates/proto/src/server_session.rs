@@ -497,7 +497,13 @@ impl ServerSession {
             return;
         };
         match progress.read_body(collecting, limits, turn) {
-            Err(fault) => self.fault(fault, turn),
+            Err(fault) if collecting => self.fault(fault, turn),
+            Err(fault) => {
+                // Its request is answered already: a second answer would be taken for another's.
+                turn.counters.fault(&fault);
+                self.reason.get_or_insert(CloseReason::BadRequest);
+                self.state = State::Ending { linger: true };
+            }
             Ok(false) if self.eof => self.received_eof(turn),
             Ok(false) => {
                 // Thrown away beyond its bound: closing is cheaper than reading on.

@@ -32,17 +32,17 @@ fn content_length_in_every_bad_form() {
         post(
             b"Content-Length: 18446744073709551616\r\n",
             b"hello",
-            &[400, 413],
+            &[400],
         ),
         post(
             b"Content-Length: 18446744073709551621\r\n",
             b"hello",
-            &[400, 413],
+            &[400],
         ),
         post(
             b"Content-Length: 99999999999999999999999999999999999999999\r\n",
             b"hello",
-            &[400, 413],
+            &[400],
         ),
     ];
     let bad_values: &[&[u8]] = &[
@@ -334,7 +334,7 @@ fn malformed_chunks() {
     cases.push(post(
         line,
         b"5\r\nhello\r\n10000000000000000\r\nx\r\n0\r\n\r\n",
-        &[400, 413],
+        &[400],
     ));
     // Beyond the limits: of the line, of the trailer section, of the content.
     let zeros = format!("{}5\r\nhello\r\n0\r\n\r\n", "0".repeat(100));

@@ -48,8 +48,8 @@ impl ChunkedDecoder {
     /// were used. After `is_done`, uses none.
     ///
     /// # Errors
-    /// 400 for anything that is not in the grammar, 413 for a size beyond 64 bits, 431 for size
-    /// lines or trailers beyond the limits.
+    /// 400 for anything that is not in the grammar or beyond 64 bits, 431 for size lines or trailers
+    /// beyond the limits.
     pub fn decode(
         &mut self,
         input: &[u8],
@@ -143,10 +143,7 @@ impl ChunkedDecoder {
             _ => (byte | 0x20) - b'a' + 10,
         };
         if self.left >> 60 != 0 {
-            return Err(Fault::limit(
-                Status::CONTENT_TOO_LARGE,
-                "a chunk size beyond 64 bits",
-            ));
+            return Err(Fault::bad_request("a chunk size beyond 64 bits"));
         }
         self.left = self.left << 4 | u64::from(digit);
         Ok(())
@@ -222,6 +219,6 @@ mod tests {
             assert!(decode(bad).is_err(), "{:?}", bad.escape_ascii().to_string());
         }
         let overflow = decode(b"10000000000000000\r\n").unwrap_err();
-        assert_eq!(overflow.status, Some(Status::CONTENT_TOO_LARGE));
+        assert_eq!(overflow.status, Some(Status::BAD_REQUEST));
     }
 }

@@ -61,10 +61,7 @@ fn parse_length(value: &[u8]) -> Result<u64, Fault> {
         .try_fold(0_u64, |sum, digit| {
             sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
         })
-        .ok_or(Fault::limit(
-            Status::CONTENT_TOO_LARGE,
-            "Content-Length is beyond 64 bits",
-        ))
+        .ok_or(Fault::bad_request("Content-Length is beyond 64 bits"))
 }
 
 /// `chunked` alone is understood; other codings in front of it are valid but not implemented; a

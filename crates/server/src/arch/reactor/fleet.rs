@@ -49,6 +49,21 @@ impl Fleet {
         &self.members
     }
 
+    /// The loop for a newcomer that `own` has accepted from a listener that all share: `own`,
+    /// unless it has noticeably more connections than another. Wake-ups alone do not spread them:
+    /// the kernel wakes the loop that went to sleep last, so under little load one gets them all.
+    pub(super) fn share(&self, own: usize) -> usize {
+        let connections = |index: usize| {
+            let load = &self.members[index].load;
+            load.connections.load(Ordering::Relaxed)
+        };
+        let fewest = (0..self.members.len()).min_by_key(|index| connections(*index));
+        match fewest {
+            Some(fewest) if connections(own) > share_limit(connections(fewest)) => fewest,
+            _ => own,
+        }
+    }
+
     /// Counts a newcomer in, and says which loop takes it and how: `preferred` while there is
     /// room; at the cap the one with the oldest idle connection; if nobody is idle, a refusal.
     pub(super) fn place(&self, preferred: usize) -> (usize, Welcome) {
@@ -120,6 +135,12 @@ impl Fleet {
     }
 }
 
+/// Connections that a loop may have before it hands newcomers to one that has `fewest`: handing
+/// over costs a wake-up, so not for a difference that does not matter.
+fn share_limit(fewest: usize) -> usize {
+    fewest + fewest / 8 + 2
+}
+
 #[cfg(test)]
 mod tests {
     use loadline_base::Millis;
@@ -139,6 +160,28 @@ mod tests {
         fleet.leave();
         fleet.leave();
         assert_eq!(fleet.place(1), (1, Welcome::Serve));
+    }
+
+    #[test]
+    fn a_loop_with_noticeably_more_connections_hands_newcomers_over() {
+        let fleet = Fleet::new(3, 1000, 0).unwrap();
+        let set = |index: usize, count| {
+            let connections = &fleet.members[index].load.connections;
+            connections.store(count, Ordering::Relaxed);
+        };
+        for (own, others, taker) in [
+            (0, [0, 0], 0),
+            (2, [0, 5], 0),
+            (3, [5, 0], 2),
+            (92, [80, 80], 0),
+        ] {
+            set(0, own);
+            set(1, others[0]);
+            set(2, others[1]);
+            assert_eq!(fleet.share(0), taker, "{own} and {others:?}");
+        }
+        set(0, 93);
+        assert_eq!(fleet.share(0), 1);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use loadline_proto::{CloseReason, Handler};
 use loadline_sys::Accepted;
 
 use super::event_loop::{EventLoop, Slot, Standing};
-use crate::options::SocketIo;
+use crate::options::{Accept, SocketIo};
 use crate::parts::acceptor::{ACCEPT_BATCH, Newcomer};
 use crate::parts::connection::{Arrival, Connection, Noted, Welcome};
 use crate::parts::shutdown::Stage;
@@ -65,12 +65,16 @@ impl<H: Handler> EventLoop<H> {
         Ok(())
     }
 
-    /// Finds the loop for a newcomer of our own: this one, unless at the cap another has to make
-    /// room.
+    /// Finds the loop for a newcomer of our own: this one, unless with a shared listener another
+    /// has noticeably fewer, or at the cap another has to make room.
     pub(super) fn seat(&mut self, accepted: Accepted) {
         self.show_oldest_idle();
         let (index, welcome) = if self.stage == Stage::Up {
-            self.fleet.place(self.index)
+            let preferred = match self.site.options.accept {
+                Accept::Shared => self.fleet.share(self.index),
+                Accept::Handoff | Accept::ReusePort => self.index,
+            };
+            self.fleet.place(preferred)
         } else {
             self.fleet.place_anyway();
             (self.index, Welcome::Serve)
