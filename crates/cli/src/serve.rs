@@ -130,10 +130,16 @@ fn refused(error: &io::Error, listen: &[ListenAddr]) -> Failure {
         return Failure::failed(format!("the server cannot start: {error}"));
     };
     let why = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "already in use; stop the other program, or take another (port 0 takes a free one)"
-                .to_owned()
+        io::ErrorKind::AddrInUse => match address {
+            ListenAddr::Tcp(_) => {
+                "already in use; stop the other program, or take another (port 0 takes a free one)"
+            }
+            ListenAddr::Unix(_) => {
+                "already there, and in use or not a socket; stop the other program, or take \
+                 another path"
+            }
         }
+        .to_owned(),
         io::ErrorKind::PermissionDenied => match address {
             ListenAddr::Tcp(tcp) => format!(
                 "no permission for port {}; ports from 1024 on need none, below it run as root or \

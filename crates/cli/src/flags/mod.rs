@@ -7,7 +7,7 @@ pub(crate) mod values;
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::failure::Failure;
 use defs::{Command, Loadline};
@@ -26,7 +26,10 @@ pub(crate) fn read<I>(arguments: I) -> Result<Typed, Failure>
 where
     I: IntoIterator<Item = OsString>,
 {
-    match Loadline::try_parse_from(arguments) {
+    let parsed = command()
+        .try_get_matches_from(arguments)
+        .and_then(|matches| Loadline::from_arg_matches(&matches));
+    match parsed {
         Ok(typed) => Ok(Typed::Command(typed.command)),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -35,6 +38,16 @@ where
             _ => Err(Failure::usage(one_line(&error))),
         },
     }
+}
+
+/// A negative number is a value like any other: out of range, rather than an option nobody knows.
+fn command() -> clap::Command {
+    Loadline::command().mut_subcommand("serve", |serve| {
+        serve.mut_args(|argument| {
+            let takes_value = argument.get_action().takes_values() && !argument.is_positional();
+            argument.allow_negative_numbers(takes_value)
+        })
+    })
 }
 
 /// The completion script for a shell.

@@ -54,7 +54,11 @@ fn bad_usage_is_one_line_with_option_value_and_what_would_be_right() {
         ),
         ("serve --loops 0", &["--loops 0", "1 to 1024", "auto"]),
         ("serve --loops many", &["--loops many", "1 to 1024"]),
-        ("serve --workers -1", &["-1"]),
+        ("serve --workers -1", &["--workers -1", "0 to 16384"]),
+        (
+            "serve --service-time -1us",
+            &["--service-time -1us", "200us"],
+        ),
         (
             "serve --threads 999999999999999999999",
             &["--threads 9999", "1 to 16384"],
@@ -228,7 +232,13 @@ fn an_address_that_cannot_be_listened_on() {
     refuses(
         &["serve", folder, "--listen", &socket],
         3,
-        &[&socket, "already in use"],
+        &[&socket, "in use", "another path"],
+    );
+    let file = format!("unix:{folder}/index.html");
+    refuses(
+        &["serve", folder, "--listen", &file],
+        3,
+        &[&file, "not a socket"],
     );
 }
 
