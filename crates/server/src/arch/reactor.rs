@@ -53,8 +53,9 @@ pub(crate) fn run<H: Handler>(
 ) -> io::Result<()> {
     let options = &site.options;
     let handoff = options.accept == Accept::Handoff;
-    let accepting = if handoff { 1 } else { options.loops };
-    let fleet = Fleet::new(options.loops, options.connections_max, accepting)?;
+    // Loops pass on to each other whom they cannot make room for, also those that accept nobody.
+    let senders = options.loops + usize::from(handoff);
+    let fleet = Fleet::new(options.loops, options.connections_max, senders)?;
     let pools = Pools(start_pools(site)?);
     let mut loops = Vec::with_capacity(options.loops);
     for index in 0..options.loops {

@@ -85,17 +85,6 @@ impl Model {
     pub fn is_concurrent(self) -> bool {
         self != Self::Sequential
     }
-
-    /// Whether it learns of a drain while a handler blocks, so that the answer can announce it:
-    /// not where the handler holds the loop, or the worker the connection.
-    pub fn hears_while_blocking(self) -> bool {
-        let deaf = [
-            Self::Reactor1x0,
-            Self::ReactorNx0,
-            Self::ReactorSocketIoWorker,
-        ];
-        !deaf.contains(&self)
-    }
 }
 
 /// What blocking steps for `/-/gate` wait at.

@@ -1,6 +1,8 @@
 //! The pool of workers.
 
-use loadline_server::{Queue, Role, ServerOptions, SocketIo};
+use std::io::Write;
+
+use loadline_server::{Queue, Role, ServerOptions, SocketIo, WorkerPools};
 
 use crate::util::*;
 
@@ -91,4 +93,86 @@ fn a_connection_that_waits_for_its_client_keeps_no_worker_busy() {
     for _ in 0..20 {
         assert_eq!(client.answer().unwrap().content.len(), SHARED_BYTES);
     }
+}
+
+/// Requests of every kind from many clients at once, pipelined in groups, until workers of every
+/// make have met panics, naps, a full queue and idle moments: each gets its own answer, in order.
+#[test]
+fn whatever_the_workers_meet_each_request_has_its_answer() {
+    for queue in Queue::ALL {
+        for pools in WorkerPools::ALL {
+            for (socket_io, queue_max) in [
+                (SocketIo::Loop, 1024),
+                (SocketIo::Loop, 4),
+                (SocketIo::Worker, 1024),
+            ] {
+                let server = start(ServerOptions {
+                    queue: *queue,
+                    worker_pools: *pools,
+                    socket_io,
+                    queue_max,
+                    ..options(2, 3)
+                });
+                server.handler.gate.open();
+                let answers: u64 = std::thread::scope(|scope| {
+                    let clients: Vec<_> = (0..12)
+                        .map(|seed| {
+                            scope.spawn({
+                                let server = &server;
+                                move || ask_at_random(server, seed, queue_max < 1024)
+                            })
+                        })
+                        .collect();
+                    clients
+                        .into_iter()
+                        .map(|client| client.join().unwrap())
+                        .sum()
+                });
+                let total = server.total();
+                assert_eq!(total.requests(), answers);
+                eventually(|| server.total().queue_depth == 0);
+                if queue_max == 1024 {
+                    assert_eq!(total.queue_full, 0);
+                }
+                assert!(server.end().is_clean());
+            }
+        }
+    }
+}
+
+/// 40 groups of up to 8 requests over a few connections; returns how many were answered.
+fn ask_at_random(server: &Server, seed: u64, may_be_full: bool) -> u64 {
+    const KINDS: [(&str, u16); 6] = [
+        ("/", 200),
+        ("/blocking", 200),
+        ("/encoded", 200),
+        ("/nap", 200),
+        ("/panic", 500),
+        ("/panic-blocking", 500),
+    ];
+    let mut state = seed * 2 + 1;
+    let mut below = |bound: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % bound
+    };
+    let mut client = server.connect();
+    let mut count = 0;
+    for _ in 0..40 {
+        if below(4) == 0 {
+            client = server.connect();
+        }
+        let group: Vec<_> = (0..=below(8)).map(|_| KINDS[below(6) as usize]).collect();
+        let text = |path| format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let bytes: String = group.iter().map(|(path, _)| text(path)).collect();
+        client.stream.write_all(bytes.as_bytes()).unwrap();
+        for (path, status) in group {
+            let answer = client.answer().unwrap();
+            let full = may_be_full && answer.status == 503 && answer.says("retry-after");
+            assert!(answer.status == status || full, "{path}: {answer:?}");
+            count += 1;
+        }
+    }
+    count
 }

@@ -16,7 +16,7 @@ pub(super) struct Fleet {
     connections: AtomicUsize,
     connections_max: usize,
     /// Threads that may still send newcomers: nobody leaves before they have all stopped.
-    accepting: AtomicUsize,
+    senders: AtomicUsize,
 }
 
 /// One loop, seen from outside.
@@ -29,7 +29,7 @@ impl Fleet {
     pub(super) fn new(
         loops: usize,
         connections_max: usize,
-        accepting: usize,
+        senders: usize,
     ) -> io::Result<Arc<Self>> {
         let member = |_| {
             Ok(Member {
@@ -41,7 +41,7 @@ impl Fleet {
             members: (0..loops).map(member).collect::<io::Result<_>>()?,
             connections: AtomicUsize::new(0),
             connections_max,
-            accepting: AtomicUsize::new(accepting),
+            senders: AtomicUsize::new(senders),
         }))
     }
 
@@ -121,8 +121,8 @@ impl Fleet {
     }
 
     /// A thread will send no more newcomers.
-    pub(super) fn stops_accepting(&self) {
-        if self.accepting.fetch_sub(1, Ordering::SeqCst) == 1 {
+    pub(super) fn stops_sending(&self) {
+        if self.senders.fetch_sub(1, Ordering::SeqCst) == 1 {
             for member in &self.members {
                 member.mailbox.nudge();
             }
@@ -130,8 +130,8 @@ impl Fleet {
     }
 
     /// Whether newcomers may still come by mail.
-    pub(super) fn is_accepting(&self) -> bool {
-        self.accepting.load(Ordering::SeqCst) > 0
+    pub(super) fn is_sending(&self) -> bool {
+        self.senders.load(Ordering::SeqCst) > 0
     }
 }
 
@@ -185,18 +185,18 @@ mod tests {
     }
 
     #[test]
-    fn the_last_to_stop_accepting_wakes_everybody() {
+    fn the_last_to_stop_sending_wakes_everybody() {
         let fleet = Fleet::new(2, 10, 2).unwrap();
-        fleet.stops_accepting();
-        assert!(fleet.is_accepting());
+        fleet.stops_sending();
+        assert!(fleet.is_sending());
         assert!(
             fleet
                 .members
                 .iter()
                 .all(|member| member.mailbox.fall_asleep())
         );
-        fleet.stops_accepting();
-        assert!(!fleet.is_accepting());
+        fleet.stops_sending();
+        assert!(!fleet.is_sending());
         assert!(
             !fleet
                 .members

@@ -8,6 +8,7 @@ use loadline_proto::{CloseReason, Handler};
 use super::event_loop::{EventLoop, Standing};
 use crate::parts::door::Door;
 use crate::parts::shutdown::Stage;
+use crate::parts::workers::Message;
 
 /// How long a newcomer may take with its first bytes while the server goes down: its connection
 /// was complete, so its request is as good as on its way.
@@ -38,15 +39,18 @@ impl<H: Handler> EventLoop<H> {
             self.cut();
             return true;
         }
-        self.slots.is_empty() && !self.fleet.is_accepting() && !self.desk.mailbox.has_mail()
+        self.slots.is_empty() && !self.fleet.is_sending() && !self.desk.mailbox.has_mail()
     }
 
     /// Takes in whoever has connected by now, closes the door, and tells every connection.
     pub(super) fn begin_to_drain(&mut self) -> io::Result<()> {
         self.stage = Stage::Draining;
-        if let Some(door) = &mut self.door {
-            door.begin_drain();
-            self.accept_last()?;
+        match &mut self.door {
+            Some(door) => {
+                door.begin_drain();
+                self.accept_last()?;
+            }
+            None => self.fleet.stops_sending(), // from now on it keeps whom it gets
         }
         for index in 0..self.slots.slot_count() {
             if let Some(token) = self.slots.token_at(index) {
@@ -63,7 +67,7 @@ impl<H: Handler> EventLoop<H> {
             if let Some(door) = self.door.take() {
                 door.close(&self.poller);
             }
-            self.fleet.stops_accepting();
+            self.fleet.stops_sending();
         }
         Ok(())
     }
@@ -100,7 +104,12 @@ impl<H: Handler> EventLoop<H> {
 
     /// What is left is closed now.
     pub(super) fn cut(&mut self) {
-        self.site.registry.cut.add(self.slots.len() as u64);
+        let mut mail = std::mem::take(&mut self.mail);
+        self.desk.mailbox.take(&mut mail);
+        let arrivals = mail.iter().filter(|m| matches!(m, Message::Arrival(_)));
+        let unseated = arrivals.count() as u64;
+        let seated = self.slots.len() as u64;
+        self.site.registry.cut.add(seated + unseated);
         for index in 0..self.slots.slot_count() {
             if let Some(token) = self.slots.token_at(index) {
                 self.abort(token, CloseReason::Drained);

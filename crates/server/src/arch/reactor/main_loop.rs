@@ -72,7 +72,7 @@ impl<H: Handler> MainLoop<H> {
             self.accept_up_to(ACCEPTS_MAX)?;
         }
         self.door.close(&self.poller);
-        self.fleet.stops_accepting();
+        self.fleet.stops_sending();
         Ok(())
     }
 
