@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use loadline_apps::{CacheUse, StatusSource};
 use loadline_proto::CloseReason;
-use loadline_server::{Control, Counts, Role, ServerOptions, Snapshot};
+use loadline_server::{Architecture, Control, Counts, Role, ServerOptions, Snapshot};
 use serde_json::{Map, Value, json};
 
 use crate::access_log::AccessLogWriter;
@@ -52,13 +52,14 @@ impl StatusSource for Status {
             })
         });
         let cache = (self.cache)();
+        let is = |architecture| self.options.architecture == architecture;
         let page = json!({
             "server": {
                 "version": env!("CARGO_PKG_VERSION"),
                 "architecture": self.options.architecture.name(),
-                "loops": self.options.loops,
-                "workers": self.options.workers,
-                "threads": self.options.threads,
+                "loops": is(Architecture::Reactor).then_some(self.options.loops),
+                "workers": is(Architecture::Reactor).then_some(self.options.workers),
+                "threads": is(Architecture::ThreadPool).then_some(self.options.threads),
                 "connections_max": self.options.connections_max,
                 "uptime_seconds": self.began.elapsed().as_secs(),
                 "process": std::process::id(),

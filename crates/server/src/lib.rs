@@ -112,6 +112,7 @@ pub fn serve<H: Handler>(handler: Arc<H>, config: ServerConfig) -> io::Result<Se
         handler,
         session: config.session,
         clock: Clock::new(),
+        descriptor_log_after: parts::acceptor::LogAfter::default(),
         shutdown: Shutdown::new()?,
         registry: Arc::default(),
         access: config.access_log.map(|access| (access.format, access.sink)),

@@ -9,6 +9,7 @@ use std::time::Instant;
 use loadline_base::Millis;
 use loadline_proto::{AccessFormat, Exchange, Handler, Outcome, SessionConfig, Status, Turn};
 
+use crate::parts::acceptor::LogAfter;
 use crate::parts::counters::Registry;
 use crate::parts::shutdown::Shutdown;
 use crate::{AccessSink, ServerOptions};
@@ -19,6 +20,7 @@ pub(crate) struct Site<H: Handler> {
     pub(crate) session: Arc<SessionConfig>,
     pub(crate) options: ServerOptions,
     pub(crate) clock: Clock,
+    pub(crate) descriptor_log_after: LogAfter,
     pub(crate) shutdown: Shutdown,
     pub(crate) registry: Arc<Registry>,
     pub(crate) access: Option<(AccessFormat, Arc<dyn AccessSink>)>,

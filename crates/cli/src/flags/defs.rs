@@ -11,7 +11,7 @@ use loadline_server::{
     Accept, Architecture, AtCapacity, Balance, ListenAddr, Queue, SocketIo, WorkerPools,
 };
 
-use super::values::{Auto, address, auto_count_in, count_in, duration, on_off, size};
+use super::values::{Auto, address, auto_count_in, count_in, duration, file_name, on_off, size};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -51,7 +51,7 @@ pub(crate) struct Loadline {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve the files of a directory.
-    #[command(after_help = format!("{SERVE_MORE}\n\n{EXIT_CODES}"))]
+    #[command(after_help = format!("{SERVE_MORE}\n\n{EXIT_CODES}"), allow_negative_numbers = true)]
     Serve(Box<ServeFlags>),
     /// Print a completion script for a shell.
     Completions {
@@ -225,7 +225,7 @@ pub(crate) struct RequestFlags {
 pub(crate) struct ContentFlags {
     /// A file that stands for its directory; may be given several times, the first that is there
     /// counts [default: index.html].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = file_name)]
     pub(crate) index: Vec<String>,
 
     /// List directories that have no index file.

@@ -35,7 +35,7 @@ where
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 Ok(Typed::Print(error.to_string()))
             }
-            _ => Err(Failure::usage(one_line(&error))),
+            _ => Err(Failure::usage(visible(&one_line(&error)))),
         },
     }
 }
@@ -114,6 +114,15 @@ fn one_line(error: &clap::Error) -> String {
             line.trim_start_matches("error: ").to_owned()
         }
     }
+}
+
+/// The line with whatever would not be seen, or would end it, written out.
+fn visible(line: &str) -> String {
+    let written_out = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    line.chars().map(written_out).collect()
 }
 
 /// An empty value, or one with spaces, in quotes, so that it can be seen.

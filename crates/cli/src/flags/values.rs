@@ -54,6 +54,14 @@ pub(crate) fn count_in(
     }
 }
 
+/// The name of a file in whatever directory.
+pub(crate) fn file_name(text: &str) -> Result<String, String> {
+    if matches!(text, "" | "." | "..") || text.contains(['/', '\0']) {
+        return Err("not the name of a file; right would be index.html, say".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
 /// A count between two bounds, or `auto`.
 pub(crate) fn auto_count_in(
     bounds: std::ops::RangeInclusive<usize>,

@@ -22,7 +22,7 @@ pub(crate) fn run<H: Handler>(
     listeners: Vec<Listener>,
     started: Started,
 ) -> io::Result<()> {
-    let mut acceptor = Acceptor::new(listeners, AtLimit::Wait)?;
+    let mut acceptor = Acceptor::new(listeners, AtLimit::Wait, &site.descriptor_log_after)?;
     let mut kit = Kit::new(site, Role::Thread);
     started.tell();
     loop {

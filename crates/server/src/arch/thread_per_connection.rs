@@ -36,7 +36,7 @@ pub(crate) fn run<H: Handler>(
     listeners: Vec<Listener>,
     started: Started,
 ) -> io::Result<()> {
-    let mut acceptor = Acceptor::new(listeners, AtLimit::Refuse)?;
+    let mut acceptor = Acceptor::new(listeners, AtLimit::Refuse, &site.descriptor_log_after)?;
     let mut kit = Kit::new(site, Role::Acceptor);
     let hall = Hall {
         site: Arc::clone(site),

@@ -28,7 +28,7 @@ pub(crate) fn run<H: Handler>(
     listeners: Vec<Listener>,
     started: Started,
 ) -> io::Result<()> {
-    let mut acceptor = Acceptor::new(listeners, AtLimit::Wait)?;
+    let mut acceptor = Acceptor::new(listeners, AtLimit::Wait, &site.descriptor_log_after)?;
     let row = site.registry.row(Role::Acceptor);
     let line = Arc::new(Line::new(site.options.queue_max, Arc::clone(&row))?);
     let crew = Crew::new()?;

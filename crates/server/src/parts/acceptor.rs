@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use loadline_base::Millis;
 use loadline_sys::socket::{AcceptError, accept};
@@ -39,6 +41,10 @@ const BACK_OFF_MS_MAX: u64 = 500;
 /// Between two log lines about the same trouble.
 const LOG_INTERVAL_MS: u64 = 10_000;
 
+/// When the next log line about descriptors may be written: one for all accepting threads of a
+/// server, in milliseconds of its clock.
+pub(crate) type LogAfter = Arc<AtomicU64>;
+
 /// The listeners of one accepting thread.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
@@ -50,7 +56,7 @@ pub(crate) struct Acceptor {
     spare: Option<OwnedFd>,
     back_off_ms: u64,
     paused_until: Option<Millis>,
-    log_after: Millis,
+    log_after: LogAfter,
     deferred_since_log: u64,
     /// During a drain: connections of the backlog that are still to be taken.
     left: Option<u64>,
@@ -61,7 +67,11 @@ impl Acceptor {
     ///
     /// # Errors
     /// At the descriptor limit already.
-    pub(crate) fn new(listeners: Vec<Listener>, at_limit: AtLimit) -> io::Result<Self> {
+    pub(crate) fn new(
+        listeners: Vec<Listener>,
+        at_limit: AtLimit,
+        log_after: &LogAfter,
+    ) -> io::Result<Self> {
         Ok(Self {
             listeners,
             next: 0,
@@ -69,7 +79,7 @@ impl Acceptor {
             spare: Some(open_spare()?),
             back_off_ms: BACK_OFF_MS_MIN,
             paused_until: None,
-            log_after: Millis(0),
+            log_after: Arc::clone(log_after),
             deferred_since_log: 0,
             left: None,
         })
@@ -129,13 +139,20 @@ impl Acceptor {
     fn exhausted(&mut self, now: Millis, row: &Row) -> Option<Newcomer> {
         row.accepts_deferred.add(1);
         self.deferred_since_log += 1;
-        if now >= self.log_after {
+        let after = self.log_after.load(Ordering::Relaxed);
+        let is_mine = || {
+            let next = now.0 + LOG_INTERVAL_MS;
+            let won =
+                self.log_after
+                    .compare_exchange(after, next, Ordering::Relaxed, Ordering::Relaxed);
+            won.is_ok()
+        };
+        if now.0 >= after && is_mine() {
             tracing::warn!(
                 times = self.deferred_since_log,
                 "out of descriptors (or memory for sockets): newcomers have to wait; \
                  raise the limit of open files (ulimit -n) or lower --connections-max"
             );
-            self.log_after = Millis(now.0 + LOG_INTERVAL_MS);
             self.deferred_since_log = 0;
         }
         self.paused_until = Some(Millis(now.0 + self.back_off_ms));

@@ -9,7 +9,7 @@ use loadline_base::Millis;
 use loadline_sys::{Interest, Poller};
 
 use crate::listener::Listener;
-use crate::parts::acceptor::{Acceptor, AtLimit, Newcomer};
+use crate::parts::acceptor::{Acceptor, AtLimit, LogAfter, Newcomer};
 use crate::parts::counters::Row;
 
 /// Listeners watched by one poller.
@@ -27,9 +27,10 @@ impl Door {
         interest: Interest,
         poller: &Poller,
         bits: u64,
+        log_after: &LogAfter,
     ) -> io::Result<Self> {
         let mut door = Self {
-            acceptor: Acceptor::new(listeners, AtLimit::Refuse)?,
+            acceptor: Acceptor::new(listeners, AtLimit::Refuse, log_after)?,
             interest,
             bits,
             watched: false,

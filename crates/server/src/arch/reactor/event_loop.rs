@@ -102,7 +102,13 @@ impl<H: Handler> EventLoop<H> {
             } else {
                 Interest::Listener
             };
-            Some(Door::open(listeners, interest, &poller, LISTENERS)?)
+            Some(Door::open(
+                listeners,
+                interest,
+                &poller,
+                LISTENERS,
+                &site.descriptor_log_after,
+            )?)
         };
         Ok(Self {
             index,
@@ -520,6 +526,7 @@ mod tests {
 
     use super::*;
     use crate::ServerOptions;
+    use crate::parts::acceptor::LogAfter;
     use crate::parts::connection::{Arrival, Welcome};
     use crate::parts::counters::Registry;
     use crate::parts::shutdown::Shutdown;
@@ -546,6 +553,7 @@ mod tests {
             session: Arc::new(SessionConfig::default()),
             options: ServerOptions::default(),
             clock: Clock::new(),
+            descriptor_log_after: LogAfter::default(),
             shutdown: Shutdown::new().unwrap(),
             registry: Registry::default().into(),
             access: None,

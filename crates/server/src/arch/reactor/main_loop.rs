@@ -40,7 +40,13 @@ impl<H: Handler> MainLoop<H> {
         let poller = Poller::new()?;
         poller.add(site.shutdown.drain_fd(), SHUTDOWN, Interest::Waker)?;
         Ok(Self {
-            door: Door::open(listeners, Interest::Listener, &poller, LISTENERS)?,
+            door: Door::open(
+                listeners,
+                Interest::Listener,
+                &poller,
+                LISTENERS,
+                &site.descriptor_log_after,
+            )?,
             poller,
             balancer: Balancer::new(site.options.balance),
             row: site.registry.row(Role::Acceptor),
