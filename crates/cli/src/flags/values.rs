@@ -43,10 +43,11 @@ pub(crate) fn count_in(
     move |text| {
         let (least, most) = (*bounds.start(), *bounds.end());
         let right = format!("a whole number from {least} to {most}");
+        let digits = text.strip_prefix('-').unwrap_or(text);
         match text.parse::<usize>() {
             Ok(count) if bounds.contains(&count) => Ok(count),
             Ok(_) => Err(format!("out of range; right would be {right}")),
-            Err(_) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Err(_) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
                 Err(format!("out of range; right would be {right}"))
             }
             Err(_) => Err(format!("not a number; right would be {right}")),
@@ -278,7 +279,8 @@ mod tests {
         for (text, part) in [
             ("65", "out of range"),
             ("99999999999999999999999", "out of range"),
-            ("-1", "not a number"),
+            ("-1", "out of range"),
+            ("-", "not a number"),
             ("", "not a number"),
             ("2.5", "not a number"),
         ] {

@@ -54,10 +54,9 @@ fn bad_usage_is_one_line_with_option_value_and_what_would_be_right() {
         ),
         ("serve --loops 0", &["--loops 0", "1 to 1024", "auto"]),
         ("serve --loops many", &["--loops many", "1 to 1024"]),
-        ("serve --workers -1", &["--workers -1", "0 to 16384"]),
         (
-            "serve --service-time -1us",
-            &["--service-time -1us", "200us"],
+            "serve --workers -1",
+            &["--workers -1", "out of range", "0 to 16384"],
         ),
         (
             "serve --threads 999999999999999999999",
