@@ -51,7 +51,7 @@ pub(crate) struct Loadline {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve the files of a directory.
-    #[command(after_help = format!("{SERVE_MORE}\n\n{EXIT_CODES}"), allow_negative_numbers = true)]
+    #[command(after_help = format!("{SERVE_MORE}\n\n{EXIT_CODES}"))]
     Serve(Box<ServeFlags>),
     /// Print a completion script for a shell.
     Completions {
