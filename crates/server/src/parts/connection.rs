@@ -259,6 +259,13 @@ impl Connection {
         self.session.abort(reason);
     }
 
+    /// Reads what has come and throws it away, so that closing ends the connection rather than
+    /// resetting it.
+    pub(crate) fn read_in_vain(&self, scratch: &mut [u8]) {
+        // Whatever it comes to, the connection is closed next.
+        let _ = socket::receive(self.socket.as_fd(), scratch);
+    }
+
     /// Gives memory back and closes the socket, which comes last: who sees the end finds it counted.
     pub(crate) fn end(self, turn: &mut Turn<'_>) {
         if let Some(sending) = self.sending {

@@ -241,6 +241,7 @@ impl<H: Handler> EventLoop<H> {
         if slot.standing == Standing::OverCapacity {
             // It has nothing to do before its first read: an event for writing must not begin one.
             if event.is_readable() {
+                connection.read_in_vain(self.kit.lend().scratch);
                 self.abort(token, CloseReason::OverCapacity);
             }
         } else if self.stage != Stage::Up && !slot.told {
