@@ -166,7 +166,10 @@ fn no_permission() {
     };
     open(folder.path(), 0o755);
     let copy = folder.path().join("loadline");
-    std::fs::copy(PROGRAM, &copy).unwrap();
+    // By another process: a descriptor for writing that a child of another test inherits for a
+    // moment would make the copy "busy".
+    let copied = Command::new("cp").arg(PROGRAM).arg(&copy).status();
+    assert!(copied.unwrap().success());
     let secret = folder.path().join("secret");
     std::fs::create_dir(&secret).unwrap();
     open(&secret, 0o700);
