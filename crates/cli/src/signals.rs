@@ -11,9 +11,10 @@ use signal_hook::iterator::Signals;
 use crate::access_log::AccessLogWriter;
 use crate::failure::Exit;
 
-/// How long threads may take to notice that they are cut. A handler that is stuck in a system call
-/// cannot notice; then the process ends without them.
-const NOTICE: Duration = Duration::from_secs(3);
+/// How long threads may take to notice that they are cut. A handler that is at work cannot notice;
+/// then the process ends without it. A little longer than the server itself waits for threads, so
+/// that it can still say what was cut.
+const NOTICE: Duration = Duration::from_millis(800);
 
 /// Signals from the moment they are caught; before that they have their usual effect.
 pub(crate) struct Caught(Signals);

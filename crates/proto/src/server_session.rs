@@ -321,7 +321,7 @@ impl ServerSession {
             State::Collecting | State::Discarding => {
                 Some(limits.body_pace.deadline(self.since, self.moved))
             }
-            State::Lingering => Some(Millis(self.since.0 + limits.linger_ms_max)),
+            State::Lingering => Some(limits.linger_pace.deadline(self.since, self.moved)),
             _ => None,
         }
     }

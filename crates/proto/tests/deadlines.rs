@@ -10,7 +10,11 @@ const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
 fn limits() -> Limits {
     Limits {
         idle_timeout_ms: 15_000,
-        linger_ms_max: 2_000,
+        linger_pace: Pace {
+            grace_ms: 2_000,
+            bytes_per_second_min: 1 << 20,
+            total_max_ms: 2_000,
+        },
         head_pace: Pace {
             grace_ms: 5_000,
             bytes_per_second_min: 100,

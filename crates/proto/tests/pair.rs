@@ -177,12 +177,20 @@ fn a_linger_is_bounded_in_bytes_and_in_time() {
     }
     let mut driver = Driver::echo();
     driver.feed(b"BAD\r\n\r\n");
-    for _ in 0..limits.linger_ms_max / 100 {
+    for _ in 0..limits.linger_pace.grace_ms / 100 {
         assert!(driver.is_lingering());
         driver.pass(100).feed(b"x");
     }
     driver.pass(1);
     assert!(driver.is_closed(), "a drip must not prolong it");
+    let mut driver = Driver::echo();
+    driver.feed(b"BAD\r\n\r\n");
+    for _ in 0..limits.linger_pace.total_max_ms / 100 {
+        assert!(driver.is_lingering(), "an upload that goes on is read");
+        driver.pass(100).feed(&[b'x'; 100_000]);
+    }
+    driver.pass(1);
+    assert!(driver.is_closed(), "but not for ever");
 }
 
 #[test]
@@ -217,7 +225,7 @@ fn an_end_in_the_middle_of_a_request_is_no_request() {
             driver.feed(&request[..cut]).eof();
             assert!(driver.seen.is_empty(), "cut at {cut}");
             if !driver.is_closed() {
-                driver.pass(Limits::default().linger_ms_max);
+                driver.pass(Limits::default().linger_pace.total_max_ms);
             }
             assert!(driver.is_closed(), "cut at {cut}");
             let statuses = driver.statuses();
@@ -358,7 +366,7 @@ fn draining_while_lingering_or_twice_is_harmless() {
     let mut driver = Driver::echo();
     driver.feed(b"BAD\r\n\r\n").draining();
     assert_eq!(driver.statuses(), [400]);
-    driver.pass(Limits::default().linger_ms_max);
+    driver.pass(Limits::default().linger_pace.total_max_ms);
     assert!(driver.is_closed());
 }
 

@@ -207,7 +207,11 @@ pub fn pattern(len: usize) -> Vec<u8> {
 pub fn limits() -> Limits {
     Limits {
         // Soon enough to see it, late enough never to meet it where nobody is slow.
-        linger_ms_max: 1_000,
+        linger_pace: Pace {
+            grace_ms: 1_000,
+            bytes_per_second_min: 1 << 20,
+            total_max_ms: 1_000,
+        },
         ..Limits::default()
     }
 }
