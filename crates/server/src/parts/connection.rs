@@ -149,6 +149,11 @@ impl Connection {
         }
     }
 
+    /// Whoever will watch the socket is told what there is to read: nothing to be tried before.
+    pub(crate) fn read_by_event(&mut self) {
+        self.ready.readable = false;
+    }
+
     /// Notes what events said. What it changes shows at the next visit.
     #[inline]
     pub(crate) fn note(&mut self, noted: Noted) {

@@ -130,7 +130,7 @@ impl<H: Handler> EventLoop<H> {
                 if self.stage != Stage::Up {
                     self.tell_going_down(token);
                 } else if self.site.options.socket_io == SocketIo::Worker {
-                    self.settle(token); // a worker has it once it is ready
+                    self.await_request(token);
                 } else {
                     self.serve(token); // the first read needs no event
                 }
@@ -138,6 +138,16 @@ impl<H: Handler> EventLoop<H> {
             Standing::OverCapacity => self.settle(token),
             Standing::Refused => self.turn_away(token),
         }
+    }
+
+    /// A worker has it once there is something to read.
+    fn await_request(&mut self, token: Token) {
+        if let Some(slot) = self.slots.get_mut(token)
+            && let Some(connection) = &mut slot.connection
+        {
+            connection.read_by_event();
+        }
+        self.settle(token);
     }
 
     pub(super) fn turn_away(&mut self, token: Token) {
