@@ -470,9 +470,8 @@ def arguments() -> argparse.Namespace:
     o("-v", "--verbose", action="store_true", help="print every round to stderr")
     commands = p.add_subparsers(dest="command", required=True)
     n = commands.add_parser("nginx", parents=[common], help="Loadline against nginx")
-    n.set_defaults(rounds=5, tls=False)
+    n.set_defaults(tls=False)
     q = commands.add_parser("peers", parents=[common], help="a table of many servers")
-    q.set_defaults(rounds=3)
     q.add_argument(
         "servers",
         nargs="*",
@@ -495,7 +494,10 @@ def arguments() -> argparse.Namespace:
         metavar="SERVER",
         help="what the ratios refer to (default nginx-tuned)",
     )
-    return p.parse_args()
+    args = p.parse_args()
+    if args.rounds is None:  # the parsers share their options, so not by a default of each
+        args.rounds = 5 if args.command == "nginx" else 3
+    return args
 
 
 def main() -> None:
