@@ -127,6 +127,12 @@ impl Transmit {
         })
     }
 
+    /// Whether only one piece is left, or none.
+    #[must_use]
+    pub fn is_last_piece(&self) -> bool {
+        self.segments.len() <= self.front + 1
+    }
+
     /// Fills `out` with the leading pieces that are in memory; returns how many there are.
     pub fn slices<'t>(&'t self, out: &mut [IoSlice<'t>]) -> usize {
         let mut skip = self.front_sent as usize;

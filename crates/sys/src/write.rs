@@ -137,23 +137,33 @@ enum Step {
     Ended(Progress),
 }
 
+#[inline]
 fn send_memory(
     socket: BorrowedFd<'_>,
     transmit: &Transmit,
     front: &[u8],
 ) -> Result<Step, WriteError> {
+    if transmit.is_last_piece() {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        return step(front.len(), retry(|| send(socket, front, flags)));
+    }
+    send_pieces(socket, transmit)
+}
+
+/// Apart from what small answers need: its table of slices costs more than the rest of it.
+#[inline(never)]
+fn send_pieces(socket: BorrowedFd<'_>, transmit: &Transmit) -> Result<Step, WriteError> {
     let mut flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     flags.set(SendFlags::MORE, transmit.memory_then_file());
     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
     let count = transmit.slices(&mut slices);
     let slices = &slices[..count];
-    let (asked, result) = if count == 1 {
-        (front.len(), retry(|| send(socket, front, flags)))
-    } else {
-        let asked = slices.iter().map(|slice| slice.len()).sum();
-        let mut none = SendAncillaryBuffer::default();
-        (asked, retry(|| sendmsg(socket, slices, &mut none, flags)))
-    };
+    let asked = slices.iter().map(|slice| slice.len()).sum();
+    let mut none = SendAncillaryBuffer::default();
+    step(asked, retry(|| sendmsg(socket, slices, &mut none, flags)))
+}
+
+fn step(asked: usize, result: rustix::io::Result<usize>) -> Result<Step, WriteError> {
     match result {
         Ok(sent) if sent < asked => Ok(Step::Filled(sent as u64)),
         Ok(sent) => Ok(Step::Moved(sent as u64)),
@@ -220,12 +230,7 @@ fn send_tail(
     }
     check_unchanged(file)?;
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    match retry(|| send(socket, buffer, flags)) {
-        Ok(sent) if sent < len => Ok(Step::Filled(sent as u64)),
-        Ok(sent) => Ok(Step::Moved(sent as u64)),
-        Err(Errno::AGAIN) => Ok(Step::Ended(Progress::Blocked)),
-        Err(error) => Err(WriteError::Peer(error.into())),
-    }
+    step(len, retry(|| send(socket, buffer, flags)))
 }
 
 fn read_full(file: &OpenFile, buffer: &mut [u8], offset: u64) -> Result<usize, WriteError> {
