@@ -1,0 +1,140 @@
+//! From bytes to requests: heads, content, and what comes behind them.
+
+use super::ServerSession;
+use crate::http1::HeadScan;
+use crate::progress::BodyReader;
+use crate::session_state::State;
+use crate::{CloseReason, Exchange, Fault, RequestBody, Status, Turn};
+
+impl ServerSession {
+    /// Looks for a head in what was kept, or in `fresh` bytes of which only leftovers are kept.
+    pub(super) fn read_head(&mut self, fresh: Option<&[u8]>, turn: &mut Turn<'_>) {
+        let mut progress = self.take_progress(turn);
+        let fresh_len = fresh.map_or(0, <[u8]>::len) as u64;
+        match progress.scan(fresh, &self.config.limits, turn) {
+            Ok(HeadScan::Partial) => {
+                let begun = progress.has_carry();
+                if begun && self.state == State::Idle {
+                    self.begin_period(turn);
+                }
+                self.moved = progress.carry_len();
+                self.state = if begun { State::Head } else { State::Idle };
+                self.progress = Some(progress);
+            }
+            Ok(HeadScan::Complete { .. }) => {
+                self.state = State::RunDue;
+                self.progress = Some(progress);
+                if let Err(fault) = self.begin_request(turn) {
+                    self.fault(fault, turn);
+                }
+            }
+            Err(fault) => {
+                self.progress = Some(progress);
+                self.moved = fresh_len;
+                self.fault(fault, turn);
+            }
+        }
+    }
+
+    /// Parses the head that the scan has put into the exchange, and settles what follows it.
+    fn begin_request(&mut self, turn: &Turn<'_>) -> Result<(), Fault> {
+        let limits = &self.config.limits;
+        let peer = self.peer;
+        let Some(progress) = &mut self.progress else {
+            return Ok(());
+        };
+        let Some(exchange) = &mut progress.exchange else {
+            return Ok(());
+        };
+        exchange.peer = peer;
+        exchange.began = turn.now;
+        let facts = crate::http1::parse(&mut exchange.request, limits)?;
+        progress.body = BodyReader::new(facts.framing);
+        progress.expects_continue = facts.expects_continue;
+        progress.persist = facts.persist && self.config.keep_alive;
+        exchange.request.body = match progress.body {
+            BodyReader::Done => RequestBody::Empty,
+            BodyReader::Length { left } => RequestBody::Pending { len: Some(left) },
+            BodyReader::Chunked(_) => RequestBody::Pending { len: None },
+        };
+        Ok(())
+    }
+
+    /// Goes on with what has come behind the last request.
+    pub(super) fn next_request(&mut self, turn: &mut Turn<'_>) {
+        self.state = State::Idle;
+        if self.has_carry() {
+            self.read_head(None, turn);
+        }
+        if self.eof {
+            self.received_eof(turn);
+        }
+    }
+
+    /// The handler wants the content first.
+    pub(super) fn collect(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        bytes_max: u64,
+        turn: &mut Turn<'_>,
+    ) {
+        let max = bytes_max.min(self.config.limits.body_bytes_max);
+        if matches!(exchange.request.body, RequestBody::Whole(_)) {
+            // It has the content already: asking again would never end.
+            exchange.response.error(Status::INTERNAL_SERVER_ERROR);
+            self.answer(exchange, turn);
+            return;
+        }
+        let progress = self.progress(turn);
+        progress.output = exchange.output_as_lent();
+        let announced = match progress.body {
+            BodyReader::Length { left } => left,
+            _ => 0,
+        };
+        if announced > max {
+            progress.exchange = Some(exchange);
+            self.fault(
+                Fault::limit(Status::CONTENT_TOO_LARGE, "more content than allowed"),
+                turn,
+            );
+            return;
+        }
+        progress.exchange = Some(exchange);
+        progress.begin_collecting(announced, max);
+        let wants_continue = progress.expects_continue && !progress.has_carry();
+        progress.expects_continue = false;
+        if wants_continue {
+            progress.push_continue(turn);
+        }
+        self.state = State::Collecting;
+        self.begin_period(turn);
+        self.read_body(turn);
+    }
+
+    /// Feeds the content from what was kept, to the handler or to nobody.
+    pub(super) fn read_body(&mut self, turn: &mut Turn<'_>) {
+        let limits = &self.config.limits;
+        let collecting = self.state == State::Collecting;
+        let Some(progress) = &mut self.progress else {
+            return;
+        };
+        match progress.read_body(collecting, limits, turn) {
+            Err(fault) if collecting => self.fault(fault, turn),
+            Err(fault) => {
+                // Its request is answered already: a second answer would be taken for another's.
+                turn.counters.fault(&fault);
+                self.reason.get_or_insert(CloseReason::BadRequest);
+                self.state = State::Ending { linger: true };
+            }
+            Ok(false) if self.eof => self.received_eof(turn),
+            Ok(false) => {
+                // Thrown away beyond its bound: closing is cheaper than reading on.
+                if !collecting && self.moved > limits.discard_bytes_max {
+                    self.state = State::Ending { linger: true };
+                }
+            }
+            Ok(true) if collecting => self.state = State::RunDue,
+            Ok(true) => self.next_request(turn),
+        }
+    }
+}
