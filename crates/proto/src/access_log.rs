@@ -1,7 +1,8 @@
 //! The lines of the access log, formatted into memory; a loop hands them on.
 //!
-//! A line is written when the last byte of an answer has left, or when the connection ended before
-//! that. Bytes are those of the content that were sent.
+//! A small answer, copied behind its head, is logged when it is encoded, with all of its bytes. One
+//! with a file or shared content is logged when its last byte has left or the connection has ended
+//! before that, with the bytes of the content that were sent.
 
 use crate::http1::push_decimal;
 use crate::request::FieldName;
