@@ -1,7 +1,5 @@
 //! Every bound on input, output and time of a connection, each with its reason.
 
-use std::time::Duration;
-
 use loadline_base::Millis;
 
 /// How slow a peer may be: a period of grace, then a minimum rate, then an end.
@@ -121,13 +119,5 @@ impl Default for Limits {
                 total_max_ms: u64::MAX,
             },
         }
-    }
-}
-
-impl Limits {
-    /// The idle time as a duration.
-    #[must_use]
-    pub fn idle_timeout(&self) -> Duration {
-        Duration::from_millis(self.idle_timeout_ms)
     }
 }

@@ -1,0 +1,122 @@
+//! Whole turns over a socket pair: what they allocate, and that events of the past miss.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use loadline_proto::{Exchange, Outcome, SessionConfig, Status, Turn};
+use loadline_sys::Accepted;
+
+use super::*;
+use crate::ServerOptions;
+use crate::parts::acceptor::LogAfter;
+use crate::parts::connection::{Arrival, Welcome};
+use crate::parts::counters::Registry;
+use crate::parts::shutdown::Shutdown;
+use crate::site::Clock;
+
+struct Hello;
+
+impl Handler for Hello {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
+        exchange.answer_borrowed(Status::OK, b"X: y\r\n", &[b'x'; 600], turn);
+        Outcome::Ready
+    }
+
+    fn handle_blocking(&self, _: &mut Exchange) {}
+}
+
+fn event_loop() -> EventLoop<Hello> {
+    let site = Arc::new(Site {
+        handler: Arc::new(Hello),
+        session: Arc::new(SessionConfig::default()),
+        options: ServerOptions::default(),
+        clock: Clock::new(),
+        descriptor_log_after: LogAfter::default(),
+        shutdown: Shutdown::new().unwrap(),
+        registry: Registry::default().into(),
+        access: None,
+    });
+    let fleet = Fleet::new(1, 100, 0).unwrap();
+    EventLoop::new(0, &site, &fleet, None, Vec::new()).unwrap()
+}
+
+fn connect(event_loop: &mut EventLoop<Hello>) -> UnixStream {
+    let (client, server) = UnixStream::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    event_loop.fleet.place_anyway();
+    event_loop.load().connections.fetch_add(1, Relaxed);
+    event_loop.welcome(Arrival {
+        accepted: Accepted {
+            socket: server.into(),
+            peer: None,
+        },
+        welcome: Welcome::Serve,
+    });
+    client
+}
+
+#[test]
+fn an_idle_connection_takes_at_most_192_bytes() {
+    let bytes = Slab::<Slot>::SLOT_BYTES + TimerWheel::NODE_BYTES + IndexList::NODE_BYTES;
+    println!("{bytes} bytes for an idle connection");
+    assert!(bytes <= 192, "{bytes}");
+}
+
+#[test]
+fn a_keep_alive_request_allocates_nothing_from_event_to_event() {
+    let mut event_loop = event_loop();
+    let mut events = Events::new();
+    let mut clients: Vec<_> = (0..8).map(|_| connect(&mut event_loop)).collect();
+    let mut answer = [0; 4096];
+    for round in 0..50 {
+        for client in &mut clients {
+            client
+                .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+                .unwrap();
+        }
+        let seen = allocation_counter::measure(|| {
+            assert!(!event_loop.turn(&mut events).unwrap());
+        });
+        for client in &mut clients {
+            let count = client.read(&mut answer).unwrap();
+            assert!(answer[..count].starts_with(b"HTTP/1.1 200") && count > 600);
+        }
+        assert!(
+            round < 5 || seen.count_total == 0,
+            "{seen:?} in round {round}"
+        );
+    }
+    assert_eq!(event_loop.kit.row.core.requests(), 8 * 50);
+}
+
+/// Both are closed in one batch: the event of the second is for a slot that is vacant, or has
+/// a new tenant, when its turn comes.
+#[test]
+fn events_of_an_earlier_tenant_miss() {
+    let mut event_loop = event_loop();
+    let mut events = Events::new();
+    let mut old = connect(&mut event_loop);
+    let stale = event_loop.slots.token_at(0).unwrap();
+    old.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        .unwrap();
+    event_loop.wait(&mut events).unwrap();
+    event_loop.abort(stale, CloseReason::Failed);
+    let mut new = connect(&mut event_loop);
+    let tenant = event_loop.slots.token_at(0).unwrap();
+    assert_eq!(tenant.index, stale.index);
+    event_loop.sockets(&events);
+    let connection = event_loop
+        .slots
+        .get(tenant)
+        .and_then(|slot| slot.connection.as_ref());
+    assert!(connection.is_some_and(Connection::is_idle));
+    assert_eq!(event_loop.kit.row.core.requests(), 0);
+    new.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        .unwrap();
+    event_loop.turn(&mut events).unwrap();
+    assert_eq!(event_loop.kit.row.core.requests(), 1);
+}
