@@ -46,6 +46,7 @@
 pub mod access_log;
 pub mod action;
 mod answer;
+pub mod client_session;
 pub mod counters;
 pub mod error_pages;
 pub mod exchange;
@@ -65,6 +66,7 @@ pub mod turn;
 
 pub use access_log::{AccessFormat, AccessLog};
 pub use action::Action;
+pub use client_session::{ClientSession, Received, Reply, ReplyFault, ReplyObserver};
 pub use counters::{CloseReason, Counters};
 pub use error_pages::ErrorPages;
 pub use exchange::{Exchange, StreamId};

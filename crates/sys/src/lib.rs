@@ -8,6 +8,8 @@
 //! comment names what has to hold and who sees to it.
 
 pub mod affinity;
+pub mod clock;
+pub mod connect;
 pub mod file;
 pub mod poller;
 pub mod socket;

@@ -74,7 +74,23 @@ impl Poller {
     /// # Errors
     /// Only for a mistake of ours.
     pub fn wait(&self, events: &mut Events, timeout_ms: Option<u64>) -> io::Result<usize> {
-        let timeout = timeout_ms.map(timespec);
+        self.wait_timespec(events, timeout_ms.map(timespec))
+    }
+
+    /// As `wait`, with a timeout in nanoseconds. How late the kernel is beyond it: see
+    /// [`crate::usage::sleep_precisely`].
+    ///
+    /// # Errors
+    /// Only for a mistake of ours.
+    pub fn wait_ns(&self, events: &mut Events, timeout_ns: Option<u64>) -> io::Result<usize> {
+        let timeout = timeout_ns.map(|ns| Timespec {
+            tv_sec: (ns / 1_000_000_000) as i64,
+            tv_nsec: (ns % 1_000_000_000) as i64,
+        });
+        self.wait_timespec(events, timeout)
+    }
+
+    fn wait_timespec(&self, events: &mut Events, timeout: Option<Timespec>) -> io::Result<usize> {
         events.0.clear();
         let spare = rustix::buffer::spare_capacity(&mut events.0);
         match epoll::wait(&self.0, spare, timeout.as_ref()) {

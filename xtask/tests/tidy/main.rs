@@ -19,6 +19,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("loadline-apps", &["loadline-base", "loadline-proto"]),
     (
+        "loadline-load",
+        &["loadline-base", "loadline-proto", "loadline-sys"],
+    ),
+    (
         "loadline",
         &[
             "loadline-base",
@@ -26,8 +30,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-sys",
             "loadline-server",
             "loadline-apps",
+            "loadline-load",
         ],
     ),
+    ("loadline-stub", &[]),
     ("xtask", &[]),
     (
         "loadline-fuzz",
@@ -38,6 +44,8 @@ const EDGES: &[(&str, &[&str])] = &[
 /// What further crates the tests of each may import: they marry what the crates may not.
 const TEST_EDGES: &[(&str, &[&str])] = &[
     ("loadline-server", &["loadline-apps"]),
+    ("loadline-load", &["loadline-stub"]),
+    ("loadline", &["loadline-stub"]),
     ("xtask", &["loadline-server"]),
 ];
 

@@ -1,0 +1,120 @@
+//! Clients with a mind of their own: users with a scenario, video players, slow and hostile ones.
+//!
+//! Each is an [`Actor`], a pure state machine: it is told what happened and says what to do next.
+//! The stage (`stage.rs`) carries the orders out, for thousands of actors on one thread.
+
+use std::io;
+use std::net::IpAddr;
+
+use crate::recorder::GroupRecorder;
+use crate::{Control, ErrorKind, Message, Plan, Share};
+
+/// What an actor does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Order {
+    /// Open a connection; answered by `connected` or `failed`.
+    Connect,
+    /// Send these bytes, as fast as the socket takes them; answered by `sent`.
+    Send(Vec<u8>),
+    /// Take at most so many bytes from the socket when there are some; answered by `received` or
+    /// `closed`.
+    Receive {
+        /// At most.
+        bytes_max: usize,
+    },
+    /// Nothing until this moment, not even reading; answered by `woken`. The end of the connection
+    /// is told all the same.
+    SleepUntil {
+        /// Nanoseconds of the monotonic clock.
+        ns: u64,
+    },
+    /// Like `Receive`, but at the latest until this moment, and then answered by `woken`.
+    ReceiveUntil {
+        /// At most.
+        bytes_max: usize,
+        /// Nanoseconds of the monotonic clock.
+        ns: u64,
+    },
+    /// Close the connection; `reset`: without a word, by RST. Answered by the next `next_order`.
+    Close {
+        /// By RST instead of FIN.
+        reset: bool,
+    },
+    /// This client does nothing any more.
+    Done,
+}
+
+/// What the stage lends for one call.
+#[derive(Debug)]
+pub struct Scene<'s> {
+    /// Nanoseconds of the monotonic clock.
+    pub now_ns: u64,
+    /// The phase at this moment.
+    pub phase: u16,
+    /// Where the actor's group is recorded.
+    pub recorder: &'s mut GroupRecorder,
+    /// The run is over: send nothing more, finish with `Close` and `Done`.
+    pub is_ending: bool,
+}
+
+/// A client as a pure state machine. It is asked for an order after every fact, and carries on by
+/// itself after `Close`. It counts for itself (sent, completed, errors of its requests) in the
+/// scene's recorder; connections that come to be are counted by the stage.
+pub trait Actor: Send {
+    /// What to do next.
+    fn next_order(&mut self, scene: &mut Scene<'_>) -> Order;
+    /// The connection is open.
+    fn connected(&mut self, scene: &mut Scene<'_>);
+    /// What was given to be sent has been taken by the kernel.
+    fn sent(&mut self, scene: &mut Scene<'_>);
+    /// Bytes came.
+    fn received(&mut self, bytes: &[u8], scene: &mut Scene<'_>);
+    /// The moment that was waited for has come.
+    fn woken(&mut self, scene: &mut Scene<'_>);
+    /// The peer has closed its side in good order; the stage has closed the connection.
+    fn closed(&mut self, scene: &mut Scene<'_>);
+    /// The connection did not come to be, or broke; the stage has closed it.
+    fn failed(&mut self, kind: ErrorKind, scene: &mut Scene<'_>);
+}
+
+/// How a member of a crowd is made: by its number in the whole crowd and the plan's seed.
+pub type Casting = std::sync::Arc<dyn Fn(u64, u64) -> Box<dyn Actor> + Send + Sync>;
+
+/// Actors of one kind.
+#[derive(Clone)]
+pub struct Crowd {
+    /// Index into `Plan::groups`.
+    pub group: u16,
+    /// How many, in the whole run.
+    pub count: u64,
+    /// Index into `Plan::servers`.
+    pub server: u16,
+    /// Where member `i` comes from: `sources[i % len]`; empty: as the plan's.
+    pub sources: Vec<IpAddr>,
+    /// Makes one.
+    pub cast: Casting,
+}
+
+impl std::fmt::Debug for Crowd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Crowd")
+            .field("group", &self.group)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs the members of all crowds of the plan that belong to `share`, on the calling thread, as
+/// `engine::run` does with plain clients.
+///
+/// # Errors
+/// The kernel refuses what every run needs (an epoll instance, say).
+pub fn run(
+    _plan: &Plan,
+    _share: Share,
+    _control: &Control,
+    _out: &mut dyn FnMut(Message),
+) -> io::Result<()> {
+    Ok(())
+}

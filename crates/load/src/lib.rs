@@ -1,0 +1,38 @@
+//! The load generator: plans requests in time, sends them, measures, and says when the measurement
+//! itself is not to be trusted.
+//!
+//! ```text
+//!   Plan ──► fleet: threads (and processes)          one Plan for all, a Share for each
+//!              │
+//!              ├─ engine   the plain clients: one epoll loop a thread, closed or open loop
+//!              └─ actors   clients with a mind of their own: scenarios, players, slow and hostile ones
+//!              │
+//!              ▼  Message, once a second
+//!            trial: merged, judged (client-limited? Little's law?)  ──► TrialRecord ──► report
+//! ```
+//!
+//! What decides is pure: `pacer` (when is the next request due), the actors (what does this client
+//! do next), `verdict`. What acts is thin: `engine` and `actors::stage`.
+#![forbid(unsafe_code)]
+
+pub mod actors;
+pub mod control;
+pub mod engine;
+pub mod message;
+pub mod mix;
+pub mod pacer;
+pub mod plan;
+pub mod recorder;
+pub mod schedule;
+pub mod share;
+pub mod tally;
+pub mod trial;
+
+pub use control::Control;
+pub use message::{Interval, Message, ThreadReport};
+pub use mix::{Expectation, Mix, MixOrder, Prepared};
+pub use plan::{Loop, Overflow, Plan};
+pub use recorder::{GroupRecorder, Recorder};
+pub use schedule::{Arrivals, Phase, Schedule, Segment};
+pub use share::Share;
+pub use tally::{ErrorKind, Tally};

@@ -1,0 +1,86 @@
+//! What a thread tells: it is ready, what happened in a stretch of time, how it fared in all.
+
+use hdrhistogram::Histogram;
+
+use crate::{Share, Tally};
+
+/// Latencies are recorded in microseconds, from 1 us to 10 min, with 3 significant digits.
+pub const LATENCY_US_MAX: u64 = 600_000_000;
+/// Significant decimal digits of every histogram.
+pub const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// An empty histogram of latencies.
+#[must_use]
+pub fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_US_MAX, SIGNIFICANT_DIGITS)
+        .unwrap_or_else(|_| unreachable!("the bounds are valid"))
+}
+
+/// From a thread to whoever merges. The memory of one is allocated once a second, not per request.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// Connections are open as far as they can be; the thread waits for the start.
+    Ready {
+        /// Whose.
+        share: Share,
+        /// Connections that are open.
+        connections: u64,
+    },
+    /// What happened in a stretch of time; several for the same second add up.
+    Interval(Box<Interval>),
+    /// The end of a thread.
+    Finished(Box<ThreadReport>),
+}
+
+/// One group of clients in at most one second of one phase, on one thread.
+#[derive(Clone, Debug)]
+pub struct Interval {
+    /// Whole seconds since the start; what comes after the end belongs to the last one.
+    pub second: u32,
+    /// Index into `Plan::phases`: that in which the requests were due.
+    pub phase: u16,
+    /// Index into `Plan::groups`.
+    pub group: u16,
+    /// Whether these answers came after the end, while waiting for what was still out.
+    pub after_end: bool,
+    /// Counts.
+    pub tally: Tally,
+    /// From due to the last byte, of complete answers.
+    pub latency: Histogram<u64>,
+    /// From sent to the last byte, of complete answers.
+    pub service: Histogram<u64>,
+    /// From sent to the first byte, of complete answers.
+    pub first_byte: Histogram<u64>,
+    /// From due (or sent) to the failure, of requests that failed.
+    pub failure: Histogram<u64>,
+}
+
+/// How a thread fared: was it the limit? Times in nanoseconds, over the counted phases.
+#[derive(Clone, Debug)]
+pub struct ThreadReport {
+    /// Whose.
+    pub share: Share,
+    /// Its name in results: "engine 0", say.
+    pub name: String,
+    /// Index of the group it belongs to.
+    pub group: u16,
+    /// From the start of the first counted phase to the end of the last.
+    pub wall_ns: u64,
+    /// CPU time of the thread.
+    pub cpu_ns: u64,
+    /// Time spent waiting for events, by the clock: what is left of `wall_ns` was work, or being
+    /// kept from it.
+    pub waited_ns: u64,
+    /// Time in which the thread could have run and did not (`/proc/thread-self/schedstat`).
+    pub run_delay_ns: u64,
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Events handled in them: divided by the turns, the batch size.
+    pub events: u64,
+    /// The sum over time of requests in flight, in request-nanoseconds, taken from samples at each
+    /// turn (independent of the latencies: for Little's law).
+    pub in_flight_ns: u128,
+    /// Of each request sent while a connection was free for it: how much later than due, in
+    /// microseconds.
+    pub lag: Histogram<u64>,
+}

@@ -1,0 +1,100 @@
+//! Everything a run is, decided before it begins.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::actors::Crowd;
+use crate::{Arrivals, Mix, Phase, Schedule};
+
+/// When the clients send.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Loop {
+    /// Each client sends when its last answer has come (and `think_ns` has passed).
+    Closed {
+        /// Time between an answer and the next request.
+        think_ns: u64,
+    },
+    /// Requests are due by the clock, whatever the server does.
+    Open {
+        /// The rate over time.
+        schedule: Schedule,
+        /// How arrivals are spread around it.
+        arrivals: Arrivals,
+        /// What happens to a request that is due while no connection is free.
+        overflow: Overflow,
+        /// What happens to requests that a thread could not send on time because it was held up
+        /// itself: sent at once, one after the other, if true; otherwise as any that wait.
+        catch_up: bool,
+    },
+    /// Requests are due when a log says so: nanoseconds from the start, in order, one for each
+    /// line of the mix's sequence.
+    Timed {
+        /// Due times.
+        due_ns: std::sync::Arc<[u64]>,
+        /// What happens to a request that is due while no connection is free.
+        overflow: Overflow,
+    },
+}
+
+/// What happens to a request that is due while no connection is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overflow {
+    /// It waits; its latency counts from when it was due.
+    Queue,
+    /// It is dropped, and counted as such.
+    Drop,
+}
+
+/// A group of clients that is reported apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// As it stands in results: "clients", "slow-readers".
+    pub name: String,
+}
+
+/// A run: the same for all threads and processes; each takes its share.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where requests go; at least one.
+    pub servers: Vec<SocketAddr>,
+    /// What is sent.
+    pub mix: Mix,
+    /// When.
+    pub load: Loop,
+    /// Stretches of time that are told apart; they follow each other, the first begins at 0.
+    pub phases: Vec<Phase>,
+    /// Plain clients: connections, and so the bound of requests in flight.
+    pub connections: u32,
+    /// Requests in all, after which the run ends; `None`: the end of the last phase ends it.
+    pub requests_max: Option<u64>,
+    /// Requests after which a connection is closed by the client; 1: a new connection for each.
+    pub requests_per_connection: Option<u32>,
+    /// Time from sent to the last byte after which a request has failed, and time to connect.
+    pub timeout_ns: u64,
+    /// Time from due to the last byte beyond which an answer is not good.
+    pub deadline_ns: Option<u64>,
+    /// Of how many answers the content is checked: every n-th.
+    pub content_sample: u32,
+    /// Addresses that connections come from, in turn; empty: the kernel's choice.
+    pub sources: Vec<IpAddr>,
+    /// Group 0 is the plain clients; the others belong to `crowds`.
+    pub groups: Vec<Group>,
+    /// Clients with a mind of their own.
+    pub crowds: Vec<Crowd>,
+    /// Repeats every choice made at random.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// From the start to the end of the last phase.
+    #[must_use]
+    pub fn duration_ns(&self) -> u64 {
+        self.phases.last().map_or(0, |phase| phase.end_ns)
+    }
+
+    /// The phase at `at_ns` from the start; the last one for whatever comes after.
+    #[must_use]
+    pub fn phase_at(&self, at_ns: u64) -> u16 {
+        let index = self.phases.partition_point(|phase| phase.end_ns <= at_ns);
+        u16::try_from(index.min(self.phases.len().saturating_sub(1))).unwrap_or(u16::MAX)
+    }
+}

@@ -1,0 +1,239 @@
+//! Where a thread puts its measurements: no lock, no allocation per request.
+//!
+//! A thread records into the stretch of time at hand, one recorder for each group of clients. Once a
+//! second what was recorded goes out as a `Message`. Answers are booked to the phase in which they
+//! were due; an answer that outlives its phase opens a record of its own beside the current one.
+
+use hdrhistogram::Histogram;
+
+use crate::message::{Interval, Message, latencies};
+use crate::tally::{ErrorKind, Tally};
+
+/// What one group of clients did on this thread since the last flush.
+#[derive(Debug)]
+pub struct GroupRecorder {
+    group: u16,
+    current: Book,
+    /// Of earlier phases, whose last answers are still coming; usually none.
+    earlier: Vec<Book>,
+}
+
+#[derive(Debug)]
+struct Book {
+    phase: u16,
+    touched: bool,
+    tally: Tally,
+    latency: Histogram<u64>,
+    service: Histogram<u64>,
+    first_byte: Histogram<u64>,
+    failure: Histogram<u64>,
+}
+
+impl Book {
+    fn new(phase: u16) -> Self {
+        Self {
+            phase,
+            touched: false,
+            tally: Tally::default(),
+            latency: latencies(),
+            service: latencies(),
+            first_byte: latencies(),
+            failure: latencies(),
+        }
+    }
+}
+
+/// When things happened to one request, in nanoseconds of the monotonic clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamps {
+    /// When it was to be sent.
+    pub due_ns: u64,
+    /// When its first byte was given to the kernel.
+    pub sent_ns: u64,
+    /// When the first byte of the answer was seen.
+    pub first_ns: u64,
+    /// When the last byte of the answer was seen.
+    pub last_ns: u64,
+}
+
+impl GroupRecorder {
+    /// A recorder of a group that begins in phase 0.
+    #[must_use]
+    pub fn new(group: u16) -> Self {
+        Self {
+            group,
+            current: Book::new(0),
+            earlier: Vec::new(),
+        }
+    }
+
+    /// The counts of a phase, to add to.
+    #[inline]
+    pub fn tally(&mut self, phase: u16) -> &mut Tally {
+        &mut self.book(phase).tally
+    }
+
+    /// Records a complete answer, good or not: its times. Counts are the caller's.
+    #[inline]
+    pub fn completed(&mut self, phase: u16, stamps: &Stamps) {
+        let book = self.book(phase);
+        let last_ns = stamps.last_ns;
+        record(&mut book.latency, last_ns.saturating_sub(stamps.due_ns));
+        record(&mut book.service, last_ns.saturating_sub(stamps.sent_ns));
+        let first_ns = stamps.first_ns.saturating_sub(stamps.sent_ns);
+        record(&mut book.first_byte, first_ns);
+    }
+
+    /// Counts a request that failed, `after_ns` after it was due.
+    pub fn failed(&mut self, phase: u16, kind: ErrorKind, after_ns: u64) {
+        let book = self.book(phase);
+        book.tally.error(kind);
+        record(&mut book.failure, after_ns);
+    }
+
+    #[inline]
+    fn book(&mut self, phase: u16) -> &mut Book {
+        if phase != self.current.phase {
+            return self.other_book(phase);
+        }
+        self.current.touched = true;
+        &mut self.current
+    }
+
+    #[cold]
+    fn other_book(&mut self, phase: u16) -> &mut Book {
+        let index = match self.earlier.iter().position(|book| book.phase == phase) {
+            Some(index) => index,
+            None => {
+                self.earlier.push(Book::new(phase));
+                self.earlier.len() - 1
+            }
+        };
+        self.earlier[index].touched = true;
+        &mut self.earlier[index]
+    }
+
+    /// Hands out what was recorded since the last time, as of `second`, and begins anew in `phase`.
+    pub fn flush(
+        &mut self,
+        second: u32,
+        phase: u16,
+        after_end: bool,
+        out: &mut dyn FnMut(Message),
+    ) {
+        let group = self.group;
+        let begun = Book::new(phase);
+        let current = std::mem::replace(&mut self.current, begun);
+        for book in std::iter::once(current).chain(self.earlier.drain(..)) {
+            if !book.touched {
+                continue;
+            }
+            out(Message::Interval(Box::new(Interval {
+                second,
+                phase: book.phase,
+                group,
+                after_end,
+                tally: book.tally,
+                latency: book.latency,
+                service: book.service,
+                first_byte: book.first_byte,
+                failure: book.failure,
+            })));
+        }
+    }
+}
+
+/// Records nanoseconds as whole microseconds, rounded to the nearest, at least 1; beyond the
+/// largest value as that.
+#[inline]
+pub fn record(histogram: &mut Histogram<u64>, ns: u64) {
+    let us = ns.saturating_add(500) / 1000;
+    histogram.saturating_record(us.max(1));
+}
+
+/// The recorders of all groups that a thread has.
+#[derive(Debug)]
+pub struct Recorder {
+    groups: Vec<GroupRecorder>,
+}
+
+impl Recorder {
+    /// Recorders for these groups.
+    #[must_use]
+    pub fn new(groups: impl IntoIterator<Item = u16>) -> Self {
+        Self {
+            groups: groups.into_iter().map(GroupRecorder::new).collect(),
+        }
+    }
+
+    /// The recorder of a group.
+    ///
+    /// # Panics
+    /// If the group was not among those given.
+    pub fn group(&mut self, group: u16) -> &mut GroupRecorder {
+        let found = self.groups.iter_mut().find(|one| one.group == group);
+        found.unwrap_or_else(|| panic!("group {group} has no recorder"))
+    }
+
+    /// Flushes every group.
+    pub fn flush(
+        &mut self,
+        second: u32,
+        phase: u16,
+        after_end: bool,
+        out: &mut dyn FnMut(Message),
+    ) {
+        for group in &mut self.groups {
+            group.flush(second, phase, after_end, out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flushed(recorder: &mut GroupRecorder) -> Vec<Interval> {
+        let mut intervals = Vec::new();
+        recorder.flush(7, 2, false, &mut |message| match message {
+            Message::Interval(interval) => intervals.push(*interval),
+            _ => unreachable!("only intervals"),
+        });
+        intervals
+    }
+
+    #[test]
+    fn an_answer_is_booked_where_it_was_due() {
+        let mut recorder = GroupRecorder::new(3);
+        recorder.tally(0).sent += 1;
+        assert_eq!(flushed(&mut recorder).len(), 1); // from here on in phase 2
+        let stamps = Stamps {
+            due_ns: 1_000_000,
+            sent_ns: 2_000_000,
+            first_ns: 4_000_000,
+            last_ns: 6_000_000,
+        };
+        recorder.completed(1, &stamps);
+        recorder.failed(2, ErrorKind::Timeout, 2_000_000_000);
+        let intervals = flushed(&mut recorder);
+        let phases: Vec<u16> = intervals.iter().map(|interval| interval.phase).collect();
+        assert_eq!(phases, [2, 1]);
+        assert_eq!(intervals[0].tally.errors_of(ErrorKind::Timeout), 1);
+        assert_eq!(intervals[0].failure.len(), 1);
+        let times = |h: &Histogram<u64>| h.value_at_quantile(1.0);
+        let late = &intervals[1];
+        assert!(late.latency.equivalent(times(&late.latency), 5_000));
+        assert!(late.service.equivalent(times(&late.service), 4_000));
+        assert!(late.first_byte.equivalent(times(&late.first_byte), 2_000));
+        assert!(flushed(&mut recorder).is_empty());
+    }
+
+    #[test]
+    fn times_beyond_the_bounds_count_at_the_bounds() {
+        let mut histogram = latencies();
+        record(&mut histogram, 0);
+        record(&mut histogram, u64::MAX);
+        assert_eq!(histogram.min(), 1);
+        assert!(histogram.max() >= 600_000_000);
+    }
+}

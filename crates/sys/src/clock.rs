@@ -1,0 +1,12 @@
+//! The monotonic clock, as a number that all processes of the machine agree on.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds since the machine started.
+#[must_use]
+#[inline]
+pub fn monotonic_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    // Both are positive by the clock's definition.
+    (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,164 @@
+//! The client's side of sockets: connecting from a chosen address, sending, parting.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
+
+/// Begins to connect to `address`, from `source` if given, without waiting.
+///
+/// The outcome shows as the socket becoming writable; then [`outcome`] tells it. The port is chosen
+/// when the connection is made, so that one source address serves as many connections as there are
+/// ports for each destination, rather than in all (`IP_BIND_ADDRESS_NO_PORT`, Linux 4.2).
+///
+/// # Errors
+/// At the descriptor limit, without a free port (`AddrNotAvailable`), without a route, or refused at
+/// once.
+pub fn connect(address: &SocketAddr, source: Option<IpAddr>) -> io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    // A request leaves in one call, so there is nothing for Nagle's algorithm to gather.
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    if let Some(source) = source {
+        choose_port_late(&socket)?;
+        net::bind(&socket, &SocketAddr::new(source, 0))?;
+    }
+    match net::connect(&socket, address) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn choose_port_late(socket: &OwnedFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the descriptor is open as long as `socket` is borrowed, and the kernel reads
+    // `size_of_val(&on)` bytes at the address of `on`, which lives through the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}
+
+/// What became of a connection that was begun: call it once the socket is writable.
+///
+/// # Errors
+/// Why there is none: refused, timed out, reset, no route.
+pub fn outcome(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(sockopt::socket_error(socket)??)
+}
+
+/// Sends what the socket takes of `bytes`; `None`: nothing, until it becomes writable.
+///
+/// # Errors
+/// The connection is broken. There is no signal.
+#[inline]
+pub fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<Option<usize>> {
+    loop {
+        match net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(count) => return Ok(Some(count)),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Has the coming close of the socket reset the connection instead of ending it in good order.
+pub fn reset_on_close(socket: BorrowedFd<'_>) {
+    let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO)); // then it ends in good order
+}
+
+/// Bounds what the kernel takes in before it is read: to be set before connecting, or as soon as
+/// connected. Linux doubles it and has a least of some KiB.
+///
+/// # Errors
+/// Only for a mistake of ours.
+pub fn bound_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    Ok(sockopt::set_socket_recv_buffer_size(socket, bytes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::{Events, Interest, Poller};
+
+    fn wait_for(socket: &OwnedFd) {
+        let (poller, mut events) = (Poller::new().unwrap(), Events::new());
+        poller.add(socket, 1, Interest::Connection).unwrap();
+        assert_eq!(poller.wait(&mut events, Some(5_000)).unwrap(), 1);
+    }
+
+    #[test]
+    fn connects_from_the_address_asked_for_and_sends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let source = "127.0.0.9".parse().unwrap();
+        let socket = connect(&listener.local_addr().unwrap(), Some(source)).unwrap();
+        let (mut accepted, peer) = listener.accept().unwrap();
+        wait_for(&socket);
+        outcome(socket.as_fd()).unwrap();
+        assert_eq!(peer.ip(), source);
+        assert_eq!(send(socket.as_fd(), b"hello").unwrap(), Some(5));
+        let mut five = [0; 5];
+        accepted.read_exact(&mut five).unwrap();
+        assert_eq!(&five, b"hello");
+        reset_on_close(socket.as_fd());
+        drop(socket);
+        let error = accepted.read(&mut five).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    }
+
+    #[test]
+    fn a_full_socket_takes_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = connect(&listener.local_addr().unwrap(), None).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        wait_for(&socket);
+        let bytes = vec![0; 1 << 20];
+        let mut sent = 0;
+        while let Some(count) = send(socket.as_fd(), &bytes).unwrap() {
+            sent += count;
+        }
+        assert!(sent > 0);
+        drop(socket);
+        let mut received = Vec::new();
+        accepted.read_to_end(&mut received).unwrap();
+        assert_eq!(received.len(), sent);
+        accepted.flush().unwrap();
+    }
+
+    #[test]
+    fn where_nobody_listens_it_is_refused() {
+        let address = {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap()
+        };
+        let refused = connect(&address, None).and_then(|socket| {
+            wait_for(&socket);
+            outcome(socket.as_fd())
+        });
+        assert_eq!(
+            refused.unwrap_err().kind(),
+            io::ErrorKind::ConnectionRefused
+        );
+    }
+}
