@@ -59,6 +59,9 @@ pub struct Limits {
     pub chunk_line_bytes_max: usize,
     /// The trailer section. It is ignored, so it may be short.
     pub trailer_bytes_max: usize,
+    /// Interim answers (1xx) that a client passes over before a final one. 16: one 100 and some 102
+    /// or 103 are usual; a server that sends nothing else would keep its client for ever.
+    pub interim_answers_max: u16,
     /// Content nobody asked for that is read and thrown away to keep a connection alive. Beyond
     /// it, closing is cheaper than reading.
     pub discard_bytes_max: u64,
@@ -93,6 +96,7 @@ impl Default for Limits {
             body_bytes_max: 1 << 20,
             chunk_line_bytes_max: 256,
             trailer_bytes_max: 8 << 10,
+            interim_answers_max: 16,
             discard_bytes_max: 64 << 10,
             output_bytes_max: 64 << 10,
             inline_body_bytes_max: 16 << 10,

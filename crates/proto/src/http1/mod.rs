@@ -7,6 +7,7 @@ pub mod chunked;
 pub(crate) mod encode;
 mod framing;
 mod head;
+pub(crate) mod reply;
 
 pub use chunked::ChunkedDecoder;
 pub use framing::Framing;
