@@ -27,8 +27,10 @@ pub enum ErrorKind {
     /// A complete answer whose status is not among those expected: 1xx and 3xx.
     OtherStatus,
     /// A complete answer with a status 400 to 499 that was not expected.
+    #[serde(rename = "status_4xx")]
     Status4xx,
     /// A complete answer with a status 500 to 599 that was not expected.
+    #[serde(rename = "status_5xx")]
     Status5xx,
     /// No complete answer within the timeout after it was sent.
     Timeout,
@@ -99,6 +101,8 @@ pub struct Tally {
     pub good: u64,
     /// Complete answers by the first digit of their status; `[0]` is 1xx.
     pub statuses: [u64; 5],
+    /// The same by exact status, in the order of the statuses: usually one or two entries.
+    pub status_codes: Vec<(u16, u64)>,
     /// By kind, in the order of `ErrorKind::ALL`.
     pub errors: [u64; ErrorKind::ALL.len()],
     /// Connections that came to be.
@@ -118,9 +122,33 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Counts a complete answer by its status: by the first digit and exactly.
+    #[inline]
+    pub fn answered(&mut self, status: u16) {
+        let class = usize::from(status / 100);
+        if let Some(count) = class
+            .checked_sub(1)
+            .and_then(|index| self.statuses.get_mut(index))
+        {
+            *count += 1;
+        }
+        self.add_status(status, 1);
+    }
+
     /// Counts an error.
     pub fn error(&mut self, kind: ErrorKind) {
         self.errors[kind as usize] += 1;
+    }
+
+    #[inline]
+    fn add_status(&mut self, status: u16, count: u64) {
+        match self.status_codes.iter_mut().find(|one| one.0 == status) {
+            Some(one) => one.1 += count,
+            None => {
+                let place = self.status_codes.partition_point(|one| one.0 < status);
+                self.status_codes.insert(place, (status, count));
+            }
+        }
     }
 
     /// How many errors of a kind there were.
@@ -148,6 +176,9 @@ impl Tally {
         self.bytes_sent += other.bytes_sent;
         self.stalls += other.stalls;
         self.stalled_ns += other.stalled_ns;
+        for &(status, count) in &other.status_codes {
+            self.add_status(status, count);
+        }
         for (sum, part) in self.statuses.iter_mut().zip(other.statuses) {
             *sum += part;
         }
@@ -183,5 +214,18 @@ mod tests {
         assert_eq!((sum.sent, sum.statuses[1]), (6, 4));
         assert_eq!(sum.errors_of(ErrorKind::Reset), 2);
         assert_eq!(sum.errors_total(), 2);
+    }
+
+    #[test]
+    fn statuses_are_counted_exactly_and_by_class() {
+        let mut one = Tally::default();
+        for status in [503, 200, 404, 200, 999] {
+            one.answered(status);
+        }
+        let mut sum = one.clone();
+        sum.merge(&one);
+        assert_eq!(sum.statuses, [0, 4, 0, 2, 2]);
+        let expected = vec![(200, 4), (404, 2), (503, 2), (999, 2)];
+        assert_eq!(sum.status_codes, expected);
     }
 }
