@@ -24,6 +24,7 @@ pub mod pacer;
 pub mod plan;
 pub mod recorder;
 pub mod schedule;
+pub mod seed;
 pub mod share;
 pub mod tally;
 pub mod trial;
