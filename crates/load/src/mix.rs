@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use loadline_proto::Method;
+use rand_pcg::Pcg64Mcg;
 
 use crate::Share;
+use crate::seed::{self, Purpose};
 
 /// What is expected of an answer. Status and length are checked on every answer, content on a
 /// sample.
@@ -61,21 +63,169 @@ pub struct Mix {
 
 /// The choices of one thread, repeatable by the seed.
 #[derive(Clone, Debug)]
-pub struct Chooser {}
+pub struct Chooser {
+    choice: Choice,
+}
+
+#[derive(Clone, Debug)]
+enum Choice {
+    /// There is only one.
+    Only,
+    Random {
+        generator: Pcg64Mcg,
+        total: f64,
+    },
+    InTurn {
+        /// The next line.
+        at: usize,
+        step: usize,
+    },
+}
 
 impl Mix {
     /// The chooser of one share: at random from the seed, or every `share.of`th line of the
     /// sequence, from line `share.index` on.
     #[must_use]
-    pub fn chooser(&self, _share: Share, _seed: u64) -> Chooser {
-        Chooser {}
+    pub fn chooser(&self, share: Share, seed: u64) -> Chooser {
+        let choice = match &self.order {
+            MixOrder::Weighted { cumulative } => match cumulative.as_slice() {
+                [] | [_] => Choice::Only,
+                [.., total] => Choice::Random {
+                    generator: seed::generator(seed, Purpose::Choices, share),
+                    total: *total,
+                },
+            },
+            MixOrder::InTurn { sequence } if sequence.is_empty() => Choice::Only,
+            MixOrder::InTurn { sequence } => Choice::InTurn {
+                at: share.index as usize % sequence.len(),
+                step: share.of.max(1) as usize % sequence.len(),
+            },
+        };
+        Chooser { choice }
     }
 }
 
 impl Chooser {
-    /// The index of the next request.
+    /// The index of the next request of `mix`, which has to be the one that made this chooser.
     #[inline]
-    pub fn next(&mut self, _mix: &Mix) -> u32 {
-        0
+    pub fn next(&mut self, mix: &Mix) -> u32 {
+        match (&mut self.choice, &mix.order) {
+            (Choice::Random { generator, total }, MixOrder::Weighted { cumulative }) => {
+                // Above 0 and at most the total: exactly the last sum that is not below it.
+                let drawn = seed::unit_above_zero(generator) * *total;
+                let index = cumulative.partition_point(|sum| *sum < drawn);
+                index.min(cumulative.len().saturating_sub(1)) as u32
+            }
+            (Choice::InTurn { at, step }, MixOrder::InTurn { sequence }) => {
+                let index = sequence.get(*at).copied().unwrap_or(0);
+                *at += *step;
+                if *at >= sequence.len() {
+                    *at -= sequence.len();
+                }
+                index
+            }
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mix(count: u32, order: MixOrder) -> Mix {
+        let request = Prepared {
+            keep: Arc::from(&b""[..]),
+            last: Arc::from(&b""[..]),
+            method: Method::Get,
+            expectation: 0,
+            server: 0,
+        };
+        Mix {
+            requests: vec![request; count as usize],
+            expectations: vec![Expectation::default()],
+            order,
+        }
+    }
+
+    #[test]
+    fn requests_come_by_weight() {
+        let weights = [5.0, 0.5, 3.0, 1.5];
+        let sums = weights.iter().scan(0.0, |sum, weight| {
+            *sum += weight;
+            Some(*sum)
+        });
+        let mix = mix(
+            4,
+            MixOrder::Weighted {
+                cumulative: sums.collect(),
+            },
+        );
+        let mut chooser = mix.chooser(Share::WHOLE, 7);
+        let draws = 100_000;
+        let mut counts = [0_u32; 4];
+        for _ in 0..draws {
+            counts[chooser.next(&mix) as usize] += 1;
+        }
+        for (count, weight) in counts.iter().zip(weights) {
+            let part = weight / 10.0;
+            let deviation = (part * (1.0 - part) * f64::from(draws)).sqrt();
+            let expected = part * f64::from(draws);
+            assert!(
+                (f64::from(*count) - expected).abs() < 4.0 * deviation,
+                "{counts:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn choices_repeat_by_the_seed_and_differ_by_share() {
+        let cumulative = (1..=100).map(f64::from).collect();
+        let mix = mix(100, MixOrder::Weighted { cumulative });
+        let drawn = |index, seed| -> Vec<u32> {
+            let mut chooser = mix.chooser(Share { index, of: 2 }, seed);
+            (0..50).map(|_| chooser.next(&mix)).collect()
+        };
+        assert_eq!(drawn(0, 1), drawn(0, 1));
+        assert_ne!(drawn(0, 1), drawn(1, 1));
+        assert_ne!(drawn(0, 1), drawn(0, 2));
+    }
+
+    #[test]
+    fn shares_take_turns_and_begin_anew_at_the_end() {
+        let sequence: Arc<[u32]> = (10..17).collect();
+        let mix = mix(
+            17,
+            MixOrder::InTurn {
+                sequence: Arc::clone(&sequence),
+            },
+        );
+        for of in [1, 2, 3, 7, 20] {
+            let mut choosers: Vec<Chooser> = (0..of)
+                .map(|index| mix.chooser(Share { index, of }, 0))
+                .collect();
+            for line in 0..100_usize {
+                let chooser = &mut choosers[line % of as usize];
+                assert_eq!(chooser.next(&mix), sequence[line % 7], "{of} {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_request_or_none_needs_no_choice() {
+        for order in [
+            MixOrder::Weighted {
+                cumulative: vec![2.5],
+            },
+            MixOrder::Weighted {
+                cumulative: Vec::new(),
+            },
+            MixOrder::InTurn {
+                sequence: Arc::from([]),
+            },
+        ] {
+            let mix = mix(1, order);
+            assert_eq!(mix.chooser(Share { index: 3, of: 4 }, 1).next(&mix), 0);
+        }
     }
 }
