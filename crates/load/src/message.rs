@@ -39,12 +39,18 @@ pub struct Interval {
     pub second: u32,
     /// Index into `Plan::phases`: that in which the requests were due.
     pub phase: u16,
+    /// The phase that it was when this was recorded: `phase`, or a later one.
+    pub at_phase: u16,
     /// Index into `Plan::groups`.
     pub group: u16,
     /// Whether these answers came after the end, while waiting for what was still out.
     pub after_end: bool,
     /// Counts.
     pub tally: Tally,
+    /// The sum over time of requests in flight, in request-nanoseconds.
+    pub in_flight_ns: u128,
+    /// The largest lag, in microseconds, of the requests sent while a connection was free for them.
+    pub lag_max_us: u64,
     /// From due to the last byte, of complete answers.
     pub latency: Histogram<u64>,
     /// From sent to the last byte, of complete answers.

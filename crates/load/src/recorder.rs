@@ -23,6 +23,8 @@ struct Book {
     phase: u16,
     touched: bool,
     tally: Tally,
+    in_flight_ns: u128,
+    lag_max_ns: u64,
     latency: Histogram<u64>,
     service: Histogram<u64>,
     first_byte: Histogram<u64>,
@@ -35,6 +37,8 @@ impl Book {
             phase,
             touched: false,
             tally: Tally::default(),
+            in_flight_ns: 0,
+            lag_max_ns: 0,
             latency: latencies(),
             service: latencies(),
             first_byte: latencies(),
@@ -91,6 +95,25 @@ impl GroupRecorder {
         record(&mut book.failure, after_ns);
     }
 
+    /// Adds to the requests in flight, summed over time: `requests` of them for `for_ns`. Not tied
+    /// to a request: it belongs to the phase at hand.
+    #[inline]
+    pub fn in_flight(&mut self, requests: u64, for_ns: u64) {
+        if requests > 0 {
+            self.current.touched = true;
+            self.current.in_flight_ns += u128::from(requests) * u128::from(for_ns);
+        }
+    }
+
+    /// A request was sent `ns` after it was due though a connection was free for it.
+    #[inline]
+    pub fn lagged(&mut self, ns: u64) {
+        if ns > self.current.lag_max_ns {
+            self.current.touched = true;
+            self.current.lag_max_ns = ns;
+        }
+    }
+
     #[inline]
     fn book(&mut self, phase: u16) -> &mut Book {
         if phase != self.current.phase {
@@ -124,6 +147,7 @@ impl GroupRecorder {
         let group = self.group;
         let begun = Book::new(phase);
         let current = std::mem::replace(&mut self.current, begun);
+        let at_phase = current.phase;
         for book in std::iter::once(current).chain(self.earlier.drain(..)) {
             if !book.touched {
                 continue;
@@ -131,9 +155,12 @@ impl GroupRecorder {
             out(Message::Interval(Box::new(Interval {
                 second,
                 phase: book.phase,
+                at_phase,
                 group,
                 after_end,
                 tally: book.tally,
+                in_flight_ns: book.in_flight_ns,
+                lag_max_us: book.lag_max_ns / 1000,
                 latency: book.latency,
                 service: book.service,
                 first_byte: book.first_byte,
@@ -214,10 +241,17 @@ mod tests {
             last_ns: 6_000_000,
         };
         recorder.completed(1, &stamps);
+        recorder.in_flight(2, 1_500);
+        recorder.lagged(70_000);
+        recorder.lagged(50_000);
         recorder.failed(2, ErrorKind::Timeout, 2_000_000_000);
         let intervals = flushed(&mut recorder);
         let phases: Vec<u16> = intervals.iter().map(|interval| interval.phase).collect();
         assert_eq!(phases, [2, 1]);
+        assert!(intervals.iter().all(|interval| interval.at_phase == 2));
+        let in_flight: Vec<u128> = intervals.iter().map(|one| one.in_flight_ns).collect();
+        assert_eq!(in_flight, [3_000, 0]);
+        assert_eq!(intervals[0].lag_max_us, 70);
         assert_eq!(intervals[0].tally.errors_of(ErrorKind::Timeout), 1);
         assert_eq!(intervals[0].failure.len(), 1);
         let times = |h: &Histogram<u64>| h.value_at_quantile(1.0);

@@ -103,7 +103,8 @@ pub struct Tally {
     pub statuses: [u64; 5],
     /// The same by exact status, in the order of the statuses: usually one or two entries.
     pub status_codes: Vec<(u16, u64)>,
-    /// By kind, in the order of `ErrorKind::ALL`.
+    /// By kind, in the order of `ErrorKind::ALL`; in JSON by name, without those that did not occur.
+    #[serde(with = "by_name")]
     pub errors: [u64; ErrorKind::ALL.len()],
     /// Connections that came to be.
     pub connections: u64,
@@ -188,9 +189,47 @@ impl Tally {
     }
 }
 
+/// Counts of errors as an object of names. A kind that a later version has added is passed over.
+mod by_name {
+    use std::collections::BTreeMap;
+
+    use serde::ser::SerializeMap;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::ErrorKind;
+
+    type Counts = [u64; ErrorKind::ALL.len()];
+
+    pub(super) fn serialize<S: Serializer>(counts: &Counts, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        for kind in ErrorKind::ALL {
+            let count = counts[kind as usize];
+            if count > 0 {
+                map.serialize_entry(kind.name(), &count)?;
+            }
+        }
+        map.end()
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Counts, D::Error> {
+        let named = BTreeMap::<String, u64>::deserialize(from)?;
+        Ok(ErrorKind::ALL.map(|kind| named.get(kind.name()).copied().unwrap_or(0)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_are_written_by_name_and_unknown_ones_passed_over() {
+        let mut tally = Tally::default();
+        tally.error(ErrorKind::Status5xx);
+        let text = serde_json::to_string(&tally).unwrap();
+        assert!(text.contains(r#""errors":{"status_5xx":1}"#), "{text}");
+        let later = text.replace(r#""status_5xx":1"#, r#""status_5xx":1,"abducted":9"#);
+        assert_eq!(serde_json::from_str::<Tally>(&later).unwrap(), tally);
+    }
 
     #[test]
     fn kinds_stand_at_their_numbers_under_their_names() {

@@ -444,7 +444,10 @@ impl TrialRecord {
     #[must_use]
     pub fn headline(&self) -> Option<&GroupRecord> {
         let has_load = |group: &&GroupRecord| group.total.tally.offered > 0;
-        self.groups.iter().find(has_load).or(self.groups.first())
+        self.groups
+            .iter()
+            .find(has_load)
+            .or_else(|| self.groups.first())
     }
 
     /// Whether answers were measured in more than one counted phase.
