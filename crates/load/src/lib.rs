@@ -18,6 +18,7 @@
 pub mod actors;
 pub mod control;
 pub mod engine;
+pub mod fleet;
 pub mod message;
 pub mod mix;
 pub mod pacer;

@@ -1,7 +1,11 @@
-//! How many CPUs this process may use: affinity mask and the quota of its control group.
+//! How many CPUs this process may use: affinity mask and the quota of its control group; and
+//! threads kept to some of them.
 
 use std::fs;
+use std::io;
 use std::path::Path;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// What was found about CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +30,35 @@ impl CpuBudget {
 /// Finds out.
 #[must_use]
 pub fn cpu_budget() -> CpuBudget {
-    let affinity = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize);
+    let affinity = sched_getaffinity(None).map_or(1, |set| set.count() as usize);
     CpuBudget {
         affinity,
         quota_milli: quota_milli(Path::new("/")),
     }
+}
+
+/// Keeps the calling thread, and threads that it starts from now on, to these CPUs.
+///
+/// # Errors
+/// None of them is there for this process, or a number is beyond what Linux can have (1023 here).
+pub fn pin_thread(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        if *cpu >= CpuSet::MAX_CPU {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        set.set(*cpu);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// The CPUs in the affinity mask of the calling thread.
+#[must_use]
+pub fn cpus_allowed() -> Vec<usize> {
+    let set = sched_getaffinity(None).unwrap_or_default();
+    (0..CpuSet::MAX_CPU)
+        .filter(|cpu| set.is_set(*cpu))
+        .collect()
 }
 
 /// The tightest quota from the process's own control group up to the root, of version 2 or 1.
@@ -129,6 +157,17 @@ mod tests {
             "50000\n",
         );
         assert_eq!(quota_milli(root.path()), Some(500));
+    }
+
+    #[test]
+    fn a_thread_stays_where_it_is_pinned() {
+        let last = *cpus_allowed().last().unwrap();
+        let pinned = std::thread::spawn(move || {
+            pin_thread(&[last]).unwrap();
+            (cpus_allowed(), cpu_budget().affinity)
+        });
+        assert_eq!(pinned.join().unwrap(), (vec![last], 1));
+        assert!(pin_thread(&[CpuSet::MAX_CPU]).is_err());
     }
 
     #[test]
