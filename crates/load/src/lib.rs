@@ -29,6 +29,7 @@ pub mod seed;
 pub mod share;
 pub mod tally;
 pub mod trial;
+pub mod wire;
 
 pub use control::Control;
 pub use message::{Interval, Message, ThreadReport};

@@ -151,7 +151,7 @@ pub fn samples_min(percent: f64) -> u64 {
 /// A histogram in compressed form (V2, deflate).
 ///
 /// # Errors
-/// Out of memory in the compressor: not seen in practice.
+/// A count beyond 2^63, which no run reaches.
 pub fn compressed(histogram: &Histogram<u64>) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let written = V2DeflateSerializer::new().serialize(histogram, &mut bytes);

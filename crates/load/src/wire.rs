@@ -1,0 +1,463 @@
+//! Messages as lines of JSON: how a child process tells its parent, through a pipe.
+//!
+//! Histograms stand in a line as base64 of their compressed form, those without a sample as an empty
+//! text. Both ends are the same program, so the form has no version.
+
+use std::io::{self, BufRead, Read, Write};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::message::{LATENCY_US_MAX, SIGNIFICANT_DIGITS, latencies};
+use crate::trial::distribution;
+use crate::{Interval, Message, Share, Tally, ThreadReport};
+
+/// Bytes of a line. An interval has four histograms of at most 22 * 1024 counts, each of at most 9
+/// bytes before compression and base64, which is 1.1 MB in the worst case; usual is 2 KB.
+pub const LINE_BYTES_MAX: u64 = 2 << 20;
+
+/// Why a line is not a message.
+#[derive(Debug)]
+pub enum WireError {
+    /// The pipe cannot be read.
+    Io(io::Error),
+    /// More than [`LINE_BYTES_MAX`].
+    TooLong,
+    /// The sender ended in the middle of a line.
+    Cut,
+    /// Not the JSON of a message.
+    Json(serde_json::Error),
+    /// One of its histograms is none, or has other bounds than this program's.
+    Histogram(String),
+}
+
+impl std::fmt::Display for WireError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "a report cannot be read: {error}"),
+            Self::TooLong => write!(f, "a report is longer than {LINE_BYTES_MAX} bytes"),
+            Self::Cut => write!(f, "a report was cut: its process has ended in the middle"),
+            Self::Json(error) => write!(f, "a report is not in the form expected: {error}"),
+            Self::Histogram(why) => write!(f, "a report's histogram: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for WireError {}
+
+/// Writes a message as one line, in one piece.
+///
+/// # Errors
+/// The pipe cannot be written: the parent has gone, most likely.
+pub fn write(message: &Message, to: &mut impl Write) -> io::Result<()> {
+    let line = Line::of(message).map_err(io::Error::other)?;
+    let mut bytes = serde_json::to_vec(&line).map_err(io::Error::other)?;
+    bytes.push(b'\n');
+    to.write_all(&bytes)?;
+    to.flush()
+}
+
+/// Reads messages.
+#[derive(Debug)]
+pub struct Reader<R> {
+    from: R,
+    line: Vec<u8>,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Of a pipe.
+    pub fn new(from: R) -> Self {
+        let line = Vec::new();
+        Self { from, line }
+    }
+
+    /// The next message; `None`: the sender has ended in good order.
+    ///
+    /// # Errors
+    /// What comes is not a message; the rest is not worth reading.
+    pub fn next_message(&mut self) -> Result<Option<Message>, WireError> {
+        self.line.clear();
+        let mut bounded = (&mut self.from).take(LINE_BYTES_MAX);
+        let read = bounded.read_until(b'\n', &mut self.line);
+        if read.map_err(WireError::Io)? == 0 {
+            return Ok(None);
+        }
+        if self.line.last() != Some(&b'\n') {
+            let is_long = self.line.len() as u64 == LINE_BYTES_MAX;
+            return Err(if is_long {
+                WireError::TooLong
+            } else {
+                WireError::Cut
+            });
+        }
+        let line: Line = serde_json::from_slice(&self.line).map_err(WireError::Json)?;
+        line.into_message().map(Some).map_err(WireError::Histogram)
+    }
+}
+
+/// Told apart by the outermost name: a tag inside would go through a buffer that has no 128 bits.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Ready {
+        index: u32,
+        of: u32,
+        connections: u64,
+    },
+    Interval(IntervalLine),
+    Finished(FinishedLine),
+}
+
+#[derive(Serialize, Deserialize)]
+struct IntervalLine {
+    second: u32,
+    phase: u16,
+    at_phase: u16,
+    group: u16,
+    after_end: bool,
+    tally: Tally,
+    in_flight_ns: u128,
+    lag_max_us: u64,
+    latency: String,
+    service: String,
+    first_byte: String,
+    failure: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FinishedLine {
+    index: u32,
+    of: u32,
+    name: String,
+    group: u16,
+    wall_ns: u64,
+    cpu_ns: u64,
+    waited_ns: u64,
+    run_delay_ns: u64,
+    turns: u64,
+    events: u64,
+    in_flight_ns: u128,
+    lag: String,
+}
+
+impl Line {
+    fn of(message: &Message) -> Result<Self, String> {
+        Ok(match message {
+            Message::Ready { share, connections } => Self::Ready {
+                index: share.index,
+                of: share.of,
+                connections: *connections,
+            },
+            Message::Interval(interval) => Self::Interval(IntervalLine {
+                second: interval.second,
+                phase: interval.phase,
+                at_phase: interval.at_phase,
+                group: interval.group,
+                after_end: interval.after_end,
+                tally: interval.tally.clone(),
+                in_flight_ns: interval.in_flight_ns,
+                lag_max_us: interval.lag_max_us,
+                latency: to_text(&interval.latency)?,
+                service: to_text(&interval.service)?,
+                first_byte: to_text(&interval.first_byte)?,
+                failure: to_text(&interval.failure)?,
+            }),
+            Message::Finished(report) => Self::Finished(FinishedLine {
+                index: report.share.index,
+                of: report.share.of,
+                name: report.name.clone(),
+                group: report.group,
+                wall_ns: report.wall_ns,
+                cpu_ns: report.cpu_ns,
+                waited_ns: report.waited_ns,
+                run_delay_ns: report.run_delay_ns,
+                turns: report.turns,
+                events: report.events,
+                in_flight_ns: report.in_flight_ns,
+                lag: to_text(&report.lag)?,
+            }),
+        })
+    }
+
+    fn into_message(self) -> Result<Message, String> {
+        Ok(match self {
+            Self::Ready {
+                index,
+                of,
+                connections,
+            } => Message::Ready {
+                share: Share { index, of },
+                connections,
+            },
+            Self::Interval(line) => Message::Interval(Box::new(Interval {
+                second: line.second,
+                phase: line.phase,
+                at_phase: line.at_phase,
+                group: line.group,
+                after_end: line.after_end,
+                tally: line.tally,
+                in_flight_ns: line.in_flight_ns,
+                lag_max_us: line.lag_max_us,
+                latency: from_text(&line.latency)?,
+                service: from_text(&line.service)?,
+                first_byte: from_text(&line.first_byte)?,
+                failure: from_text(&line.failure)?,
+            })),
+            Self::Finished(line) => Message::Finished(Box::new(ThreadReport {
+                share: Share {
+                    index: line.index,
+                    of: line.of,
+                },
+                name: line.name,
+                group: line.group,
+                wall_ns: line.wall_ns,
+                cpu_ns: line.cpu_ns,
+                waited_ns: line.waited_ns,
+                run_delay_ns: line.run_delay_ns,
+                turns: line.turns,
+                events: line.events,
+                in_flight_ns: line.in_flight_ns,
+                lag: from_text(&line.lag)?,
+            })),
+        })
+    }
+}
+
+fn to_text(histogram: &Histogram<u64>) -> Result<String, String> {
+    if histogram.is_empty() {
+        return Ok(String::new());
+    }
+    distribution::to_text(histogram)
+}
+
+fn from_text(text: &str) -> Result<Histogram<u64>, String> {
+    if text.is_empty() {
+        return Ok(latencies());
+    }
+    let histogram = distribution::from_text(text)?;
+    let is_ours = histogram.low() == 1
+        && histogram.high() == LATENCY_US_MAX
+        && histogram.sigfig() == SIGNIFICANT_DIGITS;
+    if !is_ours {
+        return Err("its bounds are not those of this program".to_owned());
+    }
+    Ok(histogram)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ErrorKind;
+
+    fn histograms() -> impl Strategy<Value = Histogram<u64>> {
+        let value = prop_oneof![1..1_000_u64, 1..LATENCY_US_MAX, Just(LATENCY_US_MAX)];
+        prop::collection::vec((value, 1..u64::from(u32::MAX)), 0..20).prop_map(|counts| {
+            let mut histogram = latencies();
+            for (value, count) in counts {
+                histogram.saturating_record_n(value, count);
+            }
+            histogram
+        })
+    }
+
+    fn shares() -> impl Strategy<Value = Share> {
+        (any::<u32>(), any::<u32>()).prop_map(|(index, of)| Share { index, of })
+    }
+
+    fn tallies() -> impl Strategy<Value = Tally> {
+        let counts = prop::array::uniform8(any::<u64>());
+        (counts, any::<[u64; 5]>(), 0..15_usize).prop_map(|(counts, statuses, kind)| {
+            let mut tally = Tally {
+                offered: counts[0],
+                sent: counts[1],
+                completed: counts[2],
+                good: counts[3],
+                bytes_received: counts[4],
+                stalled_ns: counts[5],
+                statuses,
+                status_codes: vec![(200, counts[6]), (599, counts[7])],
+                ..Tally::default()
+            };
+            tally.error(ErrorKind::ALL[kind]);
+            tally
+        })
+    }
+
+    fn messages() -> impl Strategy<Value = Message> {
+        let ready = (shares(), any::<u64>())
+            .prop_map(|(share, connections)| Message::Ready { share, connections });
+        let numbers = (any::<[u16; 3]>(), any::<(u32, bool, u64, u128)>());
+        let interval = (numbers, tallies(), prop::array::uniform4(histograms())).prop_map(
+            |((indexes, (second, after_end, lag_max_us, in_flight_ns)), tally, times)| {
+                let [latency, service, first_byte, failure] = times;
+                Message::Interval(Box::new(Interval {
+                    second,
+                    phase: indexes[0],
+                    at_phase: indexes[1],
+                    group: indexes[2],
+                    after_end,
+                    tally,
+                    in_flight_ns,
+                    lag_max_us,
+                    latency,
+                    service,
+                    first_byte,
+                    failure,
+                }))
+            },
+        );
+        let finished = (
+            shares(),
+            any::<String>(),
+            any::<(u16, u128)>(),
+            any::<[u64; 6]>(),
+            histograms(),
+        )
+            .prop_map(|(share, name, (group, in_flight_ns), numbers, lag)| {
+                Message::Finished(Box::new(ThreadReport {
+                    share,
+                    name,
+                    group,
+                    wall_ns: numbers[0],
+                    cpu_ns: numbers[1],
+                    waited_ns: numbers[2],
+                    run_delay_ns: numbers[3],
+                    turns: numbers[4],
+                    events: numbers[5],
+                    in_flight_ns,
+                    lag,
+                }))
+            });
+        prop_oneof![ready, interval, finished]
+    }
+
+    /// Histograms compare by their counts; `Message` itself has no equality.
+    fn assert_same(one: &Message, other: &Message) {
+        match (one, other) {
+            (Message::Interval(one), Message::Interval(other)) => {
+                assert_eq!(one.latency, other.latency);
+                assert_eq!(one.service, other.service);
+                assert_eq!(one.first_byte, other.first_byte);
+                assert_eq!(one.failure, other.failure);
+                assert_eq!(one.tally, other.tally);
+                let rest = |interval: &Interval| {
+                    let phases = (interval.phase, interval.at_phase, interval.group);
+                    let times = (interval.second, interval.after_end, interval.lag_max_us);
+                    (phases, times, interval.in_flight_ns)
+                };
+                assert_eq!(rest(one), rest(other));
+            }
+            (Message::Finished(one), Message::Finished(other)) => {
+                assert_eq!(one.lag, other.lag);
+                let rest = |report: &ThreadReport| {
+                    let who = (report.share, report.name.clone(), report.group);
+                    let times = [report.wall_ns, report.cpu_ns, report.waited_ns];
+                    let loops = (report.run_delay_ns, report.turns, report.events);
+                    (who, times, loops, report.in_flight_ns)
+                };
+                assert_eq!(rest(one), rest(other));
+            }
+            (
+                Message::Ready { share, connections },
+                Message::Ready {
+                    share: share2,
+                    connections: connections2,
+                },
+            ) => assert_eq!((share, connections), (share2, connections2)),
+            _ => panic!("another kind of message"),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn what_is_written_is_read(sent in prop::collection::vec(messages(), 0..4)) {
+            let mut pipe = Vec::new();
+            for message in &sent {
+                write(message, &mut pipe).unwrap();
+            }
+            prop_assert_eq!(pipe.iter().filter(|byte| **byte == b'\n').count(), sent.len());
+            let mut reader = Reader::new(&pipe[..]);
+            for message in &sent {
+                assert_same(message, &reader.next_message().unwrap().unwrap());
+            }
+            prop_assert!(reader.next_message().unwrap().is_none());
+        }
+
+        #[test]
+        fn nothing_makes_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut reader = Reader::new(&bytes[..]);
+            while let Ok(Some(_)) = reader.next_message() {}
+        }
+
+        #[test]
+        fn a_damaged_line_is_an_error_or_another_message(
+            message in messages(), at in any::<prop::sample::Index>(), byte in any::<u8>(),
+        ) {
+            let mut pipe = Vec::new();
+            write(&message, &mut pipe).unwrap();
+            let at = at.index(pipe.len());
+            pipe[at] = byte;
+            let mut reader = Reader::new(&pipe[..]);
+            while let Ok(Some(_)) = reader.next_message() {}
+        }
+    }
+
+    #[test]
+    fn the_largest_message_fits() {
+        let mut full = latencies();
+        let mut value = 1;
+        while value < LATENCY_US_MAX {
+            full.saturating_record_n(value, (value << 32) | ((0x5555_5555 ^ value) << 1));
+            value = full.next_non_equivalent(value);
+        }
+        let interval = Interval {
+            second: u32::MAX,
+            phase: 0,
+            at_phase: 0,
+            group: 0,
+            after_end: false,
+            tally: Tally::default(),
+            in_flight_ns: u128::MAX,
+            lag_max_us: 0,
+            latency: full.clone(),
+            service: full.clone(),
+            first_byte: full.clone(),
+            failure: full,
+        };
+        let mut pipe = Vec::new();
+        write(&Message::Interval(Box::new(interval)), &mut pipe).unwrap();
+        assert!((pipe.len() as u64) < LINE_BYTES_MAX, "{}", pipe.len());
+        assert!(Reader::new(&pipe[..]).next_message().unwrap().is_some());
+    }
+
+    #[test]
+    fn errors_say_what_came() {
+        let error = |bytes: &[u8]| Reader::new(bytes).next_message().unwrap_err().to_string();
+        assert!(error(b"{\"ready\":").contains("was cut"));
+        assert!(error(b"hello\n").contains("not in the form expected"));
+        let long = vec![b'x'; usize::try_from(LINE_BYTES_MAX).unwrap() + 1];
+        assert!(error(&long).contains("longer than"));
+        let mut foreign = Histogram::<u64>::new_with_bounds(1, 1000, 2).unwrap();
+        foreign.saturating_record(5);
+        let report = ThreadReport {
+            share: Share::WHOLE,
+            name: String::new(),
+            group: 0,
+            wall_ns: 0,
+            cpu_ns: 0,
+            waited_ns: 0,
+            run_delay_ns: 0,
+            turns: 0,
+            events: 0,
+            in_flight_ns: 0,
+            lag: foreign,
+        };
+        let mut pipe = Vec::new();
+        write(&Message::Finished(Box::new(report)), &mut pipe).unwrap();
+        assert!(error(&pipe).contains("bounds"));
+    }
+}
