@@ -24,6 +24,7 @@ pub mod mix;
 pub mod pacer;
 pub mod plan;
 pub mod recorder;
+pub mod requests;
 pub mod schedule;
 pub mod seed;
 pub mod share;

@@ -1,0 +1,252 @@
+//! A file of requests, one a line.
+//!
+//! ```text
+//! # [WEIGHT] [METHOD] URL-or-path [option=value ...]
+//! 70      /
+//! 25      /about.html           status=200,304
+//!  5 POST /login                body=@login.txt header=Content-Type:text/plain status=303
+//!         http://127.0.0.1:81/  length=512
+//! ```
+//!
+//! Fields are parted by blanks; there is no quoting, so what has blanks in it comes from a file.
+
+use std::path::{Path, PathBuf};
+
+use super::expectation::{sha256, statuses};
+use super::template::method;
+use super::url::Url;
+use crate::Expectation;
+use loadline_proto::Method;
+
+/// Lines of a list that are requests; more belong into a log to be replayed.
+pub const ENTRIES_MAX: usize = 100_000;
+/// Bytes of a list.
+pub const LIST_BYTES_MAX: u64 = 64 << 20;
+
+/// Where a body comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// These bytes.
+    Inline(Vec<u8>),
+    /// A file.
+    File(PathBuf),
+}
+
+/// A line of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// How often it comes, relative to the others; above 0.
+    pub weight: f64,
+    /// The method, if the line says one.
+    pub method: Option<Method>,
+    /// What to ask for, and where.
+    pub url: Url,
+    /// The content, if the line says one.
+    pub body: Option<Content>,
+    /// Fields, `Name:value`.
+    pub headers: Vec<String>,
+    /// What the line expects; where it says nothing, that of all requests holds.
+    pub expected: Expected,
+}
+
+/// What is expected, as far as something is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// Statuses that are good.
+    pub statuses: Option<Vec<u16>>,
+    /// Bytes of content.
+    pub length: Option<u64>,
+    /// SHA-256 of the content.
+    pub sha256: Option<[u8; 32]>,
+}
+
+impl Expected {
+    /// With what `general` says where this says nothing.
+    #[must_use]
+    pub fn or(&self, general: &Self) -> Expectation {
+        let statuses = self.statuses.as_ref().or(general.statuses.as_ref());
+        Expectation {
+            statuses: statuses.cloned().unwrap_or_default(),
+            length: self.length.or(general.length),
+            sha256: self.sha256.or(general.sha256),
+        }
+    }
+}
+
+/// Reads a list. `base` is what paths are asked of, `folder` is where the names of files begin.
+///
+/// # Errors
+/// The first line that is not as it should be, by its number; or too many lines, or none.
+pub fn parse(text: &str, base: Option<&Url>, folder: &Path) -> Result<Vec<Entry>, String> {
+    let mut entries = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if entries.len() == ENTRIES_MAX {
+            return Err(format!("more than {ENTRIES_MAX} requests"));
+        }
+        let entry = entry(line, base, folder);
+        entries.push(entry.map_err(|reason| format!("line {}: {reason}", index + 1))?);
+    }
+    match entries.is_empty() {
+        true => Err("no requests in it: one URL a line".to_owned()),
+        false => Ok(entries),
+    }
+}
+
+fn entry(line: &str, base: Option<&Url>, folder: &Path) -> Result<Entry, String> {
+    let mut words = line.split_ascii_whitespace().peekable();
+    let mut weight = 1.0;
+    if let Some(number) = words.peek().and_then(|word| word.parse::<f64>().ok()) {
+        if !(number > 0.0 && number <= WEIGHT_MAX) {
+            return Err(format!(
+                "the weight {number} is not above 0, at most {WEIGHT_MAX:e}"
+            ));
+        }
+        weight = number;
+        words.next();
+    }
+    let is_method = |word: &&str| word.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let method = words.next_if(is_method).map(method).transpose()?;
+    let url = match (words.next(), base) {
+        (None, _) => return Err("no URL".to_owned()),
+        (Some(path), Some(base)) if path.starts_with('/') => at_path(base, path)?,
+        (Some(path), None) if path.starts_with('/') => {
+            return Err(format!(
+                "`{path}` is a path, and no URL says of which server"
+            ));
+        }
+        (Some(url), _) => Url::parse(url)?,
+    };
+    let mut entry = Entry {
+        weight,
+        method,
+        url,
+        body: None,
+        headers: Vec::new(),
+        expected: Expected::default(),
+    };
+    for option in words {
+        entry.take(option, folder)?;
+    }
+    Ok(entry)
+}
+
+/// Beyond this, sums of weights lose the small ones.
+const WEIGHT_MAX: f64 = 1e9;
+
+/// Another path of the same server.
+fn at_path(base: &Url, path: &str) -> Result<Url, String> {
+    let url = Url::parse(&format!("http://{}{path}", base.authority))?;
+    Ok(Url {
+        user: base.user.clone(),
+        ..url
+    })
+}
+
+impl Entry {
+    fn take(&mut self, option: &str, folder: &Path) -> Result<(), String> {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        match name {
+            "body" => {
+                self.body = Some(match value.strip_prefix('@') {
+                    Some(file) => Content::File(folder.join(file)),
+                    None => Content::Inline(value.into()),
+                });
+            }
+            "header" => self.headers.push(value.to_owned()),
+            "status" => self.expected.statuses = Some(statuses(value)?),
+            "length" => {
+                let length = value.parse();
+                let length = length.map_err(|_| format!("`{option}`: a length is a number"))?;
+                self.expected.length = Some(length);
+            }
+            "sha256" => self.expected.sha256 = Some(sha256(value)?),
+            _ => {
+                return Err(format!(
+                    "`{option}` is none of body=, header=, status=, length=, sha256="
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Vec<Entry>, String> {
+        let base = Url::parse("http://a:b@h:81/ignored").unwrap();
+        parse(text, Some(&base), Path::new("lists"))
+    }
+
+    #[test]
+    fn a_line_says_as_much_as_it_wants() {
+        let text = "\u{20}\n# comment\r\n /\n2.5 HEAD http://x/y\n\
+            3 POST /p body=a=b=c header=X:1 header=Y:2 status=303,2xx length=0\n\
+            PUT /f body=@data/f.bin\n";
+        let entries = parsed(text).unwrap();
+        assert_eq!(entries.len(), 4);
+        let weights: Vec<f64> = entries.iter().map(|entry| entry.weight).collect();
+        assert_eq!(weights, [1.0, 2.5, 3.0, 1.0]);
+        assert_eq!(entries[0].url.authority, "h:81");
+        assert_eq!(
+            (entries[0].url.target.as_str(), entries[0].method),
+            ("/", None)
+        );
+        assert_eq!(entries[0].url.user.as_deref(), Some("a:b"));
+        assert_eq!(
+            (entries[1].url.port, entries[1].method),
+            (80, Some(Method::Head))
+        );
+        assert_eq!(entries[2].body, Some(Content::Inline(b"a=b=c".to_vec())));
+        assert_eq!(entries[2].headers, ["X:1", "Y:2"]);
+        let expected = entries[2].expected.or(&Expected::default());
+        assert_eq!((expected.statuses.len(), expected.length), (101, Some(0)));
+        assert_eq!(
+            entries[3].body,
+            Some(Content::File("lists/data/f.bin".into()))
+        );
+    }
+
+    #[test]
+    fn what_a_line_does_not_say_is_as_for_all() {
+        let general = Expected {
+            statuses: Some(vec![404]),
+            length: Some(5),
+            sha256: None,
+        };
+        let expected = parsed("/ length=6").unwrap()[0].expected.or(&general);
+        assert_eq!((expected.statuses, expected.length), (vec![404], Some(6)));
+    }
+
+    #[test]
+    fn refusals_name_the_line() {
+        for (text, part) in [
+            ("/\n\n0 /", "line 3: the weight 0"),
+            ("-1 /", "line 1: the weight"),
+            ("nan /", "line 1: the weight"),
+            ("5", "no URL"),
+            ("GET", "no URL"),
+            ("get /", "`get` is not a method"),
+            ("h:81/", "URL without scheme"),
+            ("https://h/", "https"),
+            ("/ü", "percent-encoded"),
+            ("/ bdy=x", "`bdy=x` is none of"),
+            ("/ status=2x", "not a status"),
+            ("/ length=-1", "length is a number"),
+            ("/ sha256=12", "SHA-256"),
+            ("# nothing", "no requests"),
+        ] {
+            let refusal = parsed(text).unwrap_err();
+            assert!(refusal.contains(part), "{text}: {refusal}");
+        }
+        let refusal = parse("/x", None, Path::new(".")).unwrap_err();
+        assert!(refusal.contains("no URL says"), "{refusal}");
+        let refusal = parsed(&"/\n".repeat(ENTRIES_MAX + 1)).unwrap_err();
+        assert!(refusal.contains("more than"), "{refusal}");
+    }
+}

@@ -1,0 +1,393 @@
+//! From what the user typed to requests that are ready to be sent.
+//!
+//! URLs, a method, header fields, a body and expectations become a [`Mix`] and the addresses that it
+//! goes to. A list of URLs (`list.rs`) gives each request a weight and options of its own; a log
+//! ([`replay`](crate::replay)) gives them an order.
+
+pub mod expectation;
+pub mod list;
+pub mod template;
+pub mod url;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use loadline_proto::{Method, Version};
+
+pub use self::list::{Content, Expected};
+use self::template::{Ask, Template};
+use self::url::Url;
+use crate::{Expectation, Mix, MixOrder, Prepared};
+
+/// What the user says about requests.
+#[derive(Clone, Debug, Default)]
+pub struct RequestOptions {
+    /// URLs, each as likely as the others. With a list or a log the first one says which server
+    /// paths are asked of, and is not asked for itself.
+    pub urls: Vec<String>,
+    /// A file of URLs, one a line.
+    pub list: Option<PathBuf>,
+    /// The method where no line says another; `None`: GET, or POST if there is a body.
+    pub method: Option<String>,
+    /// Header fields, `Name: value`.
+    pub headers: Vec<String>,
+    /// The content where no line says another.
+    pub body: Option<Content>,
+    /// `name:password` for Basic authentication where no URL says another.
+    pub user: Option<String>,
+    /// The version that is spoken.
+    pub version: Version,
+    /// What is expected where no line says another.
+    pub expected: Expected,
+}
+
+/// Bytes of one body: it is held in memory, twice.
+pub const BODY_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of all requests together, in both of their forms.
+pub const REQUESTS_BYTES_MAX: usize = 1 << 30;
+/// Different addresses in one run.
+pub const SERVERS_MAX: usize = 1000;
+
+/// The requests of the URLs or of the list, by weight, and where they go.
+///
+/// # Errors
+/// One line: what is wrong, where, and what would be right.
+pub fn prepare(options: &RequestOptions) -> Result<(Mix, Vec<SocketAddr>), String> {
+    let template = Template::new(options.version, &options.headers, options.user.as_deref())?;
+    let general = General::new(options)?;
+    let mut requests = Requests::default();
+    let mut cumulative = Vec::new();
+    match &options.list {
+        None => {
+            for url in &options.urls {
+                requests.add_url(&Url::parse(url)?, &template, &general)?;
+                cumulative.push(requests.prepared.len() as f64);
+            }
+        }
+        Some(path) => {
+            let mut sum = 0.0;
+            for weight in requests.add_list(path, options, &template, &general)? {
+                sum += weight;
+                cumulative.push(sum);
+            }
+        }
+    }
+    if cumulative.is_empty() {
+        return Err("no URL: which server is to be asked for what?".to_owned());
+    }
+    Ok(requests.finish(MixOrder::Weighted { cumulative }))
+}
+
+/// What holds for every request that says nothing else.
+struct General<'o> {
+    method: Option<Method>,
+    body: Option<Arc<[u8]>>,
+    expected: &'o Expected,
+}
+
+impl<'o> General<'o> {
+    fn new(options: &'o RequestOptions) -> Result<Self, String> {
+        Ok(Self {
+            method: options
+                .method
+                .as_deref()
+                .map(template::method)
+                .transpose()?,
+            body: options.body.as_ref().map(content).transpose()?,
+            expected: &options.expected,
+        })
+    }
+}
+
+/// Requests as they are put together.
+#[derive(Default)]
+pub(crate) struct Requests {
+    prepared: Vec<Prepared>,
+    bytes: usize,
+    expectations: Vec<Expectation>,
+    servers: Vec<SocketAddr>,
+    /// Hosts that were looked up, by name and port, with their index among the servers.
+    hosts: HashMap<(String, u16), u16>,
+}
+
+impl Requests {
+    fn add_url(
+        &mut self,
+        url: &Url,
+        template: &Template,
+        general: &General<'_>,
+    ) -> Result<(), String> {
+        let body = general.body.as_deref().unwrap_or_default();
+        let expectation = Expected::default().or(general.expected);
+        self.add(url, template, general.method, body, &expectation)
+    }
+
+    /// Adds the requests of a list; gives their weights.
+    fn add_list(
+        &mut self,
+        path: &Path,
+        options: &RequestOptions,
+        template: &Template,
+        general: &General<'_>,
+    ) -> Result<Vec<f64>, String> {
+        let located = |reason: String| format!("{}: {reason}", path.display());
+        let base = options
+            .urls
+            .first()
+            .map(|url| Url::parse(url))
+            .transpose()?;
+        let text = read(path, list::LIST_BYTES_MAX)?;
+        let text = String::from_utf8(text).map_err(|_| located("not UTF-8".to_owned()))?;
+        let folder = path.parent().unwrap_or_else(|| Path::new(""));
+        let entries = list::parse(&text, base.as_ref(), folder).map_err(located)?;
+        let mut bodies: HashMap<PathBuf, Arc<[u8]>> = HashMap::new();
+        for entry in &entries {
+            let body = match &entry.body {
+                None => general.body.clone(),
+                Some(Content::File(file)) => match bodies.get(file) {
+                    Some(body) => Some(Arc::clone(body)),
+                    None => {
+                        let body = content(&Content::File(file.clone()))?;
+                        bodies.insert(file.clone(), Arc::clone(&body));
+                        Some(body)
+                    }
+                },
+                Some(inline) => Some(content(inline)?),
+            };
+            let own = match entry.headers.as_slice() {
+                [] => None,
+                headers => Some(template.with(headers).map_err(located)?),
+            };
+            self.add(
+                &entry.url,
+                own.as_ref().unwrap_or(template),
+                entry.method.or(general.method),
+                body.as_deref().unwrap_or_default(),
+                &entry.expected.or(general.expected),
+            )?;
+        }
+        Ok(entries.iter().map(|entry| entry.weight).collect())
+    }
+
+    fn add(
+        &mut self,
+        url: &Url,
+        template: &Template,
+        method: Option<Method>,
+        body: &[u8],
+        expectation: &Expectation,
+    ) -> Result<(), String> {
+        let method = method.unwrap_or(match body {
+            [] => Method::Get,
+            _ => Method::Post,
+        });
+        if method == Method::Trace && !body.is_empty() {
+            return Err("TRACE has no body (RFC 9110 section 9.3.8)".to_owned());
+        }
+        let server = self.server(url)?;
+        let ask = Ask {
+            method,
+            target: url.target.as_bytes(),
+            authority: &url.authority,
+            user: url.user.as_deref(),
+            body,
+        };
+        self.push(&ask, template, server, expectation)
+    }
+
+    /// Adds a request to a server that is known.
+    pub(crate) fn push(
+        &mut self,
+        ask: &Ask<'_>,
+        template: &Template,
+        server: u16,
+        expectation: &Expectation,
+    ) -> Result<(), String> {
+        let (keep, last) = template.prepare(ask);
+        self.bytes += keep.len() + last.len();
+        if self.bytes > REQUESTS_BYTES_MAX {
+            return Err(format!(
+                "the requests take more than {} MiB of memory: fewer of them, or smaller bodies",
+                REQUESTS_BYTES_MAX >> 20
+            ));
+        }
+        self.prepared.push(Prepared {
+            keep: keep.into(),
+            last: last.into(),
+            method: ask.method,
+            expectation: expectation::index_of(expectation, &mut self.expectations),
+            server,
+        });
+        Ok(())
+    }
+
+    /// The index of the server of a URL, looked up the first time.
+    pub(crate) fn server(&mut self, url: &Url) -> Result<u16, String> {
+        let host = (url.host.to_ascii_lowercase(), url.port);
+        if let Some(index) = self.hosts.get(&host) {
+            return Ok(*index);
+        }
+        let address = url.resolve()?;
+        let index = self.servers.iter().position(|one| *one == address);
+        let index = index.unwrap_or_else(|| {
+            self.servers.push(address);
+            self.servers.len() - 1
+        });
+        if self.servers.len() > SERVERS_MAX {
+            return Err(format!("more than {SERVERS_MAX} servers"));
+        }
+        self.hosts.insert(host, index as u16);
+        Ok(index as u16)
+    }
+
+    pub(crate) fn finish(self, order: MixOrder) -> (Mix, Vec<SocketAddr>) {
+        let mix = Mix {
+            requests: self.prepared,
+            expectations: self.expectations,
+            order,
+        };
+        (mix, self.servers)
+    }
+}
+
+fn content(content: &Content) -> Result<Arc<[u8]>, String> {
+    match content {
+        Content::File(path) => read(path, BODY_BYTES_MAX).map(Arc::from),
+        Content::Inline(bytes) if bytes.len() as u64 > BODY_BYTES_MAX => Err(format!(
+            "the body is larger than {} MiB",
+            BODY_BYTES_MAX >> 20
+        )),
+        Content::Inline(bytes) => Ok(Arc::from(bytes.as_slice())),
+    }
+}
+
+/// All of a file, unless it is larger than `bytes_max`.
+fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let outcome =
+        File::open(path).and_then(|file| file.take(bytes_max + 1).read_to_end(&mut bytes));
+    outcome.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(format!(
+            "{} is larger than {} MiB",
+            path.display(),
+            bytes_max >> 20
+        ));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(urls: &[&str]) -> RequestOptions {
+        RequestOptions {
+            urls: urls.iter().map(|&url| url.to_owned()).collect(),
+            ..RequestOptions::default()
+        }
+    }
+
+    fn first_line(request: &Prepared) -> String {
+        let text = String::from_utf8_lossy(&request.keep).into_owned();
+        text.lines().next().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn urls_are_equally_likely_and_share_servers_and_expectations() {
+        let urls = [
+            "http://127.0.0.1:81/a",
+            "http://127.0.0.1:81/b",
+            "http://127.0.0.2:81/c",
+        ];
+        let (mix, servers) = prepare(&options(&urls)).unwrap();
+        assert_eq!(
+            servers,
+            [([127, 0, 0, 1], 81).into(), ([127, 0, 0, 2], 81).into()]
+        );
+        assert_eq!(
+            mix.order,
+            MixOrder::Weighted {
+                cumulative: vec![1.0, 2.0, 3.0]
+            }
+        );
+        let servers: Vec<u16> = mix.requests.iter().map(|request| request.server).collect();
+        assert_eq!((servers, mix.expectations.len()), (vec![0, 0, 1], 1));
+        assert_eq!(first_line(&mix.requests[2]), "GET /c HTTP/1.1");
+    }
+
+    #[test]
+    fn a_body_makes_it_a_post() {
+        let mut options = options(&["http://127.0.0.1:81/"]);
+        options.body = Some(Content::Inline(b"x".to_vec()));
+        assert_eq!(
+            prepare(&options).unwrap().0.requests[0].method,
+            Method::Post
+        );
+        options.method = Some("PUT".to_owned());
+        assert_eq!(prepare(&options).unwrap().0.requests[0].method, Method::Put);
+        options.method = Some("TRACE".to_owned());
+        assert!(prepare(&options).is_err());
+        options.body = Some(Content::File("/does/not/exist".into()));
+        let refusal = prepare(&options).unwrap_err();
+        assert!(
+            refusal.contains("cannot read /does/not/exist: No such file"),
+            "{refusal}"
+        );
+    }
+
+    #[test]
+    fn a_list_has_weights_bodies_and_expectations() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("urls.txt");
+        std::fs::write(folder.path().join("b.bin"), b"\x00\xffbody").unwrap();
+        let text = "3 /a\n1 POST /b body=@b.bin header=X:1 status=303\n2 http://127.0.0.2:82/c\n";
+        std::fs::write(&path, text).unwrap();
+        let mut options = options(&["http://127.0.0.1:81/not-asked-for"]);
+        options.list = Some(path.clone());
+        let (mix, servers) = prepare(&options).unwrap();
+        assert_eq!((mix.requests.len(), servers.len()), (3, 2));
+        assert_eq!(
+            mix.order,
+            MixOrder::Weighted {
+                cumulative: vec![3.0, 4.0, 6.0]
+            }
+        );
+        assert_eq!(first_line(&mix.requests[0]), "GET /a HTTP/1.1");
+        assert!(
+            mix.requests[1]
+                .keep
+                .ends_with(b"X: 1\r\nContent-Length: 6\r\n\r\n\x00\xffbody")
+        );
+        assert_eq!(mix.requests[1].expectation, 1);
+        assert_eq!(mix.expectations[1].statuses, [303]);
+        std::fs::write(&path, "/a\n/b body=@missing\n").unwrap();
+        assert!(prepare(&options).unwrap_err().contains("missing"));
+        std::fs::write(&path, "/a\n/b x=y\n").unwrap();
+        assert!(prepare(&options).unwrap_err().contains("urls.txt: line 2:"));
+        std::fs::write(&path, b"/\xff").unwrap();
+        assert!(prepare(&options).unwrap_err().contains("not UTF-8"));
+    }
+
+    #[test]
+    fn refusals_are_one_line() {
+        assert!(
+            prepare(&RequestOptions::default())
+                .unwrap_err()
+                .starts_with("no URL")
+        );
+        let refusal = prepare(&options(&["127.0.0.1/"])).unwrap_err();
+        assert!(refusal.starts_with("URL without scheme"), "{refusal}");
+        // A label that is too long is refused by the resolver itself, without a network.
+        let host = "x".repeat(64);
+        let refusal = prepare(&options(&[&format!("http://{host}/")])).unwrap_err();
+        assert!(
+            refusal.starts_with("cannot find the host `xxx"),
+            "{refusal}"
+        );
+    }
+}

@@ -1,0 +1,215 @@
+//! URLs as people type them, taken apart: where to connect, what to ask for, as whom.
+
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use http::Uri;
+use percent_encoding::percent_decode_str;
+
+/// A URL of HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// The host's name or address, an IPv6 address without brackets.
+    pub host: String,
+    /// The port; 80 if the URL has none.
+    pub port: u16,
+    /// What the Host field says: the host, and the port unless it is 80.
+    pub authority: String,
+    /// The target in origin form: the path and the query.
+    pub target: String,
+    /// `name:password` of `http://name:password@host/`, percent-decoded.
+    pub user: Option<String>,
+}
+
+/// How long the addresses of a host with several are tried before one is chosen.
+const TRIAL_MAX: Duration = Duration::from_secs(1);
+
+impl Url {
+    /// Takes a URL apart.
+    ///
+    /// # Errors
+    /// It is not an absolute URL of HTTP; one line says why and what would be right.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let shown = text.escape_debug();
+        let Some((scheme, _)) = text.split_once("://") else {
+            let rest = text.trim_start_matches('/');
+            let place = if rest.is_empty() { "host/" } else { rest }.escape_debug();
+            return Err(format!(
+                "URL without scheme: `{shown}`; did you mean `http://{place}`?"
+            ));
+        };
+        if scheme.eq_ignore_ascii_case("https") {
+            return Err(format!(
+                "`{shown}`: https is not supported, only plain HTTP: http://..."
+            ));
+        }
+        if !scheme.eq_ignore_ascii_case("http") {
+            return Err(format!("`{shown}`: the scheme is not supported, only http"));
+        }
+        if let Some(wrong) = text.chars().find(|c| !c.is_ascii_graphic()) {
+            return Err(format!(
+                "`{shown}`: `{}` must be percent-encoded in a URL",
+                wrong.escape_debug()
+            ));
+        }
+        let uri: Uri = text
+            .parse()
+            .map_err(|error| format!("`{text}` is not a URL: {error}"))?;
+        Self::from_uri(text, &uri)
+    }
+
+    fn from_uri(text: &str, uri: &Uri) -> Result<Self, String> {
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        let (user, place) = match authority.rsplit_once('@') {
+            Some((user, place)) => (Some(user), place),
+            None => (None, authority),
+        };
+        let bracketed = uri.host().unwrap_or("");
+        if bracketed.is_empty() {
+            return Err(format!("`{text}`: a URL without a host"));
+        }
+        let port_text = place[bracketed.len()..].trim_start_matches(':');
+        let port = match port_text {
+            "" => 80,
+            digits => match digits.parse() {
+                Ok(port) if port > 0 => port,
+                _ => return Err(format!("`{text}`: the port is not from 1 to 65535")),
+            },
+        };
+        let host = bracketed.trim_start_matches('[').trim_end_matches(']');
+        if host.len() < bracketed.len() && !matches!(host.parse(), Ok(IpAddr::V6(_))) {
+            return Err(format!("`{text}`: `{host}` is not an IPv6 address"));
+        }
+        let target = match uri.path_and_query().map_or("/", |target| target.as_str()) {
+            query if query.starts_with('?') => format!("/{query}"),
+            target => target.to_owned(),
+        };
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            authority: match port {
+                80 => bracketed.to_owned(),
+                port => format!("{bracketed}:{port}"),
+            },
+            target,
+            user: user.map(decoded).transpose()?,
+        })
+    }
+
+    /// The address behind the host: of several, the first that takes a connection (`localhost` is
+    /// often both `::1` and `127.0.0.1`, with a server on one of them), else the first.
+    ///
+    /// # Errors
+    /// The name is not known.
+    pub fn resolve(&self) -> Result<SocketAddr, String> {
+        let unknown = |reason: &str| format!("cannot find the host `{}`: {reason}", self.host);
+        let found = (self.host.as_str(), self.port).to_socket_addrs();
+        let mut addresses = Vec::new();
+        for address in found.map_err(|error| unknown(&error.to_string()))? {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        match addresses[..] {
+            [] => Err(unknown("it has no address")),
+            [only] => Ok(only),
+            [first, ..] => {
+                let answers =
+                    |address: &&SocketAddr| TcpStream::connect_timeout(address, TRIAL_MAX).is_ok();
+                Ok(addresses.iter().find(answers).copied().unwrap_or(first))
+            }
+        }
+    }
+}
+
+fn decoded(user: &str) -> Result<String, String> {
+    let decoded = percent_decode_str(user).decode_utf8();
+    let decoded = decoded.map_err(|_| format!("`{user}`: credentials that are not UTF-8"))?;
+    Ok(match decoded.contains(':') {
+        true => decoded.into_owned(),
+        false => format!("{decoded}:"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        for (text, host, port, authority, target) in [
+            (
+                "http://127.0.0.1:8080/",
+                "127.0.0.1",
+                8080,
+                "127.0.0.1:8080",
+                "/",
+            ),
+            ("http://example.org", "example.org", 80, "example.org", "/"),
+            (
+                "HTTP://example.org:80/a?b=c",
+                "example.org",
+                80,
+                "example.org",
+                "/a?b=c",
+            ),
+            ("http://h/a%20b/?q#part", "h", 80, "h", "/a%20b/?q"),
+            ("http://h?q", "h", 80, "h", "/?q"),
+            ("http://h:/x", "h", 80, "h", "/x"),
+            ("http://[::1]:8080/x", "::1", 8080, "[::1]:8080", "/x"),
+            ("http://[::1]", "::1", 80, "[::1]", "/"),
+            ("http://h//a//b", "h", 80, "h", "//a//b"),
+            ("http://h/a:b@c", "h", 80, "h", "/a:b@c"),
+        ] {
+            let url = Url::parse(text).unwrap();
+            assert_eq!(url.host, host, "{text}");
+            assert_eq!(url.port, port, "{text}");
+            assert_eq!(url.authority, authority, "{text}");
+            assert_eq!(url.target, target, "{text}");
+            assert_eq!(url.user, None, "{text}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_decoded() {
+        let user = |text: &str| Url::parse(text).unwrap().user.unwrap();
+        assert_eq!(user("http://ann:secret@h/"), "ann:secret");
+        assert_eq!(user("http://a%40b:p%3Aq@h:81/"), "a@b:p:q");
+        assert_eq!(user("http://ann@h/"), "ann:");
+        assert_eq!(Url::parse("http://ann:x@h:81/").unwrap().authority, "h:81");
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_in_a_line_that_helps() {
+        for (text, part) in [
+            ("127.0.0.1:8080/", "did you mean `http://127.0.0.1:8080/`?"),
+            ("//h/x", "did you mean `http://h/x`?"),
+            ("", "URL without scheme"),
+            ("https://h/", "https is not supported"),
+            ("ftp://h/", "the scheme is not supported"),
+            ("http://", "not a URL"),
+            ("http:///x", "not a URL"),
+            ("http://:80/", "without a host"),
+            ("http://h:0/", "port"),
+            ("http://h:99999/", "port"),
+            ("http://h:x/", "port"),
+            ("http://[1]/", "IPv6"),
+            ("http://h/ä", "`ä` must be percent-encoded"),
+            ("http://h/a b", "` ` must be percent-encoded"),
+            ("http://h/a\r\nX: y", "`\\r` must be percent-encoded"),
+            ("http://a%ff@h/", "UTF-8"),
+        ] {
+            let refusal = Url::parse(text).unwrap_err();
+            assert!(refusal.contains(part), "{text}: {refusal}");
+            assert!(!refusal.contains('\n'), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn addresses_need_no_resolver() {
+        let url = Url::parse("http://127.0.0.3:81/").unwrap();
+        assert_eq!(url.resolve(), Ok(([127, 0, 0, 3], 81).into()));
+        let url = Url::parse("http://[::1]:81/").unwrap();
+        assert_eq!(url.resolve().map(|address| address.is_ipv6()), Ok(true));
+    }
+}
