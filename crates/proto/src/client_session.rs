@@ -295,7 +295,7 @@ impl ClientSession {
         // Never more than the largest head: what lies behind it is read where it is.
         let taken = bytes.len().min(limits.head_bytes_max.saturating_sub(kept));
         partial.bytes.extend_from_slice(&bytes[..taken]);
-        let len = match partial.head.read(&partial.bytes, limits) {
+        let len = match partial.head.read_on(&partial.bytes, kept, limits) {
             Ok(Some(len)) => len,
             Ok(None) => return Received::More,
             Err(text) => return self.malformed(text),

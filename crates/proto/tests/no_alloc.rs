@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use loadline_base::Millis;
 use loadline_proto::{
-    Action, Body, Counters, ErrorPages, Exchange, HttpDate, Limits, Outcome, Pool, ServerSession,
-    SessionConfig, Status, Turn,
+    Action, Body, ClientSession, Counters, ErrorPages, Exchange, HttpDate, Limits, Method, Outcome,
+    Pool, Received, ServerSession, SessionConfig, Status, Turn,
 };
 
 struct Core {
@@ -169,4 +169,46 @@ fn content_that_is_skipped() {
     assert_none("content", &[post], 1, &borrowed);
     let (head, content) = post.split_at(post.len() - 5);
     assert_none("content apart", &[head, content], 1, &borrowed);
+}
+
+/// Allocations of a client in 100 answers, each in these pieces, after `warm_up` of them.
+fn of_a_client(pieces: &[&[u8]], warm_up: usize) -> u64 {
+    let (mut session, limits) = (ClientSession::new(), Limits::default());
+    let mut answer = || {
+        session.requested(Method::Get);
+        let mut last = Received::More;
+        for piece in pieces {
+            last = session.received(piece, &limits, &mut ());
+        }
+        assert!(matches!(last, Received::Reply(_)), "{last:?}");
+    };
+    for _ in 0..warm_up {
+        answer();
+    }
+    let allocated = allocation_counter::measure(|| {
+        for _ in 0..100 {
+            answer();
+        }
+    });
+    allocated.count_total
+}
+
+#[test]
+fn a_client_reads_an_answer_in_one_piece_without_any() {
+    let answer = b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: 5\r\n\r\nhello";
+    let (head, content) = answer.split_at(answer.len() - 5);
+    assert_eq!(of_a_client(&[answer], 0), 0, "not even the first time");
+    assert_eq!(of_a_client(&[head, content], 0), 0);
+}
+
+#[test]
+fn a_client_keeps_what_it_needs_for_other_answers() {
+    let answer = b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: 5\r\n\r\nhello";
+    let bytes: Vec<&[u8]> = answer.chunks(1).collect();
+    assert_eq!(of_a_client(&[&answer[..20], &answer[20..]], 1), 0);
+    assert_eq!(of_a_client(&bytes, 1), 0);
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let bytes: Vec<&[u8]> = chunked.chunks(1).collect();
+    assert_eq!(of_a_client(&[chunked], 1), 0);
+    assert_eq!(of_a_client(&bytes, 1), 0);
 }
