@@ -2,6 +2,7 @@
 
 pub mod distribution;
 mod record;
+mod rounds;
 
 pub use distribution::{Distribution, Percentiles};
 pub use record::*;
