@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod actors;
+pub mod assertion;
 pub mod control;
 pub mod engine;
 pub mod fleet;
@@ -24,6 +25,7 @@ pub mod mix;
 pub mod pacer;
 pub mod plan;
 pub mod recorder;
+pub mod report;
 pub mod requests;
 pub mod schedule;
 pub mod seed;
@@ -32,6 +34,7 @@ pub mod tally;
 pub mod trial;
 pub mod wire;
 
+pub use assertion::Assertion;
 pub use control::Control;
 pub use message::{Interval, Message, ThreadReport};
 pub use mix::{Expectation, Mix, MixOrder, Prepared};

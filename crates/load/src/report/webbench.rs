@@ -1,0 +1,34 @@
+//! The form of Webbench 1.5, from its source: `webbench.c`, both what it says on standard error and
+//! on standard output, without the line of its copyright, which is of another program.
+//!
+//! `susceed` (as it spells it) are complete answers of any status, since Webbench looks at none;
+//! `failed` had no complete answer. Numbers are cut to whole ones, as Webbench does.
+
+use super::Block;
+use super::parts::{Fates, in_time};
+
+pub(super) fn text(block: &Block<'_>) -> String {
+    let run = &block.record.run;
+    let seconds = block.results.seconds;
+    let tally = in_time(block.results);
+    let failed = Fates::of(&tally).errored;
+    let url = run.urls.first().map_or("-", String::as_str);
+    let clients = match run.connections {
+        1 => "1 client".to_owned(),
+        count => format!("{count} clients"),
+    };
+    let per_second = |count: f64| match seconds > 0.0 {
+        true => count / seconds,
+        false => 0.0,
+    };
+    let pages = per_second((tally.completed + failed) as f64) * 60.0;
+    let bytes = per_second(tally.bytes_received as f64);
+    format!(
+        "Webbench - Simple Web Benchmark 1.5\n\
+         \nBenchmarking: GET {url}\n\
+         {clients}, running {seconds:.0} sec.\n\
+         \nSpeed={} pages/min, {} bytes/sec.\n\
+         Requests: {} susceed, {failed} failed.\n",
+        pages as u64, bytes as u64, tally.completed
+    )
+}

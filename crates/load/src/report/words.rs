@@ -1,0 +1,181 @@
+//! What is said in sentences: errors by kind, and what a form of another tool has no place for.
+
+use super::number::{count, percent, rate, span_s, time_us};
+use super::parts::Fates;
+use crate::trial::distribution::samples_min;
+use crate::trial::{LittleRecord, Percentiles, Results, TrialRecord, Verdict};
+use crate::{ErrorKind, Tally};
+
+/// An error as people say it, with its cause where that is known.
+#[must_use]
+pub fn words(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Refused => "connection refused",
+        ErrorKind::ConnectTimeout => "no connection within the timeout",
+        ErrorKind::ConnectFailed => "connection failed (no route, port or descriptor)",
+        ErrorKind::Reset => "connection reset by the server",
+        ErrorKind::ClosedEarly => "connection closed before an answer",
+        ErrorKind::ShortBody => "answer shorter than announced",
+        ErrorKind::LongBody => "answer longer than announced or expected",
+        ErrorKind::Malformed => "answer that is not HTTP",
+        ErrorKind::WrongContent => "answer with wrong content",
+        ErrorKind::OtherStatus => "unexpected status below 400",
+        ErrorKind::Status4xx => "unexpected status 400 to 499",
+        ErrorKind::Status5xx => "unexpected status 500 to 599",
+        ErrorKind::Timeout => "no complete answer within the timeout",
+        ErrorKind::Late => "later than the deadline",
+        ErrorKind::Dropped => "never sent: no connection was free",
+    }
+}
+
+/// The reason phrase of a status; empty for one that has none.
+pub(super) fn reason(status: u16) -> &'static str {
+    let status = http::StatusCode::from_u16(status).ok();
+    status
+        .and_then(|status| status.canonical_reason())
+        .unwrap_or("")
+}
+
+/// What has to be known to read a result rightly, and what the form of another tool has no place
+/// for: one sentence each, the gravest first. The program prints them beside such a form, on
+/// standard error.
+#[must_use]
+pub fn notes(record: &TrialRecord) -> Vec<String> {
+    let mut notes = Vec::new();
+    notes.extend(interrupted(record));
+    notes.extend(little_fault(&record.verdict));
+    if record.verdict.client_limited {
+        notes.push(client(&record.verdict));
+    }
+    notes.extend(record.verdict.notes.iter().cloned());
+    if let Some(group) = record.headline() {
+        notes.extend(completed_only(&group.total));
+        notes.extend(unbacked(&group.total));
+        notes.extend(untold(&group.total.tally));
+        let others = record.groups.iter();
+        let others = others.filter(|other| !std::ptr::eq(*other, group));
+        for other in others {
+            notes.push(format!(
+                "{} are not among these figures: {} requests, {} good, {} errors",
+                other.name,
+                count(other.total.tally.offered),
+                count(other.total.tally.good),
+                count(other.total.tally.errors_total())
+            ));
+        }
+    }
+    notes.extend(record.limits.iter().cloned());
+    notes
+}
+
+pub(super) fn interrupted(record: &TrialRecord) -> Option<String> {
+    let run = &record.run;
+    if !run.interrupted {
+        return None;
+    }
+    let planned = run
+        .planned_s
+        .map(|seconds| format!(" of {}", span_s(seconds)));
+    let planned = planned.unwrap_or_default();
+    let ran = span_s(run.ran_s);
+    Some(format!(
+        "interrupted after {ran}{planned}: this is what was measured so far"
+    ))
+}
+
+/// The verdict in one sentence.
+pub(super) fn client(verdict: &Verdict) -> String {
+    if verdict.client_limited {
+        return match verdict.reasons.is_empty() {
+            true => "client-limited".to_owned(),
+            false => format!("client-limited: {}", verdict.reasons.join("; ")),
+        };
+    }
+    let busiest = verdict.busiest_share.map(|share| {
+        let name = verdict.busiest_thread.as_deref().unwrap_or("of all");
+        format!("busiest thread ({name}) {}", percent(share, 1.0))
+    });
+    let lag = verdict
+        .lag_p99_us
+        .map(|us| format!("schedule lag p99 {}", time_us(us as f64)));
+    let facts: Vec<String> = busiest.into_iter().chain(lag).collect();
+    match facts.is_empty() {
+        true => "the client was not the limit".to_owned(),
+        false => format!("the client was not the limit: {}", facts.join(", ")),
+    }
+}
+
+pub(super) fn little(law: &LittleRecord) -> String {
+    let holds = match law.holds {
+        true => "Little's law holds",
+        false => "MEASURING FAULT: Little's law does not hold",
+    };
+    // Failed requests were in flight too, for a time that is known only at most.
+    let expected = match law.expected_max > law.expected * 1.001 {
+        true => format!("{} to {}", rate(law.expected), rate(law.expected_max)),
+        false => rate(law.expected),
+    };
+    format!(
+        "{holds}: {} requests in flight on average, {expected} by rate x service time (tolerance {})",
+        rate(law.in_flight),
+        percent(law.tolerance, 1.0)
+    )
+}
+
+fn little_fault(verdict: &Verdict) -> Option<String> {
+    let law = verdict.little.filter(|law| !law.holds)?;
+    Some(little(&law))
+}
+
+/// Of which requests the latencies are, where some have none.
+pub(super) fn completed_only(results: &Results) -> Option<String> {
+    let fates = Fates::of(&results.tally);
+    if fates.errored == 0 {
+        return None;
+    }
+    let failure = &results.failure;
+    let after = failure.percentile_us(50.0).or_else(|| failure.max_us());
+    let after = after.map(|us| format!(", after {}", time_us(us as f64)));
+    let half = match failure.percentile_us(50.0).is_some() {
+        true => " at the median",
+        false => " at most",
+    };
+    let after = after.map(|text| text + half).unwrap_or_default();
+    Some(format!(
+        "latencies are of complete answers only: {} requests ({}) have none, they failed{after}",
+        count(fates.errored),
+        percent(fates.errored as f64, results.tally.offered as f64)
+    ))
+}
+
+fn unbacked(results: &Results) -> Option<String> {
+    let samples = results.latency.count();
+    let unbacked = |percent: &&f64| samples < samples_min(**percent);
+    let first = Percentiles::PERCENTS.iter().find(unbacked)?;
+    Some(format!(
+        "percentiles from {first} on are not backed by {} samples: {} are needed",
+        count(samples),
+        count(samples_min(*first))
+    ))
+}
+
+/// Errors that only Loadline tells apart.
+fn untold(tally: &Tally) -> Vec<String> {
+    let kinds = [
+        ErrorKind::Dropped,
+        ErrorKind::Late,
+        ErrorKind::WrongContent,
+        ErrorKind::LongBody,
+    ];
+    let there = kinds.into_iter().filter(|&kind| tally.errors_of(kind) > 0);
+    let mut notes: Vec<String> = there
+        .map(|kind| format!("{}: {}", words(kind), count(tally.errors_of(kind))))
+        .collect();
+    if tally.unfinished > 0 {
+        notes.push(format!(
+            "given up because the run ended: {}",
+            count(tally.unfinished)
+        ));
+    }
+    notes
+}
