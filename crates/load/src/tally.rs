@@ -116,6 +116,11 @@ pub struct Tally {
     pub content_bytes: u64,
     /// Bytes sent.
     pub bytes_sent: u64,
+    /// Connections without a request that the server closed or broke though they were to stay: of
+    /// idle clients alone.
+    pub closes: u64,
+    /// Connections of idle clients that were open at the end.
+    pub held: u64,
     /// Times a player ran out of video.
     pub stalls: u64,
     /// Nanoseconds that players stood still.
@@ -175,6 +180,8 @@ impl Tally {
         self.bytes_received += other.bytes_received;
         self.content_bytes += other.content_bytes;
         self.bytes_sent += other.bytes_sent;
+        self.closes += other.closes;
+        self.held += other.held;
         self.stalls += other.stalls;
         self.stalled_ns += other.stalled_ns;
         for &(status, count) in &other.status_codes {

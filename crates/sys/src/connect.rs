@@ -2,11 +2,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
 /// Begins to connect to `address`, from `source` if given, without waiting.
 ///
@@ -18,6 +18,28 @@ use rustix::net::{self, AddressFamily, SendFlags, SocketFlags, SocketType, socko
 /// At the descriptor limit, without a free port (`AddrNotAvailable`), without a route, or refused at
 /// once.
 pub fn connect(address: &SocketAddr, source: Option<IpAddr>) -> io::Result<OwnedFd> {
+    begin(address, source, None)
+}
+
+/// As [`connect`], with a bound to what the kernel takes in before it is read: from the first byte
+/// on, so that a peer never sends more than that to somebody who does not read. Linux doubles it and
+/// has a least of some KiB.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_bounded(
+    address: &SocketAddr,
+    source: Option<IpAddr>,
+    receive_buffer_bytes: usize,
+) -> io::Result<OwnedFd> {
+    begin(address, source, Some(receive_buffer_bytes))
+}
+
+fn begin(
+    address: &SocketAddr,
+    source: Option<IpAddr>,
+    receive_buffer_bytes: Option<usize>,
+) -> io::Result<OwnedFd> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
@@ -26,6 +48,9 @@ pub fn connect(address: &SocketAddr, source: Option<IpAddr>) -> io::Result<Owned
     let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
     // A request leaves in one call, so there is nothing for Nagle's algorithm to gather.
     sockopt::set_tcp_nodelay(&socket, true)?;
+    if let Some(bytes) = receive_buffer_bytes {
+        bound_receive_buffer(socket.as_fd(), bytes)?;
+    }
     if let Some(source) = source {
         choose_port_late(&socket)?;
         net::bind(&socket, &SocketAddr::new(source, 0))?;
@@ -74,6 +99,34 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<Option<usize>> {
             Ok(count) => return Ok(Some(count)),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// What reading would bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// At least one byte.
+    Some,
+    /// Nothing yet.
+    None,
+    /// The end: the peer has closed its side in good order.
+    End,
+}
+
+/// Looks at what reading would bring, without reading it.
+///
+/// # Errors
+/// The connection is broken, and everything that came before has been read.
+pub fn unread(socket: BorrowedFd<'_>) -> io::Result<Unread> {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    loop {
+        match net::recv(socket, &mut [0_u8; 1], flags) {
+            Ok((0, _)) => return Ok(Unread::End),
+            Ok(_) => return Ok(Unread::Some),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(Unread::None),
             Err(error) => return Err(error.into()),
         }
     }
@@ -144,6 +197,40 @@ mod tests {
         accepted.read_to_end(&mut received).unwrap();
         assert_eq!(received.len(), sent);
         accepted.flush().unwrap();
+    }
+
+    #[test]
+    fn the_end_shows_without_reading_and_only_behind_what_came_before() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let socket = connect_bounded(&address, None, 4096).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        wait_for(&socket);
+        assert_eq!(unread(socket.as_fd()).unwrap(), Unread::None);
+        accepted.write_all(b"x").unwrap();
+        drop(accepted);
+        crate::wait_any(&[socket.as_fd()], Some(5_000)).unwrap();
+        assert_eq!(unread(socket.as_fd()).unwrap(), Unread::Some);
+        let mut buffer = [0; 8];
+        assert_eq!(
+            crate::socket::receive(socket.as_fd(), &mut buffer).unwrap(),
+            Some(1)
+        );
+        crate::wait_any(&[socket.as_fd()], Some(5_000)).unwrap();
+        assert_eq!(unread(socket.as_fd()).unwrap(), Unread::End);
+    }
+
+    #[test]
+    fn a_bounded_buffer_stops_whoever_sends_to_one_that_does_not_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let bound = 8 << 10;
+        let socket = connect_bounded(&address, None, bound).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        wait_for(&socket);
+        let taken = sockopt::socket_recv_buffer_size(&socket).unwrap();
+        assert_eq!(taken, 2 * bound);
+        drop(accepted);
     }
 
     #[test]

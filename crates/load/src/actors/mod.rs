@@ -60,7 +60,14 @@ pub struct Scene<'s> {
 
 /// A client as a pure state machine. It is asked for an order after every fact, and carries on by
 /// itself after `Close`. It counts for itself (sent, completed, errors of its requests) in the
-/// scene's recorder; connections that come to be are counted by the stage.
+/// scene's recorder; connections that come to be, and bytes, are counted by the stage.
+///
+/// - Its first order is asked for before the start. If that is `Connect`, it is carried out then,
+///   and its outcome told at the start; any other order waits for the start.
+/// - At the end it is asked anew, whatever it waits for: the order takes the place of the last one.
+///   Only bytes that are being sent are sent first. Who wants to wait for an answer says so again.
+/// - A peer that takes no more bytes but has said something counts as having taken them: what it
+///   said comes with the next `Receive`.
 pub trait Actor: Send {
     /// What to do next.
     fn next_order(&mut self, scene: &mut Scene<'_>) -> Order;
@@ -76,6 +83,13 @@ pub trait Actor: Send {
     fn closed(&mut self, scene: &mut Scene<'_>);
     /// The connection did not come to be, or broke; the stage has closed it.
     fn failed(&mut self, kind: ErrorKind, scene: &mut Scene<'_>);
+    /// It is taken off the stage before it was `Done`: a stop was asked for, or the time to wait for
+    /// answers after the end is up. A request that is out is unfinished.
+    fn abandoned(&mut self, _scene: &mut Scene<'_>) {}
+    /// Requests that are out at this moment: summed over time by the stage, for Little's law.
+    fn requests_out(&self) -> u32 {
+        0
+    }
 }
 
 /// How a member of a crowd is made: by its number in the whole crowd and the plan's seed.
@@ -92,6 +106,8 @@ pub struct Crowd {
     pub server: u16,
     /// Where member `i` comes from: `sources[i % len]`; empty: as the plan's.
     pub sources: Vec<IpAddr>,
+    /// What the kernel may take in before it is read, in bytes; `None`: as the system has it.
+    pub receive_buffer_bytes: Option<usize>,
     /// Makes one.
     pub cast: Casting,
 }
