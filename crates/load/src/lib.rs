@@ -25,6 +25,7 @@ pub mod mix;
 pub mod pacer;
 pub mod plan;
 pub mod recorder;
+pub mod replay;
 pub mod report;
 pub mod requests;
 pub mod schedule;

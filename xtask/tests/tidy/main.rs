@@ -37,7 +37,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ("xtask", &[]),
     (
         "loadline-fuzz",
-        &["loadline-base", "loadline-proto", "loadline-apps"],
+        &[
+            "loadline-base",
+            "loadline-proto",
+            "loadline-apps",
+            "loadline-load",
+        ],
     ),
 ];
 

@@ -1,0 +1,324 @@
+//! Lines that are JSON objects, under the names that servers use.
+//!
+//! | server | request | time |
+//! |---|---|---|
+//! | Loadline | `request` (the whole line) | `time` |
+//! | nginx, `log_format ... escape=json` | `request`; or `request_method`, `request_uri`, or `uri` and `args` | `time_iso8601`, `time_local`, `msec` |
+//! | Caddy | `request.method`, `request.uri` | `ts` |
+//! | Traefik | `RequestMethod`, `RequestPath` | `StartUTC`, `time` |
+//! | Envoy | `method`, `path` | `start_time` |
+//!
+//! Values of another kind than expected, and all other names, are passed over.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::line::{LogLine, method, origin, request_line};
+use super::time::LogTime;
+
+/// Reads a line that begins as a JSON object.
+pub(super) fn parse(line: &[u8]) -> Result<LogLine<'_>, &'static str> {
+    let fields: Fields<'_> =
+        serde_json::from_slice(line).map_err(|_| "it is no JSON object on one line")?;
+    let time = fields.time;
+    let (method, target) = match fields.request {
+        Some(Value::Text(line)) => taken(line, request_line)?,
+        Some(Value::Fields(nested)) => nested.request()?,
+        _ => fields.request()?,
+    };
+    Ok(LogLine {
+        method,
+        target,
+        time,
+    })
+}
+
+type Request<'l> = (Option<loadline_proto::Method>, Cow<'l, [u8]>);
+
+/// What a line says about its request and its time.
+#[derive(Default)]
+struct Fields<'l> {
+    request: Option<Value<'l>>,
+    method: Option<Cow<'l, str>>,
+    /// The target as it was sent.
+    target: Option<Cow<'l, str>>,
+    /// The path, perhaps without its query.
+    path: Option<Cow<'l, str>>,
+    query: Option<Cow<'l, str>>,
+    time: Option<LogTime>,
+}
+
+/// A value, as far as it can be of use.
+enum Value<'l> {
+    Text(Cow<'l, str>),
+    /// A number of seconds or so since 1970.
+    Time(Option<LogTime>),
+    Fields(Box<Fields<'l>>),
+    Other,
+}
+
+impl<'l> Fields<'l> {
+    fn request(self) -> Result<Request<'l>, &'static str> {
+        let name = self.method.ok_or("it has no method")?;
+        let method = method(name.as_bytes())?;
+        let (target, query) = match (self.target, self.path) {
+            (Some(target), _) => (target, None),
+            (None, Some(path)) => (path, self.query),
+            (None, None) => return Err("it has no request"),
+        };
+        let target = match query {
+            Some(query) if !query.is_empty() && !target.contains('?') => {
+                Cow::Owned(format!("{target}?{query}"))
+            }
+            _ => target,
+        };
+        taken(target, |target| Ok((method, origin(target)?)))
+    }
+
+    fn take(&mut self, name: &str, value: Value<'l>) {
+        match name {
+            "request" => self.request = Some(value),
+            "method" | "request_method" | "http_method" | "verb" | "RequestMethod" => {
+                self.method = value.text();
+            }
+            "request_uri" | "RequestPath" => self.target = value.text(),
+            "uri" | "path" | "url" | "target" => self.path = value.text(),
+            "args" | "query_string" | "query" => self.query = value.text(),
+            "time" | "ts" | "timestamp" | "@timestamp" | "time_iso8601" | "time_local" | "msec"
+            | "start_time" | "StartUTC" => self.time = more_exact(self.time, value.time()),
+            _ => {}
+        }
+    }
+}
+
+impl<'l> Value<'l> {
+    fn text(self) -> Option<Cow<'l, str>> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn time(&self) -> Option<LogTime> {
+        match self {
+            Self::Text(text) => LogTime::parse(text.as_bytes()),
+            Self::Time(time) => *time,
+            _ => None,
+        }
+    }
+}
+
+/// The first of two times, unless only the second is told in parts of a second.
+fn more_exact(first: Option<LogTime>, second: Option<LogTime>) -> Option<LogTime> {
+    match (first, second) {
+        (Some(one), Some(two)) if one.is_whole_second && !two.is_whole_second => second,
+        (first, second) => first.or(second),
+    }
+}
+
+/// Takes text apart that may be borrowed from the line or not.
+fn taken<'l>(
+    text: Cow<'l, str>,
+    take: impl for<'t> Fn(&'t [u8]) -> Result<Request<'t>, &'static str>,
+) -> Result<Request<'l>, &'static str> {
+    match text {
+        Cow::Borrowed(text) => take(text.as_bytes()),
+        Cow::Owned(text) => {
+            let (method, target) = take(text.as_bytes())?;
+            Ok((method, Cow::Owned(target.into_owned())))
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FieldsVisitor;
+
+        impl<'de> Visitor<'de> for FieldsVisitor {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Fields::default();
+                while let Some(Name(name)) = map.next_key()? {
+                    fields.take(&name, map.next_value()?);
+                }
+                Ok(fields)
+            }
+        }
+
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+/// A name, borrowed from the line unless it has escapes in it.
+#[derive(serde::Deserialize)]
+struct Name<'l>(#[serde(borrow)] Cow<'l, str>);
+
+impl<'de> Deserialize<'de> for Value<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Value::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Value::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        let whole = i64::try_from(number).ok();
+        Ok(Value::Time(
+            whole.and_then(|whole| LogTime::from_number(whole, None)),
+        ))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
+        let fraction_ns = (number.fract() * 1e9).round() as i64;
+        Ok(Value::Time(LogTime::from_number(
+            number as i64,
+            Some(fraction_ns),
+        )))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Box::new(Fields::default());
+        while let Some(Name(name)) = map.next_key()? {
+            fields.take(&name, map.next_value()?);
+        }
+        Ok(Value::Fields(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_proto::Method;
+
+    use super::*;
+
+    fn told(line: &str) -> Result<(String, Option<i64>), &'static str> {
+        let parsed = parse(line.as_bytes())?;
+        let target = String::from_utf8_lossy(&parsed.target).into_owned();
+        let method = parsed.method.map_or("?", Method::as_str);
+        let time_ms = parsed.time.map(|time| time.unix_ns / 1_000_000);
+        Ok((format!("{method} {target}"), time_ms))
+    }
+
+    #[test]
+    fn lines_of_many_servers() {
+        for (line, request, time_ms) in [
+            (
+                r#"{"time":971211336,"peer":"127.0.0.1","request":"GET /a?\"b HTTP/1.1","host":"h","status":200,"bytes":5,"duration_ms":0,"referer":"","user_agent":"x"}"#,
+                "GET /a?\"b",
+                971_211_336_000,
+            ),
+            (
+                r#"{"time_local":"10/Oct/2000:13:55:36 -0700","request":"HEAD /x HTTP/1.0","status":"200","msec":"971211336.250"}"#,
+                "HEAD /x",
+                971_211_336_250,
+            ),
+            (
+                r#"{"time_iso8601":"2000-10-10T13:55:36-07:00","request_method":"GET","uri":"/index.html","request_uri":"/?q"}"#,
+                "GET /?q",
+                971_211_336_000,
+            ),
+            (
+                r#"{"msec":971211336.25,"request_method":"POST","uri":"/p","args":"a=b"}"#,
+                "POST /p?a=b",
+                971_211_336_250,
+            ),
+            (
+                r#"{"level":"info","ts":971211336.25,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"127.0.0.1","proto":"HTTP/2.0","method":"GET","host":"h","uri":"/c?d","headers":{"User-Agent":["x"],"method":["y"]}},"bytes_read":0,"duration":0.005,"status":200}"#,
+                "GET /c?d",
+                971_211_336_250,
+            ),
+            (
+                r#"{"RequestMethod":"GET","RequestPath":"/t","StartUTC":"2000-10-10T20:55:36.25Z","time":"2000-10-10T20:55:37Z"}"#,
+                "GET /t",
+                971_211_336_250,
+            ),
+            (
+                r#"{"start_time":"2000-10-10T20:55:36.250Z","method":"BREW","path":"/e","duration":3}"#,
+                "? /e",
+                971_211_336_250,
+            ),
+            (
+                r#"{"@timestamp":971211336250,"verb":"GET","url":"http://h/f","x":null,"y":[1,{"uri":"/no"}]}"#,
+                "GET /f",
+                971_211_336_250,
+            ),
+        ] {
+            assert_eq!(
+                told(line),
+                Ok((request.to_owned(), Some(time_ms))),
+                "{line}"
+            );
+        }
+        let (_, time) = told(r#"{"request":"GET / HTTP/1.1","time":0.003}"#).unwrap();
+        assert_eq!(time, None);
+    }
+
+    #[test]
+    fn what_tells_of_no_request() {
+        for (line, part) in [
+            ("{", "no JSON"),
+            (r#"{"request":"GET / HTTP/1.1"} x"#, "no JSON"),
+            (r#"{"request":"GET /\x22 HTTP/1.1"}"#, "no JSON"),
+            (r#"{}"#, "no method"),
+            (
+                r#"{"level":"info","msg":"serving","request":{}}"#,
+                "no method",
+            ),
+            (r#"{"method":"GET"}"#, "no request"),
+            (r#"{"method":"GET","uri":5}"#, "no request"),
+            (r#"{"method":5,"uri":"/"}"#, "no method"),
+            (r#"{"method":"GET","uri":"/a b"}"#, "blank"),
+            (r#"{"method":"GET","uri":"/a\n"}"#, "control"),
+            (r#"{"request":"-"}"#, "no request"),
+            (r#"{"request":7}"#, "no method"),
+        ] {
+            let refusal = told(line).unwrap_err();
+            assert!(refusal.contains(part), "{line}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_no_json() {
+        let line = format!("{}1{}", r#"{"request":"#.repeat(10_000), "}".repeat(10_000));
+        assert!(told(&line).is_err());
+    }
+}
