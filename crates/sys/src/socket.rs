@@ -208,6 +208,23 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<u
     }
 }
 
+/// Throws away what is there, at most as much as `buffer` holds, without waiting or copying: what
+/// is in `buffer` stays as it is (`MSG_TRUNC` of tcp(7)). Answers as [`receive`] does.
+///
+/// # Errors
+/// The connection failed.
+#[inline]
+pub fn discard(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    loop {
+        match net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
+            Ok((_, count)) => return Ok(Some(count)),
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// Half-closes: the peer reads the end after what was sent.
 ///
 /// # Errors
@@ -294,6 +311,24 @@ mod tests {
         drop(client);
         crate::wait_any(&[socket], Some(5_000)).unwrap();
         assert_eq!(receive(socket, &mut buffer).unwrap(), Some(0));
+    }
+
+    #[test]
+    fn what_is_discarded_is_counted_and_not_seen() {
+        let (listener, address) = listen(&anywhere(), OPTIONS).unwrap();
+        let mut client = TcpStream::connect(port_of(&address)).unwrap();
+        let server = accepted(&listener);
+        let (socket, mut buffer) = (server.socket.as_fd(), [7; 8]);
+        assert_eq!(discard(socket, &mut buffer).unwrap(), None);
+        client.write_all(b"abcdefghij").unwrap();
+        crate::wait_any(&[socket], Some(5_000)).unwrap();
+        assert_eq!(discard(socket, &mut buffer).unwrap(), Some(8));
+        assert_eq!(buffer, [7; 8]);
+        assert_eq!(receive(socket, &mut buffer).unwrap(), Some(2));
+        assert_eq!(&buffer[..2], b"ij");
+        drop(client);
+        crate::wait_any(&[socket], Some(5_000)).unwrap();
+        assert_eq!(discard(socket, &mut buffer).unwrap(), Some(0));
     }
 
     #[test]

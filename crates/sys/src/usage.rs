@@ -15,6 +15,14 @@ pub fn thread_cpu() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
+/// Time in which the calling thread could have run, and no CPU was free for it, in nanoseconds (the
+/// second number of `/proc/thread-self/schedstat`); `None` if the kernel does not count it.
+#[must_use]
+pub fn thread_run_delay_ns() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// Lets sleeps of the calling thread end on time: the kernel otherwise adds up to 50 us to gather
 /// wake-ups.
 ///
@@ -68,6 +76,12 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_mul(3) + 1);
         }
         assert!(thread_cpu() > before);
+    }
+
+    #[test]
+    fn the_delay_of_a_thread_never_shrinks() {
+        let before = thread_run_delay_ns();
+        assert!(before.is_none() || thread_run_delay_ns() >= before);
     }
 
     #[test]
