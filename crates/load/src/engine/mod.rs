@@ -1,8 +1,95 @@
 //! The plain clients of one thread: an epoll loop with connections in slots, closed or open loop.
+//!
+//! What it is not: it does not decide when requests are due (`pacer`), which they are (`mix`), or
+//! what the figures mean (`trial`). It never waits for another thread, takes no lock, and allocates
+//! nothing per request.
+//!
+//! ```text
+//!   turn ── wait ── events ─────────────┬─ deadlines ── connections to be opened ── what is due
+//!                     │                 │
+//!                     ▼                 ▼
+//!   exchange: receive, judge, count ── closed: this client's next request
+//!                                   └─ open: this client is free for what is due
+//! ```
+//!
+//! # What the times mean
+//!
+//! All are of the monotonic clock, which is read once for each piece that is received, each request
+//! that is sent by the clock, and before and after each wait.
+//!
+//! - *due*: open loop: when the schedule says so. Closed loop: when the last byte of the client's
+//!   last answer was read, plus its time to think; after a failed attempt to connect, at the end of
+//!   the pause.
+//! - *sent*: just before the kernel is given the first byte of the request. Where a connection has
+//!   to be opened for a request, that lies between due and sent: latency contains it, service time
+//!   does not.
+//! - *first* and *last*: just after the first and last bytes of the answer were received.
+//!
+//! A request belongs to the phase in which it was due.
+//!
+//! # Connections
+//!
+//! - All are opened before the start, at most 256 at once, except with one request per connection:
+//!   then one is opened for each request. What fails before the start is counted as an error of the
+//!   first phase; the client tries again with its first request.
+//! - The client closes a connection that has carried as many requests as it may, right after the
+//!   complete answer, whatever the server does; the next one is opened when a request needs it.
+//! - A connection that the server closes after an answer, or while it is idle, is no error. It is
+//!   opened again at once, without a request; if that fails, the next request tries.
+//! - After a failed attempt to connect, which is one failed request, a client of a closed loop
+//!   pauses for 10 ms, doubling up to 1 s. In an open loop the schedule goes on regardless.
+//! - Connection `i` of the whole run goes to server `i` modulo their number, and serves the
+//!   requests for that one alone.
+//!
+//! # The open loop
+//!
+//! A request that is due takes the connection that has been idle longest. If none is idle, it waits
+//! in the order of due times (a queue of numbers: it takes no memory), or is dropped. With several
+//! servers the queue is one: a request for a server without a free connection keeps those behind it
+//! waiting. A request that is later than the deadline before it was sent is given up as `Late`.
+//! What is more than 10 ms late is sent at no more than twice the rate scheduled at the moment,
+//! unless catching up is asked for, or times come from a log.
+//!
+//! # The end
+//!
+//! After the end of the plan nothing is begun. What is out is waited for, each until its timeout
+//! after it was sent, and counted as what it becomes. What was due and never sent is unfinished; so
+//! is what was out when a stop was asked for.
 
+use std::collections::VecDeque;
 use std::io;
 
-use crate::{Control, Message, Plan, Share};
+use loadline_base::{Millis, TimerWheel, Token};
+use loadline_proto::Limits;
+use loadline_sys::clock::monotonic_ns;
+use loadline_sys::{Events, Poller, usage};
+
+mod calendar;
+mod choices;
+mod client;
+mod closed;
+mod dues;
+mod exchange;
+mod idle;
+mod judge;
+mod meter;
+mod open;
+mod opening;
+mod sampler;
+mod turn;
+
+use calendar::Calendar;
+use choices::Choices;
+use client::{Client, Stage};
+use closed::ClosedLoop;
+use dues::Dues;
+use meter::Meter;
+use open::OpenLoop;
+use opening::Opener;
+use sampler::Sampler;
+
+use crate::pacer::Pacer;
+use crate::{Control, GroupRecorder, Loop, Message, Overflow, Plan, Schedule, Share};
 
 /// Runs the plain clients of `share` on the calling thread, to the end of the plan or until
 /// `control` stops it.
@@ -14,10 +101,281 @@ use crate::{Control, Message, Plan, Share};
 /// The kernel refuses what every run needs (an epoll instance, say). What happens to a connection is
 /// counted instead.
 pub fn run(
-    _plan: &Plan,
-    _share: Share,
-    _control: &Control,
-    _out: &mut dyn FnMut(Message),
+    plan: &Plan,
+    share: Share,
+    control: &Control,
+    out: &mut dyn FnMut(Message),
 ) -> io::Result<()> {
+    let _ = usage::sleep_precisely(); // what it cannot do shows in the lag
+    let mut engine = Engine::new(plan, share)?;
+    engine.open_beforehand(control, out)?;
+    let connections = engine.open_count();
+    out(Message::Ready { share, connections });
+    if engine.await_start(control, out)? {
+        engine.run_to_end(control, out)?;
+    }
+    engine.wait_for_rest(control, out)?;
+    out(Message::Finished(Box::new(engine.meter.report(share))));
     Ok(())
+}
+
+/// How long to wait at once for the start to be set.
+const START_POLL_NS: u64 = 2_000_000;
+
+/// Who decides when a client sends.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each thread")]
+enum Driver<'p> {
+    Closed(ClosedLoop),
+    Open(OpenLoop<'p>),
+}
+
+/// One thread's clients and all that they need.
+struct Engine<'p> {
+    plan: &'p Plan,
+    /// Of the whole run's clients, the first of this thread.
+    first_client: u64,
+    requests_per_connection: u32,
+    poller: Poller,
+    events: Events,
+    clients: Vec<Client>,
+    driver: Driver<'p>,
+    choices: Choices<'p>,
+    opener: Opener,
+    wheel: TimerWheel,
+    calendar: Calendar<'p>,
+    recorder: GroupRecorder,
+    meter: Meter,
+    sampler: Sampler,
+    limits: Limits,
+    buffer: Box<[u8]>,
+    /// Connections with more to read than one visit allows.
+    revisits: VecDeque<(Token, bool)>,
+    now_ns: u64,
+    /// When the turn's wait ended.
+    woken_ns: u64,
+    /// Clients with a request, sent or not.
+    in_hand: u64,
+    /// Requests that are out.
+    in_flight: u64,
+    is_started: bool,
+    is_ending: bool,
+}
+
+impl<'p> Engine<'p> {
+    fn new(plan: &'p Plan, share: Share) -> io::Result<Self> {
+        let connections = u64::from(plan.connections);
+        let count = usize::try_from(share.count(connections)).unwrap_or(0);
+        let first_client = share.first(connections);
+        let servers = plan.servers.len().max(1) as u64;
+        let server = |index: usize| ((first_client + index as u64) % servers) as u16;
+        let now_ns = monotonic_ns();
+        Ok(Self {
+            plan,
+            first_client,
+            requests_per_connection: plan.requests_per_connection.map_or(u32::MAX, |n| n.max(1)),
+            poller: Poller::new()?,
+            events: Events::new(),
+            clients: (0..count).map(|index| Client::new(server(index))).collect(),
+            driver: driver(plan, share, count),
+            choices: Choices::new(plan, share),
+            opener: Opener::new(count),
+            wheel: TimerWheel::new(Millis(now_ns / 1_000_000)),
+            calendar: Calendar::new(plan),
+            recorder: GroupRecorder::new(0),
+            meter: Meter::new(),
+            sampler: Sampler::new(plan.content_sample),
+            limits: Limits::default(),
+            buffer: vec![0; exchange::DISCARD_BYTES].into_boxed_slice(),
+            revisits: VecDeque::with_capacity(count),
+            now_ns,
+            woken_ns: now_ns,
+            in_hand: 0,
+            in_flight: 0,
+            is_started: false,
+            is_ending: false,
+        })
+    }
+
+    /// Opens all connections, as far as they can be, unless each request opens its own.
+    fn open_beforehand(
+        &mut self,
+        control: &Control,
+        out: &mut dyn FnMut(Message),
+    ) -> io::Result<()> {
+        for index in 0..self.client_count() {
+            match self.requests_per_connection {
+                1 => self.put_idle(index),
+                _ => self.queue_opening(index),
+            }
+        }
+        self.open_more();
+        while !self.opener.is_done() && !control.is_stopped() {
+            self.turn(u64::MAX, out)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the start has come; false: there will be none.
+    fn await_start(&mut self, control: &Control, out: &mut dyn FnMut(Message)) -> io::Result<bool> {
+        loop {
+            if control.is_stopped() {
+                return Ok(false);
+            }
+            let start_ns = control.start_ns();
+            self.look_at_clock();
+            if let Some(start_ns) = start_ns
+                && start_ns <= self.now_ns
+            {
+                self.start(start_ns);
+                return Ok(true);
+            }
+            let poll_ns = self.now_ns + START_POLL_NS;
+            self.turn(start_ns.unwrap_or(poll_ns).min(poll_ns), out)?;
+        }
+    }
+
+    fn start(&mut self, start_ns: u64) {
+        self.calendar.start(start_ns);
+        self.is_started = true;
+        self.woken_ns = self.now_ns;
+        if self.calendar.is_counted(self.calendar.phase()) {
+            self.meter.begin(self.now_ns);
+        }
+        match self.driver {
+            Driver::Closed(_) => self.start_closed(start_ns),
+            Driver::Open(_) => self.start_open(start_ns),
+        }
+    }
+
+    /// Runs until the plan ends, all requests have been answered, or a stop is asked for; then
+    /// gives up what was not sent.
+    fn run_to_end(&mut self, control: &Control, out: &mut dyn FnMut(Message)) -> io::Result<()> {
+        let end_ns = self.calendar.end_ns();
+        while self.now_ns < end_ns && !control.is_stopped() && !self.is_done() {
+            self.turn(end_ns, out)?;
+        }
+        let is_early = !std::mem::replace(&mut self.is_ending, true);
+        self.sample_in_flight(self.now_ns);
+        self.meter.end(self.now_ns);
+        let until_ns = self.now_ns.saturating_add(1).min(end_ns);
+        self.give_up_queue(until_ns);
+        for index in 0..self.client_count() {
+            let client = self.client(index);
+            if client.has_request && client.sent_bytes == 0 {
+                self.give_up(index);
+            }
+        }
+        if is_early {
+            let (second, phase) = (self.calendar.second(until_ns), self.calendar.phase());
+            self.recorder.flush(second, phase, false, out);
+        }
+        Ok(())
+    }
+
+    /// Whether every request that the plan allows has been answered.
+    fn is_done(&self) -> bool {
+        let is_exhausted = match &self.driver {
+            Driver::Closed(closed) => closed.is_exhausted(),
+            Driver::Open(open) => open.is_exhausted(),
+        };
+        self.plan.requests_max.is_some() && is_exhausted && self.in_hand == 0
+    }
+
+    /// Waits for what is out; with a stop, gives it up.
+    fn wait_for_rest(&mut self, control: &Control, out: &mut dyn FnMut(Message)) -> io::Result<()> {
+        self.is_ending = true;
+        while self.in_hand > 0 && !control.is_stopped() {
+            self.turn(u64::MAX, out)?;
+        }
+        for index in 0..self.client_count() {
+            if self.client(index).has_request {
+                self.give_up(index);
+            }
+        }
+        let second = self.calendar.second(self.now_ns);
+        self.recorder
+            .flush(second, self.calendar.phase(), true, out);
+        Ok(())
+    }
+
+    /// The request in hand is neither answered nor failed.
+    fn give_up(&mut self, index: u32) {
+        self.client(index).close();
+        self.drop_request(index);
+        let phase = self.client(index).phase;
+        self.recorder.tally(phase).unfinished += 1;
+    }
+
+    /// A request could have been sent so much sooner.
+    #[inline]
+    fn lagged(&mut self, lag_ns: u64) {
+        self.meter.lagged(lag_ns);
+        self.recorder.lagged(lag_ns);
+    }
+
+    #[inline]
+    fn look_at_clock(&mut self) {
+        self.now_ns = monotonic_ns();
+    }
+
+    #[inline]
+    fn client(&mut self, index: u32) -> &mut Client {
+        &mut self.clients[index as usize]
+    }
+
+    /// The closed loop, in its own methods.
+    #[inline]
+    fn closed(&mut self) -> &mut ClosedLoop {
+        match &mut self.driver {
+            Driver::Closed(closed) => closed,
+            Driver::Open(_) => unreachable!("a method of the closed loop in an open one"),
+        }
+    }
+
+    /// The open loop, in its own methods.
+    #[inline]
+    fn open(&mut self) -> &mut OpenLoop<'p> {
+        match &mut self.driver {
+            Driver::Open(open) => open,
+            Driver::Closed(_) => unreachable!("a method of the open loop in a closed one"),
+        }
+    }
+
+    fn client_count(&self) -> u32 {
+        u32::try_from(self.clients.len()).unwrap_or(u32::MAX)
+    }
+
+    fn open_count(&self) -> u64 {
+        let open = |client: &&Client| !matches!(client.stage, Stage::Closed | Stage::Connecting);
+        self.clients.iter().filter(open).count() as u64
+    }
+}
+
+fn driver<'p>(plan: &'p Plan, share: Share, clients: usize) -> Driver<'p> {
+    let requests_max = plan.requests_max.map_or(u64::MAX, |all| share.count(all));
+    let open = |dues: Dues, overflow: Overflow, throttled: Option<&'p Schedule>| {
+        let is_dropping = overflow == Overflow::Drop;
+        let servers = plan.servers.len();
+        Driver::Open(OpenLoop::new(dues, servers, is_dropping, throttled))
+    };
+    match &plan.load {
+        Loop::Closed { think_ns } => {
+            Driver::Closed(ClosedLoop::new(*think_ns, clients, requests_max))
+        }
+        Loop::Open {
+            schedule,
+            arrivals,
+            overflow,
+            catch_up,
+        } => {
+            let pacer = Pacer::new(schedule, *arrivals, share, plan.seed);
+            let throttled = (!catch_up).then_some(schedule);
+            open(Dues::paced(pacer, requests_max), *overflow, throttled)
+        }
+        Loop::Timed { due_ns, overflow } => {
+            let dues = Dues::listed(due_ns.clone(), share, requests_max);
+            open(dues, *overflow, None)
+        }
+    }
 }

@@ -1,0 +1,127 @@
+//! The boundaries of a run: whole seconds and phases, at each of which results are handed out.
+
+use crate::Plan;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A boundary that was passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Boundary {
+    /// When, on the monotonic clock.
+    pub(super) at_ns: u64,
+    /// The second that ends here, or within which it lies.
+    pub(super) second: u32,
+    /// The phase that begins here, or goes on.
+    pub(super) phase: u16,
+}
+
+/// Where in the run a moment is. All moments are of the monotonic clock.
+#[derive(Debug)]
+pub(super) struct Calendar<'p> {
+    plan: &'p Plan,
+    start_ns: u64,
+    /// The next boundary; `u64::MAX` before the start and after the end.
+    next_ns: u64,
+    phase: u16,
+    phase_begin_ns: u64,
+    phase_end_ns: u64,
+}
+
+impl<'p> Calendar<'p> {
+    /// Before the start.
+    pub(super) fn new(plan: &'p Plan) -> Self {
+        Self {
+            plan,
+            start_ns: 0,
+            next_ns: u64::MAX,
+            phase: plan.phase_at(0),
+            phase_begin_ns: 0,
+            phase_end_ns: u64::MAX,
+        }
+    }
+
+    /// The run starts.
+    pub(super) fn start(&mut self, start_ns: u64) {
+        self.start_ns = start_ns;
+        self.enter(self.plan.phase_at(0));
+        self.next_ns = self.after(start_ns);
+    }
+
+    /// Passes the next boundary, if it has come.
+    pub(super) fn pass(&mut self, now_ns: u64) -> Option<Boundary> {
+        let at_ns = self.next_ns;
+        if now_ns < at_ns || at_ns == u64::MAX {
+            return None;
+        }
+        let second = self.second(at_ns);
+        self.enter(self.plan.phase_at(at_ns - self.start_ns));
+        self.next_ns = match at_ns >= self.end_ns() {
+            true => u64::MAX,
+            false => self.after(at_ns),
+        };
+        Some(Boundary {
+            at_ns,
+            second,
+            phase: self.phase,
+        })
+    }
+
+    fn enter(&mut self, phase: u16) {
+        self.phase = phase;
+        if let Some(phase) = self.plan.phases.get(usize::from(phase)) {
+            self.phase_begin_ns = self.start_ns.saturating_add(phase.begin_ns);
+            self.phase_end_ns = self.start_ns.saturating_add(phase.end_ns);
+        }
+    }
+
+    /// The first boundary after `ns`.
+    fn after(&self, ns: u64) -> u64 {
+        let since_start = ns - self.start_ns;
+        let second = (since_start / SECOND_NS + 1) * SECOND_NS;
+        let phases = &self.plan.phases;
+        let phase = phases.partition_point(|phase| phase.end_ns <= since_start);
+        let phase_end = phases.get(phase).map_or(u64::MAX, |phase| phase.end_ns);
+        self.start_ns.saturating_add(second.min(phase_end))
+    }
+
+    /// When the next boundary comes; `u64::MAX`: none does.
+    pub(super) fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// When the run started.
+    pub(super) fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+
+    /// When the last phase ends.
+    pub(super) fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.plan.duration_ns())
+    }
+
+    /// The second that contains the last nanosecond before `ns`.
+    pub(super) fn second(&self, ns: u64) -> u32 {
+        let since_start = ns.min(self.end_ns()).saturating_sub(self.start_ns);
+        u32::try_from(since_start.saturating_sub(1) / SECOND_NS).unwrap_or(u32::MAX)
+    }
+
+    /// The phase that lasts now.
+    pub(super) fn phase(&self) -> u16 {
+        self.phase
+    }
+
+    /// The phase of a request that was due at `due_ns`.
+    #[inline]
+    pub(super) fn phase_of(&self, due_ns: u64) -> u16 {
+        if (self.phase_begin_ns..self.phase_end_ns).contains(&due_ns) {
+            return self.phase;
+        }
+        self.plan.phase_at(due_ns.saturating_sub(self.start_ns))
+    }
+
+    /// Whether what is measured in a phase counts.
+    pub(super) fn is_counted(&self, phase: u16) -> bool {
+        let phase = self.plan.phases.get(usize::from(phase));
+        phase.is_some_and(|phase| phase.counted)
+    }
+}

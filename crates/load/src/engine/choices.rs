@@ -1,0 +1,71 @@
+//! Which request comes next, for any connection or for those of one server.
+
+use std::collections::VecDeque;
+
+use crate::mix::Chooser;
+use crate::{Mix, Plan, Share};
+
+/// Requests kept for other servers while one of a certain server is looked for. What is beyond is
+/// passed over: in a closed loop, a server that answers faster takes more than its part.
+const KEPT_MAX: usize = 1024;
+/// Choices looked at for one request; so many in a row for other servers mean that there is none.
+const CHOICES_MAX: usize = 16 * KEPT_MAX;
+
+/// The choices of one thread.
+#[derive(Debug)]
+pub(super) struct Choices<'p> {
+    mix: &'p Mix,
+    chooser: Chooser,
+    /// Chosen, for each server, by clients of others.
+    kept: Vec<VecDeque<u32>>,
+}
+
+impl<'p> Choices<'p> {
+    /// The choices of `share`.
+    pub(super) fn new(plan: &'p Plan, share: Share) -> Self {
+        let kept = match plan.servers.len() {
+            0 | 1 => Vec::new(),
+            servers => vec![VecDeque::with_capacity(KEPT_MAX); servers],
+        };
+        Self {
+            mix: &plan.mix,
+            chooser: plan.mix.chooser(share, plan.seed),
+            kept,
+        }
+    }
+
+    /// The next request, whichever server it is for.
+    #[inline]
+    pub(super) fn next(&mut self) -> u32 {
+        self.chooser.next(self.mix)
+    }
+
+    /// The next request for this server; `None`: there is none in the mix.
+    #[inline]
+    pub(super) fn next_for(&mut self, server: u16) -> Option<u32> {
+        if self.kept.is_empty() {
+            return Some(self.chooser.next(self.mix));
+        }
+        self.look_for(server)
+    }
+
+    fn look_for(&mut self, server: u16) -> Option<u32> {
+        let kept = self.kept.get_mut(usize::from(server));
+        if let Some(request) = kept.and_then(VecDeque::pop_front) {
+            return Some(request);
+        }
+        for _ in 0..CHOICES_MAX {
+            let request = self.chooser.next(self.mix);
+            let wanted = self.mix.requests.get(request as usize)?.server;
+            if wanted == server {
+                return Some(request);
+            }
+            if let Some(kept) = self.kept.get_mut(usize::from(wanted))
+                && kept.len() < KEPT_MAX
+            {
+                kept.push_back(request);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,114 @@
+//! The closed loop: each client sends when its last answer has come and it has thought.
+
+use std::collections::VecDeque;
+
+use super::Engine;
+
+/// Requests begun in one go before events are looked at again: the first ones of 10,000 clients do
+/// not keep the answers to each other waiting.
+const BEGUN_MAX: usize = 256;
+
+/// Who waits, and how many requests are left.
+#[derive(Debug)]
+pub(super) struct ClosedLoop {
+    think_ns: u64,
+    /// Clients whose next request has a due time, in its order: all think for as long.
+    waiting: VecDeque<u32>,
+    left: u64,
+    next_ns: u64,
+}
+
+impl ClosedLoop {
+    /// For so many clients, which send so many requests at most.
+    pub(super) fn new(think_ns: u64, clients: usize, requests_max: u64) -> Self {
+        Self {
+            think_ns,
+            waiting: VecDeque::with_capacity(clients),
+            left: requests_max,
+            next_ns: u64::MAX,
+        }
+    }
+
+    /// When the next client has thought; `u64::MAX`: none is thinking.
+    #[inline]
+    pub(super) fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// Whether no request may be begun any more.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.left == 0
+    }
+}
+
+impl Engine<'_> {
+    /// The first request of every client is due.
+    pub(super) fn start_closed(&mut self, start_ns: u64) {
+        for index in 0..self.client_count() {
+            self.think(index, start_ns);
+        }
+    }
+
+    /// An answer is complete: the client thinks, or goes on at once.
+    #[inline]
+    pub(super) fn next_of_client(&mut self, index: u32) {
+        match self.closed().think_ns {
+            0 => self.begin_next(index, self.now_ns),
+            think_ns => self.think(index, self.now_ns + think_ns),
+        }
+    }
+
+    /// A request failed. The next one waits for the loop's next round even without thinking, so
+    /// that a peer that fails at once does not hold the others up.
+    pub(super) fn next_after_failure(&mut self, index: u32) {
+        let think_ns = self.closed().think_ns;
+        self.think(index, self.now_ns + think_ns);
+    }
+
+    /// A client that paused goes on.
+    pub(super) fn resume(&mut self, index: u32) {
+        let due_ns = self.now_ns;
+        self.client(index).stamps.due_ns = due_ns;
+        self.closed().waiting.push_front(index);
+        self.closed().next_ns = due_ns;
+    }
+
+    fn think(&mut self, index: u32, due_ns: u64) {
+        self.client(index).stamps.due_ns = due_ns;
+        let closed = self.closed();
+        closed.waiting.push_back(index);
+        closed.next_ns = closed.next_ns.min(due_ns);
+    }
+
+    /// Begins the requests that are due.
+    pub(super) fn begin_due(&mut self) {
+        for _ in 0..BEGUN_MAX {
+            let first = self.closed().waiting.front().copied();
+            let due_ns = first.map_or(u64::MAX, |index| self.client(index).stamps.due_ns);
+            self.closed().next_ns = due_ns;
+            let Some(index) = first.filter(|_| due_ns <= self.now_ns) else {
+                return;
+            };
+            self.closed().waiting.pop_front();
+            self.begin_next(index, due_ns);
+            self.look_at_clock();
+        }
+        self.closed().next_ns = self.now_ns;
+    }
+
+    #[inline]
+    fn begin_next(&mut self, index: u32, due_ns: u64) {
+        if self.is_ending || self.closed().left == 0 {
+            return;
+        }
+        let server = self.client(index).server;
+        let Some(request) = self.choices.next_for(server) else {
+            return; // the mix has nothing for this server: the client rests
+        };
+        self.closed().left -= 1;
+        let phase = self.calendar.phase_of(due_ns);
+        self.recorder.tally(phase).offered += 1;
+        self.lagged(self.now_ns.saturating_sub(self.woken_ns.max(due_ns)));
+        self.take_up(index, request, due_ns, phase);
+    }
+}

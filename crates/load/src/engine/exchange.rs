@@ -1,0 +1,369 @@
+//! A request and its answer on one connection, from taking it up to counting it.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use loadline_proto::{Received, Reply, ReplyFault, ReplyObserver};
+use loadline_sys::{connect, socket};
+use sha2::{Digest, Sha256};
+
+use super::client::Stage;
+use super::{Driver, Engine, judge, opening};
+use crate::{ErrorKind, Prepared};
+
+/// Times that one connection is read in one visit. Then the others have their turn: an answer
+/// without end holds nobody up.
+const RECEIVES_MAX: usize = 16;
+/// What is received at once while every byte is looked at: larger pieces fall out of the cache.
+const RECEIVE_BYTES: usize = 64 << 10;
+/// What is thrown away at once.
+pub(super) const DISCARD_BYTES: usize = 1 << 20;
+/// Content that is worth being thrown away unseen instead of being received.
+const DISCARD_BYTES_MIN: u64 = 8 << 10;
+
+/// Content on its way through a hash.
+struct Hashing<'h>(&'h mut Sha256);
+
+impl ReplyObserver for Hashing<'_> {
+    fn content(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+}
+
+/// What is done with a connection after an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It stays.
+    Kept,
+    /// It has carried as many requests as it may: the client closes it.
+    Spent,
+    /// The server closes it.
+    Lost,
+}
+
+impl Engine<'_> {
+    /// Gives a request to a client, which sends it as soon as it has a connection.
+    #[inline]
+    pub(super) fn take_up(&mut self, index: u32, request: u32, due_ns: u64, phase: u16) {
+        let client = self.client(index);
+        client.request = request;
+        client.stamps.due_ns = due_ns;
+        client.phase = phase;
+        client.sent_bytes = 0;
+        client.has_request = true;
+        let stage = client.stage;
+        self.in_hand += 1;
+        match stage {
+            Stage::Idle => self.send_request(index),
+            Stage::Closed => self.connect(index),
+            _ => {} // sent when it is connected
+        }
+    }
+
+    /// Sends the request in hand over an open connection.
+    #[inline]
+    pub(super) fn send_request(&mut self, index: u32) {
+        let deadline_ns = self.now_ns + self.plan.timeout_ns;
+        let client = self.client(index);
+        client.deadline_ns = deadline_ns;
+        client.stage = Stage::Sending;
+        self.send_rest(index);
+        self.see_to_timer(index);
+    }
+
+    /// Sends what the socket takes of the request.
+    #[inline]
+    pub(super) fn send_rest(&mut self, index: u32) {
+        match self.give_to_kernel(index) {
+            Ok(Some(count)) => self.sent(index, count),
+            Ok(None) => {}
+            Err(_) => self.fail(index, ErrorKind::Reset),
+        }
+    }
+
+    /// Tries to send over a connection of which it is not known yet whether it has come to be.
+    pub(super) fn send_early(&mut self, index: u32) {
+        match self.give_to_kernel(index) {
+            Ok(Some(count)) => {
+                self.connected(index);
+                let deadline_ns = self.now_ns + self.plan.timeout_ns;
+                self.client(index).deadline_ns = deadline_ns;
+                self.sent(index, count);
+            }
+            Ok(None) => {}
+            Err(error) => self.not_connected(index, opening::kind(&error)),
+        }
+    }
+
+    #[inline]
+    fn give_to_kernel(&self, index: u32) -> io::Result<Option<usize>> {
+        let client = &self.clients[index as usize];
+        let Some(socket) = &client.socket else {
+            return Ok(None);
+        };
+        let request = &self.plan.mix.requests[client.request as usize];
+        let bytes = wire(request, client.requests_left);
+        connect::send(socket.as_fd(), &bytes[client.sent_bytes as usize..])
+    }
+
+    #[inline]
+    fn sent(&mut self, index: u32, count: usize) {
+        let client = &mut self.clients[index as usize];
+        let request = &self.plan.mix.requests[client.request as usize];
+        let len = wire(request, client.requests_left).len();
+        let tally = self.recorder.tally(client.phase);
+        tally.bytes_sent += count as u64;
+        if client.sent_bytes == 0 {
+            tally.sent += 1;
+            self.in_flight += 1;
+            client.stamps.sent_ns = self.now_ns;
+            client.stamps.first_ns = 0;
+            client.session.requested(request.method);
+            let expected = &self.plan.mix.expectations[request.expectation as usize];
+            if expected.sha256.is_some() {
+                client.hasher = self.sampler.next();
+            }
+        }
+        client.sent_bytes += count as u32;
+        client.stage = match client.sent_bytes as usize == len {
+            true => Stage::Awaiting,
+            false => Stage::Sending,
+        };
+    }
+
+    /// Reads what is there. `is_half_closed`: the peer will send no more after it.
+    #[inline]
+    pub(super) fn receive(&mut self, index: u32, is_half_closed: bool) {
+        for _ in 0..RECEIVES_MAX {
+            let client = &self.clients[index as usize];
+            let Some(socket) = &client.socket else {
+                return;
+            };
+            let left = client.session.content_left().unwrap_or(0);
+            let discards = left >= DISCARD_BYTES_MIN && client.hasher.is_none();
+            let most = match discards {
+                true => DISCARD_BYTES.min(usize::try_from(left).unwrap_or(usize::MAX)),
+                false => RECEIVE_BYTES,
+            };
+            let buffer = &mut self.buffer[..most];
+            let received = match discards {
+                true => socket::discard(socket.as_fd(), buffer),
+                false => socket::receive(socket.as_fd(), buffer),
+            };
+            self.look_at_clock();
+            let count = match received {
+                Ok(None) => return,
+                Ok(Some(0)) => return self.ended(index),
+                Ok(Some(count)) => count,
+                Err(error) => return self.broken(index, &error),
+            };
+            match self.took(index, count, discards) {
+                Received::More => {}
+                Received::Reply(reply) => return self.completed(index, reply, is_half_closed),
+                Received::Fault(fault) => return self.faulted(index, fault),
+            }
+            if count < most && !is_half_closed {
+                return;
+            }
+        }
+        let token = self.clients[index as usize].token(index);
+        self.revisits.push_back((token, is_half_closed));
+    }
+
+    #[inline]
+    fn took(&mut self, index: u32, count: usize, is_discarded: bool) -> Received {
+        let client = &mut self.clients[index as usize];
+        if client.has_request {
+            self.recorder.tally(client.phase).bytes_received += count as u64;
+        }
+        if client.stamps.first_ns == 0 {
+            client.stamps.first_ns = self.now_ns;
+        }
+        if is_discarded {
+            return client.session.skipped(count as u64);
+        }
+        let (bytes, limits) = (&self.buffer[..count], &self.limits);
+        match &mut client.hasher {
+            None => client.session.received(bytes, limits, &mut ()),
+            Some(hasher) => client
+                .session
+                .received(bytes, limits, &mut Hashing(&mut *hasher)),
+        }
+    }
+
+    #[inline]
+    fn completed(&mut self, index: u32, reply: Reply, is_half_closed: bool) {
+        let now_ns = self.now_ns;
+        let client = &mut self.clients[index as usize];
+        let request = &self.plan.mix.requests[client.request as usize];
+        let expected = &self.plan.mix.expectations[request.expectation as usize];
+        let sha256 = client.hasher.take().map(|hasher| self.sampler.end(hasher));
+        client.stamps.last_ns = now_ns;
+        let latency_ns = now_ns.saturating_sub(client.stamps.due_ns);
+        let is_late = self.plan.deadline_ns.is_some_and(|most| latency_ns > most);
+        let fault = judge::fault(&reply, request.method, expected, sha256)
+            .or_else(|| is_late.then_some(ErrorKind::Late));
+        let tally = self.recorder.tally(client.phase);
+        tally.completed += 1;
+        tally.content_bytes += reply.content_bytes;
+        tally.answered(reply.status);
+        match fault {
+            None => tally.good += 1,
+            Some(kind) => tally.error(kind),
+        }
+        self.recorder.completed(client.phase, &client.stamps);
+        client.has_request = false;
+        client.is_used = true;
+        if client.requests_left != u32::MAX {
+            client.requests_left -= 1;
+        }
+        // Before all of a request has left, its connection is of no further use.
+        let is_whole = client.stage == Stage::Awaiting;
+        let fate = match client.requests_left {
+            0 => Fate::Spent,
+            _ if reply.keep_alive && is_whole && !is_half_closed => Fate::Kept,
+            _ => Fate::Lost,
+        };
+        match fate {
+            Fate::Kept => client.stage = Stage::Idle,
+            Fate::Spent | Fate::Lost => client.close(),
+        }
+        self.in_hand -= 1;
+        self.in_flight -= 1;
+        self.go_on(index, fate);
+    }
+
+    /// What comes after a complete answer.
+    #[inline]
+    fn go_on(&mut self, index: u32, fate: Fate) {
+        if self.is_ending {
+            return;
+        }
+        match self.driver {
+            Driver::Closed(_) => {
+                self.next_of_client(index);
+                if fate == Fate::Lost && !self.closed().is_exhausted() {
+                    self.queue_opening(index);
+                }
+            }
+            Driver::Open(_) if fate == Fate::Lost => self.queue_opening(index),
+            Driver::Open(_) => self.put_idle(index),
+        }
+    }
+
+    /// The peer will send no more.
+    #[cold]
+    fn ended(&mut self, index: u32) {
+        if !self.client(index).has_request {
+            return self.lost_while_idle(index);
+        }
+        match self.client(index).session.received_eof() {
+            Received::Reply(reply) => self.completed(index, reply, true),
+            Received::Fault(fault) => self.faulted(index, fault),
+            Received::More => self.fail(index, ErrorKind::ClosedEarly),
+        }
+    }
+
+    /// The connection is gone.
+    #[cold]
+    fn broken(&mut self, index: u32, error: &io::Error) {
+        if !self.client(index).has_request {
+            return self.lost_while_idle(index);
+        }
+        let kind = match error.kind() {
+            io::ErrorKind::TimedOut => ErrorKind::Timeout,
+            _ => ErrorKind::Reset,
+        };
+        self.fail(index, kind);
+    }
+
+    #[cold]
+    fn faulted(&mut self, index: u32, fault: ReplyFault) {
+        let kind = match fault {
+            ReplyFault::ClosedEarly => ErrorKind::ClosedEarly,
+            ReplyFault::CutHead | ReplyFault::CutContent { .. } => ErrorKind::ShortBody,
+            ReplyFault::Malformed(_) => ErrorKind::Malformed,
+            ReplyFault::Unsolicited => ErrorKind::LongBody,
+        };
+        if self.client(index).has_request {
+            return self.fail(index, kind);
+        }
+        // Bytes that belong to no request are the last answer's, which was longer than it said.
+        self.recorder.tally(self.calendar.phase()).error(kind);
+        self.lost_while_idle(index);
+    }
+
+    /// No answer within the time; or no connection.
+    #[cold]
+    pub(super) fn timed_out(&mut self, index: u32) {
+        if self.client(index).stage == Stage::Connecting {
+            return self.not_connected(index, ErrorKind::ConnectTimeout);
+        }
+        // It may be there, and have waited for this thread: then it is not the server's fault.
+        self.receive(index, false);
+        let now_ns = self.now_ns;
+        let client = self.client(index);
+        if client.has_request && client.is_under_way() && client.deadline_ns <= now_ns {
+            if let Some(socket) = &client.socket {
+                connect::reset_on_close(socket.as_fd());
+            }
+            self.fail(index, ErrorKind::Timeout);
+        }
+    }
+
+    /// The request in hand has failed, and its connection with it.
+    #[cold]
+    pub(super) fn fail(&mut self, index: u32, kind: ErrorKind) {
+        self.client(index).close();
+        self.count_failure(index, kind);
+        if self.is_ending {
+            return;
+        }
+        match self.driver {
+            Driver::Closed(_) => self.next_after_failure(index),
+            Driver::Open(_) if self.requests_per_connection == 1 => self.put_idle(index),
+            Driver::Open(_) => self.queue_opening(index),
+        }
+    }
+
+    /// Counts the request in hand as failed.
+    pub(super) fn count_failure(&mut self, index: u32, kind: ErrorKind) {
+        let now_ns = self.now_ns;
+        self.drop_request(index);
+        let client = &self.clients[index as usize];
+        let after_ns = now_ns.saturating_sub(client.stamps.due_ns);
+        self.recorder.failed(client.phase, kind, after_ns);
+    }
+
+    /// The client has no request any more.
+    pub(super) fn drop_request(&mut self, index: u32) {
+        let client = &mut self.clients[index as usize];
+        if let Some(hasher) = client.hasher.take() {
+            let _ = self.sampler.end(hasher); // of an answer that does not count
+        }
+        client.has_request = false;
+        self.in_hand -= 1;
+        self.in_flight -= u64::from(client.sent_bytes > 0);
+    }
+
+    /// An idle connection is gone: servers may close those at any time.
+    #[cold]
+    fn lost_while_idle(&mut self, index: u32) {
+        let client = self.client(index);
+        client.close();
+        // One that never served is opened again when it is needed, not before: a server that closes
+        // whatever it accepts would be called without end.
+        if client.is_used && !self.is_ending {
+            self.queue_opening(index);
+        }
+    }
+}
+
+/// The bytes of a request on a connection that may still carry so many.
+#[inline]
+fn wire(request: &Prepared, requests_left: u32) -> &[u8] {
+    match requests_left {
+        1 => &request.last,
+        _ => &request.keep,
+    }
+}

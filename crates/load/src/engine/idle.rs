@@ -1,0 +1,65 @@
+//! The connections of one server that are free, in an open loop.
+
+use loadline_base::IndexList;
+
+/// Free clients, the one that has been idle longest first, so that all are used alike.
+#[derive(Debug, Default)]
+pub(super) struct IdleClients {
+    order: IndexList,
+    /// Since when there has been at least one, without a break.
+    since_ns: u64,
+}
+
+impl IdleClients {
+    /// A client became free.
+    #[inline]
+    pub(super) fn put(&mut self, index: u32, now_ns: u64) {
+        if self.order.first().is_none() {
+            self.since_ns = now_ns;
+        }
+        self.order.push_last(index);
+    }
+
+    /// A client is not free any more, if it was.
+    #[inline]
+    pub(super) fn remove(&mut self, index: u32) {
+        self.order.remove(index);
+    }
+
+    /// The one that has been idle longest.
+    #[inline]
+    pub(super) fn first(&self) -> Option<u32> {
+        self.order.first()
+    }
+
+    /// Whether a client was free at `due_ns`, and there has been one ever since: then a request that
+    /// is still to be sent was not kept waiting by the server.
+    #[inline]
+    pub(super) fn was_one_at(&self, due_ns: u64) -> bool {
+        self.since_ns <= due_ns && self.order.first().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_idle_comes_first_and_a_break_is_noticed() {
+        let mut idle = IdleClients::default();
+        assert!(!idle.was_one_at(9));
+        idle.put(4, 10);
+        idle.put(2, 20);
+        assert_eq!(idle.first(), Some(4));
+        assert!(idle.was_one_at(10) && !idle.was_one_at(9));
+        idle.remove(4);
+        idle.put(4, 30);
+        assert_eq!(idle.first(), Some(2));
+        assert!(idle.was_one_at(10));
+        idle.remove(2);
+        idle.remove(4);
+        assert!(!idle.was_one_at(30));
+        idle.put(2, 40);
+        assert!(idle.was_one_at(40) && !idle.was_one_at(39));
+    }
+}

@@ -1,0 +1,119 @@
+//! Whether a complete answer is the one that was expected.
+
+use loadline_proto::{Method, Reply};
+
+use crate::{ErrorKind, Expectation};
+
+/// What is wrong with an answer, if anything is: its status before its length, its length before
+/// its content. `sha256` is the hash of the content, if that was looked at.
+#[inline]
+pub(super) fn fault(
+    reply: &Reply,
+    method: Method,
+    expected: &Expectation,
+    sha256: Option<[u8; 32]>,
+) -> Option<ErrorKind> {
+    if reply.excess_bytes > 0 {
+        return Some(ErrorKind::LongBody);
+    }
+    let is_expected = match expected.statuses.as_slice() {
+        [] => (200..300).contains(&reply.status),
+        statuses => statuses.contains(&reply.status),
+    };
+    if !is_expected {
+        return Some(match reply.status {
+            400..500 => ErrorKind::Status4xx,
+            500..600 => ErrorKind::Status5xx,
+            _ => ErrorKind::OtherStatus,
+        });
+    }
+    if let Some(length) = expected.length
+        && method != Method::Head
+        && reply.content_bytes != length
+    {
+        return Some(match reply.content_bytes < length {
+            true => ErrorKind::ShortBody,
+            false => ErrorKind::LongBody,
+        });
+    }
+    let is_other = sha256.is_some() && sha256 != expected.sha256;
+    is_other.then_some(ErrorKind::WrongContent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(status: u16, content_bytes: u64) -> Reply {
+        Reply {
+            status,
+            content_bytes,
+            keep_alive: true,
+            excess_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn status_comes_before_length_and_length_before_content() {
+        let any = Expectation::default();
+        let not_found = Expectation {
+            statuses: vec![404],
+            ..Expectation::default()
+        };
+        let exact = Expectation {
+            length: Some(5),
+            sha256: Some([1; 32]),
+            ..Expectation::default()
+        };
+        let (get, head) = (Method::Get, Method::Head);
+        let (right, wrong) = (Some([1; 32]), Some([2; 32]));
+        for (reply, method, expected, sha256, fault_expected) in [
+            (reply(200, 5), get, &any, None, None),
+            (reply(206, 0), get, &any, None, None),
+            (reply(304, 0), get, &any, None, Some(ErrorKind::OtherStatus)),
+            (reply(404, 0), get, &any, None, Some(ErrorKind::Status4xx)),
+            (reply(503, 0), get, &any, None, Some(ErrorKind::Status5xx)),
+            (reply(404, 9), get, &not_found, None, None),
+            (
+                reply(200, 9),
+                get,
+                &not_found,
+                None,
+                Some(ErrorKind::OtherStatus),
+            ),
+            (reply(200, 5), get, &exact, None, None),
+            (reply(200, 5), get, &exact, right, None),
+            (
+                reply(200, 5),
+                get,
+                &exact,
+                wrong,
+                Some(ErrorKind::WrongContent),
+            ),
+            (
+                reply(200, 4),
+                get,
+                &exact,
+                wrong,
+                Some(ErrorKind::ShortBody),
+            ),
+            (reply(200, 6), get, &exact, None, Some(ErrorKind::LongBody)),
+            (reply(200, 0), head, &exact, None, None),
+            (
+                reply(500, 4),
+                get,
+                &exact,
+                wrong,
+                Some(ErrorKind::Status5xx),
+            ),
+        ] {
+            let found = fault(&reply, method, expected, sha256);
+            assert_eq!(found, fault_expected, "{reply:?} {expected:?}");
+        }
+        let excess = Reply {
+            excess_bytes: 1,
+            ..reply(500, 5)
+        };
+        assert_eq!(fault(&excess, get, &any, None), Some(ErrorKind::LongBody));
+    }
+}

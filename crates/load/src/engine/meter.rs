@@ -1,0 +1,131 @@
+//! How the thread itself fares: its CPU time, its waiting, and how late it was.
+
+use hdrhistogram::Histogram;
+use loadline_sys::usage;
+
+use crate::message::latencies;
+use crate::recorder::record;
+use crate::{Share, ThreadReport};
+
+/// Measures the thread between `begin` and `end`, and nothing outside of that.
+#[derive(Debug)]
+pub(super) struct Meter {
+    is_on: bool,
+    begun: Snapshot,
+    wall_ns: u64,
+    cpu_ns: u64,
+    run_delay_ns: u64,
+    waited_ns: u64,
+    turns: u64,
+    events: u64,
+    in_flight_ns: u128,
+    last_in_flight: u64,
+    last_ns: u64,
+    lag: Histogram<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Snapshot {
+    at_ns: u64,
+    cpu_ns: u64,
+    run_delay_ns: u64,
+}
+
+impl Snapshot {
+    fn take(now_ns: u64) -> Self {
+        Self {
+            at_ns: now_ns,
+            cpu_ns: u64::try_from(usage::thread_cpu().as_nanos()).unwrap_or(u64::MAX),
+            run_delay_ns: usage::thread_run_delay_ns().unwrap_or(0),
+        }
+    }
+}
+
+impl Meter {
+    /// Switched off.
+    pub(super) fn new() -> Self {
+        Self {
+            is_on: false,
+            begun: Snapshot::default(),
+            wall_ns: 0,
+            cpu_ns: 0,
+            run_delay_ns: 0,
+            waited_ns: 0,
+            turns: 0,
+            events: 0,
+            in_flight_ns: 0,
+            last_in_flight: 0,
+            last_ns: 0,
+            lag: latencies(),
+        }
+    }
+
+    /// From here on it counts; no change if it does already.
+    pub(super) fn begin(&mut self, now_ns: u64) {
+        if self.is_on {
+            return;
+        }
+        self.is_on = true;
+        self.begun = Snapshot::take(now_ns);
+    }
+
+    /// Up to here it counted.
+    pub(super) fn end(&mut self, now_ns: u64) {
+        if !self.is_on {
+            return;
+        }
+        self.is_on = false;
+        let (begun, ended) = (self.begun, Snapshot::take(now_ns));
+        self.wall_ns += now_ns.saturating_sub(begun.at_ns);
+        self.cpu_ns += ended.cpu_ns.saturating_sub(begun.cpu_ns);
+        self.run_delay_ns += ended.run_delay_ns.saturating_sub(begun.run_delay_ns);
+    }
+
+    /// Requests in flight at this moment. Between two samples the number is taken to have moved in
+    /// a straight line: returns for how long which number of requests would have come to the same.
+    #[inline]
+    pub(super) fn sample(&mut self, now_ns: u64, in_flight: u64) -> (u64, u64) {
+        let half_ns = now_ns.saturating_sub(self.last_ns) / 2;
+        let doubled = self.last_in_flight + in_flight;
+        (self.last_ns, self.last_in_flight) = (now_ns, in_flight);
+        if self.is_on {
+            self.in_flight_ns += u128::from(doubled) * u128::from(half_ns);
+        }
+        (doubled, half_ns)
+    }
+
+    /// The thread has waited so long, for so many events.
+    #[inline]
+    pub(super) fn waited(&mut self, waited_ns: u64, events: usize) {
+        if self.is_on {
+            self.waited_ns += waited_ns;
+            self.turns += 1;
+            self.events += events as u64;
+        }
+    }
+
+    /// A request was sent so much later than it could have been.
+    #[inline]
+    pub(super) fn lagged(&mut self, lag_ns: u64) {
+        if self.is_on {
+            record(&mut self.lag, lag_ns);
+        }
+    }
+
+    /// What was measured.
+    pub(super) fn report(self, share: Share) -> ThreadReport {
+        ThreadReport {
+            share,
+            name: format!("engine {}", share.index),
+            group: 0,
+            wall_ns: self.wall_ns,
+            cpu_ns: self.cpu_ns,
+            waited_ns: self.waited_ns,
+            run_delay_ns: self.run_delay_ns,
+            turns: self.turns,
+            events: self.events,
+            in_flight_ns: self.in_flight_ns,
+            lag: self.lag,
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The open loop: requests are due by the clock, and take a connection that is free.
+
+use super::dues::{Dues, Throttle};
+use super::idle::IdleClients;
+use super::{Driver, Engine};
+use crate::{ErrorKind, Schedule};
+
+/// Requests sent in one go before events are looked at again.
+const SENT_MAX: usize = 64;
+
+/// What is due, and who is free.
+#[derive(Debug)]
+pub(super) struct OpenLoop<'p> {
+    queue: Dues,
+    /// Goes on by time alone, whatever is sent: what was offered.
+    offered: Dues,
+    /// By server.
+    idle: Vec<IdleClients>,
+    is_dropping: bool,
+    /// Of what is late; `None`: it is sent at once.
+    throttle: Option<(Throttle, &'p Schedule)>,
+    /// The request that is next in the queue, once it has been looked at.
+    chosen: Option<u32>,
+    next_ns: u64,
+}
+
+impl<'p> OpenLoop<'p> {
+    /// Nobody is free yet.
+    pub(super) fn new(
+        dues: Dues,
+        servers: usize,
+        is_dropping: bool,
+        throttled: Option<&'p Schedule>,
+    ) -> Self {
+        Self {
+            offered: dues.clone(),
+            queue: dues,
+            idle: (0..servers).map(|_| IdleClients::default()).collect(),
+            is_dropping,
+            throttle: throttled.map(|schedule| (Throttle::default(), schedule)),
+            chosen: None,
+            next_ns: u64::MAX,
+        }
+    }
+
+    /// When something can be done: the next request is due, or one that waited is allowed;
+    /// `u64::MAX`: not before a client becomes free.
+    #[inline]
+    pub(super) fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// Whether no request is due any more.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.queue.is_exhausted()
+    }
+
+    fn pop(&mut self) {
+        self.queue.pop();
+        self.chosen = None;
+    }
+}
+
+/// What is to be done with the first request of the queue.
+enum Step {
+    /// Nothing before that moment.
+    Wait(u64),
+    /// It is too late for it.
+    GiveUp,
+    /// Nobody is free for it.
+    Drop,
+    /// This client takes it.
+    Send(u32),
+}
+
+impl Engine<'_> {
+    /// The first request is about to be due.
+    pub(super) fn start_open(&mut self, start_ns: u64) {
+        let Driver::Open(open) = &mut self.driver else {
+            return;
+        };
+        open.queue.start(start_ns);
+        open.offered.start(start_ns);
+        open.next_ns = open.queue.next_ns();
+    }
+
+    /// A client is free, with a connection or (where one is opened for each request) without.
+    #[inline]
+    pub(super) fn put_idle(&mut self, index: u32) {
+        let (server, now_ns) = (usize::from(self.client(index).server), self.now_ns);
+        if let Driver::Open(open) = &mut self.driver {
+            open.idle[server].put(index, now_ns);
+            if open.next_ns == u64::MAX {
+                open.next_ns = open.queue.next_ns();
+            }
+        }
+    }
+
+    /// A client is not free: its connection is gone, and being opened anew.
+    pub(super) fn take_from_idle(&mut self, index: u32) {
+        let server = usize::from(self.client(index).server);
+        if let Driver::Open(open) = &mut self.driver {
+            open.idle[server].remove(index);
+        }
+    }
+
+    /// Sends what is due, as far as there are free clients.
+    pub(super) fn send_due(&mut self) {
+        for _ in 0..SENT_MAX {
+            let Driver::Open(open) = &mut self.driver else {
+                return;
+            };
+            let due_ns = open.queue.next_ns();
+            if due_ns > self.now_ns {
+                open.next_ns = due_ns;
+                return;
+            }
+            match self.next_step(due_ns) {
+                Step::Wait(until_ns) => {
+                    self.open().next_ns = until_ns;
+                    return;
+                }
+                Step::GiveUp => {
+                    self.open().pop();
+                    let late_ns = self.now_ns - due_ns;
+                    let phase = self.calendar.phase_of(due_ns);
+                    self.recorder.failed(phase, ErrorKind::Late, late_ns);
+                }
+                Step::Drop => {
+                    self.open().pop();
+                    let phase = self.calendar.phase_of(due_ns);
+                    self.recorder.tally(phase).error(ErrorKind::Dropped);
+                }
+                Step::Send(index) => {
+                    self.send_on(index, due_ns);
+                    self.look_at_clock();
+                }
+            }
+        }
+        self.open().next_ns = self.now_ns;
+    }
+
+    fn next_step(&mut self, due_ns: u64) -> Step {
+        let late_ns = self.now_ns - due_ns;
+        if self.plan.deadline_ns.is_some_and(|most| late_ns > most) {
+            // It is chosen all the same, so that a log's lines keep to their times.
+            let _ = self.chosen();
+            return Step::GiveUp;
+        }
+        let request = self.chosen();
+        let wanted = self.plan.mix.requests.get(request as usize);
+        let server = wanted.map_or(0, |request| usize::from(request.server));
+        let (now_ns, start_ns) = (self.now_ns, self.calendar.start_ns());
+        let open = self.open();
+        let Some(index) = open.idle.get(server).and_then(IdleClients::first) else {
+            return match open.is_dropping {
+                true => Step::Drop,
+                false => Step::Wait(u64::MAX),
+            };
+        };
+        if let Some((throttle, schedule)) = &mut open.throttle
+            && Throttle::concerns(due_ns, now_ns)
+            && let Err(until_ns) = throttle.ask(now_ns, schedule.rate_at(now_ns - start_ns))
+        {
+            return Step::Wait(until_ns);
+        }
+        Step::Send(index)
+    }
+
+    fn send_on(&mut self, index: u32, due_ns: u64) {
+        let (server, now_ns) = (usize::from(self.client(index).server), self.now_ns);
+        let request = self.chosen();
+        let open = self.open();
+        let was_idle = open.idle[server].was_one_at(due_ns);
+        open.idle[server].remove(index);
+        open.pop();
+        if was_idle {
+            self.lagged(now_ns - due_ns);
+        }
+        let phase = self.calendar.phase_of(due_ns);
+        self.take_up(index, request, due_ns, phase);
+    }
+
+    fn chosen(&mut self) -> u32 {
+        if let Some(request) = self.open().chosen {
+            return request;
+        }
+        let request = self.choices.next();
+        self.open().chosen = Some(request);
+        request
+    }
+
+    /// Counts what became due before `until_ns`, in `phase`.
+    #[inline]
+    pub(super) fn count_offered(&mut self, until_ns: u64, phase: u16) {
+        let Driver::Open(open) = &mut self.driver else {
+            return;
+        };
+        let mut count = 0;
+        while open.offered.next_ns() < until_ns {
+            open.offered.pop();
+            count += 1;
+        }
+        if count > 0 {
+            self.recorder.tally(phase).offered += count;
+        }
+    }
+
+    /// Gives up what was due before `until_ns` and not sent.
+    pub(super) fn give_up_queue(&mut self, until_ns: u64) {
+        let Driver::Open(open) = &mut self.driver else {
+            return;
+        };
+        while open.queue.next_ns() < until_ns {
+            let phase = self.calendar.phase_of(open.queue.next_ns());
+            self.recorder.tally(phase).unfinished += 1;
+            open.pop();
+        }
+    }
+}

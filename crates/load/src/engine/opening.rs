@@ -1,0 +1,210 @@
+//! Connections come to be, or do not.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+
+use loadline_base::{Millis, Token};
+use loadline_sys::{Interest, connect};
+
+use super::client::Stage;
+use super::{Driver, Engine};
+use crate::ErrorKind;
+
+/// Connections in the making at once without a request that waits for them. Listeners have room for
+/// at least 128, mostly 511 or 4096; one that is full drops what comes, and the kernel tries again
+/// after a second.
+const OPENING_MAX: u32 = 256;
+
+/// Opens connections that no request waits for yet: all of them before the start, and later those
+/// that a server closed while they were idle.
+#[derive(Debug)]
+pub(super) struct Opener {
+    queue: VecDeque<u32>,
+    in_progress: u32,
+}
+
+impl Opener {
+    /// With room for so many clients.
+    pub(super) fn new(clients: usize) -> Self {
+        Self {
+            queue: VecDeque::with_capacity(clients),
+            in_progress: 0,
+        }
+    }
+
+    /// Whether nothing is left to be opened.
+    pub(super) fn is_done(&self) -> bool {
+        self.queue.is_empty() && self.in_progress == 0
+    }
+}
+
+impl Engine<'_> {
+    /// Has a connection opened that no request waits for, unless there is one already.
+    pub(super) fn queue_opening(&mut self, index: u32) {
+        self.take_from_idle(index);
+        if self.client(index).stage != Stage::Closed {
+            return;
+        }
+        if !std::mem::replace(&mut self.client(index).is_queued, true) {
+            self.opener.queue.push_back(index);
+        }
+    }
+
+    /// Goes on opening, within the bound.
+    pub(super) fn open_more(&mut self) {
+        while self.opener.in_progress < OPENING_MAX
+            && let Some(index) = self.opener.queue.pop_front()
+        {
+            let client = self.client(index);
+            client.is_queued = false;
+            if client.stage == Stage::Closed && !client.has_request && !client.is_pausing {
+                client.is_opening = true;
+                self.opener.in_progress += 1;
+                self.connect(index);
+            }
+        }
+    }
+
+    /// Opens a connection for this client. A request that waits for it is sent at once: on loopback
+    /// the connection is there when the call returns, and a turn of the loop is saved.
+    pub(super) fn connect(&mut self, index: u32) {
+        let deadline_ns = self.now_ns + self.plan.timeout_ns;
+        let requests = self.requests_per_connection;
+        let (plan, number) = (self.plan, self.first_client + u64::from(index));
+        let client = self.client(index);
+        let address = plan.servers[usize::from(client.server)];
+        let source = match plan.sources.len() as u64 {
+            0 => None,
+            sources => plan.sources.get((number % sources) as usize).copied(),
+        };
+        match connect::connect(&address, source) {
+            Ok(socket) => client.begin(socket, requests, deadline_ns),
+            Err(error) => return self.not_connected(index, kind(&error)),
+        }
+        let has_request = client.has_request;
+        if has_request {
+            self.look_at_clock();
+            self.send_early(index);
+        }
+        let client = &self.clients[index as usize];
+        let Some(socket) = &client.socket else {
+            return; // it failed meanwhile
+        };
+        let bits = client.token(index).to_bits();
+        if self.poller.add(socket, bits, Interest::Connection).is_err() {
+            return self.not_connected(index, ErrorKind::ConnectFailed);
+        }
+        self.see_to_timer(index);
+    }
+
+    /// The socket of a connection in the making has become writable, or failed.
+    pub(super) fn connecting(&mut self, index: u32, is_gone: bool) {
+        if is_gone {
+            let socket = self.clients[index as usize].socket.as_ref();
+            let error = socket.and_then(|socket| connect::outcome(socket.as_fd()).err());
+            let kind = error.map_or(ErrorKind::Reset, |error| kind(&error));
+            return self.not_connected(index, kind);
+        }
+        self.look_at_clock();
+        self.connected(index);
+        match self.client(index).has_request {
+            true => self.send_request(index),
+            false => self.put_idle(index),
+        }
+    }
+
+    /// There is a connection now.
+    pub(super) fn connected(&mut self, index: u32) {
+        self.recorder.tally(self.calendar.phase()).connections += 1;
+        self.no_longer_opening(index);
+        let client = self.client(index);
+        client.stage = Stage::Idle;
+        client.pause_ms = 0;
+    }
+
+    /// There is none, and whichever request waits for it has failed.
+    #[cold]
+    pub(super) fn not_connected(&mut self, index: u32, kind: ErrorKind) {
+        self.no_longer_opening(index);
+        self.client(index).close();
+        if self.client(index).has_request {
+            self.count_failure(index, kind);
+            match self.driver {
+                Driver::Closed(_) => self.pause(index),
+                Driver::Open(_) => self.put_idle(index),
+            }
+            return;
+        }
+        if !self.is_started {
+            self.recorder.tally(self.calendar.phase()).error(kind);
+        }
+        self.put_idle(index);
+    }
+
+    fn no_longer_opening(&mut self, index: u32) {
+        if std::mem::take(&mut self.client(index).is_opening) {
+            self.opener.in_progress -= 1;
+        }
+    }
+
+    /// A client of a closed loop waits before it tries again: a server that is gone is not asked
+    /// without end.
+    fn pause(&mut self, index: u32) {
+        let now_ns = self.now_ns;
+        let client = self.client(index);
+        client.is_pausing = true;
+        client.deadline_ns = now_ns + u64::from(client.next_pause_ms()) * 1_000_000;
+        self.arm(index);
+    }
+
+    /// Sees to it that the deadline of this client is not missed. Deadlines mostly move later, and
+    /// a timer that comes too early is set again then.
+    #[inline]
+    pub(super) fn see_to_timer(&mut self, index: u32) {
+        if !self.clients[index as usize].is_timed {
+            self.arm(index);
+        }
+    }
+
+    fn arm(&mut self, index: u32) {
+        let client = &mut self.clients[index as usize];
+        client.is_timed = true;
+        let generation = 0; // of the client, whatever its connection
+        let deadline = Millis(client.deadline_ns.div_ceil(1_000_000));
+        self.wheel.arm(Token { index, generation }, deadline);
+    }
+
+    /// Looks after the clients whose timer has come.
+    pub(super) fn see_to_deadlines(&mut self) {
+        while let Some(token) = self.wheel.expired(Millis(self.now_ns / 1_000_000)) {
+            let (index, now_ns) = (token.index, self.now_ns);
+            let client = self.client(index);
+            client.is_timed = false;
+            if !client.is_pausing && !client.is_under_way() {
+                continue;
+            }
+            if client.deadline_ns > now_ns {
+                self.arm(index);
+                continue;
+            }
+            if std::mem::take(&mut client.is_pausing) {
+                if !self.is_ending {
+                    self.resume(index);
+                }
+                continue;
+            }
+            self.timed_out(index);
+        }
+    }
+}
+
+/// What kept a connection from coming to be.
+pub(super) fn kind(error: &io::Error) -> ErrorKind {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => ErrorKind::Refused,
+        io::ErrorKind::TimedOut => ErrorKind::ConnectTimeout,
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ErrorKind::Reset,
+        _ => ErrorKind::ConnectFailed,
+    }
+}

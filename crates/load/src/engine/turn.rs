@@ -1,0 +1,148 @@
+//! One turn of the loop: wait, then events, connections with more to read, deadlines, new
+//! connections, requests that are due.
+
+use std::io;
+
+use loadline_base::{Millis, Token};
+use loadline_sys::clock::monotonic_ns;
+
+use super::client::Stage;
+use super::{Driver, Engine};
+use crate::Message;
+
+/// The longest wait: how soon a stop is noticed.
+const WAIT_NS_MAX: u64 = 20_000_000;
+
+impl Engine<'_> {
+    /// One turn, which waits no longer than until `until_ns`.
+    pub(super) fn turn(&mut self, until_ns: u64, out: &mut dyn FnMut(Message)) -> io::Result<()> {
+        let before_ns = monotonic_ns();
+        self.sample_in_flight(before_ns);
+        let wait_ns = self.wait_ns(before_ns, until_ns);
+        self.poller.wait_ns(&mut self.events, Some(wait_ns))?;
+        self.look_at_clock();
+        self.woken_ns = self.now_ns;
+        self.sample_in_flight(self.now_ns);
+        let waited_ns = self.now_ns.saturating_sub(before_ns);
+        self.meter.waited(waited_ns, self.events.len());
+        self.pass_boundaries(out);
+        self.drive();
+        for at in 0..self.events.len() {
+            let event = self.events.get(at);
+            self.event(event);
+            self.drive();
+        }
+        self.revisit();
+        self.see_to_deadlines();
+        if !self.is_ending {
+            self.open_more();
+        }
+        self.drive();
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn sample_in_flight(&mut self, now_ns: u64) {
+        let (requests, for_ns) = self.meter.sample(now_ns, self.in_flight);
+        self.recorder.in_flight(requests, for_ns);
+    }
+
+    fn wait_ns(&self, now_ns: u64, until_ns: u64) -> u64 {
+        if !self.revisits.is_empty() {
+            return 0;
+        }
+        let timer_ms = self.wheel.wait_ms(Millis(now_ns / 1_000_000));
+        let timer_ns = timer_ms.map_or(u64::MAX, |ms| ms * 1_000_000);
+        until_ns
+            .min(self.due_ns())
+            .min(self.calendar.next_ns())
+            .saturating_sub(now_ns)
+            .min(timer_ns)
+            .min(WAIT_NS_MAX)
+    }
+
+    /// When the next request can be sent as far as time goes.
+    #[inline]
+    fn due_ns(&self) -> u64 {
+        if !self.is_started || self.is_ending {
+            return u64::MAX;
+        }
+        match &self.driver {
+            Driver::Closed(closed) => closed.next_ns(),
+            Driver::Open(open) => open.next_ns(),
+        }
+    }
+
+    /// Sends what is due.
+    #[inline]
+    fn drive(&mut self) {
+        if self.due_ns() > self.now_ns {
+            return;
+        }
+        match self.driver {
+            Driver::Closed(_) => self.begin_due(),
+            Driver::Open(_) => self.send_due(),
+        }
+    }
+
+    #[inline]
+    fn event(&mut self, event: loadline_sys::Event) {
+        let Token { index, generation } = Token::from_bits(event.bits);
+        let client = &self.clients[index as usize];
+        if client.generation != generation {
+            return;
+        }
+        if client.stage == Stage::Connecting {
+            if !event.is_writable() {
+                return;
+            }
+            self.connecting(index, event.is_gone());
+        }
+        if event.is_readable() && self.clients[index as usize].generation == generation {
+            self.receive(index, event.is_half_closed());
+        }
+        let client = &self.clients[index as usize];
+        let is_blocked = client.stage == Stage::Sending && client.generation == generation;
+        if is_blocked && event.is_writable() {
+            self.look_at_clock();
+            self.send_rest(index);
+        }
+    }
+
+    fn revisit(&mut self) {
+        // Those that come in meanwhile have their turn in the next round.
+        for _ in 0..self.revisits.len() {
+            let Some((token, is_half_closed)) = self.revisits.pop_front() else {
+                return;
+            };
+            if self.clients[token.index as usize].generation == token.generation {
+                self.receive(token.index, is_half_closed);
+            }
+        }
+    }
+
+    /// Hands out what was measured up to the boundaries that have been passed.
+    fn pass_boundaries(&mut self, out: &mut dyn FnMut(Message)) {
+        loop {
+            let phase = self.calendar.phase();
+            let Some(boundary) = self.calendar.pass(self.now_ns) else {
+                break;
+            };
+            // Counted for the phase that ends here, which is still the recorder's.
+            self.count_offered(boundary.at_ns, phase);
+            let is_counted = self.calendar.is_counted(boundary.phase);
+            let is_end = boundary.at_ns >= self.calendar.end_ns();
+            match is_counted && !is_end {
+                true => self.meter.begin(self.now_ns),
+                false => self.meter.end(self.now_ns),
+            }
+            self.is_ending |= is_end; // what is due at the end is not begun
+            let (second, phase) = (boundary.second, boundary.phase);
+            self.recorder.flush(second, phase, false, out);
+        }
+        if self.is_started && !self.is_ending {
+            let until_ns = self.now_ns.saturating_add(1).min(self.calendar.end_ns());
+            self.count_offered(until_ns, self.calendar.phase());
+        }
+    }
+}
