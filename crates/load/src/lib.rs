@@ -33,6 +33,8 @@ pub mod seed;
 pub mod share;
 pub mod tally;
 pub mod trial;
+pub mod verdict;
+pub mod watch;
 pub mod wire;
 
 pub use assertion::Assertion;

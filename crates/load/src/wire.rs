@@ -104,8 +104,8 @@ enum Line {
         of: u32,
         connections: u64,
     },
-    Interval(IntervalLine),
-    Finished(FinishedLine),
+    Interval(Box<IntervalLine>),
+    Finished(Box<FinishedLine>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -148,7 +148,7 @@ impl Line {
                 of: share.of,
                 connections: *connections,
             },
-            Message::Interval(interval) => Self::Interval(IntervalLine {
+            Message::Interval(interval) => Self::Interval(Box::new(IntervalLine {
                 second: interval.second,
                 phase: interval.phase,
                 at_phase: interval.at_phase,
@@ -161,8 +161,8 @@ impl Line {
                 service: to_text(&interval.service)?,
                 first_byte: to_text(&interval.first_byte)?,
                 failure: to_text(&interval.failure)?,
-            }),
-            Message::Finished(report) => Self::Finished(FinishedLine {
+            })),
+            Message::Finished(report) => Self::Finished(Box::new(FinishedLine {
                 index: report.share.index,
                 of: report.share.of,
                 name: report.name.clone(),
@@ -175,7 +175,7 @@ impl Line {
                 events: report.events,
                 in_flight_ns: report.in_flight_ns,
                 lag: to_text(&report.lag)?,
-            }),
+            })),
         })
     }
 

@@ -50,7 +50,7 @@ impl Percentiles {
     pub const PERCENTS: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 
     /// Percent and value, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (f64, Option<u64>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (f64, Option<u64>)> + use<> {
         let values = [
             self.p50,
             self.p75,
@@ -117,8 +117,7 @@ impl Distribution {
     /// samples.
     #[must_use]
     pub fn percentile_us(&self, percent: f64) -> Option<u64> {
-        let enough = self.count() >= samples_min(percent);
-        enough.then(|| self.histogram.value_at_quantile(percent / 100.0))
+        percentile_us(&self.histogram, percent)
     }
 
     /// All that are given in results.
@@ -138,6 +137,13 @@ impl Distribution {
     fn backed(&self, count: u64) -> bool {
         self.count() >= count
     }
+}
+
+/// The value below which `percent` of the samples lie; `None`: not enough samples.
+#[must_use]
+pub fn percentile_us(histogram: &Histogram<u64>, percent: f64) -> Option<u64> {
+    let is_backed = histogram.len() >= samples_min(percent);
+    is_backed.then(|| histogram.value_at_quantile(percent / 100.0))
 }
 
 /// How many samples a percentile needs: `10 / (1 - p)`.
@@ -228,5 +234,56 @@ impl<'de> Deserialize<'de> for Distribution {
         from_text(&read.histogram)
             .map(Self::new)
             .map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_needs_ten_samples_beyond_it() {
+        let needed = Percentiles::PERCENTS.map(samples_min);
+        assert_eq!(needed, [20, 40, 100, 200, 1_000, 10_000, 100_000]);
+        for (percent, samples) in Percentiles::PERCENTS.into_iter().zip(needed) {
+            let mut histogram = latencies();
+            histogram.saturating_record_n(7, samples - 1);
+            assert_eq!(percentile_us(&histogram, percent), None);
+            histogram.saturating_record(7);
+            assert_eq!(percentile_us(&histogram, percent), Some(7));
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_what_was_written() {
+        let mut histogram = latencies();
+        (1..=1000).for_each(|us| histogram.saturating_record(us));
+        let written = Distribution::new(histogram);
+        let text = serde_json::to_string(&written).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["count"], 1000);
+        assert_eq!(json["percentiles"]["p99"], 990);
+        assert_eq!(json["percentiles"]["p99_9"], serde_json::Value::Null);
+        assert_eq!(json["mean_us"], 500.5);
+        assert_eq!(
+            serde_json::from_str::<Distribution>(&text).unwrap(),
+            written
+        );
+    }
+
+    #[test]
+    fn of_nothing_there_is_no_figure() {
+        let none = Distribution::default();
+        assert_eq!((none.mean_us(), none.stdev_us()), (None, None));
+        assert_eq!((none.min_us(), none.max_us()), (None, None));
+        assert!(none.percentiles().iter().all(|(_, us)| us.is_none()));
+    }
+
+    #[test]
+    fn what_is_no_histogram_is_refused() {
+        assert!(from_text("no base64!").unwrap_err().contains("base64"));
+        assert!(from_text("aGVsbG8=").unwrap_err().contains("histogram"));
+        let long = vec![0; COMPRESSED_BYTES_MAX + 1];
+        assert!(decompressed(&long).unwrap_err().contains("more than"));
     }
 }

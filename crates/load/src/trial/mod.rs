@@ -1,17 +1,23 @@
 //! One trial: what its threads told, merged and judged, as one record.
+//!
+//! `record` is what is written, `merge` makes it from messages with the sums of `sums`,
+//! `distribution` is a histogram with its figures, `machine` says where it was run, `rounds` what
+//! several trials have in common. The judgement is `crate::verdict`'s.
 
 pub mod distribution;
+pub mod machine;
+mod merge;
 mod record;
 mod rounds;
+mod sums;
 
 pub use distribution::{Distribution, Percentiles};
+pub use machine::Probe;
+pub use merge::Merger;
 pub use record::*;
+pub use rounds::{Rounds, Spread};
 
-use crate::{Message, Plan, Tally};
-
-/// Merges what threads and processes tell.
-#[derive(Debug)]
-pub struct Merger {}
+use crate::Tally;
 
 /// How a trial ended, and what is known of it beside the messages.
 #[derive(Clone, Debug, Default)]
@@ -63,70 +69,4 @@ pub struct Snapshot {
     pub total: Tally,
     /// Names and counts of the other groups so far.
     pub others: Vec<(String, Tally)>,
-}
-
-impl Merger {
-    /// For a plan.
-    #[must_use]
-    pub fn new(_plan: &Plan) -> Self {
-        Self {}
-    }
-
-    /// Takes a message in, from whichever thread, in whichever order.
-    pub fn take(&mut self, _message: Message) {}
-
-    /// How things stand, `elapsed_ns` from the start.
-    #[must_use]
-    pub fn snapshot(&self, elapsed_ns: u64) -> Snapshot {
-        Snapshot {
-            elapsed_ns,
-            ..Snapshot::default()
-        }
-    }
-
-    /// The record.
-    #[must_use]
-    pub fn finish(self, ending: Ending) -> TrialRecord {
-        TrialRecord {
-            schema: SCHEMA.to_owned(),
-            limits: ending.limits,
-            ..TrialRecord::default()
-        }
-    }
-}
-
-/// Of several rounds: the smallest, the mean and the largest of a figure.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spread {
-    /// The smallest.
-    pub min: f64,
-    /// The mean over the rounds.
-    pub mean: f64,
-    /// The largest.
-    pub max: f64,
-}
-
-/// What several rounds of the same trial have in common, of their headline groups.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rounds {
-    /// How many there were.
-    pub count: usize,
-    /// Requests due, per second.
-    pub offered_per_s: Option<Spread>,
-    /// Requests sent, per second.
-    pub sent_per_s: Option<Spread>,
-    /// Complete answers per second.
-    pub completed_per_s: Option<Spread>,
-    /// Good answers per second.
-    pub good_per_s: Option<Spread>,
-    /// Bytes received per second.
-    pub bytes_received_per_s: Option<Spread>,
-    /// Errors of what was offered, as a part of 1.
-    pub errors_share: Option<Spread>,
-    /// Latency in microseconds: percent and what it was; `None`: a round had not enough samples.
-    pub latency_us: Vec<(f64, Option<Spread>)>,
-    /// Service time in the same way.
-    pub service_us: Vec<(f64, Option<Spread>)>,
-    /// Mean latency in microseconds.
-    pub latency_mean_us: Option<Spread>,
 }

@@ -2,7 +2,43 @@
 //! each figure. A percentile is taken in each round; percentiles are never made of merged rounds,
 //! since the rounds are what is compared.
 
-use super::{Percentiles, Results, Rounds, Spread, TrialRecord};
+use super::{Percentiles, Results, TrialRecord};
+
+/// Of several rounds: the smallest, the mean and the largest of a figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// The smallest.
+    pub min: f64,
+    /// The mean over the rounds.
+    pub mean: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+/// The figures of several rounds, of their headline groups. `None`: a round does not have it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rounds {
+    /// How many there were.
+    pub count: usize,
+    /// Requests due, per second.
+    pub offered_per_s: Option<Spread>,
+    /// Requests sent, per second.
+    pub sent_per_s: Option<Spread>,
+    /// Complete answers per second.
+    pub completed_per_s: Option<Spread>,
+    /// Good answers per second.
+    pub good_per_s: Option<Spread>,
+    /// Bytes received per second.
+    pub bytes_received_per_s: Option<Spread>,
+    /// Errors of what was offered, as a part of 1.
+    pub errors_share: Option<Spread>,
+    /// Latency in microseconds: percent, and what it was; `None`: a round had not enough samples.
+    pub latency_us: Vec<(f64, Option<Spread>)>,
+    /// Service time in the same way.
+    pub service_us: Vec<(f64, Option<Spread>)>,
+    /// Mean latency in microseconds.
+    pub latency_mean_us: Option<Spread>,
+}
 
 impl Rounds {
     /// Of the headline groups of these records. A figure that one of them does not have, a

@@ -1,0 +1,456 @@
+//! From messages, in whichever order, to the record.
+
+use std::time::Duration;
+
+use super::sums::{PhaseSums, SECONDS_MAX, Series, cut};
+use super::{
+    Distribution, Ending, GroupRecord, LoadRecord, PhaseRecord, RunRecord, SCHEMA, SegmentRecord,
+    Snapshot, ThreadRecord, TrialRecord, Verdict,
+};
+use crate::message::latencies;
+use crate::plan::Overflow;
+use crate::verdict::{
+    CONNECTIONS_OUT_SHARE_MIN, Evidence, LittleEvidence, PlanEvidence, ThreadEvidence, judge,
+};
+use crate::{Arrivals, Interval, Loop, Message, Phase, Plan, Tally, ThreadReport};
+
+/// A phase that ends later than this (30 years) has no end: the run ends with its requests.
+const END_NS_MAX: u64 = 1_000_000_000 * 3600 * 24 * 365 * 30;
+
+/// Seconds whose rate a snapshot gives.
+const RECENT_SECONDS: u32 = 60;
+
+/// A second counts as complete when it is over by this: threads tell a little later.
+const SETTLED_AFTER_NS: u64 = 100_000_000;
+
+/// Merges what threads and processes tell.
+#[derive(Debug)]
+pub struct Merger {
+    run: RunRecord,
+    phases: Vec<Phase>,
+    groups: Vec<Group>,
+    everything: Tally,
+    threads: Vec<ThreadReport>,
+    connections_ready: u64,
+}
+
+#[derive(Debug)]
+struct Group {
+    name: String,
+    phases: Vec<PhaseSums>,
+    series: Series,
+    so_far: Tally,
+}
+
+impl Merger {
+    /// For a plan.
+    #[must_use]
+    pub fn new(plan: &Plan) -> Self {
+        let phases = if plan.phases.is_empty() {
+            vec![Phase {
+                label: String::new(),
+                begin_ns: 0,
+                end_ns: u64::MAX,
+                rate: None,
+                counted: true,
+            }]
+        } else {
+            plan.phases.clone()
+        };
+        let names = plan.groups.iter().map(|group| group.name.clone());
+        let mut groups: Vec<Group> = names.map(|name| Group::new(name, phases.len())).collect();
+        if groups.is_empty() {
+            groups.push(Group::new("clients".to_owned(), phases.len()));
+        }
+        Self {
+            run: describe(plan),
+            phases,
+            groups,
+            everything: Tally::default(),
+            threads: Vec::new(),
+            connections_ready: 0,
+        }
+    }
+
+    /// Takes a message in, from whichever thread, in whichever order.
+    pub fn take(&mut self, message: Message) {
+        match message {
+            Message::Ready { connections, .. } => self.connections_ready += connections,
+            Message::Interval(interval) => self.take_interval(&interval),
+            Message::Finished(report) => self.threads.push(*report),
+        }
+    }
+
+    fn take_interval(&mut self, interval: &Interval) {
+        self.everything.merge(&interval.tally);
+        let index = usize::from(interval.group).min(self.groups.len() - 1);
+        let group = &mut self.groups[index];
+        let phases = group.phases.len();
+        let place = |phase: u16| usize::from(phase).min(phases - 1);
+        group.phases[place(interval.phase)].due(interval);
+        group.phases[place(interval.at_phase)].happened(interval);
+        group.series.add(interval);
+        group.so_far.merge(&interval.tally);
+    }
+
+    /// How things stand, `elapsed_ns` from the start.
+    #[must_use]
+    pub fn snapshot(&self, elapsed_ns: u64) -> Snapshot {
+        let headline = self.headline();
+        let group = &self.groups[headline];
+        let settled = elapsed_ns.saturating_sub(SETTLED_AFTER_NS) / 1_000_000_000;
+        let settled = u32::try_from(settled).unwrap_or(u32::MAX).min(SECONDS_MAX);
+        let recent = settled.saturating_sub(RECENT_SECONDS)..settled;
+        let at = self
+            .phases
+            .partition_point(|phase| phase.end_ns <= elapsed_ns);
+        let phase = &self.phases[at.min(self.phases.len() - 1)];
+        let others = self.groups.iter().enumerate();
+        Snapshot {
+            elapsed_ns,
+            planned_ns: self.planned_ns(),
+            requests_max: self.run.requests_max,
+            phase: phase.label.clone(),
+            planned_per_s: phase.rate,
+            connections: self.connections_ready,
+            last: settled.checked_sub(1).map(|at| group.series.second(at)),
+            recent_completed: recent.map(|at| group.series.completed(at)).collect(),
+            total: group.so_far.clone(),
+            others: others
+                .filter(|(index, _)| *index != headline)
+                .map(|(_, group)| (group.name.clone(), group.so_far.clone()))
+                .collect(),
+        }
+    }
+
+    /// How many threads have ended.
+    #[must_use]
+    pub fn threads_finished(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// The record.
+    #[must_use]
+    pub fn finish(mut self, ending: Ending) -> TrialRecord {
+        let ran_s = seconds(self.ran_ns(&ending));
+        self.threads.sort_by_key(|report| {
+            let share = report.share; // two shares with different `of` are of different kinds
+            (report.group, share.of, share.index)
+        });
+        let phases: Vec<PhaseRecord> = self
+            .phases
+            .iter()
+            .map(|phase| record(phase, ran_s))
+            .collect();
+        let counted_s = phases
+            .iter()
+            .filter(|phase| phase.counted)
+            .map(PhaseRecord::len_s)
+            .sum();
+        let groups: Vec<GroupRecord> = std::mem::take(&mut self.groups)
+            .into_iter()
+            .map(|group| group.into_record(&phases, counted_s, ran_s))
+            .collect();
+        let verdict = self.verdict(&groups, &phases, counted_s, &ending);
+        let mut watched = ending.watched;
+        let completed: u64 = groups
+            .iter()
+            .map(|group| counted_completed(group, &phases))
+            .sum();
+        for process in &mut watched {
+            process.settle(&phases, completed);
+        }
+        TrialRecord {
+            schema: SCHEMA.to_owned(),
+            run: RunRecord {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                command: ending.command,
+                urls: ending.urls,
+                ran_s,
+                processes: ending.processes.max(1),
+                start_unix_ms: ending.start_unix_ms,
+                round: ending.round.max(1),
+                rounds: ending.rounds.max(1),
+                interrupted: ending.is_interrupted,
+                ..self.run
+            },
+            machine: ending.machine,
+            phases,
+            groups,
+            everything: self.everything,
+            threads: self.threads.into_iter().map(thread).collect(),
+            verdict,
+            limits: ending.limits,
+            watched,
+        }
+    }
+
+    /// The first group with load, as the record's headline.
+    fn headline(&self) -> usize {
+        let has_load = |group: &Group| group.so_far.offered > 0;
+        self.groups.iter().position(has_load).unwrap_or(0)
+    }
+
+    fn planned_ns(&self) -> Option<u64> {
+        let end_ns = self.phases.last().map(|phase| phase.end_ns);
+        end_ns.filter(|end_ns| *end_ns < END_NS_MAX)
+    }
+
+    /// From the start to the end of the run: as told, or by the longest thread.
+    fn ran_ns(&self, ending: &Ending) -> u64 {
+        let counted = self.phases.iter().find(|phase| phase.counted);
+        let counted_ns = counted.map_or(0, |phase| phase.begin_ns);
+        let walls = self.threads.iter().map(|report| report.wall_ns);
+        let by_threads = walls
+            .max()
+            .map(|wall_ns| counted_ns.saturating_add(wall_ns));
+        let planned_ns = self.planned_ns();
+        let ran_ns = ending.ran_ns.or(by_threads).or(planned_ns).unwrap_or(0);
+        ran_ns.min(planned_ns.unwrap_or(u64::MAX))
+    }
+
+    fn verdict(
+        &self,
+        groups: &[GroupRecord],
+        phases: &[PhaseRecord],
+        counted_s: f64,
+        ending: &Ending,
+    ) -> Verdict {
+        let plain = &groups[0];
+        let mut lag = latencies();
+        for report in &self.threads {
+            let _ = lag.add(&report.lag); // the same bounds
+        }
+        let has_plan = !matches!(self.run.load, LoadRecord::Closed { .. });
+        let headline = groups.iter().find(|group| group.total.tally.offered > 0);
+        judge(&Evidence {
+            threads: self.threads.iter().map(evidence).collect(),
+            lag_p99_us: Distribution::new(lag).percentile_us(99.0),
+            latency_p50_us: headline.and_then(|group| group.total.latency.percentile_us(50.0)),
+            plan: (has_plan && plain.total.tally.offered > 0).then(|| PlanEvidence {
+                offered: plain.total.tally.offered,
+                sent: plain.total.tally.sent,
+                connections: self.run.connections,
+                held_back_share: held_back_share(plain, phases, self.run.connections),
+            }),
+            throttled_s: ending.machine.throttled_s,
+            seconds: counted_s,
+            little: self.little(plain, counted_s),
+        })
+    }
+
+    /// Of the plain clients: their loops sample what is in flight.
+    fn little(&self, plain: &GroupRecord, counted_s: f64) -> Option<LittleEvidence> {
+        let service = &plain.total.service;
+        let mean_us = service.mean_us()?;
+        let reports = self.threads.iter().filter(|report| report.group == 0);
+        let in_flight: f64 = reports.map(in_flight).sum();
+        if in_flight <= 0.0 || counted_s <= 0.0 {
+            return None;
+        }
+        let failure = &plain.total.failure;
+        let failed_s = failure.count() as f64 * failure.mean_us().unwrap_or(0.0) / 1e6;
+        let unfinished = plain
+            .total
+            .tally
+            .unfinished
+            .min(u64::from(self.run.connections));
+        let out_s = unfinished as f64 * self.run.timeout_s.min(counted_s);
+        Some(LittleEvidence {
+            in_flight,
+            completed: service.count(),
+            service_mean_s: mean_us / 1e6,
+            service_stdev_s: service.stdev_us().unwrap_or(0.0) / 1e6,
+            failed_s_max: failed_s + out_s,
+            seconds: counted_s,
+        })
+    }
+}
+
+impl Group {
+    fn new(name: String, phases: usize) -> Self {
+        Self {
+            name,
+            phases: vec![PhaseSums::default(); phases],
+            series: Series::default(),
+            so_far: Tally::default(),
+        }
+    }
+
+    fn into_record(self, phases: &[PhaseRecord], counted_s: f64, ran_s: f64) -> GroupRecord {
+        let mut total = PhaseSums::default();
+        for (sums, phase) in self.phases.iter().zip(phases) {
+            if phase.counted {
+                total.merge(sums);
+            }
+        }
+        let results = self.phases.into_iter().zip(phases);
+        GroupRecord {
+            name: self.name,
+            total: total.into_results(counted_s),
+            phases: results
+                .map(|(sums, phase)| sums.into_results(phase.len_s()))
+                .collect(),
+            series: self.series.into_records(whole_seconds(ran_s)),
+        }
+    }
+}
+
+fn describe(plan: &Plan) -> RunRecord {
+    let planned_ns = Some(plan.duration_ns()).filter(|ns| *ns > 0 && *ns < END_NS_MAX);
+    RunRecord {
+        servers: plan.servers.iter().map(ToString::to_string).collect(),
+        load: match &plan.load {
+            Loop::Closed { think_ns } => LoadRecord::Closed {
+                think_s: seconds(*think_ns),
+            },
+            Loop::Open {
+                schedule,
+                arrivals,
+                overflow,
+                catch_up,
+            } => LoadRecord::Open {
+                arrivals: match arrivals {
+                    Arrivals::Poisson => "poisson".to_owned(),
+                    Arrivals::Constant => "constant".to_owned(),
+                },
+                overflow: name_of(*overflow),
+                catch_up: *catch_up,
+                segments: schedule.segments.iter().map(SegmentRecord::from).collect(),
+            },
+            Loop::Timed { due_ns, overflow } => LoadRecord::Timed {
+                overflow: name_of(*overflow),
+                requests: due_ns.len() as u64,
+            },
+        },
+        connections: plan.connections,
+        requests_max: plan.requests_max,
+        requests_per_connection: plan.requests_per_connection,
+        timeout_s: seconds(plan.timeout_ns),
+        deadline_s: plan.deadline_ns.map(seconds),
+        planned_s: planned_ns.map(seconds),
+        seed: plan.seed,
+        ..RunRecord::default()
+    }
+}
+
+fn name_of(overflow: Overflow) -> String {
+    match overflow {
+        Overflow::Queue => "queue".to_owned(),
+        Overflow::Drop => "drop".to_owned(),
+    }
+}
+
+impl From<&crate::Segment> for SegmentRecord {
+    fn from(segment: &crate::Segment) -> Self {
+        Self {
+            len_s: seconds(segment.len_ns),
+            begin_per_s: segment.rate_begin,
+            end_per_s: segment.rate_end,
+        }
+    }
+}
+
+fn record(phase: &Phase, ran_s: f64) -> PhaseRecord {
+    let whole = PhaseRecord {
+        label: phase.label.clone(),
+        begin_s: seconds(phase.begin_ns),
+        end_s: seconds(phase.end_ns),
+        planned_per_s: phase.rate,
+        counted: phase.counted,
+    };
+    cut(whole, ran_s)
+}
+
+fn seconds(ns: u64) -> f64 {
+    Duration::from_nanos(ns).as_secs_f64()
+}
+
+fn whole_seconds(ran_s: f64) -> u32 {
+    // A run of 10 s that was ended a little late has no eleventh second of a few microseconds.
+    (ran_s - 0.01).ceil().max(0.0) as u32
+}
+
+fn share(part_ns: u64, wall_ns: u64) -> f64 {
+    if wall_ns == 0 {
+        return 0.0;
+    }
+    part_ns as f64 / wall_ns as f64
+}
+
+fn in_flight(report: &ThreadReport) -> f64 {
+    if report.wall_ns == 0 {
+        return 0.0;
+    }
+    report.in_flight_ns as f64 / report.wall_ns as f64
+}
+
+/// A thread that waits for events and is then kept from running takes that time for waiting: so the
+/// delay comes off the wait.
+fn evidence(report: &ThreadReport) -> ThreadEvidence {
+    let idle_ns = report.waited_ns.saturating_sub(report.run_delay_ns);
+    let is_measured = report.wall_ns > 0;
+    ThreadEvidence {
+        name: report.name.clone(),
+        cpu_share: share(report.cpu_ns, report.wall_ns),
+        busy_share: if is_measured {
+            1.0 - share(idle_ns, report.wall_ns).min(1.0)
+        } else {
+            0.0
+        },
+        run_delay_share: share(report.run_delay_ns, report.wall_ns),
+    }
+}
+
+fn thread(report: ThreadReport) -> ThreadRecord {
+    let evidence = evidence(&report);
+    ThreadRecord {
+        group: report.group,
+        wall_s: seconds(report.wall_ns),
+        cpu_share: evidence.cpu_share,
+        busy_share: evidence.busy_share,
+        run_delay_share: evidence.run_delay_share,
+        turns: report.turns,
+        batch: report.events as f64 / report.turns.max(1) as f64,
+        in_flight: in_flight(&report),
+        lag: Distribution::new(report.lag),
+        name: report.name,
+    }
+}
+
+/// Of all that was missing in the seconds that sent less than was due: the part that was missing
+/// while the connections were out. `None`: what was in flight is not known, or nothing was missing.
+fn held_back_share(group: &GroupRecord, phases: &[PhaseRecord], connections: u32) -> Option<f64> {
+    let is_counted = |at_s: f64| {
+        phases
+            .iter()
+            .any(|phase| phase.counted && phase.begin_s <= at_s + 0.5 && at_s + 0.5 < phase.end_s)
+    };
+    let out_min = f64::from(connections) * CONNECTIONS_OUT_SHARE_MIN;
+    if group.series.iter().all(|second| second.in_flight.is_none()) {
+        return None;
+    }
+    let (mut missing, mut held_back) = (0, 0);
+    for second in &group.series {
+        let short = second.offered.saturating_sub(second.sent);
+        if short == 0 || !is_counted(f64::from(second.second)) {
+            continue;
+        }
+        missing += short;
+        if second.in_flight.unwrap_or(0.0) >= out_min {
+            held_back += short;
+        }
+    }
+    (missing > 0).then(|| held_back as f64 / missing as f64)
+}
+
+/// Complete answers of a group while the counted phases lasted.
+fn counted_completed(group: &GroupRecord, phases: &[PhaseRecord]) -> u64 {
+    let results = group.phases.iter().zip(phases);
+    let counted = results.filter(|(_, phase)| phase.counted);
+    let completed = counted.map(|(results, phase)| results.rates.completed_per_s * phase.len_s());
+    completed.sum::<f64>().round() as u64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,404 @@
+//! Whether a trial is to be trusted: was the client the limit, and does Little's law hold? A pure
+//! function of what was measured; every bound has its source beside it.
+
+use crate::trial::{LittleRecord, Verdict};
+
+/// A client thread that is busier than this was, or soon would have been, the limit. Usual in
+/// load testing; with random arrivals, waiting for a server that is busy four fifths of the time
+/// is already four times its service time (M/M/1).
+pub const BUSY_SHARE_MAX: f64 = 0.8;
+
+/// The part of the reported median by which the client itself may have delayed one request in a
+/// hundred.
+pub const LAG_SHARE_MAX: f64 = 0.1;
+
+/// Lag below this is never a reason, however quick the server: it is the error that is stated for
+/// every percentile (docs/measuring.md: 2 % or 50 us).
+pub const LAG_FLOOR_US: u64 = 50;
+
+/// The part of the plan that has to be sent.
+pub const SENT_SHARE_MIN: f64 = 0.99;
+
+/// The part of the time for which the control group may have held the client: a period of 100 ms in
+/// 10 s.
+pub const THROTTLED_SHARE_MAX: f64 = 0.01;
+
+/// In a second with so large a part of the connections waiting for the server, on average, what was
+/// not sent was held back by them.
+pub const CONNECTIONS_OUT_SHARE_MIN: f64 = 0.9;
+
+/// Of what was not sent, so large a part has to have been held back by the connections for the
+/// client not to be blamed.
+pub const HELD_BACK_SHARE_MIN: f64 = 0.9;
+
+/// By which part the two sides of Little's law may differ: the loop takes its samples once a turn,
+/// not at each event.
+pub const LITTLE_TOLERANCE: f64 = 0.05;
+
+/// Requests in flight by which the two sides may differ in any case: what is in one turn.
+pub const LITTLE_REQUESTS_MAX: f64 = 0.5;
+
+/// What the verdict rests on, over the counted phases.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// The client's threads.
+    pub threads: Vec<ThreadEvidence>,
+    /// Lag of all threads together below which 99 % were; `None`: not enough samples.
+    pub lag_p99_us: Option<u64>,
+    /// Median of the reported latency; `None`: not enough samples.
+    pub latency_p50_us: Option<u64>,
+    /// The plan, where there was one: not in a closed loop.
+    pub plan: Option<PlanEvidence>,
+    /// For how long the control group held the client; `None`: not known.
+    pub throttled_s: Option<f64>,
+    /// Length of the counted phases.
+    pub seconds: f64,
+    /// Little's law; `None`: nothing to check it on.
+    pub little: Option<LittleEvidence>,
+}
+
+/// How a thread fared, in parts of its time.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadEvidence {
+    /// "engine 0".
+    pub name: String,
+    /// CPU time.
+    pub cpu_share: f64,
+    /// Not waiting for something to do.
+    pub busy_share: f64,
+    /// Ready to run, and not let.
+    pub run_delay_share: f64,
+}
+
+/// What was planned and what was sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlanEvidence {
+    /// Requests that became due.
+    pub offered: u64,
+    /// Requests that were sent.
+    pub sent: u64,
+    /// Connections that there could be.
+    pub connections: u32,
+    /// Of the seconds in which less was sent than due: the part of what was missing in them that
+    /// was missing while (nearly) all connections waited for the server. `None`: not known.
+    pub held_back_share: Option<f64>,
+}
+
+/// Both sides of Little's law, and how exact they can be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LittleEvidence {
+    /// Mean of requests in flight, sampled by the loops.
+    pub in_flight: f64,
+    /// Complete answers.
+    pub completed: u64,
+    /// Their mean service time.
+    pub service_mean_s: f64,
+    /// Its standard deviation.
+    pub service_stdev_s: f64,
+    /// The sum of the times of requests that were in flight and failed, at most.
+    pub failed_s_max: f64,
+    /// Time over which both were taken.
+    pub seconds: f64,
+}
+
+/// Judges.
+#[must_use]
+pub fn judge(evidence: &Evidence) -> Verdict {
+    let mut verdict = Verdict {
+        lag_p99_us: evidence.lag_p99_us,
+        ..Verdict::default()
+    };
+    judge_threads(evidence, &mut verdict);
+    judge_lag(evidence, &mut verdict);
+    if let Some(plan) = &evidence.plan {
+        judge_plan(plan, &mut verdict);
+    }
+    judge_throttling(evidence, &mut verdict);
+    verdict.client_limited = !verdict.reasons.is_empty();
+    verdict.little = evidence.little.as_ref().map(check_little);
+    verdict
+}
+
+fn judge_threads(evidence: &Evidence, verdict: &mut Verdict) {
+    for thread in &evidence.threads {
+        let share = thread.busy_share.max(thread.cpu_share);
+        if verdict.busiest_share.is_none_or(|most| share > most) {
+            verdict.busiest_share = Some(share);
+            verdict.busiest_thread = Some(thread.name.clone());
+        }
+        if share <= BUSY_SHARE_MAX {
+            continue;
+        }
+        let mut reason = format!(
+            "Thread \"{}\" of the client was busy {} of the time (CPU {}",
+            thread.name,
+            percent(share),
+            percent(thread.cpu_share),
+        );
+        if thread.run_delay_share >= 0.01 {
+            let delay = percent(thread.run_delay_share);
+            reason += &format!(", kept from running {delay}");
+        }
+        verdict.reasons.push(format!(
+            "{reason}); more than {} is too much.",
+            percent(BUSY_SHARE_MAX)
+        ));
+    }
+}
+
+fn judge_lag(evidence: &Evidence, verdict: &mut Verdict) {
+    let Some((lag_us, p50_us)) = evidence.lag_p99_us.zip(evidence.latency_p50_us) else {
+        return;
+    };
+    if lag_us as f64 <= p50_us as f64 * LAG_SHARE_MAX {
+        return;
+    }
+    let fact = format!(
+        "One request in a hundred was sent at least {lag_us} us later than due though a connection \
+         was free, more than a tenth of the median latency ({p50_us} us)"
+    );
+    if lag_us > LAG_FLOOR_US {
+        verdict.reasons.push(format!("{fact}."));
+    } else {
+        verdict.notes.push(format!(
+            "{fact}; up to {LAG_FLOOR_US} us are within the stated error."
+        ));
+    }
+}
+
+fn judge_plan(plan: &PlanEvidence, verdict: &mut Verdict) {
+    if plan.offered == 0 {
+        return;
+    }
+    let share = plan.sent as f64 / plan.offered as f64;
+    verdict.sent_share = Some(share);
+    if share >= SENT_SHARE_MIN {
+        return;
+    }
+    let fact = format!(
+        "Only {} of the plan was sent ({} of {} requests)",
+        percent(share),
+        plan.sent,
+        plan.offered
+    );
+    let is_held_back = plan
+        .held_back_share
+        .is_some_and(|share| share >= HELD_BACK_SHARE_MIN);
+    if is_held_back {
+        verdict.notes.push(format!(
+            "{fact}: held back by the bound of requests in flight, since all {} connections were \
+             waiting for the server. It answers no faster, or more --connections are needed.",
+            plan.connections
+        ));
+    } else {
+        verdict.reasons.push(format!(
+            "{fact}, though connections were free; at least {} is needed.",
+            percent(SENT_SHARE_MIN)
+        ));
+    }
+}
+
+fn judge_throttling(evidence: &Evidence, verdict: &mut Verdict) {
+    let Some(throttled_s) = evidence.throttled_s else {
+        return;
+    };
+    if throttled_s > evidence.seconds * THROTTLED_SHARE_MAX {
+        verdict.reasons.push(format!(
+            "The CPU quota of the control group held the client for {throttled_s:.2} s of {:.1} s \
+             (summed over CPUs).",
+            evidence.seconds
+        ));
+    }
+}
+
+/// The law itself is exact over a time that begins and ends with nothing in flight. Here, what is in
+/// flight at either end is seen in part; the mean time of such a request is that of one met at
+/// random, `(mean^2 + stdev^2) / mean`.
+fn check_little(evidence: &LittleEvidence) -> LittleRecord {
+    let seconds = evidence.seconds.max(f64::MIN_POSITIVE);
+    let (mean_s, stdev_s) = (evidence.service_mean_s, evidence.service_stdev_s);
+    let expected = evidence.completed as f64 / seconds * mean_s;
+    let expected_max = expected + evidence.failed_s_max / seconds;
+    let met_s = if mean_s > 0.0 {
+        (mean_s * mean_s + stdev_s * stdev_s) / mean_s
+    } else {
+        0.0
+    };
+    let tolerance = LITTLE_TOLERANCE + met_s / seconds;
+    let low = expected * (1.0 - tolerance) - LITTLE_REQUESTS_MAX;
+    let high = expected_max * (1.0 + tolerance) + LITTLE_REQUESTS_MAX;
+    LittleRecord {
+        in_flight: evidence.in_flight,
+        expected,
+        expected_max,
+        tolerance,
+        holds: (low..=high).contains(&evidence.in_flight),
+    }
+}
+
+/// "97 %"; one more digit near the bounds, where it matters: "98.9 %".
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if (percent - percent.round()).abs() < 0.05 {
+        format!("{percent:.0} %")
+    } else {
+        format!("{percent:.1} %")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that is not the limit in any way.
+    fn sound() -> Evidence {
+        Evidence {
+            threads: vec![thread("engine 0", 0.4), thread("engine 1", 0.3)],
+            lag_p99_us: Some(60),
+            latency_p50_us: Some(1_000),
+            plan: Some(PlanEvidence {
+                offered: 10_000,
+                sent: 9_990,
+                connections: 64,
+                held_back_share: Some(0.0),
+            }),
+            throttled_s: Some(0.0),
+            seconds: 10.0,
+            little: None,
+        }
+    }
+
+    fn thread(name: &str, share: f64) -> ThreadEvidence {
+        ThreadEvidence {
+            name: name.to_owned(),
+            cpu_share: share,
+            busy_share: share,
+            run_delay_share: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_sound_client_is_not_the_limit() {
+        let verdict = judge(&sound());
+        assert!(!verdict.client_limited && verdict.notes.is_empty());
+        assert_eq!(verdict.busiest_share, Some(0.4));
+        assert_eq!(verdict.busiest_thread.as_deref(), Some("engine 0"));
+        assert_eq!(verdict.sent_share, Some(0.999));
+        let nothing = judge(&Evidence::default());
+        assert!(!nothing.client_limited && nothing.busiest_share.is_none());
+    }
+
+    #[test]
+    fn each_bound_makes_a_reason_of_its_own() {
+        type Change = fn(&mut Evidence);
+        let cases: [(&str, Change); 7] = [
+            ("\"engine 1\" of the client was busy 81 %", |e| {
+                e.threads[1] = thread("engine 1", 0.81);
+            }),
+            (
+                "busy 95 % of the time (CPU 20 %, kept from running 75 %)",
+                |e| {
+                    e.threads[0].cpu_share = 0.2;
+                    e.threads[0].busy_share = 0.95;
+                    e.threads[0].run_delay_share = 0.75;
+                },
+            ),
+            ("CPU 90 %", |e| e.threads[0].cpu_share = 0.9), // though the clock says less
+            ("101 us later than due", |e| e.lag_p99_us = Some(101)),
+            ("Only 98.9 % of the plan was sent (9890 of 10000", |e| {
+                e.plan.as_mut().unwrap().sent = 9_890;
+            }),
+            ("Only 50 % of the plan", |e| {
+                let plan = e.plan.as_mut().unwrap();
+                plan.sent = 5_000;
+                plan.held_back_share = Some(0.5);
+            }),
+            ("control group held the client for 0.15 s of 10.0 s", |e| {
+                e.throttled_s = Some(0.15);
+            }),
+        ];
+        for (reason, change) in cases {
+            let mut evidence = sound();
+            change(&mut evidence);
+            let verdict = judge(&evidence);
+            assert!(verdict.client_limited, "{reason}");
+            assert_eq!(verdict.reasons.len(), 1, "{:?}", verdict.reasons);
+            assert!(verdict.reasons[0].contains(reason), "{:?}", verdict.reasons);
+        }
+    }
+
+    #[test]
+    fn at_a_bound_is_within_it() {
+        let mut evidence = sound();
+        evidence.threads[0] = thread("engine 0", BUSY_SHARE_MAX);
+        evidence.lag_p99_us = Some(100);
+        evidence.plan.as_mut().unwrap().sent = 9_900;
+        evidence.throttled_s = Some(0.1);
+        assert!(!judge(&evidence).client_limited);
+    }
+
+    #[test]
+    fn what_does_not_decide_is_a_note() {
+        let mut held_back = sound();
+        let plan = held_back.plan.as_mut().unwrap();
+        plan.sent = 5_000;
+        plan.held_back_share = Some(1.0);
+        let verdict = judge(&held_back);
+        assert!(!verdict.client_limited);
+        assert!(verdict.notes[0].contains("all 64 connections were waiting"));
+        assert_eq!(verdict.sent_share, Some(0.5));
+
+        let mut quick_server = sound();
+        quick_server.latency_p50_us = Some(200);
+        quick_server.lag_p99_us = Some(50);
+        let verdict = judge(&quick_server);
+        assert!(!verdict.client_limited);
+        assert!(verdict.notes[0].contains("within the stated error"));
+    }
+
+    fn little(in_flight: f64) -> LittleEvidence {
+        LittleEvidence {
+            in_flight,
+            completed: 10_000,
+            service_mean_s: 0.05,
+            service_stdev_s: 0.05,
+            failed_s_max: 0.0,
+            seconds: 10.0,
+        }
+    }
+
+    #[test]
+    fn littles_law() {
+        // 1000/s times 50 ms are 50; 5 % and what is cut at the ends (0.1 s of 10 s), and a half.
+        for (in_flight, holds) in [
+            (50.0, true),
+            (53.4, true),
+            (53.6, false),
+            (46.6, true),
+            (46.4, false),
+            (0.0, false),
+        ] {
+            let record = check_little(&little(in_flight));
+            assert!((record.expected - 50.0).abs() < 1e-9);
+            assert!((record.tolerance - 0.06).abs() < 1e-9);
+            assert_eq!(record.holds, holds, "{in_flight}");
+        }
+    }
+
+    #[test]
+    fn failed_requests_were_in_flight_too_for_a_time_that_is_known_by_its_bound() {
+        let mut evidence = little(60.0);
+        assert!(!check_little(&evidence).holds);
+        evidence.failed_s_max = 200.0; // 20 in flight, at most
+        let record = check_little(&evidence);
+        assert!(record.holds && (record.expected_max - 70.0).abs() < 1e-9);
+        evidence.in_flight = 50.0;
+        assert!(check_little(&evidence).holds);
+    }
+
+    #[test]
+    fn little_of_nothing_holds() {
+        let record = check_little(&LittleEvidence::default());
+        assert!(record.holds && record.expected == 0.0);
+    }
+}
