@@ -8,8 +8,8 @@ use super::{Page, blocks, spectrum};
 use crate::ErrorKind;
 use crate::trial::distribution::samples_min;
 use crate::trial::{
-    Distribution, GroupRecord, LoadRecord, Results, Rounds, SegmentRecord, Spread, TrialRecord,
-    WatchedRecord,
+    Distribution, GroupRecord, LoadRecord, PhaseRecord, Results, Rounds, SegmentRecord, Spread,
+    TrialRecord, WatchedRecord,
 };
 
 /// Percentiles that are shown.
@@ -38,11 +38,7 @@ fn one(record: &TrialRecord, page: Page) -> String {
         requests(group),
         stats(record, group),
         distribution(&group.total, page),
-        spectrum::picture(
-            group.total.latency.histogram(),
-            group.total.service.histogram(),
-            page,
-        ),
+        picture(record, group, page),
         errors(&group.total),
         others(record, group),
         steps(record, group),
@@ -52,6 +48,15 @@ fn one(record: &TrialRecord, page: Page) -> String {
     parts.push(foot(&group.total));
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
+}
+
+/// Rounds are many: their figures are compared, their pictures left out.
+fn picture(record: &TrialRecord, group: &GroupRecord, page: Page) -> String {
+    if record.run.rounds > 1 {
+        return String::new();
+    }
+    let (latency, service) = (&group.total.latency, &group.total.service);
+    spectrum::picture(latency.histogram(), service.histogram(), page)
 }
 
 fn head(record: &TrialRecord, page: Page) -> String {
@@ -70,7 +75,13 @@ fn head(record: &TrialRecord, page: Page) -> String {
         true => format!(", round {} of {}", run.round, run.rounds),
         false => String::new(),
     };
-    let mut out = format!("Running {length} test @ {urls}{round}\n");
+    let uncounted = record.phases.iter().filter(|phase| !phase.counted);
+    let warm_up_s: f64 = uncounted.map(PhaseRecord::len_s).sum();
+    let warm_up = match warm_up_s > 0.0 {
+        true => format!(", the first {} not counted", span_s(warm_up_s)),
+        false => String::new(),
+    };
+    let mut out = format!("Running {length} test @ {urls}{warm_up}{round}\n");
     let thread_count = threads(record);
     let plural = if thread_count == 1 { "" } else { "s" };
     let processes = match run.processes {
@@ -104,6 +115,10 @@ fn load(load: &LoadRecord) -> String {
             let catch_up = if *catch_up { ", catching up" } else { "" };
             let drop = if overflow == "drop" { ", dropping" } else { "" };
             let rates = offered(segments);
+            let arrivals = match arrivals.as_str() {
+                "poisson" => "Poisson",
+                other => other,
+            };
             format!("open loop: {rates}, {arrivals} arrivals{drop}{catch_up}")
         }
         LoadRecord::Timed { requests, .. } => {
@@ -312,7 +327,6 @@ fn steps(record: &TrialRecord, group: &GroupRecord) -> String {
         "completed",
         "good",
         "p50",
-        "p90",
         "p99",
         "max",
         "errors",
@@ -330,7 +344,6 @@ fn steps(record: &TrialRecord, group: &GroupRecord) -> String {
             rate(rates.completed_per_s),
             rate(rates.good_per_s),
             percentile(latency, 50.0),
-            percentile(latency, 90.0),
             percentile(latency, 99.0),
             maybe_us(latency.max_us()),
             count(errors),
@@ -352,7 +365,7 @@ fn watched(watched: &WatchedRecord) -> String {
     let cpu_s = watched.cpu_user_s + watched.cpu_kernel_s;
     let share = percent(cpu_s, watched.seconds);
     out += &format!(
-        "    CPU {share} of one: {} user, {} kernel, {} kept waiting for a CPU\n",
+        "    CPU {share} of one: {} user, {} kernel; {} waiting for a CPU\n",
         span_s(watched.cpu_user_s),
         span_s(watched.cpu_kernel_s),
         span_s(watched.run_delay_s)

@@ -10,6 +10,7 @@ use super::Block;
 use super::family::go_rounded;
 use super::parts::Fates;
 use super::words::{reason, words};
+use crate::trial::Distribution;
 use crate::{ErrorKind, Tally};
 
 pub(super) fn text(block: &Block<'_>) -> String {
@@ -22,59 +23,25 @@ pub(super) fn text(block: &Block<'_>) -> String {
         true => count as f64 / seconds,
         false => 0.0,
     };
-    let mean = |bytes: u64| bytes as f64 / total.max(1) as f64;
     let succeeded = tally.statuses[1] + tally.statuses[2];
+    let requests = format!(
+        "{total}, {:.2}, {:.2}",
+        over(total, attack_s),
+        over(succeeded, attack_s + wait_s)
+    );
     let span = |seconds: f64| go_rounded((seconds * 1e9).round() as u64);
-    let latency = &results.latency;
-    let at = |quantile: f64| {
-        let us = latency.histogram().value_at_quantile(quantile);
-        go_rounded(us * 1000)
-    };
-    let mean_ns = (latency.mean_us().unwrap_or(0.0) * 1000.0).round() as u64;
+    let duration = [attack_s + wait_s, attack_s, wait_s].map(span).join(", ");
+    let with_mean = |bytes: u64| format!("{bytes}, {:.2}", bytes as f64 / total.max(1) as f64);
     let rows = [
-        (
-            "Requests",
-            "[total, rate, throughput]",
-            format!(
-                "{total}, {:.2}, {:.2}",
-                over(total, attack_s),
-                over(succeeded, attack_s + wait_s)
-            ),
-        ),
-        (
-            "Duration",
-            "[total, attack, wait]",
-            format!(
-                "{}, {}, {}",
-                span(attack_s + wait_s),
-                span(attack_s),
-                span(wait_s)
-            ),
-        ),
+        ("Requests", "[total, rate, throughput]", requests),
+        ("Duration", "[total, attack, wait]", duration),
         (
             "Latencies",
             "[min, mean, 50, 90, 95, 99, max]",
-            format!(
-                "{}, {}, {}, {}, {}, {}, {}",
-                go_rounded(latency.min_us().unwrap_or(0) * 1000),
-                go_rounded(mean_ns),
-                at(0.5),
-                at(0.9),
-                at(0.95),
-                at(0.99),
-                go_rounded(latency.max_us().unwrap_or(0) * 1000)
-            ),
+            latencies(&results.latency),
         ),
-        (
-            "Bytes In",
-            "[total, mean]",
-            format!("{}, {:.2}", tally.content_bytes, mean(tally.content_bytes)),
-        ),
-        (
-            "Bytes Out",
-            "[total, mean]",
-            format!("{}, {:.2}", tally.bytes_sent, mean(tally.bytes_sent)),
-        ),
+        ("Bytes In", "[total, mean]", with_mean(tally.content_bytes)),
+        ("Bytes Out", "[total, mean]", with_mean(tally.bytes_sent)),
         (
             "Success",
             "[ratio]",
@@ -91,6 +58,21 @@ pub(super) fn text(block: &Block<'_>) -> String {
         out += &format!("{error}\n");
     }
     out
+}
+
+fn latencies(latency: &Distribution) -> String {
+    let at = |quantile: f64| latency.histogram().value_at_quantile(quantile) * 1000;
+    let mean_ns = (latency.mean_us().unwrap_or(0.0) * 1000.0).round() as u64;
+    let all_ns = [
+        latency.min_us().unwrap_or(0) * 1000,
+        mean_ns,
+        at(0.5),
+        at(0.9),
+        at(0.95),
+        at(0.99),
+        latency.max_us().unwrap_or(0) * 1000,
+    ];
+    all_ns.map(go_rounded).join(", ")
 }
 
 /// How long the last answers were waited for.

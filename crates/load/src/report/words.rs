@@ -1,6 +1,6 @@
 //! What is said in sentences: errors by kind, and what a form of another tool has no place for.
 
-use super::number::{count, percent, rate, span_s, time_us};
+use super::number::{count, percent, significant, span_s, time_us};
 use super::parts::Fates;
 use crate::trial::distribution::samples_min;
 use crate::trial::{LittleRecord, Percentiles, Results, TrialRecord, Verdict};
@@ -110,14 +110,15 @@ pub(super) fn little(law: &LittleRecord) -> String {
         true => "Little's law holds",
         false => "MEASURING FAULT: Little's law does not hold",
     };
+    let rounded = |requests: f64| significant(requests, 3);
     // Failed requests were in flight too, for a time that is known only at most.
     let expected = match law.expected_max > law.expected * 1.001 {
-        true => format!("{} to {}", rate(law.expected), rate(law.expected_max)),
-        false => rate(law.expected),
+        true => format!("{} to {}", rounded(law.expected), rounded(law.expected_max)),
+        false => rounded(law.expected),
     };
     format!(
         "{holds}: {} requests in flight on average, {expected} by rate x service time (tolerance {})",
-        rate(law.in_flight),
+        rounded(law.in_flight),
         percent(law.tolerance, 1.0)
     )
 }
@@ -142,7 +143,7 @@ pub(super) fn completed_only(results: &Results) -> Option<String> {
     };
     let after = after.map(|text| text + half).unwrap_or_default();
     Some(format!(
-        "latencies are of complete answers only: {} requests ({}) have none, they failed{after}",
+        "latencies are of complete answers only: {} requests ({}) without one failed{after}",
         count(fates.errored),
         percent(fates.errored as f64, results.tally.offered as f64)
     ))
@@ -153,7 +154,7 @@ fn unbacked(results: &Results) -> Option<String> {
     let unbacked = |percent: &&f64| samples < samples_min(**percent);
     let first = Percentiles::PERCENTS.iter().find(unbacked)?;
     Some(format!(
-        "percentiles from {first} on are not backed by {} samples: {} are needed",
+        "percentiles from p{first} on are not backed by {} samples: {} are needed",
         count(samples),
         count(samples_min(*first))
     ))
