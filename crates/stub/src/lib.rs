@@ -1,4 +1,50 @@
 //! A responder with a programmed truth: what it answers, and when, is known beforehand.
 //!
-//! It shares no code with what it is used to test.
+//! It is what a load generator is measured against. So it shares no code with one, and it keeps a
+//! record of what really happened: when each request had arrived, when its answer was due, and when
+//! that was given to the kernel. Where a load generator and the record differ, the generator is
+//! wrong; where the record and the program differ, the machine was in the way.
+//!
+//! ```text
+//!   request n ──► faults: what is wrong with its answer     every n-th, counted
+//!            └──► timing: when is it due                    service time, servers, stalls
+//!                   │
+//!                   ▼  one thread, epoll, the last stretch before an answer is spun away
+//!                 answer, and a line in the record
+//! ```
+//!
+//! ```
+//! use std::io::{Read, Write};
+//!
+//! let stub = loadline_stub::Stub::start(loadline_stub::StubOptions::default())?;
+//! let mut client = std::net::TcpStream::connect(stub.address())?;
+//! client.write_all(b"GET / HTTP/1.1\r\nHost: stub\r\nConnection: close\r\n\r\n")?;
+//! let mut answer = String::new();
+//! client.read_to_string(&mut answer)?;
+//! assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"));
+//! assert_eq!(stub.stop()?.counts.requests, 1);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 #![forbid(unsafe_code)]
+
+mod answer;
+mod clock;
+mod connection;
+mod fault;
+mod latency;
+mod listener;
+mod options;
+mod record;
+mod request;
+mod responder;
+mod stub;
+pub mod text;
+mod timing;
+
+pub use fault::{ConnectionFault, Every, Fault, Malformed};
+pub use latency::{Draw, Latency};
+pub use listener::Listening;
+pub use options::{Closing, Framing, StubOptions};
+pub use record::{Counts, Report, Times};
+pub use stub::Stub;
+pub use timing::Stall;

@@ -1,0 +1,10 @@
+//! The monotonic clock, as nanoseconds that every process of the machine agrees on.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds since the machine started.
+pub(crate) fn now_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    // Both are positive by the clock's definition.
+    (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
+}

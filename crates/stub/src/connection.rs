@@ -1,0 +1,180 @@
+//! One connection: its socket, what came of a request, how far its answer is.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{self, RecvFlags, SendFlags, Shutdown, sockopt};
+
+use crate::answer::{After, Answer};
+use crate::request::{self, Parsed, Request};
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// A request is awaited.
+    Reading,
+    /// A request waits for its answer to be due.
+    Serving,
+    /// An answer is on its way.
+    Writing,
+    /// Output has ended; input is thrown away until it ends, too.
+    Draining,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) socket: OwnedFd,
+    pub(crate) stage: Stage,
+    /// Whether there may be something to read.
+    pub(crate) is_readable: bool,
+    /// Whether the client will send no more: then reading goes on until that is seen.
+    pub(crate) is_half_closed: bool,
+    /// Number of the request at hand, from 1; its times.
+    pub(crate) number: u64,
+    pub(crate) arrived_ns: u64,
+    pub(crate) due_ns: u64,
+    pub(crate) sent_ns: u64,
+    /// What is sent when it is due.
+    pub(crate) answer: Option<Answer>,
+    written: usize,
+    /// Received and not understood yet.
+    input: Vec<u8>,
+    /// When the last of it was received.
+    input_ns: u64,
+    /// A head whose content has not come yet, with what is to come.
+    head: Option<Request>,
+    content_left: u64,
+}
+
+/// What reading came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// A request, and when its last byte had arrived.
+    Request(Request, u64),
+    /// Nothing more for now.
+    Nothing,
+    /// The client has ended, or the connection is gone.
+    End,
+    /// What came is not understood.
+    Not,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: OwnedFd) -> Self {
+        Self {
+            socket,
+            stage: Stage::Reading,
+            is_readable: false,
+            is_half_closed: false,
+            number: 0,
+            arrived_ns: 0,
+            due_ns: 0,
+            sent_ns: 0,
+            answer: None,
+            written: 0,
+            input: Vec::new(),
+            input_ns: 0,
+            head: None,
+            content_left: 0,
+        }
+    }
+
+    /// Reads until there is a request, or nothing more. What is read now had arrived at `at_ns`.
+    pub(crate) fn read(&mut self, buffer: &mut [u8], at_ns: u64) -> Read {
+        loop {
+            if let Some(found) = self.take_request() {
+                return found;
+            }
+            if !self.is_readable {
+                return Read::Nothing;
+            }
+            match net::recv(&self.socket, &mut *buffer, RecvFlags::empty()) {
+                Ok((0, _)) => return Read::End,
+                Ok((count, _)) => {
+                    // A short read means that the socket is empty: the next byte is a new event.
+                    self.is_readable = count == buffer.len() || self.is_half_closed;
+                    self.input_ns = at_ns;
+                    self.input.extend_from_slice(&buffer[..count]);
+                }
+                Err(Errno::AGAIN) => self.is_readable = false,
+                Err(Errno::INTR) => {}
+                Err(_) => return Read::End,
+            }
+        }
+    }
+
+    fn take_request(&mut self) -> Option<Read> {
+        if self.head.is_none() && !self.input.is_empty() {
+            match request::parse(&self.input) {
+                Parsed::More => return None,
+                Parsed::Not => return Some(Read::Not),
+                Parsed::Request(head) => {
+                    self.input.drain(..head.head_bytes);
+                    self.content_left = head.content_bytes;
+                    self.head = Some(head);
+                }
+            }
+        }
+        let content = usize::try_from(self.content_left).unwrap_or(usize::MAX);
+        let taken = content.min(self.input.len());
+        self.input.drain(..taken);
+        self.content_left -= taken as u64;
+        match self.content_left {
+            0 => (self.head.take()).map(|head| Read::Request(head, self.input_ns)),
+            _ => None,
+        }
+    }
+
+    /// Sends what the socket takes of the answer; true: all of it is sent.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub(crate) fn write(&mut self) -> io::Result<bool> {
+        let Some(answer) = &self.answer else {
+            return Ok(true);
+        };
+        while self.written < answer.bytes.len() {
+            let rest = &answer.bytes[self.written..];
+            match net::send(&self.socket, rest, SendFlags::NOSIGNAL) {
+                Ok(count) => self.written += count,
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.written = 0;
+        Ok(true)
+    }
+
+    /// What follows a whole answer; false: the connection is to be dropped.
+    pub(crate) fn end(&mut self, after: After) -> bool {
+        match after {
+            After::Keep => self.stage = Stage::Reading,
+            After::Close => {
+                self.stage = Stage::Draining;
+                return net::shutdown(&self.socket, Shutdown::Write).is_ok();
+            }
+            After::Reset => {
+                // Closing without lingering is a reset.
+                let _ = sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Throws away what there is; false: the client has ended, too.
+    pub(crate) fn drain(&mut self, buffer: &mut [u8]) -> bool {
+        while self.is_readable {
+            match net::recv(&self.socket, &mut *buffer, RecvFlags::empty()) {
+                Ok((0, _)) => return false,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.is_readable = false,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
