@@ -310,24 +310,6 @@ impl Steps {
     }
 }
 
-impl std::str::FromStr for Steps {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let form = || format!("`{text}` is not FROM..TO/STEP, as 100..2500/100");
-        let (range, by) = text.split_once('/').ok_or_else(form)?;
-        let (from, to) = range.split_once("..").ok_or_else(form)?;
-        let rate = |text: &str| text.trim().parse::<f64>().map_err(|_| form());
-        let steps = Self {
-            from: rate(from)?,
-            to: rate(to)?,
-            by: rate(by)?,
-        };
-        steps.rates()?;
-        Ok(steps)
-    }
-}
-
 /// A rate as it stands in labels: "500/s", "0.25/s".
 #[must_use]
 pub fn rate_text(rate: f64) -> String {
@@ -411,19 +393,28 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn steps(from: f64, to: f64, by: f64) -> Steps {
+        Steps { from, to, by }
+    }
+
     #[test]
     fn steps_include_both_ends() {
-        let rates = |text: &str| text.parse::<Steps>().unwrap().rates().unwrap();
-        assert_eq!(rates("100..2500/100").len(), 25);
-        assert_eq!(rates("0.1..0.3/0.1").len(), 3);
-        assert_eq!(rates("100..250/100"), [100.0, 200.0]);
-        assert_eq!(rates("300..100/100"), [300.0, 200.0, 100.0]);
-        assert_eq!(rates("50..50/10"), [50.0]);
-        for text in [
-            "100", "100..200", "100/10", "..200/10", "a..b/c", "0..10/1", "1..10/0", "1..10/-1",
-            "1..NaN/1", "1..inf/1", "1..1e9/1", "",
+        let rates = |from, to, by| steps(from, to, by).rates().unwrap();
+        assert_eq!(rates(100.0, 2500.0, 100.0).len(), 25);
+        assert_eq!(rates(0.1, 0.3, 0.1).len(), 3);
+        assert_eq!(rates(100.0, 250.0, 100.0), [100.0, 200.0]);
+        assert_eq!(rates(300.0, 100.0, 100.0), [300.0, 200.0, 100.0]);
+        assert_eq!(rates(50.0, 50.0, 10.0), [50.0]);
+        for wrong in [
+            steps(0.0, 10.0, 1.0),
+            steps(1.0, 0.0, 1.0),
+            steps(1.0, 10.0, 0.0),
+            steps(1.0, 10.0, -1.0),
+            steps(1.0, f64::NAN, 1.0),
+            steps(1.0, f64::INFINITY, 1.0),
+            steps(1.0, 1e9, 1.0),
         ] {
-            assert!(text.parse::<Steps>().is_err(), "{text}");
+            assert!(wrong.rates().is_err(), "{wrong:?}");
         }
     }
 
@@ -439,13 +430,13 @@ mod tests {
         assert!(Schedule::ramp(-1.0, 5.0, SECOND).is_err());
         let tiny = Duration::from_nanos(1);
         assert!(Schedule::bursts(0.0, 1.0, tiny, tiny, SECOND).is_err());
-        let steps = "1..1000/1".parse().unwrap();
+        let steps = steps(1.0, 1000.0, 1.0);
         assert!(Schedule::steps(steps, 3 * 3600 * SECOND).is_err());
     }
 
     #[test]
     fn a_step_is_a_phase_and_the_warm_up_does_not_count() {
-        let steps = "100..300/100".parse().unwrap();
+        let steps = steps(100.0, 300.0, 100.0);
         let schedule = Schedule::steps(steps, 10 * SECOND).unwrap();
         let schedule = schedule.after_warm_up(2 * SECOND);
         let phases = schedule.phases(2 * SECOND, Split::Segments);
