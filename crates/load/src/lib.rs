@@ -19,6 +19,7 @@ pub mod actors;
 pub mod assertion;
 pub mod control;
 pub mod engine;
+pub mod export;
 pub mod fleet;
 pub mod message;
 pub mod mix;

@@ -286,6 +286,7 @@ impl Group {
         }
         let results = self.phases.into_iter().zip(phases);
         GroupRecord {
+            after_end: self.series.after_end(),
             name: self.name,
             total: total.into_results(counted_s),
             phases: results

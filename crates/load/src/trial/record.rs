@@ -217,6 +217,9 @@ pub struct GroupRecord {
     pub phases: Vec<Results>,
     /// By second, in order, warm-up included; seconds in which nothing happened are there too.
     pub series: Vec<SecondRecord>,
+    /// The whole distributions of what came after the end, for the HDR log; not in the JSON.
+    #[serde(skip)]
+    pub after_end: SecondBlobs,
 }
 
 /// What one group of clients measured in a stretch of time.
@@ -299,7 +302,7 @@ pub struct SecondRecord {
     pub blobs: SecondBlobs,
 }
 
-/// The distributions of one second, as compressed V2 histograms; empty: nothing was recorded.
+/// The distributions of one second (or of what came after the end), as compressed V2 histograms; empty: nothing was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecondBlobs {
     /// Of latency.
@@ -448,6 +451,16 @@ impl TrialRecord {
             .iter()
             .find(has_load)
             .or_else(|| self.groups.first())
+    }
+
+    /// The phase at the middle of a second of the series, or the last one if it ended before;
+    /// `None`: there is none.
+    #[must_use]
+    pub fn phase_of(&self, second: u32) -> Option<&PhaseRecord> {
+        let at_s = f64::from(second) + 0.5;
+        let is_there = |phase: &&PhaseRecord| phase.begin_s <= at_s && at_s < phase.end_s;
+        let last = || self.phases.iter().rfind(|phase| phase.len_s() > 0.0);
+        self.phases.iter().find(is_there).or_else(last)
     }
 
     /// Whether answers were measured in more than one counted phase.

@@ -133,6 +133,7 @@ impl PhaseSums {
 pub(super) struct Series {
     seconds: BTreeMap<u32, Second>,
     newest: u32,
+    after_end: OpenSecond,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -153,7 +154,8 @@ impl Series {
     /// Adds what happened in a second.
     pub(super) fn add(&mut self, interval: &Interval) {
         if interval.after_end {
-            return; // not part of the run's time
+            self.after_end.add(interval); // not part of the run's time
+            return;
         }
         let at = interval.second.min(SECONDS_MAX - 1);
         self.seconds.entry(at).or_default().add(at, interval);
@@ -180,6 +182,11 @@ impl Series {
         self.seconds
             .get(&at)
             .map_or(0, |second| second.record.completed)
+    }
+
+    /// What came after the end.
+    pub(super) fn after_end(&self) -> SecondBlobs {
+        self.after_end.packed()
     }
 
     /// All seconds, at least `len` of them, in order and without a gap. What happened later than that
@@ -219,8 +226,7 @@ impl Second {
         let open = self
             .open
             .get_or_insert_with(|| Box::new(OpenSecond::reopened(&blobs)));
-        open.latency.add(&interval.latency);
-        open.service.add(&interval.service);
+        open.add(interval);
     }
 
     /// Takes the figures out of the histograms and compresses them.
@@ -229,14 +235,7 @@ impl Second {
             return;
         };
         open.fill(&mut self.record);
-        let packed = |times: &Times| {
-            let packed = times.0.as_deref().map(compressed);
-            packed.and_then(Result::ok).unwrap_or_default()
-        };
-        self.record.blobs = SecondBlobs {
-            latency: packed(&open.latency),
-            service: packed(&open.service),
-        };
+        self.record.blobs = open.packed();
     }
 
     fn record(&self) -> SecondRecord {
@@ -260,6 +259,22 @@ impl OpenSecond {
         Self {
             latency: times(&blobs.latency),
             service: times(&blobs.service),
+        }
+    }
+
+    fn add(&mut self, interval: &Interval) {
+        self.latency.add(&interval.latency);
+        self.service.add(&interval.service);
+    }
+
+    fn packed(&self) -> SecondBlobs {
+        let packed = |times: &Times| {
+            let packed = times.0.as_deref().map(compressed);
+            packed.and_then(Result::ok).unwrap_or_default()
+        };
+        SecondBlobs {
+            latency: packed(&self.latency),
+            service: packed(&self.service),
         }
     }
 

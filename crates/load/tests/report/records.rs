@@ -138,6 +138,7 @@ fn make_open() -> TrialRecord {
         phases: vec![total.clone()],
         total,
         series: series(&completed),
+        ..GroupRecord::default()
     };
     TrialRecord {
         run: RunRecord {
@@ -215,6 +216,7 @@ pub(crate) fn closed(round: u32, rounds: u32) -> TrialRecord {
         phases: vec![total.clone()],
         total,
         series: series(&[a_second - 100, a_second, a_second, a_second, a_second + 100]),
+        ..GroupRecord::default()
     };
     TrialRecord {
         run: RunRecord {
@@ -291,6 +293,7 @@ pub(crate) fn steps() -> TrialRecord {
         total,
         phases: each,
         series: series(&completed),
+        ..GroupRecord::default()
     };
     let mut record = open();
     record.run.planned_s = Some(35.0);
@@ -329,6 +332,7 @@ pub(crate) fn interrupted() -> TrialRecord {
         phases: vec![total.clone()],
         total,
         series: series(&[25, 15]),
+        ..GroupRecord::default()
     };
     let slow = answered(200, &[(200, 12)], &[(ErrorKind::Reset, 3)]);
     let slow = results(1.5, slow, 400_000.0, 300_000.0);
@@ -337,6 +341,7 @@ pub(crate) fn interrupted() -> TrialRecord {
         phases: vec![slow.clone()],
         total: slow,
         series: series(&[5, 7]),
+        ..GroupRecord::default()
     };
     let mut record = open();
     record.run.interrupted = true;
