@@ -10,7 +10,7 @@ use crate::seed::{self, Purpose};
 
 /// What is expected of an answer. Status and length are checked on every answer, content on a
 /// sample.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Expectation {
     /// Statuses that are good; empty: 200 to 299.
     pub statuses: Vec<u16>,

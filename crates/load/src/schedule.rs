@@ -102,8 +102,9 @@ impl Schedule {
     /// One rate all the time.
     ///
     /// # Errors
-    /// A rate that is not above 0 and at most [`RATE_MAX`], or a duration of 0 or beyond
-    /// [`DURATION_NS_MAX`]; one line says which. The same holds for the other schedules.
+    /// A rate that is not above 0 and at most [`RATE_MAX`], a duration of 0 or beyond
+    /// [`DURATION_NS_MAX`], or both so small that nothing would be due; one line says which. The same
+    /// holds for the other schedules.
     pub fn constant(rate: f64, duration: Duration) -> Result<Self, String> {
         Self::ramp(rate, rate, duration)
     }
@@ -124,7 +125,7 @@ impl Schedule {
             rate_begin: from,
             rate_end: to,
         }];
-        Ok(Self { segments })
+        Self { segments }.with_arrivals()
     }
 
     /// One rate after the other.
@@ -145,9 +146,8 @@ impl Schedule {
             rate_begin: rate,
             rate_end: rate,
         };
-        Ok(Self {
-            segments: rates.into_iter().map(segment).collect(),
-        })
+        let segments = rates.into_iter().map(segment).collect();
+        Self { segments }.with_arrivals()
     }
 
     /// `rate` for `on`, `base` (which may be 0) for `off`, and so on for `duration`, beginning with
@@ -189,7 +189,18 @@ impl Schedule {
                 rate_end: rate,
             });
         }
-        Ok(Self { segments })
+        Self { segments }.with_arrivals()
+    }
+
+    /// The schedule, unless it has no arrival at all.
+    fn with_arrivals(self) -> Result<Self, String> {
+        if self.total() > 0.5 {
+            return Ok(self);
+        }
+        let duration = Duration::from_nanos(self.duration_ns());
+        Err(format!(
+            "no request is due in {duration:?}: a higher rate, or more time"
+        ))
     }
 
     /// The same after a warm-up at its first rate (that of its first moment; for a ramp from 0, the
@@ -225,7 +236,7 @@ impl Schedule {
         self.segments.iter().map(Segment::total).sum()
     }
 
-    /// Requests per second at `at_ns` from the start; 0 after the end.
+    /// Requests per second at `at_ns` from the start; 0 after the end. Looks through the segments.
     #[must_use]
     pub fn rate_at(&self, at_ns: u64) -> f64 {
         let mut left_ns = at_ns;
@@ -428,6 +439,12 @@ mod tests {
         assert!(Schedule::constant(1.0, 101 * 24 * 3600 * SECOND).is_err());
         assert!(Schedule::ramp(0.0, 0.0, SECOND).is_err());
         assert!(Schedule::ramp(-1.0, 5.0, SECOND).is_err());
+        let refusal = Schedule::constant(0.5, SECOND).unwrap_err();
+        assert_eq!(
+            refusal,
+            "no request is due in 1s: a higher rate, or more time"
+        );
+        assert!(Schedule::constant(0.51, SECOND).is_ok());
         let tiny = Duration::from_nanos(1);
         assert!(Schedule::bursts(0.0, 1.0, tiny, tiny, SECOND).is_err());
         let steps = steps(1.0, 1000.0, 1.0);

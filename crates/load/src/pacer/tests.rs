@@ -298,7 +298,6 @@ fn one_in_a_hundred_seconds() {
     let uniform = gaps(&poisson(&schedule, 6), 0.01);
     let uniform = uniform.iter().map(|gap| 1.0 - (-gap).exp()).collect();
     assert!(kolmogorov_smirnov(uniform) < 1.95);
-    assert!(poisson(&constant(0.01, 10.0), 0).is_empty());
 }
 
 #[test]

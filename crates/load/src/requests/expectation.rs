@@ -1,7 +1,5 @@
 //! What is expected of answers, as people type it.
 
-use crate::Expectation;
-
 /// Reads a list of statuses: `200,404`, `2xx`, `200,3xx`. The result is sorted; empty stands for
 /// 200 to 299, what is expected when nobody says anything.
 ///
@@ -42,16 +40,6 @@ pub fn sha256(text: &str) -> Result<[u8; 32], String> {
         *byte = (digit(digits[0])? << 4 | digit(digits[1])?) as u8;
     }
     Ok(hash)
-}
-
-/// The index of an expectation among those so far; a new one is added.
-pub(super) fn index_of(wanted: &Expectation, known: &mut Vec<Expectation>) -> u32 {
-    let index = known.iter().position(|one| one == wanted);
-    let index = index.unwrap_or_else(|| {
-        known.push(wanted.clone());
-        known.len() - 1
-    });
-    index as u32
 }
 
 #[cfg(test)]

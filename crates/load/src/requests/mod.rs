@@ -109,6 +109,8 @@ pub(crate) struct Requests {
     prepared: Vec<Prepared>,
     bytes: usize,
     expectations: Vec<Expectation>,
+    /// Their indexes.
+    known: HashMap<Expectation, u32>,
     servers: Vec<SocketAddr>,
     /// Hosts that were looked up, by name and port, with their index among the servers.
     hosts: HashMap<(String, u16), u16>,
@@ -215,14 +217,26 @@ impl Requests {
                 REQUESTS_BYTES_MAX >> 20
             ));
         }
+        let expectation = self.expectation(expectation);
         self.prepared.push(Prepared {
             keep: keep.into(),
             last: last.into(),
             method: ask.method,
-            expectation: expectation::index_of(expectation, &mut self.expectations),
+            expectation,
             server,
         });
         Ok(())
+    }
+
+    /// The index of an expectation; a new one is added.
+    fn expectation(&mut self, wanted: &Expectation) -> u32 {
+        if let Some(index) = self.known.get(wanted) {
+            return *index;
+        }
+        let index = self.expectations.len() as u32;
+        self.expectations.push(wanted.clone());
+        self.known.insert(wanted.clone(), index);
+        index
     }
 
     /// The index of the server of a URL, looked up the first time.

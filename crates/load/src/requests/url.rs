@@ -48,7 +48,7 @@ impl Url {
         }
         if let Some(wrong) = text.chars().find(|c| !c.is_ascii_graphic()) {
             return Err(format!(
-                "`{shown}`: `{}` must be percent-encoded in a URL",
+                "`{shown}`: `{}` may not stand in a URL; in a path it is written percent-encoded",
                 wrong.escape_debug()
             ));
         }
@@ -194,14 +194,26 @@ mod tests {
             ("http://h:99999/", "port"),
             ("http://h:x/", "port"),
             ("http://[1]/", "IPv6"),
-            ("http://h/ä", "`ä` must be percent-encoded"),
-            ("http://h/a b", "` ` must be percent-encoded"),
-            ("http://h/a\r\nX: y", "`\\r` must be percent-encoded"),
+            ("http://h/ä", "`ä` may not stand"),
+            ("http://h/a b", "` ` may not stand"),
+            ("http://h/a\r\nX: y", "`\\r` may not stand"),
             ("http://a%ff@h/", "UTF-8"),
         ] {
             let refusal = Url::parse(text).unwrap_err();
             assert!(refusal.contains(part), "{text}: {refusal}");
             assert!(!refusal.contains('\n'), "{refusal}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn anything_is_a_url_or_not(text in r"http://[\[\]a-z0-9:@/?#%.\\-]{0,20}|.{0,20}") {
+            if let Ok(url) = Url::parse(&text) {
+                proptest::prop_assert!(url.target.starts_with('/') && url.port > 0);
+                let again = Url::parse(&format!("http://{}{}", url.authority, url.target));
+                let without = Url { user: None, ..url };
+                proptest::prop_assert_eq!(again, Ok(without));
+            }
         }
     }
 
