@@ -83,6 +83,28 @@ enum Choice {
 }
 
 impl Mix {
+    /// The method, if all requests have the same.
+    #[must_use]
+    pub fn method(&self) -> Option<Method> {
+        let first = self.requests.first()?.method;
+        let is_same = self.requests.iter().all(|one| one.method == first);
+        is_same.then_some(first)
+    }
+
+    /// The version of HTTP that they name, "1.0" or "1.1", if all name the same.
+    #[must_use]
+    pub fn http(&self) -> Option<&'static str> {
+        let version = |one: &Prepared| {
+            let line = one.last.split(|&byte| byte == b'\r').next()?;
+            ["1.0", "1.1"]
+                .into_iter()
+                .find(|version| line.ends_with(format!(" HTTP/{version}").as_bytes()))
+        };
+        let first = version(self.requests.first()?)?;
+        let is_same = self.requests.iter().all(|one| version(one) == Some(first));
+        is_same.then_some(first)
+    }
+
     /// The chooser of one share: at random from the seed, or every `share.of`th line of the
     /// sequence, from line `share.index` on.
     #[must_use]
@@ -227,5 +249,29 @@ mod tests {
             let mix = mix(1, order);
             assert_eq!(mix.chooser(Share { index: 3, of: 4 }, 1).next(&mix), 0);
         }
+    }
+
+    #[test]
+    fn method_and_version_are_known_where_all_have_the_same() {
+        let mut mix = mix(
+            2,
+            MixOrder::InTurn {
+                sequence: Arc::from([0, 1]),
+            },
+        );
+        assert_eq!((mix.method(), mix.http()), (Some(Method::Get), None));
+        for request in &mut mix.requests {
+            request.last = Arc::from(&b"GET /\r HTTP/1.0\r\n\r\n"[..]);
+        }
+        assert_eq!(mix.http(), None); // not in its first line
+        for request in &mut mix.requests {
+            request.last = Arc::from(&b"GET / HTTP/1.1\r\nhost: a HTTP/1.0\r\n\r\n"[..]);
+        }
+        assert_eq!(mix.http(), Some("1.1"));
+        mix.requests[1].method = Method::Post;
+        mix.requests[1].last = Arc::from(&b"POST / HTTP/1.0\r\n\r\n"[..]);
+        assert_eq!((mix.method(), mix.http()), (None, None));
+        mix.requests.clear();
+        assert_eq!((mix.method(), mix.http()), (None, None));
     }
 }

@@ -136,6 +136,7 @@ struct FinishedLine {
     run_delay_ns: u64,
     turns: u64,
     events: u64,
+    after_end_ns: u64,
     in_flight_ns: u128,
     lag: String,
 }
@@ -173,6 +174,7 @@ impl Line {
                 run_delay_ns: report.run_delay_ns,
                 turns: report.turns,
                 events: report.events,
+                after_end_ns: report.after_end_ns,
                 in_flight_ns: report.in_flight_ns,
                 lag: to_text(&report.lag)?,
             })),
@@ -216,6 +218,7 @@ impl Line {
                 run_delay_ns: line.run_delay_ns,
                 turns: line.turns,
                 events: line.events,
+                after_end_ns: line.after_end_ns,
                 in_flight_ns: line.in_flight_ns,
                 lag: from_text(&line.lag)?,
             })),
@@ -312,7 +315,7 @@ mod tests {
             shares(),
             any::<String>(),
             any::<(u16, u128)>(),
-            any::<[u64; 6]>(),
+            any::<[u64; 7]>(),
             histograms(),
         )
             .prop_map(|(share, name, (group, in_flight_ns), numbers, lag)| {
@@ -326,6 +329,7 @@ mod tests {
                     run_delay_ns: numbers[3],
                     turns: numbers[4],
                     events: numbers[5],
+                    after_end_ns: numbers[6],
                     in_flight_ns,
                     lag,
                 }))
@@ -453,6 +457,7 @@ mod tests {
             run_delay_ns: 0,
             turns: 0,
             events: 0,
+            after_end_ns: 0,
             in_flight_ns: 0,
             lag: foreign,
         };

@@ -18,6 +18,7 @@ pub(super) struct Meter {
     waited_ns: u64,
     turns: u64,
     events: u64,
+    after_end_ns: u64,
     in_flight_ns: u128,
     last_in_flight: u64,
     last_ns: u64,
@@ -53,6 +54,7 @@ impl Meter {
             waited_ns: 0,
             turns: 0,
             events: 0,
+            after_end_ns: 0,
             in_flight_ns: 0,
             last_in_flight: 0,
             last_ns: 0,
@@ -112,6 +114,11 @@ impl Meter {
         }
     }
 
+    /// What was out was waited for so long.
+    pub(super) fn rested(&mut self, waited_ns: u64) {
+        self.after_end_ns = waited_ns;
+    }
+
     /// What was measured.
     pub(super) fn report(self, share: Share) -> ThreadReport {
         ThreadReport {
@@ -124,6 +131,7 @@ impl Meter {
             run_delay_ns: self.run_delay_ns,
             turns: self.turns,
             events: self.events,
+            after_end_ns: self.after_end_ns,
             in_flight_ns: self.in_flight_ns,
             lag: self.lag,
         }

@@ -285,9 +285,11 @@ impl<'p> Engine<'p> {
     /// Waits for what is out; with a stop, gives it up.
     fn wait_for_rest(&mut self, control: &Control, out: &mut dyn FnMut(Message)) -> io::Result<()> {
         self.is_ending = true;
+        let ended_ns = self.now_ns;
         while self.in_hand > 0 && !control.is_stopped() {
             self.turn(u64::MAX, out)?;
         }
+        self.meter.rested(self.now_ns.saturating_sub(ended_ns));
         for index in 0..self.client_count() {
             if self.client(index).has_request {
                 self.give_up(index);

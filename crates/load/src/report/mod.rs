@@ -107,6 +107,9 @@ pub fn text(rounds: &[TrialRecord], style: Style, page: Page) -> String {
 struct Block<'r> {
     record: &'r TrialRecord,
     results: &'r Results,
+    /// How long the threads waited after it for what was still out: nothing is waited for between
+    /// steps.
+    wait_s: f64,
     /// By second, those that lie wholly in it: complete answers.
     completed: Vec<u64>,
 }
@@ -125,10 +128,14 @@ fn blocks(record: &TrialRecord) -> Vec<Block<'_>> {
         seconds.map(|one| one.completed).collect()
     };
     let counted = || record.phases.iter().filter(|phase| phase.counted);
+    let threads = record.threads.iter();
+    let waits = threads.map(|thread| thread.after_end_s);
+    let wait_s = waits.fold(0.0, f64::max);
     if !record.has_steps() {
         return vec![Block {
             record,
             results: &group.total,
+            wait_s,
             completed: counted().flat_map(full_seconds).collect(),
         }];
     }
@@ -140,6 +147,10 @@ fn blocks(record: &TrialRecord) -> Vec<Block<'_>> {
         .map(|(phase, results)| Block {
             record,
             results,
+            wait_s: match results.after_end.completed + results.after_end.errors_total() {
+                0 => 0.0,
+                _ => wait_s,
+            },
             completed: full_seconds(phase),
         })
         .collect()

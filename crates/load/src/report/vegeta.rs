@@ -18,7 +18,7 @@ pub(super) fn text(block: &Block<'_>) -> String {
     let tally = &results.tally;
     let fates = Fates::of(tally);
     let total = fates.done();
-    let (attack_s, wait_s) = (results.seconds, wait_s(block));
+    let (attack_s, wait_s) = (results.seconds, block.wait_s);
     let over = |count: u64, seconds: f64| match seconds > 0.0 {
         true => count as f64 / seconds,
         false => 0.0,
@@ -73,11 +73,6 @@ fn latencies(latency: &Distribution) -> String {
         latency.max_us().unwrap_or(0) * 1000,
     ];
     all_ns.map(go_rounded).join(", ")
-}
-
-/// How long the last answers were waited for.
-fn wait_s(_block: &Block<'_>) -> f64 {
-    0.0
 }
 
 /// In the order of their texts, each followed by two spaces.

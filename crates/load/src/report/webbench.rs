@@ -23,9 +23,15 @@ pub(super) fn text(block: &Block<'_>) -> String {
     };
     let pages = per_second((tally.completed + failed) as f64) * 60.0;
     let bytes = per_second(tally.bytes_received as f64);
+    let method = run.method.as_deref().unwrap_or("several methods:");
+    // HTTP/1.0 is what Webbench uses without being told.
+    let version = match run.http.as_deref() {
+        Some("1.1") => " (using HTTP/1.1)",
+        _ => "",
+    };
     format!(
         "Webbench - Simple Web Benchmark 1.5\n\
-         \nBenchmarking: GET {url}\n\
+         \nBenchmarking: {method} {url}{version}\n\
          {clients}, running {seconds:.0} sec.\n\
          \nSpeed={} pages/min, {} bytes/sec.\n\
          Requests: {} susceed, {failed} failed.\n",

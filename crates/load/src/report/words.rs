@@ -88,7 +88,7 @@ pub(super) fn client(verdict: &Verdict) -> String {
     if verdict.client_limited {
         return match verdict.reasons.is_empty() {
             true => "client-limited".to_owned(),
-            false => format!("client-limited: {}", verdict.reasons.join("; ")),
+            false => format!("client-limited: {}", verdict.reasons.join(" ")),
         };
     }
     let busiest = verdict.busiest_share.map(|share| {

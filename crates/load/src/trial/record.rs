@@ -54,6 +54,10 @@ pub struct RunRecord {
     pub servers: Vec<String>,
     /// When requests were due.
     pub load: LoadRecord,
+    /// Method of the requests; null: there are several.
+    pub method: Option<String>,
+    /// Version of HTTP that the requests name: "1.1"; null: there are several.
+    pub http: Option<String>,
     /// Plain clients: connections, and so the bound of requests in flight.
     pub connections: u32,
     /// Requests after which the run was to end.
@@ -328,6 +332,8 @@ pub struct ThreadRecord {
     pub busy_share: f64,
     /// The part of the time in which it could have run and was not let.
     pub run_delay_share: f64,
+    /// How long it waited after the end for what was still out.
+    pub after_end_s: f64,
     /// Turns of its loop.
     pub turns: u64,
     /// Events in a turn, on average.

@@ -105,6 +105,7 @@ fn engine(name: &str, cpu_share: f64, lag_us: f64) -> ThreadRecord {
         wall_s: 30.0,
         cpu_share,
         busy_share: cpu_share + 0.01,
+        after_end_s: 0.0042,
         turns: 40_000,
         batch: 1.5,
         lag: Distribution::new(shifted_exponential(10_000, lag_us, lag_us)),
@@ -222,6 +223,8 @@ pub(crate) fn closed(round: u32, rounds: u32) -> TrialRecord {
         run: RunRecord {
             urls: vec!["http://127.0.0.1:8080/".to_owned()],
             load: LoadRecord::Closed { think_s: 0.0 },
+            method: Some("GET".to_owned()),
+            http: Some("1.1".to_owned()),
             connections: 10_000,
             requests_per_connection: Some(1),
             planned_s: Some(5.0),
@@ -236,7 +239,11 @@ pub(crate) fn closed(round: u32, rounds: u32) -> TrialRecord {
         threads: vec![engine("engine 0", 0.93, 40.0)],
         verdict: Verdict {
             client_limited: true,
-            reasons: vec!["thread engine 0 was 94.0 % busy, more than 80 %".to_owned()],
+            reasons: vec![
+                "Thread \"engine 0\" of the client was busy 94 % of the time (CPU 93 %); more than \
+                 80 % is too much."
+                    .to_owned(),
+            ],
             busiest_share: Some(0.94),
             busiest_thread: Some("engine 0".to_owned()),
             little: Some(LittleRecord {
@@ -284,10 +291,15 @@ pub(crate) fn steps() -> TrialRecord {
         };
         completed.extend([tally.completed / 10; 10]);
         total_tally.merge(&tally);
-        each.push(results(10.0, tally, 700.0, rate as f64 * 3.0));
+        let mut results = results(10.0, tally, 700.0, rate as f64 * 3.0);
+        if rate == 300 {
+            results.after_end = answered(0, &[(200, 2)], &[]);
+            results.after_end.connections = 0;
+        }
+        each.push(results);
     }
     let mut total = results(30.0, total_tally, 700.0, 600.0);
-    total.after_end.completed = 2;
+    total.after_end = each[3].after_end.clone();
     let clients = GroupRecord {
         name: "clients".to_owned(),
         total,

@@ -101,6 +101,7 @@ fn report(index: u32, wall_ns: u64) -> ThreadReport {
         run_delay_ns: wall_ns / 4,
         turns: 10,
         events: 40,
+        after_end_ns: 0,
         in_flight_ns: u128::from(wall_ns) * 2,
         lag: latencies(),
     }
