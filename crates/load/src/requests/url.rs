@@ -76,9 +76,15 @@ impl Url {
                 _ => return Err(format!("`{text}`: the port is not from 1 to 65535")),
             },
         };
-        let host = bracketed.trim_start_matches('[').trim_end_matches(']');
-        if host.len() < bracketed.len() && !matches!(host.parse(), Ok(IpAddr::V6(_))) {
-            return Err(format!("`{text}`: `{host}` is not an IPv6 address"));
+        let inner = bracketed
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        if inner.is_some_and(|host| !matches!(host.parse(), Ok(IpAddr::V6(_)))) {
+            return Err(format!("`{text}`: `{bracketed}` is not an IPv6 address"));
+        }
+        let host = inner.unwrap_or(bracketed);
+        if host.contains(['[', ']']) {
+            return Err(format!("`{text}`: `{host}` is not a host"));
         }
         let target = match uri.path_and_query().map_or("/", |target| target.as_str()) {
             query if query.starts_with('?') => format!("/{query}"),
@@ -194,6 +200,7 @@ mod tests {
             ("http://h:99999/", "port"),
             ("http://h:x/", "port"),
             ("http://[1]/", "IPv6"),
+            ("http://[@]a/", "not a host"),
             ("http://h/ä", "`ä` may not stand"),
             ("http://h/a b", "` ` may not stand"),
             ("http://h/a\r\nX: y", "`\\r` may not stand"),
