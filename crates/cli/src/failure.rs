@@ -3,17 +3,22 @@
 use std::fmt;
 use std::process::ExitCode;
 
-/// The exit codes, as `--help` and docs/serve.md list them.
+/// The exit codes, as `--help`, docs/serve.md and docs/load.md list them. Where a number has two
+/// meanings, each belongs to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Something failed while running.
     Failed = 1,
     /// An option, a value, a directory, or options that do not fit together.
     Usage = 2,
-    /// An address cannot be listened on.
-    Bind = 3,
-    /// Stopped before every accepted request was answered.
+    /// `serve`: an address cannot be listened on. `load`: an `--assert` does not hold.
+    BindOrAssert = 3,
+    /// `serve`: stopped before every accepted request was answered.
     Cut = 4,
+    /// `load`: the client was the limit.
+    ClientLimited = 5,
+    /// `load`: interrupted, as shells have it for SIGINT.
+    Interrupted = 130,
 }
 
 /// An end with a reason, in one line.

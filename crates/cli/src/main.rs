@@ -1,9 +1,10 @@
-//! The program: `loadline serve`. Here are only the exit codes; see `flags` and `serve`.
+//! The program: `loadline serve` and `loadline load`. See `flags`, `serve` and `load`.
 #![forbid(unsafe_code)]
 
 mod access_log;
 mod failure;
 mod flags;
+mod load;
 mod serve;
 mod signals;
 mod start_up;
@@ -32,6 +33,7 @@ fn run() -> Result<(), Failure> {
     match flags::read(std::env::args_os())? {
         Typed::Print(text) => print(text.as_bytes()),
         Typed::Command(Command::Completions { shell }) => print(&flags::completions(shell)),
+        Typed::Command(Command::Load(flags)) => load::load(&flags),
         Typed::Command(Command::Serve(flags)) => {
             let machine = Machine::find();
             serve::serve(&plan(*flags, &machine)?, &machine)
@@ -39,7 +41,7 @@ fn run() -> Result<(), Failure> {
     }
 }
 
-fn print(text: &[u8]) -> Result<(), Failure> {
+pub(crate) fn print(text: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

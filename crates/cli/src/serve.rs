@@ -158,7 +158,7 @@ fn refused(error: &io::Error, listen: &[ListenAddr]) -> Failure {
             .to_owned(),
     };
     Failure {
-        exit: Exit::Bind,
+        exit: Exit::BindOrAssert,
         message: format!("--listen {address}: {why}"),
     }
 }

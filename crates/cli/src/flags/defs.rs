@@ -11,6 +11,7 @@ use loadline_server::{
     Accept, Architecture, AtCapacity, Balance, ListenAddr, Queue, SocketIo, WorkerPools,
 };
 
+use super::load_defs::{LOAD_EXIT_CODES, LOAD_MORE, LoadFlags};
 use super::values::{Auto, address, auto_count_in, count_in, duration, file_name, on_off, size};
 
 const EXIT_CODES: &str = "\
@@ -40,11 +41,17 @@ Signals:
 
 /// A web server for Linux that knows how much load it can carry.
 #[derive(Debug, Parser)]
-#[command(name = "loadline", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+#[command(name = "loadline", version, disable_help_subcommand = true,
+    after_help = format!("{}\n\n{}", of("serve", EXIT_CODES), of("load", LOAD_EXIT_CODES)))]
 pub(crate) struct Loadline {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Exit codes under a heading that says whose they are.
+fn of(command: &str, codes: &str) -> String {
+    codes.replacen("Exit codes:", &format!("Exit codes of {command}:"), 1)
 }
 
 /// What the program can do.
@@ -53,6 +60,9 @@ pub(crate) enum Command {
     /// Serve the files of a directory.
     #[command(after_help = format!("{SERVE_MORE}\n\n{EXIT_CODES}"))]
     Serve(Box<ServeFlags>),
+    /// Send requests and measure how they fare.
+    #[command(after_help = format!("{LOAD_MORE}\n\n{LOAD_EXIT_CODES}"))]
+    Load(Box<LoadFlags>),
     /// Print a completion script for a shell.
     Completions {
         /// The shell to print it for.
@@ -405,7 +415,7 @@ fn architecture() -> impl TypedValueParser<Value = Auto<Architecture>> {
 }
 
 /// One of a closed set, by name; known to the help, to completions and to suggestions.
-fn one_of<T: Copy + Send + Sync + 'static>(
+pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
     all: &'static [T],
     name: fn(T) -> &'static str,
     parse: fn(&str) -> Option<T>,

@@ -1,7 +1,10 @@
-//! The command line: what was typed (`defs`) and what it means (`high`).
+//! The command line: what was typed (`defs`, `load_defs`) and what it means (`high`, and `load::plan`
+//! in its own folder).
 
 pub(crate) mod defs;
 pub(crate) mod high;
+pub(crate) mod load_defs;
+pub(crate) mod load_values;
 pub(crate) mod values;
 
 use std::ffi::OsString;
@@ -26,6 +29,11 @@ pub(crate) fn read<I>(arguments: I) -> Result<Typed, Failure>
 where
     I: IntoIterator<Item = OsString>,
 {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let command_name = match arguments.get(1).and_then(|word| word.to_str()) {
+        Some("load") => "load",
+        _ => "serve",
+    };
     let parsed = command()
         .try_get_matches_from(arguments)
         .and_then(|matches| Loadline::from_arg_matches(&matches));
@@ -35,19 +43,22 @@ where
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 Ok(Typed::Print(error.to_string()))
             }
-            _ => Err(Failure::usage(visible(&one_line(&error)))),
+            _ => Err(Failure::usage(visible(&one_line(&error, command_name)))),
         },
     }
 }
 
 /// A negative number is a value like any other: out of range, rather than an option nobody knows.
 fn command() -> clap::Command {
-    Loadline::command().mut_subcommand("serve", |serve| {
-        serve.mut_args(|argument| {
+    let allow = |command: clap::Command| {
+        command.mut_args(|argument| {
             let takes_value = argument.get_action().takes_values() && !argument.is_positional();
             argument.allow_negative_numbers(takes_value)
         })
-    })
+    };
+    Loadline::command()
+        .mut_subcommand("serve", allow)
+        .mut_subcommand("load", allow)
 }
 
 /// The completion script for a shell.
@@ -58,7 +69,7 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Vec<u8> {
 }
 
 /// A refusal as one line: option, value, and what would be right.
-fn one_line(error: &clap::Error) -> String {
+fn one_line(error: &clap::Error, command: &str) -> String {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => Some(texts.join(", ")),
@@ -89,19 +100,19 @@ fn one_line(error: &clap::Error) -> String {
         }
         ErrorKind::UnknownArgument if option.starts_with('-') => {
             let hint = did_you_mean(ContextKind::SuggestedArg);
-            format!("{option}: no such option{hint}; loadline serve --help lists them")
+            format!("{option}: no such option{hint}; loadline {command} --help lists them")
         }
         ErrorKind::UnknownArgument => {
             format!("{option}: one directory is enough; loadline serve --help shows how")
         }
         ErrorKind::InvalidSubcommand => format!(
-            "{}: no such command{}; right would be serve or completions",
+            "{}: no such command{}; right would be serve, load or completions",
             text(ContextKind::InvalidSubcommand).unwrap_or_default(),
             did_you_mean(ContextKind::SuggestedSubcommand),
         ),
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "the command is missing; right would be loadline serve [DIR], and loadline --help says \
-             more"
+            "the command is missing; right would be loadline serve [DIR] or loadline load URL, and \
+             loadline --help says more"
                 .to_owned()
         }
         ErrorKind::MissingRequiredArgument => {
@@ -141,13 +152,18 @@ mod tests {
     const BEGIN: &str = "checked by the same -->\n";
     const END: &str = "<!-- end of options -->";
 
-    /// The options of `serve` as tables, a heading each.
-    fn documented() -> String {
+    /// The options of a command as tables, a heading each.
+    fn documented(name: &str) -> String {
         let mut command = Loadline::command();
         command.build();
-        let serve = command.find_subcommand("serve").unwrap();
+        let command = command.find_subcommand(name).unwrap();
+        let options = || {
+            command
+                .get_arguments()
+                .filter(|option| !option.is_hide_set())
+        };
         let mut headings: Vec<Option<&str>> = Vec::new();
-        for option in serve.get_arguments() {
+        for option in options() {
             if !headings.contains(&option.get_help_heading()) {
                 headings.push(option.get_help_heading());
             }
@@ -161,7 +177,7 @@ mod tests {
             let of_heading = |option: &&clap::Arg| {
                 option.get_help_heading() == heading && option.get_id() != "help"
             };
-            for option in serve.get_arguments().filter(of_heading) {
+            for option in options().filter(of_heading) {
                 text += &row(option);
             }
         }
@@ -174,10 +190,15 @@ mod tests {
             .get_value_names()
             .filter(|_| takes)
             .map(|names| names[0].as_str());
+        let short = option.get_short();
+        let short = short.map_or(String::new(), |short| format!("-{short}, "));
         let name = match (option.get_long(), value) {
-            (Some(long), Some(value)) => format!("--{long} {value}"),
-            (Some(long), None) => format!("--{long}"),
-            (None, _) => option.get_id().to_string().replace("root", "DIR"),
+            (Some(long), Some(value)) => format!("{short}--{long} {value}"),
+            (Some(long), None) => format!("{short}--{long}"),
+            (None, _) => match option.get_id().as_str() {
+                "root" => "DIR".to_owned(),
+                _ => "URL...".to_owned(),
+            },
         };
         let help = option.get_help().unwrap().to_string();
         let (help, noted) = match help.split_once(" [default: ") {
@@ -209,12 +230,22 @@ mod tests {
     }
 
     #[test]
-    fn every_option_is_documented() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.md");
-        let page = std::fs::read_to_string(path).unwrap();
+    fn every_option_of_serve_is_documented() {
+        check_page("serve");
+    }
+
+    #[test]
+    fn every_option_of_load_is_documented() {
+        check_page("load");
+    }
+
+    fn check_page(name: &str) {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+        let path = format!("{folder}/{name}.md");
+        let page = std::fs::read_to_string(&path).unwrap();
         let (before, rest) = page.split_once(BEGIN).unwrap();
         let (options, after) = rest.split_once(END).unwrap();
-        let right = documented();
+        let right = documented(name);
         if std::env::var_os("UPDATE_DOCS").is_some() {
             let page = format!("{before}{BEGIN}{right}{END}{after}");
             return std::fs::write(path, page).unwrap();

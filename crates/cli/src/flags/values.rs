@@ -134,11 +134,16 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Splits a number from the letters behind it.
-fn split_unit(text: &str) -> (&str, &str) {
+pub(super) fn split_unit(text: &str) -> (&str, &str) {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
     text.split_at(end)
+}
+
+/// A decimal number without sign or exponent, up to 18 digits before the point and nine behind.
+pub(super) fn decimal(number: &str) -> Option<f64> {
+    scale(number, 1_000_000_000).map(|billionths| billionths as f64 / 1e9)
 }
 
 /// A decimal number with up to nine digits behind the point, times `unit`.

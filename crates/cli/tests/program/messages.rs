@@ -32,7 +32,10 @@ fn refused(output: &std::process::Output, what: &str, exit: i32, parts: &[&str])
 #[test]
 fn bad_usage_is_one_line_with_option_value_and_what_would_be_right() {
     for (line, parts) in [
-        ("", &["command is missing", "loadline serve"][..]),
+        (
+            "",
+            &["command is missing", "loadline serve", "loadline load"][..],
+        ),
         ("srve", &["srve", "did you mean serve"]),
         ("serve --lisen 1", &["--lisen", "did you mean --listen"]),
         ("serve --listen 8080", &["--listen 8080", "127.0.0.1:8080"]),
@@ -296,7 +299,10 @@ fn help_names_every_option_groups_examples_and_exit_codes() {
         assert!(stands, "{option} is not in the help");
     }
     let about = run(&["--help"]);
-    assert!(text(&about.stdout).contains("Exit codes:"));
+    for command in ["serve", "load"] {
+        let heading = format!("Exit codes of {command}:");
+        assert!(text(&about.stdout).contains(&heading));
+    }
     let version = run(&["--version"]);
     assert_eq!(
         text(&version.stdout),

@@ -1,0 +1,166 @@
+//! Options that do not fit together: each refused in one line that says what would be right.
+
+use crate::failure::Failure;
+use crate::flags::load_defs::LoadFlags;
+
+/// Refuses the first pair that does not fit.
+pub(super) fn refuse_contradictions(flags: &LoadFlags) -> Result<(), Failure> {
+    refuse_several(flags)?;
+    refuse_without(flags)?;
+    refuse_idle(flags)
+}
+
+/// Of these, one at most: each says by itself when requests are due, or what they are.
+fn refuse_several(flags: &LoadFlags) -> Result<(), Failure> {
+    let pace = &flags.pace;
+    let requests = &flags.requests;
+    let alternatives: [&[(&str, bool)]; 5] = [
+        &[
+            ("--rate", pace.rate.is_some()),
+            ("--steps", pace.steps.is_some()),
+            ("--ramp", pace.ramp.is_some()),
+            ("--replay-timing", requests.replay_timing.is_some()),
+        ],
+        &[
+            ("--new-connection", flags.clients.new_connection),
+            (
+                "--requests-per-connection",
+                flags.clients.requests_per_connection.is_some(),
+            ),
+        ],
+        &[
+            ("--body", requests.body.is_some()),
+            ("--body-file", requests.body_file.is_some()),
+        ],
+        &[
+            ("--scenario", flags.users.scenario.is_some()),
+            ("--replay", requests.replay.is_some()),
+            ("--urls", requests.urls_file.is_some()),
+        ],
+        &[
+            ("--scenario", flags.users.scenario.is_some()),
+            ("--player", flags.users.player.is_some()),
+        ],
+    ];
+    for group in alternatives {
+        let mut given = group.iter().filter(|(_, given)| *given);
+        if let (Some((first, _)), Some((second, _))) = (given.next(), given.next()) {
+            return refuse(format!(
+                "{first} and {second} exclude each other; right would be one of them"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What means something only together with something else.
+fn refuse_without(flags: &LoadFlags) -> Result<(), Failure> {
+    let (pace, requests, users) = (&flags.pace, &flags.requests, &flags.users);
+    let open = pace.rate.is_some() || pace.steps.is_some() || pace.ramp.is_some();
+    let by_clock = open || requests.replay_timing.is_some();
+    let clock = "an open loop: --rate, --steps or --ramp";
+    let needs = [
+        (
+            "--burst",
+            pace.burst.is_some(),
+            pace.rate.is_some(),
+            "--rate",
+        ),
+        (
+            "--step-duration",
+            pace.step_duration.is_some(),
+            pace.steps.is_some(),
+            "--steps",
+        ),
+        ("--arrivals", pace.arrivals.is_some(), open, clock),
+        ("--catch-up", pace.catch_up, open, clock),
+        ("--overflow", pace.overflow.is_some(), by_clock, clock),
+        (
+            "--replay-timing",
+            requests.replay_timing.is_some(),
+            requests.replay.is_some(),
+            "--replay",
+        ),
+        (
+            "--replay-all-methods",
+            requests.replay_all_methods,
+            requests.replay.is_some(),
+            "--replay",
+        ),
+        (
+            "--users",
+            users.users.is_some(),
+            users.scenario.is_some(),
+            "--scenario",
+        ),
+        (
+            "--players",
+            users.players.is_some(),
+            users.player.is_some(),
+            "--player",
+        ),
+        (
+            "--content-sample",
+            flags.expect.content_sample.is_some(),
+            flags.expect.expect_sha256.is_some(),
+            "--expect-sha256",
+        ),
+    ];
+    for (option, given, has, needed) in needs {
+        if given && !has {
+            return refuse(format!("{option}: it goes with {needed}"));
+        }
+    }
+    Ok(())
+}
+
+/// What would do nothing beside something else.
+fn refuse_idle(flags: &LoadFlags) -> Result<(), Failure> {
+    let (clients, pace, requests) = (&flags.clients, &flags.pace, &flags.requests);
+    let open = pace.rate.is_some() || pace.steps.is_some() || pace.ramp.is_some();
+    let by_clock = open || requests.replay_timing.is_some();
+    let has_actors = flags.users.scenario.is_some() || flags.users.player.is_some();
+    let beside = clients.connections.is_some()
+        && (flags.users.users.is_some() || flags.users.players.is_some());
+    let useless = [
+        (
+            "--duration",
+            clients.duration.is_some() && pace.steps.is_some(),
+            "with --steps it follows from --step-duration",
+        ),
+        (
+            "--duration",
+            clients.duration.is_some() && requests.replay_timing.is_some(),
+            "with --replay-timing it follows from the log",
+        ),
+        (
+            "--warm-up",
+            clients.warm_up.is_some() && requests.replay_timing.is_some(),
+            "--replay-timing begins with the log's first line",
+        ),
+        (
+            "--think",
+            clients.think.is_some() && by_clock,
+            "in an open loop requests are due by the clock",
+        ),
+        (
+            "--rate",
+            open && has_actors && !beside,
+            "users and players have a pace of their own; plain clients beside them are asked for \
+             by both --connections and --users or --players",
+        ),
+        (
+            "--think",
+            clients.think.is_some() && flags.users.scenario.is_some() && !beside,
+            "users think as the scenario says",
+        ),
+    ];
+    match useless.iter().find(|(_, is_useless, _)| *is_useless) {
+        Some((option, _, why)) => refuse(format!("{option}: {why}")),
+        None => Ok(()),
+    }
+}
+
+fn refuse(message: String) -> Result<(), Failure> {
+    Err(Failure::usage(message))
+}

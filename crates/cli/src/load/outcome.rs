@@ -1,0 +1,215 @@
+//! What comes of a run: text, files, and the exit code.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use loadline_load::assertion::Assertion;
+use loadline_load::export;
+use loadline_load::report::{self, Style};
+use loadline_load::trial::TrialRecord;
+
+use super::progress::page;
+use crate::failure::{Exit, Failure};
+use crate::flags::load_defs::OutputFlags;
+
+/// Where results go, opened before the run: nobody wants to hear after an hour that a directory is
+/// missing.
+#[derive(Debug)]
+pub(super) struct Outputs {
+    style: Style,
+    json: Option<Output>,
+    csv: Option<Output>,
+    hdr: Option<Output>,
+    assertions: Vec<Assertion>,
+    allow_client_limited: bool,
+    is_quiet: bool,
+}
+
+#[derive(Debug)]
+struct Output {
+    name: String,
+    to: BufWriter<File>,
+}
+
+impl Outputs {
+    /// Opens the files, and reads the conditions.
+    pub(super) fn open(flags: &OutputFlags) -> Result<Self, Failure> {
+        let assertion = |text: &String| {
+            let parsed = text.parse::<Assertion>();
+            parsed.map_err(|why| Failure::usage(format!("--assert {why}")))
+        };
+        Ok(Self {
+            assertions: flags
+                .assert
+                .iter()
+                .map(assertion)
+                .collect::<Result<_, _>>()?,
+            style: flags.style,
+            json: open("--json", flags.json.as_deref())?,
+            csv: open("--csv", flags.csv.as_deref())?,
+            hdr: open("--hdr", flags.hdr.as_deref())?,
+            allow_client_limited: flags.allow_client_limited,
+            is_quiet: flags.quiet,
+        })
+    }
+
+    /// Prints the result, writes the files, and says how it ended.
+    pub(super) fn finish(self, records: &[TrialRecord]) -> Result<(), Failure> {
+        crate::print(report::text(records, self.style, page()).as_bytes())?;
+        if self.style != Style::Summary && !self.is_quiet {
+            for note in records.iter().flat_map(report::notes) {
+                tell(&note);
+            }
+        }
+        write_to(self.json, |to| export::write_json(records, to))?;
+        write_to(self.csv, |to| export::write_csv(records, to))?;
+        write_to(self.hdr, |to| export::write_hdr(records, to))?;
+        let broken = broken(&self.assertions, records);
+        for line in &broken {
+            tell(line);
+        }
+        verdict(records, broken.len(), self.allow_client_limited)
+    }
+}
+
+fn open(option: &str, path: Option<&Path>) -> Result<Option<Output>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    let name = format!("{option} {}", path.display());
+    match File::create(path) {
+        Ok(file) => Ok(Some(Output {
+            name,
+            to: BufWriter::new(file),
+        })),
+        Err(error) => {
+            let why = match error.kind() {
+                io::ErrorKind::NotFound => "no such directory".to_owned(),
+                io::ErrorKind::PermissionDenied => "no permission to write it".to_owned(),
+                io::ErrorKind::IsADirectory => "a directory".to_owned(),
+                _ => error.to_string(),
+            };
+            Err(Failure::usage(format!(
+                "{name}: {why}; right would be a file that can be written"
+            )))
+        }
+    }
+}
+
+fn write_to(
+    output: Option<Output>,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let Some(Output { name, mut to }) = output else {
+        return Ok(());
+    };
+    let written = write(&mut to).and_then(|()| to.flush());
+    written.map_err(|error| Failure::failed(format!("{name}: {error}")))
+}
+
+/// The conditions that do not hold, a line each; an interrupted run is not judged.
+fn broken(assertions: &[Assertion], records: &[TrialRecord]) -> Vec<String> {
+    let rounds = records.iter().filter(|record| !record.run.interrupted);
+    let mut broken = Vec::new();
+    for record in rounds {
+        for assertion in assertions {
+            let finding = assertion.check(record);
+            if !finding.holds {
+                broken.push(match record.run.rounds {
+                    0 | 1 => finding.line,
+                    _ => format!("round {}: {}", record.run.round, finding.line),
+                });
+            }
+        }
+    }
+    broken
+}
+
+/// What the exit code says; where several apply, the first one counts.
+fn verdict(
+    records: &[TrialRecord],
+    broken_count: usize,
+    allow_client_limited: bool,
+) -> Result<(), Failure> {
+    let fail = |exit, message: String| Err(Failure { exit, message });
+    if records.iter().any(|record| record.run.interrupted) {
+        let message = "interrupted: this is what was measured so far";
+        return fail(Exit::Interrupted, message.to_owned());
+    }
+    if let Some(record) = records
+        .iter()
+        .find(|record| record.everything.completed == 0)
+    {
+        let message = match record.everything.errors_total() {
+            0 => "not one answer came, and no error: nothing was due, or the run was too short",
+            _ => "not one answer came; the errors are in the result",
+        };
+        // Idle and slow clients may well be asked for without anybody who gets an answer.
+        if record.everything.offered > 0 {
+            return fail(Exit::Failed, message.to_owned());
+        }
+    }
+    if broken_count > 0 {
+        let message = match broken_count {
+            1 => "an --assert does not hold".to_owned(),
+            count => format!("{count} of --assert do not hold"),
+        };
+        return fail(Exit::BindOrAssert, message);
+    }
+    let limited = records.iter().find(|record| record.verdict.client_limited);
+    match limited {
+        Some(record) if !allow_client_limited => {
+            let reasons = record.verdict.reasons.join("; ");
+            fail(Exit::ClientLimited, format!("client-limited: {reasons}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// If standard error is closed, nobody listens.
+fn tell(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "loadline: {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(change: impl FnOnce(&mut TrialRecord)) -> TrialRecord {
+        let mut record = TrialRecord::default();
+        record.everything.offered = 10;
+        record.everything.completed = 10;
+        change(&mut record);
+        record
+    }
+
+    fn exit_of(record: TrialRecord, broken_count: usize, allow: bool) -> Result<(), Exit> {
+        verdict(&[record], broken_count, allow).map_err(|failure| failure.exit)
+    }
+
+    #[test]
+    fn the_first_exit_code_that_applies_counts() {
+        let limited = |record: &mut TrialRecord| record.verdict.client_limited = true;
+        assert_eq!(exit_of(record(|_| ()), 0, false), Ok(()));
+        assert_eq!(exit_of(record(limited), 0, false), Err(Exit::ClientLimited));
+        assert_eq!(exit_of(record(limited), 0, true), Ok(()));
+        assert_eq!(exit_of(record(limited), 1, true), Err(Exit::BindOrAssert));
+        let nothing = |record: &mut TrialRecord| {
+            limited(record);
+            record.everything.completed = 0;
+        };
+        assert_eq!(exit_of(record(nothing), 2, false), Err(Exit::Failed));
+        let interrupted = |record: &mut TrialRecord| {
+            nothing(record);
+            record.run.interrupted = true;
+        };
+        assert_eq!(
+            exit_of(record(interrupted), 2, false),
+            Err(Exit::Interrupted)
+        );
+        let only_idle = |record: &mut TrialRecord| {
+            record.everything.completed = 0;
+            record.everything.offered = 0;
+        };
+        assert_eq!(exit_of(record(only_idle), 0, false), Ok(()));
+    }
+}

@@ -1,0 +1,84 @@
+//! When requests are due, and which stretches of time are told apart.
+
+use std::time::Duration;
+
+use loadline_load::replay::Timing;
+use loadline_load::schedule::{Split, closed_phases};
+use loadline_load::{Arrivals, Loop, Overflow, Phase, Schedule};
+
+use crate::failure::Failure;
+use crate::flags::load_defs::LoadFlags;
+
+/// As wrk and wrk2 have it.
+const DURATION: Duration = Duration::from_secs(10);
+/// How long each step takes.
+const STEP_DURATION: Duration = Duration::from_secs(10);
+/// For a run that is to end with its requests: it is not to go on for ever either.
+const DURATION_MOST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// When requests are due by the options; a replay by its log's own timing is not among them.
+pub(super) fn pace(flags: &LoadFlags) -> Result<(Loop, Vec<Phase>), Failure> {
+    let (clients, pace) = (&flags.clients, &flags.pace);
+    let warm_up = clients.warm_up.unwrap_or_default();
+    let duration = clients.duration.unwrap_or(match clients.requests {
+        None => DURATION,
+        Some(_) => DURATION_MOST,
+    });
+    let step_duration = pace.step_duration.unwrap_or(STEP_DURATION);
+    let (schedule, split) = match (pace.rate, pace.steps, pace.ramp) {
+        (Some(rate), _, _) => {
+            let schedule = match pace.burst {
+                None => Schedule::constant(rate, duration),
+                Some(burst) => Schedule::bursts(0.0, rate, burst.on, burst.off, duration),
+            };
+            (refused("--rate", schedule)?, Split::Whole)
+        }
+        (_, Some(steps), _) => {
+            let schedule = Schedule::steps(steps, step_duration);
+            (refused("--steps", schedule)?, Split::Segments)
+        }
+        (_, _, Some(ramp)) => {
+            let schedule = Schedule::ramp(ramp.from, ramp.to, duration);
+            (refused("--ramp", schedule)?, Split::Whole)
+        }
+        (None, None, None) => {
+            let think = clients.think.unwrap_or_default();
+            let closed = Loop::Closed {
+                think_ns: nanos(think),
+            };
+            return Ok((closed, closed_phases(warm_up, duration)));
+        }
+    };
+    let schedule = schedule.after_warm_up(warm_up);
+    let phases = schedule.phases(warm_up, split);
+    let open = Loop::Open {
+        schedule,
+        arrivals: pace.arrivals.unwrap_or(Arrivals::Poisson),
+        overflow: pace.overflow.unwrap_or(Overflow::Queue),
+        catch_up: pace.catch_up,
+    };
+    Ok((open, phases))
+}
+
+/// When the lines of a log say.
+pub(super) fn replay_pace(flags: &LoadFlags, timing: Timing) -> (Loop, Vec<Phase>) {
+    let duration = Duration::from_nanos(timing.duration_ns);
+    let mut phases = closed_phases(Duration::ZERO, duration);
+    for phase in &mut phases {
+        phase.rate = Some(timing.due_ns.len() as f64 / duration.as_secs_f64().max(1e-9));
+    }
+    let timed = Loop::Timed {
+        due_ns: timing.due_ns,
+        overflow: flags.pace.overflow.unwrap_or(Overflow::Queue),
+    };
+    (timed, phases)
+}
+
+fn refused(option: &str, schedule: Result<Schedule, String>) -> Result<Schedule, Failure> {
+    schedule.map_err(|why| Failure::usage(format!("{option}: {why}")))
+}
+
+/// Whole nanoseconds.
+pub(super) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

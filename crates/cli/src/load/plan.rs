@@ -1,0 +1,202 @@
+//! What the command line of `loadline load` means: every number worked out, every file read.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::SocketAddr;
+
+use loadline_load::Plan;
+use loadline_load::plan::Group;
+use loadline_load::watch::Target;
+
+use super::command::{self, mask_url};
+use super::crowds::{self, Counts};
+use super::fitting::refuse_contradictions;
+use super::limits::{Division, Found, Wanted, divide};
+use super::pace::{nanos, pace, replay_pace};
+use super::requests::{self, Sent};
+use crate::failure::Failure;
+use crate::flags::load_defs::LoadFlags;
+
+/// A run, ready to be started.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    /// The same for all threads and processes, and but for the seed for all rounds.
+    pub(super) plan: Plan,
+    /// How it is divided.
+    pub(super) division: Division,
+    /// CPUs that threads are pinned to.
+    pub(super) cpus: Vec<usize>,
+    /// Processes that are watched.
+    pub(super) watched: Vec<Target>,
+    /// What is worth knowing before it begins, in sentences.
+    pub(super) remarks: Vec<String>,
+    /// The command line, without passwords.
+    pub(super) command: Vec<String>,
+    /// Where requests go, without passwords.
+    pub(super) urls: Vec<String>,
+}
+
+/// Of how many answers the content is hashed, unless said otherwise: one in a hundred costs next to
+/// nothing, and finds what is wrong in more than a few.
+const CONTENT_SAMPLE: u32 = 100;
+
+/// Works it out.
+pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure> {
+    refuse_contradictions(flags)?;
+    let counts = crowds::count(flags)?;
+    let Sent {
+        mix,
+        servers,
+        timing,
+        remarks,
+    } = requests::prepared(flags)?;
+    let (load, phases) = match timing {
+        Some(timing) => replay_pace(flags, timing),
+        None => pace(flags)?,
+    };
+    let division = divide(&wanted(flags, counts, &servers), found)?;
+    let (clients, machine) = (&flags.clients, &flags.machine);
+    let sample = flags.expect.content_sample;
+    let requests_per_connection = match clients.new_connection {
+        true => Some(1),
+        false => clients.requests_per_connection.map(saturating_u32),
+    };
+    let mut groups = Vec::new();
+    if counts.plain > 0 {
+        groups.push(Group {
+            name: "clients".to_owned(),
+        });
+    }
+    let plan = Plan {
+        servers,
+        mix,
+        load,
+        phases,
+        connections: counts.plain,
+        requests_max: clients.requests.map(|count| count as u64),
+        requests_per_connection,
+        timeout_ns: nanos(clients.timeout),
+        deadline_ns: clients.deadline.map(nanos),
+        content_sample: sample.map_or(CONTENT_SAMPLE, saturating_u32),
+        sources: division.sources.clone(),
+        groups,
+        crowds: Vec::new(),
+        seed: machine
+            .part_seed
+            .or(machine.seed)
+            .unwrap_or_else(random_seed),
+    };
+    crowds::add(flags, counts)?;
+    Ok(Planned {
+        division: Division {
+            threads: threads(division.threads, &division, counts),
+            ..division
+        },
+        plan,
+        cpus: machine.cpus.clone().map_or_else(Vec::new, |list| list.0),
+        watched: watched(flags),
+        remarks,
+        command: command::typed(),
+        urls: flags.urls.iter().map(|url| mask_url(url)).collect(),
+    })
+}
+
+fn wanted<'w>(flags: &'w LoadFlags, counts: Counts, servers: &'w [SocketAddr]) -> Wanted<'w> {
+    let machine = &flags.machine;
+    Wanted {
+        clients: counts.total(),
+        is_churning: flags.clients.new_connection || flags.hostile.vanishing.is_some(),
+        servers,
+        sources: machine.sources.as_ref().map_or(&[], |list| &list.0),
+        source_per_client: flags.users.source_per_client,
+        processes: machine.processes,
+        threads: machine.threads,
+    }
+}
+
+/// No more threads than there are connections for them.
+fn threads(threads: u32, division: &Division, counts: Counts) -> u32 {
+    let each = counts.plain / division.processes.max(1);
+    threads.min(each.max(1))
+}
+
+fn watched(flags: &LoadFlags) -> Vec<Target> {
+    let target = |name: &str, pid| Target {
+        name: name.to_owned(),
+        pid,
+    };
+    let server = flags.machine.server_pid.map(|pid| target("server", pid));
+    let named = flags.machine.watch.iter();
+    let named = named.map(|watched| target(&watched.name, watched.pid));
+    server.into_iter().chain(named).collect()
+}
+
+fn saturating_u32(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// Another one each time; short enough to be typed again.
+fn random_seed() -> u64 {
+    RandomState::new().build_hasher().finish() >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use loadline_load::Loop;
+
+    use super::*;
+    use crate::flags::{Typed, defs::Command, read};
+
+    const FOUND: Found = Found {
+        descriptors_max: 20_000,
+        ports: 28_232,
+        cpus: 8,
+    };
+
+    fn planned(options: &str) -> Planned {
+        let words = ["loadline", "load", "http://127.0.0.1:9/"];
+        let words = words.into_iter().chain(options.split_ascii_whitespace());
+        match read(words.map(Into::into)) {
+            Ok(Typed::Command(Command::Load(flags))) => plan(&flags, &FOUND).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_nothing_is_said_about() {
+        let Planned { plan, division, .. } = planned("");
+        assert_eq!(plan.load, Loop::Closed { think_ns: 0 });
+        assert_eq!((plan.connections, plan.requests_per_connection), (64, None));
+        assert_eq!(plan.duration_ns(), 10_000_000_000);
+        assert_eq!(plan.timeout_ns, 2_000_000_000);
+        assert_eq!(plan.groups[0].name, "clients");
+        assert_eq!((division.processes, division.threads), (1, 4));
+        assert_ne!(plan.seed, planned("").plan.seed);
+    }
+
+    #[test]
+    fn the_papers_commands() {
+        let webbench = planned("--connections 10000 --duration 5s --new-connection");
+        assert_eq!(webbench.plan.requests_per_connection, Some(1));
+        assert_eq!(webbench.plan.sources.len(), 16);
+        let wrk2 = planned("--rate 20000 --connections 2000 --duration 30s");
+        assert!(matches!(wrk2.plan.load, Loop::Open { .. }));
+        assert_eq!(wrk2.plan.phases[0].rate, Some(20_000.0));
+        let vegeta = planned("--steps 100..2500/100 --warm-up 1s").plan;
+        assert_eq!(vegeta.phases.len(), 26);
+        assert_eq!(vegeta.duration_ns(), 251_000_000_000);
+        let weighttp = planned("-n 100000 -c 20000 --seed 7");
+        assert_eq!(weighttp.plan.requests_max, Some(100_000));
+        assert_eq!((weighttp.division.processes, weighttp.plan.seed), (2, 7));
+        let hour = u64::try_from(Duration::from_secs(3600).as_nanos()).unwrap();
+        assert!(weighttp.plan.duration_ns() > hour);
+    }
+
+    #[test]
+    fn no_thread_is_without_a_connection() {
+        assert_eq!(planned("-c 2 --threads 8").division.threads, 2);
+        let divided = planned("-c 9 --threads 8 --processes 3").division;
+        assert_eq!(divided.threads, 3);
+    }
+}

@@ -1,0 +1,37 @@
+//! What is looked at beside the run: the machine before and after, and the processes watched.
+
+use loadline_load::trial::machine::Probe;
+use loadline_load::trial::{MachineRecord, WatchedRecord};
+use loadline_load::watch::{Target, Watch};
+
+use crate::failure::Failure;
+
+/// What is being looked at.
+#[derive(Debug)]
+pub(super) struct Surroundings {
+    probe: Probe,
+    watch: Option<Watch>,
+}
+
+impl Surroundings {
+    /// Takes a first look.
+    pub(super) fn look(watched: &[Target]) -> Result<Self, Failure> {
+        let watch = match watched {
+            [] => None,
+            targets => Some(
+                Watch::begin(targets.to_vec())
+                    .map_err(|error| Failure::usage(format!("what is to be watched: {error}")))?,
+            ),
+        };
+        Ok(Self {
+            probe: Probe::begin(),
+            watch,
+        })
+    }
+
+    /// Takes the last look at a run that began at `start_ns` of the monotonic clock.
+    pub(super) fn end(self, start_ns: u64) -> (MachineRecord, Vec<WatchedRecord>) {
+        let watched = self.watch.map(|watch| watch.end(start_ns));
+        (self.probe.end(), watched.unwrap_or_default())
+    }
+}

@@ -1,0 +1,242 @@
+//! Who carries the load: threads of this process, or processes like this one.
+//!
+//! ```text
+//!   parent                                    child: the same command line with --part I/N
+//!     │  ◄── stdout: a message a line ──────    its threads' messages
+//!     └───── stdin: "start NS", "stop" ────►    sets the start, asks for the end
+//! ```
+//!
+//! The start is a moment of the monotonic clock, which all processes of a machine share. A child ends
+//! when its standard input does: so none outlives its parent.
+
+use std::ffi::OsString;
+use std::io::{self, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use loadline_load::fleet::{Crew, Event, Fleet};
+use loadline_load::{Control, Plan, wire};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::failure::Failure;
+
+/// What reaches the one who merges.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// By a thread of this process, or by a process in the place of one.
+    Fleet(Event),
+    /// A signal asks for the end.
+    Signal,
+}
+
+/// Everyone who carries a part of the load.
+#[derive(Debug)]
+pub(super) enum Team {
+    /// Threads of this process.
+    Own {
+        /// The threads.
+        fleet: Fleet,
+        /// What they look at.
+        control: Arc<Control>,
+    },
+    /// Processes.
+    Processes {
+        /// Their standard inputs.
+        inputs: Vec<ChildStdin>,
+        /// How many threads say that they are ready.
+        ready_expected: usize,
+    },
+}
+
+impl Team {
+    /// Starts the threads of this process.
+    pub(super) fn own(plan: &Arc<Plan>, crew: &Crew, tell: &Sender<Told>) -> io::Result<Self> {
+        let control = Arc::new(Control::new());
+        let tell = tell.clone();
+        let fleet = Fleet::start(plan, crew, &control, move |event| {
+            let _ = tell.send(Told::Fleet(event)); // nobody listens any more: the end is near
+        })?;
+        Ok(Self::Own { fleet, control })
+    }
+
+    /// Starts `count` processes, each with as many threads as `crew` says.
+    pub(super) fn processes(
+        count: u32,
+        plan: &Plan,
+        crew: &Crew,
+        tell: &Sender<Told>,
+    ) -> io::Result<Self> {
+        let mut inputs = Vec::new();
+        for index in 0..count {
+            let mut child = spawn(index, count, plan.seed)?;
+            inputs.extend(child.stdin.take());
+            let tell = tell.clone();
+            std::thread::Builder::new()
+                .name(format!("process {index}"))
+                .spawn(move || listen(index, count, child, &tell))?;
+        }
+        Ok(Self::Processes {
+            inputs,
+            ready_expected: crew.thread_count(plan) * count as usize,
+        })
+    }
+
+    /// How many threads say that they are ready.
+    pub(super) fn ready_expected(&self) -> usize {
+        match self {
+            Self::Own { fleet, .. } => fleet.thread_count(),
+            Self::Processes { ready_expected, .. } => *ready_expected,
+        }
+    }
+
+    /// How many ends are told: by threads, or by processes.
+    pub(super) fn ends_expected(&self) -> usize {
+        match self {
+            Self::Own { fleet, .. } => fleet.thread_count(),
+            Self::Processes { inputs, .. } => inputs.len(),
+        }
+    }
+
+    /// Sets the moment of the start.
+    pub(super) fn start_at(&mut self, start_ns: u64) {
+        match self {
+            Self::Own { control, .. } => control.start_at(start_ns),
+            Self::Processes { inputs, .. } => say(inputs, &format!("start {start_ns}\n")),
+        }
+    }
+
+    /// Asks for the end.
+    pub(super) fn stop(&mut self) {
+        match self {
+            Self::Own { control, .. } => control.stop(),
+            Self::Processes { inputs, .. } => say(inputs, "stop\n"),
+        }
+    }
+
+    /// Waits for threads whose ends were all told.
+    pub(super) fn join(self) {
+        if let Self::Own { fleet, .. } = self {
+            fleet.join();
+        }
+    }
+}
+
+fn say(inputs: &mut [ChildStdin], line: &str) {
+    for input in inputs {
+        let _ = input.write_all(line.as_bytes()); // a child that has ended says so on its own way
+    }
+}
+
+/// This program again, also if its file has been replaced meanwhile, with the part it has.
+fn spawn(index: u32, count: u32, seed: u64) -> io::Result<Child> {
+    let mut words = std::env::args_os().skip(1);
+    let mut arguments: Vec<OsString> = words.next().into_iter().collect();
+    arguments.extend(["--part".into(), format!("{index}/{count}").into()]);
+    arguments.extend(["--part-seed".into(), seed.to_string().into()]);
+    arguments.extend(words);
+    Command::new("/proc/self/exe")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
+/// Hears a child to its end.
+fn listen(index: u32, count: u32, mut child: Child, tell: &Sender<Told>) {
+    let heard = hear(&mut child, tell);
+    let mut words = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        let _ = stderr.read_to_string(&mut words); // then there are none
+    }
+    let status = child.wait();
+    let result = match (heard, status) {
+        (Ok(()), Ok(status)) if status.success() => Ok(()),
+        (Err(reason), _) => Err(reason),
+        (_, Err(error)) => Err(error.to_string()),
+        (_, Ok(status)) => Err(match words.lines().last() {
+            Some(line) => line.trim_start_matches("loadline: ").to_owned(),
+            None => status.to_string(),
+        }),
+    };
+    let _ = tell.send(Told::Fleet(Event::Ended {
+        thread: format!("process {} of {count}", index + 1),
+        result,
+    }));
+}
+
+/// The messages of a child, until it closes its standard output.
+fn hear(child: &mut Child, tell: &Sender<Told>) -> Result<(), String> {
+    let Some(stdout) = child.stdout.take() else {
+        return Ok(());
+    };
+    let mut reader = wire::Reader::new(BufReader::with_capacity(1 << 16, stdout));
+    while let Some(message) = reader.next_message().map_err(|error| error.to_string())? {
+        if tell.send(Told::Fleet(Event::Told(message))).is_err() {
+            break; // nobody listens any more
+        }
+    }
+    Ok(())
+}
+
+/// Carries one part, as a child.
+pub(super) fn carry_part(plan: &Arc<Plan>, crew: &Crew) -> Result<(), Failure> {
+    // Signals reach the whole group of processes from a terminal; the parent is who decides.
+    let ignored = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&ignored))
+            .map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    }
+    let (tell, events) = channel();
+    let mut team = Team::own(plan, crew, &tell)
+        .map_err(|error| Failure::failed(format!("a thread cannot be started: {error}")))?;
+    drop(tell);
+    if let Team::Own { control, .. } = &team {
+        let control = Arc::clone(control);
+        std::thread::Builder::new()
+            .name("orders".into())
+            .spawn(move || obey(&control))
+            .map_err(|error| Failure::failed(format!("a thread cannot be started: {error}")))?;
+    }
+    let told = report(&events, team.ends_expected());
+    if told.is_err() {
+        team.stop();
+    }
+    told
+}
+
+/// Does what the parent says; without a parent there is nothing to do.
+fn obey(control: &Control) {
+    for line in io::stdin().lines().map_while(Result::ok) {
+        match line.split_once(' ') {
+            Some(("start", ns)) => match ns.parse() {
+                Ok(ns) => control.start_at(ns),
+                Err(_) => break,
+            },
+            _ => control.stop(),
+        }
+    }
+    std::process::exit(1);
+}
+
+fn report(events: &Receiver<Told>, ends_expected: usize) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let mut ends = 0;
+    while ends < ends_expected {
+        let Ok(told) = events.recv() else { break };
+        match told {
+            Told::Fleet(Event::Told(message)) => {
+                wire::write(&message, &mut out)
+                    .map_err(|error| Failure::failed(format!("standard output: {error}")))?;
+            }
+            Told::Fleet(Event::Ended { thread, result }) => {
+                ends += 1;
+                result.map_err(|reason| Failure::failed(format!("{thread}: {reason}")))?;
+            }
+            Told::Signal => {}
+        }
+    }
+    Ok(())
+}

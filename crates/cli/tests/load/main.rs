@@ -1,0 +1,13 @@
+//! `loadline load` as people meet it: against `loadline serve`, and against a stub whose answers are
+//! known beforehand.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod counts;
+mod limited;
+mod outputs;
+#[allow(dead_code, reason = "the tests of the server use the rest of it")]
+#[path = "../program/util.rs"]
+mod program;
+mod refusals;
+mod stopping;
+mod util;

@@ -1,0 +1,161 @@
+//! What is printed, what stands in the files, and what conditions say.
+
+use crate::util::{both, load, measured, number, record, server, text};
+
+#[test]
+fn every_style_prints_its_tools_form_on_standard_output() {
+    let (server, _site) = server(&[]);
+    let url = format!("http://{}/", server.address());
+    for (style, lines) in [
+        ("summary", &["good", "99 %", "Requests/sec:"][..]),
+        (
+            "webbench",
+            &["Webbench - Simple Web Benchmark 1.5", "Speed=", "susceed"],
+        ),
+        (
+            "wrk2",
+            &["Detailed Percentile spectrum:", "Requests/sec:", "#[Mean"],
+        ),
+        ("weighttp", &["finished in ", "status codes: ", "req/s"]),
+        (
+            "vegeta",
+            &["Requests", "[total, rate, throughput]", "Success"],
+        ),
+    ] {
+        let line = format!("{url} -c 4 -d 200ms --style {style} --quiet --allow-client-limited");
+        let output = load(&line);
+        assert_eq!(output.status.code(), Some(0), "{}", both(&output));
+        let out = text(&output.stdout);
+        for part in lines {
+            assert!(out.contains(part), "{style}: no '{part}' in:\n{out}");
+        }
+        assert_eq!(text(&output.stderr), "", "{style} and --quiet");
+    }
+}
+
+#[test]
+fn files_hold_the_same_run() {
+    let (server, _site) = server(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (json, csv, hdr) = (path("a.json"), path("a.csv"), path("a.hdr"));
+    let output = load(&format!(
+        "http://{}/ -c 4 -d 2100ms --rate 500 --user me:secret --allow-client-limited \
+         --json {} --csv {} --hdr {}",
+        server.address(),
+        json.display(),
+        csv.display(),
+        hdr.display()
+    ));
+    assert_eq!(output.status.code(), Some(0), "{}", both(&output));
+    let record = record(&json);
+    assert_eq!(record["schema"], "loadline-load/1");
+    assert!(
+        !record.to_string().contains("secret"),
+        "passwords are masked"
+    );
+    let all = &record["everything"];
+    assert_eq!(number(&all["offered"]), 1050);
+    let completed_all = number(&all["completed"]);
+    let csv = std::fs::read_to_string(csv).unwrap();
+    let mut rows = csv.lines().filter(|line| !line.starts_with('#'));
+    let names: Vec<&str> = rows.next().unwrap().split(',').collect();
+    let column = names.iter().position(|name| *name == "completed").unwrap();
+    let completed: u64 = rows
+        .map(|row| row.split(',').nth(column).unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(completed, completed_all, "{csv}");
+    let hdr = std::fs::read_to_string(hdr).unwrap();
+    assert!(hdr.starts_with('#'), "{hdr}");
+    let intervals = hdr.lines().filter(|line| line.starts_with("Tag=latency"));
+    assert!((2..=4).contains(&intervals.count()), "{hdr}");
+}
+
+#[test]
+fn progress_goes_to_standard_error_in_plain_lines() {
+    let (server, _site) = server(&[]);
+    let output = load(&format!(
+        "http://{}/ -c 4 -d 1500ms --rate 100 --allow-client-limited",
+        server.address()
+    ));
+    let err = text(&output.stderr);
+    assert!(!err.is_empty() && !err.contains('\x1b'), "{err}");
+    assert!(err.lines().count() <= 4, "{err}");
+}
+
+#[test]
+fn conditions_decide_the_exit_code() {
+    let (server, _site) = server(&[]);
+    let run = |more: &str| {
+        load(&format!(
+            "http://{}/ -c 4 -d 300ms --quiet --allow-client-limited {more}",
+            server.address()
+        ))
+    };
+    let good = run("--assert errors<0.1% --assert rate>=1");
+    assert_eq!(good.status.code(), Some(0), "{}", both(&good));
+    let broken = run("--assert rate>=10000000 --assert errors<50%");
+    assert_eq!(broken.status.code(), Some(3), "{}", both(&broken));
+    let err = text(&broken.stderr);
+    assert!(err.contains("rate>=10000000"), "{err}");
+    assert!(!err.contains("errors<50%"), "what holds is not told: {err}");
+    assert!(
+        text(&broken.stdout).contains("99 %"),
+        "the result is printed all the same"
+    );
+}
+
+#[test]
+fn rounds_are_told_one_by_one_and_together() {
+    let (server, _site) = server(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rounds.json");
+    let output = load(&format!(
+        "http://{}/ -c 2 -n 50 --rounds 3 --allow-client-limited --json {}",
+        server.address(),
+        path.display()
+    ));
+    assert_eq!(output.status.code(), Some(0), "{}", both(&output));
+    assert!(text(&output.stdout).contains("mean"), "{}", both(&output));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let records = serde_json::Deserializer::from_str(&text).into_iter::<serde_json::Value>();
+    let rounds: Vec<u64> = records
+        .map(|record| number(&record.unwrap()["run"]["round"]))
+        .collect();
+    assert_eq!(rounds, [1, 2, 3], "{text}");
+}
+
+#[test]
+fn a_watched_server_is_in_the_record() {
+    let (server, _site) = server(&[]);
+    let record = measured(&format!(
+        "http://{}/ -c 4 -d 1200ms --server-pid {} --watch again={}",
+        server.address(),
+        server.id(),
+        server.id()
+    ));
+    let watched = record["watched"].as_array().unwrap();
+    let names: Vec<&str> = watched
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["server", "again"]);
+    assert!(number(&watched[0]["threads_max"]) >= 2, "{}", watched[0]);
+}
+
+#[test]
+fn expectations_are_checked() {
+    let (server, _site) = server(&[]);
+    let url = format!("http://{}/", server.address());
+    let right = "--expect-length 12 --content-sample 1 --expect-sha256 \
+                 6d24a7cc09aadf7a6c2ec4fd8ee23b0bd91da1ac2f1bd1d3ab3b9d8a2c0c0a1e";
+    let wrong_hash = measured(&format!("{url} -c 2 -n 100 {right}"));
+    let tally = &wrong_hash["groups"][0]["total"]["tally"];
+    assert_eq!(number(&tally["good"]), 0);
+    assert_eq!(number(&tally["errors"]["wrong_content"]), 100, "{tally}");
+    let missing = measured(&format!("{url}nothing -c 2 -n 100 --expect-status 4xx"));
+    assert_eq!(number(&missing["groups"][0]["total"]["tally"]["good"]), 100);
+    let unexpected = measured(&format!("{url}nothing -c 2 -n 100"));
+    let tally = &unexpected["groups"][0]["total"]["tally"];
+    assert_eq!(number(&tally["errors"]["status_4xx"]), 100, "{tally}");
+}

@@ -1,0 +1,136 @@
+//! Bad input: a clear line on standard error, nothing on standard output, exit code 2.
+
+use crate::util::{load, text};
+
+fn refuses(line: &str, parts: &[&str]) {
+    let output = load(line);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{line}: {message}");
+    assert_eq!(text(&output.stdout), "", "{line}");
+    assert_eq!(message.lines().count(), 1, "{line}: {message}");
+    assert!(message.starts_with("loadline: "), "{line}: {message}");
+    for part in parts {
+        assert!(message.contains(part), "{line}: no '{part}' in: {message}");
+    }
+}
+
+const URL: &str = "http://127.0.0.1:9/";
+
+#[test]
+fn values_are_refused_with_what_would_be_right() {
+    for (options, parts) in [
+        ("--rate 0", &["--rate 0", "nothing would be sent"][..]),
+        ("--rate 5x", &["--rate 5x", "unknown unit 'x'"]),
+        ("--rate -5", &["--rate -5"]),
+        ("-d 10", &["--duration", "10s"]),
+        ("-d 10d", &["--duration", "not a duration"]),
+        ("-d 0s", &["--duration", "too short"]),
+        ("--timeout 1h", &["--timeout 1h", "10m"]),
+        (
+            "--connections many",
+            &["--connections many", "not a number"],
+        ),
+        ("-c 0", &["--connections 0", "at least 1"]),
+        ("--steps 100..200", &["--steps", "100..2500/100"]),
+        ("--steps 0..200/10", &["--steps", "nothing would be sent"]),
+        ("--ramp 5", &["--ramp 5", "FROM..TO"]),
+        ("--burst 1s --rate 5", &["--burst 1s", "1s/4s"]),
+        (
+            "--arrivals uniform --rate 5",
+            &["--arrivals uniform", "poisson", "constant"],
+        ),
+        (
+            "--overflow wait --rate 5",
+            &["--overflow wait", "queue", "drop"],
+        ),
+        ("--http 2", &["--http 2", "1.0", "1.1"]),
+        ("--style wrk", &["--style wrk", "wrk2", "webbench"]),
+        ("--slow-readers 5", &["--slow-readers 5", "200@10KB/s"]),
+        ("--slow-heads 5@1", &["--slow-heads 5@1", "10B/s"]),
+        ("--player 5", &["--player 5", "5Mbps"]),
+        ("--sources 127.0.0.9-127.0.0.2", &["--sources", "downwards"]),
+        ("--cpus a", &["--cpus a", "0,2-3"]),
+        ("--cpus 8000", &["--cpus"]),
+        ("--watch 5", &["--watch 5", "NAME=PID"]),
+        ("--server-pid 0", &["--server-pid 0"]),
+        ("--expect-status 20", &["--expect-status", "2xx"]),
+        ("--expect-sha256 abc", &["--expect-sha256", "64"]),
+        ("--header Broken", &["Broken"]),
+        ("--method G(T", &["G(T"]),
+        (
+            "--rat 5",
+            &["--rat", "did you mean --rate", "loadline load --help"],
+        ),
+        ("--rounds 0", &["--rounds 0", "1 to 1000"]),
+        ("--assert p99", &["--assert", "p99"]),
+        ("--assert p99<5parsec", &["--assert", "parsec"]),
+        ("--assert speed>5", &["--assert", "speed"]),
+    ] {
+        refuses(&format!("{URL} {options}"), parts);
+    }
+}
+
+#[test]
+fn options_that_do_not_fit_together_are_refused() {
+    for (options, parts) in [
+        (
+            "--rate 5 --steps 1..2/1",
+            &["--rate", "--steps", "exclude each other"][..],
+        ),
+        ("--ramp 1..2 --steps 1..2/1", &["--steps", "--ramp"]),
+        (
+            "--new-connection --requests-per-connection 5",
+            &["--new-connection"],
+        ),
+        ("--body a --body-file /dev/null", &["--body", "--body-file"]),
+        ("--burst 1s/1s", &["--burst", "--rate"]),
+        ("--step-duration 1s", &["--step-duration", "--steps"]),
+        ("--steps 1..2/1 -d 5s", &["--duration", "--step-duration"]),
+        ("--arrivals poisson", &["--arrivals", "--rate"]),
+        ("--overflow drop", &["--overflow", "--rate"]),
+        ("--catch-up", &["--catch-up", "--rate"]),
+        ("--think 1s --rate 5", &["--think", "by the clock"]),
+        ("--replay-timing 1", &["--replay-timing", "--replay"]),
+        ("--users 5", &["--users", "--scenario"]),
+        ("--players 5", &["--players", "--player"]),
+        (
+            "--content-sample 5",
+            &["--content-sample", "--expect-sha256"],
+        ),
+        ("-c 0 --rate 5 --idle-connections 3", &["--connections 0"]),
+        ("-c 1 -c 2", &["--connections", "more than once"]),
+    ] {
+        refuses(&format!("{URL} {options}"), parts);
+    }
+}
+
+#[test]
+fn where_to_is_refused_with_what_would_be_right() {
+    refuses("", &["URL", "missing", "http://127.0.0.1:8080/"]);
+    refuses("127.0.0.1:8080", &["URL without scheme", "http://"]);
+    refuses("localhost/path", &["URL without scheme"]);
+    refuses("https://127.0.0.1/", &["https"]);
+    refuses("http://127.0.0.1:99999/", &["port"]);
+    refuses("http://nowhere.invalid/", &["nowhere.invalid"]);
+}
+
+#[test]
+fn files_that_cannot_be_read_or_written_are_refused() {
+    let missing = "/nowhere/file";
+    for option in ["--urls", "--body-file", "--replay"] {
+        refuses(&format!("{URL} {option} {missing}"), &[missing]);
+    }
+    for option in ["--json", "--csv", "--hdr"] {
+        refuses(
+            &format!("{URL} {option} {missing}"),
+            &[option, missing, "no such directory"],
+        );
+        refuses(&format!("{URL} {option} /"), &[option, "a directory"]);
+    }
+}
+
+#[test]
+fn more_clients_than_processes_may_share_are_refused() {
+    let line = format!("{URL} -c 1000000 --processes 1");
+    refuses(&line, &["--processes 1", "descriptors"]);
+}

@@ -1,0 +1,109 @@
+//! Signals, children without a parent, servers that are not there.
+
+use crate::program::until;
+use crate::util::{Running, both, counted, load, record, server, signal};
+
+#[test]
+fn an_interrupted_run_prints_what_was_measured_so_far() {
+    for (signal, more) in [("INT", ""), ("TERM", "--processes 2")] {
+        let (server, _site) = server(&[]);
+        let folder = tempfile::tempdir().unwrap();
+        let json = folder.path().join("record.json");
+        let mut running = Running::start(&format!(
+            "http://{}/ -c 4 -d 60s --json {} --assert rate<1 {more}",
+            server.address(),
+            json.display()
+        ));
+        until("the first answers", || {
+            (counted(&server).0 > 100).then_some(())
+        });
+        running.signal(signal);
+        let (status, out, err) = running.end();
+        assert_eq!(status.code(), Some(130), "{out}{err}");
+        assert!(out.contains("nterrupted"), "{out}");
+        assert!(err.contains("interrupted"), "{err}");
+        assert!(!err.contains("hold"), "conditions are not judged: {err}");
+        let record = record(&json);
+        assert_eq!(record["run"]["interrupted"], true);
+        assert!(record["everything"]["completed"].as_u64().unwrap() > 50);
+        assert!(record["run"]["ran_s"].as_f64().unwrap() < 30.0);
+    }
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    // Nobody accepts, and the queue of one is full soon: there is nothing but waiting.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut running = Running::start(&format!("http://{address}/ -c 4 -d 60s --timeout 10m"));
+    let (_first, _) = listener.accept().unwrap();
+    running.signal("INT");
+    running.signal("TERM");
+    let (status, out, err) = running.end();
+    assert_eq!(status.code(), Some(130), "{out}{err}");
+}
+
+#[test]
+fn children_end_with_their_parent() {
+    let (server, _site) = server(&[]);
+    let mut running = Running::start(&format!(
+        "http://{}/ -c 4 -d 60s --processes 2",
+        server.address()
+    ));
+    until("the first answers", || {
+        (counted(&server).0 > 100).then_some(())
+    });
+    let children = format!("/proc/{0}/task/{0}/children", running.id());
+    let children = std::fs::read_to_string(children).unwrap();
+    let children: Vec<u32> = children
+        .split_ascii_whitespace()
+        .map(|id| id.parse().unwrap())
+        .collect();
+    assert_eq!(children.len(), 2);
+    running.signal("KILL");
+    running.end();
+    for child in children {
+        until("the end of a child", || {
+            // What is left of it until its new parent has looked is no process any more.
+            let status = std::fs::read_to_string(format!("/proc/{child}/status"));
+            status.map_or(Some(()), |text| text.contains("State:\tZ").then_some(()))
+        });
+    }
+}
+
+#[test]
+fn a_child_that_dies_fails_the_run() {
+    let (server, _site) = server(&[]);
+    let mut running = Running::start(&format!(
+        "http://{}/ -c 4 -d 60s --processes 2",
+        server.address()
+    ));
+    until("the first answers", || {
+        (counted(&server).0 > 100).then_some(())
+    });
+    let children = format!("/proc/{0}/task/{0}/children", running.id());
+    let children = std::fs::read_to_string(children).unwrap();
+    let child = children.split_ascii_whitespace().next().unwrap();
+    signal(child.parse().unwrap(), "KILL");
+    let (status, out, err) = running.end();
+    assert_eq!(status.code(), Some(1), "{out}{err}");
+    assert!(
+        err.contains("process 1 of 2") || err.contains("process 2 of 2"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_server_that_is_not_there_is_a_failure() {
+    let address = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    let output = load(&format!("http://{address}/ -c 2 -d 100ms --quiet"));
+    assert_eq!(output.status.code(), Some(1), "{}", both(&output));
+    assert!(
+        both(&output).contains("not one answer"),
+        "{}",
+        both(&output)
+    );
+}
