@@ -196,17 +196,20 @@ impl Merger {
         end_ns.filter(|end_ns| *end_ns < END_NS_MAX)
     }
 
-    /// From the start to the end of the run: as told, or by the longest thread.
+    /// From the start to the end of the run: as told; or by the plan; or, where the requests may
+    /// have ended it, by the thread that was longest at it.
     fn ran_ns(&self, ending: &Ending) -> u64 {
-        let counted = self.phases.iter().find(|phase| phase.counted);
-        let counted_ns = counted.map_or(0, |phase| phase.begin_ns);
-        let walls = self.threads.iter().map(|report| report.wall_ns);
-        let by_threads = walls
-            .max()
-            .map(|wall_ns| counted_ns.saturating_add(wall_ns));
         let planned_ns = self.planned_ns();
-        let ran_ns = ending.ran_ns.or(by_threads).or(planned_ns).unwrap_or(0);
-        ran_ns.min(planned_ns.unwrap_or(u64::MAX))
+        let by_plan = planned_ns.filter(|_| self.run.requests_max.is_none());
+        let by_threads = || {
+            let counted = self.phases.iter().find(|phase| phase.counted);
+            let before_ns = counted.map_or(0, |phase| phase.begin_ns);
+            let walls = self.threads.iter().map(|report| report.wall_ns);
+            walls.max().map(|wall_ns| before_ns.saturating_add(wall_ns))
+        };
+        let ran_ns = ending.ran_ns.or(by_plan).or_else(by_threads);
+        let planned_ns = planned_ns.unwrap_or(u64::MAX);
+        ran_ns.unwrap_or(0).min(planned_ns)
     }
 
     fn verdict(
