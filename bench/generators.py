@@ -1,0 +1,459 @@
+#!/usr/bin/env python3
+"""Compare load generators side by side: what they cost, and whether they tell the truth.
+
+  bench/generators.py                     everything
+  bench/generators.py count cost closed   only these parts
+
+Parts:
+  count   requests that `loadline load` completed against the lines of nginx's own log
+  cost    requests per CPU second of the client against wrk's, same nginx, 64 to 10000 connections
+  memory  what 10000 connections take in the client
+  closed  requests/s, p50 and p99 against wrk's, closed loop, where the server is the limit
+  open    completed requests, p50 and p99 against h2load's, open loop, at one rate
+  truth   what wrk, h2load and Loadline report of a responder whose latency is programmed
+  mm1     mean time in an M/M/1 queue against theory: 1 / (service rate - arrival rate)
+
+Rounds are interleaved (A B B A ...); medians are printed with the lowest and the highest round. The
+server is pinned to one core, the client to another, each a single thread. The tables are Markdown;
+--json keeps every round. Needs two cores, Python 3.11, nginx, wrk, h2load, and the release builds
+of loadline and loadline-stub.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from load import WRK_DONE
+from peers import NGINX_TUNED, SMALL, Ctx, nginx, nginx_default, nginx_tuned
+from processes import become_reaper, machine_busy, pss_bytes, spawn, stop
+from servers import BIN_DIRS, find_program
+
+CONNECTIONS = [64, 1000, 10000]
+OPEN_RATE, OPEN_CONNECTIONS = 4000, 50
+TRUTHS = {
+    "constant 5 ms": ["--latency", "5ms"],
+    "exponential, mean 5 ms": ["--latency", "exp:5ms", "--strata", "1000"],
+    "1 ms, of 5 % 20 ms": ["--latency", "bimodal:1ms,20ms,5%", "--strata", "1000"],
+    "1 ms, and a stall of 1 s every 10 s": ["--latency", "1ms", "--stall", "1s/10s"],
+}
+
+
+class Failed(Exception):
+    """A program did not do what it should."""
+
+
+def middle(values: list[float], digits: int = 2) -> str:
+    """The median, with the lowest and the highest."""
+    low, high = min(values), max(values)
+    return f"{statistics.median(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def table(head: list[str], rows: list[list[str]]) -> None:
+    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    sys.stdout.flush()
+
+
+def children_cpu() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+class Generators:
+    """Each generator asked for the same thing."""
+
+    def __init__(self, args: argparse.Namespace, folder: Path):
+        self.args, self.folder, self.serial = args, folder, 0
+        self.script = folder / "done.lua"
+        self.script.write_text(WRK_DONE)
+
+    def file(self, suffix: str) -> Path:
+        self.serial += 1
+        return self.folder / f"run-{self.serial}{suffix}"
+
+    def run(self, argv: list[str], watch: Callable[[int], None] | None = None) -> dict:
+        """Runs a client to its end; its output and CPU seconds."""
+        out, cpu = self.file(".out"), children_cpu()
+        with open(out, "wb") as log:
+            proc = spawn(argv, self.args.client_core, log)
+            while True:
+                try:
+                    code = proc.wait(0.5)
+                    break
+                except subprocess.TimeoutExpired:
+                    if watch:
+                        watch(proc.pid)
+        text = out.read_text(errors="replace")
+        if code != 0:
+            raise Failed(f"{' '.join(argv)}: exit code {code}: {text[-2000:]}")
+        return {"text": text, "cpu": children_cpu() - cpu}
+
+    def wrk(self, url: str, connections: int, seconds: int) -> dict:
+        argv = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s"]
+        run = self.run([*argv, "-s", str(self.script), url])
+        found = re.search(r"^RESULT (.*)$", run["text"], re.M)
+        if not found:
+            raise Failed(f"wrk: {run['text']}")
+        f = [float(word) for word in found[1].split()]
+        return self.result(f[0], f[1] / 1e6, sum(f[2:7]), f[7] * 1e3, f[8] * 1e3, run["cpu"])
+
+    def h2load(self, url: str, connections: int, rate: float, seconds: int) -> dict:
+        log = self.file(".tsv")
+        argv = ["h2load", "--h1", f"-c{connections}", f"-D{seconds}", f"--log-file={log}"]
+        run = self.run([*argv, f"--rps={rate / connections:g}", url])
+        lines = [line.split("\t") for line in log.read_text().splitlines()]
+        times = sorted(int(line[2]) for line in lines)
+        errors = sum(line[1] != "200" for line in lines)
+        at = lambda q: float(times[min(int(len(times) * q), len(times) - 1)])  # noqa: E731
+        return self.result(len(times), seconds, errors, at(0.5), at(0.99), run["cpu"])
+
+    def loadline(self, url: str, *options: str, seconds: int, watch=None) -> dict:
+        out = self.file(".json")
+        argv = [find_program("loadline"), "load", url, f"--duration={seconds}s", "--quiet"]
+        argv += ["--allow-client-limited", "--threads=1", f"--json={out}", *options]
+        run = self.run(argv, watch)
+        record = json.loads(out.read_text().splitlines()[-1])
+        total = record["groups"][0]["total"]
+        percentiles = total["latency"]["percentiles"]
+        result = self.result(
+            total["tally"]["completed"],
+            total["seconds"],
+            sum(total["tally"]["errors"].values())
+            if isinstance(total["tally"]["errors"], dict)
+            else sum(total["tally"]["errors"]),
+            percentiles["p50"] or 0,
+            percentiles["p99"] or 0,
+            run["cpu"],
+        )
+        # The whole of the run, as the client's CPU time is.
+        everything = record["everything"]["completed"]
+        return {**result, "per_cpu": everything / run["cpu"], "record": record}
+
+    @staticmethod
+    def result(requests, seconds, errors, p50_us, p99_us, cpu) -> dict:
+        return {
+            "requests": requests,
+            "rate": requests / seconds,
+            "errors": errors,
+            "p50_us": p50_us,
+            "p99_us": p99_us,
+            "cpu": cpu,
+            "per_cpu": requests / max(cpu, 1e-9),
+        }
+
+
+class Bench:
+    """The parts."""
+
+    def __init__(self, args: argparse.Namespace, folder: Path):
+        self.args, self.folder, self.port = args, folder, args.port
+        self.generators = Generators(args, folder)
+        self.figures: dict[str, object] = {}
+        self.root = folder / "root"
+        self.root.mkdir()
+        (self.root / "small.html").write_bytes(b"x" * SMALL)
+        folder.chmod(0o755)
+
+    # ------------------------------------------------------------ servers
+
+    def nginx(self, settings) -> tuple[subprocess.Popen, str, Path]:
+        import socket
+
+        while True:
+            self.port += 1
+            with socket.socket() as probe:
+                try:
+                    probe.bind(("127.0.0.1", self.port))
+                    break
+                except OSError:
+                    continue
+        scratch = self.folder / f"nginx-{self.port}"
+        scratch.mkdir()
+        argv = settings(Ctx(self.port, self.root, scratch, SMALL, False, None, None))
+        with open(scratch / "output", "wb") as log:
+            proc = spawn(argv, self.args.server_core, log)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return proc, f"http://127.0.0.1:{self.port}/small.html", scratch
+            except OSError:
+                time.sleep(0.02)
+        stop(proc)
+        raise Failed(f"nginx did not start: {(scratch / 'output').read_text()}")
+
+    def stub(self, options: list[str]) -> tuple[subprocess.Popen, str]:
+        out = self.generators.file(".stub")
+        with open(out, "wb") as log:
+            proc = spawn([find_program("loadline-stub"), *options], self.args.server_core, log)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            if found := re.search(r"127\.0\.0\.1:\d+", out.read_text()):
+                return proc, f"http://{found[0]}/"
+            time.sleep(0.02)
+        stop(proc)
+        raise Failed(f"loadline-stub did not start: {out.read_text()}")
+
+    def wait_quiet(self) -> None:
+        deadline = time.monotonic() + self.args.quiet_wait
+        while True:
+            busy = machine_busy()
+            time.sleep(0.3)
+            if (machine_busy() - busy) / 0.3 < 0.1 or time.monotonic() > deadline:
+                return
+
+    def pairs(self, settings, ours: Callable, theirs: Callable, names=("loadline", "wrk")) -> list:
+        """Rounds of both against the same server, each first every other time."""
+        rounds = []
+        proc, url, _ = self.nginx(settings)
+        try:
+            for number in range(self.args.rounds):
+                pair = {}
+                order = [(names[0], ours), (names[1], theirs)]
+                for name, run in order if number % 2 == 0 else order[::-1]:
+                    self.wait_quiet()
+                    pair[name] = run(url)
+                rounds.append(pair)
+        finally:
+            stop(proc)
+        return rounds
+
+    # -------------------------------------------------------------- parts
+
+    def count(self) -> None:
+        """Nginx's log is written when it ends, so it is complete."""
+        print("\n### Counted by the client and by nginx\n")
+        rows = []
+        logged = lambda c: nginx(  # noqa: E731
+            c,
+            "multi_accept on; use epoll;",
+            NGINX_TUNED.replace("access_log off;", f"access_log {c.dir}/access.log;"),
+            "backlog=16384",
+        )
+        kinds = {
+            "closed loop, 64 connections": ["-c", "64"],
+            "a new connection each": ["-c", "64", "--new-connection"],
+            "open loop, 5000/s": ["-c", "200", "--rate", "5000"],
+            "3 processes": ["-c", "300", "--processes", "3"],
+        }
+        for name, options in kinds.items():
+            proc, url, scratch = self.nginx(logged)
+            try:
+                run = self.generators.loadline(url, *options, seconds=self.args.seconds)
+            finally:
+                stop(proc)
+            lines = sum(1 for _ in open(scratch / "access.log", "rb"))
+            completed = run["record"]["everything"]["completed"]
+            unfinished = run["record"]["everything"]["unfinished"]
+            rows.append([name, f"{completed}", f"{lines}", f"{lines - completed}", f"{unfinished}"])
+            self.figures[f"count: {name}"] = {"completed": completed, "logged": lines}
+        table(["load", "completed", "logged by nginx", "difference", "given up"], rows)
+
+    def cost(self) -> None:
+        print("\n### Requests per CPU second of the client, as a ratio to wrk's\n")
+        rows = []
+        for connections in CONNECTIONS:
+            seconds = self.args.seconds
+            rounds = self.pairs(
+                nginx_tuned,
+                lambda url, n=connections, s=seconds: self.generators.loadline(
+                    url, "-c", str(n), seconds=s
+                ),
+                lambda url, n=connections, s=seconds: self.generators.wrk(url, n, s),
+            )
+            ratios = [r["loadline"]["per_cpu"] / r["wrk"]["per_cpu"] for r in rounds]
+            us = lambda name: [1e6 / r[name]["per_cpu"] for r in rounds]  # noqa: E731
+            errors = sum(r["loadline"]["errors"] for r in rounds)
+            rows.append(
+                [
+                    f"{connections}",
+                    f"**{statistics.median(ratios):.2f}** ({min(ratios):.2f} to {max(ratios):.2f})",
+                    middle(us("loadline")),
+                    middle(us("wrk")),
+                    f"{errors}",
+                ]
+            )
+            self.figures[f"cost: {connections}"] = ratios
+        head = ["connections", "ratio", "us a request", "wrk's", "errors"]
+        table(head, rows)
+
+    def memory(self) -> None:
+        print("\n### Memory of the client\n")
+        rows = []
+        for connections in CONNECTIONS:
+            proc, url, _ = self.nginx(nginx_tuned)
+            peak = [0]
+
+            def watch(pid: int, peak=peak) -> None:
+                peak[0] = max(peak[0], pss_bytes(pid))
+
+            try:
+                options = ["-c", str(connections)]
+                self.generators.loadline(url, *options, seconds=self.args.seconds, watch=watch)
+            finally:
+                stop(proc)
+            rows.append([f"{connections}", f"{peak[0] / 2**20:.1f}"])
+            self.figures[f"memory: {connections}"] = peak[0]
+        table(["connections", "Pss, MiB"], rows)
+
+    def agreement(self, rounds: list, other: str) -> list[list[str]]:
+        rows = []
+        for figure, name in [("rate", "completed/s"), ("p50_us", "p50 us"), ("p99_us", "p99 us")]:
+            ratios = [r["loadline"][figure] / max(r[other][figure], 1e-9) for r in rounds]
+            ours = [r["loadline"][figure] for r in rounds]
+            theirs = [r[other][figure] for r in rounds]
+            rows.append([name, middle(ours, 0), middle(theirs, 0), middle(ratios, 3)])
+            self.figures[f"{other}: {name}"] = ratios
+        return rows
+
+    def closed(self) -> None:
+        """nginx as the distribution has it: it logs, opens each file, and so is the limit."""
+        print("\n### Closed loop, 64 connections, the server is the limit: wrk beside it\n")
+        seconds = self.args.seconds
+        rounds = self.pairs(
+            nginx_default,
+            lambda url: self.generators.loadline(url, "-c", "64", seconds=seconds),
+            lambda url: self.generators.wrk(url, 64, seconds),
+        )
+        table(["", "loadline", "wrk", "ratio"], self.agreement(rounds, "wrk"))
+
+    def open(self) -> None:
+        print(f"\n### Open loop, {OPEN_RATE}/s evenly spaced: h2load beside it\n")
+        seconds = self.args.seconds
+        options = ["-c", str(OPEN_CONNECTIONS), "--rate", str(OPEN_RATE), "--arrivals", "constant"]
+        rounds = self.pairs(
+            nginx_default,
+            lambda url: self.generators.loadline(url, *options, seconds=seconds),
+            lambda url: self.generators.h2load(url, OPEN_CONNECTIONS, OPEN_RATE, seconds),
+            ("loadline", "h2load"),
+        )
+        table(["", "loadline", "h2load", "ratio"], self.agreement(rounds, "h2load"))
+
+    def truth(self) -> None:
+        print("\n### What is reported of a responder with a programmed latency, in ms\n")
+        rows = []
+        for name, options in TRUTHS.items():
+            stalls = "--stall" in options
+            seconds = 20 if stalls else max(self.args.seconds, 8)
+            rate, connections = (1000, 2000) if stalls else (2000, 200)
+            cells: dict[str, tuple[float, float]] = {}
+            proc, url = self.stub(options)
+            try:
+                self.wait_quiet()
+                run = self.generators.wrk(url, 10 if stalls else 20, seconds)
+                cells["wrk, closed"] = (run["p50_us"], run["p99_us"])
+                run = self.generators.h2load(url, connections, rate, seconds)
+                cells["h2load, open"] = (run["p50_us"], run["p99_us"])
+                flags = ["-c", "10" if stalls else "20"]
+                run = self.generators.loadline(url, *flags, seconds=seconds)
+                cells["loadline, closed"] = (run["p50_us"], run["p99_us"])
+                flags = ["-c", str(connections), "--rate", str(rate)]
+                run = self.generators.loadline(url, *flags, seconds=seconds)
+                cells["loadline, open"] = (run["p50_us"], run["p99_us"])
+            finally:
+                stop(proc)
+            p50, p99 = theory(name)
+            rows.append([name, f"{p50:.2f} / {p99:.2f}"])
+            rows[-1] += [f"{a / 1e3:.2f} / {b / 1e3:.2f}" for a, b in cells.values()]
+            self.figures[f"truth: {name}"] = cells
+            head = ["latency", "true p50 / p99 (open)", *cells]
+        table(head, rows)
+
+    def mm1(self) -> None:
+        print("\n### Mean time in an M/M/1 queue, in ms (service 2 ms, exponential)\n")
+        rows = []
+        for rate in [100, 250, 400]:
+            means = []
+            for seed in range(self.args.rounds):
+                proc, url = self.stub(
+                    ["--latency", "exp:2ms", "--servers", "1", "--seed", f"{seed + 1}"]
+                )
+                try:
+                    options = ["-c", "200", "--rate", f"{rate}", "--seed", f"{seed + 1}"]
+                    run = self.generators.loadline(url, *options, seconds=20)
+                finally:
+                    stop(proc)
+                total = run["record"]["groups"][0]["total"]
+                means.append(total["latency"]["mean_us"] / 1e3)
+            theory_ms = 1000 / (500 - rate)
+            rows.append([f"{rate}/s", f"{theory_ms:.2f}", middle(means)])
+            self.figures[f"mm1: {rate}"] = means
+        table(["arrivals", "theory", "measured"], rows)
+
+
+def theory(name: str) -> tuple[float, float]:
+    """p50 and p99 in ms of latency from due, open loop, with enough connections."""
+    from math import log
+
+    if name.startswith("constant"):
+        return 5, 5
+    if name.startswith("exponential"):
+        return 5 * log(2), 5 * log(100)
+    if "stall" in name:
+        # A tenth of the requests meets the stall and waits for what is left of it, evenly from 0
+        # to 1000 ms: one in a hundred more than 900 ms.
+        return 1, 901
+    return 1, 20
+
+
+def arguments() -> argparse.Namespace:
+    raw = argparse.RawDescriptionHelpFormatter
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parts = ["count", "cost", "memory", "closed", "open", "truth", "mm1"]
+    p.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts) + " (default all)")
+    o = p.add_argument
+    o("-r", "--rounds", type=int, default=5, help="default 5")
+    o("-d", "--seconds", type=int, default=4, help="load per round (default 4)")
+    o("--server-core", type=int, default=1, help="default 1")
+    o("--client-core", type=int, default=0, help="default 0")
+    o("--port", type=int, default=23000, help="ports used lie above this one (default 23000)")
+    o("--quiet-wait", type=float, default=20, metavar="SECONDS", help="longest wait for quiet")
+    o("--json", metavar="FILE", help="write every round's figures")
+    args = p.parse_args()
+    for part in args.parts:
+        if part not in parts:
+            p.error(f"{part}: no such part; right would be one of {', '.join(parts)}")
+    args.parts = args.parts or parts
+    return args
+
+
+def main() -> None:
+    args = arguments()
+    for program in ["loadline", "loadline-stub", "nginx", "wrk", "h2load"]:
+        if not find_program(program):
+            sys.exit(f"{program} is not there (looked in PATH and {', '.join(BIN_DIRS)})")
+    cores = os.sched_getaffinity(0)
+    if not {args.server_core, args.client_core} <= cores:
+        sys.exit(f"needs two cores, may use {sorted(cores)}: see --server-core, --client-core")
+    become_reaper(args.client_core)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    congestion = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    print(
+        f"Linux {platform.release()}, {len(cores)} CPUs, congestion control {congestion}; "
+        f"medians of {args.rounds} rounds of {args.seconds} s (lowest to highest)."
+    )
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        bench = Bench(args, Path(folder))
+        try:
+            for part in args.parts:
+                getattr(bench, part)()
+        except Failed as error:
+            sys.exit(str(error))
+        finally:
+            if args.json:
+                Path(args.json).write_text(json.dumps(bench.figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
