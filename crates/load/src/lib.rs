@@ -29,6 +29,7 @@ pub mod recorder;
 pub mod replay;
 pub mod report;
 pub mod requests;
+pub mod scenario;
 pub mod schedule;
 pub mod seed;
 pub mod share;

@@ -16,6 +16,8 @@ pub enum Purpose {
     Arrivals,
     /// Which request comes next.
     Choices,
+    /// What users with a scenario do; the share stands for the user.
+    Users,
 }
 
 /// The generator of one share for one purpose.
@@ -24,6 +26,7 @@ pub fn generator(seed: u64, purpose: Purpose, share: Share) -> Pcg64Mcg {
     let purpose = match purpose {
         Purpose::Arrivals => 1,
         Purpose::Choices => 2,
+        Purpose::Users => 3,
     };
     let share = u64::from(share.of) << 32 | u64::from(share.index);
     let stream = mixed(mixed(mixed(seed) ^ purpose) ^ share);

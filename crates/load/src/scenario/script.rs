@@ -1,0 +1,104 @@
+//! A scenario as users follow it: every name resolved, every file read.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use loadline_proto::Method;
+
+use super::capture::Capture;
+use super::template::Template;
+
+/// What every user does.
+#[derive(Debug)]
+pub(super) struct Script {
+    /// At least one.
+    pub(super) steps: Vec<Step>,
+    /// How often; `None`: until the end of the run.
+    pub(super) repeat: Option<u64>,
+    /// Whether cookies and captured values stay from one time to the next.
+    pub(super) keeps_state: bool,
+    /// Whether cookies marked Secure are sent all the same.
+    pub(super) sends_secure_cookies: bool,
+    /// A row for each user; none if there is no users file.
+    pub(super) rows: Vec<Vec<String>>,
+    /// How many values are taken from answers.
+    pub(super) captured_count: usize,
+    /// When the file was read: what cookies' dates refer to where a server does not tell its own.
+    pub(super) read_at: SystemTime,
+}
+
+/// One request and what is expected of its answer.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) name: String,
+    pub(super) method: Method,
+    pub(super) path: Template,
+    pub(super) headers: Vec<(String, Template)>,
+    pub(super) content: Content,
+    pub(super) think: Think,
+    /// Statuses that are good; empty: 200 to 299.
+    pub(super) statuses: Vec<u16>,
+    pub(super) contains: Option<Template>,
+    /// Redirects that are followed, one after the other.
+    pub(super) follow_max: u32,
+    /// What is taken from the answer, and where it is kept.
+    pub(super) captures: Vec<(usize, Capture)>,
+    pub(super) counts: StepCounts,
+}
+
+/// What a request carries.
+#[derive(Debug)]
+pub(super) enum Content {
+    Nothing,
+    /// Names, encoded, and values.
+    Form(Vec<(String, Template)>),
+    Text(Template),
+    File(Vec<u8>),
+}
+
+/// The time before a request, in nanoseconds: at random in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Think {
+    pub(super) least_ns: u64,
+    pub(super) most_ns: u64,
+}
+
+impl Step {
+    /// Whether the content of the answer has to be kept.
+    pub(super) fn needs_content(&self) -> bool {
+        self.contains.is_some() || self.captures.iter().any(|(_, one)| one.is_in_content())
+    }
+}
+
+/// How a step fared, over all users of this process. Written by every thread, once a request.
+#[derive(Debug, Default)]
+pub(super) struct StepCounts {
+    requests: AtomicU64,
+    failures: AtomicU64,
+    first_failure: OnceLock<String>,
+}
+
+impl StepCounts {
+    pub(super) fn requested(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a failure; the first one is put into words.
+    pub(super) fn failed(&self, what: impl FnOnce() -> String) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        self.first_failure.get_or_init(what);
+    }
+
+    pub(super) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn first_failure(&self) -> Option<&str> {
+        self.first_failure.get().map(String::as_str)
+    }
+}
