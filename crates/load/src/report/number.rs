@@ -149,6 +149,8 @@ fn grouped(digits: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -230,5 +232,40 @@ mod tests {
         assert_eq!(short(19_900.0), "19.9k");
         assert_eq!(significant(9.996, 3), "10.0");
         assert_eq!(significant(f64::NAN, 3), "-");
+    }
+
+    fn read(text: &str) -> f64 {
+        let number = text.split(' ').next().unwrap_or_default().replace(',', "");
+        number.parse().unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn no_more_than_four_digits_and_no_less_true_than_three(us in 0.001_f64..1e9) {
+            let text = time_us(us);
+            let factor = match text.split(' ').nth(1) {
+                Some("us") => 1.0,
+                Some("ms") => 1e3,
+                _ => 1e6,
+            };
+            prop_assert!((read(&text) * factor - us).abs() <= us * 0.0051, "{us}: {text}");
+            let digits = text.bytes().filter(u8::is_ascii_digit);
+            let leading = text.bytes().take_while(|byte| matches!(byte, b'0' | b'.'));
+            let leading = leading.filter(u8::is_ascii_digit);
+            prop_assert!(us >= 1e9 || digits.count() - leading.count() <= 4, "{text}");
+        }
+
+        #[test]
+        fn rates_are_true_to_four_digits(per_second in 0.001_f64..1e9) {
+            let text = rate(per_second);
+            prop_assert!((read(&text) - per_second).abs() <= per_second * 0.00051, "{text}");
+        }
+
+        #[test]
+        fn shares_are_never_rounded_to_all_or_nothing(part in 0_u64..1_000_000, more in 0_u64..1_000_000) {
+            let text = percent(part as f64, (part + more) as f64);
+            prop_assert_eq!(text == "100 %", part > 0 && more == 0);
+            prop_assert_eq!(text == "0 %", part == 0 && more > 0);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::number::{bytes, count, maybe_us, percent, rate, significant, span_s, time_us};
 use super::parts::{Fates, Moments, threads};
 use super::table::{Table, wrapped};
-use super::words::{client, completed_only, interrupted, little, words};
+use super::words::{client, completed_only, interrupted, little, surroundings, words};
 use super::{Page, blocks, spectrum};
 use crate::ErrorKind;
 use crate::trial::distribution::samples_min;
@@ -88,16 +88,33 @@ fn head(record: &TrialRecord, page: Page) -> String {
         0 | 1 => String::new(),
         processes => format!(" in {processes} processes"),
     };
-    let connections = count(u64::from(run.connections));
     let line = format!(
-        "{thread_count} thread{plural}{processes} and {connections} connections, {}",
-        load(&run.load)
+        "{thread_count} thread{plural}{processes} and {}",
+        clients(record)
     );
     out += &wrapped("  ", &line, page.width);
     if let Some(interrupted) = interrupted(record) {
         out += &wrapped("  ", &interrupted, page.width);
     }
     out
+}
+
+/// Who sends, and when. Without plain clients the figures are those of the first crowd.
+fn clients(record: &TrialRecord) -> String {
+    let crowd = record.headline().filter(|group| {
+        let is_plain = record.groups.first();
+        is_plain.is_some_and(|plain| !std::ptr::eq(plain, *group))
+    });
+    match crowd {
+        Some(crowd) => {
+            let connections = count(crowd.total.tally.connections);
+            format!("{connections} connections of {}", crowd.name)
+        }
+        None => {
+            let connections = count(u64::from(record.run.connections));
+            format!("{connections} connections, {}", load(&record.run.load))
+        }
+    }
 }
 
 fn load(load: &LoadRecord) -> String {
@@ -403,6 +420,9 @@ fn client_part(record: &TrialRecord, page: Page) -> String {
     }
     if let Some(law) = &verdict.little {
         line(&little(law));
+    }
+    if let Some(surroundings) = surroundings(record) {
+        line(&surroundings);
     }
     for limit in &record.limits {
         line(limit);

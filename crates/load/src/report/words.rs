@@ -6,6 +6,9 @@ use crate::trial::distribution::samples_min;
 use crate::trial::{LittleRecord, Percentiles, Results, TrialRecord, Verdict};
 use crate::{ErrorKind, Tally};
 
+/// From this part of the machine's CPU time on it is told that other guests had it.
+const STEAL_SHARE_TOLD: f64 = 0.01;
+
 /// An error as people say it, with its cause where that is known.
 #[must_use]
 pub fn words(kind: ErrorKind) -> &'static str {
@@ -64,6 +67,7 @@ pub fn notes(record: &TrialRecord) -> Vec<String> {
             ));
         }
     }
+    notes.extend(surroundings(record));
     notes.extend(record.limits.iter().cloned());
     notes
 }
@@ -121,6 +125,33 @@ pub(super) fn little(law: &LittleRecord) -> String {
         rounded(law.in_flight),
         percent(law.tolerance, 1.0)
     )
+}
+
+/// What happened on the machine during the run that may have had a part in the figures.
+pub(super) fn surroundings(record: &TrialRecord) -> Option<String> {
+    let machine = &record.machine;
+    let (before, after) = (&machine.network_before, &machine.network_after);
+    let grown = |before: Option<u64>, after: Option<u64>| {
+        let more = after?.saturating_sub(before?);
+        (more > 0).then(|| count(more))
+    };
+    let overflows = grown(before.listen_overflows, after.listen_overflows);
+    let overflows = overflows.map(|more| format!("{more} connections met a full listen queue"));
+    let retransmits = grown(before.retransmits, after.retransmits);
+    let retransmits = retransmits.map(|more| format!("{more} segments were sent again"));
+    let steal_s = machine.steal_s.filter(|steal_s| {
+        *steal_s > STEAL_SHARE_TOLD * record.run.ran_s * f64::from(machine.cpus.max(1))
+    });
+    let steal = steal_s.map(|steal_s| {
+        let steal = span_s(steal_s);
+        format!("the hypervisor kept {steal} of CPU time for others")
+    });
+    let facts: Vec<String> = [overflows, retransmits, steal]
+        .into_iter()
+        .flatten()
+        .collect();
+    let facts = (!facts.is_empty()).then(|| facts.join(", "))?;
+    Some(format!("on this machine during the run: {facts}"))
 }
 
 fn little_fault(verdict: &Verdict) -> Option<String> {

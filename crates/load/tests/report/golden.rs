@@ -151,6 +151,17 @@ fn ascii_is_ascii() {
     }
 }
 
+#[test]
+fn a_crowd_without_plain_clients_is_the_headline() {
+    let mut record = records::interrupted();
+    record.groups[0].total = loadline_load::trial::Results::default();
+    let text = text(&[record], Style::Summary, Page::default());
+    assert!(
+        text.contains("and 100 connections of slow-readers"),
+        "{text}"
+    );
+}
+
 /// An example in the documentation is the block below `<!-- golden: NAME -->`.
 #[test]
 fn the_documentation_shows_what_is_printed() {

@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 use hdrhistogram::Histogram;
 use loadline_load::message::latencies;
 use loadline_load::trial::{
-    Distribution, GroupRecord, LittleRecord, LoadRecord, PhaseRecord, Rates, Results, RunRecord,
-    SecondRecord, SegmentRecord, ThreadRecord, TrialRecord, Verdict, WatchedRecord,
+    Distribution, GroupRecord, LittleRecord, LoadRecord, MachineRecord, NetworkRecord, PhaseRecord,
+    Rates, Results, RunRecord, SecondRecord, SegmentRecord, ThreadRecord, TrialRecord, Verdict,
+    WatchedRecord,
 };
 use loadline_load::{ErrorKind, Tally};
 
@@ -254,6 +255,21 @@ pub(crate) fn closed(round: u32, rounds: u32) -> TrialRecord {
                 holds: false,
             }),
             ..Verdict::default()
+        },
+        machine: MachineRecord {
+            cpus: 2,
+            steal_s: Some(0.3),
+            network_before: NetworkRecord {
+                listen_overflows: Some(7),
+                retransmits: Some(1000),
+                ..NetworkRecord::default()
+            },
+            network_after: NetworkRecord {
+                listen_overflows: Some(19),
+                retransmits: Some(1340),
+                ..NetworkRecord::default()
+            },
+            ..MachineRecord::default()
         },
         limits: vec![
             "28,232 ephemeral ports are too few for 10,000 connections at a time that are closed \
