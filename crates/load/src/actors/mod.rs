@@ -6,6 +6,20 @@
 use std::io;
 use std::net::IpAddr;
 
+mod caller;
+mod exchange;
+pub mod idle;
+mod pace;
+pub mod slow_body;
+pub mod slow_head;
+pub mod slow_reader;
+mod slow_sender;
+mod stage;
+mod timers;
+pub mod vanishing;
+
+pub use exchange::Asked;
+
 use crate::recorder::GroupRecorder;
 use crate::{Control, ErrorKind, Message, Plan, Share};
 
@@ -127,10 +141,10 @@ impl std::fmt::Debug for Crowd {
 /// # Errors
 /// The kernel refuses what every run needs (an epoll instance, say).
 pub fn run(
-    _plan: &Plan,
-    _share: Share,
-    _control: &Control,
-    _out: &mut dyn FnMut(Message),
+    plan: &Plan,
+    share: Share,
+    control: &Control,
+    out: &mut dyn FnMut(Message),
 ) -> io::Result<()> {
-    Ok(())
+    stage::run(plan, share, control, out)
 }

@@ -7,7 +7,7 @@ use crate::{ErrorKind, Expectation};
 /// What is wrong with an answer, if anything is: its status before its length, its length before
 /// its content. `sha256` is the hash of the content, if that was looked at.
 #[inline]
-pub(super) fn fault(
+pub(crate) fn fault(
     reply: &Reply,
     method: Method,
     expected: &Expectation,

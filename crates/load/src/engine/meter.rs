@@ -9,7 +9,7 @@ use crate::{Share, ThreadReport};
 
 /// Measures the thread between `begin` and `end`, and nothing outside of that.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     is_on: bool,
     begun: Snapshot,
     wall_ns: u64,
@@ -44,7 +44,7 @@ impl Snapshot {
 
 impl Meter {
     /// Switched off.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             is_on: false,
             begun: Snapshot::default(),
@@ -63,7 +63,7 @@ impl Meter {
     }
 
     /// From here on it counts; no change if it does already.
-    pub(super) fn begin(&mut self, now_ns: u64) {
+    pub(crate) fn begin(&mut self, now_ns: u64) {
         if self.is_on {
             return;
         }
@@ -72,7 +72,7 @@ impl Meter {
     }
 
     /// Up to here it counted.
-    pub(super) fn end(&mut self, now_ns: u64) {
+    pub(crate) fn end(&mut self, now_ns: u64) {
         if !self.is_on {
             return;
         }
@@ -86,7 +86,7 @@ impl Meter {
     /// Requests in flight at this moment. Between two samples the number is taken to have moved in
     /// a straight line: returns for how long which number of requests would have come to the same.
     #[inline]
-    pub(super) fn sample(&mut self, now_ns: u64, in_flight: u64) -> (u64, u64) {
+    pub(crate) fn sample(&mut self, now_ns: u64, in_flight: u64) -> (u64, u64) {
         let half_ns = now_ns.saturating_sub(self.last_ns) / 2;
         let doubled = self.last_in_flight + in_flight;
         (self.last_ns, self.last_in_flight) = (now_ns, in_flight);
@@ -98,7 +98,7 @@ impl Meter {
 
     /// The thread has waited so long, for so many events.
     #[inline]
-    pub(super) fn waited(&mut self, waited_ns: u64, events: usize) {
+    pub(crate) fn waited(&mut self, waited_ns: u64, events: usize) {
         if self.is_on {
             self.waited_ns += waited_ns;
             self.turns += 1;
@@ -108,7 +108,7 @@ impl Meter {
 
     /// A request was sent so much later than it could have been.
     #[inline]
-    pub(super) fn lagged(&mut self, lag_ns: u64) {
+    pub(crate) fn lagged(&mut self, lag_ns: u64) {
         if self.is_on {
             record(&mut self.lag, lag_ns);
         }
@@ -120,7 +120,7 @@ impl Meter {
     }
 
     /// What was measured.
-    pub(super) fn report(self, share: Share) -> ThreadReport {
+    pub(crate) fn report(self, share: Share) -> ThreadReport {
         ThreadReport {
             share,
             name: format!("engine {}", share.index),

@@ -78,14 +78,16 @@ mod opening;
 mod sampler;
 mod turn;
 
-use calendar::Calendar;
+pub(crate) use calendar::Calendar;
 use choices::Choices;
 use client::{Client, Stage};
 use closed::ClosedLoop;
 use dues::Dues;
-use meter::Meter;
+pub(crate) use judge::fault;
+pub(crate) use meter::Meter;
 use open::OpenLoop;
 use opening::Opener;
+pub(crate) use opening::kind;
 use sampler::Sampler;
 
 use crate::pacer::Pacer;

@@ -200,7 +200,7 @@ impl Engine<'_> {
 }
 
 /// What kept a connection from coming to be.
-pub(super) fn kind(error: &io::Error) -> ErrorKind {
+pub(crate) fn kind(error: &io::Error) -> ErrorKind {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => ErrorKind::Refused,
         io::ErrorKind::TimedOut => ErrorKind::ConnectTimeout,

@@ -1,0 +1,281 @@
+//! What the stage promises to actors, with actors made for it.
+
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use loadline_load::ErrorKind;
+use loadline_load::actors::{Actor, Crowd, Order, Scene};
+
+use crate::crowds::{AGES, Show, plan};
+use crate::server::{self, Notes};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fact {
+    Connected,
+    Sent,
+    Received(Vec<u8>),
+    Woken,
+    Closed,
+    Failed(ErrorKind),
+    Abandoned,
+}
+
+/// Carries out a list of orders, and notes what it is told.
+struct Scripted {
+    orders: std::vec::IntoIter<Order>,
+    facts: Notes<Fact>,
+    told: mpsc::Sender<()>,
+}
+
+impl Scripted {
+    fn note(&self, fact: Fact) {
+        self.facts.lock().unwrap().push(fact);
+        let _ = self.told.send(());
+    }
+}
+
+impl Actor for Scripted {
+    fn next_order(&mut self, scene: &mut Scene<'_>) -> Order {
+        if scene.is_ending {
+            return Order::Done;
+        }
+        match self.orders.next() {
+            Some(Order::SleepUntil { ns }) => Order::SleepUntil {
+                ns: scene.now_ns + ns,
+            },
+            Some(Order::ReceiveUntil { bytes_max, ns }) => Order::ReceiveUntil {
+                bytes_max,
+                ns: scene.now_ns + ns,
+            },
+            order => order.unwrap_or(Order::Done),
+        }
+    }
+
+    fn connected(&mut self, _: &mut Scene<'_>) {
+        self.note(Fact::Connected);
+    }
+
+    fn sent(&mut self, _: &mut Scene<'_>) {
+        self.note(Fact::Sent);
+    }
+
+    fn received(&mut self, bytes: &[u8], _: &mut Scene<'_>) {
+        self.note(Fact::Received(bytes.to_vec()));
+    }
+
+    fn woken(&mut self, _: &mut Scene<'_>) {
+        self.note(Fact::Woken);
+    }
+
+    fn closed(&mut self, _: &mut Scene<'_>) {
+        self.note(Fact::Closed);
+    }
+
+    fn failed(&mut self, kind: ErrorKind, _: &mut Scene<'_>) {
+        self.note(Fact::Failed(kind));
+    }
+
+    fn abandoned(&mut self, _: &mut Scene<'_>) {
+        self.note(Fact::Abandoned);
+    }
+}
+
+/// One actor with these orders; times in them count from when they are given.
+fn one(orders: Vec<Order>) -> (Crowd, Notes<Fact>, mpsc::Receiver<()>) {
+    let facts: Notes<Fact> = Arc::default();
+    let (tell, told) = mpsc::channel();
+    let (noted, tell) = (Arc::clone(&facts), Mutex::new(tell));
+    let crowd = Crowd {
+        group: 1,
+        count: 1,
+        server: 0,
+        sources: vec!["127.0.0.77".parse().unwrap()],
+        receive_buffer_bytes: None,
+        cast: Arc::new(move |number, _| {
+            assert_eq!(number, 0);
+            Box::new(Scripted {
+                orders: orders.clone().into_iter(),
+                facts: Arc::clone(&noted),
+                told: tell.lock().unwrap().clone(),
+            })
+        }),
+    };
+    (crowd, facts, told)
+}
+
+const FOREVER_NS: u64 = 3_600_000_000_000;
+
+#[test]
+fn sips_and_a_sleep_that_the_end_of_the_connection_cuts_short() {
+    let address = server::each(|_, mut stream| {
+        assert_eq!(stream.peer_addr().unwrap().ip().to_string(), "127.0.0.77");
+        let mut hello = [0; 5];
+        stream.read_exact(&mut hello).unwrap();
+        stream.write_all(&hello).unwrap();
+    });
+    let (crowd, facts, _) = one(vec![
+        Order::Connect,
+        Order::SleepUntil { ns: 1_000_000 },
+        Order::Send(b"hello".to_vec()),
+        Order::Receive { bytes_max: 2 },
+        Order::Receive { bytes_max: 2 },
+        Order::Receive { bytes_max: 100 },
+        // All is read: the end is told though nothing is read any more.
+        Order::SleepUntil { ns: FOREVER_NS },
+        Order::Connect,
+        Order::ReceiveUntil {
+            bytes_max: 1,
+            ns: 1,
+        },
+        Order::Close { reset: true },
+    ]);
+    let outcome = Show::begin(plan(address, crowd, AGES)).end();
+    let received = |bytes: &[u8]| Fact::Received(bytes.to_vec());
+    let expected = [
+        Fact::Connected,
+        Fact::Woken,
+        Fact::Sent,
+        received(b"he"),
+        received(b"ll"),
+        received(b"o"),
+        Fact::Closed,
+        Fact::Connected,
+        Fact::Woken,
+    ];
+    assert_eq!(*facts.lock().unwrap(), expected);
+    let tally = outcome.tally;
+    assert_eq!((tally.connections, tally.bytes_sent), (2, 5));
+    assert_eq!(tally.bytes_received, 5);
+    assert_eq!(outcome.report.name, "actors 0");
+    assert_eq!(outcome.report.group, 1);
+}
+
+#[test]
+fn a_sleeper_with_unread_bytes_is_not_told_the_end_before_it_has_read_them() {
+    let address = server::each(|_, mut stream| {
+        stream.write_all(b"bye").unwrap();
+    });
+    let (crowd, facts, _) = one(vec![
+        Order::Connect,
+        Order::SleepUntil { ns: 50_000_000 },
+        Order::SleepUntil { ns: 50_000_000 },
+        Order::Receive { bytes_max: 10 },
+        Order::Receive { bytes_max: 10 },
+    ]);
+    let _ = Show::begin(plan(address, crowd, AGES)).end();
+    let expected = [
+        Fact::Connected,
+        Fact::Woken,
+        Fact::Woken,
+        Fact::Received(b"bye".to_vec()),
+        Fact::Closed,
+    ];
+    assert_eq!(*facts.lock().unwrap(), expected);
+}
+
+#[test]
+fn what_the_server_said_before_it_took_no_more_is_heard() {
+    let (tell, told) = mpsc::channel();
+    let address = server::each(move |_, mut stream| {
+        stream.read_exact(&mut [0; 4]).unwrap();
+        stream.write_all(b"enough").unwrap();
+        // Unread bytes behind these four: the close resets.
+        while stream.peek(&mut [0; 8]).unwrap() < 4 {}
+        drop(stream);
+        tell.send(()).unwrap();
+    });
+    let (crowd, facts, _) = one(vec![
+        Order::Connect,
+        Order::Send(b"12345678".to_vec()),
+        Order::ReceiveUntil {
+            bytes_max: 3,
+            ns: FOREVER_NS,
+        },
+        Order::ReceiveUntil {
+            bytes_max: 3,
+            ns: FOREVER_NS,
+        },
+        Order::SleepUntil { ns: FOREVER_NS },
+        Order::SleepUntil { ns: 0 },
+    ]);
+    let _ = Show::begin(plan(address, crowd, AGES)).end();
+    told.recv().unwrap();
+    let expected = [
+        Fact::Connected,
+        Fact::Sent,
+        Fact::Received(b"eno".to_vec()),
+        Fact::Received(b"ugh".to_vec()),
+        Fact::Failed(ErrorKind::Reset),
+        Fact::Woken,
+    ];
+    assert_eq!(*facts.lock().unwrap(), expected);
+}
+
+#[test]
+fn who_waits_for_ever_is_asked_again_at_the_end_and_a_stop_abandons_nobody_who_is_done() {
+    let (address, _kept) = server::keeper(1000);
+    for duration in [Duration::from_millis(30), AGES] {
+        let (crowd, facts, told) = one(vec![Order::Connect, Order::Receive { bytes_max: 1 }]);
+        let show = Show::begin(plan(address, crowd, duration));
+        told.recv().unwrap();
+        let outcome = match duration {
+            AGES => show.stop(),
+            _ => show.end(),
+        };
+        assert_eq!(*facts.lock().unwrap(), [Fact::Connected]);
+        assert_eq!(outcome.tally.connections, 1);
+    }
+}
+
+#[test]
+fn bytes_that_nobody_takes_are_given_up() {
+    let (address, _kept) = server::keeper(1000);
+    let (crowd, facts, told) = one(vec![Order::Connect, Order::Send(vec![0; 64 << 20])]);
+    let show = Show::begin(plan(address, crowd, AGES));
+    told.recv().unwrap();
+    let _ = show.stop();
+    assert_eq!(*facts.lock().unwrap(), [Fact::Connected, Fact::Abandoned]);
+}
+
+/// Orders a sleep that is over, for ever.
+struct Restless;
+
+impl Actor for Restless {
+    fn next_order(&mut self, scene: &mut Scene<'_>) -> Order {
+        match scene.is_ending {
+            true => Order::Done,
+            false => Order::SleepUntil { ns: scene.now_ns },
+        }
+    }
+    fn connected(&mut self, _: &mut Scene<'_>) {}
+    fn sent(&mut self, _: &mut Scene<'_>) {}
+    fn received(&mut self, _: &[u8], _: &mut Scene<'_>) {}
+    fn woken(&mut self, _: &mut Scene<'_>) {}
+    fn closed(&mut self, _: &mut Scene<'_>) {}
+    fn failed(&mut self, _: ErrorKind, _: &mut Scene<'_>) {}
+}
+
+#[test]
+fn who_never_waits_keeps_nobody_from_their_turn() {
+    let address = server::each(|_, mut stream| {
+        let _ = stream.write_all(b"x");
+    });
+    let (crowd, facts, _) = one(vec![
+        Order::Connect,
+        Order::Receive { bytes_max: 10 },
+        Order::Receive { bytes_max: 10 },
+    ]);
+    let mut plan = plan(address, crowd, Duration::from_millis(200));
+    plan.crowds.push(Crowd {
+        group: 1,
+        count: 2,
+        server: 0,
+        sources: Vec::new(),
+        receive_buffer_bytes: None,
+        cast: Arc::new(|_, _| Box::new(Restless)),
+    });
+    let _ = Show::begin(plan).end();
+    let expected = [Fact::Connected, Fact::Received(b"x".to_vec()), Fact::Closed];
+    assert_eq!(*facts.lock().unwrap(), expected);
+}
