@@ -54,7 +54,7 @@ impl Engine<'_> {
     pub(super) fn next_of_client(&mut self, index: u32) {
         match self.closed().think_ns {
             0 => self.begin_next(index, self.now_ns),
-            think_ns => self.think(index, self.now_ns + think_ns),
+            think_ns => self.think(index, self.now_ns.saturating_add(think_ns)),
         }
     }
 
@@ -62,7 +62,7 @@ impl Engine<'_> {
     /// that a peer that fails at once does not hold the others up.
     pub(super) fn next_after_failure(&mut self, index: u32) {
         let think_ns = self.closed().think_ns;
-        self.think(index, self.now_ns + think_ns);
+        self.think(index, self.now_ns.saturating_add(think_ns));
     }
 
     /// A client that paused goes on.

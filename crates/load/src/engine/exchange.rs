@@ -63,7 +63,7 @@ impl Engine<'_> {
     /// Sends the request in hand over an open connection.
     #[inline]
     pub(super) fn send_request(&mut self, index: u32) {
-        let deadline_ns = self.now_ns + self.plan.timeout_ns;
+        let deadline_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
         let client = self.client(index);
         client.deadline_ns = deadline_ns;
         client.stage = Stage::Sending;
@@ -86,7 +86,7 @@ impl Engine<'_> {
         match self.give_to_kernel(index) {
             Ok(Some(count)) => {
                 self.connected(index);
-                let deadline_ns = self.now_ns + self.plan.timeout_ns;
+                let deadline_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
                 self.client(index).deadline_ns = deadline_ns;
                 self.sent(index, count);
             }

@@ -8,6 +8,7 @@ pub(super) struct IdleClients {
     order: IndexList,
     /// Since when there has been at least one, without a break.
     since_ns: u64,
+    has_members: bool,
 }
 
 impl IdleClients {
@@ -16,6 +17,7 @@ impl IdleClients {
     pub(super) fn put(&mut self, index: u32, now_ns: u64) {
         if self.order.first().is_none() {
             self.since_ns = now_ns;
+            self.has_members = true;
         }
         self.order.push_last(index);
     }
@@ -30,6 +32,12 @@ impl IdleClients {
     #[inline]
     pub(super) fn first(&self) -> Option<u32> {
         self.order.first()
+    }
+
+    /// Whether there is any client, free or not: each has been free before the start.
+    #[inline]
+    pub(super) fn has_members(&self) -> bool {
+        self.has_members
     }
 
     /// Whether a client was free at `due_ns`, and there has been one ever since: then a request that
@@ -47,7 +55,7 @@ mod tests {
     #[test]
     fn the_longest_idle_comes_first_and_a_break_is_noticed() {
         let mut idle = IdleClients::default();
-        assert!(!idle.was_one_at(9));
+        assert!(!idle.was_one_at(9) && !idle.has_members());
         idle.put(4, 10);
         idle.put(2, 20);
         assert_eq!(idle.first(), Some(4));
@@ -58,7 +66,7 @@ mod tests {
         assert!(idle.was_one_at(10));
         idle.remove(2);
         idle.remove(4);
-        assert!(!idle.was_one_at(30));
+        assert!(!idle.was_one_at(30) && idle.has_members());
         idle.put(2, 40);
         assert!(idle.was_one_at(40) && !idle.was_one_at(39));
     }

@@ -91,7 +91,9 @@ pub(crate) use opening::kind;
 use sampler::Sampler;
 
 use crate::pacer::Pacer;
-use crate::{Control, GroupRecorder, Loop, Message, Overflow, Plan, Schedule, Share};
+use crate::{
+    Control, GroupRecorder, Loop, Message, MixOrder, Overflow, Plan, Prepared, Schedule, Share,
+};
 
 /// Runs the plain clients of `share` on the calling thread, to the end of the plan or until
 /// `control` stops it.
@@ -100,14 +102,15 @@ use crate::{Control, GroupRecorder, Loop, Message, Overflow, Plan, Schedule, Sha
 /// and `Finished`. After the end it waits for what is still out, up to the timeout.
 ///
 /// # Errors
-/// The kernel refuses what every run needs (an epoll instance, say). What happens to a connection is
-/// counted instead.
+/// The kernel refuses what every run needs (an epoll instance, say), or the plan names a request, an
+/// expectation or a server that it does not have. What happens to a connection is counted instead.
 pub fn run(
     plan: &Plan,
     share: Share,
     control: &Control,
     out: &mut dyn FnMut(Message),
 ) -> io::Result<()> {
+    check(plan)?;
     let _ = usage::sleep_precisely(); // what it cannot do shows in the lag
     let mut engine = Engine::new(plan, share)?;
     engine.open_beforehand(control, out)?;
@@ -354,6 +357,27 @@ impl<'p> Engine<'p> {
         let open = |client: &&Client| !matches!(client.stage, Stage::Closed | Stage::Connecting);
         self.clients.iter().filter(open).count() as u64
     }
+}
+
+/// Indexes are followed without a look for each request, so they are looked at once.
+fn check(plan: &Plan) -> io::Result<()> {
+    let mix = &plan.mix;
+    let is_sound = |request: &Prepared| {
+        usize::from(request.server) < plan.servers.len()
+            && (request.expectation as usize) < mix.expectations.len()
+    };
+    let is_in_mix = match &mix.order {
+        MixOrder::Weighted { cumulative } => cumulative.len() <= mix.requests.len(),
+        MixOrder::InTurn { sequence } => {
+            let last = sequence.iter().max();
+            last.is_none_or(|last| (*last as usize) < mix.requests.len())
+        }
+    };
+    if !mix.requests.is_empty() && is_in_mix && mix.requests.iter().all(is_sound) {
+        return Ok(());
+    }
+    let text = "the plan names a request, an expectation or a server that it does not have";
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 fn driver<'p>(plan: &'p Plan, share: Share, clients: usize) -> Driver<'p> {

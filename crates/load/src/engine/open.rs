@@ -67,8 +67,8 @@ enum Step {
     Wait(u64),
     /// It is too late for it.
     GiveUp,
-    /// Nobody is free for it.
-    Drop,
+    /// There is nobody to send it.
+    Fail(ErrorKind),
     /// This client takes it.
     Send(u32),
 }
@@ -126,10 +126,10 @@ impl Engine<'_> {
                     let phase = self.calendar.phase_of(due_ns);
                     self.recorder.failed(phase, ErrorKind::Late, late_ns);
                 }
-                Step::Drop => {
+                Step::Fail(kind) => {
                     self.open().pop();
                     let phase = self.calendar.phase_of(due_ns);
-                    self.recorder.tally(phase).error(ErrorKind::Dropped);
+                    self.recorder.tally(phase).error(kind);
                 }
                 Step::Send(index) => {
                     self.send_on(index, due_ns);
@@ -152,9 +152,13 @@ impl Engine<'_> {
         let server = wanted.map_or(0, |request| usize::from(request.server));
         let (now_ns, start_ns) = (self.now_ns, self.calendar.start_ns());
         let open = self.open();
-        let Some(index) = open.idle.get(server).and_then(IdleClients::first) else {
+        let idle = open.idle.get(server).filter(|idle| idle.has_members());
+        let Some(idle) = idle else {
+            return Step::Fail(ErrorKind::ConnectFailed); // this thread has no client for it
+        };
+        let Some(index) = idle.first() else {
             return match open.is_dropping {
-                true => Step::Drop,
+                true => Step::Fail(ErrorKind::Dropped),
                 false => Step::Wait(u64::MAX),
             };
         };

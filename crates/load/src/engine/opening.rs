@@ -69,7 +69,7 @@ impl Engine<'_> {
     /// Opens a connection for this client. A request that waits for it is sent at once: on loopback
     /// the connection is there when the call returns, and a turn of the loop is saved.
     pub(super) fn connect(&mut self, index: u32) {
-        let deadline_ns = self.now_ns + self.plan.timeout_ns;
+        let deadline_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
         let requests = self.requests_per_connection;
         let (plan, number) = (self.plan, self.first_client + u64::from(index));
         let client = self.client(index);

@@ -4,6 +4,7 @@
 
 mod closed;
 mod errors;
+mod no_alloc;
 mod open;
 mod run;
 mod server;

@@ -107,10 +107,20 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
 pub(crate) fn run_with(
     plan: &Plan,
     control: &Control,
+    watch: impl FnMut(&Message, &Control),
+) -> Outcome {
+    run_share(plan, Share::WHOLE, control, watch)
+}
+
+/// The same with a part of the plan.
+pub(crate) fn run_share(
+    plan: &Plan,
+    share: Share,
+    control: &Control,
     mut watch: impl FnMut(&Message, &Control),
 ) -> Outcome {
     let (mut ready, mut intervals, mut report) = (None, Vec::new(), None);
-    engine::run(plan, Share::WHOLE, control, &mut |message| {
+    engine::run(plan, share, control, &mut |message| {
         watch(&message, control);
         match message {
             Message::Ready { connections, .. } => {

@@ -169,7 +169,7 @@ fn read_head(mut stream: &TcpStream, input: &mut Vec<u8>) -> io::Result<Option<S
             let head = input.drain(..at + 4).collect();
             return Ok(Some(String::from_utf8(head).unwrap()));
         }
-        let mut piece = [0; 4096];
+        let mut piece = vec![0; 64 << 10];
         match stream.read(&mut piece)? {
             0 => return Ok(None),
             count => input.extend_from_slice(&piece[..count]),
