@@ -179,7 +179,7 @@ mod tests {
     fn the_papers_commands() {
         let webbench = planned("--connections 10000 --duration 5s --new-connection");
         assert_eq!(webbench.plan.requests_per_connection, Some(1));
-        assert_eq!(webbench.plan.sources.len(), 16);
+        assert_eq!(webbench.plan.sources.len(), 8);
         let wrk2 = planned("--rate 20000 --connections 2000 --duration 30s");
         assert!(matches!(wrk2.plan.load, Loop::Open { .. }));
         assert_eq!(wrk2.plan.phases[0].rate, Some(20_000.0));
