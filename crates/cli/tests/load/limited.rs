@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::util::{Running, server, signal};
+use loadline_stub::{Latency, Stub, StubOptions};
+
+use crate::util::{Running, both, load, server, signal};
 
 /// Lets a process run for a fifth of the time, until told to stop.
 fn held_to_a_fifth(id: u32) -> (Arc<AtomicBool>, std::thread::JoinHandle<()>) {
@@ -35,4 +37,29 @@ fn a_client_held_to_a_fifth_of_a_cpu_is_limited() {
     let (status, out, err) = running.end();
     assert_eq!(status.code(), Some(5), "{out}{err}");
     assert!(err.contains("client-limited: "), "{err}");
+}
+
+/// A busy machine may keep a client from running, which the verdict says rightly; so it has some
+/// tries.
+const TRIES: usize = 10;
+
+#[test]
+fn a_client_that_waits_for_a_server_of_fixed_capacity_is_not_limited() {
+    let stub = Stub::start(StubOptions {
+        latency: Latency::Constant { ns: 20_000_000 },
+        servers: Some(20),
+        ..StubOptions::default()
+    });
+    let stub = stub.unwrap();
+    let line = format!("http://{}/ -c 40 -d 1s --style weighttp", stub.address());
+    let mut verdicts = Vec::new();
+    for _ in 0..TRIES {
+        let output = load(&line);
+        if output.status.code() == Some(0) {
+            return;
+        }
+        assert_eq!(output.status.code(), Some(5), "{}", both(&output));
+        verdicts.push(both(&output));
+    }
+    panic!("limited each time: {}", verdicts.join("\n"));
 }
