@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use loadline_load::Mix;
-use loadline_load::replay::{self, LogReport, ReplayOptions, Timing};
+use loadline_load::replay::{self, ReplayOptions, Timing};
 use loadline_load::requests::list::{Content, Expected};
 use loadline_load::requests::{self, RequestOptions, expectation};
 use loadline_proto::Version;
@@ -52,29 +52,8 @@ pub(super) fn prepared(flags: &LoadFlags) -> Result<Sent, Failure> {
         mix: replay.mix,
         servers: replay.servers,
         timing: replay.timing,
-        remarks: vec![format!("{}: {}", path.display(), told(&replay.report))],
+        remarks: vec![format!("{}: {}", path.display(), replay.report)],
     })
-}
-
-/// How a log was read.
-fn told(report: &LogReport) -> String {
-    let mut text = format!(
-        "{} of {} lines are replayed, {} different requests",
-        report.replayed, report.lines, report.distinct
-    );
-    if report.other_methods > 0 {
-        text += &format!("; {} left out for their method", report.other_methods);
-    }
-    if let Some((line, why)) = report.first_unparsable {
-        text += &format!(
-            "; {} not understood, first line {line}: {why}",
-            report.unparsable
-        );
-    }
-    if let Some(bound) = report.cut {
-        text += &format!("; reading ended early: {bound}");
-    }
-    text
 }
 
 fn options(flags: &LoadFlags) -> Result<RequestOptions, Failure> {
