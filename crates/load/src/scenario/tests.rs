@@ -11,6 +11,9 @@ use crate::message::Interval;
 use crate::recorder::GroupRecorder;
 use crate::{ErrorKind, Message, Tally};
 
+mod behaviour;
+mod files;
+
 const MS: u64 = 1_000_000;
 /// How long a connection takes to come to be, and an answer to come, in every test.
 const CONNECT_NS: u64 = 2 * MS;
