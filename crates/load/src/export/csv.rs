@@ -7,7 +7,7 @@ use crate::trial::{GroupRecord, SecondRecord, TrialRecord};
 
 /// Names of the columns, in order, as in the first row. Those that are also fields of the JSON's
 /// `series` are the same.
-pub const COLUMNS: [&str; 17] = [
+pub const COLUMNS: [&str; 18] = [
     "round",
     "second",
     "unix_ms",
@@ -25,6 +25,7 @@ pub const COLUMNS: [&str; 17] = [
     "p99_us",
     "max_us",
     "in_flight",
+    "lag_max_us",
 ];
 
 /// Writes the series of all records below one header.
@@ -75,6 +76,7 @@ fn write_row(
         second
             .in_flight
             .map_or_else(String::new, |mean| format!("{mean:.2}")),
+        second.lag_max_us.to_string(),
     ];
     writeln!(to, "{}", cells.join(","))
 }
@@ -133,10 +135,10 @@ mod tests {
         let mut file = Vec::new();
         write_csv(&[record], &mut file).unwrap();
         let expected = "\
-round,second,unix_ms,phase,counted,group,offered,sent,completed,good,errors,bytes_received,p50_us,p90_us,p99_us,max_us,in_flight
-1,0,1000000,warm-up,false,clients,12,11,10,9,1,900,150,,,2000,1.50
-1,0,1000000,warm-up,false,idle,0,0,0,0,0,0,,,,,
-1,1,1001000,\"all, \"\"really\"\"\",true,clients,12,11,20,9,1,900,150,,,2000,1.50
+round,second,unix_ms,phase,counted,group,offered,sent,completed,good,errors,bytes_received,p50_us,p90_us,p99_us,max_us,in_flight,lag_max_us
+1,0,1000000,warm-up,false,clients,12,11,10,9,1,900,150,,,2000,1.50,0
+1,0,1000000,warm-up,false,idle,0,0,0,0,0,0,,,,,,0
+1,1,1001000,\"all, \"\"really\"\"\",true,clients,12,11,20,9,1,900,150,,,2000,1.50,0
 ";
         assert_eq!(String::from_utf8(file).unwrap(), expected);
     }

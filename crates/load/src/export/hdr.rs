@@ -68,7 +68,8 @@ fn write_record<W: Write>(
             write_blobs(&second.blobs, &tags, offset + begin, len, log)?;
         }
     }
-    let wait = Duration::from_secs_f64(record.run.timeout_s.max(0.0));
+    let waits = record.threads.iter().map(|thread| thread.after_end_s);
+    let wait = Duration::from_secs_f64(waits.fold(0.0, f64::max));
     for (index, group) in record.groups.iter().enumerate() {
         let tags = Tags::new(index, group, true);
         write_blobs(&group.after_end, &tags, offset + ran, wait, log)?;
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
     use crate::message::latencies;
     use crate::trial::distribution::{compressed, from_text};
-    use crate::trial::{PhaseRecord, SecondRecord};
+    use crate::trial::{PhaseRecord, SecondRecord, ThreadRecord};
 
     fn blobs(us: u64, count: u64) -> SecondBlobs {
         let mut histogram = latencies();
@@ -149,7 +150,10 @@ mod tests {
         let mut record = TrialRecord::default();
         record.run.start_unix_ms = start_unix_ms;
         record.run.ran_s = 2.5;
-        record.run.timeout_s = 2.0;
+        record.threads = vec![ThreadRecord {
+            after_end_s: 0.25,
+            ..ThreadRecord::default()
+        }];
         record.phases = vec![
             PhaseRecord {
                 end_s: 1.0,
@@ -255,6 +259,7 @@ mod tests {
             .find(|line| line.starts_with("Tag=latency,2."))
             .unwrap();
         assert!(third.starts_with("Tag=latency,2.000,0.500,3.00"), "{third}");
+        assert!(text.contains("\nTag=latency,2.500,0.250,90."));
     }
 
     #[test]

@@ -208,7 +208,8 @@ mod tests {
 
     #[test]
     fn a_process_and_its_child_are_seen_at_work() {
-        let mut shell = Shell::run(&format!("read go; {WORKS}"));
+        let mut shell = Shell::run(&format!("echo ready; read go; {WORKS}"));
+        assert_eq!(shell.line(), "ready"); // before that it has hardly any memory
         let watch = Watch::begin(vec![shell.target()]).unwrap();
         let start_ns = monotonic_ns();
         let go = shell.0.stdin.as_mut().unwrap();

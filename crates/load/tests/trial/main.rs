@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod documented;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
