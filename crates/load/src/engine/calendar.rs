@@ -99,8 +99,11 @@ impl<'p> Calendar<'p> {
         self.start_ns.saturating_add(self.plan.duration_ns())
     }
 
-    /// The second that contains the last nanosecond before `ns`.
+    /// The second that contains the last nanosecond before `ns`; 0 before the start.
     pub(crate) fn second(&self, ns: u64) -> u32 {
+        if self.start_ns == 0 {
+            return 0;
+        }
         let since_start = ns.min(self.end_ns()).saturating_sub(self.start_ns);
         u32::try_from(since_start.saturating_sub(1) / SECOND_NS).unwrap_or(u32::MAX)
     }
@@ -123,5 +126,104 @@ impl<'p> Calendar<'p> {
     pub(crate) fn is_counted(&self, phase: u16) -> bool {
         let phase = self.plan.phases.get(usize::from(phase));
         phase.is_some_and(|phase| phase.counted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use loadline_proto::Method;
+
+    use super::*;
+    use crate::{Expectation, Loop, Mix, MixOrder, Phase, Prepared};
+
+    fn plan(ends_ms: &[u64]) -> Plan {
+        let request = Prepared {
+            keep: Arc::from(&b""[..]),
+            last: Arc::from(&b""[..]),
+            method: Method::Get,
+            expectation: 0,
+            server: 0,
+        };
+        let mut begin_ns = 0;
+        let phases = ends_ms.iter().map(|end_ms| {
+            let end_ns = end_ms * 1_000_000;
+            Phase {
+                label: String::new(),
+                begin_ns: std::mem::replace(&mut begin_ns, end_ns),
+                end_ns,
+                rate: None,
+                counted: *end_ms != 1500,
+            }
+        });
+        Plan {
+            servers: Vec::new(),
+            mix: Mix {
+                requests: vec![request],
+                expectations: vec![Expectation::default()],
+                order: MixOrder::Weighted {
+                    cumulative: Vec::new(),
+                },
+            },
+            load: Loop::Closed { think_ns: 0 },
+            phases: phases.collect(),
+            connections: 0,
+            requests_max: None,
+            requests_per_connection: None,
+            timeout_ns: 0,
+            deadline_ns: None,
+            content_sample: 0,
+            sources: Vec::new(),
+            groups: Vec::new(),
+            crowds: Vec::new(),
+            seed: 0,
+        }
+    }
+
+    #[test]
+    fn seconds_and_phases_are_passed_in_order() {
+        let (plan, start_ns) = (plan(&[1500, 3000]), 77_000_000_000);
+        let mut calendar = Calendar::new(&plan);
+        assert_eq!((calendar.second(start_ns), calendar.phase()), (0, 0));
+        assert_eq!(calendar.pass(start_ns), None);
+        calendar.start(start_ns);
+        assert_eq!(calendar.pass(start_ns + 999_999_999), None);
+        let mut passed = Vec::new();
+        while let Some(boundary) = calendar.pass(start_ns + 9_000_000_000) {
+            let at_ms = (boundary.at_ns - start_ns) / 1_000_000;
+            passed.push((at_ms, boundary.second, boundary.phase));
+        }
+        let expected = [(1000, 0, 0), (1500, 1, 1), (2000, 1, 1), (3000, 2, 1)];
+        assert_eq!(passed, expected);
+        assert_eq!(calendar.next_ns(), u64::MAX);
+        assert_eq!(calendar.second(start_ns + 9_000_000_000), 2);
+    }
+
+    #[test]
+    fn a_request_belongs_to_the_phase_in_which_it_was_due() {
+        let (plan, start_ns) = (plan(&[1500, 3000]), 77_000_000_000);
+        let mut calendar = Calendar::new(&plan);
+        calendar.start(start_ns);
+        let phases = |calendar: &Calendar<'_>| {
+            [0, 1499, 1500, 2999, 3000].map(|ms| calendar.phase_of(start_ns + ms * 1_000_000))
+        };
+        assert_eq!(phases(&calendar), [0, 0, 1, 1, 1]);
+        while calendar.pass(start_ns + 2_000_000_000).is_some() {}
+        assert_eq!(calendar.phase(), 1);
+        assert_eq!(phases(&calendar), [0, 0, 1, 1, 1]);
+        assert!(!calendar.is_counted(0) && calendar.is_counted(1) && !calendar.is_counted(2));
+    }
+
+    #[test]
+    fn a_run_without_end_has_seconds_all_the_same() {
+        let mut plan = plan(&[1]);
+        plan.phases[0].end_ns = u64::MAX;
+        let mut calendar = Calendar::new(&plan);
+        calendar.start(5);
+        assert_eq!(calendar.end_ns(), u64::MAX);
+        let boundary = calendar.pass(1_000_000_005);
+        assert_eq!(boundary.map(|boundary| boundary.second), Some(0));
+        assert_eq!(calendar.next_ns(), 2_000_000_005);
     }
 }

@@ -69,3 +69,41 @@ impl<'p> Choices<'p> {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use loadline_proto::Method;
+
+    use super::*;
+    use crate::{Expectation, MixOrder, Prepared};
+
+    #[test]
+    fn what_was_chosen_for_another_server_is_kept_for_it() {
+        let request = |server| Prepared {
+            keep: Arc::from(&b""[..]),
+            last: Arc::from(&b""[..]),
+            method: Method::Get,
+            expectation: 0,
+            server,
+        };
+        let mix = Mix {
+            requests: vec![request(0), request(1), request(0)],
+            expectations: vec![Expectation::default()],
+            order: MixOrder::InTurn {
+                sequence: [0, 1, 2].into(),
+            },
+        };
+        let mut choices = Choices {
+            chooser: mix.chooser(Share::WHOLE, 0),
+            mix: &mix,
+            kept: vec![VecDeque::new(); 3],
+        };
+        let wanted = [1, 0, 0, 1, 0, 0].map(|server| choices.next_for(server));
+        assert_eq!(wanted, [1, 0, 2, 1, 0, 2].map(Some));
+        assert_eq!(choices.next_for(2), None);
+        assert!(choices.kept.iter().all(|kept| kept.len() <= KEPT_MAX));
+        assert_eq!(choices.next_for(1), Some(1));
+    }
+}

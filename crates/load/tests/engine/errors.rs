@@ -143,7 +143,7 @@ fn no_answer_within_the_time_is_a_timeout_and_a_new_connection() {
     plan.timeout_ns = 20 * MS;
     let outcome = run(&plan);
     assert_all(&outcome.tally(), ErrorKind::Timeout, 0);
-    assert_eq!(server.requests(), REQUESTS);
+    assert!(server.requests() <= REQUESTS); // a slow server sees some of them too late
     let failures = outcome.histogram(|interval| &interval.failure);
     assert!(failures.min() >= 19_900, "{} us", failures.min());
 }
