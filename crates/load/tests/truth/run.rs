@@ -1,0 +1,180 @@
+//! One run: a stub, a plan, the fleet's threads, and what both sides say afterwards.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use loadline_load::fleet::{Crew, Event, Fleet};
+use loadline_load::trial::{Ending, Merger, Probe, Results, TrialRecord};
+use loadline_load::{
+    Arrivals, Control, Expectation, Loop, Message, Mix, MixOrder, Overflow, Phase, Plan, Prepared,
+    Schedule, Share,
+};
+use loadline_proto::Method;
+use loadline_stub::{Report, Stub};
+use loadline_sys::clock::monotonic_ns;
+
+pub(crate) const US: u64 = 1000;
+pub(crate) const MS: u64 = 1000 * US;
+pub(crate) const SECOND: u64 = 1000 * MS;
+
+/// What came out.
+pub(crate) struct Outcome {
+    pub(crate) record: TrialRecord,
+    pub(crate) report: Report,
+}
+
+impl Outcome {
+    /// Of the plain clients, over the whole run.
+    pub(crate) fn results(&self) -> &Results {
+        &self.record.headline().unwrap().total
+    }
+}
+
+/// The tests of this program take turns: each would be the other's disturbance.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A seed of chance, printed; or the one that is asked for.
+pub(crate) fn seed() -> u64 {
+    let asked = std::env::var("LOADLINE_SEED").ok();
+    let seed = asked.map_or_else(
+        || {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            since.as_nanos() as u64
+        },
+        |text| text.parse().unwrap(),
+    );
+    eprintln!("LOADLINE_SEED={seed}");
+    seed
+}
+
+/// A closed loop of so many clients that ends after so many requests.
+pub(crate) fn closed(server: SocketAddr, connections: u32, requests: u64) -> Plan {
+    Plan {
+        requests_max: Some(requests),
+        phases: vec![phase(3600 * SECOND)],
+        ..plan(server, connections, Loop::Closed { think_ns: 0 })
+    }
+}
+
+/// An open loop with so many connections, in which requests wait for one if need be. It goes on
+/// until all are answered, also those that were due at its end.
+pub(crate) fn open(
+    server: SocketAddr,
+    connections: u32,
+    rate: f64,
+    duration_ns: u64,
+    arrivals: Arrivals,
+) -> Plan {
+    let duration = std::time::Duration::from_nanos(duration_ns);
+    let load = Loop::Open {
+        schedule: Schedule::constant(rate, duration).unwrap(),
+        arrivals,
+        overflow: Overflow::Queue,
+        catch_up: true,
+    };
+    let requests = rate * duration_ns as f64 / SECOND as f64;
+    Plan {
+        requests_max: Some(requests.round() as u64),
+        phases: vec![phase(duration_ns + 3600 * SECOND)],
+        ..plan(server, connections, load)
+    }
+}
+
+fn plan(server: SocketAddr, connections: u32, load: Loop) -> Plan {
+    let fields = "GET / HTTP/1.1\r\nHost: stub\r\n";
+    Plan {
+        servers: vec![server],
+        mix: Mix {
+            requests: vec![Prepared {
+                keep: Arc::from(format!("{fields}\r\n").into_bytes()),
+                last: Arc::from(format!("{fields}Connection: close\r\n\r\n").into_bytes()),
+                method: Method::Get,
+                expectation: 0,
+                server: 0,
+            }],
+            expectations: vec![Expectation::default()],
+            order: MixOrder::Weighted {
+                cumulative: vec![1.0],
+            },
+        },
+        load,
+        phases: Vec::new(),
+        connections,
+        requests_max: None,
+        requests_per_connection: None,
+        timeout_ns: 30 * SECOND,
+        deadline_ns: None,
+        content_sample: 1,
+        sources: Vec::new(),
+        groups: Vec::new(),
+        crowds: Vec::new(),
+        seed: 1,
+    }
+}
+
+fn phase(end_ns: u64) -> Phase {
+    Phase {
+        label: String::new(),
+        begin_ns: 0,
+        end_ns,
+        rate: None,
+        counted: true,
+    }
+}
+
+/// Runs a plan to its end against a stub, on one thread, and stops the stub.
+pub(crate) fn run(plan: Plan, stub: Stub) -> Outcome {
+    run_from(plan, stub, 1, |ready_ns| ready_ns)
+}
+
+/// The same on so many threads, from the moment that `start_ns` says; it is given the moment at
+/// which everybody was ready.
+pub(crate) fn run_from(
+    plan: Plan,
+    stub: Stub,
+    engine_threads: u32,
+    start_ns: impl Fn(u64) -> u64,
+) -> Outcome {
+    let crew = Crew {
+        share: Share::WHOLE,
+        engine_threads,
+        cpus: Vec::new(),
+    };
+    let (plan, control) = (Arc::new(plan), Arc::new(Control::new()));
+    let mut merger = Merger::new(&plan);
+    let probe = Probe::begin();
+    let (tell, events) = mpsc::channel();
+    let told = move |event| {
+        let _ = tell.send(event); // nobody listens any more: the test has failed already
+    };
+    let fleet = Fleet::start(&plan, &crew, &control, told).unwrap();
+    let (mut ready, mut ended, mut is_started) = (0, 0, false);
+    while ended < fleet.thread_count() {
+        match events.recv().unwrap() {
+            Event::Told(message) => {
+                ready += usize::from(matches!(message, Message::Ready { .. }));
+                merger.take(message);
+            }
+            Event::Ended { thread, result } => {
+                assert_eq!(result, Ok(()), "{thread}");
+                ended += 1;
+            }
+        }
+        if ready == fleet.thread_count() && !is_started {
+            is_started = true;
+            control.start_at(start_ns(monotonic_ns()));
+        }
+    }
+    fleet.join();
+    let report = stub.stop().unwrap();
+    let record = merger.finish(Ending {
+        processes: 1,
+        machine: probe.end(),
+        ..Ending::default()
+    });
+    Outcome { record, report }
+}
