@@ -32,6 +32,8 @@ const PAUSE_NS: u64 = 100_000_000;
 enum Stage {
     /// Not asked yet.
     Begin,
+    /// The first connection is opened, before anything is due.
+    Opening,
     /// Nothing until then; then the next step is due.
     Thinking { until_ns: u64 },
     /// A request is due; a connection may be missing.
@@ -232,9 +234,7 @@ impl User {
         self.answer.begin(step.needs_content());
         self.stamps.sent_ns = scene.now_ns;
         self.stage = Stage::Sending;
-        let tally = scene.recorder.tally(self.phase);
-        tally.sent += 1;
-        tally.bytes_sent += bytes.len() as u64;
+        scene.recorder.tally(self.phase).sent += 1;
         bytes
     }
 
@@ -426,7 +426,7 @@ impl User {
             Stage::Due | Stage::Connecting | Stage::Sending => {
                 scene.recorder.tally(self.phase).unfinished += 1;
             }
-            Stage::Begin | Stage::Thinking { .. } => {}
+            Stage::Begin | Stage::Opening | Stage::Thinking { .. } => {}
         }
         self.stage = Stage::Done;
     }
@@ -448,7 +448,8 @@ impl Actor for User {
             return self.close(reset);
         }
         if self.stage == Stage::Begin {
-            self.think(scene.now_ns, 0);
+            // Asked for before the start: nothing is due yet.
+            self.stage = Stage::Opening;
         }
         if let Stage::Thinking { until_ns } = self.stage {
             if scene.now_ns < until_ns {
@@ -458,6 +459,7 @@ impl Actor for User {
         }
         match self.stage {
             Stage::Due if self.is_connected => Order::Send(self.send(scene)),
+            Stage::Opening => Order::Connect,
             Stage::Due | Stage::Connecting => {
                 self.stage = Stage::Connecting;
                 Order::Connect
@@ -480,12 +482,14 @@ impl Actor for User {
         }
     }
 
-    fn connected(&mut self, _scene: &mut Scene<'_>) {
+    fn connected(&mut self, scene: &mut Scene<'_>) {
         self.is_connected = true;
         self.must_close = None;
         self.session = ClientSession::new();
-        if self.stage == Stage::Connecting {
-            self.stage = Stage::Due;
+        match self.stage {
+            Stage::Opening => self.think(scene.now_ns, 0),
+            Stage::Connecting => self.stage = Stage::Due,
+            _ => {}
         }
     }
 
@@ -497,8 +501,6 @@ impl Actor for User {
     }
 
     fn received(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
-        let tally = scene.recorder.tally(self.phase);
-        tally.bytes_received += bytes.len() as u64;
         if !matches!(self.stage, Stage::Sending | Stage::Awaiting { .. }) {
             self.must_close = Some(false);
             return;
@@ -536,6 +538,11 @@ impl Actor for User {
 
     fn failed(&mut self, kind: ErrorKind, scene: &mut Scene<'_>) {
         self.is_connected = false;
+        if self.stage == Stage::Opening {
+            // No request was due; the next one will open another.
+            scene.recorder.tally(scene.phase).error(kind);
+            self.think(scene.now_ns, PAUSE_NS);
+        }
         if matches!(
             self.stage,
             Stage::Connecting | Stage::Sending | Stage::Awaiting { .. }
@@ -544,6 +551,21 @@ impl Actor for User {
         }
         self.must_close = None;
         self.session = ClientSession::new();
+    }
+
+    fn abandoned(&mut self, scene: &mut Scene<'_>) {
+        if self.stage != Stage::Done && self.ask.is_some() {
+            scene.recorder.tally(self.phase).unfinished += 1;
+            self.ask = None;
+        }
+        self.stage = Stage::Done;
+    }
+
+    fn requests_out(&self) -> u32 {
+        u32::from(matches!(
+            self.stage,
+            Stage::Sending | Stage::Awaiting { .. }
+        ))
     }
 }
 
