@@ -25,6 +25,7 @@ pub mod message;
 pub mod mix;
 pub mod pacer;
 pub mod plan;
+pub mod player;
 pub mod recorder;
 pub mod replay;
 pub mod report;

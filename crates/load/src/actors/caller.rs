@@ -13,9 +13,9 @@
 
 use std::sync::Arc;
 
-use loadline_proto::{Reply, ReplyObserver};
+use loadline_proto::Reply;
 
-use super::exchange::{Asked, Exchange, Progress};
+use super::exchange::{Asked, Exchange, Progress, Watch};
 use super::{Order, Scene};
 use crate::ErrorKind;
 
@@ -101,9 +101,14 @@ impl Caller {
         self.exchange.connected();
     }
 
-    /// A request has become due, if there is none: at the end of the pause, or now.
+    /// A request is due now, if there is none.
     pub(crate) fn due(&mut self, scene: &mut Scene<'_>) {
         self.exchange.due(scene.now_ns, scene);
+    }
+
+    /// A request was due at that moment, if there is none.
+    pub(crate) fn due_at(&mut self, due_ns: u64, scene: &mut Scene<'_>) {
+        self.exchange.due(due_ns, scene);
     }
 
     /// Before a connection is opened for a request: that it is due. Not for the first one, which
@@ -128,12 +133,12 @@ impl Caller {
     pub(crate) fn received(
         &mut self,
         bytes: &[u8],
-        observer: &mut impl ReplyObserver,
+        watch: &mut impl Watch,
         is_whole: bool,
         scene: &mut Scene<'_>,
     ) -> Progress {
         let asked = &self.asked;
-        let progress = self.exchange.received(bytes, observer, asked, scene);
+        let progress = self.exchange.received(bytes, watch, asked, scene);
         match progress {
             Progress::More => {}
             Progress::Complete(reply) => self.answered(&reply, is_whole, scene),
@@ -219,6 +224,11 @@ impl Caller {
     /// Whether it has a connection that it does not mean to close.
     pub(crate) fn is_here(&self) -> bool {
         self.place == Place::Here
+    }
+
+    /// Whether nothing is under way: it has a connection, or stays away.
+    pub(crate) fn is_free(&self) -> bool {
+        matches!(self.place, Place::Here | Place::Away { .. }) && !self.exchange.has_request()
     }
 
     /// The request and its answer.

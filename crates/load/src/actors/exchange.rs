@@ -30,6 +30,16 @@ enum Standing {
     Out,
 }
 
+/// Who looks at an answer while it passes, and may find fault with it.
+pub(crate) trait Watch: ReplyObserver {
+    /// What is wrong with it, beside its status and length.
+    fn fault(&self) -> Option<ErrorKind> {
+        None
+    }
+}
+
+impl Watch for () {}
+
 /// A request and its answer on one connection after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
@@ -82,15 +92,15 @@ impl Exchange {
     pub(crate) fn received(
         &mut self,
         bytes: &[u8],
-        observer: &mut impl ReplyObserver,
+        watch: &mut impl Watch,
         asked: &Asked,
         scene: &mut Scene<'_>,
     ) -> Progress {
         if self.stamps.first_ns == 0 {
             self.stamps.first_ns = scene.now_ns;
         }
-        let received = self.session.received(bytes, &Limits::default(), observer);
-        self.take(received, asked, scene)
+        let received = self.session.received(bytes, &Limits::default(), watch);
+        self.take(received, asked, watch, scene)
     }
 
     /// The server has ended the connection in good order.
@@ -99,14 +109,21 @@ impl Exchange {
             Standing::Due => Received::Fault(ReplyFault::ClosedEarly),
             _ => self.session.received_eof(),
         };
-        self.take(received, asked, scene)
+        self.take(received, asked, &(), scene)
     }
 
-    fn take(&mut self, received: Received, asked: &Asked, scene: &mut Scene<'_>) -> Progress {
+    fn take(
+        &mut self,
+        received: Received,
+        asked: &Asked,
+        watch: &impl Watch,
+        scene: &mut Scene<'_>,
+    ) -> Progress {
         let kind = match received {
             Received::More => return Progress::More,
             Received::Reply(reply) => {
-                self.completed(&reply, asked, scene);
+                let fault = fault(&reply, asked.request.method, &asked.expectation, None);
+                self.completed(&reply, fault.or_else(|| watch.fault()), scene);
                 return Progress::Complete(reply);
             }
             Received::Fault(ReplyFault::ClosedEarly) => ErrorKind::ClosedEarly,
@@ -120,13 +137,13 @@ impl Exchange {
         Progress::Failed
     }
 
-    fn completed(&mut self, reply: &Reply, asked: &Asked, scene: &mut Scene<'_>) {
+    fn completed(&mut self, reply: &Reply, fault: Option<ErrorKind>, scene: &mut Scene<'_>) {
         self.stamps.last_ns = scene.now_ns;
         let tally = scene.recorder.tally(self.phase);
         tally.completed += 1;
         tally.content_bytes += reply.content_bytes;
         tally.answered(reply.status);
-        match fault(reply, asked.request.method, &asked.expectation, None) {
+        match fault {
             None => tally.good += 1,
             Some(kind) => tally.error(kind),
         }

@@ -18,7 +18,9 @@ mod stage;
 mod timers;
 pub mod vanishing;
 
+pub(crate) use caller::Caller;
 pub use exchange::Asked;
+pub(crate) use exchange::{Progress, Watch};
 
 use crate::recorder::GroupRecorder;
 use crate::{Control, ErrorKind, Message, Plan, Share};
