@@ -1,5 +1,11 @@
-//! How many clients there are of each kind.
+//! Clients of each kind: how many, and those with a mind of their own.
 
+use loadline_load::actors::{Asked, idle, slow_body, slow_head, slow_reader, vanishing};
+use loadline_load::plan::Group;
+use loadline_load::requests::url::Url;
+use loadline_load::{Plan, Prepared};
+
+use super::requests::template;
 use crate::failure::Failure;
 use crate::flags::load_defs::LoadFlags;
 
@@ -61,14 +67,106 @@ pub(super) fn count(flags: &LoadFlags) -> Result<Counts, Failure> {
     Ok(counts)
 }
 
-/// Adds the clients with a mind of their own to a plan.
-pub(super) fn add(flags: &LoadFlags, counts: Counts) -> Result<(), Failure> {
-    if counts.total() > u64::from(counts.plain) || flags.users.scenario.is_some() {
-        return Err(Failure::usage(
-            "users, players, slow and hostile clients are not in this build",
-        ));
+/// Adds the groups and crowds of a plan, the headline's group first.
+pub(super) fn add(flags: &LoadFlags, counts: Counts, plan: &mut Plan) -> Result<(), Failure> {
+    if counts.plain > 0 {
+        add_group(plan, "clients");
+    }
+    let hostile = &flags.hostile;
+    if let Some(count) = hostile.idle_connections {
+        let group = add_group(plan, "idle");
+        plan.crowds.push(idle::crowd(group, 0, count as u64, None));
+    }
+    if let Some(crowd) = hostile.slow_readers {
+        let (group, speed) = (add_group(plan, "slow-readers"), crowd.bytes_per_second);
+        let made = slow_reader::crowd(group, 0, crowd.count, speed, asked(plan));
+        plan.crowds.push(made);
+    }
+    if let Some(crowd) = hostile.slow_heads {
+        let (group, speed) = (add_group(plan, "slow-heads"), crowd.bytes_per_second);
+        let made = slow_head::crowd(group, 0, crowd.count, speed, asked(plan));
+        plan.crowds.push(made);
+    }
+    if let Some(crowd) = hostile.slow_bodies {
+        let (group, speed) = (add_group(plan, "slow-bodies"), crowd.bytes_per_second);
+        let posted = posted(flags, speed, asked(plan))?;
+        let made = slow_body::crowd(group, 0, crowd.count, speed, posted);
+        plan.crowds.push(made);
+    }
+    if let Some(count) = hostile.vanishing {
+        let group = add_group(plan, "vanishing");
+        let made = vanishing::crowd(group, 0, count as u64, asked(plan));
+        plan.crowds.push(made);
+    }
+    if let Some(request) = plan.mix.requests.first() {
+        for crowd in &mut plan.crowds {
+            crowd.server = request.server;
+        }
+    }
+    if flags.users.source_per_client {
+        deal_sources(plan);
     }
     Ok(())
+}
+
+fn add_group(plan: &mut Plan, name: &str) -> u16 {
+    plan.groups.push(Group {
+        name: name.to_owned(),
+    });
+    u16::try_from(plan.groups.len() - 1).unwrap_or(u16::MAX)
+}
+
+/// What clients of a crowd ask for: the first request of the plan.
+fn asked(plan: &Plan) -> Asked {
+    let request = plan.mix.requests[0].clone(); // a mix without requests is refused
+    let expectation = plan.mix.expectations.get(request.expectation as usize);
+    Asked {
+        expectation: expectation.cloned().unwrap_or_default(),
+        request,
+        timeout_ns: plan.timeout_ns,
+    }
+}
+
+/// How long a slow client drips at a content that is made up for it, and bytes of it at least and at
+/// most: what servers usually take.
+const DRIP_S: u64 = 60;
+const DRIP_BYTES: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
+
+/// A request whose content can drip: the first one if it has any, else one like it that has.
+fn posted(flags: &LoadFlags, bytes_per_second: u64, asked: Asked) -> Result<Asked, Failure> {
+    let has_content = flags.requests.body.is_some() || flags.requests.body_file.is_some();
+    let Some(url) = flags.urls.first().filter(|_| !has_content) else {
+        return Ok(asked);
+    };
+    let bytes = bytes_per_second.saturating_mul(DRIP_S);
+    let bytes = bytes.clamp(*DRIP_BYTES.start(), *DRIP_BYTES.end());
+    let url = Url::parse(url).map_err(Failure::usage)?;
+    let template = template(flags)?;
+    let request = slow_body::post(
+        &template,
+        url.target.as_bytes(),
+        &url.authority,
+        url.user.as_deref(),
+        usize::try_from(bytes).unwrap_or(usize::MAX),
+    );
+    Ok(Asked {
+        request: Prepared {
+            expectation: asked.request.expectation,
+            server: asked.request.server,
+            ..request
+        },
+        ..asked
+    })
+}
+
+/// Gives each client an address of its own, as there are that many.
+fn deal_sources(plan: &mut Plan) {
+    let plain = plan.connections as usize;
+    let mut rest = plan.sources.split_off(plain.min(plan.sources.len()));
+    for crowd in &mut plan.crowds {
+        let count = usize::try_from(crowd.count).unwrap_or(usize::MAX);
+        crowd.sources = rest.drain(..count.min(rest.len())).collect();
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 
 use loadline_load::Plan;
-use loadline_load::plan::Group;
 use loadline_load::watch::Target;
 
 use super::command::{self, mask_url};
@@ -60,13 +59,7 @@ pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure>
         true => Some(1),
         false => clients.requests_per_connection.map(saturating_u32),
     };
-    let mut groups = Vec::new();
-    if counts.plain > 0 {
-        groups.push(Group {
-            name: "clients".to_owned(),
-        });
-    }
-    let plan = Plan {
+    let mut plan = Plan {
         servers,
         mix,
         load,
@@ -78,14 +71,14 @@ pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure>
         deadline_ns: clients.deadline.map(nanos),
         content_sample: sample.map_or(CONTENT_SAMPLE, saturating_u32),
         sources: division.sources.clone(),
-        groups,
+        groups: Vec::new(),
         crowds: Vec::new(),
         seed: machine
             .part_seed
             .or(machine.seed)
             .unwrap_or_else(random_seed),
     };
-    crowds::add(flags, counts)?;
+    crowds::add(flags, counts, &mut plan)?;
     Ok(Planned {
         division: Division {
             threads: threads(division.threads, &division, counts),

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use loadline_load::Mix;
 use loadline_load::replay::{self, ReplayOptions, Timing};
 use loadline_load::requests::list::{Content, Expected};
+use loadline_load::requests::template::Template;
 use loadline_load::requests::{self, RequestOptions, expectation};
 use loadline_proto::Version;
 
@@ -56,6 +57,20 @@ pub(super) fn prepared(flags: &LoadFlags) -> Result<Sent, Failure> {
     })
 }
 
+/// What requests have in common.
+pub(super) fn template(flags: &LoadFlags) -> Result<Template, Failure> {
+    let typed = &flags.requests;
+    let version = version(typed.http);
+    Template::new(version, &typed.header, typed.user.as_deref()).map_err(Failure::usage)
+}
+
+fn version(typed: HttpVersion) -> Version {
+    match typed {
+        HttpVersion::Http10 => Version::Http10,
+        HttpVersion::Http11 => Version::Http11,
+    }
+}
+
 fn options(flags: &LoadFlags) -> Result<RequestOptions, Failure> {
     let typed = &flags.requests;
     let body = match (&typed.body, &typed.body_file) {
@@ -70,10 +85,7 @@ fn options(flags: &LoadFlags) -> Result<RequestOptions, Failure> {
         headers: typed.header.clone(),
         body,
         user: typed.user.clone(),
-        version: match typed.http {
-            HttpVersion::Http10 => Version::Http10,
-            HttpVersion::Http11 => Version::Http11,
-        },
+        version: version(typed.http),
         expected: expected(&flags.expect)?,
     })
 }

@@ -159,3 +159,19 @@ fn expectations_are_checked() {
     let tally = &unexpected["groups"][0]["total"]["tally"];
     assert_eq!(number(&tally["errors"]["status_4xx"]), 100, "{tally}");
 }
+
+#[test]
+fn crowds_are_reported_apart() {
+    let (server, _site) = server(&[]);
+    let record = measured(&format!(
+        "http://{}/ -c 4 -d 500ms --idle-connections 20 --slow-heads 5@10B/s --vanishing 3",
+        server.address()
+    ));
+    let groups = record["groups"].as_array().unwrap();
+    let names: Vec<&str> = groups
+        .iter()
+        .map(|group| group["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["clients", "idle", "slow-heads", "vanishing"]);
+    assert!(number(&groups[0]["total"]["tally"]["good"]) > 0);
+}
