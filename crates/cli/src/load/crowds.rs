@@ -1,9 +1,14 @@
 //! Clients of each kind: how many, and those with a mind of their own.
 
+use std::path::Path;
+
+use loadline_load::actors::Crowd;
 use loadline_load::actors::{Asked, idle, slow_body, slow_head, slow_reader, vanishing};
 use loadline_load::plan::Group;
 use loadline_load::requests::url::Url;
+use loadline_load::scenario::{Scenario, Setting};
 use loadline_load::{Plan, Prepared};
+use loadline_proto::Limits;
 
 use super::requests::template;
 use crate::failure::Failure;
@@ -72,6 +77,27 @@ pub(super) fn add(flags: &LoadFlags, counts: Counts, plan: &mut Plan) -> Result<
     if counts.plain > 0 {
         add_group(plan, "clients");
     }
+    if let Some(path) = &flags.users.scenario {
+        let group = add_group(plan, "users");
+        plan.crowds
+            .push(users(flags, path, group, counts.users, plan)?);
+    }
+    if flags.users.player.is_some() {
+        return Err(Failure::usage("--player: it is not in this build"));
+    }
+    add_hostile(flags, plan)?;
+    if let Some(request) = plan.mix.requests.first() {
+        for crowd in &mut plan.crowds {
+            crowd.server = request.server;
+        }
+    }
+    if flags.users.source_per_client {
+        deal_sources(plan);
+    }
+    Ok(())
+}
+
+fn add_hostile(flags: &LoadFlags, plan: &mut Plan) -> Result<(), Failure> {
     let hostile = &flags.hostile;
     if let Some(count) = hostile.idle_connections {
         let group = add_group(plan, "idle");
@@ -98,15 +124,46 @@ pub(super) fn add(flags: &LoadFlags, counts: Counts, plan: &mut Plan) -> Result<
         let made = vanishing::crowd(group, 0, count as u64, asked(plan));
         plan.crowds.push(made);
     }
-    if let Some(request) = plan.mix.requests.first() {
-        for crowd in &mut plan.crowds {
-            crowd.server = request.server;
-        }
-    }
-    if flags.users.source_per_client {
-        deal_sources(plan);
-    }
     Ok(())
+}
+
+/// Users with a scenario; its paths are asked for below the path of the URL.
+fn users(
+    flags: &LoadFlags,
+    path: &Path,
+    group: u16,
+    count: u64,
+    plan: &Plan,
+) -> Result<Crowd, Failure> {
+    let scenario = Scenario::read(path).map_err(Failure::usage)?;
+    let [url] = flags.urls.as_slice() else {
+        return Err(Failure::usage(
+            "--scenario: it goes with one URL, that of the server",
+        ));
+    };
+    let url = Url::parse(url).map_err(Failure::usage)?;
+    if url.target.contains('?') {
+        return Err(Failure::usage(format!(
+            "--scenario: the URL has a query, ?{}; right would be the begin of the paths, \
+             http://{}/shop say",
+            url.target.split_once('?').map_or("", |(_, query)| query),
+            url.authority
+        )));
+    }
+    Ok(Crowd {
+        group,
+        count,
+        server: 0,
+        sources: Vec::new(),
+        receive_buffer_bytes: None,
+        cast: scenario.casting(Setting {
+            path_prefix: url.target.trim_end_matches('/').to_owned(),
+            authority: url.authority,
+            timeout_ns: plan.timeout_ns,
+            deadline_ns: plan.deadline_ns,
+            limits: Limits::default(),
+        }),
+    })
 }
 
 fn add_group(plan: &mut Plan, name: &str) -> u16 {

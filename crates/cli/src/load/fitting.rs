@@ -149,12 +149,39 @@ fn refuse_idle(flags: &LoadFlags) -> Result<(), Failure> {
             "users and players have a pace of their own; plain clients beside them are asked for \
              by both --connections and --users or --players",
         ),
+    ];
+    let alone = has_actors && !beside;
+    let plain = [
+        ("--requests", clients.requests.is_some()),
+        ("--think", clients.think.is_some()),
+        ("--new-connection", clients.new_connection),
         (
-            "--think",
-            clients.think.is_some() && flags.users.scenario.is_some() && !beside,
-            "users think as the scenario says",
+            "--requests-per-connection",
+            clients.requests_per_connection.is_some(),
         ),
     ];
+    let told_by_file = [
+        ("--method", requests.method.is_some()),
+        ("--body", requests.body.is_some()),
+        ("--body-file", requests.body_file.is_some()),
+        ("--header", !requests.header.is_empty()),
+        ("--user", requests.user.is_some()),
+        ("--expect-status", flags.expect.expect_status.is_some()),
+        ("--expect-length", flags.expect.expect_length.is_some()),
+        ("--expect-sha256", flags.expect.expect_sha256.is_some()),
+    ];
+    let mut plain = plain.into_iter().filter(|_| alone);
+    if let Some((option, _)) = plain.find(|(_, given)| *given) {
+        return refuse(format!(
+            "{option}: it is for plain clients, and users and players stand in their place"
+        ));
+    }
+    let mut told_by_file = told_by_file
+        .into_iter()
+        .filter(|_| alone && flags.users.scenario.is_some());
+    if let Some((option, _)) = told_by_file.find(|(_, given)| *given) {
+        return refuse(format!("{option}: the scenario says what is asked for"));
+    }
     match useless.iter().find(|(_, is_useless, _)| *is_useless) {
         Some((option, _, why)) => refuse(format!("{option}: {why}")),
         None => Ok(()),

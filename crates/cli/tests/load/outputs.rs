@@ -1,5 +1,6 @@
 //! What is printed, what stands in the files, and what conditions say.
 
+use crate::program::until;
 use crate::util::{both, load, measured, number, record, server, text};
 
 #[test]
@@ -174,4 +175,40 @@ fn crowds_are_reported_apart() {
         .collect();
     assert_eq!(names, ["clients", "idle", "slow-heads", "vanishing"]);
     assert!(number(&groups[0]["total"]["tally"]["good"]) > 0);
+}
+
+#[test]
+fn users_go_through_their_scenario_from_addresses_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("access.log");
+    let (server, _site) = server(&["--access-log", log.to_str().unwrap()]);
+    let scenario = folder.path().join("scenario.toml");
+    let steps = "repeat = 2\n[[step]]\nname = \"home\"\npath = \"/\"\n\
+                 [[step]]\nname = \"page\"\npath = \"/index.html\"\n";
+    std::fs::write(&scenario, steps).unwrap();
+    let record = measured(&format!(
+        "http://{}/ --scenario {} --users 5 -d 500ms --source-per-client",
+        server.address(),
+        scenario.display()
+    ));
+    assert_eq!(record["groups"][0]["name"], "users");
+    assert_eq!(number(&record["groups"][0]["total"]["tally"]["good"]), 20);
+    let lines = until("the lines of the log", || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        (text.lines().count() == 20).then_some(text)
+    });
+    let mut peers: Vec<&str> = lines
+        .lines()
+        .map(|line| line.split(' ').next().unwrap())
+        .collect();
+    peers.sort_unstable();
+    peers.dedup();
+    let own = [
+        "127.0.0.2",
+        "127.0.0.3",
+        "127.0.0.4",
+        "127.0.0.5",
+        "127.0.0.6",
+    ];
+    assert_eq!(peers, own);
 }

@@ -98,6 +98,9 @@ fn options_that_do_not_fit_together_are_refused() {
             &["--content-sample", "--expect-sha256"],
         ),
         ("-c 0 --rate 5 --idle-connections 3", &["--connections 0"]),
+        ("--scenario x --method PUT", &["--method", "scenario"]),
+        ("--scenario x -n 5", &["--requests", "plain clients"]),
+        ("--scenario x --player 5Mbps", &["--scenario", "--player"]),
         ("-c 1 -c 2", &["--connections", "more than once"]),
     ] {
         refuses(&format!("{URL} {options}"), parts);
@@ -117,7 +120,7 @@ fn where_to_is_refused_with_what_would_be_right() {
 #[test]
 fn files_that_cannot_be_read_or_written_are_refused() {
     let missing = "/nowhere/file";
-    for option in ["--urls", "--body-file", "--replay"] {
+    for option in ["--urls", "--body-file", "--replay", "--scenario"] {
         refuses(&format!("{URL} {option} {missing}"), &[missing]);
     }
     for option in ["--json", "--csv", "--hdr"] {
