@@ -89,14 +89,15 @@ pub struct PlanEvidence {
 pub struct LittleEvidence {
     /// Mean of requests in flight, sampled by the loops.
     pub in_flight: f64,
-    /// Complete answers.
+    /// Answers that were complete before the end.
     pub completed: u64,
     /// Their mean service time.
     pub service_mean_s: f64,
     /// Its standard deviation.
     pub service_stdev_s: f64,
-    /// The sum of the times of requests that were in flight and failed, at most.
-    pub failed_s_max: f64,
+    /// The sum of the times of other requests that were in flight, at most: of those that failed,
+    /// and of those whose answers came after the end.
+    pub others_s_max: f64,
     /// Time over which both were taken.
     pub seconds: f64,
 }
@@ -218,7 +219,7 @@ fn check_little(evidence: &LittleEvidence) -> LittleRecord {
     let seconds = evidence.seconds.max(f64::MIN_POSITIVE);
     let (mean_s, stdev_s) = (evidence.service_mean_s, evidence.service_stdev_s);
     let expected = evidence.completed as f64 / seconds * mean_s;
-    let expected_max = expected + evidence.failed_s_max / seconds;
+    let expected_max = expected + evidence.others_s_max / seconds;
     let met_s = if mean_s > 0.0 {
         (mean_s * mean_s + stdev_s * stdev_s) / mean_s
     } else {
@@ -362,7 +363,7 @@ mod tests {
             completed: 10_000,
             service_mean_s: 0.05,
             service_stdev_s: 0.05,
-            failed_s_max: 0.0,
+            others_s_max: 0.0,
             seconds: 10.0,
         }
     }
@@ -389,7 +390,7 @@ mod tests {
     fn failed_requests_were_in_flight_too_for_a_time_that_is_known_by_its_bound() {
         let mut evidence = little(60.0);
         assert!(!check_little(&evidence).holds);
-        evidence.failed_s_max = 200.0; // 20 in flight, at most
+        evidence.others_s_max = 200.0; // 20 in flight, at most
         let record = check_little(&evidence);
         assert!(record.holds && (record.expected_max - 70.0).abs() < 1e-9);
         evidence.in_flight = 50.0;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::distribution::decompressed;
 use super::sums::{PhaseSums, SECONDS_MAX, Series, cut};
 use super::{
     Distribution, Ending, GroupRecord, LoadRecord, PhaseRecord, RunRecord, SCHEMA, SegmentRecord,
@@ -245,29 +246,32 @@ impl Merger {
     /// Of the plain clients: their loops sample what is in flight.
     fn little(&self, plain: &GroupRecord, counted_s: f64) -> Option<LittleEvidence> {
         let service = &plain.total.service;
-        let mean_us = service.mean_us()?;
         let reports = self.threads.iter().filter(|report| report.group == 0);
         let in_flight: f64 = reports.map(in_flight).sum();
         if in_flight <= 0.0 || counted_s <= 0.0 {
             return None;
         }
-        let failure = &plain.total.failure;
-        let failed_s = failure.count() as f64 * failure.mean_us().unwrap_or(0.0) / 1e6;
-        let unfinished = plain
-            .total
-            .tally
-            .unfinished
-            .min(u64::from(self.run.connections));
+        let late = decompressed(&plain.after_end.service).unwrap_or_else(|_| latencies());
+        let late = Distribution::new(late);
+        let completed = service.count().saturating_sub(late.count());
+        let completed_s = (sum_s(service) - sum_s(&late)).max(0.0);
+        let unfinished = plain.total.tally.unfinished;
+        let unfinished = unfinished.min(u64::from(self.run.connections));
         let out_s = unfinished as f64 * self.run.timeout_s.min(counted_s);
         Some(LittleEvidence {
             in_flight,
-            completed: service.count(),
-            service_mean_s: mean_us / 1e6,
-            service_stdev_s: service.stdev_us().unwrap_or(0.0) / 1e6,
-            failed_s_max: failed_s + out_s,
+            completed,
+            service_mean_s: completed_s / completed.max(1) as f64,
+            service_stdev_s: service.stdev_us()? / 1e6,
+            others_s_max: sum_s(&late) + sum_s(&plain.total.failure) + out_s,
             seconds: counted_s,
         })
     }
+}
+
+/// The sum of all samples.
+fn sum_s(times: &Distribution) -> f64 {
+    times.count() as f64 * times.mean_us().unwrap_or(0.0) / 1e6
 }
 
 impl Group {

@@ -373,9 +373,10 @@ pub struct Verdict {
 pub struct LittleRecord {
     /// Mean of requests in flight, sampled.
     pub in_flight: f64,
-    /// Completed rate times mean service time.
+    /// Completed rate times mean service time, of the answers that came before the end.
     pub expected: f64,
-    /// The same with the time of failed requests, as long as it can have been.
+    /// The same with requests that failed, and those whose answers came after the end, as long as
+    /// they can have been in flight.
     pub expected_max: f64,
     /// By which part the two may differ.
     pub tolerance: f64,

@@ -285,6 +285,21 @@ fn threads_are_described_and_judged() {
     assert!(little.holds);
 }
 
+/// A stall at the end made it seem that more was in flight than there was.
+#[test]
+fn littles_law_takes_an_answer_after_the_end_for_a_part() {
+    let mut after = interval(4, (2, 2), 16, 1_000_000);
+    after.after_end = true;
+    let record = merged([
+        boxed(interval(1, (1, 1), 1000, 16_000)),
+        boxed(after),
+        Message::Finished(Box::new(report(0, 4 * S))),
+    ]);
+    let little = record.verdict.little.unwrap();
+    assert!((little.expected - 4.0).abs() < 0.01, "{little:?}");
+    assert!((little.expected_max - 8.0).abs() < 0.01, "{little:?}");
+}
+
 #[test]
 fn a_plan_held_back_by_the_connections_is_not_the_clients_fault() {
     let short = |in_flight: u64| {
