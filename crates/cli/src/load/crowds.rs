@@ -5,6 +5,7 @@ use std::path::Path;
 use loadline_load::actors::Crowd;
 use loadline_load::actors::{Asked, idle, slow_body, slow_head, slow_reader, vanishing};
 use loadline_load::plan::Group;
+use loadline_load::player;
 use loadline_load::requests::url::Url;
 use loadline_load::scenario::{Scenario, Setting};
 use loadline_load::{Plan, Prepared};
@@ -82,8 +83,10 @@ pub(super) fn add(flags: &LoadFlags, counts: Counts, plan: &mut Plan) -> Result<
         plan.crowds
             .push(users(flags, path, group, counts.users, plan)?);
     }
-    if flags.users.player.is_some() {
-        return Err(Failure::usage("--player: it is not in this build"));
+    if let Some(bits_per_second) = flags.users.player {
+        let group = add_group(plan, "players");
+        let made = player::crowd(group, 0, counts.players, bits_per_second, asked(plan));
+        plan.crowds.push(made);
     }
     add_hostile(flags, plan)?;
     if let Some(request) = plan.mix.requests.first() {

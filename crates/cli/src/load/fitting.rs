@@ -7,6 +7,7 @@ use crate::flags::load_defs::LoadFlags;
 pub(super) fn refuse_contradictions(flags: &LoadFlags) -> Result<(), Failure> {
     refuse_several(flags)?;
     refuse_without(flags)?;
+    refuse_plain(flags)?;
     refuse_idle(flags)
 }
 
@@ -114,14 +115,57 @@ fn refuse_without(flags: &LoadFlags) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What is for plain clients, where there are none.
+fn refuse_plain(flags: &LoadFlags) -> Result<(), Failure> {
+    let (clients, requests, users) = (&flags.clients, &flags.requests, &flags.users);
+    if !has_actors_alone(flags) {
+        return Ok(());
+    }
+    let plain = [
+        ("--requests", clients.requests.is_some()),
+        ("--think", clients.think.is_some()),
+        ("--new-connection", clients.new_connection),
+        (
+            "--requests-per-connection",
+            clients.requests_per_connection.is_some(),
+        ),
+    ];
+    let told_by_file = [
+        ("--method", requests.method.is_some()),
+        ("--body", requests.body.is_some()),
+        ("--body-file", requests.body_file.is_some()),
+        ("--header", !requests.header.is_empty()),
+        ("--user", requests.user.is_some()),
+        ("--expect-status", flags.expect.expect_status.is_some()),
+        ("--expect-length", flags.expect.expect_length.is_some()),
+        ("--expect-sha256", flags.expect.expect_sha256.is_some()),
+    ];
+    if let Some((option, _)) = plain.iter().find(|(_, given)| *given) {
+        return refuse(format!(
+            "{option}: it is for plain clients, and users and players stand in their place"
+        ));
+    }
+    if let Some((option, _)) = told_by_file.iter().find(|(_, given)| *given)
+        && users.scenario.is_some()
+    {
+        return refuse(format!("{option}: the scenario says what is asked for"));
+    }
+    Ok(())
+}
+
+/// Whether users or players stand in place of plain clients.
+fn has_actors_alone(flags: &LoadFlags) -> bool {
+    let users = &flags.users;
+    let beside =
+        flags.clients.connections.is_some() && (users.users.is_some() || users.players.is_some());
+    (users.scenario.is_some() || users.player.is_some()) && !beside
+}
+
 /// What would do nothing beside something else.
 fn refuse_idle(flags: &LoadFlags) -> Result<(), Failure> {
     let (clients, pace, requests) = (&flags.clients, &flags.pace, &flags.requests);
     let open = pace.rate.is_some() || pace.steps.is_some() || pace.ramp.is_some();
     let by_clock = open || requests.replay_timing.is_some();
-    let has_actors = flags.users.scenario.is_some() || flags.users.player.is_some();
-    let beside = clients.connections.is_some()
-        && (flags.users.users.is_some() || flags.users.players.is_some());
     let useless = [
         (
             "--duration",
@@ -145,43 +189,11 @@ fn refuse_idle(flags: &LoadFlags) -> Result<(), Failure> {
         ),
         (
             "--rate",
-            open && has_actors && !beside,
+            open && has_actors_alone(flags),
             "users and players have a pace of their own; plain clients beside them are asked for \
              by both --connections and --users or --players",
         ),
     ];
-    let alone = has_actors && !beside;
-    let plain = [
-        ("--requests", clients.requests.is_some()),
-        ("--think", clients.think.is_some()),
-        ("--new-connection", clients.new_connection),
-        (
-            "--requests-per-connection",
-            clients.requests_per_connection.is_some(),
-        ),
-    ];
-    let told_by_file = [
-        ("--method", requests.method.is_some()),
-        ("--body", requests.body.is_some()),
-        ("--body-file", requests.body_file.is_some()),
-        ("--header", !requests.header.is_empty()),
-        ("--user", requests.user.is_some()),
-        ("--expect-status", flags.expect.expect_status.is_some()),
-        ("--expect-length", flags.expect.expect_length.is_some()),
-        ("--expect-sha256", flags.expect.expect_sha256.is_some()),
-    ];
-    let mut plain = plain.into_iter().filter(|_| alone);
-    if let Some((option, _)) = plain.find(|(_, given)| *given) {
-        return refuse(format!(
-            "{option}: it is for plain clients, and users and players stand in their place"
-        ));
-    }
-    let mut told_by_file = told_by_file
-        .into_iter()
-        .filter(|_| alone && flags.users.scenario.is_some());
-    if let Some((option, _)) = told_by_file.find(|(_, given)| *given) {
-        return refuse(format!("{option}: the scenario says what is asked for"));
-    }
     match useless.iter().find(|(_, is_useless, _)| *is_useless) {
         Some((option, _, why)) => refuse(format!("{option}: {why}")),
         None => Ok(()),

@@ -212,3 +212,19 @@ fn users_go_through_their_scenario_from_addresses_of_their_own() {
     ];
     assert_eq!(peers, own);
 }
+
+#[test]
+fn players_ask_for_ranges() {
+    let (server, site) = server(&[]);
+    std::fs::write(site.path().join("video.mp4"), vec![7; 1 << 20]).unwrap();
+    let record = measured(&format!(
+        "http://{}/video.mp4 --player 2Mbps --players 3 -d 700ms",
+        server.address()
+    ));
+    let group = &record["groups"][0];
+    assert_eq!(group["name"], "players");
+    let tally = &group["total"]["tally"];
+    assert!(number(&tally["good"]) >= 3, "{tally}");
+    let codes = tally["status_codes"].as_array().unwrap();
+    assert!(codes.iter().all(|code| code[0] == 206), "{tally}");
+}
