@@ -215,7 +215,7 @@ fn the_series_has_every_second() {
             ..SecondRecord::default()
         }
     );
-    let blob = super::super::distribution::decompressed(&series[3].blobs.latency);
+    let blob = decompressed(&series[3].blobs.latency);
     assert_eq!(blob.unwrap().len(), 2000);
 }
 
