@@ -15,6 +15,8 @@ pub mod slow_head;
 pub mod slow_reader;
 mod slow_sender;
 mod stage;
+#[cfg(test)]
+mod tests;
 mod timers;
 pub mod vanishing;
 

@@ -4,6 +4,7 @@
 
 mod crowds;
 mod idle;
+mod player;
 mod server;
 mod slow;
 mod stage;

@@ -1,8 +1,7 @@
 //! Servers made for these tests: blocking, a thread for each connection, and counting.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -55,18 +54,6 @@ pub(crate) fn read_head(stream: &mut TcpStream) -> Option<Vec<u8>> {
         }
     }
     Some(head)
-}
-
-/// Answers each request on a connection with `body_bytes` bytes until the client goes; counts what
-/// it answered.
-pub(crate) fn answer_all(stream: &mut TcpStream, body_bytes: usize, answered: &AtomicU64) {
-    let answer = answer(body_bytes);
-    while read_head(stream).is_some() {
-        if stream.write_all(&answer).is_err() {
-            return;
-        }
-        answered.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 pub(crate) fn answer(body_bytes: usize) -> Vec<u8> {

@@ -218,12 +218,15 @@ fn who_waits_for_ever_is_asked_again_at_the_end_and_a_stop_abandons_nobody_who_i
     for duration in [Duration::from_millis(30), AGES] {
         let (crowd, facts, told) = one(vec![Order::Connect, Order::Receive { bytes_max: 1 }]);
         let show = Show::begin(plan(address, crowd, duration));
-        told.recv().unwrap();
-        let outcome = match duration {
-            AGES => show.stop(),
-            _ => show.end(),
+        let outcome = if duration == AGES {
+            told.recv().unwrap();
+            show.stop()
+        } else {
+            show.end()
         };
-        assert_eq!(*facts.lock().unwrap(), [Fact::Connected]);
+        let facts = facts.lock().unwrap();
+        // A thread that was kept from running may find that all is over.
+        assert!(facts.is_empty() && duration != AGES || *facts == [Fact::Connected]);
         assert_eq!(outcome.tally.connections, 1);
     }
 }
@@ -261,12 +264,12 @@ fn who_never_waits_keeps_nobody_from_their_turn() {
     let address = server::each(|_, mut stream| {
         let _ = stream.write_all(b"x");
     });
-    let (crowd, facts, _) = one(vec![
+    let (crowd, facts, told) = one(vec![
         Order::Connect,
         Order::Receive { bytes_max: 10 },
         Order::Receive { bytes_max: 10 },
     ]);
-    let mut plan = plan(address, crowd, Duration::from_millis(200));
+    let mut plan = plan(address, crowd, AGES);
     plan.crowds.push(Crowd {
         group: 1,
         count: 2,
@@ -275,7 +278,11 @@ fn who_never_waits_keeps_nobody_from_their_turn() {
         receive_buffer_bytes: None,
         cast: Arc::new(|_, _| Box::new(Restless)),
     });
-    let _ = Show::begin(plan).end();
+    let show = Show::begin(plan);
+    for _ in 0..3 {
+        told.recv().unwrap();
+    }
+    let _ = show.stop();
     let expected = [Fact::Connected, Fact::Received(b"x".to_vec()), Fact::Closed];
     assert_eq!(*facts.lock().unwrap(), expected);
 }
