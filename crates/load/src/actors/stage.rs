@@ -185,6 +185,7 @@ impl<'p> Stage<'p> {
             self.turn(end_ns, out)?;
         }
         self.sample_requests_out(self.now_ns);
+        self.pass_boundaries(out); // the last turn may have gone on beyond some, or the end
         self.meter.end(self.now_ns);
         self.call_the_end();
         self.presence.settle(self.now_ns, &mut self.recorder);

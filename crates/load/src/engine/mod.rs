@@ -260,8 +260,9 @@ impl<'p> Engine<'p> {
         while self.now_ns < end_ns && !control.is_stopped() && !self.is_done() {
             self.turn(end_ns, out)?;
         }
-        let is_early = !std::mem::replace(&mut self.is_ending, true);
         self.sample_in_flight(self.now_ns);
+        self.pass_boundaries(out); // the last turn may have gone on beyond some, or the end
+        let is_early = !std::mem::replace(&mut self.is_ending, true);
         self.meter.end(self.now_ns);
         let until_ns = self.now_ns.saturating_add(1).min(end_ns);
         self.give_up_queue(until_ns);

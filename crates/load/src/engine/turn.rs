@@ -122,7 +122,7 @@ impl Engine<'_> {
     }
 
     /// Hands out what was measured up to the boundaries that have been passed.
-    fn pass_boundaries(&mut self, out: &mut dyn FnMut(Message)) {
+    pub(super) fn pass_boundaries(&mut self, out: &mut dyn FnMut(Message)) {
         loop {
             let phase = self.calendar.phase();
             let Some(boundary) = self.calendar.pass(self.now_ns) else {

@@ -61,6 +61,27 @@ fn everything_that_was_due_is_sent() {
 }
 
 #[test]
+fn what_became_due_in_the_last_turn_is_offered() {
+    let server = Server::answering("hello");
+    // One every 5 us: some become due while others are being sent.
+    let mut plan = open(
+        closed(server.address, 4, 0),
+        200_000.0,
+        10_000 * MS,
+        Overflow::Queue,
+    );
+    plan.phases = vec![phase(0, 20 * MS), phase(20 * MS, 10_000 * MS)];
+    let outcome = run_with(&plan, &Control::new(), |message, control| {
+        if matches!(message, Message::Interval(_)) {
+            control.stop();
+        }
+    });
+    let tally = outcome.tally();
+    assert!(tally.good > 0 && tally.unfinished > 0);
+    assert_eq!(tally.offered, tally.good + tally.unfinished);
+}
+
+#[test]
 fn what_finds_no_connection_waits_and_its_latency_counts() {
     let server = Server::start(|_, _| {
         std::thread::sleep(Duration::from_millis(50));
