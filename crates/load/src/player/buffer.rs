@@ -102,7 +102,7 @@ impl Buffer {
     /// When there is room for another segment: at this moment, or while playing.
     #[must_use]
     pub fn room_ns(&self) -> u64 {
-        let over_ns = (self.left_ns() + SEGMENT_NS).saturating_sub(AHEAD_NS);
+        let over_ns = self.left_ns().saturating_sub(AHEAD_NS - SEGMENT_NS);
         self.at_ns.saturating_add(over_ns)
     }
 

@@ -105,7 +105,8 @@ impl Look {
 
     fn is_asked(&self, sent: range::Sent) -> bool {
         // The end of the file may come before the end of what was asked for.
-        let is_cut = sent.length == Some(sent.last + 1) && sent.last < self.last_byte;
+        let is_last = sent.length.is_some_and(|length| length - 1 == sent.last);
+        let is_cut = is_last && sent.last < self.last_byte;
         sent.first == self.first_byte && (sent.last == self.last_byte || is_cut)
     }
 }

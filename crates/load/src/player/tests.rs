@@ -200,3 +200,12 @@ fn who_sends_the_whole_file_instead_is_cut_off_and_not_asked_without_end() {
     assert!((9..=11).contains(&tally.sent), "{tally:?}");
     assert_eq!(player.buffer.unwrap().played_bytes(), 0);
 }
+
+#[test]
+fn a_range_up_to_the_largest_number_is_another_one() {
+    let mut look = Look::for_range(0, 9);
+    let range = format!("Content-Range: bytes 0-{}/*", u64::MAX);
+    look.head(format!("HTTP/1.1 206 Partial Content\r\n{range}\r\n\r\n").as_bytes());
+    assert_eq!(look.fault, Some(ErrorKind::WrongContent));
+    assert!(!look.is_video);
+}
