@@ -279,7 +279,7 @@ pub(crate) struct HostileFlags {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "This machine")]
 pub(crate) struct MachineFlags {
-    /// Threads that send, in each process; auto is half of the CPUs.
+    /// Threads that send, in each process; auto is half of the CPUs, or as many as --cpus names.
     #[arg(short, long, value_name = "N", default_value = "auto",
         value_parser = auto_count_in(1..=1024))]
     pub(crate) threads: Auto<usize>,

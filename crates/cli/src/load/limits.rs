@@ -56,6 +56,8 @@ pub(crate) struct Wanted<'w> {
     pub(crate) processes: Auto<usize>,
     /// `--threads`.
     pub(crate) threads: Auto<usize>,
+    /// How many CPUs `--cpus` sets aside.
+    pub(crate) cpus: Option<usize>,
 }
 
 /// How a load is divided.
@@ -121,9 +123,12 @@ fn divide_processes(
             wanted.clients
         ));
     }
-    let threads = |cpus: usize| (cpus / 2).div_ceil(processes as usize).max(1);
+    // What is found depends on what a process is pinned to, and so a child finds less than its
+    // parent: what `--cpus` says is the same for both.
+    let cpus = wanted.cpus.unwrap_or(found.cpus / 2);
+    let threads = || cpus.div_ceil(processes as usize).max(1);
     division.processes = u32::try_from(processes).unwrap_or(u32::MAX);
-    let threads = wanted.threads.or_else(|| threads(found.cpus));
+    let threads = wanted.threads.or_else(threads);
     division.threads = u32::try_from(threads).unwrap_or(u32::MAX);
     Ok(())
 }
@@ -219,6 +224,7 @@ mod tests {
             source_per_client: false,
             processes: Auto::Auto,
             threads: Auto::Auto,
+            cpus: None,
         }
     }
 
@@ -238,6 +244,20 @@ mod tests {
         let one_cpu = Found { cpus: 1, ..FOUND };
         let division = divide(&wanted(1, &loopback()), &one_cpu).unwrap();
         assert_eq!(division.threads, 1);
+    }
+
+    #[test]
+    fn a_child_that_is_pinned_has_as_many_threads_as_its_parent_expects() {
+        let servers = loopback();
+        let pinned = Wanted {
+            cpus: Some(3),
+            processes: Auto::Given(2),
+            ..wanted(100, &servers)
+        };
+        for cpus in [8, 3, 1] {
+            let division = divide(&pinned, &Found { cpus, ..FOUND }).unwrap();
+            assert_eq!((division.processes, division.threads), (2, 2));
+        }
     }
 
     #[test]

@@ -103,6 +103,7 @@ fn wanted<'w>(flags: &'w LoadFlags, counts: Counts, servers: &'w [SocketAddr]) -
         source_per_client: flags.users.source_per_client,
         processes: machine.processes,
         threads: machine.threads,
+        cpus: machine.cpus.as_ref().map(|list| list.0.len()),
     }
 }
 
