@@ -1,7 +1,5 @@
 //! Clients of each kind: how many, and those with a mind of their own.
 
-use std::path::Path;
-
 use loadline_load::actors::Crowd;
 use loadline_load::actors::{Asked, idle, slow_body, slow_head, slow_reader, vanishing};
 use loadline_load::plan::Group;
@@ -73,15 +71,23 @@ pub(super) fn count(flags: &LoadFlags) -> Result<Counts, Failure> {
     Ok(counts)
 }
 
-/// Adds the groups and crowds of a plan, the headline's group first.
-pub(super) fn add(flags: &LoadFlags, counts: Counts, plan: &mut Plan) -> Result<(), Failure> {
+/// Adds the groups and crowds of a plan, the headline's group first. Returns the scenario that users
+/// follow, which counts how its steps fare.
+pub(super) fn add(
+    flags: &LoadFlags,
+    counts: Counts,
+    plan: &mut Plan,
+) -> Result<Option<Scenario>, Failure> {
     if counts.plain > 0 {
         add_group(plan, "clients");
     }
-    if let Some(path) = &flags.users.scenario {
+    let path = flags.users.scenario.as_deref();
+    let scenario = path.map(Scenario::read).transpose();
+    let scenario = scenario.map_err(Failure::usage)?;
+    if let Some(scenario) = &scenario {
         let group = add_group(plan, "users");
         plan.crowds
-            .push(users(flags, path, group, counts.users, plan)?);
+            .push(users(flags, scenario, group, counts.users, plan)?);
     }
     if let Some(bits_per_second) = flags.users.player {
         let group = add_group(plan, "players");
@@ -97,7 +103,7 @@ pub(super) fn add(flags: &LoadFlags, counts: Counts, plan: &mut Plan) -> Result<
     if flags.users.source_per_client {
         deal_sources(plan);
     }
-    Ok(())
+    Ok(scenario)
 }
 
 fn add_hostile(flags: &LoadFlags, plan: &mut Plan) -> Result<(), Failure> {
@@ -133,12 +139,11 @@ fn add_hostile(flags: &LoadFlags, plan: &mut Plan) -> Result<(), Failure> {
 /// Users with a scenario; its paths are asked for below the path of the URL.
 fn users(
     flags: &LoadFlags,
-    path: &Path,
+    scenario: &Scenario,
     group: u16,
     count: u64,
     plan: &Plan,
 ) -> Result<Crowd, Failure> {
-    let scenario = Scenario::read(path).map_err(Failure::usage)?;
     let [url] = flags.urls.as_slice() else {
         return Err(Failure::usage(
             "--scenario: it goes with one URL, that of the server",

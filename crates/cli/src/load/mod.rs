@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use loadline_load::Share;
 use loadline_load::fleet::Crew;
+use loadline_load::scenario::Scenario;
 use loadline_load::trial::TrialRecord;
 
 use crate::failure::Failure;
@@ -56,6 +57,10 @@ pub(crate) fn load(flags: &LoadFlags) -> Result<(), Failure> {
     let outputs = Outputs::open(&flags.output)?;
     let mut progress = Progress::new(flags.output.quiet);
     let records = rounds(flags, &planned, &mut progress)?;
+    let steps = planned.scenario.iter().flat_map(Scenario::steps);
+    for step in steps.filter(|step| step.failures > 0) {
+        progress.say(&step.to_string());
+    }
     outputs.finish(&records)
 }
 

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 
 use loadline_load::Plan;
+use loadline_load::scenario::Scenario;
 use loadline_load::watch::Target;
 
 use super::command::{self, mask_url};
@@ -24,6 +25,8 @@ pub(super) struct Planned {
     pub(super) division: Division,
     /// CPUs that threads are pinned to.
     pub(super) cpus: Vec<usize>,
+    /// What users do, if there are any; it counts how each step fares in this process.
+    pub(super) scenario: Option<Scenario>,
     /// Processes that are watched.
     pub(super) watched: Vec<Target>,
     /// What is worth knowing before it begins, in sentences.
@@ -78,7 +81,7 @@ pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure>
             .or(machine.seed)
             .unwrap_or_else(random_seed),
     };
-    crowds::add(flags, counts, &mut plan)?;
+    let scenario = crowds::add(flags, counts, &mut plan)?;
     Ok(Planned {
         division: Division {
             threads: threads(division.threads, &division, counts),
@@ -86,6 +89,7 @@ pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure>
         },
         plan,
         cpus: machine.cpus.clone().map_or_else(Vec::new, |list| list.0),
+        scenario,
         watched: watched(flags),
         remarks,
         command: command::typed(),

@@ -216,6 +216,25 @@ fn users_go_through_their_scenario_from_addresses_of_their_own() {
 }
 
 #[test]
+fn a_step_that_fails_is_told_in_words() {
+    let (server, site) = server(&[]);
+    let scenario = site.path().join("scenario.toml");
+    let steps = "repeat = 1\n[[step]]\nname = \"home\"\npath = \"/\"\n\
+                 [[step]]\nname = \"gone\"\npath = \"/missing\"\n";
+    std::fs::write(&scenario, steps).unwrap();
+    let output = load(&format!(
+        "http://{}/ --scenario {} --users 3 -d 500ms --allow-client-limited",
+        server.address(),
+        scenario.display()
+    ));
+    assert_eq!(output.status.code(), Some(0), "{}", both(&output));
+    let err = text(&output.stderr);
+    assert!(err.contains("gone: 3 of 3 failed; first: user "), "{err}");
+    assert!(err.contains("the status 404, not 200 to 299"), "{err}");
+    assert!(!err.contains("home: "), "what went well is not told: {err}");
+}
+
+#[test]
 fn players_ask_for_ranges() {
     let (server, site) = server(&[]);
     std::fs::write(site.path().join("video.mp4"), vec![7; 1 << 20]).unwrap();

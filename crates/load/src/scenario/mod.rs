@@ -30,6 +30,7 @@ mod template;
 mod tests;
 mod user;
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -70,6 +71,17 @@ pub struct StepReport {
     pub failures: u64,
     /// The first failure, in words.
     pub first_failure: Option<String>,
+}
+
+impl fmt::Display for StepReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, failures, requests) = (&self.name, self.failures, self.requests);
+        write!(f, "{name}: {failures} of {requests} failed")?;
+        match &self.first_failure {
+            Some(words) => write!(f, "; first: {words}"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Scenario {
