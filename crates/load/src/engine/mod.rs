@@ -82,7 +82,7 @@ pub(crate) use calendar::Calendar;
 use choices::Choices;
 use client::{Client, Stage};
 use closed::ClosedLoop;
-use dues::Dues;
+use dues::{Dues, Throttle};
 pub(crate) use judge::fault;
 pub(crate) use meter::Meter;
 use open::OpenLoop;
@@ -383,10 +383,10 @@ fn check(plan: &Plan) -> io::Result<()> {
 
 fn driver<'p>(plan: &'p Plan, share: Share, clients: usize) -> Driver<'p> {
     let requests_max = plan.requests_max.map_or(u64::MAX, |all| share.count(all));
-    let open = |dues: Dues, overflow: Overflow, throttled: Option<&'p Schedule>| {
+    let open = |dues: Dues, overflow: Overflow, throttle: Option<(Throttle, &'p Schedule)>| {
         let is_dropping = overflow == Overflow::Drop;
         let servers = plan.servers.len();
-        Driver::Open(OpenLoop::new(dues, servers, is_dropping, throttled))
+        Driver::Open(OpenLoop::new(dues, servers, is_dropping, throttle))
     };
     match &plan.load {
         Loop::Closed { think_ns } => {
@@ -399,8 +399,8 @@ fn driver<'p>(plan: &'p Plan, share: Share, clients: usize) -> Driver<'p> {
             catch_up,
         } => {
             let pacer = Pacer::new(schedule, *arrivals, share, plan.seed);
-            let throttled = (!catch_up).then_some(schedule);
-            open(Dues::paced(pacer, requests_max), *overflow, throttled)
+            let throttle = (!catch_up).then(|| (Throttle::new(share), schedule));
+            open(Dues::paced(pacer, requests_max), *overflow, throttle)
         }
         Loop::Timed { due_ns, overflow } => {
             let dues = Dues::listed(due_ns.clone(), share, requests_max);

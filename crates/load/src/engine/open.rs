@@ -30,14 +30,14 @@ impl<'p> OpenLoop<'p> {
         dues: Dues,
         servers: usize,
         is_dropping: bool,
-        throttled: Option<&'p Schedule>,
+        throttle: Option<(Throttle, &'p Schedule)>,
     ) -> Self {
         Self {
             offered: dues.clone(),
             queue: dues,
             idle: (0..servers).map(|_| IdleClients::default()).collect(),
             is_dropping,
-            throttle: throttled.map(|schedule| (Throttle::default(), schedule)),
+            throttle,
             chosen: None,
             next_ns: u64::MAX,
         }
