@@ -158,7 +158,7 @@ fn verdict(
     let limited = records.iter().find(|record| record.verdict.client_limited);
     match limited {
         Some(record) if !allow_client_limited => {
-            let reasons = record.verdict.reasons.join("; ");
+            let reasons = record.verdict.reasons.join(" ");
             fail(Exit::ClientLimited, format!("client-limited: {reasons}"))
         }
         _ => Ok(()),

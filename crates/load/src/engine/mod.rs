@@ -143,6 +143,8 @@ struct Engine<'p> {
     requests_per_connection: u32,
     poller: Poller,
     events: Events,
+    /// Those before it have been seen to.
+    event_next: usize,
     clients: Vec<Client>,
     driver: Driver<'p>,
     choices: Choices<'p>,
@@ -181,6 +183,7 @@ impl<'p> Engine<'p> {
             requests_per_connection: plan.requests_per_connection.map_or(u32::MAX, |n| n.max(1)),
             poller: Poller::new()?,
             events: Events::new(),
+            event_next: 0,
             clients: (0..count).map(|index| Client::new(server(index))).collect(),
             driver: driver(plan, share, count),
             choices: Choices::new(plan, share),

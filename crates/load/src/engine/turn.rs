@@ -12,23 +12,29 @@ use crate::Message;
 
 /// The longest wait: how soon a stop is noticed.
 const WAIT_NS_MAX: u64 = 20_000_000;
+/// How long a turn goes on with its events before the end, a stop and the live figures are looked
+/// after: a new connection for each event adds up, most of all on a CPU that others want as well.
+const TURN_NS_MAX: u64 = 20_000_000;
 
 impl Engine<'_> {
     /// One turn, which waits no longer than until `until_ns`.
     pub(super) fn turn(&mut self, until_ns: u64, out: &mut dyn FnMut(Message)) -> io::Result<()> {
-        let before_ns = monotonic_ns();
-        self.sample_in_flight(before_ns);
-        let wait_ns = self.wait_ns(before_ns, until_ns);
-        self.poller.wait_ns(&mut self.events, Some(wait_ns))?;
-        self.look_at_clock();
-        self.woken_ns = self.now_ns;
-        self.sample_in_flight(self.now_ns);
-        let waited_ns = self.now_ns.saturating_sub(before_ns);
-        self.meter.waited(waited_ns, self.events.len());
+        match self.has_events() {
+            true => {
+                self.look_at_clock();
+                self.sample_in_flight(self.now_ns);
+            }
+            false => self.wait(until_ns)?,
+        }
+        let begin_ns = self.now_ns;
         self.pass_boundaries(out);
         self.drive();
-        for at in 0..self.events.len() {
-            let event = self.events.get(at);
+        while self.has_events() {
+            if self.now_ns.saturating_sub(begin_ns) > TURN_NS_MAX {
+                return Ok(()); // the next turn goes on with them
+            }
+            let event = self.events.get(self.event_next);
+            self.event_next += 1;
             self.event(event);
             self.drive();
         }
@@ -38,6 +44,27 @@ impl Engine<'_> {
             self.open_more();
         }
         self.drive();
+        Ok(())
+    }
+
+    /// Whether events of the last wait have not been seen to yet.
+    #[inline]
+    fn has_events(&self) -> bool {
+        self.event_next < self.events.len()
+    }
+
+    #[inline]
+    fn wait(&mut self, until_ns: u64) -> io::Result<()> {
+        let before_ns = monotonic_ns();
+        self.sample_in_flight(before_ns);
+        let wait_ns = self.wait_ns(before_ns, until_ns);
+        self.event_next = 0;
+        self.poller.wait_ns(&mut self.events, Some(wait_ns))?;
+        self.look_at_clock();
+        self.woken_ns = self.now_ns;
+        self.sample_in_flight(self.now_ns);
+        let waited_ns = self.now_ns.saturating_sub(before_ns);
+        self.meter.waited(waited_ns, self.events.len());
         Ok(())
     }
 
