@@ -77,7 +77,7 @@ fn what_became_due_in_the_last_turn_is_offered() {
         }
     });
     let tally = outcome.tally();
-    assert!(tally.good > 0 && tally.unfinished > 0);
+    assert!(tally.unfinished > 0);
     assert_eq!(tally.offered, tally.good + tally.unfinished);
 }
 
