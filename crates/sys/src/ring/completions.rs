@@ -1,0 +1,330 @@
+//! From what lies in the completion queue to what is told.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use io_uring::cqueue;
+use loadline_base::{Token, Transmit};
+
+use super::sockets::{Receiving, Sending};
+use super::{Completion, Kind, Ring, Taken};
+
+/// What a completion came to, without borrowing the buffer that it may name.
+enum Outcome {
+    Nothing,
+    Other(Completion<'static>),
+    Received {
+        token: Token,
+        buffer: u16,
+        len: usize,
+    },
+}
+
+const KINDS: [Kind; 8] = [
+    Kind::Accept,
+    Kind::Receive,
+    Kind::QuietSend,
+    Kind::Send,
+    Kind::Room,
+    Kind::HangUp,
+    Kind::Watch,
+    Kind::Chore,
+];
+
+fn kind_of(data: u64) -> Kind {
+    KINDS[(data >> super::KIND_SHIFT) as usize % KINDS.len()]
+}
+
+impl Taken {
+    fn error(self) -> Option<io::Error> {
+        (self.result < 0).then(|| io::Error::from_raw_os_error(-self.result))
+    }
+
+    fn is_errno(self, errno: i32) -> bool {
+        self.result == -errno
+    }
+
+    fn goes_on(self) -> bool {
+        cqueue::more(self.flags)
+    }
+}
+
+impl Ring {
+    /// The next thing that happened by the last `wait`; `None`: all was told.
+    pub fn next(&mut self) -> Option<Completion<'_>> {
+        if let Some(buffer) = self.lent.take() {
+            self.give_back(buffer);
+        }
+        let (token, buffer, len) = loop {
+            let outcome = match self.next_quiet() {
+                Some(outcome) => outcome,
+                None => {
+                    let taken = *self.taken.get(self.told)?;
+                    self.told += 1;
+                    self.tell(taken)
+                }
+            };
+            match outcome {
+                Outcome::Nothing => {}
+                Outcome::Other(completion) => return Some(completion),
+                Outcome::Received { token, buffer, len } => break (token, buffer, len),
+            }
+        };
+        self.lent = Some(buffer);
+        let bytes = self.buffers.filled(buffer, len);
+        Some(Completion::Received { token, bytes })
+    }
+
+    pub(super) fn give_back(&mut self, buffer: u16) {
+        self.buffers.put(buffer);
+        self.put_back = true;
+    }
+
+    /// Takes what lies in the queue. Sends that did not go out whole stop being quiet.
+    pub(super) fn take_completions(&mut self) {
+        debug_assert_eq!(self.told, self.taken.len());
+        self.taken.clear();
+        self.told = 0;
+        let queue = self.uring.completion();
+        self.taken.extend(queue.map(|entry| Taken {
+            user_data: entry.user_data(),
+            result: entry.result(),
+            flags: entry.flags(),
+        }));
+        for taken in &self.taken {
+            if kind_of(taken.user_data) == Kind::QuietSend
+                && let Some((_, socket)) = self.sockets.at(taken.user_data as u32)
+                && let Sending::Quiet(transmit) = std::mem::take(&mut socket.sending)
+            {
+                socket.sending = Sending::Waiting(transmit);
+            }
+        }
+    }
+
+    /// The next of those sends that were submitted and of which nothing was heard.
+    fn next_quiet(&mut self) -> Option<Outcome> {
+        while let Some(token) = self.quiet_submitted.get(self.quiet_told).copied() {
+            self.quiet_told += 1;
+            if let Some((_, socket)) = self.sockets.at(token.index)
+                && matches!(socket.sending, Sending::Quiet(_))
+            {
+                let len = socket.piece_len();
+                return Some(self.sent(token.index, len as i64));
+            }
+        }
+        None
+    }
+
+    fn tell(&mut self, taken: Taken) -> Outcome {
+        let index = taken.user_data as u32;
+        match kind_of(taken.user_data) {
+            Kind::Accept => self.accepted(index, taken),
+            Kind::Receive => self.received(index, taken),
+            Kind::QuietSend | Kind::Send => {
+                // Nothing sent yet, and no room: it waits for some in the next operation.
+                let result = match taken.is_errno(libc::EAGAIN) {
+                    true => 0,
+                    false => i64::from(taken.result),
+                };
+                self.sent(index, result)
+            }
+            Kind::Room => self.polled(index, |token| Completion::Writable { token }),
+            Kind::HangUp => {
+                if let Some((_, socket)) = self.sockets.at(index) {
+                    socket.watching_hang_up = false;
+                }
+                match taken.is_errno(libc::ECANCELED) {
+                    true => {
+                        self.landed(index);
+                        Outcome::Nothing
+                    }
+                    false => self.polled(index, |token| Completion::HungUp { token }),
+                }
+            }
+            Kind::Watch => {
+                if !taken.goes_on() {
+                    self.in_flight -= 1;
+                    if self.watched.get(index as usize).is_some_and(|it| it.wanted) {
+                        self.arm_watch(index);
+                    }
+                }
+                Outcome::Other(Completion::Signal { id: index })
+            }
+            Kind::Chore => Outcome::Nothing,
+        }
+    }
+
+    /// The last completion of one operation of a socket has come; says whose, if its owner still
+    /// wants to know.
+    fn landed(&mut self, index: u32) -> Option<Token> {
+        let (token, socket) = self.sockets.at(index)?;
+        socket.in_flight -= 1;
+        if socket.closing {
+            self.sockets.release(index);
+            return None;
+        }
+        Some(token)
+    }
+
+    fn polled(&mut self, index: u32, told: fn(Token) -> Completion<'static>) -> Outcome {
+        match self.landed(index) {
+            Some(token) => Outcome::Other(told(token)),
+            None => Outcome::Nothing,
+        }
+    }
+
+    fn accepted(&mut self, listener: u32, taken: Taken) -> Outcome {
+        if !taken.goes_on() {
+            self.in_flight -= 1;
+        }
+        let wanted = self
+            .listeners
+            .get(listener as usize)
+            .is_some_and(|it| it.wanted);
+        if let Some(error) = taken.error() {
+            if wanted && is_of_the_newcomer(&error) {
+                self.arm_accept(listener);
+                return Outcome::Nothing;
+            }
+            if let Some(watched) = self.listeners.get_mut(listener as usize) {
+                watched.wanted = false;
+            }
+            return Outcome::Other(Completion::AcceptFailed { listener, error });
+        }
+        if !taken.goes_on() && wanted {
+            self.arm_accept(listener);
+        }
+        // SAFETY: the kernel has just made this descriptor for this completion, and told nobody
+        // else of it.
+        let socket = unsafe { OwnedFd::from_raw_fd(taken.result) };
+        Outcome::Other(Completion::Accepted { listener, socket })
+    }
+
+    fn received(&mut self, index: u32, taken: Taken) -> Outcome {
+        let buffer = cqueue::buffer_select(taken.flags);
+        let multishot_goes_on = taken.goes_on();
+        let Some((token, socket)) = self.sockets.at(index) else {
+            return Outcome::Nothing;
+        };
+        if !multishot_goes_on {
+            socket.in_flight -= 1;
+            socket.receiving = Receiving::Idle;
+        }
+        let (closing, wanted, ended) = (socket.closing, socket.wanted, socket.ended);
+        if closing || ended {
+            if let Some(buffer) = buffer {
+                self.give_back(buffer);
+            }
+            self.sockets.release(index);
+            return Outcome::Nothing;
+        }
+        if taken.result > 0 {
+            if !multishot_goes_on && wanted {
+                self.rearm.push(token);
+            }
+            return match buffer {
+                Some(buffer) => Outcome::Received {
+                    token,
+                    buffer,
+                    len: taken.result as usize,
+                },
+                None => Outcome::Nothing, // not with selected buffers
+            };
+        }
+        if let Some(buffer) = buffer {
+            self.give_back(buffer);
+        }
+        if taken.is_errno(libc::ENOBUFS) || taken.is_errno(libc::ECANCELED) {
+            if wanted {
+                self.rearm.push(token); // when the buffers of this turn are back
+            }
+            return Outcome::Nothing;
+        }
+        if taken.is_errno(libc::EINTR) || taken.is_errno(libc::EAGAIN) {
+            if wanted {
+                self.rearm.push(token);
+            }
+            return Outcome::Nothing;
+        }
+        if let Some((_, socket)) = self.sockets.at(index) {
+            socket.ended = true;
+        }
+        Outcome::Other(Completion::Ended {
+            token,
+            error: taken.error(),
+        })
+    }
+
+    /// `result` bytes of the piece that was out have left, or it failed.
+    fn sent(&mut self, index: u32, result: i64) -> Outcome {
+        let Some((token, socket)) = self.sockets.at(index) else {
+            return Outcome::Nothing;
+        };
+        socket.in_flight -= 1;
+        let (Sending::Quiet(mut transmit) | Sending::Waiting(mut transmit)) =
+            std::mem::take(&mut socket.sending)
+        else {
+            return Outcome::Nothing;
+        };
+        if socket.closing {
+            self.sockets.release(index);
+            return Outcome::Nothing;
+        }
+        if result < 0 {
+            let error = io::Error::from_raw_os_error(-(result as i32));
+            return Outcome::Other(Completion::SendFailed {
+                token,
+                transmit,
+                error,
+            });
+        }
+        transmit.advance(result as u64);
+        if transmit.is_done() {
+            return Outcome::Other(Completion::Sent { token, transmit });
+        }
+        socket.sending = Sending::Waiting(transmit);
+        self.push_send(token, Kind::Send);
+        match result {
+            0 => Outcome::Nothing,
+            result => Outcome::Other(Completion::Progress {
+                token,
+                bytes: result as u64,
+            }),
+        }
+    }
+}
+
+/// Errors of a connection that died in the queue, and interruptions: the next may be well.
+fn is_of_the_newcomer(error: &io::Error) -> bool {
+    !matches!(
+        error.raw_os_error(),
+        Some(
+            libc::EMFILE
+                | libc::ENFILE
+                | libc::ENOBUFS
+                | libc::ENOMEM
+                | libc::EBADF
+                | libc::EINVAL
+                | libc::ENOTSOCK
+                | libc::EOPNOTSUPP
+                | libc::ECANCELED
+        )
+    )
+}
+
+impl super::Socket {
+    /// Bytes of the piece that was submitted.
+    fn piece_len(&self) -> usize {
+        let (Sending::Quiet(transmit) | Sending::Waiting(transmit)) = &self.sending else {
+            return 0;
+        };
+        piece_len(transmit)
+    }
+}
+
+fn piece_len(transmit: &Transmit) -> usize {
+    match transmit.front() {
+        Some(loadline_base::Chunk::Memory(memory)) => memory.len().min(super::SEND_BYTES_MAX),
+        _ => 0,
+    }
+}

@@ -1,0 +1,119 @@
+//! Slots of sockets: what is in flight on each, and when a slot may be used again.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use loadline_base::{Slab, Token, Transmit};
+
+/// Where receiving stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Receiving {
+    /// Nothing armed.
+    #[default]
+    Idle,
+    /// An operation waits for bytes.
+    Armed,
+    /// It is being cancelled.
+    Stopping,
+}
+
+/// Where sending stands.
+#[derive(Debug, Default)]
+pub(super) enum Sending {
+    /// Nothing is out.
+    #[default]
+    Idle,
+    /// Submitted to go without a word; the kernel reads it during the next submission.
+    Quiet(Transmit),
+    /// An operation waits for room.
+    Waiting(Transmit),
+}
+
+/// A socket of the ring.
+#[derive(Debug)]
+pub(super) struct Socket {
+    /// `None` once it is closed.
+    pub(super) fd: Option<OwnedFd>,
+    pub(super) sending: Sending,
+    pub(super) receiving: Receiving,
+    /// Bytes are welcome.
+    pub(super) wanted: bool,
+    /// The end, or an error, was told: nothing is received any more.
+    pub(super) ended: bool,
+    /// Its owner has let go of it: completions are not told any more.
+    pub(super) closing: bool,
+    /// A poll for the peer's hang-up is armed.
+    pub(super) watching_hang_up: bool,
+    /// Operations whose last completion has not come.
+    pub(super) in_flight: u8,
+}
+
+impl Socket {
+    pub(super) fn raw(&self) -> Option<RawFd> {
+        self.fd.as_ref().map(AsRawFd::as_raw_fd)
+    }
+}
+
+/// The slots.
+#[derive(Debug, Default)]
+pub(super) struct Sockets {
+    slots: Slab<Socket>,
+    /// The token of the tenant of each slot, by index: completions carry the index alone, since a
+    /// slot has no new tenant before the last completion of the old one.
+    tokens: Vec<Token>,
+}
+
+impl Sockets {
+    pub(super) fn insert(&mut self, fd: OwnedFd) -> Token {
+        let token = self.slots.insert(Socket {
+            fd: Some(fd),
+            sending: Sending::Idle,
+            receiving: Receiving::Idle,
+            wanted: false,
+            ended: false,
+            closing: false,
+            watching_hang_up: false,
+            in_flight: 0,
+        });
+        let index = token.index as usize;
+        if index == self.tokens.len() {
+            self.tokens.push(token);
+        } else {
+            self.tokens[index] = token;
+        }
+        token
+    }
+
+    /// The socket, unless its owner has let go of it.
+    pub(super) fn open(&mut self, token: Token) -> Option<&mut Socket> {
+        self.slots.get_mut(token).filter(|socket| !socket.closing)
+    }
+
+    /// The socket in a slot, whether or not it is closing.
+    pub(super) fn at(&mut self, index: u32) -> Option<(Token, &mut Socket)> {
+        let token = *self.tokens.get(index as usize)?;
+        Some((token, self.slots.get_mut(token)?))
+    }
+
+    pub(super) fn get(&self, token: Token) -> Option<&Socket> {
+        self.slots.get(token)
+    }
+
+    /// Forgets a socket that was closed, once nothing of it is in flight.
+    pub(super) fn release(&mut self, index: u32) {
+        if let Some((token, socket)) = self.at(index)
+            && socket.closing
+            && socket.in_flight == 0
+        {
+            self.slots.remove(token);
+        }
+    }
+
+    /// Slots, with or without a socket.
+    pub(super) fn slots_len(&self) -> u32 {
+        self.tokens.len() as u32
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+}

@@ -1,0 +1,364 @@
+//! The ring over real sockets: the ways in which operations end, and what must not happen then.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use loadline_base::{Buffer, Segment};
+
+use super::*;
+use crate::Waker;
+
+const SMALL: RingOptions = RingOptions {
+    submissions: 8,
+    completions: 16,
+    buffers: 4,
+    buffer_bytes: 64,
+};
+
+/// A ring, or `None` (visibly) where the machine has none.
+fn ring(options: &RingOptions) -> Option<Ring> {
+    match Ring::new(options) {
+        Ok(ring) => Some(ring),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+fn connected() -> (TcpStream, OwnedFd) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (ours, listener.accept().unwrap().0.into())
+}
+
+fn memory(bytes: &[u8]) -> Transmit {
+    Transmit::new(vec![Segment::Buffer(Buffer::from(bytes.to_vec()))])
+}
+
+/// What happened, without what is lent.
+#[derive(Debug, PartialEq)]
+enum Seen {
+    Accepted,
+    AcceptFailed,
+    Received(Token, Vec<u8>),
+    Ended(Token, bool),
+    Progress(Token, u64),
+    Sent(Token),
+    SendFailed(Token),
+    Writable(Token),
+    HungUp(Token),
+    Signal(u32),
+}
+
+/// All that happens until `done`, or nothing happens for 5 s.
+fn drive(ring: &mut Ring, mut done: impl FnMut(&mut Ring, &Seen) -> bool) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    loop {
+        let began = std::time::Instant::now();
+        ring.wait(Some(5_000_000_000)).unwrap();
+        let waited = began.elapsed();
+        let mut is_done = false;
+        while let Some(completion) = ring.next() {
+            let one = match completion {
+                Completion::Accepted { .. } => Seen::Accepted,
+                Completion::AcceptFailed { .. } => Seen::AcceptFailed,
+                Completion::Received { token, bytes } => Seen::Received(token, bytes.to_vec()),
+                Completion::Ended { token, error } => Seen::Ended(token, error.is_none()),
+                Completion::Progress { token, bytes } => Seen::Progress(token, bytes),
+                Completion::Sent { token, transmit } => {
+                    assert!(transmit.is_done());
+                    Seen::Sent(token)
+                }
+                Completion::SendFailed { token, .. } => Seen::SendFailed(token),
+                Completion::Writable { token } => Seen::Writable(token),
+                Completion::HungUp { token } => Seen::HungUp(token),
+                Completion::Signal { id } => Seen::Signal(id),
+            };
+            is_done |= done(ring, &one);
+            seen.push(one);
+        }
+        assert!(is_done || waited.as_secs() < 5, "nothing happens: {seen:?}");
+        if is_done {
+            return seen;
+        }
+    }
+}
+
+fn received(seen: &[Seen], of: Token) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for one in seen {
+        if let Seen::Received(token, piece) = one
+            && *token == of
+        {
+            bytes.extend_from_slice(piece);
+        }
+    }
+    bytes
+}
+
+#[test]
+fn receives_and_sends_until_the_end() {
+    let Some(mut ring) = ring(&RingOptions::default()) else {
+        return;
+    };
+    let (mut ours, theirs) = connected();
+    let token = ring.adopt(theirs);
+    ring.receive(token);
+    for round in 0..3_u8 {
+        ours.write_all(&[b'a' + round]).unwrap();
+        let seen = drive(&mut ring, |_, one| matches!(one, Seen::Received(..)));
+        assert_eq!(received(&seen, token), [b'a' + round]);
+        let told = [Told::AtOnce, Told::WithTheNext][usize::from(round == 1)];
+        ring.send(token, memory(b"answer"), told);
+        if told == Told::WithTheNext {
+            ours.write_all(b"next").unwrap();
+        }
+        let seen = drive(&mut ring, |_, one| matches!(one, Seen::Sent(_)));
+        assert_eq!(seen[0], Seen::Sent(token));
+        let mut answer = [0; 6];
+        ours.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"answer");
+    }
+    ours.shutdown(Shutdown::Write).unwrap();
+    let seen = drive(&mut ring, |_, one| matches!(one, Seen::Ended(..)));
+    assert_eq!(seen, [Seen::Ended(token, true)]);
+    ring.close(token);
+    ring.wait(Some(0)).unwrap();
+    assert!(ring.next().is_none());
+    assert_eq!(ours.read(&mut [0; 8]).unwrap(), 0);
+    assert!(ring.is_empty());
+}
+
+#[test]
+fn a_stalled_reader_gets_all_of_a_long_batch_in_the_end() {
+    let Some(mut ring) = ring(&RingOptions::default()) else {
+        return;
+    };
+    let (mut ours, theirs) = connected();
+    let token = ring.adopt(theirs);
+    let shared: Arc<[u8]> = (0..8 << 20).map(|i: u32| i as u8).collect();
+    let segments = vec![
+        Segment::Buffer(Buffer::from(b"head".to_vec())),
+        Segment::Shared {
+            bytes: Arc::clone(&shared),
+            start: 0,
+            end: shared.len(),
+        },
+    ];
+    ring.send(token, Transmit::new(segments), Told::WithTheNext);
+    ring.wait(Some(50_000_000)).unwrap();
+    let mut sent = false;
+    while let Some(completion) = ring.next() {
+        sent |= matches!(completion, Completion::Sent { .. });
+    }
+    assert!(!sent, "8 MiB do not fit into a socket");
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        ours.read_to_end(&mut all).unwrap();
+        all
+    });
+    let seen = drive(&mut ring, |_, one| matches!(one, Seen::Sent(_)));
+    assert!(seen.iter().any(|one| matches!(one, Seen::Progress(..))));
+    ring.close(token);
+    ring.wait(Some(0)).unwrap();
+    let all = reader.join().unwrap();
+    assert_eq!(&all[..4], b"head");
+    assert!(all[4..] == shared[..]);
+}
+
+#[test]
+fn few_buffers_are_enough_for_many_who_send_at_once() {
+    let Some(mut ring) = ring(&SMALL) else { return };
+    let mut clients = Vec::new();
+    for _ in 0..50 {
+        let (ours, theirs) = connected();
+        let token = ring.adopt(theirs);
+        ring.receive(token);
+        clients.push((ours, token));
+    }
+    for (ours, _) in &mut clients {
+        ours.write_all(&[7; 1000]).unwrap(); // 16 buffers each; there are 4, and 16 completions
+    }
+    let mut left = 50 * 1000;
+    let seen = drive(&mut ring, |_, one| {
+        if let Seen::Received(_, bytes) = one {
+            left -= bytes.len();
+        }
+        left == 0
+    });
+    for (_, token) in &clients {
+        assert_eq!(received(&seen, *token), vec![7; 1000]);
+    }
+}
+
+#[test]
+fn paused_means_paused_and_the_peer_s_end_shows_all_the_same() {
+    let Some(mut ring) = ring(&RingOptions::default()) else {
+        return;
+    };
+    let (mut ours, theirs) = connected();
+    let token = ring.adopt(theirs);
+    ring.receive(token);
+    ring.wait(Some(0)).unwrap();
+    ring.pause(token);
+    ring.wait(Some(0)).unwrap();
+    while ring.next().is_some() {}
+    ours.write_all(b"later").unwrap();
+    ring.wait(Some(20_000_000)).unwrap();
+    assert!(ring.next().is_none(), "nobody asked for bytes");
+    ring.receive(token);
+    let seen = drive(&mut ring, |_, one| matches!(one, Seen::Received(..)));
+    assert_eq!(received(&seen, token), b"later");
+    ring.pause(token);
+    drop(ours);
+    drive(&mut ring, |_, one| *one == Seen::HungUp(token));
+}
+
+#[test]
+fn pausing_and_receiving_again_at_once_loses_nothing() {
+    let Some(mut ring) = ring(&SMALL) else { return };
+    let (mut ours, theirs) = connected();
+    let token = ring.adopt(theirs);
+    ring.receive(token);
+    let mut all = Vec::new();
+    for round in 0..100_u8 {
+        ours.write_all(&[round; 3]).unwrap();
+        ring.pause(token);
+        ring.receive(token);
+        ring.wait(Some(1_000_000)).unwrap();
+        while let Some(completion) = ring.next() {
+            if let Completion::Received { bytes, .. } = completion {
+                all.extend_from_slice(bytes);
+            }
+        }
+    }
+    while all.len() < 300 {
+        let seen = drive(&mut ring, |_, one| matches!(one, Seen::Received(..)));
+        all.extend(received(&seen, token));
+    }
+    let right: Vec<u8> = (0..100_u8).flat_map(|round| [round; 3]).collect();
+    assert_eq!(all, right);
+}
+
+#[test]
+fn a_closed_socket_says_nothing_and_its_slot_waits_for_its_operations() {
+    let Some(mut ring) = ring(&RingOptions::default()) else {
+        return;
+    };
+    let (mut ours, theirs) = connected();
+    let first = ring.adopt(theirs);
+    ring.receive(first);
+    ring.send(first, memory(&vec![1; 16 << 20]), Told::WithTheNext);
+    ring.wait(Some(0)).unwrap(); // a receive and a long send are in flight
+    while ring.next().is_some() {}
+    ours.write_all(b"for nobody").unwrap();
+    ring.close(first);
+    let (mut other, theirs) = connected();
+    let second = ring.adopt(theirs);
+    assert_ne!(first.index, second.index, "still in use by the kernel");
+    ring.receive(second);
+    other.write_all(b"hello").unwrap();
+    let seen = drive(&mut ring, |_, one| matches!(one, Seen::Received(..)));
+    assert!(
+        seen.iter()
+            .all(|one| *one == Seen::Received(second, b"hello".to_vec()))
+    );
+    ring.receive(first);
+    ring.send(first, memory(b"nobody hears it"), Told::AtOnce);
+    for _ in 0..50 {
+        ring.wait(Some(1_000_000)).unwrap();
+        while ring.next().is_some() {}
+        if ring.len() == 1 {
+            break;
+        }
+    }
+    assert_eq!(ring.len(), 1);
+    let mut rest = Vec::new();
+    let _ = ours.read_to_end(&mut rest); // ends, by a reset perhaps
+    let third = ring.adopt(connected().1);
+    assert_eq!(third.index, first.index);
+    assert_ne!(third.generation, first.generation);
+}
+
+#[test]
+fn a_peer_that_vanishes_ends_receiving_and_fails_sending() {
+    let Some(mut ring) = ring(&RingOptions::default()) else {
+        return;
+    };
+    let (ours, theirs) = connected();
+    let token = ring.adopt(theirs);
+    ring.receive(token);
+    ring.wait(Some(0)).unwrap();
+    crate::connect::reset_on_close(ours.as_fd());
+    drop(ours);
+    let seen = drive(&mut ring, |_, one| matches!(one, Seen::Ended(..)));
+    assert_eq!(seen, [Seen::Ended(token, false)]);
+    ring.send(token, memory(b"too late"), Told::WithTheNext);
+    drive(&mut ring, |_, one| *one == Seen::SendFailed(token));
+}
+
+#[test]
+fn accepts_until_told_to_stop() {
+    let Some(mut ring) = ring(&SMALL) else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    ring.accept(0, listener.as_fd());
+    let clients: Vec<_> = (0..40)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    let mut count = 0;
+    drive(&mut ring, |_, one| {
+        count += usize::from(*one == Seen::Accepted);
+        count == clients.len()
+    });
+    ring.stop_accepting(0);
+    drive(&mut ring, |_, one| *one == Seen::AcceptFailed);
+    let _late = TcpStream::connect(address).unwrap();
+    ring.wait(Some(20_000_000)).unwrap();
+    assert!(ring.next().is_none());
+    ring.accept(0, listener.as_fd());
+    drive(&mut ring, |_, one| *one == Seen::Accepted);
+}
+
+#[test]
+fn each_wake_is_a_signal_and_room_is_told_once() {
+    let Some(mut ring) = ring(&RingOptions::default()) else {
+        return;
+    };
+    let waker = Waker::new().unwrap();
+    ring.watch(3, waker.as_fd());
+    for _ in 0..3 {
+        waker.wake();
+        drive(&mut ring, |_, one| *one == Seen::Signal(3));
+    }
+    let (_ours, theirs) = connected();
+    let token = ring.adopt(theirs);
+    ring.await_room(token);
+    drive(&mut ring, |_, one| *one == Seen::Writable(token));
+    ring.wait(Some(0)).unwrap();
+    assert!(ring.next().is_none());
+}
+
+#[test]
+fn a_ring_ends_with_everything_in_flight() {
+    for _ in 0..20 {
+        let Some(mut ring) = ring(&RingOptions::default()) else {
+            return;
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        ring.accept(0, listener.as_fd());
+        let (mut ours, theirs) = connected();
+        let token = ring.adopt(theirs);
+        ring.receive(token);
+        ring.send(token, memory(&vec![1; 16 << 20]), Told::WithTheNext);
+        ring.wait(Some(0)).unwrap();
+        ours.write_all(b"unheard").unwrap();
+        drop(ring);
+        let mut rest = Vec::new();
+        let _ = ours.read_to_end(&mut rest);
+        assert!(rest.len() < 16 << 20);
+    }
+}
