@@ -31,7 +31,9 @@ fn ring(options: &RingOptions) -> Option<Ring> {
 fn connected() -> (TcpStream, OwnedFd) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    (ours, listener.accept().unwrap().0.into())
+    let theirs = listener.accept().unwrap().0;
+    theirs.set_nonblocking(true).unwrap(); // as accepted ones are
+    (ours, theirs.into())
 }
 
 fn memory(bytes: &[u8]) -> Transmit {
@@ -304,6 +306,7 @@ fn a_peer_that_vanishes_ends_receiving_and_fails_sending() {
 fn accepts_until_told_to_stop() {
     let Some(mut ring) = ring(&SMALL) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap(); // as the server's own
     let address = listener.local_addr().unwrap();
     ring.accept(0, listener.as_fd());
     let clients: Vec<_> = (0..40)
