@@ -37,6 +37,7 @@ mod parts {
     pub(crate) mod crew;
     pub(crate) mod dispatch;
     pub(crate) mod door;
+    pub(crate) mod event_loop;
     pub(crate) mod job_queue;
     pub(crate) mod mailbox;
     pub(crate) mod shutdown;

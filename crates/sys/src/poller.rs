@@ -110,6 +110,10 @@ impl AsFd for Poller {
 /// Room for the events of one wait.
 pub struct Events(Vec<epoll::Event>);
 
+// SAFETY: what an event carries is a number; that the wrapper's union could hold a pointer too is
+// what the compiler sees. None is ever stored.
+unsafe impl Send for Events {}
+
 impl Events {
     /// Room for as many as are taken at once; the only allocation.
     #[must_use]

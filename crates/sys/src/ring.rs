@@ -35,6 +35,7 @@ use loadline_base::{Token, Transmit};
 
 use buffers::ReceiveBuffers;
 pub use features::{Features, WITHOUT, available};
+pub use sockets::SocketId;
 use sockets::{Receiving, Sending, Socket, Sockets};
 
 /// How large a ring is.
@@ -178,20 +179,22 @@ pub struct Ring {
     // Dropped by hand, before the memory that the kernel may touch.
     uring: ManuallyDrop<IoUring>,
     features: Features,
+    /// It belongs to a thread: the one that waited first.
+    is_enabled: bool,
     buffers: ManuallyDrop<ReceiveBuffers>,
     sockets: Sockets,
     /// Completions taken from the queue, and how many of them were told.
     taken: Vec<Taken>,
     told: usize,
     /// Sockets whose output is to go without a word, by the next submission and by the last.
-    quiet: Vec<Token>,
-    quiet_submitted: Vec<Token>,
+    quiet: Vec<SocketId>,
+    quiet_submitted: Vec<SocketId>,
     quiet_told: usize,
     /// The buffer that was lent with the last completion.
     lent: Option<u16>,
     put_back: bool,
     /// Sockets whose receive has ended and is to be armed again, once buffers are back.
-    rearm: Vec<Token>,
+    rearm: Vec<SocketId>,
     listeners: Vec<Watched>,
     watched: Vec<Watched>,
     /// Operations that accept or watch and whose last completion has not come.
@@ -206,7 +209,7 @@ struct Watched {
 }
 
 impl Ring {
-    /// A ring without sockets. It must be used on the thread that first waits with it.
+    /// A ring without sockets. It is bound to the thread that first waits with it.
     ///
     /// # Errors
     /// The kernel or a sandbox refuses; says why in one line.
@@ -214,9 +217,6 @@ impl Ring {
         let mut features = Features::wanted()?;
         let uring = set_up(options, &mut features)?;
         features::check_operations(&uring)?;
-        if features.registered_ring {
-            features.registered_ring = uring.submitter().register_ring_fd().is_ok();
-        }
         features.no_iowait &= uring.params().is_feature_no_iowait();
         features.quiet_sends &= uring.params().is_feature_skip_cqe_on_success();
         let buffers = ReceiveBuffers::register(&uring, options.buffers, options.buffer_bytes)
@@ -224,6 +224,7 @@ impl Ring {
         Ok(Self {
             uring: ManuallyDrop::new(uring),
             features,
+            is_enabled: false,
             buffers: ManuallyDrop::new(buffers),
             sockets: Sockets::default(),
             taken: Vec::with_capacity(options.completions as usize),
@@ -255,6 +256,7 @@ impl Ring {
     /// # Errors
     /// Only for a mistake of ours.
     pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
+        self.enable()?;
         self.prepare();
         let timeout = timeout_ns.map(|ns| {
             types::Timespec::new()
@@ -287,6 +289,14 @@ impl Ring {
         Ok(())
     }
 
+    fn enable(&mut self) -> io::Result<()> {
+        if !self.is_enabled {
+            self.uring.submitter().register_enable_rings()?;
+            self.is_enabled = true;
+        }
+        Ok(())
+    }
+
     /// Gives buffers back, and arms again what wanted one.
     fn prepare(&mut self) {
         if let Some(buffer) = self.lent.take() {
@@ -296,9 +306,9 @@ impl Ring {
             self.buffers.publish();
         }
         let mut rearm = std::mem::take(&mut self.rearm);
-        for token in rearm.drain(..) {
-            if self.sockets.open(token).is_some_and(|socket| socket.wanted) {
-                self.receive(token);
+        for id in rearm.drain(..) {
+            if self.sockets.open(id).is_some_and(|socket| socket.wanted) {
+                self.receive(id);
             }
         }
         self.rearm = rearm;
@@ -321,6 +331,7 @@ fn set_up(options: &RingOptions, features: &mut Features) -> io::Result<IoUring>
         builder
             .setup_cqsize(options.completions)
             .setup_submit_all()
+            .setup_r_disabled()
             .setup_clamp();
         if features.defer_taskrun {
             builder.setup_single_issuer().setup_defer_taskrun();
@@ -340,15 +351,15 @@ fn set_up(options: &RingOptions, features: &mut Features) -> io::Result<IoUring>
 
 /// Orders: queued, and submitted by the next `wait`.
 impl Ring {
-    /// Takes a socket over. Nothing is received before `receive`.
-    pub fn adopt(&mut self, socket: OwnedFd) -> Token {
-        self.sockets.insert(socket)
+    /// Takes a socket over; completions tell it as `owner`. Nothing is received before `receive`.
+    pub fn adopt(&mut self, socket: OwnedFd, owner: Token) -> SocketId {
+        self.sockets.insert(socket, owner)
     }
 
     /// The descriptor, for socket options and calls of the loop's own; `None` once let go of.
     #[must_use]
-    pub fn socket(&self, token: Token) -> Option<BorrowedFd<'_>> {
-        let socket = self.sockets.get(token)?;
+    pub fn socket(&self, id: SocketId) -> Option<BorrowedFd<'_>> {
+        let socket = self.sockets.get(id)?;
         (!socket.closing)
             .then_some(socket.fd.as_ref())
             .flatten()
@@ -369,19 +380,19 @@ impl Ring {
 
     /// Bytes are welcome from now on. Costs nothing while a receive is armed.
     #[inline]
-    pub fn receive(&mut self, token: Token) {
-        let Some(socket) = self.sockets.open(token) else {
+    pub fn receive(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.open(id) else {
             return;
         };
         socket.wanted = true;
         if socket.receiving == Receiving::Idle && !socket.ended {
-            self.arm_receive(token);
+            self.arm_receive(id);
         }
     }
 
-    fn arm_receive(&mut self, token: Token) {
+    fn arm_receive(&mut self, id: SocketId) {
         let multishot = self.features.multishot_receive;
-        let Some(socket) = self.sockets.open(token) else {
+        let Some(socket) = self.sockets.open(id) else {
             return;
         };
         let Some(fd) = socket.raw() else { return };
@@ -395,13 +406,13 @@ impl Ring {
                 .build()
                 .flags(Flags::BUFFER_SELECT)
         };
-        self.push(entry.user_data(user_data(Kind::Receive, token.index)));
+        self.push(entry.user_data(user_data(Kind::Receive, id.0.index)));
     }
 
     /// No bytes are welcome until `receive`; those that the kernel has taken already come still.
     /// That the peer has gone is told all the same.
-    pub fn pause(&mut self, token: Token) {
-        let Some(socket) = self.sockets.open(token) else {
+    pub fn pause(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.open(id) else {
             return;
         };
         socket.wanted = false;
@@ -416,12 +427,12 @@ impl Ring {
             socket.in_flight += 1;
         }
         if stop {
-            self.cancel(user_data(Kind::Receive, token.index));
+            self.cancel(user_data(Kind::Receive, id.0.index));
         }
         if watch {
             let flags = (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) as u32;
             let poll = opcode::PollAdd::new(types::Fd(fd), flags).build();
-            self.push(poll.user_data(user_data(Kind::HangUp, token.index)));
+            self.push(poll.user_data(user_data(Kind::HangUp, id.0.index)));
         }
     }
 
@@ -434,9 +445,9 @@ impl Ring {
     /// # Panics
     /// If one is out already.
     #[inline]
-    pub fn send(&mut self, token: Token, transmit: Transmit, told: Told) {
+    pub fn send(&mut self, id: SocketId, transmit: Transmit, told: Told) {
         let quiet = self.features.quiet_sends && told == Told::WithTheNext;
-        let Some(socket) = self.sockets.open(token) else {
+        let Some(socket) = self.sockets.open(id) else {
             return;
         };
         assert!(
@@ -445,16 +456,16 @@ impl Ring {
         );
         if quiet {
             socket.sending = Sending::Quiet(transmit);
-            self.push_send(token, Kind::QuietSend);
-            self.quiet.push(token);
+            self.push_send(id, Kind::QuietSend);
+            self.quiet.push(id);
         } else {
             socket.sending = Sending::Waiting(transmit);
-            self.push_send(token, Kind::Send);
+            self.push_send(id, Kind::Send);
         }
     }
 
-    fn push_send(&mut self, token: Token, kind: Kind) {
-        let Some((_, socket)) = self.sockets.at(token.index) else {
+    fn push_send(&mut self, id: SocketId, kind: Kind) {
+        let Some((_, socket)) = self.sockets.at(id.0.index) else {
             return;
         };
         let Some(fd) = socket.raw() else { return };
@@ -478,25 +489,25 @@ impl Ring {
             .flags(flags)
             .build()
             .flags(squeue_flags)
-            .user_data(user_data(kind, token.index));
+            .user_data(user_data(kind, id.0.index));
         self.push(entry);
     }
 
     /// Tells when there is room to write, once: for what the loop writes by itself.
-    pub fn await_room(&mut self, token: Token) {
-        let Some(socket) = self.sockets.open(token) else {
+    pub fn await_room(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.open(id) else {
             return;
         };
         let Some(fd) = socket.raw() else { return };
         socket.in_flight += 1;
         let poll = opcode::PollAdd::new(types::Fd(fd), libc::POLLOUT as u32).build();
-        self.push(poll.user_data(user_data(Kind::Room, token.index)));
+        self.push(poll.user_data(user_data(Kind::Room, id.0.index)));
     }
 
     /// Lets go of a socket: nothing is told of it any more. What is in flight is cancelled, the
     /// descriptor is closed, and the slot is used again after the last completion.
-    pub fn close(&mut self, token: Token) {
-        let Some(socket) = self.sockets.open(token) else {
+    pub fn close(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.open(id) else {
             return;
         };
         socket.closing = true;
@@ -508,13 +519,13 @@ impl Ring {
             self.push_chore(entry);
         }
         // The operations hold the file until they end; its number may go to another at once.
-        if let Some((_, socket)) = self.sockets.at(token.index)
+        if let Some((_, socket)) = self.sockets.at(id.0.index)
             && let Some(fd) = socket.fd.take()
         {
             let fd = fd.into_raw_fd();
             self.push_chore(opcode::Close::new(types::Fd(fd)).build());
         }
-        self.sockets.release(token.index);
+        self.sockets.release(id.0.index);
     }
 
     /// Accepts connections at `listener` from now on, told under its number.
@@ -613,6 +624,7 @@ impl Ring {
         // its socket, which is not used again before; nothing else is pointed to.
         while unsafe { self.uring.submission().push(&entry) }.is_err() {
             // Full: what is there goes now. An error shows at the next wait.
+            let _ = self.enable();
             let _ = self.uring.submitter().submit();
         }
     }
@@ -630,8 +642,8 @@ impl Drop for Ring {
         }
         while self.next().is_some() {}
         for index in 0..self.sockets.slots_len() {
-            if let Some((token, _)) = self.sockets.at(index) {
-                self.close(token);
+            if let Some((id, _)) = self.sockets.at(index) {
+                self.close(id);
             }
         }
         let any = types::CancelBuilder::any().all();

@@ -128,6 +128,8 @@ struct Ready {
     gone: bool,
     /// Nothing has come yet.
     fresh: bool,
+    /// Events of the socket are told to a poller.
+    registered: bool,
 }
 
 impl Connection {
@@ -144,6 +146,7 @@ impl Connection {
                 finished: false,
                 gone: false,
                 fresh: true,
+                registered: false,
             },
             sending: None,
         }
@@ -286,6 +289,16 @@ impl Connection {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.session.is_idle()
+    }
+
+    /// Whether a poller watches the socket.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.ready.registered
+    }
+
+    /// A poller watches the socket from now on.
+    pub(crate) fn register(&mut self) {
+        self.ready.registered = true;
     }
 
     /// Whether a visit would find something to do.

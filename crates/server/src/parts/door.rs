@@ -4,38 +4,37 @@
 //! readable, and the loop would spin.
 
 use std::io;
+use std::os::fd::AsFd;
 
 use loadline_base::Millis;
-use loadline_sys::{Interest, Poller};
+use loadline_sys::Interest;
 
 use crate::listener::Listener;
 use crate::parts::acceptor::{Acceptor, AtLimit, LogAfter, Newcomer};
 use crate::parts::counters::Row;
+use crate::parts::event_loop::driver::Watch;
 
-/// Listeners watched by one poller.
+/// Listeners watched by one driver.
 pub(crate) struct Door {
     acceptor: Acceptor,
     interest: Interest,
-    bits: u64,
     watched: bool,
 }
 
 impl Door {
-    /// Watches the listeners; their events carry `bits`.
+    /// Watches the listeners.
     pub(crate) fn open(
         listeners: Vec<Listener>,
         interest: Interest,
-        poller: &Poller,
-        bits: u64,
+        driver: &mut impl Watch,
         log_after: &LogAfter,
     ) -> io::Result<Self> {
         let mut door = Self {
             acceptor: Acceptor::new(listeners, AtLimit::Refuse, log_after)?,
             interest,
-            bits,
             watched: false,
         };
-        door.watch(poller)?;
+        door.watch(driver)?;
         Ok(door)
     }
 
@@ -44,11 +43,11 @@ impl Door {
         &mut self,
         now: Millis,
         row: &Row,
-        poller: &Poller,
+        driver: &mut impl Watch,
     ) -> io::Result<Option<Newcomer>> {
         let newcomer = self.acceptor.next(now, row)?;
         if self.acceptor.paused_until().is_some() {
-            self.unwatch(poller);
+            self.unwatch(driver);
         }
         Ok(newcomer)
     }
@@ -59,18 +58,18 @@ impl Door {
     }
 
     /// Watches the listeners again if the pause is over. What waits there is an event at once.
-    pub(crate) fn reopen(&mut self, now: Millis, poller: &Poller) -> io::Result<()> {
+    pub(crate) fn reopen(&mut self, now: Millis, driver: &mut impl Watch) -> io::Result<()> {
         // The acceptor itself goes on with its back-off: it is over only when accepting succeeds.
         match self.reopens_at() {
-            Some(until) if now >= until => self.watch(poller),
+            Some(until) if now >= until => self.watch(driver),
             _ => Ok(()),
         }
     }
 
     /// Something is closed to make room: no pause.
-    pub(crate) fn resume(&mut self, poller: &Poller) -> io::Result<()> {
+    pub(crate) fn resume(&mut self, driver: &mut impl Watch) -> io::Result<()> {
         self.acceptor.resume();
-        self.watch(poller)
+        self.watch(driver)
     }
 
     /// The server is going down: what the kernel has completed by now is still taken.
@@ -84,25 +83,25 @@ impl Door {
     }
 
     /// Stops watching and listening.
-    pub(crate) fn close(mut self, poller: &Poller) {
+    pub(crate) fn close(mut self, driver: &mut impl Watch) {
         // A duplicate in another loop would keep the registration alive.
-        self.unwatch(poller);
+        self.unwatch(driver);
     }
 
-    fn watch(&mut self, poller: &Poller) -> io::Result<()> {
+    fn watch(&mut self, driver: &mut impl Watch) -> io::Result<()> {
         if !self.watched {
-            for listener in self.acceptor.listeners() {
-                poller.add(listener, self.bits, self.interest)?;
+            for (number, listener) in (0..).zip(self.acceptor.listeners()) {
+                driver.watch(number, listener.as_fd(), self.interest)?;
             }
             self.watched = true;
         }
         Ok(())
     }
 
-    fn unwatch(&mut self, poller: &Poller) {
+    fn unwatch(&mut self, driver: &mut impl Watch) {
         if self.watched {
-            for listener in self.acceptor.listeners() {
-                let _ = poller.remove(listener); // it was added, so this cannot fail
+            for (number, listener) in (0..).zip(self.acceptor.listeners()) {
+                driver.unwatch(number, listener.as_fd());
             }
             self.watched = false;
         }

@@ -103,13 +103,13 @@ impl Ring {
 
     /// The next of those sends that were submitted and of which nothing was heard.
     fn next_quiet(&mut self) -> Option<Outcome> {
-        while let Some(token) = self.quiet_submitted.get(self.quiet_told).copied() {
+        while let Some(id) = self.quiet_submitted.get(self.quiet_told).copied() {
             self.quiet_told += 1;
-            if let Some((_, socket)) = self.sockets.at(token.index)
+            if let Some((_, socket)) = self.sockets.at(id.0.index)
                 && matches!(socket.sending, Sending::Quiet(_))
             {
                 let len = socket.piece_len();
-                return Some(self.sent(token.index, len as i64));
+                return Some(self.sent(id.0.index, len as i64));
             }
         }
         None
@@ -157,13 +157,13 @@ impl Ring {
     /// The last completion of one operation of a socket has come; says whose, if its owner still
     /// wants to know.
     fn landed(&mut self, index: u32) -> Option<Token> {
-        let (token, socket) = self.sockets.at(index)?;
+        let (_, socket) = self.sockets.at(index)?;
         socket.in_flight -= 1;
         if socket.closing {
             self.sockets.release(index);
             return None;
         }
-        Some(token)
+        Some(socket.owner)
     }
 
     fn polled(&mut self, index: u32, told: fn(Token) -> Completion<'static>) -> Outcome {
@@ -203,9 +203,10 @@ impl Ring {
     fn received(&mut self, index: u32, taken: Taken) -> Outcome {
         let buffer = cqueue::buffer_select(taken.flags);
         let multishot_goes_on = taken.goes_on();
-        let Some((token, socket)) = self.sockets.at(index) else {
+        let Some((id, socket)) = self.sockets.at(index) else {
             return Outcome::Nothing;
         };
+        let token = socket.owner;
         if !multishot_goes_on {
             socket.in_flight -= 1;
             socket.receiving = Receiving::Idle;
@@ -220,7 +221,7 @@ impl Ring {
         }
         if taken.result > 0 {
             if !multishot_goes_on && wanted {
-                self.rearm.push(token);
+                self.rearm.push(id);
             }
             return match buffer {
                 Some(buffer) => Outcome::Received {
@@ -234,15 +235,10 @@ impl Ring {
         if let Some(buffer) = buffer {
             self.give_back(buffer);
         }
-        if taken.is_errno(libc::ENOBUFS) || taken.is_errno(libc::ECANCELED) {
+        let passing = [libc::ENOBUFS, libc::ECANCELED, libc::EINTR, libc::EAGAIN];
+        if passing.iter().any(|errno| taken.is_errno(*errno)) {
             if wanted {
-                self.rearm.push(token); // when the buffers of this turn are back
-            }
-            return Outcome::Nothing;
-        }
-        if taken.is_errno(libc::EINTR) || taken.is_errno(libc::EAGAIN) {
-            if wanted {
-                self.rearm.push(token);
+                self.rearm.push(id); // when the buffers of this turn are back
             }
             return Outcome::Nothing;
         }
@@ -257,9 +253,10 @@ impl Ring {
 
     /// `result` bytes of the piece that was out have left, or it failed.
     fn sent(&mut self, index: u32, result: i64) -> Outcome {
-        let Some((token, socket)) = self.sockets.at(index) else {
+        let Some((id, socket)) = self.sockets.at(index) else {
             return Outcome::Nothing;
         };
+        let token = socket.owner;
         socket.in_flight -= 1;
         let (Sending::Quiet(mut transmit) | Sending::Waiting(mut transmit)) =
             std::mem::take(&mut socket.sending)
@@ -283,7 +280,7 @@ impl Ring {
             return Outcome::Other(Completion::Sent { token, transmit });
         }
         socket.sending = Sending::Waiting(transmit);
-        self.push_send(token, Kind::Send);
+        self.push_send(id, Kind::Send);
         match result {
             0 => Outcome::Nothing,
             result => Outcome::Other(Completion::Progress {

@@ -20,8 +20,6 @@ pub struct Features {
     pub quiet_sends: bool,
     /// Completions are worked out when the loop asks for them (6.1).
     pub defer_taskrun: bool,
-    /// The ring's own descriptor is registered, so that entering the kernel looks nothing up (5.18).
-    pub registered_ring: bool,
     /// Submissions are taken in the order of the ring, without an index array (6.6).
     pub no_sqarray: bool,
     /// An idle ring does not count as waiting for a disk (6.15).
@@ -30,12 +28,11 @@ pub struct Features {
 
 impl Features {
     /// The names, as they are forced off.
-    pub const NAMES: [&str; 7] = [
+    pub const NAMES: [&str; 6] = [
         "multishot-accept",
         "multishot-receive",
         "quiet-sends",
         "defer-taskrun",
-        "registered-ring",
         "no-sqarray",
         "no-iowait",
     ];
@@ -51,7 +48,6 @@ impl Features {
             multishot_receive: true,
             quiet_sends: true,
             defer_taskrun: true,
-            registered_ring: true,
             no_sqarray: true,
             no_iowait: true,
         };
@@ -74,7 +70,6 @@ impl Features {
             "multishot-receive" => &mut self.multishot_receive,
             "quiet-sends" => &mut self.quiet_sends,
             "defer-taskrun" => &mut self.defer_taskrun,
-            "registered-ring" => &mut self.registered_ring,
             "no-sqarray" => &mut self.no_sqarray,
             "no-iowait" => &mut self.no_iowait,
             _ => return None,

@@ -28,9 +28,15 @@ pub(super) enum Sending {
     Waiting(Transmit),
 }
 
+/// A socket of a ring, by the name that `adopt` gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketId(pub(super) Token);
+
 /// A socket of the ring.
 #[derive(Debug)]
 pub(super) struct Socket {
+    /// As what completions tell it.
+    pub(super) owner: Token,
     /// `None` once it is closed.
     pub(super) fd: Option<OwnedFd>,
     pub(super) sending: Sending,
@@ -63,8 +69,9 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    pub(super) fn insert(&mut self, fd: OwnedFd) -> Token {
+    pub(super) fn insert(&mut self, fd: OwnedFd, owner: Token) -> SocketId {
         let token = self.slots.insert(Socket {
+            owner,
             fd: Some(fd),
             sending: Sending::Idle,
             receiving: Receiving::Idle,
@@ -80,31 +87,31 @@ impl Sockets {
         } else {
             self.tokens[index] = token;
         }
-        token
+        SocketId(token)
     }
 
     /// The socket, unless its owner has let go of it.
-    pub(super) fn open(&mut self, token: Token) -> Option<&mut Socket> {
-        self.slots.get_mut(token).filter(|socket| !socket.closing)
+    pub(super) fn open(&mut self, id: SocketId) -> Option<&mut Socket> {
+        self.slots.get_mut(id.0).filter(|socket| !socket.closing)
     }
 
     /// The socket in a slot, whether or not it is closing.
-    pub(super) fn at(&mut self, index: u32) -> Option<(Token, &mut Socket)> {
+    pub(super) fn at(&mut self, index: u32) -> Option<(SocketId, &mut Socket)> {
         let token = *self.tokens.get(index as usize)?;
-        Some((token, self.slots.get_mut(token)?))
+        Some((SocketId(token), self.slots.get_mut(token)?))
     }
 
-    pub(super) fn get(&self, token: Token) -> Option<&Socket> {
-        self.slots.get(token)
+    pub(super) fn get(&self, id: SocketId) -> Option<&Socket> {
+        self.slots.get(id.0)
     }
 
     /// Forgets a socket that was closed, once nothing of it is in flight.
     pub(super) fn release(&mut self, index: u32) {
-        if let Some((token, socket)) = self.at(index)
+        if let Some((id, socket)) = self.at(index)
             && socket.closing
             && socket.in_flight == 0
         {
-            self.slots.remove(token);
+            self.slots.remove(id.0);
         }
     }
 

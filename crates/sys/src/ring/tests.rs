@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use loadline_base::{Buffer, Segment};
 
@@ -34,6 +35,15 @@ fn connected() -> (TcpStream, OwnedFd) {
     let theirs = listener.accept().unwrap().0;
     theirs.set_nonblocking(true).unwrap(); // as accepted ones are
     (ours, theirs.into())
+}
+
+fn adopt(ring: &mut Ring, socket: OwnedFd) -> (SocketId, Token) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let owner = Token {
+        index: NEXT.fetch_add(1, Relaxed),
+        generation: 7,
+    };
+    (ring.adopt(socket, owner), owner)
 }
 
 fn memory(bytes: &[u8]) -> Transmit {
@@ -107,14 +117,14 @@ fn receives_and_sends_until_the_end() {
         return;
     };
     let (mut ours, theirs) = connected();
-    let token = ring.adopt(theirs);
-    ring.receive(token);
+    let (id, token) = adopt(&mut ring, theirs);
+    ring.receive(id);
     for round in 0..3_u8 {
         ours.write_all(&[b'a' + round]).unwrap();
         let seen = drive(&mut ring, |_, one| matches!(one, Seen::Received(..)));
         assert_eq!(received(&seen, token), [b'a' + round]);
         let told = [Told::AtOnce, Told::WithTheNext][usize::from(round == 1)];
-        ring.send(token, memory(b"answer"), told);
+        ring.send(id, memory(b"answer"), told);
         if told == Told::WithTheNext {
             ours.write_all(b"next").unwrap();
         }
@@ -127,7 +137,7 @@ fn receives_and_sends_until_the_end() {
     ours.shutdown(Shutdown::Write).unwrap();
     let seen = drive(&mut ring, |_, one| matches!(one, Seen::Ended(..)));
     assert_eq!(seen, [Seen::Ended(token, true)]);
-    ring.close(token);
+    ring.close(id);
     ring.wait(Some(0)).unwrap();
     assert!(ring.next().is_none());
     assert_eq!(ours.read(&mut [0; 8]).unwrap(), 0);
@@ -140,7 +150,7 @@ fn a_stalled_reader_gets_all_of_a_long_batch_in_the_end() {
         return;
     };
     let (mut ours, theirs) = connected();
-    let token = ring.adopt(theirs);
+    let (id, token) = adopt(&mut ring, theirs);
     let shared: Arc<[u8]> = (0..8 << 20).map(|i: u32| i as u8).collect();
     let segments = vec![
         Segment::Buffer(Buffer::from(b"head".to_vec())),
@@ -150,7 +160,7 @@ fn a_stalled_reader_gets_all_of_a_long_batch_in_the_end() {
             end: shared.len(),
         },
     ];
-    ring.send(token, Transmit::new(segments), Told::WithTheNext);
+    ring.send(id, Transmit::new(segments), Told::WithTheNext);
     ring.wait(Some(50_000_000)).unwrap();
     let mut sent = false;
     while let Some(completion) = ring.next() {
@@ -164,7 +174,7 @@ fn a_stalled_reader_gets_all_of_a_long_batch_in_the_end() {
     });
     let seen = drive(&mut ring, |_, one| matches!(one, Seen::Sent(_)));
     assert!(seen.iter().any(|one| matches!(one, Seen::Progress(..))));
-    ring.close(token);
+    ring.close(id);
     ring.wait(Some(0)).unwrap();
     let all = reader.join().unwrap();
     assert_eq!(&all[..4], b"head");
@@ -177,8 +187,8 @@ fn few_buffers_are_enough_for_many_who_send_at_once() {
     let mut clients = Vec::new();
     for _ in 0..50 {
         let (ours, theirs) = connected();
-        let token = ring.adopt(theirs);
-        ring.receive(token);
+        let (id, token) = adopt(&mut ring, theirs);
+        ring.receive(id);
         clients.push((ours, token));
     }
     for (ours, _) in &mut clients {
@@ -202,19 +212,19 @@ fn paused_means_paused_and_the_peer_s_end_shows_all_the_same() {
         return;
     };
     let (mut ours, theirs) = connected();
-    let token = ring.adopt(theirs);
-    ring.receive(token);
+    let (id, token) = adopt(&mut ring, theirs);
+    ring.receive(id);
     ring.wait(Some(0)).unwrap();
-    ring.pause(token);
+    ring.pause(id);
     ring.wait(Some(0)).unwrap();
     while ring.next().is_some() {}
     ours.write_all(b"later").unwrap();
     ring.wait(Some(20_000_000)).unwrap();
     assert!(ring.next().is_none(), "nobody asked for bytes");
-    ring.receive(token);
+    ring.receive(id);
     let seen = drive(&mut ring, |_, one| matches!(one, Seen::Received(..)));
     assert_eq!(received(&seen, token), b"later");
-    ring.pause(token);
+    ring.pause(id);
     drop(ours);
     drive(&mut ring, |_, one| *one == Seen::HungUp(token));
 }
@@ -223,13 +233,13 @@ fn paused_means_paused_and_the_peer_s_end_shows_all_the_same() {
 fn pausing_and_receiving_again_at_once_loses_nothing() {
     let Some(mut ring) = ring(&SMALL) else { return };
     let (mut ours, theirs) = connected();
-    let token = ring.adopt(theirs);
-    ring.receive(token);
+    let (id, token) = adopt(&mut ring, theirs);
+    ring.receive(id);
     let mut all = Vec::new();
     for round in 0..100_u8 {
         ours.write_all(&[round; 3]).unwrap();
-        ring.pause(token);
-        ring.receive(token);
+        ring.pause(id);
+        ring.receive(id);
         ring.wait(Some(1_000_000)).unwrap();
         while let Some(completion) = ring.next() {
             if let Completion::Received { bytes, .. } = completion {
@@ -251,7 +261,7 @@ fn a_closed_socket_says_nothing_and_its_slot_waits_for_its_operations() {
         return;
     };
     let (mut ours, theirs) = connected();
-    let first = ring.adopt(theirs);
+    let (first, _) = adopt(&mut ring, theirs);
     ring.receive(first);
     ring.send(first, memory(&vec![1; 16 << 20]), Told::WithTheNext);
     ring.wait(Some(0)).unwrap(); // a receive and a long send are in flight
@@ -259,14 +269,14 @@ fn a_closed_socket_says_nothing_and_its_slot_waits_for_its_operations() {
     ours.write_all(b"for nobody").unwrap();
     ring.close(first);
     let (mut other, theirs) = connected();
-    let second = ring.adopt(theirs);
-    assert_ne!(first.index, second.index, "still in use by the kernel");
+    let (second, owner) = adopt(&mut ring, theirs);
+    assert_ne!(first.0.index, second.0.index, "still in use by the kernel");
     ring.receive(second);
     other.write_all(b"hello").unwrap();
     let seen = drive(&mut ring, |_, one| matches!(one, Seen::Received(..)));
     assert!(
         seen.iter()
-            .all(|one| *one == Seen::Received(second, b"hello".to_vec()))
+            .all(|one| *one == Seen::Received(owner, b"hello".to_vec()))
     );
     ring.receive(first);
     ring.send(first, memory(b"nobody hears it"), Told::AtOnce);
@@ -280,9 +290,9 @@ fn a_closed_socket_says_nothing_and_its_slot_waits_for_its_operations() {
     assert_eq!(ring.len(), 1);
     let mut rest = Vec::new();
     let _ = ours.read_to_end(&mut rest); // ends, by a reset perhaps
-    let third = ring.adopt(connected().1);
-    assert_eq!(third.index, first.index);
-    assert_ne!(third.generation, first.generation);
+    let (third, _) = adopt(&mut ring, connected().1);
+    assert_eq!(third.0.index, first.0.index);
+    assert_ne!(third.0.generation, first.0.generation);
 }
 
 #[test]
@@ -291,14 +301,14 @@ fn a_peer_that_vanishes_ends_receiving_and_fails_sending() {
         return;
     };
     let (ours, theirs) = connected();
-    let token = ring.adopt(theirs);
-    ring.receive(token);
+    let (id, token) = adopt(&mut ring, theirs);
+    ring.receive(id);
     ring.wait(Some(0)).unwrap();
     crate::connect::reset_on_close(ours.as_fd());
     drop(ours);
     let seen = drive(&mut ring, |_, one| matches!(one, Seen::Ended(..)));
     assert_eq!(seen, [Seen::Ended(token, false)]);
-    ring.send(token, memory(b"too late"), Told::WithTheNext);
+    ring.send(id, memory(b"too late"), Told::WithTheNext);
     drive(&mut ring, |_, one| *one == Seen::SendFailed(token));
 }
 
@@ -338,8 +348,8 @@ fn each_wake_is_a_signal_and_room_is_told_once() {
         drive(&mut ring, |_, one| *one == Seen::Signal(3));
     }
     let (_ours, theirs) = connected();
-    let token = ring.adopt(theirs);
-    ring.await_room(token);
+    let (id, token) = adopt(&mut ring, theirs);
+    ring.await_room(id);
     drive(&mut ring, |_, one| *one == Seen::Writable(token));
     ring.wait(Some(0)).unwrap();
     assert!(ring.next().is_none());
@@ -354,9 +364,9 @@ fn a_ring_ends_with_everything_in_flight() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         ring.accept(0, listener.as_fd());
         let (mut ours, theirs) = connected();
-        let token = ring.adopt(theirs);
-        ring.receive(token);
-        ring.send(token, memory(&vec![1; 16 << 20]), Told::WithTheNext);
+        let (id, token) = adopt(&mut ring, theirs);
+        ring.receive(id);
+        ring.send(id, memory(&vec![1; 16 << 20]), Told::WithTheNext);
         ring.wait(Some(0)).unwrap();
         ours.write_all(b"unheard").unwrap();
         drop(ring);

@@ -1,11 +1,13 @@
-//! The main reactor of `--accept handoff`: accepts everything that is pending and hands it over.
+//! The main loop of `--accept handoff`: accepts everything that is pending and hands it over.
 
 use std::io;
 use std::sync::Arc;
 
 use loadline_proto::Handler;
-use loadline_sys::{Accepted, Events, Interest, Poller};
+use loadline_sys::{Accepted, Interest};
 
+use super::driver::{Driver, Happened};
+use super::epoll::Epoll;
 use super::fleet::Fleet;
 use crate::listener::Listener;
 use crate::parts::acceptor::Newcomer;
@@ -18,14 +20,11 @@ use crate::site::Site;
 /// Newcomers accepted before the shutdown and the back-off are looked at again.
 const ACCEPTS_MAX: usize = 1024;
 
-const SHUTDOWN: u64 = 0;
-const LISTENERS: u64 = 1;
-
 /// Accepts for all loops; serves nobody itself.
 pub(super) struct MainLoop<H: Handler> {
     site: Arc<Site<H>>,
     fleet: Arc<Fleet>,
-    poller: Poller,
+    driver: Epoll,
     door: Door,
     balancer: Balancer,
     row: Arc<Row>,
@@ -37,17 +36,16 @@ impl<H: Handler> MainLoop<H> {
         fleet: &Arc<Fleet>,
         listeners: Vec<Listener>,
     ) -> io::Result<Self> {
-        let poller = Poller::new()?;
-        poller.add(site.shutdown.drain_fd(), SHUTDOWN, Interest::Waker)?;
+        let mut driver = Epoll::new(&site.options)?;
+        driver.watch_waker(site.shutdown.drain_fd())?;
         Ok(Self {
             door: Door::open(
                 listeners,
                 Interest::Listener,
-                &poller,
-                LISTENERS,
+                &mut driver,
                 &site.descriptor_log_after,
             )?,
-            poller,
+            driver,
             balancer: Balancer::new(site.options.balance),
             row: site.registry.row(Role::Acceptor),
             site: Arc::clone(site),
@@ -57,13 +55,16 @@ impl<H: Handler> MainLoop<H> {
 
     /// Accepts until a drain begins.
     pub(super) fn run(mut self) -> io::Result<()> {
-        let mut events = Events::new();
         while !self.site.shutdown.is_draining() {
             let now = self.site.clock.now();
             let timeout_ms = self.door.reopens_at().map(|at| at.since(now));
-            self.poller.wait(&mut events, timeout_ms)?;
-            self.door.reopen(self.site.clock.now(), &self.poller)?;
-            if events.iter().any(|event| event.bits == LISTENERS) {
+            self.driver.wait(timeout_ms)?;
+            self.door.reopen(self.site.clock.now(), &mut self.driver)?;
+            let mut knocking = false;
+            while let Some(happened) = self.driver.next() {
+                knocking |= matches!(happened, Happened::Knock);
+            }
+            if knocking {
                 self.accept_up_to(ACCEPTS_MAX)?;
             }
         }
@@ -73,11 +74,11 @@ impl<H: Handler> MainLoop<H> {
             let pause = self.door.reopens_at();
             if let Some(until) = pause {
                 let now = self.site.clock.now();
-                self.poller.wait(&mut events, Some(until.since(now)))?;
+                self.driver.wait(Some(until.since(now)))?;
             }
             self.accept_up_to(ACCEPTS_MAX)?;
         }
-        self.door.close(&self.poller);
+        self.door.close(&mut self.driver);
         self.fleet.stops_sending();
         Ok(())
     }
@@ -85,13 +86,13 @@ impl<H: Handler> MainLoop<H> {
     fn accept_up_to(&mut self, most: usize) -> io::Result<()> {
         for count in 0..most {
             let now = self.site.clock.now();
-            match self.door.next(now, &self.row, &self.poller)? {
+            match self.door.next(now, &self.row, &mut self.driver)? {
                 Some(Newcomer::Serve(accepted)) => self.hand_over(accepted),
                 Some(Newcomer::Refuse(accepted)) => {
                     let preferred = self.choose();
                     let (index, welcome) = self.fleet.place_crowded(preferred);
                     if welcome == Welcome::MakeRoom {
-                        self.door.resume(&self.poller)?;
+                        self.door.resume(&mut self.driver)?;
                     }
                     self.fleet.send(index, Arrival { accepted, welcome });
                 }

@@ -5,7 +5,8 @@ use std::io;
 use loadline_base::{Millis, Token};
 use loadline_proto::{CloseReason, Handler};
 
-use super::event_loop::{EventLoop, Standing};
+use super::driver::{Driver, Link};
+use super::{EventLoop, Standing};
 use crate::parts::door::Door;
 use crate::parts::shutdown::Stage;
 use crate::parts::workers::Message;
@@ -14,7 +15,7 @@ use crate::parts::workers::Message;
 /// was complete, so its request is as good as on its way.
 const LAST_PATIENCE_MS: u64 = 250;
 
-impl<H: Handler> EventLoop<H> {
+impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Follows the stages of a shutdown. First of all, so that requests that come after it are
     /// answered with `Connection: close`.
     pub(super) fn follow_shutdown(&mut self) -> io::Result<()> {
@@ -65,7 +66,7 @@ impl<H: Handler> EventLoop<H> {
         self.accept_batch()?;
         if self.door.as_ref().is_some_and(Door::is_drained) {
             if let Some(door) = self.door.take() {
-                door.close(&self.poller);
+                door.close(&mut self.driver);
             }
             self.fleet.stops_sending();
         }

@@ -6,10 +6,11 @@ use std::os::unix::net::UnixStream;
 use loadline_proto::{Exchange, Outcome, SessionConfig, Status, Turn};
 use loadline_sys::Accepted;
 
+use super::epoll::Epoll;
 use super::*;
 use crate::ServerOptions;
 use crate::parts::acceptor::LogAfter;
-use crate::parts::connection::{Arrival, Welcome};
+use crate::parts::connection::{Arrival, Connection, Welcome};
 use crate::parts::counters::Registry;
 use crate::parts::shutdown::Shutdown;
 use crate::site::Clock;
@@ -29,7 +30,7 @@ impl Handler for Hello {
     fn handle_blocking(&self, _: &mut Exchange) {}
 }
 
-fn event_loop() -> EventLoop<Hello> {
+fn event_loop() -> EventLoop<Hello, Epoll> {
     let site = Arc::new(Site {
         handler: Arc::new(Hello),
         session: Arc::new(SessionConfig::default()),
@@ -44,7 +45,7 @@ fn event_loop() -> EventLoop<Hello> {
     EventLoop::new(0, &site, &fleet, None, Vec::new()).unwrap()
 }
 
-fn connect(event_loop: &mut EventLoop<Hello>) -> UnixStream {
+fn connect(event_loop: &mut EventLoop<Hello, Epoll>) -> UnixStream {
     let (client, server) = UnixStream::pair().unwrap();
     server.set_nonblocking(true).unwrap();
     event_loop.fleet.place_anyway();
@@ -61,7 +62,8 @@ fn connect(event_loop: &mut EventLoop<Hello>) -> UnixStream {
 
 #[test]
 fn an_idle_connection_takes_at_most_192_bytes() {
-    let bytes = Slab::<Slot>::SLOT_BYTES + TimerWheel::NODE_BYTES + IndexList::NODE_BYTES;
+    let bytes =
+        Slab::<Slot<Connection>>::SLOT_BYTES + TimerWheel::NODE_BYTES + IndexList::NODE_BYTES;
     println!("{bytes} bytes for an idle connection");
     assert!(bytes <= 192, "{bytes}");
 }
@@ -69,7 +71,6 @@ fn an_idle_connection_takes_at_most_192_bytes() {
 #[test]
 fn a_keep_alive_request_allocates_nothing_from_event_to_event() {
     let mut event_loop = event_loop();
-    let mut events = Events::new();
     let mut clients: Vec<_> = (0..8).map(|_| connect(&mut event_loop)).collect();
     let mut answer = [0; 4096];
     for round in 0..50 {
@@ -79,7 +80,7 @@ fn a_keep_alive_request_allocates_nothing_from_event_to_event() {
                 .unwrap();
         }
         let seen = allocation_counter::measure(|| {
-            assert!(!event_loop.turn(&mut events).unwrap());
+            assert!(!event_loop.turn().unwrap());
         });
         for client in &mut clients {
             let count = client.read(&mut answer).unwrap();
@@ -98,17 +99,16 @@ fn a_keep_alive_request_allocates_nothing_from_event_to_event() {
 #[test]
 fn events_of_an_earlier_tenant_miss() {
     let mut event_loop = event_loop();
-    let mut events = Events::new();
     let mut old = connect(&mut event_loop);
     let stale = event_loop.slots.token_at(0).unwrap();
     old.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
         .unwrap();
-    event_loop.wait(&mut events).unwrap();
+    event_loop.wait().unwrap();
     event_loop.abort(stale, CloseReason::Failed);
     let mut new = connect(&mut event_loop);
     let tenant = event_loop.slots.token_at(0).unwrap();
     assert_eq!(tenant.index, stale.index);
-    event_loop.sockets(&events);
+    event_loop.sockets();
     let connection = event_loop
         .slots
         .get(tenant)
@@ -117,6 +117,6 @@ fn events_of_an_earlier_tenant_miss() {
     assert_eq!(event_loop.kit.row.core.requests(), 0);
     new.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
         .unwrap();
-    event_loop.turn(&mut events).unwrap();
+    event_loop.turn().unwrap();
     assert_eq!(event_loop.kit.row.core.requests(), 1);
 }

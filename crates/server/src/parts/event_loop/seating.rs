@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use loadline_proto::{CloseReason, Handler};
 use loadline_sys::Accepted;
 
-use super::event_loop::{EventLoop, Slot, Standing};
+use super::driver::{Driver, Link};
+use super::{EventLoop, Slot, Standing};
 use crate::options::{Accept, SocketIo};
 use crate::parts::acceptor::{ACCEPT_BATCH, Newcomer};
-use crate::parts::connection::{Arrival, Connection, Noted, Welcome};
+use crate::parts::connection::{Arrival, Noted, Welcome};
 use crate::parts::shutdown::Stage;
 use loadline_base::Token;
 
@@ -17,11 +18,11 @@ use loadline_base::Token;
 /// needs a descriptor until it has read its 503; whoever comes beyond is closed without one.
 const REFUSALS_MAX: usize = 64;
 
-impl<H: Handler> EventLoop<H> {
+impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Accepts a bounded batch, if somebody knocks.
     pub(super) fn accept(&mut self, knocking: bool) -> io::Result<()> {
         if let Some(door) = &mut self.door {
-            door.reopen(self.kit.now(), &self.poller)?;
+            door.reopen(self.kit.now(), &mut self.driver)?;
             if knocking {
                 self.accept_batch()?;
             }
@@ -34,13 +35,13 @@ impl<H: Handler> EventLoop<H> {
             let Some(door) = &mut self.door else {
                 return Ok(());
             };
-            match door.next(self.kit.now(), &self.kit.row, &self.poller)? {
+            match door.next(self.kit.now(), &self.kit.row, &mut self.driver)? {
                 Some(Newcomer::Serve(accepted)) => self.seat(accepted),
                 Some(Newcomer::Refuse(accepted)) => {
                     self.show_oldest_idle();
                     let (index, welcome) = self.fleet.place_crowded(self.index);
                     if let (Some(door), Welcome::MakeRoom) = (&mut self.door, welcome) {
-                        door.resume(&self.poller)?;
+                        door.resume(&mut self.driver)?;
                     }
                     self.send_or_welcome(index, Arrival { accepted, welcome });
                 }
@@ -56,7 +57,7 @@ impl<H: Handler> EventLoop<H> {
         self.show_oldest_idle();
         match (self.fleet.oldest_idle(), &mut self.door) {
             (Some(index), Some(door)) if index == self.index => {
-                door.resume(&self.poller)?;
+                door.resume(&mut self.driver)?;
                 self.evict_oldest();
             }
             (Some(other), _) => self.fleet.ask_for_room(other), // the pause is time enough
@@ -113,16 +114,20 @@ impl<H: Handler> EventLoop<H> {
         if standing == Standing::Served && self.site.options.capacity_per_loop.is_some_and(full) {
             standing = Standing::OverCapacity;
         }
-        let connection = Connection::new(accepted, &self.site, &mut self.kit.turn());
+        let connection = D::Connection::new(accepted, &self.site, &mut self.kit.turn());
         let token = self.slots.insert(Slot {
             connection: Some(connection),
             idle_since: self.kit.now(),
             missed: Noted::default(),
-            registered: false,
             queued: false,
             told: false,
             standing,
         });
+        if let Some(slot) = self.slots.get_mut(token)
+            && let Some(connection) = &mut slot.connection
+        {
+            connection.seat(token, &mut self.driver);
+        }
         self.kit.row.connections.add(1);
         match standing {
             Standing::Served => {

@@ -1,4 +1,23 @@
-//! One loop: many connections on one thread. See the order of a turn in `reactor.rs`.
+//! A loop that serves many connections on one thread, and never waits for one of them.
+//!
+//! How it waits is its driver's business: readiness in `epoll.rs`, completions in
+//! `arch/proactor.rs`. One turn, in this order:
+//!
+//! 1. wait, until the earliest deadline at most, and not at all while a connection is queued
+//! 2. take the time, once
+//! 3. sockets: connections to which something happened
+//! 4. mailbox: results of workers, newcomers from elsewhere
+//! 5. accept, a bounded batch
+//! 6. expired deadlines
+//! 7. connections that used up their share in an earlier round
+
+pub(crate) mod driver;
+pub(crate) mod epoll;
+mod fleet;
+mod going_down;
+mod main_loop;
+mod seating;
+mod threads;
 
 use std::io;
 use std::sync::Arc;
@@ -6,40 +25,41 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use loadline_base::{IndexList, Millis, Slab, TimerWheel, Token};
 use loadline_proto::{CloseReason, Handler};
-use loadline_sys::{Event, Events, Interest, Poller};
+use loadline_sys::{Accepted, Interest};
 
-use super::fleet::Fleet;
 use crate::kit::Kit;
 use crate::listener::Listener;
 use crate::options::SocketIo;
 use crate::parts::balance::Load;
-use crate::parts::connection::{BLOCKS_MAX, Connection, Noted, Pause};
+use crate::parts::connection::{BLOCKS_MAX, Noted, Pause};
 use crate::parts::counters::Role;
 use crate::parts::dispatch::{After, Desk, Served, Work};
 use crate::parts::door::Door;
 use crate::parts::shutdown::Stage;
 use crate::parts::workers::{Message, Workers};
 use crate::site::Site;
+use driver::{Driver, Happened, Heard, Link};
+use fleet::Fleet;
+pub(crate) use threads::run;
 
 /// What a slot holds.
-pub(super) struct Slot {
+struct Slot<C> {
     /// `None` while a worker has it.
-    pub(super) connection: Option<Connection>,
+    connection: Option<C>,
     /// Since when it is idle; only meaningful while it is in the list of idle ones.
-    pub(super) idle_since: Millis,
+    idle_since: Millis,
     /// What events said while a worker had it.
-    pub(super) missed: Noted,
-    pub(super) registered: bool,
+    missed: Noted,
     /// In the queue of those who used up their share.
-    pub(super) queued: bool,
+    queued: bool,
     /// The session knows that the server is going down.
-    pub(super) told: bool,
-    pub(super) standing: Standing,
+    told: bool,
+    standing: Standing,
 }
 
 /// How a connection counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+enum Standing {
     /// Towards the cap of the server and the capacity of the loop.
     Served,
     /// Over the loop's capacity: closed at its first read.
@@ -48,39 +68,42 @@ pub(super) enum Standing {
     Refused,
 }
 
-/// Bits of events that are no connection's: no slot has these indexes.
-const MAILBOX: u64 = u64::MAX;
-const SHUTDOWN: u64 = u64::MAX - 1;
-const LISTENERS: u64 = u64::MAX - 2;
-
-/// One loop.
-pub(super) struct EventLoop<H: Handler> {
-    pub(super) index: usize,
-    pub(super) site: Arc<Site<H>>,
-    pub(super) kit: Kit<H>,
-    pub(super) fleet: Arc<Fleet>,
-    pub(super) desk: Desk,
-    pub(super) poller: Poller,
-    pub(super) slots: Slab<Slot>,
-    pub(super) timers: TimerWheel,
-    /// Slots of idle connections, the longest idle first.
-    pub(super) idle: IndexList,
-    /// Those who used up their share, and the vector that they are taken from.
-    pub(super) again: Vec<Token>,
-    pub(super) round: Vec<Token>,
-    pub(super) mail: Vec<Message>,
-    /// Boxes for connections that go to a worker.
-    #[allow(clippy::vec_box, reason = "the boxes are what is used again")]
-    pub(super) boxes: Vec<Box<Served>>,
-    pub(super) door: Option<Door>,
-    /// Connections that count as served.
-    pub(super) served: usize,
-    pub(super) refused: usize,
-    pub(super) stage: Stage,
+/// What is left to do after something was told.
+enum Next {
+    Connection(Token, Heard),
+    Newcomer(Accepted),
+    Knock,
+    Nothing,
 }
 
-impl<H: Handler> EventLoop<H> {
-    pub(super) fn new(
+/// One loop.
+struct EventLoop<H: Handler, D: Driver> {
+    index: usize,
+    site: Arc<Site<H>>,
+    kit: Kit<H>,
+    fleet: Arc<Fleet>,
+    desk: Desk,
+    driver: D,
+    slots: Slab<Slot<D::Connection>>,
+    timers: TimerWheel,
+    /// Slots of idle connections, the longest idle first.
+    idle: IndexList,
+    /// Those who used up their share, and the vector that they are taken from.
+    again: Vec<Token>,
+    round: Vec<Token>,
+    mail: Vec<Message>,
+    /// Boxes for connections that go to a worker.
+    #[allow(clippy::vec_box, reason = "the boxes are what is used again")]
+    boxes: Vec<Box<Served>>,
+    door: Option<Door>,
+    /// Connections that count as served.
+    served: usize,
+    refused: usize,
+    stage: Stage,
+}
+
+impl<H: Handler, D: Driver> EventLoop<H, D> {
+    fn new(
         index: usize,
         site: &Arc<Site<H>>,
         fleet: &Arc<Fleet>,
@@ -88,11 +111,11 @@ impl<H: Handler> EventLoop<H> {
         listeners: Vec<Listener>,
     ) -> io::Result<Self> {
         let kit = Kit::new(site, Role::Loop);
-        let poller = Poller::new()?;
+        let mut driver = D::new(&site.options)?;
         let mailbox = Arc::clone(&fleet.members()[index].mailbox);
-        poller.add(mailbox.waker_fd(), MAILBOX, Interest::Waker)?;
-        poller.add(site.shutdown.drain_fd(), SHUTDOWN, Interest::Waker)?;
-        poller.add(site.shutdown.stop_fd(), SHUTDOWN, Interest::Waker)?;
+        driver.watch_waker(mailbox.waker_fd())?;
+        driver.watch_waker(site.shutdown.drain_fd())?;
+        driver.watch_waker(site.shutdown.stop_fd())?;
         let door = if listeners.is_empty() {
             None
         } else {
@@ -102,13 +125,8 @@ impl<H: Handler> EventLoop<H> {
             } else {
                 Interest::Listener
             };
-            Some(Door::open(
-                listeners,
-                interest,
-                &poller,
-                LISTENERS,
-                &site.descriptor_log_after,
-            )?)
+            let log_after = &site.descriptor_log_after;
+            Some(Door::open(listeners, interest, &mut driver, log_after)?)
         };
         Ok(Self {
             index,
@@ -121,7 +139,7 @@ impl<H: Handler> EventLoop<H> {
             site: Arc::clone(site),
             fleet: Arc::clone(fleet),
             kit,
-            poller,
+            driver,
             slots: Slab::new(),
             idle: IndexList::new(),
             again: Vec::new(),
@@ -136,21 +154,20 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// Serves until everything is finished after a drain, or cut.
-    pub(super) fn run(mut self) -> io::Result<()> {
-        let mut events = Events::new();
+    fn run(mut self) -> io::Result<()> {
         loop {
-            if self.turn(&mut events)? {
+            if self.turn()? {
                 return Ok(());
             }
         }
     }
 
     /// One turn; `true` if it was the last.
-    fn turn(&mut self, events: &mut Events) -> io::Result<bool> {
-        self.wait(events)?;
+    fn turn(&mut self) -> io::Result<bool> {
+        self.wait()?;
         let began_us = self.begin_turn();
         self.follow_shutdown()?;
-        let knocking = self.sockets(events);
+        let knocking = self.sockets();
         self.letters();
         self.accept(knocking)?;
         self.expire();
@@ -161,7 +178,7 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// Until something is ready, the earliest deadline comes, or mail does.
-    pub(super) fn wait(&self, events: &mut Events) -> io::Result<()> {
+    fn wait(&mut self) -> io::Result<()> {
         let now = self.kit.now();
         let mailbox = &self.desk.mailbox;
         let accepting_last = self.stage != Stage::Up && self.is_accepting();
@@ -175,27 +192,27 @@ impl<H: Handler> EventLoop<H> {
             let until = moments.map(|at| at.since(now));
             until.chain(self.timers.wait_ms(now)).min()
         };
-        self.poller.wait(events, timeout_ms)?;
-        mailbox.wake_up();
+        self.driver.wait(timeout_ms)?;
+        self.desk.mailbox.wake_up();
         Ok(())
     }
 
     /// Whether newcomers can be taken in now.
-    pub(super) fn is_accepting(&self) -> bool {
+    fn is_accepting(&self) -> bool {
         self.door
             .as_ref()
             .is_some_and(|door| door.reopens_at().is_none())
     }
 
     /// Takes the time, once.
-    pub(super) fn begin_turn(&mut self) -> u64 {
+    fn begin_turn(&mut self) -> u64 {
         self.kit.tick();
         let began_us = self.kit.now_us();
         self.load().turn_begins(began_us);
         began_us
     }
 
-    pub(super) fn end_turn(&mut self, began_us: u64) {
+    fn end_turn(&mut self, began_us: u64) {
         self.kit.offer_log();
         if self.fleet.members().len() > 1 {
             self.show_oldest_idle();
@@ -205,55 +222,76 @@ impl<H: Handler> EventLoop<H> {
         self.kit.row.busy_us.add(now_us.saturating_sub(began_us));
     }
 
-    pub(super) fn load(&self) -> &Load {
+    fn load(&self) -> &Load {
         &self.fleet.members()[self.index].load
     }
 
-    /// Connections with events; says whether there were any at the listeners.
-    pub(super) fn sockets(&mut self, events: &Events) -> bool {
+    /// Connections to which something happened; says whether there was anything at the listeners.
+    fn sockets(&mut self) -> bool {
         let mut knocking = false;
-        let mut left = events.len();
-        for event in events.iter() {
+        loop {
+            let left = self.driver.left();
             self.load().ready.store(left, Relaxed);
-            left -= 1;
-            match event.bits {
-                MAILBOX | SHUTDOWN => {}
-                LISTENERS => knocking = true,
-                bits => self.on_event(Token::from_bits(bits), event),
+            match self.hear() {
+                Some(Next::Connection(token, heard)) => self.after(token, heard),
+                Some(Next::Newcomer(accepted)) => self.seat(accepted),
+                Some(Next::Knock) => knocking = true,
+                Some(Next::Nothing) => {}
+                None => return knocking,
             }
             self.kit.offer_full_log();
         }
-        self.load().ready.store(0, Relaxed);
-        knocking
     }
 
-    /// Events of a slot that was closed earlier in the batch miss: its generation has passed.
+    /// Tells the next thing that happened to its connection.
     #[inline]
-    pub(super) fn on_event(&mut self, token: Token, event: Event) {
+    fn hear(&mut self) -> Option<Next> {
+        Some(match self.driver.next()? {
+            Happened::Woken => Next::Nothing,
+            Happened::Knock => Next::Knock,
+            Happened::Arrived(accepted) => Next::Newcomer(accepted),
+            Happened::To(token, fact) => {
+                // A slot that was closed earlier in the batch misses: its generation has passed.
+                let slot = self.slots.get_mut(token);
+                match slot.map(|slot| (&mut slot.connection, &mut slot.missed)) {
+                    Some((Some(connection), _)) => {
+                        let heard = connection.told(fact, &mut self.kit.turn());
+                        Next::Connection(token, heard)
+                    }
+                    Some((None, missed)) => {
+                        D::miss(missed, fact);
+                        Next::Nothing
+                    }
+                    None => Next::Nothing,
+                }
+            }
+        })
+    }
+
+    /// A connection was told something.
+    #[inline]
+    fn after(&mut self, token: Token, heard: Heard) {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };
-        let Some(connection) = &mut slot.connection else {
-            slot.missed.add(event);
-            return;
-        };
-        connection.note(event.into());
         if slot.standing == Standing::OverCapacity {
             // It has nothing to do before its first read: an event for writing must not begin one.
-            if event.is_readable() {
-                connection.read_in_vain(self.kit.lend().scratch);
+            if heard.is_input {
+                if let Some(connection) = &slot.connection {
+                    connection.read_in_vain(self.kit.lend().scratch);
+                }
                 self.abort(token, CloseReason::OverCapacity);
             }
         } else if self.stage != Stage::Up && !slot.told {
             self.tell_going_down(token);
-        } else if connection.is_ready() {
+        } else if heard.is_ready {
             self.attend(token);
         }
     }
 
     /// Visits a connection, here or at a worker.
     #[inline]
-    pub(super) fn attend(&mut self, token: Token) {
+    fn attend(&mut self, token: Token) {
         if self.site.options.socket_io == SocketIo::Worker {
             self.hand_over(token);
         } else {
@@ -263,7 +301,7 @@ impl<H: Handler> EventLoop<H> {
 
     /// Visits a connection here, until it waits, has had its share, or is closed.
     #[inline]
-    pub(super) fn serve(&mut self, token: Token) {
+    fn serve(&mut self, token: Token) {
         let mut blocked_here = 0;
         loop {
             let Some(slot) = self.slots.get_mut(token) else {
@@ -272,7 +310,7 @@ impl<H: Handler> EventLoop<H> {
             let Some(connection) = &mut slot.connection else {
                 return;
             };
-            let work = match connection.visit(&self.site, &mut self.kit) {
+            let work = match connection.visit(&self.site, &mut self.kit, &mut self.driver) {
                 Pause::Wait => return self.settle(token),
                 Pause::Again => return self.queue(token),
                 Pause::Close => return self.close(token),
@@ -297,14 +335,14 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// Tells a connection that its work is done.
-    pub(super) fn give_back(&mut self, token: Token, work: Work) {
+    fn give_back(&mut self, token: Token, work: Work) {
         let connection = self
             .slots
             .get_mut(token)
             .and_then(|slot| slot.connection.as_mut());
         match (work, connection) {
             (Work::Block(exchange), Some(connection)) => {
-                connection.completed(exchange, &self.site, &mut self.kit);
+                connection.completed(exchange, &self.site, &mut self.kit, &mut self.driver);
             }
             // The client has gone meanwhile.
             (Work::Block(exchange), None) => self.kit.turn().pool.give_exchange(exchange),
@@ -316,24 +354,16 @@ impl<H: Handler> EventLoop<H> {
 
     /// Nothing to do for it before an event: watches the socket and the time.
     #[inline]
-    pub(super) fn settle(&mut self, token: Token) {
+    fn settle(&mut self, token: Token) {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };
-        let Some(connection) = &slot.connection else {
+        let Some(connection) = &mut slot.connection else {
             return;
         };
-        if !slot.registered {
-            // The first read came before this. What has come since is an event at once.
-            slot.registered = true;
-            let bits = token.to_bits();
-            if let Err(error) = self
-                .poller
-                .add(connection.socket(), bits, Interest::Connection)
-            {
-                tracing::warn!("watching a connection: {error}");
-                return self.abort(token, CloseReason::Failed);
-            }
+        if let Err(error) = connection.settle(token, &mut self.driver) {
+            tracing::warn!("watching a connection: {error}");
+            return self.abort(token, CloseReason::Failed);
         }
         if let Some(deadline) = connection.deadline() {
             self.timers.arm(token, deadline);
@@ -347,7 +377,7 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// It has used up its share: others first. No event will come for it.
-    pub(super) fn queue(&mut self, token: Token) {
+    fn queue(&mut self, token: Token) {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };
@@ -356,12 +386,12 @@ impl<H: Handler> EventLoop<H> {
             self.again.push(token);
         }
         self.idle.remove(token.index);
-        if let Some(deadline) = slot.connection.as_ref().and_then(Connection::deadline) {
+        if let Some(deadline) = slot.connection.as_ref().and_then(Link::deadline) {
             self.timers.arm(token, deadline);
         }
     }
 
-    pub(super) fn abort(&mut self, token: Token, reason: CloseReason) {
+    fn abort(&mut self, token: Token, reason: CloseReason) {
         if let Some(slot) = self.slots.get_mut(token)
             && let Some(connection) = &mut slot.connection
         {
@@ -370,14 +400,14 @@ impl<H: Handler> EventLoop<H> {
         }
     }
 
-    pub(super) fn close(&mut self, token: Token) {
+    fn close(&mut self, token: Token) {
         let Some(slot) = self.slots.remove(token) else {
             return;
         };
         // Before the close is counted: whoever sees all closed sees nobody connected.
         self.kit.row.connections.sub(1);
         if let Some(connection) = slot.connection {
-            connection.end(&mut self.kit.turn());
+            connection.end(&mut self.kit.turn(), &mut self.driver);
         }
         self.timers.disarm(token);
         self.idle.remove(token.index);
@@ -394,12 +424,19 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// Gives a connection that is ready to a worker (`--socket-io worker`).
-    pub(super) fn hand_over(&mut self, token: Token) {
+    fn hand_over(&mut self, token: Token) {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };
         let Some(connection) = slot.connection.take() else {
             return;
+        };
+        let connection = match connection.into_served() {
+            Ok(connection) => connection,
+            Err(connection) => {
+                slot.connection = Some(connection); // not with this driver: served here
+                return self.serve(token);
+            }
         };
         slot.missed = Noted::default();
         self.idle.remove(token.index);
@@ -428,17 +465,16 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// A connection is here again.
-    pub(super) fn take_back(&mut self, token: Token, mut served: Box<Served>) {
+    fn take_back(&mut self, token: Token, mut served: Box<Served>) {
         let connection = served.connection.take();
         self.boxes.push(served);
-        if let (Some(slot), Some(mut connection)) = (self.slots.get_mut(token), connection) {
-            connection.note(slot.missed);
-            slot.connection = Some(connection);
+        if let (Some(slot), Some(connection)) = (self.slots.get_mut(token), connection) {
+            slot.connection = Link::from_served(connection, slot.missed);
         }
     }
 
     /// What came by mail: results of workers, newcomers.
-    pub(super) fn letters(&mut self) {
+    fn letters(&mut self) {
         let mut mail = std::mem::take(&mut self.mail);
         self.desk.mailbox.take(&mut mail);
         for message in mail.drain(..) {
@@ -454,7 +490,7 @@ impl<H: Handler> EventLoop<H> {
         self.mail = mail;
     }
 
-    pub(super) fn on_done(&mut self, token: Token, work: Work) {
+    fn on_done(&mut self, token: Token, work: Work) {
         let after = match &work {
             Work::Serve(served) => Some(served.after),
             Work::Block(_) | Work::Warm(_) => None,
@@ -476,7 +512,7 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// Connections whose deadline may have passed.
-    pub(super) fn expire(&mut self) {
+    fn expire(&mut self) {
         let now = self.kit.now();
         while let Some(token) = self.timers.expired(now) {
             let Some(slot) = self.slots.get_mut(token) else {
@@ -501,7 +537,7 @@ impl<H: Handler> EventLoop<H> {
     }
 
     /// Those who used up their share in an earlier round.
-    pub(super) fn visit_again(&mut self) {
+    fn visit_again(&mut self) {
         if self.again.is_empty() {
             return;
         }
