@@ -148,6 +148,13 @@ impl Transmit {
         count
     }
 
+    /// Whether some of what is left is a file.
+    #[must_use]
+    pub fn has_file(&self) -> bool {
+        let left = &self.segments[self.front..];
+        left.iter().any(|segment| segment.memory().is_none())
+    }
+
     /// Whether a piece of memory is followed by more to send, so that the kernel should wait for it
     /// before it sends a short packet (`MSG_MORE`).
     #[must_use]

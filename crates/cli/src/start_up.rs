@@ -54,7 +54,7 @@ fn chosen(plan: &Plan) -> String {
                 format!("queue of {}", options.queue_max),
             ]
         }
-        Architecture::Reactor => {
+        Architecture::Reactor | Architecture::Proactor => {
             let own = match options.worker_pools {
                 WorkerPools::PerLoop if options.workers > 0 => " for each",
                 _ => "",
@@ -77,7 +77,7 @@ fn chosen(plan: &Plan) -> String {
     };
     if matches!(
         options.architecture,
-        Architecture::Reactor | Architecture::ThreadPerConnection
+        Architecture::Reactor | Architecture::Proactor | Architecture::ThreadPerConnection
     ) {
         parts.push(format!(
             "at most {}",

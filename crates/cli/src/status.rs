@@ -53,12 +53,13 @@ impl StatusSource for Status {
         });
         let cache = (self.cache)();
         let is = |architecture| self.options.architecture == architecture;
+        let has_loops = self.options.architecture.has_loops();
         let page = json!({
             "server": {
                 "version": env!("CARGO_PKG_VERSION"),
                 "architecture": self.options.architecture.name(),
-                "loops": is(Architecture::Reactor).then_some(self.options.loops),
-                "workers": is(Architecture::Reactor).then_some(self.options.workers),
+                "loops": has_loops.then_some(self.options.loops),
+                "workers": has_loops.then_some(self.options.workers),
                 "threads": is(Architecture::ThreadPool).then_some(self.options.threads),
                 "connections_max": self.options.connections_max,
                 "uptime_seconds": self.began.elapsed().as_secs(),

@@ -21,10 +21,18 @@ choice! {
         ThreadPool "thread-pool",
         /// Edge-triggered epoll: 1..n loops, 0..m workers (P1, P2, P4).
         Reactor "reactor",
+        /// io_uring: 1..n loops, 0..m workers (P2, P4).
+        Proactor "proactor",
     }
 }
 
 impl Architecture {
+    /// Whether event loops serve: with loops, workers and all that belongs to them.
+    #[must_use]
+    pub fn has_loops(self) -> bool {
+        matches!(self, Self::Reactor | Self::Proactor)
+    }
+
     /// Serves until drained or cut. `started` is told once connections can be served.
     pub(crate) fn run<H: Handler>(
         self,
@@ -37,6 +45,7 @@ impl Architecture {
             Self::ThreadPerConnection => arch::thread_per_connection::run(site, listeners, started),
             Self::ThreadPool => arch::thread_pool::run(site, listeners, started),
             Self::Reactor => arch::reactor::run(site, listeners, started),
+            Self::Proactor => arch::proactor::run(site, listeners, started),
         }
     }
 }
@@ -53,6 +62,6 @@ mod tests {
                 Some(*architecture)
             );
         }
-        assert_eq!(Architecture::parse("proactor"), None);
+        assert_eq!(Architecture::parse("actor"), None);
     }
 }

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod arch {
+    pub(crate) mod proactor;
     pub(crate) mod reactor;
     pub(crate) mod sequential;
     pub(crate) mod thread_per_connection;
@@ -40,6 +41,7 @@ mod parts {
     pub(crate) mod event_loop;
     pub(crate) mod job_queue;
     pub(crate) mod mailbox;
+    pub(crate) mod sending;
     pub(crate) mod shutdown;
     pub(crate) mod workers;
 }

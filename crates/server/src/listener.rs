@@ -10,7 +10,7 @@ use std::sync::Arc;
 use loadline_sys::socket::{backlog_len, listen};
 use loadline_sys::{ListenAddr, ListenOptions};
 
-use crate::{Accept, Architecture, ServerOptions};
+use crate::{Accept, ServerOptions};
 
 /// A listening socket.
 #[derive(Debug)]
@@ -29,10 +29,10 @@ impl Listener {
         options: &ServerOptions,
         unix_mode: Option<u32>,
     ) -> io::Result<Self> {
-        let reactor = options.architecture == Architecture::Reactor;
+        let has_loops = options.architecture.has_loops();
         let options = ListenOptions {
             backlog: options.backlog,
-            reuse_port: reactor && options.accept == Accept::ReusePort && options.loops > 1,
+            reuse_port: has_loops && options.accept == Accept::ReusePort && options.loops > 1,
             defer_accept: options.defer_accept,
             unix_mode,
         };

@@ -226,7 +226,7 @@ impl ServerOptions {
                 expected: "at most a day, 86400s".into(),
             });
         }
-        if self.architecture != Architecture::Reactor {
+        if !self.architecture.has_loops() {
             return Ok(());
         }
         if self.worker_pools == WorkerPools::PerLoop && self.loops * self.workers > THREADS_MAX {
@@ -238,6 +238,16 @@ impl ServerOptions {
                     self.loops,
                     THREADS_MAX / self.loops
                 ),
+            });
+        }
+        if self.socket_io == SocketIo::Worker && self.architecture == Architecture::Proactor {
+            return Err(OptionError {
+                option: "--socket-io",
+                value: "worker".into(),
+                expected:
+                    "the kernel reads and writes for a proactor; give --architecture reactor, \
+                           or leave it out"
+                        .into(),
             });
         }
         if self.socket_io == SocketIo::Worker && self.workers == 0 {
@@ -260,7 +270,7 @@ impl ServerOptions {
             Architecture::Sequential => return Ok(()),
             Architecture::ThreadPool => ("--threads", self.threads + self.queue_max),
             Architecture::ThreadPerConnection => ("--connections-max", self.connections_max),
-            Architecture::Reactor => (
+            Architecture::Reactor | Architecture::Proactor => (
                 "--connections-max",
                 self.connections_max.saturating_add(4 * self.loops),
             ),

@@ -372,6 +372,12 @@ impl Ring {
         self.sockets.len()
     }
 
+    /// Things that the last `wait` brought and that were not told yet, at most.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.taken.len() - self.told + (self.quiet_submitted.len() - self.quiet_told)
+    }
+
     /// Whether there are no sockets.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -188,6 +188,13 @@ pub enum AcceptError {
     Listener(io::Error),
 }
 
+/// The address of the other end; `None` over a Unix socket, or when it has gone.
+#[must_use]
+pub fn peer(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
+    let peer = net::getpeername(socket).ok().flatten();
+    peer.and_then(internet_address)
+}
+
 fn internet_address(address: SocketAddrAny) -> Option<SocketAddr> {
     SocketAddr::try_from(address).ok() // a Unix address has no peer to name
 }

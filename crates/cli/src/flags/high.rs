@@ -232,7 +232,7 @@ fn refuse_contradictions(flags: &ServeFlags, options: &ServerOptions) -> Result<
              --accept handoff"
         ));
     }
-    if options.workers == 0 && options.architecture == Architecture::Reactor {
+    if options.workers == 0 && options.architecture.has_loops() {
         let idle = [
             (
                 "--queue work-stealing",

@@ -9,20 +9,21 @@ use std::sync::Arc;
 
 use loadline_base::{Millis, OpenFile, Transmit};
 use loadline_proto::{Action, CloseReason, Exchange, Handler, ServerSession, Status, Turn};
-use loadline_sys::write::{self, Files, Progress, WriteError, Written};
+use loadline_sys::write::{self, Files, Progress, Written};
 use loadline_sys::{Accepted, Event};
 use loadline_sys::{file, socket};
 
 use crate::kit::Kit;
+use crate::parts::sending::{Sending, Went};
 use crate::site::Site;
 
 /// Orders in one visit. A pipelining client has some 16 requests answered, then others have their
 /// turn: below 100 us with small files.
-const ACTIONS_MAX: u32 = 48;
+pub(crate) const ACTIONS_MAX: u32 = 48;
 
 /// Bytes written in one visit: 1 MiB costs a loop about 110 us (a file of that length under wrk,
 /// AMD EPYC), which is how long a fast reader may hold up the others.
-const WRITE_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const WRITE_BYTES_MAX: u64 = 1 << 20;
 
 /// Blocking steps in a row for one connection, by the thread that serves it: one for each client
 /// that waits for its answer, and no more than one more for a client that pipelines.
@@ -65,16 +66,6 @@ pub(crate) struct Connection {
     socket: OwnedFd,
     ready: Ready,
     sending: Option<Box<Sending>>,
-}
-
-/// Output that the socket did not take at once.
-#[derive(Debug)]
-struct Sending {
-    transmit: Transmit,
-    /// Bytes of a file that were just read ahead: to be sent without looking again.
-    warm_bytes: u64,
-    /// A range is being read ahead: nothing to be sent before `warmed`.
-    warming: bool,
 }
 
 /// What events said of a socket.
@@ -232,7 +223,7 @@ impl Connection {
     /// The range that a pause asked for is in memory.
     pub(crate) fn warmed(&mut self) {
         if let Some(sending) = &mut self.sending {
-            sending.warming = false;
+            sending.warmed();
         }
     }
 
@@ -360,12 +351,10 @@ impl Connection {
                 None
             }
             result => {
-                self.sending = Some(Box::new(Sending {
-                    transmit,
-                    warm_bytes: 0,
-                    warming: false,
-                }));
-                self.after_write(result, bytes_left, scratch, turn)
+                let mut sending = Sending::new(transmit);
+                let went = sending.after(result, bytes_left, &mut self.session, turn);
+                self.sending = Some(Box::new(sending));
+                self.follow(went, scratch, turn)
             }
         }
     }
@@ -388,60 +377,25 @@ impl Connection {
         turn: &mut Turn<'_>,
     ) -> Option<Pause> {
         let sending = self.sending.as_mut()?;
-        if sending.warming {
-            return None;
-        }
-        let (budget, files) = match sending.warm_bytes {
-            0 => (*bytes_left, Files::Probe),
-            warm => (warm, Files::Trust),
-        };
-        let result = write::write(self.socket.as_fd(), &mut sending.transmit, budget, files);
-        self.after_write(result, bytes_left, scratch, turn)
+        let went = sending.go_on(self.socket.as_fd(), bytes_left, &mut self.session, turn);
+        self.follow(went, scratch, turn)
     }
 
-    fn after_write(
-        &mut self,
-        result: Result<Written, WriteError>,
-        bytes_left: &mut u64,
-        scratch: &mut [u8],
-        turn: &mut Turn<'_>,
-    ) -> Option<Pause> {
-        let sending = self.sending.as_mut()?;
-        let written = match result {
-            Ok(written) => written,
-            Err(error) => {
-                match error {
-                    WriteError::Peer(_) => self.session.peer_gone(turn),
-                    WriteError::File(error) => {
-                        tracing::warn!("an answer was cut short: {error}");
-                        self.session.abort(CloseReason::Failed);
-                    }
-                }
-                return None;
-            }
-        };
-        *bytes_left = bytes_left.saturating_sub(written.bytes);
-        sending.warm_bytes = sending.warm_bytes.saturating_sub(written.bytes);
-        if written.bytes > 0 {
-            self.session.progressed(written.bytes, turn);
-        }
-        match written.progress {
-            Progress::Done => {
+    fn follow(&mut self, went: Went, scratch: &mut [u8], turn: &mut Turn<'_>) -> Option<Pause> {
+        match went {
+            Went::Out => {
                 if let Some(sending) = self.sending.take() {
                     self.sent(sending.transmit, scratch, turn);
                 }
                 None
             }
-            Progress::Blocked => {
+            Went::Full => {
                 self.ready.writable = false;
                 None
             }
-            Progress::Budget => Some(Pause::Again),
-            Progress::Cold { file, offset, len } => {
-                sending.warming = true;
-                sending.warm_bytes = len;
-                Some(Pause::Warm(Range { file, offset, len }))
-            }
+            Went::Budget => Some(Pause::Again),
+            Went::Cold(range) => Some(Pause::Warm(range)),
+            Went::Nowhere => None,
         }
     }
 }

@@ -40,6 +40,11 @@ models! {
     ReactorNxM,
     ReactorHandoff,
     ReactorSocketIoWorker,
+    Proactor1x0,
+    Proactor1xM,
+    ProactorNx0,
+    ProactorNxM,
+    ProactorHandoff,
 }
 
 impl Model {
@@ -49,6 +54,10 @@ impl Model {
             loops,
             workers,
             ..ServerOptions::default()
+        };
+        let proactor = |loops, workers| ServerOptions {
+            architecture: Architecture::Proactor,
+            ..reactor(loops, workers)
         };
         let blocking = |architecture| ServerOptions {
             architecture,
@@ -73,6 +82,21 @@ impl Model {
                 accept: Accept::Handoff,
                 balance: Balance::LeastBusy,
                 ..reactor(2, 2)
+            },
+            Self::Proactor1x0 => proactor(1, 0),
+            Self::Proactor1xM => proactor(1, 4),
+            Self::ProactorNx0 => ServerOptions {
+                accept: Accept::ReusePort,
+                ..proactor(2, 0)
+            },
+            Self::ProactorNxM => ServerOptions {
+                queue: Queue::WorkStealing,
+                ..proactor(2, 4)
+            },
+            Self::ProactorHandoff => ServerOptions {
+                accept: Accept::Handoff,
+                balance: Balance::LeastBusy,
+                ..proactor(2, 2)
             },
             Self::ReactorSocketIoWorker => ServerOptions {
                 socket_io: SocketIo::Worker,

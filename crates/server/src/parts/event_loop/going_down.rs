@@ -45,6 +45,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// Takes in whoever has connected by now, closes the door, and tells every connection.
     pub(super) fn begin_to_drain(&mut self) -> io::Result<()> {
+        if D::HEARS_BEFORE_DRAIN {
+            self.hear_all()?;
+        }
         self.stage = Stage::Draining;
         match &mut self.door {
             Some(door) => {
@@ -57,6 +60,17 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             if let Some(token) = self.slots.token_at(index) {
                 self.tell_going_down(token);
             }
+        }
+        Ok(())
+    }
+
+    /// What has come by now was accepted: it is heard before idle connections are told.
+    fn hear_all(&mut self) -> io::Result<()> {
+        for _ in 0..2 {
+            if self.sockets() {
+                self.accept_batch()?;
+            }
+            self.driver.wait(Some(0))?;
         }
         Ok(())
     }

@@ -1,0 +1,35 @@
+//! io_uring: one or more loops that are told what has been done, and workers for what may block.
+//!
+//! Where the reactor is told that a socket is ready and then reads or writes, the proactor has asked
+//! for that beforehand, and is told that it has happened: bytes lie in a buffer that the kernel
+//! lends, output is gone. Loops, workers, accepting and going down are those of the reactor; its
+//! table of models holds here with the same numbers.
+//!
+//! One system call a turn submits what the last one led to, and waits. Connections are accepted and
+//! bytes received by operations that go on until they are stopped; a small answer that went out
+//! whole says nothing. Files go out by `sendfile` from the loop, since the ring has no operation for
+//! it, and wait for room by one.
+//!
+//! `--accept handoff` has a main loop on epoll: accepting is all that it does.
+
+mod connection;
+mod driver;
+
+use std::io;
+use std::sync::Arc;
+
+use loadline_proto::Handler;
+
+use crate::listener::Listener;
+use crate::parts::event_loop;
+use crate::site::{Site, Started};
+use driver::RingDriver;
+
+/// Serves until drained or cut.
+pub(crate) fn run<H: Handler>(
+    site: &Arc<Site<H>>,
+    listeners: Vec<Listener>,
+    started: Started,
+) -> io::Result<()> {
+    event_loop::run::<H, RingDriver>(site, listeners, started)
+}

@@ -1,0 +1,315 @@
+//! One connection of a proactor: its orders, given to the kernel.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use loadline_base::{Millis, Token, Transmit};
+use loadline_proto::{Action, CloseReason, Exchange, Handler, ServerSession, Status, Turn};
+use loadline_sys::ring::{Ring, SocketId, Told};
+use loadline_sys::{Accepted, socket};
+
+use super::driver::{Fact, RingDriver};
+use crate::kit::Kit;
+use crate::parts::connection::{ACTIONS_MAX, Connection, Noted, Pause, WRITE_BYTES_MAX};
+use crate::parts::event_loop::driver::{Heard, Link};
+use crate::parts::sending::{Sending, Went};
+use crate::site::Site;
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct RingConnection {
+    session: ServerSession,
+    place: Place,
+    /// Output with files on its way: what the ring cannot send.
+    files: Option<Box<Sending>>,
+    known: Known,
+}
+
+/// Where the socket is.
+#[derive(Debug)]
+enum Place {
+    /// Not with the ring yet.
+    Here(OwnedFd),
+    /// With the ring.
+    Ring(SocketId),
+    /// Nowhere: only for a moment.
+    Nowhere,
+}
+
+/// What is known of the socket.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// The session welcomes bytes.
+    wanted: bool,
+    /// Bytes came although it does not: the kernel is to stop.
+    to_be_paused: bool,
+    /// The end of input has been told.
+    ended: bool,
+    /// Output is shut down, so that a hang-up is the peer's regular end.
+    finished: bool,
+    /// Something has come.
+    has_spoken: bool,
+    /// There is room for files.
+    writable: bool,
+}
+
+impl RingConnection {
+    fn id(&self) -> Option<SocketId> {
+        match self.place {
+            Place::Ring(id) => Some(id),
+            Place::Here(_) | Place::Nowhere => None,
+        }
+    }
+
+    fn socket<'r>(&self, ring: &'r Ring) -> Option<BorrowedFd<'r>> {
+        self.id().and_then(|id| ring.socket(id))
+    }
+
+    /// Sends a batch: by the ring, or from here if it holds files.
+    fn send(
+        &mut self,
+        transmit: Transmit,
+        bytes_left: &mut u64,
+        ring: &mut Ring,
+        turn: &mut Turn<'_>,
+    ) -> Option<Pause> {
+        if transmit.has_file() {
+            self.files = Some(Box::new(Sending::new(transmit)));
+            self.known.writable = true;
+            return self.send_files(bytes_left, ring, turn);
+        }
+        let Some(id) = self.id() else {
+            self.session.peer_gone(turn);
+            return None;
+        };
+        // What comes next depends on it only where the connection ends.
+        let told = match self.session.is_ending() {
+            true => Told::AtOnce,
+            false => Told::WithTheNext,
+        };
+        ring.send(id, transmit, told);
+        None
+    }
+
+    fn send_files(
+        &mut self,
+        bytes_left: &mut u64,
+        ring: &mut Ring,
+        turn: &mut Turn<'_>,
+    ) -> Option<Pause> {
+        let id = self.id()?;
+        let (Some(sending), Some(socket)) = (&mut self.files, ring.socket(id)) else {
+            return None;
+        };
+        match sending.go_on(socket, bytes_left, &mut self.session, turn) {
+            Went::Out => {
+                if let Some(sending) = self.files.take() {
+                    self.session.sent(sending.transmit, turn);
+                }
+                None
+            }
+            Went::Full => {
+                self.known.writable = false;
+                ring.await_room(id);
+                None
+            }
+            Went::Cold(range) => Some(Pause::Warm(range)),
+            Went::Budget => Some(Pause::Again),
+            Went::Nowhere => None,
+        }
+    }
+
+    /// Asks for bytes, or sees to it that not many more come.
+    fn ask(&mut self, read: bool, ring: &mut Ring) {
+        self.known.wanted = read;
+        let Some(id) = self.id() else { return };
+        if read {
+            self.known.to_be_paused = false;
+            if !self.known.ended {
+                ring.receive(id);
+            }
+        } else if std::mem::take(&mut self.known.to_be_paused) {
+            ring.pause(id);
+        }
+    }
+}
+
+impl Link<RingDriver> for RingConnection {
+    fn new<H: Handler>(accepted: Accepted, site: &Site<H>, turn: &mut Turn<'_>) -> Self {
+        Self {
+            session: ServerSession::new(&site.session, accepted.peer, turn),
+            place: Place::Here(accepted.socket),
+            files: None,
+            known: Known::default(),
+        }
+    }
+
+    fn seat(&mut self, token: Token, driver: &mut RingDriver) {
+        if let Place::Here(socket) = std::mem::replace(&mut self.place, Place::Nowhere) {
+            self.place = Place::Ring(driver.ring.adopt(socket, token));
+        }
+    }
+
+    #[inline]
+    fn told(&mut self, fact: Fact<'_>, turn: &mut Turn<'_>) -> Heard {
+        let mut is_input = false;
+        match fact {
+            Fact::Received(bytes) => {
+                is_input = true;
+                self.known.has_spoken = true;
+                self.known.to_be_paused = !self.known.wanted;
+                self.session.received(bytes, turn);
+            }
+            Fact::Ended { regular } => {
+                is_input = true;
+                self.known.ended = true;
+                match regular || self.known.finished {
+                    true => self.session.received_eof(turn),
+                    false => self.session.peer_gone(turn),
+                }
+            }
+            Fact::Progress(bytes) => self.session.progressed(bytes, turn),
+            Fact::Sent(transmit) => self.session.sent(transmit, turn),
+            Fact::SendFailed(transmit) => {
+                turn.pool.give_segments(transmit.into_segments());
+                self.session.peer_gone(turn);
+            }
+            Fact::Writable => self.known.writable = true,
+            Fact::HungUp if self.known.finished => {}
+            Fact::HungUp => self.session.peer_gone(turn),
+        }
+        Heard {
+            is_input,
+            is_ready: true,
+        }
+    }
+
+    #[inline]
+    fn visit<H: Handler>(
+        &mut self,
+        site: &Site<H>,
+        kit: &mut Kit<H>,
+        driver: &mut RingDriver,
+    ) -> Pause {
+        let ring = &mut driver.ring;
+        let mut bytes_left = WRITE_BYTES_MAX;
+        let lent = kit.lend();
+        let (local, mut turn) = (lent.local, lent.turn);
+        if self.files.is_some()
+            && self.known.writable
+            && let Some(pause) = self.send_files(&mut bytes_left, ring, &mut turn)
+        {
+            return pause;
+        }
+        for _ in 0..ACTIONS_MAX {
+            match self.session.next_action(&mut turn) {
+                Action::Run(mut exchange) => {
+                    let outcome = site.handle(local, &mut exchange, &mut turn);
+                    self.session.ran(exchange, outcome, &mut turn);
+                }
+                Action::Block(exchange) => {
+                    self.known.wanted = false;
+                    return Pause::Block(exchange);
+                }
+                Action::Send(transmit) => {
+                    if let Some(pause) = self.send(transmit, &mut bytes_left, ring, &mut turn) {
+                        return pause;
+                    }
+                }
+                Action::Finish => {
+                    self.known.finished = true;
+                    let socket = self.socket(ring);
+                    if socket.is_none_or(|socket| socket::finish(socket).is_err()) {
+                        self.session.peer_gone(&mut turn);
+                    }
+                }
+                Action::Wait { read } => {
+                    self.ask(read, ring);
+                    return Pause::Wait;
+                }
+                Action::Close => return Pause::Close,
+            }
+        }
+        Pause::Again
+    }
+
+    fn settle(&mut self, _token: Token, driver: &mut RingDriver) -> io::Result<()> {
+        if !self.known.has_spoken && !self.known.ended {
+            self.ask(true, &mut driver.ring);
+        }
+        Ok(())
+    }
+
+    fn completed<H: Handler>(
+        &mut self,
+        exchange: Box<Exchange>,
+        site: &Site<H>,
+        kit: &mut Kit<H>,
+        _driver: &mut RingDriver,
+    ) {
+        let mut turn = kit.turn();
+        if site.shutdown.is_draining() {
+            self.session.draining(&mut turn);
+        }
+        self.session.completed(exchange, &mut turn);
+    }
+
+    fn warmed(&mut self) {
+        if let Some(sending) = &mut self.files {
+            sending.warmed();
+        }
+    }
+
+    fn expired(&mut self, turn: &mut Turn<'_>) {
+        self.session.expired(turn);
+    }
+
+    fn drain<H: Handler>(&mut self, kit: &mut Kit<H>, patient: bool) -> bool {
+        if patient && !self.known.has_spoken && !self.known.ended {
+            return false;
+        }
+        self.session.draining(&mut kit.turn());
+        true
+    }
+
+    fn refuse(&mut self, turn: &mut Turn<'_>) {
+        self.session.refuse(Status::SERVICE_UNAVAILABLE, turn);
+    }
+
+    fn abort(&mut self, reason: CloseReason) {
+        self.session.abort(reason);
+    }
+
+    /// The ring has read it already.
+    fn read_in_vain(&self, _scratch: &mut [u8]) {}
+
+    fn end(self, turn: &mut Turn<'_>, driver: &mut RingDriver) {
+        let id = self.id();
+        if let Some(sending) = self.files {
+            turn.pool.give_segments(sending.transmit.into_segments());
+        }
+        self.session.ended(turn);
+        if let Some(id) = id {
+            driver.ring.close(id);
+        }
+    }
+
+    fn deadline(&self) -> Option<Millis> {
+        self.session.deadline()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.session.is_idle()
+    }
+
+    /// A worker could not use the ring.
+    fn into_served(self) -> Result<Connection, Self> {
+        Err(self)
+    }
+
+    fn from_served(_connection: Connection, _missed: Noted) -> Option<Self> {
+        None
+    }
+
+    fn read_by_event(&mut self) {}
+}

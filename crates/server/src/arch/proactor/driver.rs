@@ -1,0 +1,111 @@
+//! A driver of completions: a ring that owns the sockets of its loop.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use loadline_base::{Token, Transmit};
+use loadline_sys::ring::{Completion, Ring, RingOptions};
+use loadline_sys::{Accepted, Interest, socket};
+
+use super::connection::RingConnection;
+use crate::options::ServerOptions;
+use crate::parts::connection::Noted;
+use crate::parts::event_loop::driver::{Driver, Happened, Watch};
+
+/// Waits for what was done.
+pub(crate) struct RingDriver {
+    pub(super) ring: Ring,
+    wakers: u32,
+}
+
+/// What is told to a connection.
+pub(crate) enum Fact<'d> {
+    /// Bytes came.
+    Received(&'d mut [u8]),
+    /// No more will: the peer's regular end, or not.
+    Ended { regular: bool },
+    /// So many bytes of the batch have left.
+    Progress(u64),
+    /// All of it has.
+    Sent(Transmit),
+    /// It cannot be sent.
+    SendFailed(Transmit),
+    /// There is room to write.
+    Writable,
+    /// The peer has gone.
+    HungUp,
+}
+
+impl Watch for RingDriver {
+    fn watch(
+        &mut self,
+        number: u32,
+        listener: BorrowedFd<'_>,
+        _interest: Interest,
+    ) -> io::Result<()> {
+        self.ring.accept(number, listener);
+        Ok(())
+    }
+
+    fn unwatch(&mut self, number: u32, _listener: BorrowedFd<'_>) {
+        self.ring.stop_accepting(number);
+    }
+}
+
+impl Driver for RingDriver {
+    type Connection = RingConnection;
+    type Fact<'d> = Fact<'d>;
+
+    fn new(_options: &ServerOptions) -> io::Result<Self> {
+        Ok(Self {
+            ring: Ring::new(&RingOptions::default())?,
+            wakers: 0,
+        })
+    }
+
+    fn watch_waker(&mut self, waker: BorrowedFd<'_>) -> io::Result<()> {
+        self.ring.watch(self.wakers, waker);
+        self.wakers += 1;
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout_ms: Option<u64>) -> io::Result<()> {
+        let timeout_ns = timeout_ms.map(|ms| ms.saturating_mul(1_000_000));
+        self.ring.wait(timeout_ns)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Happened<Fact<'_>>> {
+        let to = |token: Token, fact| Happened::To(token, fact);
+        Some(match self.ring.next()? {
+            Completion::Received { token, bytes } => to(token, Fact::Received(bytes)),
+            Completion::Sent { token, transmit } => to(token, Fact::Sent(transmit)),
+            Completion::Progress { token, bytes } => to(token, Fact::Progress(bytes)),
+            Completion::Ended { token, error } => {
+                let regular = error.is_none();
+                to(token, Fact::Ended { regular })
+            }
+            Completion::SendFailed {
+                token, transmit, ..
+            } => to(token, Fact::SendFailed(transmit)),
+            Completion::Writable { token } => to(token, Fact::Writable),
+            Completion::HungUp { token } => to(token, Fact::HungUp),
+            Completion::Accepted { socket, .. } => {
+                let peer = socket::peer(socket.as_fd());
+                Happened::Arrived(Accepted { socket, peer })
+            }
+            // A descriptor limit: the loop's own accepting knows what to do about it.
+            Completion::AcceptFailed { .. } => Happened::Knock,
+            Completion::Signal { .. } => Happened::Woken,
+        })
+    }
+
+    #[inline]
+    fn left(&self) -> usize {
+        self.ring.left()
+    }
+
+    const HEARS_BEFORE_DRAIN: bool = true;
+
+    fn miss(_missed: &mut Noted, _fact: Fact<'_>) {}
+}
