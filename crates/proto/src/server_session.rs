@@ -332,6 +332,13 @@ impl ServerSession {
         self.state == State::Idle && !self.sending
     }
 
+    /// Whether there is nothing to do once what is on its way has left, before something else
+    /// happens: then it does no harm to hear of that late.
+    #[must_use]
+    pub fn rests_once_sent(&self) -> bool {
+        self.state == State::Idle && !self.draining && !self.eof && !self.has_carry()
+    }
+
     /// Whether the connection may close once what is on its way has left. What has come by then is
     /// to be `received` before `sent`: a drain still answers it, and otherwise the close has to
     /// linger.

@@ -452,7 +452,11 @@ impl Ring {
     /// If one is out already.
     #[inline]
     pub fn send(&mut self, id: SocketId, transmit: Transmit, told: Told) {
-        let quiet = self.features.quiet_sends && told == Told::WithTheNext;
+        // What takes more than one operation goes on when the first one is heard of.
+        let quiet = self.features.quiet_sends
+            && told == Told::WithTheNext
+            && transmit.is_last_piece()
+            && transmit.remaining() <= SEND_BYTES_MAX as u64;
         let Some(socket) = self.sockets.open(id) else {
             return;
         };

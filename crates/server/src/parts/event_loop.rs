@@ -100,6 +100,8 @@ struct EventLoop<H: Handler, D: Driver> {
     served: usize,
     refused: usize,
     stage: Stage,
+    /// A drain has begun, and idle connections are not told before all was heard.
+    hearing: bool,
 }
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
@@ -150,6 +152,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             served: 0,
             refused: 0,
             stage: Stage::Up,
+            hearing: false,
         })
     }
 
@@ -282,11 +285,18 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 }
                 self.abort(token, CloseReason::OverCapacity);
             }
-        } else if self.stage != Stage::Up && !slot.told {
+        } else if self.stage != Stage::Up && !slot.told && !self.is_not_heard_out(token) {
             self.tell_going_down(token);
         } else if heard.is_ready {
             self.attend(token);
         }
+    }
+
+    /// Whether it is idle, and what has come to it may not have been told yet.
+    fn is_not_heard_out(&self, token: Token) -> bool {
+        let slot = self.slots.get(token).filter(|_| self.hearing);
+        slot.and_then(|slot| slot.connection.as_ref())
+            .is_some_and(Link::is_idle)
     }
 
     /// Visits a connection, here or at a worker.

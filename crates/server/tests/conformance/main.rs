@@ -17,7 +17,9 @@ macro_rules! every_model {
             every_model!(@models $case: sequential Sequential, thread_per_connection ThreadPerConnection,
                 thread_pool ThreadPool, reactor_1x0 Reactor1x0, reactor_1xm Reactor1xM,
                 reactor_nx0 ReactorNx0, reactor_nxm ReactorNxM, reactor_handoff ReactorHandoff,
-                reactor_socket_io_worker ReactorSocketIoWorker);
+                reactor_socket_io_worker ReactorSocketIoWorker, proactor_1x0 Proactor1x0,
+                proactor_1xm Proactor1xM, proactor_nx0 ProactorNx0, proactor_nxm ProactorNxM,
+                proactor_handoff ProactorHandoff);
         })*
     };
     (@models $case:ident: $($name:ident $model:ident),*) => {

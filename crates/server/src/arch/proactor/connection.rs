@@ -82,10 +82,9 @@ impl RingConnection {
             self.session.peer_gone(turn);
             return None;
         };
-        // What comes next depends on it only where the connection ends.
-        let told = match self.session.is_ending() {
-            true => Told::AtOnce,
-            false => Told::WithTheNext,
+        let told = match self.session.rests_once_sent() {
+            true => Told::WithTheNext,
+            false => Told::AtOnce,
         };
         ring.send(id, transmit, told);
         None

@@ -45,10 +45,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// Takes in whoever has connected by now, closes the door, and tells every connection.
     pub(super) fn begin_to_drain(&mut self) -> io::Result<()> {
+        self.stage = Stage::Draining;
         if D::HEARS_BEFORE_DRAIN {
             self.hear_all()?;
         }
-        self.stage = Stage::Draining;
         match &mut self.door {
             Some(door) => {
                 door.begin_drain();
@@ -66,12 +66,15 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// What has come by now was accepted: it is heard before idle connections are told.
     fn hear_all(&mut self) -> io::Result<()> {
+        self.hearing = true;
         for _ in 0..2 {
             if self.sockets() {
                 self.accept_batch()?;
             }
             self.driver.wait(Some(0))?;
         }
+        self.sockets();
+        self.hearing = false;
         Ok(())
     }
 
