@@ -10,12 +10,13 @@
 //!                        │
 //!                 wait: one system call submits all and waits
 //!                        │
-//!   next: Accepted · Received · Ended · Sent · Progress · Writable · Signal      one by one
+//!   next: Accepted · Received · Ended · Sent · Progress · Writable · Signal …    one by one
 //! ```
 //!
 //! A send is tried once, in the submission itself, and says nothing if it went out whole
 //! (`MSG_DONTWAIT | MSG_WAITALL` with `CQE_SKIP_SUCCESS`): then `next` reports it without a
-//! completion, if its owner is content to hear of it later. What the socket did not take is sent by a second operation that waits for room.
+//! completion, if its owner is content to hear of it later. What the socket did not take is sent by
+//! a second operation that waits for room.
 //!
 //! Sockets have plain descriptors, non-blocking as everywhere else (io_uring does not mind): direct
 //! ones gained 1.5 % and cost peer addresses, sendfile and an inline shutdown.
@@ -23,20 +24,22 @@
 mod buffers;
 mod completions;
 mod features;
+mod orders;
 mod sockets;
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use io_uring::squeue::{Entry, Flags};
+use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
 use loadline_base::{Token, Transmit};
 
 use buffers::ReceiveBuffers;
 pub use features::{Features, WITHOUT, available};
 pub use sockets::SocketId;
-use sockets::{Receiving, Sending, Socket, Sockets};
+use sockets::{Operation, Socket, Sockets};
 
 /// How large a ring is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +70,7 @@ impl Default for RingOptions {
 pub enum Told {
     /// As soon as it is so.
     AtOnce,
-    /// With whatever happens next: where nothing depends on it.
+    /// With whatever happens next, or some 50 ms later: where nothing depends on it.
     WithTheNext,
 }
 
@@ -85,8 +88,13 @@ pub enum Completion<'r> {
     AcceptFailed {
         /// As given to `accept`.
         listener: u32,
-        /// Why: a descriptor limit, or cancelled.
+        /// Why: most likely a descriptor limit.
         error: io::Error,
+    },
+    /// Nothing is accepted at this listener any more, as was asked.
+    AcceptStopped {
+        /// As given to `accept`.
+        listener: u32,
     },
     /// Bytes came.
     Received {
@@ -130,7 +138,7 @@ pub enum Completion<'r> {
         /// Whose.
         token: Token,
     },
-    /// The peer has gone while nothing was received from it.
+    /// The connection broke, or ended in both directions, while nothing was received from it.
     HungUp {
         /// Whose.
         token: Token,
@@ -195,6 +203,8 @@ pub struct Ring {
     put_back: bool,
     /// Sockets whose receive has ended and is to be armed again, once buffers are back.
     rearm: Vec<SocketId>,
+    /// Entries that found no room in the queue although what was there had been submitted.
+    unqueued: VecDeque<Entry>,
     listeners: Vec<Watched>,
     watched: Vec<Watched>,
     /// Operations that accept or watch and whose last completion has not come.
@@ -206,6 +216,15 @@ pub struct Ring {
 struct Watched {
     fd: i32,
     wanted: bool,
+    standing: Operation,
+}
+
+impl Watched {
+    const NONE: Self = Self {
+        fd: -1,
+        wanted: false,
+        standing: Operation::Idle,
+    };
 }
 
 impl Ring {
@@ -235,6 +254,7 @@ impl Ring {
             lent: None,
             put_back: false,
             rearm: Vec::new(),
+            unqueued: VecDeque::new(),
             listeners: Vec::new(),
             watched: Vec::new(),
             in_flight: 0,
@@ -251,13 +271,33 @@ impl Ring {
 /// Waiting.
 impl Ring {
     /// Submits what is queued and waits until something happens, or `timeout_ns` has passed
-    /// (`None`: for ever; 0: not at all). An interruption counts as a time that has passed.
+    /// (`None`: for ever; 0: not at all). An interruption counts as a time that has passed. What an
+    /// earlier wait brought is to be taken by `next` before: there is no waiting beside it.
     ///
     /// # Errors
     /// Only for a mistake of ours.
     pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
+        if self.left() > 0 {
+            return Ok(());
+        }
         self.enable()?;
         self.prepare();
+        self.enter(timeout_ns)?;
+        // What was not submitted, for want of memory, is still to be read by the kernel: only the
+        // next wait can say that it has gone.
+        if self.unqueued.is_empty() && self.uring.submission().is_empty() {
+            std::mem::swap(&mut self.quiet, &mut self.quiet_submitted);
+        }
+        self.take_completions();
+        Ok(())
+    }
+
+    fn enter(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
+        let timeout_ns = match (self.quiet.is_empty(), self.unqueued.is_empty()) {
+            (true, true) => timeout_ns,
+            (false, true) => Some(timeout_ns.map_or(QUIET_NS_MAX, |ns| ns.min(QUIET_NS_MAX))),
+            (_, false) => Some(0),
+        };
         let timeout = timeout_ns.map(|ns| {
             types::Timespec::new()
                 .sec(ns / 1_000_000_000)
@@ -282,11 +322,11 @@ impl Ring {
         };
         match entered.map_err(|error| (error.raw_os_error(), error)) {
             // EBUSY: completions overflowed and have to be taken first. EAGAIN: memory is short.
-            Ok(_) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => {}
-            Err((_, error)) => return Err(error),
+            Ok(_) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => {
+                Ok(())
+            }
+            Err((_, error)) => Err(error),
         }
-        self.take_completions();
-        Ok(())
     }
 
     fn enable(&mut self) -> io::Result<()> {
@@ -314,10 +354,42 @@ impl Ring {
         self.rearm = rearm;
         // All of the last submission were told; the next ones take their place.
         self.quiet_submitted.clear();
-        std::mem::swap(&mut self.quiet, &mut self.quiet_submitted);
         self.quiet_told = 0;
+        while let Some(entry) = self.unqueued.pop_front() {
+            if !self.queue(&entry) {
+                self.unqueued.push_front(entry);
+                break;
+            }
+        }
+    }
+
+    /// Queues an operation for the next submission.
+    fn push(&mut self, entry: Entry) {
+        if self.unqueued.is_empty() {
+            if self.queue(&entry) {
+                return;
+            }
+            // Full: what is there goes now. An error shows at the next wait.
+            let _ = self.enable();
+            let _ = self.uring.submitter().submit();
+            if self.queue(&entry) {
+                return;
+            }
+        }
+        self.unqueued.push_back(entry); // at most some for each socket
+    }
+
+    /// `false`: the queue is full.
+    fn queue(&mut self, entry: &Entry) -> bool {
+        // SAFETY: what the entry points to lives until its last completion: output in the slot of
+        // its socket, which is not used again before; nothing else is pointed to.
+        unsafe { self.uring.submission().push(entry) }.is_ok()
     }
 }
+
+/// Longest wait beside a send that says nothing when it has gone, so that its line of the access log
+/// is written and its connection counts as idle soon, also when nothing else happens.
+const QUIET_NS_MAX: u64 = 50_000_000;
 
 const ENTER_GETEVENTS: u32 = 1; // IORING_ENTER_GETEVENTS
 const ENTER_EXT_ARG: u32 = 1 << 3; // IORING_ENTER_EXT_ARG
@@ -345,297 +417,6 @@ fn set_up(options: &RingOptions, features: &mut Features) -> io::Result<IoUring>
             }
             Err(error) => return Err(features::refused(&error)),
             Ok(uring) => return Ok(uring),
-        }
-    }
-}
-
-/// Orders: queued, and submitted by the next `wait`.
-impl Ring {
-    /// Takes a socket over; completions tell it as `owner`. Nothing is received before `receive`.
-    pub fn adopt(&mut self, socket: OwnedFd, owner: Token) -> SocketId {
-        self.sockets.insert(socket, owner)
-    }
-
-    /// The descriptor, for socket options and calls of the loop's own; `None` once let go of.
-    #[must_use]
-    pub fn socket(&self, id: SocketId) -> Option<BorrowedFd<'_>> {
-        let socket = self.sockets.get(id)?;
-        (!socket.closing)
-            .then_some(socket.fd.as_ref())
-            .flatten()
-            .map(AsFd::as_fd)
-    }
-
-    /// Sockets that are adopted, those included whose last completions have not come.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.sockets.len()
-    }
-
-    /// Things that the last `wait` brought and that were not told yet, at most.
-    #[must_use]
-    pub fn left(&self) -> usize {
-        self.taken.len() - self.told + (self.quiet_submitted.len() - self.quiet_told)
-    }
-
-    /// Whether there are no sockets.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Bytes are welcome from now on. Costs nothing while a receive is armed.
-    #[inline]
-    pub fn receive(&mut self, id: SocketId) {
-        let Some(socket) = self.sockets.open(id) else {
-            return;
-        };
-        socket.wanted = true;
-        if socket.receiving == Receiving::Idle && !socket.ended {
-            self.arm_receive(id);
-        }
-    }
-
-    fn arm_receive(&mut self, id: SocketId) {
-        let multishot = self.features.multishot_receive;
-        let Some(socket) = self.sockets.open(id) else {
-            return;
-        };
-        let Some(fd) = socket.raw() else { return };
-        socket.receiving = Receiving::Armed;
-        socket.in_flight += 1;
-        let entry = if multishot {
-            opcode::RecvMulti::new(types::Fd(fd), buffers::GROUP).build()
-        } else {
-            opcode::Recv::new(types::Fd(fd), std::ptr::null_mut(), 0)
-                .buf_group(buffers::GROUP)
-                .build()
-                .flags(Flags::BUFFER_SELECT)
-        };
-        self.push(entry.user_data(user_data(Kind::Receive, id.0.index)));
-    }
-
-    /// No bytes are welcome until `receive`; those that the kernel has taken already come still.
-    /// That the peer has gone is told all the same.
-    pub fn pause(&mut self, id: SocketId) {
-        let Some(socket) = self.sockets.open(id) else {
-            return;
-        };
-        socket.wanted = false;
-        let Some(fd) = socket.raw() else { return };
-        let stop = socket.receiving == Receiving::Armed;
-        let watch = !socket.watching_hang_up && !socket.ended;
-        if stop {
-            socket.receiving = Receiving::Stopping;
-        }
-        if watch {
-            socket.watching_hang_up = true;
-            socket.in_flight += 1;
-        }
-        if stop {
-            self.cancel(user_data(Kind::Receive, id.0.index));
-        }
-        if watch {
-            let flags = (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) as u32;
-            let poll = opcode::PollAdd::new(types::Fd(fd), flags).build();
-            self.push(poll.user_data(user_data(Kind::HangUp, id.0.index)));
-        }
-    }
-
-    /// Sends a batch that is all in memory; answered by `Sent` or `SendFailed`, with `Progress`
-    /// before where it takes long. One at a time.
-    ///
-    /// With `Told::WithTheNext`, that all has left is told when the next thing happens, whenever that
-    /// is: it costs no completion. With `Told::AtOnce` it ends a wait.
-    ///
-    /// # Panics
-    /// If one is out already.
-    #[inline]
-    pub fn send(&mut self, id: SocketId, transmit: Transmit, told: Told) {
-        // What takes more than one operation goes on when the first one is heard of.
-        let quiet = self.features.quiet_sends
-            && told == Told::WithTheNext
-            && transmit.is_last_piece()
-            && transmit.remaining() <= SEND_BYTES_MAX as u64;
-        let Some(socket) = self.sockets.open(id) else {
-            return;
-        };
-        assert!(
-            matches!(socket.sending, Sending::Idle),
-            "one batch at a time"
-        );
-        if quiet {
-            socket.sending = Sending::Quiet(transmit);
-            self.push_send(id, Kind::QuietSend);
-            self.quiet.push(id);
-        } else {
-            socket.sending = Sending::Waiting(transmit);
-            self.push_send(id, Kind::Send);
-        }
-    }
-
-    fn push_send(&mut self, id: SocketId, kind: Kind) {
-        let Some((_, socket)) = self.sockets.at(id.0.index) else {
-            return;
-        };
-        let Some(fd) = socket.raw() else { return };
-        let (Sending::Quiet(transmit) | Sending::Waiting(transmit)) = &socket.sending else {
-            return;
-        };
-        let Some(loadline_base::Chunk::Memory(memory)) = transmit.front() else {
-            unreachable!("files are sent by `write`");
-        };
-        let len = memory.len().min(SEND_BYTES_MAX) as u32;
-        let address = memory.as_ptr();
-        socket.in_flight += 1;
-        let (flags, squeue_flags) = match kind {
-            Kind::QuietSend => (
-                libc::MSG_NOSIGNAL | libc::MSG_WAITALL | libc::MSG_DONTWAIT,
-                Flags::SKIP_SUCCESS,
-            ),
-            _ => (libc::MSG_NOSIGNAL, Flags::empty()),
-        };
-        let entry = opcode::Send::new(types::Fd(fd), address, len)
-            .flags(flags)
-            .build()
-            .flags(squeue_flags)
-            .user_data(user_data(kind, id.0.index));
-        self.push(entry);
-    }
-
-    /// Tells when there is room to write, once: for what the loop writes by itself.
-    pub fn await_room(&mut self, id: SocketId) {
-        let Some(socket) = self.sockets.open(id) else {
-            return;
-        };
-        let Some(fd) = socket.raw() else { return };
-        socket.in_flight += 1;
-        let poll = opcode::PollAdd::new(types::Fd(fd), libc::POLLOUT as u32).build();
-        self.push(poll.user_data(user_data(Kind::Room, id.0.index)));
-    }
-
-    /// Lets go of a socket: nothing is told of it any more. What is in flight is cancelled, the
-    /// descriptor is closed, and the slot is used again after the last completion.
-    pub fn close(&mut self, id: SocketId) {
-        let Some(socket) = self.sockets.open(id) else {
-            return;
-        };
-        socket.closing = true;
-        let in_flight = socket.in_flight > 0;
-        let fd = socket.raw();
-        if let (true, Some(fd)) = (in_flight, fd) {
-            let all = types::CancelBuilder::fd(types::Fd(fd)).all();
-            let entry = opcode::AsyncCancel2::new(all).build();
-            self.push_chore(entry);
-        }
-        // The operations hold the file until they end; its number may go to another at once.
-        if let Some((_, socket)) = self.sockets.at(id.0.index)
-            && let Some(fd) = socket.fd.take()
-        {
-            let fd = fd.into_raw_fd();
-            self.push_chore(opcode::Close::new(types::Fd(fd)).build());
-        }
-        self.sockets.release(id.0.index);
-    }
-
-    /// Accepts connections at `listener` from now on, told under its number.
-    pub fn accept(&mut self, listener: u32, fd: BorrowedFd<'_>) {
-        let index = listener as usize;
-        if self.listeners.len() <= index {
-            self.listeners.resize(
-                index + 1,
-                Watched {
-                    fd: -1,
-                    wanted: false,
-                },
-            );
-        }
-        let armed = self.listeners[index].wanted;
-        self.listeners[index] = Watched {
-            fd: fd.as_raw_fd(),
-            wanted: true,
-        };
-        if !armed {
-            self.arm_accept(listener);
-        }
-    }
-
-    fn arm_accept(&mut self, listener: u32) {
-        let fd = types::Fd(self.listeners[listener as usize].fd);
-        let entry = if self.features.multishot_accept {
-            let accept = opcode::AcceptMulti::new(fd);
-            accept
-                .flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
-                .build()
-        } else {
-            let (address, length) = (std::ptr::null_mut(), std::ptr::null_mut());
-            let accept = opcode::Accept::new(fd, address, length);
-            accept
-                .flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
-                .build()
-        };
-        self.in_flight += 1;
-        self.push(entry.user_data(user_data(Kind::Accept, listener)));
-    }
-
-    /// Accepts no more at `listener`; those who came in already are told still, and `AcceptFailed`
-    /// (cancelled) at the end.
-    pub fn stop_accepting(&mut self, listener: u32) {
-        if let Some(watched) = self.listeners.get_mut(listener as usize)
-            && watched.wanted
-        {
-            watched.wanted = false;
-            self.cancel(user_data(Kind::Accept, listener));
-        }
-    }
-
-    /// Tells `Signal` each time that `fd` (an eventfd) becomes readable, from now on.
-    pub fn watch(&mut self, id: u32, fd: BorrowedFd<'_>) {
-        let index = id as usize;
-        if self.watched.len() <= index {
-            self.watched.resize(
-                index + 1,
-                Watched {
-                    fd: -1,
-                    wanted: false,
-                },
-            );
-        }
-        self.watched[index] = Watched {
-            fd: fd.as_raw_fd(),
-            wanted: true,
-        };
-        self.arm_watch(id);
-    }
-
-    fn arm_watch(&mut self, id: u32) {
-        let fd = types::Fd(self.watched[id as usize].fd);
-        let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true);
-        self.in_flight += 1;
-        self.push(poll.build().user_data(user_data(Kind::Watch, id)));
-    }
-
-    fn cancel(&mut self, target: u64) {
-        let entry = opcode::AsyncCancel2::new(types::CancelBuilder::user_data(target)).build();
-        self.push_chore(entry);
-    }
-
-    /// An operation whose outcome says nothing that is not known.
-    fn push_chore(&mut self, entry: Entry) {
-        let quiet = match self.features.quiet_sends {
-            true => Flags::SKIP_SUCCESS,
-            false => Flags::empty(),
-        };
-        self.push(entry.flags(quiet).user_data(user_data(Kind::Chore, 0)));
-    }
-
-    fn push(&mut self, entry: Entry) {
-        // SAFETY: what the entry points to lives until its last completion: output in the slot of
-        // its socket, which is not used again before; nothing else is pointed to.
-        while unsafe { self.uring.submission().push(&entry) }.is_err() {
-            // Full: what is there goes now. An error shows at the next wait.
-            let _ = self.enable();
-            let _ = self.uring.submitter().submit();
         }
     }
 }

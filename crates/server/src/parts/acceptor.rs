@@ -170,6 +170,14 @@ impl Acceptor {
         }
     }
 
+    /// Somebody was accepted by other means: descriptors are to be had again.
+    pub(crate) fn accepted(&mut self) {
+        self.back_off_ms = BACK_OFF_MS_MIN;
+        if self.spare.is_none() {
+            self.spare = open_spare().ok();
+        }
+    }
+
     /// Until when nothing is accepted. Meanwhile listeners must not be watched: they are readable.
     pub(crate) fn paused_until(&self) -> Option<Millis> {
         self.paused_until

@@ -66,6 +66,20 @@ impl Door {
         }
     }
 
+    /// Those who knocked were taken in, or accepting pauses.
+    pub(crate) fn watch_on(&mut self, driver: &mut impl Watch) {
+        if self.watched {
+            for (number, listener) in (0..).zip(self.acceptor.listeners()) {
+                driver.watch_on(number, listener.as_fd());
+            }
+        }
+    }
+
+    /// Somebody was accepted without the acceptor.
+    pub(crate) fn accepted(&mut self) {
+        self.acceptor.accepted();
+    }
+
     /// Something is closed to make room: no pause.
     pub(crate) fn resume(&mut self, driver: &mut impl Watch) -> io::Result<()> {
         self.acceptor.resume();
@@ -82,12 +96,6 @@ impl Door {
         self.acceptor.is_drained()
     }
 
-    /// Stops watching and listening.
-    pub(crate) fn close(mut self, driver: &mut impl Watch) {
-        // A duplicate in another loop would keep the registration alive.
-        self.unwatch(driver);
-    }
-
     fn watch(&mut self, driver: &mut impl Watch) -> io::Result<()> {
         if !self.watched {
             for (number, listener) in (0..).zip(self.acceptor.listeners()) {
@@ -98,7 +106,9 @@ impl Door {
         Ok(())
     }
 
-    fn unwatch(&mut self, driver: &mut impl Watch) {
+    /// Stops watching: before the door is dropped, since a duplicate of a listener in another loop
+    /// would keep the registration alive.
+    pub(crate) fn unwatch(&mut self, driver: &mut impl Watch) {
         if self.watched {
             for (number, listener) in (0..).zip(self.acceptor.listeners()) {
                 driver.unwatch(number, listener.as_fd());

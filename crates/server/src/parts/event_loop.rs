@@ -237,7 +237,12 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.load().ready.store(left, Relaxed);
             match self.hear() {
                 Some(Next::Connection(token, heard)) => self.after(token, heard),
-                Some(Next::Newcomer(accepted)) => self.seat(accepted),
+                Some(Next::Newcomer(accepted)) => {
+                    if let Some(door) = &mut self.door {
+                        door.accepted();
+                    }
+                    self.seat(accepted);
+                }
                 Some(Next::Knock) => knocking = true,
                 Some(Next::Nothing) => {}
                 None => return knocking,

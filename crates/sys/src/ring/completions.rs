@@ -6,7 +6,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use io_uring::cqueue;
 use loadline_base::{Token, Transmit};
 
-use super::sockets::{Receiving, Sending};
+use super::sockets::{Operation, Sending};
 use super::{Completion, Kind, Ring, Taken};
 
 /// What a completion came to, without borrowing the buffer that it may name.
@@ -128,24 +128,21 @@ impl Ring {
                 };
                 self.sent(index, result)
             }
-            Kind::Room => self.polled(index, |token| Completion::Writable { token }),
-            Kind::HangUp => {
+            Kind::Room => {
                 if let Some((_, socket)) = self.sockets.at(index) {
-                    socket.watching_hang_up = false;
+                    socket.awaiting_room = false;
                 }
-                match taken.is_errno(libc::ECANCELED) {
-                    true => {
-                        self.landed(index);
-                        Outcome::Nothing
-                    }
-                    false => self.polled(index, |token| Completion::HungUp { token }),
-                }
+                self.polled(index, |token| Completion::Writable { token })
             }
+            Kind::HangUp => self.hung_up(index, taken),
             Kind::Watch => {
                 if !taken.goes_on() {
                     self.in_flight -= 1;
-                    if self.watched.get(index as usize).is_some_and(|it| it.wanted) {
-                        self.arm_watch(index);
+                    if let Some(watched) = self.watched.get_mut(index as usize) {
+                        watched.standing = Operation::Idle;
+                        if watched.wanted {
+                            self.arm_watch(index);
+                        }
                     }
                 }
                 Outcome::Other(Completion::Signal { id: index })
@@ -173,31 +170,59 @@ impl Ring {
         }
     }
 
-    fn accepted(&mut self, listener: u32, taken: Taken) -> Outcome {
+    /// The kernel watches for the end of what the peer sends in any case, which says nothing here: that
+    /// waits behind bytes that are not read yet.
+    fn hung_up(&mut self, index: u32, taken: Taken) -> Outcome {
+        let Some((_, socket)) = self.sockets.at(index) else {
+            return Outcome::Nothing;
+        };
+        let owner = (!socket.closing).then_some(socket.owner);
         if !taken.goes_on() {
+            socket.watching_hang_up = false;
+            self.landed(index);
+        }
+        let broke = (libc::POLLHUP | libc::POLLERR) as i32;
+        match owner {
+            Some(token) if taken.result >= 0 && taken.result & broke != 0 => {
+                Outcome::Other(Completion::HungUp { token })
+            }
+            _ => Outcome::Nothing,
+        }
+    }
+
+    fn accepted(&mut self, listener: u32, taken: Taken) -> Outcome {
+        let Some(watched) = self.listeners.get_mut(listener as usize) else {
+            return Outcome::Nothing;
+        };
+        let ended = !taken.goes_on();
+        let mut was_stopped = false;
+        if ended {
             self.in_flight -= 1;
+            was_stopped = watched.standing == Operation::Stopping;
+            watched.standing = Operation::Idle;
         }
-        let wanted = self
-            .listeners
-            .get(listener as usize)
-            .is_some_and(|it| it.wanted);
-        if let Some(error) = taken.error() {
-            if wanted && is_of_the_newcomer(&error) {
+        let wanted = watched.wanted;
+        let Some(error) = taken.error() else {
+            if ended && wanted {
                 self.arm_accept(listener);
-                return Outcome::Nothing;
             }
-            if let Some(watched) = self.listeners.get_mut(listener as usize) {
-                watched.wanted = false;
+            // SAFETY: the kernel has just made this descriptor for this completion, and told nobody
+            // else of it.
+            let socket = unsafe { OwnedFd::from_raw_fd(taken.result) };
+            return Outcome::Other(Completion::Accepted { listener, socket });
+        };
+        let is_cancelled = was_stopped && taken.is_errno(libc::ECANCELED);
+        if wanted && (is_cancelled || is_of_the_newcomer(&error)) {
+            if ended {
+                self.arm_accept(listener); // asked for again meanwhile, or the next may be well
             }
-            return Outcome::Other(Completion::AcceptFailed { listener, error });
+            return Outcome::Nothing;
         }
-        if !taken.goes_on() && wanted {
-            self.arm_accept(listener);
-        }
-        // SAFETY: the kernel has just made this descriptor for this completion, and told nobody
-        // else of it.
-        let socket = unsafe { OwnedFd::from_raw_fd(taken.result) };
-        Outcome::Other(Completion::Accepted { listener, socket })
+        watched.wanted = false;
+        Outcome::Other(match is_cancelled {
+            true => Completion::AcceptStopped { listener },
+            false => Completion::AcceptFailed { listener, error },
+        })
     }
 
     fn received(&mut self, index: u32, taken: Taken) -> Outcome {
@@ -209,7 +234,7 @@ impl Ring {
         let token = socket.owner;
         if !multishot_goes_on {
             socket.in_flight -= 1;
-            socket.receiving = Receiving::Idle;
+            socket.receiving = Operation::Idle;
         }
         let (closing, wanted, ended) = (socket.closing, socket.wanted, socket.ended);
         if closing || ended {

@@ -4,13 +4,13 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use loadline_base::{Slab, Token, Transmit};
 
-/// Where receiving stands.
+/// Where an operation stands that goes on until it is stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Receiving {
+pub(super) enum Operation {
     /// Nothing armed.
     #[default]
     Idle,
-    /// An operation waits for bytes.
+    /// With the kernel.
     Armed,
     /// It is being cancelled.
     Stopping,
@@ -40,7 +40,7 @@ pub(super) struct Socket {
     /// `None` once it is closed.
     pub(super) fd: Option<OwnedFd>,
     pub(super) sending: Sending,
-    pub(super) receiving: Receiving,
+    pub(super) receiving: Operation,
     /// Bytes are welcome.
     pub(super) wanted: bool,
     /// The end, or an error, was told: nothing is received any more.
@@ -49,7 +49,10 @@ pub(super) struct Socket {
     pub(super) closing: bool,
     /// A poll for the peer's hang-up is armed.
     pub(super) watching_hang_up: bool,
-    /// Operations whose last completion has not come.
+    /// A poll for room to write is armed.
+    pub(super) awaiting_room: bool,
+    /// Operations whose last completion has not come: at most one that receives, one that sends, and
+    /// two polls.
     pub(super) in_flight: u8,
 }
 
@@ -74,11 +77,12 @@ impl Sockets {
             owner,
             fd: Some(fd),
             sending: Sending::Idle,
-            receiving: Receiving::Idle,
+            receiving: Operation::Idle,
             wanted: false,
             ended: false,
             closing: false,
             watching_hang_up: false,
+            awaiting_room: false,
             in_flight: 0,
         });
         let index = token.index as usize;

@@ -55,6 +55,7 @@ fn memory(bytes: &[u8]) -> Transmit {
 enum Seen {
     Accepted,
     AcceptFailed,
+    AcceptStopped,
     Received(Token, Vec<u8>),
     Ended(Token, bool),
     Progress(Token, u64),
@@ -77,6 +78,7 @@ fn drive(ring: &mut Ring, mut done: impl FnMut(&mut Ring, &Seen) -> bool) -> Vec
             let one = match completion {
                 Completion::Accepted { .. } => Seen::Accepted,
                 Completion::AcceptFailed { .. } => Seen::AcceptFailed,
+                Completion::AcceptStopped { .. } => Seen::AcceptStopped,
                 Completion::Received { token, bytes } => Seen::Received(token, bytes.to_vec()),
                 Completion::Ended { token, error } => Seen::Ended(token, error.is_none()),
                 Completion::Progress { token, bytes } => Seen::Progress(token, bytes),
@@ -97,6 +99,16 @@ fn drive(ring: &mut Ring, mut done: impl FnMut(&mut Ring, &Seen) -> bool) -> Vec
             return seen;
         }
     }
+}
+
+/// One wait of at most so many milliseconds; how many things happened.
+fn turn(ring: &mut Ring, ms: u64) -> usize {
+    ring.wait(Some(ms * 1_000_000)).unwrap();
+    let mut count = 0;
+    while ring.next().is_some() {
+        count += 1;
+    }
+    count
 }
 
 fn received(seen: &[Seen], of: Token) -> Vec<u8> {
@@ -150,7 +162,7 @@ fn a_stalled_reader_gets_all_of_a_long_batch_in_the_end() {
         return;
     };
     let (mut ours, theirs) = connected();
-    let (id, token) = adopt(&mut ring, theirs);
+    let (id, _) = adopt(&mut ring, theirs);
     let shared: Arc<[u8]> = (0..8 << 20).map(|i: u32| i as u8).collect();
     let segments = vec![
         Segment::Buffer(Buffer::from(b"head".to_vec())),
@@ -207,26 +219,73 @@ fn few_buffers_are_enough_for_many_who_send_at_once() {
 }
 
 #[test]
-fn paused_means_paused_and_the_peer_s_end_shows_all_the_same() {
+fn paused_means_paused_and_a_broken_connection_shows_all_the_same() {
     let Some(mut ring) = ring(&RingOptions::default()) else {
         return;
     };
     let (mut ours, theirs) = connected();
     let (id, token) = adopt(&mut ring, theirs);
     ring.receive(id);
-    ring.wait(Some(0)).unwrap();
+    turn(&mut ring, 0);
     ring.pause(id);
-    ring.wait(Some(0)).unwrap();
-    while ring.next().is_some() {}
+    turn(&mut ring, 0);
     ours.write_all(b"later").unwrap();
-    ring.wait(Some(20_000_000)).unwrap();
-    assert!(ring.next().is_none(), "nobody asked for bytes");
+    assert_eq!(turn(&mut ring, 20), 0, "nobody asked for bytes");
     ring.receive(id);
     let seen = drive(&mut ring, |_, one| matches!(one, Seen::Received(..)));
     assert_eq!(received(&seen, token), b"later");
     ring.pause(id);
+    turn(&mut ring, 0);
+    crate::connect::reset_on_close(ours.as_fd());
     drop(ours);
     drive(&mut ring, |_, one| *one == Seen::HungUp(token));
+}
+
+/// A client that has sent all it wants and waits for the answers has not gone.
+#[test]
+fn the_peer_s_regular_end_waits_behind_its_bytes_while_paused() {
+    let Some(mut ring) = ring(&RingOptions::default()) else {
+        return;
+    };
+    let (mut ours, theirs) = connected();
+    let (id, token) = adopt(&mut ring, theirs);
+    ring.pause(id);
+    ours.write_all(b"last words").unwrap();
+    ours.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(turn(&mut ring, 20), 0);
+    ring.receive(id);
+    let seen = drive(&mut ring, |_, one| matches!(one, Seen::Ended(..)));
+    let right = [
+        Seen::Received(token, b"last words".to_vec()),
+        Seen::Ended(token, true),
+    ];
+    assert_eq!(seen, right);
+}
+
+#[test]
+fn asking_again_and_again_does_not_pile_up_operations() {
+    let Some(mut ring) = ring(&SMALL) else { return };
+    let (mut ours, theirs) = connected();
+    let (id, _) = adopt(&mut ring, theirs);
+    ring.send(id, memory(&vec![1; 16 << 20]), Told::AtOnce);
+    for round in 0..1000 {
+        ring.receive(id);
+        ring.await_room(id);
+        if round % 2 == 0 {
+            turn(&mut ring, 0);
+        }
+        ring.pause(id);
+        if round % 3 == 0 {
+            turn(&mut ring, 0);
+        }
+        let in_flight = ring.sockets.get(id).map(|socket| socket.in_flight);
+        assert!(in_flight.is_some_and(|count| count <= 4), "{in_flight:?}");
+    }
+    ring.close(id);
+    while ring.len() > 0 {
+        turn(&mut ring, 5000);
+    }
+    let _ = ours.read_to_end(&mut Vec::new());
 }
 
 #[test]
@@ -328,12 +387,74 @@ fn accepts_until_told_to_stop() {
         count == clients.len()
     });
     ring.stop_accepting(0);
-    drive(&mut ring, |_, one| *one == Seen::AcceptFailed);
+    drive(&mut ring, |_, one| *one == Seen::AcceptStopped);
+    ring.stop_accepting(0);
     let _late = TcpStream::connect(address).unwrap();
     ring.wait(Some(20_000_000)).unwrap();
     assert!(ring.next().is_none());
     ring.accept(0, listener.as_fd());
     drive(&mut ring, |_, one| *one == Seen::Accepted);
+}
+
+/// What is being stopped and wanted again must neither be forgotten nor be armed twice.
+#[test]
+fn accepting_that_is_stopped_and_asked_for_again_at_once_goes_on() {
+    let Some(mut ring) = ring(&SMALL) else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    ring.accept(0, listener.as_fd());
+    for round in 0..50 {
+        if round % 2 == 0 {
+            turn(&mut ring, 0);
+        }
+        ring.stop_accepting(0);
+        ring.accept(0, listener.as_fd());
+        if round % 3 == 0 {
+            ring.stop_accepting(0);
+            turn(&mut ring, 0);
+            ring.accept(0, listener.as_fd());
+        }
+        let _client = TcpStream::connect(address).unwrap();
+        let seen = drive(&mut ring, |_, one| *one == Seen::Accepted);
+        assert!(!seen.contains(&Seen::AcceptFailed));
+        assert_eq!(ring.in_flight, 1);
+    }
+}
+
+#[test]
+fn what_may_be_told_with_the_next_is_told_soon_also_if_nothing_happens() {
+    let Some(mut ring) = ring(&SMALL) else { return };
+    let (_ours, theirs) = connected();
+    let (id, token) = adopt(&mut ring, theirs);
+    ring.receive(id);
+    ring.send(id, memory(b"answer"), Told::WithTheNext);
+    ring.wait(None).unwrap(); // would never end
+    match ring.next() {
+        Some(Completion::Sent { token: of, .. }) => assert_eq!(of, token),
+        other => panic!("{other:?}"),
+    }
+    assert!(ring.next().is_none());
+}
+
+/// A wait that comes before all was taken must not throw away what is left.
+#[test]
+fn a_wait_keeps_what_was_not_taken() {
+    let Some(mut ring) = ring(&SMALL) else { return };
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let (mut ours, theirs) = connected();
+        let (id, _) = adopt(&mut ring, theirs);
+        ring.receive(id);
+        ours.write_all(b"x").unwrap();
+        clients.push(ours);
+    }
+    let mut count = 0;
+    while count < 3 {
+        ring.wait(Some(5_000_000_000)).unwrap();
+        count += usize::from(ring.next().is_some());
+        ring.wait(Some(0)).unwrap();
+    }
 }
 
 #[test]
@@ -350,6 +471,7 @@ fn each_wake_is_a_signal_and_room_is_told_once() {
     let (_ours, theirs) = connected();
     let (id, token) = adopt(&mut ring, theirs);
     ring.await_room(id);
+    ring.await_room(id);
     drive(&mut ring, |_, one| *one == Seen::Writable(token));
     ring.wait(Some(0)).unwrap();
     assert!(ring.next().is_none());
@@ -364,7 +486,7 @@ fn a_ring_ends_with_everything_in_flight() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         ring.accept(0, listener.as_fd());
         let (mut ours, theirs) = connected();
-        let (id, token) = adopt(&mut ring, theirs);
+        let (id, _) = adopt(&mut ring, theirs);
         ring.receive(id);
         ring.send(id, memory(&vec![1; 16 << 20]), Told::WithTheNext);
         ring.wait(Some(0)).unwrap();

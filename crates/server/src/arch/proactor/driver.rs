@@ -47,6 +47,11 @@ impl Watch for RingDriver {
         Ok(())
     }
 
+    /// The knock was an accept that failed, which has ended it.
+    fn watch_on(&mut self, number: u32, listener: BorrowedFd<'_>) {
+        self.ring.accept(number, listener);
+    }
+
     fn unwatch(&mut self, number: u32, _listener: BorrowedFd<'_>) {
         self.ring.stop_accepting(number);
     }
@@ -96,7 +101,7 @@ impl Driver for RingDriver {
             }
             // A descriptor limit: the loop's own accepting knows what to do about it.
             Completion::AcceptFailed { .. } => Happened::Knock,
-            Completion::Signal { .. } => Happened::Woken,
+            Completion::AcceptStopped { .. } | Completion::Signal { .. } => Happened::Woken,
         })
     }
 

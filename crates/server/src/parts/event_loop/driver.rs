@@ -34,6 +34,9 @@ pub(crate) trait Watch {
         interest: Interest,
     ) -> io::Result<()>;
 
+    /// Somebody knocked, and was let in: whether it goes on to be watched is the driver's to see to.
+    fn watch_on(&mut self, number: u32, listener: BorrowedFd<'_>);
+
     /// Stops.
     fn unwatch(&mut self, number: u32, listener: BorrowedFd<'_>);
 }

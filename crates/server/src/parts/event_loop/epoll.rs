@@ -39,6 +39,8 @@ impl Watch for Epoll {
         self.poller.add(listener, LISTENERS, interest)
     }
 
+    fn watch_on(&mut self, _number: u32, _listener: BorrowedFd<'_>) {}
+
     fn unwatch(&mut self, _number: u32, listener: BorrowedFd<'_>) {
         let _ = self.poller.remove(listener); // it was added, so this cannot fail
     }

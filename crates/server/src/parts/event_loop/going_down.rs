@@ -78,12 +78,24 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         Ok(())
     }
 
+    /// Whom the driver has accepted before it knew that nobody is to be accepted any more. The
+    /// listeners have to stay open until then.
+    fn hear_rest(&mut self) -> io::Result<()> {
+        self.sockets();
+        self.driver.wait(Some(0))?;
+        self.sockets();
+        Ok(())
+    }
+
     /// Takes in who is left in the backlog; then closes the door.
     pub(super) fn accept_last(&mut self) -> io::Result<()> {
         self.accept_batch()?;
         if self.door.as_ref().is_some_and(Door::is_drained) {
-            if let Some(door) = self.door.take() {
-                door.close(&mut self.driver);
+            if let Some(mut door) = self.door.take() {
+                door.unwatch(&mut self.driver);
+                if D::HEARS_BEFORE_DRAIN {
+                    self.hear_rest()?;
+                }
             }
             self.fleet.stops_sending();
         }

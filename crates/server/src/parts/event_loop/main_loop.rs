@@ -78,7 +78,8 @@ impl<H: Handler> MainLoop<H> {
             }
             self.accept_up_to(ACCEPTS_MAX)?;
         }
-        self.door.close(&mut self.driver);
+        self.door.unwatch(&mut self.driver);
+        drop(self.door);
         self.fleet.stops_sending();
         Ok(())
     }

@@ -25,6 +25,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             door.reopen(self.kit.now(), &mut self.driver)?;
             if knocking {
                 self.accept_batch()?;
+                if let Some(door) = &mut self.door {
+                    door.watch_on(&mut self.driver);
+                }
             }
         }
         Ok(())

@@ -1,0 +1,295 @@
+//! What a ring is asked for: receiving, sending, accepting, watching, closing.
+//!
+//! An order is queued, and nothing happens before the next `wait`. Orders of one socket are carried
+//! out in the order in which they were given: so a cancellation never meets the operation of a slot's
+//! next owner.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+
+use io_uring::squeue::{Entry, Flags};
+use io_uring::{opcode, types};
+use loadline_base::{Token, Transmit};
+
+use super::buffers;
+use super::sockets::{Operation, Sending};
+use super::{Kind, Ring, SEND_BYTES_MAX, SocketId, Told, Watched, user_data};
+
+/// Orders: queued, and submitted by the next `wait`.
+impl Ring {
+    /// Takes a socket over; completions tell it as `owner`. Nothing is received before `receive`.
+    pub fn adopt(&mut self, socket: OwnedFd, owner: Token) -> SocketId {
+        self.sockets.insert(socket, owner)
+    }
+
+    /// The descriptor, for socket options and calls of the loop's own; `None` once let go of.
+    #[must_use]
+    pub fn socket(&self, id: SocketId) -> Option<BorrowedFd<'_>> {
+        let socket = self.sockets.get(id)?;
+        (!socket.closing)
+            .then_some(socket.fd.as_ref())
+            .flatten()
+            .map(AsFd::as_fd)
+    }
+
+    /// Sockets that are adopted, those included whose last completions have not come.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Things that the last `wait` brought and that were not told yet, at most.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.taken.len() - self.told + (self.quiet_submitted.len() - self.quiet_told)
+    }
+
+    /// Whether there are no sockets.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes are welcome from now on. Costs nothing while a receive is armed.
+    #[inline]
+    pub fn receive(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.open(id) else {
+            return;
+        };
+        socket.wanted = true;
+        if socket.receiving == Operation::Idle && !socket.ended {
+            self.arm_receive(id);
+        }
+    }
+
+    fn arm_receive(&mut self, id: SocketId) {
+        let multishot = self.features.multishot_receive;
+        let Some(socket) = self.sockets.open(id) else {
+            return;
+        };
+        let Some(fd) = socket.raw() else { return };
+        socket.receiving = Operation::Armed;
+        socket.in_flight += 1;
+        let entry = if multishot {
+            opcode::RecvMulti::new(types::Fd(fd), buffers::GROUP).build()
+        } else {
+            opcode::Recv::new(types::Fd(fd), std::ptr::null_mut(), 0)
+                .buf_group(buffers::GROUP)
+                .build()
+                .flags(Flags::BUFFER_SELECT)
+        };
+        self.push(entry.user_data(user_data(Kind::Receive, id.0.index)));
+    }
+
+    /// No bytes are welcome until `receive`; those that the kernel has taken already come still.
+    /// That the connection broke is told all the same.
+    pub fn pause(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.open(id) else {
+            return;
+        };
+        socket.wanted = false;
+        let Some(fd) = socket.raw() else { return };
+        let stop = socket.receiving == Operation::Armed;
+        let watch = !socket.watching_hang_up && !socket.ended;
+        if stop {
+            socket.receiving = Operation::Stopping;
+        }
+        if watch {
+            socket.watching_hang_up = true;
+            socket.in_flight += 1;
+        }
+        if stop {
+            self.cancel(user_data(Kind::Receive, id.0.index));
+        }
+        if watch {
+            let flags = (libc::POLLHUP | libc::POLLERR) as u32;
+            let poll = opcode::PollAdd::new(types::Fd(fd), flags).multi(true);
+            self.push(poll.build().user_data(user_data(Kind::HangUp, id.0.index)));
+        }
+    }
+
+    /// Sends a batch that is all in memory; answered by `Sent` or `SendFailed`, with `Progress`
+    /// before where it takes long. One at a time.
+    ///
+    /// With `Told::WithTheNext`, that all has left is told when the next thing happens, whenever that
+    /// is: it costs no completion. With `Told::AtOnce` it ends a wait.
+    ///
+    /// # Panics
+    /// If one is out already.
+    #[inline]
+    pub fn send(&mut self, id: SocketId, transmit: Transmit, told: Told) {
+        // What takes more than one operation goes on when the first one is heard of.
+        let quiet = self.features.quiet_sends
+            && told == Told::WithTheNext
+            && transmit.is_last_piece()
+            && transmit.remaining() <= SEND_BYTES_MAX as u64;
+        let Some(socket) = self.sockets.open(id) else {
+            return;
+        };
+        assert!(
+            matches!(socket.sending, Sending::Idle),
+            "one batch at a time"
+        );
+        if quiet {
+            socket.sending = Sending::Quiet(transmit);
+            self.push_send(id, Kind::QuietSend);
+            self.quiet.push(id);
+        } else {
+            socket.sending = Sending::Waiting(transmit);
+            self.push_send(id, Kind::Send);
+        }
+    }
+
+    pub(super) fn push_send(&mut self, id: SocketId, kind: Kind) {
+        let Some((_, socket)) = self.sockets.at(id.0.index) else {
+            return;
+        };
+        let Some(fd) = socket.raw() else { return };
+        let (Sending::Quiet(transmit) | Sending::Waiting(transmit)) = &socket.sending else {
+            return;
+        };
+        let Some(loadline_base::Chunk::Memory(memory)) = transmit.front() else {
+            unreachable!("files are sent by `write`");
+        };
+        let len = memory.len().min(SEND_BYTES_MAX) as u32;
+        let address = memory.as_ptr();
+        socket.in_flight += 1;
+        let (flags, squeue_flags) = match kind {
+            Kind::QuietSend => (
+                libc::MSG_NOSIGNAL | libc::MSG_WAITALL | libc::MSG_DONTWAIT,
+                Flags::SKIP_SUCCESS,
+            ),
+            _ => (libc::MSG_NOSIGNAL, Flags::empty()),
+        };
+        let entry = opcode::Send::new(types::Fd(fd), address, len)
+            .flags(flags)
+            .build()
+            .flags(squeue_flags)
+            .user_data(user_data(kind, id.0.index));
+        self.push(entry);
+    }
+
+    /// Tells when there is room to write, once: for what the loop writes by itself. Costs nothing
+    /// while that is awaited already.
+    pub fn await_room(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.open(id) else {
+            return;
+        };
+        let Some(fd) = socket.raw() else { return };
+        if std::mem::replace(&mut socket.awaiting_room, true) {
+            return;
+        }
+        socket.in_flight += 1;
+        let poll = opcode::PollAdd::new(types::Fd(fd), libc::POLLOUT as u32).build();
+        self.push(poll.user_data(user_data(Kind::Room, id.0.index)));
+    }
+
+    /// Lets go of a socket: nothing is told of it any more. What is in flight is cancelled, the
+    /// descriptor is closed, and the slot is used again after the last completion.
+    pub fn close(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.open(id) else {
+            return;
+        };
+        socket.closing = true;
+        let in_flight = socket.in_flight > 0;
+        let fd = socket.raw();
+        if let (true, Some(fd)) = (in_flight, fd) {
+            let all = types::CancelBuilder::fd(types::Fd(fd)).all();
+            let entry = opcode::AsyncCancel2::new(all).build();
+            self.push_chore(entry);
+        }
+        // The operations hold the file until they end; its number may go to another at once.
+        if let Some((_, socket)) = self.sockets.at(id.0.index)
+            && let Some(fd) = socket.fd.take()
+        {
+            let fd = fd.into_raw_fd();
+            self.push_chore(opcode::Close::new(types::Fd(fd)).build());
+        }
+        self.sockets.release(id.0.index);
+    }
+
+    /// Accepts connections at `listener` from now on, told under its number. Costs nothing while that
+    /// is so already.
+    pub fn accept(&mut self, listener: u32, fd: BorrowedFd<'_>) {
+        let index = listener as usize;
+        if self.listeners.len() <= index {
+            self.listeners.resize(index + 1, Watched::NONE);
+        }
+        let watched = &mut self.listeners[index];
+        watched.fd = fd.as_raw_fd();
+        watched.wanted = true;
+        // One that is being stopped is armed again after its last completion.
+        if watched.standing == Operation::Idle {
+            self.arm_accept(listener);
+        }
+    }
+
+    pub(super) fn arm_accept(&mut self, listener: u32) {
+        let watched = &mut self.listeners[listener as usize];
+        watched.standing = Operation::Armed;
+        let fd = types::Fd(watched.fd);
+        let entry = if self.features.multishot_accept {
+            let accept = opcode::AcceptMulti::new(fd);
+            accept
+                .flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
+                .build()
+        } else {
+            let (address, length) = (std::ptr::null_mut(), std::ptr::null_mut());
+            let accept = opcode::Accept::new(fd, address, length);
+            accept
+                .flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
+                .build()
+        };
+        self.in_flight += 1;
+        self.push(entry.user_data(user_data(Kind::Accept, listener)));
+    }
+
+    /// Accepts no more at `listener` from the next wait on, which it has to stay open for; those who
+    /// came in already are told still.
+    pub fn stop_accepting(&mut self, listener: u32) {
+        let Some(watched) = self.listeners.get_mut(listener as usize) else {
+            return;
+        };
+        watched.wanted = false;
+        if watched.standing == Operation::Armed {
+            watched.standing = Operation::Stopping;
+            self.cancel(user_data(Kind::Accept, listener));
+        }
+    }
+
+    /// Tells `Signal` each time that `fd` (an eventfd) becomes readable, from now on.
+    pub fn watch(&mut self, id: u32, fd: BorrowedFd<'_>) {
+        let index = id as usize;
+        if self.watched.len() <= index {
+            self.watched.resize(index + 1, Watched::NONE);
+        }
+        let watched = &mut self.watched[index];
+        watched.fd = fd.as_raw_fd();
+        watched.wanted = true;
+        if watched.standing == Operation::Idle {
+            self.arm_watch(id);
+        }
+    }
+
+    pub(super) fn arm_watch(&mut self, id: u32) {
+        let watched = &mut self.watched[id as usize];
+        watched.standing = Operation::Armed;
+        let fd = types::Fd(watched.fd);
+        let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true);
+        self.in_flight += 1;
+        self.push(poll.build().user_data(user_data(Kind::Watch, id)));
+    }
+
+    fn cancel(&mut self, target: u64) {
+        let entry = opcode::AsyncCancel2::new(types::CancelBuilder::user_data(target)).build();
+        self.push_chore(entry);
+    }
+
+    /// An operation whose outcome says nothing that is not known.
+    pub(super) fn push_chore(&mut self, entry: Entry) {
+        let quiet = match self.features.quiet_sends {
+            true => Flags::SKIP_SUCCESS,
+            false => Flags::empty(),
+        };
+        self.push(entry.flags(quiet).user_data(user_data(Kind::Chore, 0)));
+    }
+}
