@@ -86,6 +86,13 @@ impl IndexList {
         }
     }
 
+    /// Whether `index` is in.
+    #[must_use]
+    pub fn contains(&self, index: u32) -> bool {
+        let links = self.links.get(index as usize);
+        links.is_some_and(|links| links.next != index)
+    }
+
     /// The index that was put in first of those that are in.
     #[must_use]
     pub fn first(&self) -> Option<u32> {

@@ -9,7 +9,8 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// Something failed while running.
     Failed = 1,
-    /// An option, a value, a directory, or options that do not fit together.
+    /// An option, a value, a directory, options that do not fit together, or an architecture that the
+    /// machine does not offer.
     Usage = 2,
     /// `serve`: an address cannot be listened on. `load`: an `--assert` does not hold.
     BindOrAssert = 3,

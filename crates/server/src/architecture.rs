@@ -7,7 +7,7 @@ use loadline_proto::Handler;
 
 use crate::Listener;
 use crate::arch;
-use crate::options::choice;
+use crate::options::{OptionError, choice};
 use crate::site::{Site, Started};
 
 choice! {
@@ -31,6 +31,23 @@ impl Architecture {
     #[must_use]
     pub fn has_loops(self) -> bool {
         matches!(self, Self::Reactor | Self::Proactor)
+    }
+
+    /// Whether this machine offers what it is built on.
+    ///
+    /// # Errors
+    /// The kernel, or a sandbox, refuses io_uring to the proactor; says why.
+    pub fn check_offered(self) -> Result<(), OptionError> {
+        match self {
+            Self::Proactor => loadline_sys::ring::available().map_err(|why| OptionError {
+                option: "--architecture",
+                value: self.name().into(),
+                expected: format!("{why}; --architecture reactor does without"),
+            }),
+            Self::Sequential | Self::ThreadPerConnection | Self::ThreadPool | Self::Reactor => {
+                Ok(())
+            }
+        }
     }
 
     /// Serves until drained or cut. `started` is told once connections can be served.

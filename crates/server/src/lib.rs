@@ -100,11 +100,17 @@ pub struct ServerConfig {
 /// Binds, starts the threads of the architecture, and returns once connections can be served.
 ///
 /// # Errors
-/// The options contradict each other ([`OptionError`] inside), an address cannot be bound (the
-/// message names it), or threads or descriptors cannot be had.
+/// The options contradict each other or the machine does not offer the architecture ([`OptionError`]
+/// inside; nothing is bound then), an address cannot be bound (the message names it), or threads or
+/// descriptors cannot be had.
 pub fn serve<H: Handler>(handler: Arc<H>, config: ServerConfig) -> io::Result<ServerHandle> {
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
     config.options.validate().map_err(invalid)?;
+    config
+        .options
+        .architecture
+        .check_offered()
+        .map_err(invalid)?;
     let listeners = config
         .listen
         .iter()

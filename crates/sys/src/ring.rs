@@ -10,11 +10,11 @@
 //!                        │
 //!                 wait: one system call submits all and waits
 //!                        │
-//!   next: Accepted · Received · Ended · Sent · Progress · Writable · Signal …    one by one
+//!   next_completion: Accepted · Received · Ended · Sent · Progress · Writable · Signal …
 //! ```
 //!
 //! A send is tried once, in the submission itself, and says nothing if it went out whole
-//! (`MSG_DONTWAIT | MSG_WAITALL` with `CQE_SKIP_SUCCESS`): then `next` reports it without a
+//! (`MSG_DONTWAIT | MSG_WAITALL` with `CQE_SKIP_SUCCESS`): then `next_completion` reports it without a
 //! completion, if its owner is content to hear of it later. What the socket did not take is sent by
 //! a second operation that waits for room.
 //!
@@ -110,7 +110,7 @@ pub enum Completion<'r> {
         /// `None`: the regular end.
         error: Option<io::Error>,
     },
-    /// Part of a batch has left.
+    /// Part of a batch has left, or the socket had no room for any of it.
     Progress {
         /// Whose.
         token: Token,
@@ -272,7 +272,7 @@ impl Ring {
 impl Ring {
     /// Submits what is queued and waits until something happens, or `timeout_ns` has passed
     /// (`None`: for ever; 0: not at all). An interruption counts as a time that has passed. What an
-    /// earlier wait brought is to be taken by `next` before: there is no waiting beside it.
+    /// earlier wait brought is to be taken by `next_completion` before: there is no waiting beside it.
     ///
     /// # Errors
     /// Only for a mistake of ours.
@@ -431,7 +431,7 @@ impl Drop for Ring {
         for watched in self.listeners.iter_mut().chain(&mut self.watched) {
             watched.wanted = false;
         }
-        while self.next().is_some() {}
+        while self.next_completion().is_some() {}
         for index in 0..self.sockets.slots_len() {
             if let Some((id, _)) = self.sockets.at(index) {
                 self.close(id);
@@ -446,7 +446,7 @@ impl Drop for Ring {
             if self.wait(Some(10_000_000)).is_err() {
                 break;
             }
-            while self.next().is_some() {}
+            while self.next_completion().is_some() {}
         }
         let is_quiet = self.in_flight == 0 && self.sockets.len() == 0;
         // SAFETY: neither is used again.

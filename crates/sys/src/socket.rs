@@ -215,6 +215,13 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<u
     }
 }
 
+/// Whether bytes or the end are there to be received.
+#[must_use]
+pub fn has_input(socket: BorrowedFd<'_>) -> bool {
+    let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+    !matches!(net::recv(socket, &mut [0_u8], flags), Err(Errno::AGAIN))
+}
+
 /// Throws away what is there, at most as much as `buffer` holds, without waiting or copying: what
 /// is in `buffer` stays as it is (`MSG_TRUNC` of tcp(7)). Answers as [`receive`] does.
 ///

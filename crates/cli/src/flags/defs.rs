@@ -18,7 +18,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  stopped by SIGTERM or SIGINT, every accepted request answered
   1  something failed while running
-  2  bad usage: an option, a value, a directory, or options that do not fit together
+  2  bad usage: an option, a value, a directory, or options that do not fit together; or an
+     architecture that this machine does not offer
   3  an address cannot be listened on
   4  stopped before every accepted request was answered: --grace ran out, or a second signal came";
 
@@ -105,12 +106,12 @@ pub(crate) struct ArchitectureFlags {
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = architecture())]
     pub(crate) architecture: Auto<Architecture>,
 
-    /// Event loops that serve connections (reactor); auto is one for each CPU.
+    /// Event loops that serve connections (reactor, proactor); auto is one for each CPU.
     #[arg(long, value_name = "N", default_value = "auto", value_parser = auto_count_in(1..=1024))]
     pub(crate) loops: Auto<usize>,
 
-    /// Threads beside the loops for what may block (reactor); 0 has the loops do it themselves,
-    /// auto is one for each CPU and at least 2.
+    /// Threads beside the loops for what may block (reactor, proactor); 0 has the loops do it
+    /// themselves, auto is one for each CPU and at least 2.
     #[arg(long, value_name = "M", default_value = "auto", value_parser = auto_count_in(0..=16384))]
     pub(crate) workers: Auto<usize>,
 
@@ -118,13 +119,14 @@ pub(crate) struct ArchitectureFlags {
     #[arg(long, value_name = "N", default_value = "auto", value_parser = auto_count_in(1..=16384))]
     pub(crate) threads: Auto<usize>,
 
-    /// One pool of M workers for all loops, or M workers for each loop (reactor) [default: shared].
+    /// One pool of M workers for all loops, or M workers for each loop (reactor, proactor) [default:
+    /// shared].
     #[arg(long, value_name = "HOW",
         value_parser = one_of(WorkerPools::ALL, WorkerPools::name, WorkerPools::parse))]
     pub(crate) worker_pools: Option<WorkerPools>,
 
-    /// How connections reach the loops (reactor): a main loop accepts and hands over, the loops
-    /// share one listener, or each has its own [default: shared].
+    /// How connections reach the loops (reactor, proactor): a main loop accepts and hands over, the
+    /// loops share one listener, or each has its own [default: shared].
     #[arg(long, value_name = "HOW", value_parser = one_of(Accept::ALL, Accept::name, Accept::parse))]
     pub(crate) accept: Option<Accept>,
 
@@ -134,12 +136,12 @@ pub(crate) struct ArchitectureFlags {
         value_parser = one_of(Balance::ALL, Balance::name, Balance::parse))]
     pub(crate) balance: Option<Balance>,
 
-    /// How jobs reach the workers (reactor) [default: shared].
+    /// How jobs reach the workers (reactor, proactor) [default: shared].
     #[arg(long, value_name = "KIND", value_parser = one_of(Queue::ALL, Queue::name, Queue::parse))]
     pub(crate) queue: Option<Queue>,
 
-    /// Jobs (reactor) or connections (thread-pool) that may wait for a thread; auto is 1024, or what
-    /// descriptors allow.
+    /// Jobs (reactor, proactor) or connections (thread-pool) that may wait for a thread; auto is 1024,
+    /// or what descriptors allow.
     #[arg(long, value_name = "N", default_value = "auto",
         value_parser = auto_count_in(1..=1 << 20))]
     pub(crate) queue_max: Auto<usize>,
@@ -149,7 +151,7 @@ pub(crate) struct ArchitectureFlags {
         value_parser = one_of(SocketIo::ALL, SocketIo::name, SocketIo::parse))]
     pub(crate) socket_io: Option<SocketIo>,
 
-    /// Connections that one loop takes (reactor) [default: no bound but --connections-max].
+    /// Connections that one loop takes (reactor, proactor) [default: no bound but --connections-max].
     #[arg(long, value_name = "C", value_parser = count_in(1..=1 << 20))]
     pub(crate) capacity_per_loop: Option<usize>,
 
@@ -164,8 +166,8 @@ pub(crate) struct ArchitectureFlags {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Connections")]
 pub(crate) struct ConnectionFlags {
-    /// Connections of the whole server (reactor, thread-per-connection); beyond it the oldest idle
-    /// one makes room. auto is what the descriptor limit allows.
+    /// Connections of the whole server (reactor, proactor, thread-per-connection); beyond it the
+    /// oldest idle one makes room. auto is what the descriptor limit allows.
     #[arg(long, value_name = "N", default_value = "auto",
         value_parser = auto_count_in(1..=1 << 20))]
     pub(crate) connections_max: Auto<usize>,

@@ -153,52 +153,48 @@ fn options(flags: &ServeFlags, architecture: Architecture, machine: &Machine) ->
 
 /// Refuses options that the architecture has no use for: they would silently do nothing.
 fn refuse_foreign(flags: &ServeFlags, architecture: Architecture) -> Result<(), Failure> {
-    use Architecture::{Reactor, ThreadPerConnection, ThreadPool};
+    use Architecture::{Proactor, Reactor, ThreadPerConnection, ThreadPool};
     let typed: &ArchitectureFlags = &flags.architecture;
-    let reactor: &[Architecture] = &[Reactor];
+    let loops: &[Architecture] = &[Reactor, Proactor];
     let given: [(&str, Option<String>, &[Architecture]); 11] = [
-        ("--loops", number(typed.loops), reactor),
-        ("--workers", number(typed.workers), reactor),
+        ("--loops", number(typed.loops), loops),
+        ("--workers", number(typed.workers), loops),
         ("--threads", number(typed.threads), &[ThreadPool]),
         (
             "--worker-pools",
             typed.worker_pools.map(|it| it.name().to_owned()),
-            reactor,
+            loops,
         ),
         (
             "--accept",
             typed.accept.map(|it| it.name().to_owned()),
-            reactor,
+            loops,
         ),
         (
             "--balance",
             typed.balance.map(|it| it.name().to_owned()),
-            reactor,
+            loops,
         ),
-        (
-            "--queue",
-            typed.queue.map(|it| it.name().to_owned()),
-            reactor,
-        ),
+        ("--queue", typed.queue.map(|it| it.name().to_owned()), loops),
         (
             "--queue-max",
             number(typed.queue_max),
-            &[Reactor, ThreadPool],
+            &[Reactor, Proactor, ThreadPool],
         ),
         (
             "--socket-io",
             typed.socket_io.map(|it| it.name().to_owned()),
-            reactor,
+            &[Reactor],
         ),
         (
             "--capacity-per-loop",
             typed.capacity_per_loop.map(|it| it.to_string()),
-            reactor,
+            loops,
         ),
         (
             "--connections-max",
             number(flags.connections.connections_max),
-            &[Reactor, ThreadPerConnection],
+            &[Reactor, Proactor, ThreadPerConnection],
         ),
     ];
     for (option, value, useful) in given {
@@ -208,11 +204,18 @@ fn refuse_foreign(flags: &ServeFlags, architecture: Architecture) -> Result<(), 
             return Err(Failure::usage(format!(
                 "{option} {value}: --architecture {} has no use for it; it goes with {}",
                 architecture.name(),
-                useful.join(" or "),
+                in_words(&useful),
             )));
         }
     }
     Ok(())
+}
+
+fn in_words(names: &[&str]) -> String {
+    match names {
+        [names @ .., last] if !names.is_empty() => format!("{} or {last}", names.join(", ")),
+        _ => names.concat(),
+    }
 }
 
 fn number(typed: Auto<usize>) -> Option<String> {
@@ -358,6 +361,24 @@ mod tests {
     }
 
     #[test]
+    fn a_proactor_takes_what_a_reactor_takes_but_its_sockets_stay_its_own() {
+        for line in [
+            "--loops 2 --workers 4 --worker-pools per-loop",
+            "--accept handoff --balance least-busy",
+            "--accept reuse-port --queue work-stealing --queue-max 10",
+            "--capacity-per-loop 5 --at-capacity close --connections-max 7",
+        ] {
+            let of = |name: &str| planned(&format!("--architecture {name} {line}"), &MACHINE);
+            let (reactor, proactor) = (of("reactor").unwrap(), of("proactor").unwrap());
+            let same = ServerOptions {
+                architecture: Architecture::Reactor,
+                ..proactor.options
+            };
+            assert_eq!(format!("{same:?}"), format!("{:?}", reactor.options));
+        }
+    }
+
+    #[test]
     fn auto_never_chooses_no_workers() {
         for cpus in [1, 2, 64] {
             let machine = Machine { cpus, ..MACHINE };
@@ -419,7 +440,11 @@ mod tests {
             ("--threads 4", "--threads 4 reactor thread-pool"),
             (
                 "--architecture sequential --queue-max 4",
-                "--queue-max 4 reactor or thread-pool",
+                "--queue-max 4 reactor, proactor or thread-pool",
+            ),
+            (
+                "--architecture proactor --socket-io worker",
+                "--socket-io worker proactor has no use for it; it goes with reactor",
             ),
             (
                 "--architecture thread-pool --connections-max 4",

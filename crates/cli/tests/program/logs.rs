@@ -6,14 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::util::{Server, connect, exchange, site, until};
-
-const ARCHITECTURES: [&str; 4] = [
-    "sequential",
-    "thread-per-connection",
-    "thread-pool",
-    "reactor",
-];
+use crate::util::{Server, architectures, connect, exchange, site, until};
 
 /// Several clients send some requests each over connections of their own, kept alive.
 fn load(address: SocketAddr, clients: usize, requests: usize) {
@@ -132,7 +125,7 @@ fn three_forms_under_load_and_every_line_whole() {
         ("json", request_of_json),
     ];
     let site = site();
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         for (form, request_of) in forms {
             let log = site.path().join(format!("{architecture}-{form}"));
             let path = log.to_str().unwrap();

@@ -100,6 +100,27 @@ fn bad_usage_is_one_line_with_option_value_and_what_would_be_right() {
     }
 }
 
+/// Also with an address in use: the architecture is looked at before anything is bound.
+#[test]
+fn a_proactor_where_io_uring_is_refused() {
+    let site = site();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let refused_with = |without: &str, parts: &[&str]| {
+        let output = Command::new(PROGRAM)
+            .arg("serve")
+            .arg(site.path())
+            .args(["--architecture", "proactor", "--listen", &address])
+            .env("LOADLINE_RING_WITHOUT", without)
+            .output()
+            .unwrap();
+        refused(&output, without, 2, parts);
+    };
+    let common = ["--architecture proactor", "--architecture reactor"];
+    refused_with("io-uring", &[&common[..], &["io_uring is off"]].concat());
+    refused_with("speed", &[&common[..], &["speed", "quiet-sends"]].concat());
+}
+
 #[test]
 fn a_directory_that_cannot_be_served() {
     let site = site();

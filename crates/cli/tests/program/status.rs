@@ -2,14 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::util::{Server, exchange, site, until};
-
-const ARCHITECTURES: [&str; 4] = [
-    "sequential",
-    "thread-per-connection",
-    "thread-pool",
-    "reactor",
-];
+use crate::util::{Server, architectures, exchange, site, until};
 
 fn json(server: &Server) -> serde_json::Value {
     let (head, content) = exchange(server.connect(), "/-/status");
@@ -20,7 +13,7 @@ fn json(server: &Server) -> serde_json::Value {
 #[test]
 fn json_sums_what_the_threads_count() {
     let site = site();
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let more = ["--architecture", architecture, "--status-path", "/-/status"];
         let server = Server::start(site.path(), &more);
         for _ in 0..5 {
@@ -122,7 +115,7 @@ fn parse(text: &str) -> HashMap<String, f64> {
 #[test]
 fn prometheus_text_is_well_formed_and_agrees_with_json() {
     let site = site();
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let more = ["--architecture", architecture, "--status-path", "/-/status"];
         let server = Server::start(site.path(), &more);
         for _ in 0..3 {

@@ -4,19 +4,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::util::{PATIENCE, Server, site};
-
-const ARCHITECTURES: [&str; 4] = [
-    "sequential",
-    "thread-per-connection",
-    "thread-pool",
-    "reactor",
-];
+use crate::util::{PATIENCE, Server, architectures, site};
 
 #[test]
 fn a_drain_without_work_is_clean() {
     let site = site();
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         for signal in ["TERM", "INT"] {
             let mut server = Server::start(site.path(), &["--architecture", architecture]);
             assert_eq!(server.get("/"), "<p>hello</p>");
@@ -32,7 +25,7 @@ fn a_drain_without_work_is_clean() {
 #[test]
 fn a_drain_finishes_what_was_sent_before_it() {
     let site = site();
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let more = ["--architecture", architecture, "--service-time", "500ms"];
         let mut server = Server::start(site.path(), &more);
         let mut stream = server.connect();
@@ -73,7 +66,7 @@ fn in_the_middle(architecture: &str, grace: &str) -> (Server, TcpStream, tempfil
 
 #[test]
 fn a_drain_finishes_a_large_answer() {
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let (mut server, mut stream, _site) = in_the_middle(architecture, "20s");
         server.signal("TERM");
         server.line_with("draining");
@@ -90,7 +83,7 @@ fn a_drain_finishes_a_large_answer() {
 
 #[test]
 fn what_the_grace_does_not_cover_is_cut_and_said() {
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let (mut server, _stream, _site) = in_the_middle(architecture, "100ms");
         let began = Instant::now();
         server.signal("TERM");
@@ -107,7 +100,7 @@ fn what_the_grace_does_not_cover_is_cut_and_said() {
 
 #[test]
 fn a_second_signal_ends_at_once() {
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let (mut server, _stream, _site) = in_the_middle(architecture, "60s");
         server.signal("TERM");
         server.line_with("draining");

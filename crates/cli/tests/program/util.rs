@@ -13,6 +13,19 @@ use tempfile::TempDir;
 /// How long anything may take before a test fails. Far more than it does take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Every architecture that this machine offers; says visibly what it leaves out.
+pub(crate) fn architectures() -> Vec<&'static str> {
+    let all = loadline_server::Architecture::ALL.iter();
+    let offered = all.filter(|architecture| {
+        let offered = architecture.check_offered();
+        if let Err(error) = &offered {
+            let _ = writeln!(std::io::stderr(), "\nskipped: {error}");
+        }
+        offered.is_ok()
+    });
+    offered.map(|architecture| architecture.name()).collect()
+}
+
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_loadline");
 
 /// Runs the program to its end.

@@ -67,7 +67,7 @@ impl Door {
     }
 
     /// Those who knocked were taken in, or accepting pauses.
-    pub(crate) fn watch_on(&mut self, driver: &mut impl Watch) {
+    pub(crate) fn watch_on(&self, driver: &mut impl Watch) {
         if self.watched {
             for (number, listener) in (0..).zip(self.acceptor.listeners()) {
                 driver.watch_on(number, listener.as_fd());

@@ -384,8 +384,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.timers.arm(token, deadline);
         }
         if connection.is_idle() && slot.standing == Standing::Served {
-            slot.idle_since = self.kit.now();
-            self.idle.push_last(token.index);
+            if !(connection.idles_on() && self.idle.contains(token.index)) {
+                slot.idle_since = self.kit.now();
+                self.idle.push_last(token.index);
+            }
         } else {
             self.idle.remove(token.index);
         }

@@ -1,5 +1,6 @@
 //! A server in this process, on a port that the kernel chooses, over a folder of its own.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -103,6 +104,16 @@ impl Model {
                 ..reactor(1, 3)
             },
         }
+    }
+
+    /// Whether this machine offers it; says so visibly if not.
+    pub fn is_offered(self) -> bool {
+        let offered = self.options().architecture.check_offered();
+        if let Err(error) = &offered {
+            // Not by `eprintln`, which nobody would see from a test.
+            let _ = writeln!(std::io::stderr(), "\nskipped, {self:?}: {error}");
+        }
+        offered.is_ok()
     }
 
     /// Whether it serves more than one connection at a time.

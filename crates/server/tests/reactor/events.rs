@@ -10,7 +10,7 @@ use crate::util::*;
 
 #[test]
 fn a_half_closed_client_gets_its_answers() {
-    for socket_io in SocketIo::ALL {
+    for socket_io in socket_ios() {
         for path in ["/", "/blocking", "/shared"] {
             let server = start(ServerOptions {
                 socket_io: *socket_io,
@@ -45,7 +45,7 @@ fn the_end_of_input_is_seen_behind_a_short_read() {
 
 #[test]
 fn a_client_that_vanishes_while_its_request_is_worked_on() {
-    for socket_io in SocketIo::ALL {
+    for socket_io in socket_ios() {
         let server = start(ServerOptions {
             socket_io: *socket_io,
             ..options(1, 2)
@@ -77,7 +77,7 @@ fn reset(client: Client) {
 
 #[test]
 fn resets_in_the_middle_of_everything_leave_nothing_behind() {
-    for socket_io in SocketIo::ALL {
+    for socket_io in socket_ios() {
         let server = start(ServerOptions {
             socket_io: *socket_io,
             ..options(2, 2)

@@ -61,6 +61,9 @@ fn over_a_loops_capacity_nobody_is_served_by_a_drain_either() {
 fn a_pipeline_of_blocking_requests_holds_nobody_up() {
     const NAPS: u64 = 300;
     for (workers, socket_io) in [(0, SocketIo::Loop), (1, SocketIo::Worker)] {
+        if !offers(socket_io) {
+            continue;
+        }
         let server = start(ServerOptions {
             socket_io,
             ..options(1, workers)
@@ -189,6 +192,9 @@ fn a_full_queue_answers_503_with_retry_after() {
 
 #[test]
 fn a_full_queue_refuses_whole_connections_as_well() {
+    if !offers(SocketIo::Worker) {
+        return;
+    }
     let server = start(ServerOptions {
         socket_io: SocketIo::Worker,
         queue_max: 1,

@@ -14,3 +14,7 @@ mod many;
 mod models;
 mod util;
 mod workers;
+
+/// What all of these run under; the proactor has the same, in a program of its own.
+pub(crate) const ARCHITECTURE: loadline_server::Architecture =
+    loadline_server::Architecture::Reactor;

@@ -49,7 +49,7 @@ fn every_combination_serves() {
 fn every_kind_of_pool_serves() {
     for queue in Queue::ALL {
         for worker_pools in WorkerPools::ALL {
-            for socket_io in SocketIo::ALL {
+            for socket_io in socket_ios() {
                 let server = serves(ServerOptions {
                     queue: *queue,
                     worker_pools: *worker_pools,
@@ -85,6 +85,9 @@ fn without_workers_the_loop_blocks_and_counts_it() {
 
 #[test]
 fn with_socket_io_worker_everything_runs_on_workers() {
+    if !offers(SocketIo::Worker) {
+        return;
+    }
     let server = start(ServerOptions {
         socket_io: SocketIo::Worker,
         ..options(1, 2)

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use loadline_base::{FileVersion, OpenFile};
 use loadline_proto::{Body, Exchange, Handler, Limits, Outcome, SessionConfig, Status, Turn};
 use loadline_server::{
-    Architecture, Counts, ListenAddr, Role, ServerConfig, ServerHandle, ServerOptions, serve,
+    Architecture, Counts, ListenAddr, Role, ServerConfig, ServerHandle, ServerOptions, SocketIo,
+    serve,
 };
 
 /// Longest wait for anything before a test fails.
@@ -133,9 +134,33 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
 }
 
+/// Whether the architecture under test can have its sockets read and written by these.
+pub(crate) fn offers(socket_io: SocketIo) -> bool {
+    socket_io == SocketIo::Loop || crate::ARCHITECTURE == Architecture::Reactor
+}
+
+/// All that can.
+pub(crate) fn socket_ios() -> impl Iterator<Item = &'static SocketIo> {
+    SocketIo::ALL.iter().filter(|socket_io| offers(**socket_io))
+}
+
+/// Ends the whole program where the machine has no io_uring: none of its tests could run. Not by
+/// `eprintln`, which nobody would see from a test.
+fn skip_without_a_ring() {
+    if crate::ARCHITECTURE == Architecture::Proactor
+        && let Err(error) = loadline_sys::ring::available()
+    {
+        let _ = writeln!(
+            io::stderr(),
+            "\nskipped, all tests of the proactor: {error}"
+        );
+        std::process::exit(0);
+    }
+}
+
 pub(crate) fn options(loops: usize, workers: usize) -> ServerOptions {
     ServerOptions {
-        architecture: Architecture::Reactor,
+        architecture: crate::ARCHITECTURE,
         loops,
         workers,
         ..ServerOptions::default()
@@ -147,6 +172,7 @@ pub(crate) fn start(options: ServerOptions) -> Server {
 }
 
 pub(crate) fn start_with(options: ServerOptions, handler: TestHandler, limits: Limits) -> Server {
+    skip_without_a_ring();
     let handler = Arc::new(handler);
     let config = ServerConfig {
         options,

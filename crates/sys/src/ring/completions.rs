@@ -51,7 +51,7 @@ impl Taken {
 
 impl Ring {
     /// The next thing that happened by the last `wait`; `None`: all was told.
-    pub fn next(&mut self) -> Option<Completion<'_>> {
+    pub fn next_completion(&mut self) -> Option<Completion<'_>> {
         if let Some(buffer) = self.lent.take() {
             self.give_back(buffer);
         }
@@ -91,13 +91,19 @@ impl Ring {
             result: entry.result(),
             flags: entry.flags(),
         }));
+        let mut are_loud = false;
         for taken in &self.taken {
             if kind_of(taken.user_data) == Kind::QuietSend
                 && let Some((_, socket)) = self.sockets.at(taken.user_data as u32)
                 && let Sending::Quiet(transmit) = std::mem::take(&mut socket.sending)
             {
                 socket.sending = Sending::Waiting(transmit);
+                are_loud = true;
             }
+        }
+        if are_loud {
+            let is_other = |taken: &Taken| kind_of(taken.user_data) != Kind::QuietSend;
+            self.taken.sort_by_key(is_other); // first of all, as `send` says
         }
     }
 
@@ -306,13 +312,10 @@ impl Ring {
         }
         socket.sending = Sending::Waiting(transmit);
         self.push_send(id, Kind::Send);
-        match result {
-            0 => Outcome::Nothing,
-            result => Outcome::Other(Completion::Progress {
-                token,
-                bytes: result as u64,
-            }),
-        }
+        Outcome::Other(Completion::Progress {
+            token,
+            bytes: result as u64,
+        })
     }
 }
 

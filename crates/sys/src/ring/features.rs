@@ -7,6 +7,7 @@ use io_uring::{IoUring, Probe, opcode};
 use rustix::io::Errno;
 
 /// Names of features to leave unused, separated by commas: for tests of the ways around them.
+/// `io-uring` stands for all of it: as if the machine refused it.
 pub const WITHOUT: &str = "LOADLINE_RING_WITHOUT";
 
 /// What a ring uses beyond what Linux 6.1 has for certain. Each can be forced off.
@@ -40,7 +41,7 @@ impl Features {
     /// All of them, as far as the environment does not force them off.
     ///
     /// # Errors
-    /// The environment names a feature that does not exist.
+    /// The environment names a feature that does not exist, or forbids all.
     pub fn wanted() -> io::Result<Self> {
         let without = std::env::var(WITHOUT).unwrap_or_default();
         let mut features = Self {
@@ -52,6 +53,10 @@ impl Features {
             no_iowait: true,
         };
         for name in without.split(',').filter(|name| !name.is_empty()) {
+            if name == "io-uring" {
+                let why = format!("io_uring is off: {WITHOUT} says so");
+                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+            }
             let Some(feature) = features.by_name(name) else {
                 let known = Self::NAMES.join(", ");
                 return Err(io::Error::new(
@@ -77,18 +82,23 @@ impl Features {
     }
 }
 
-/// Whether a ring can be had here.
+/// Whether a ring can be had here. Tried on a thread of its own: the end of a ring interrupts what the
+/// thread waits for that made it.
 ///
 /// # Errors
 /// Why not, and what would help, in one line.
 pub fn available() -> io::Result<()> {
-    super::Ring::new(&super::RingOptions {
+    let small = super::RingOptions {
         submissions: 8,
         completions: 16,
         buffers: 8,
         buffer_bytes: 1024,
-    })
-    .map(drop)
+    };
+    let trial = std::thread::Builder::new().name("trial of io_uring".into());
+    let tried = trial.spawn(move || super::Ring::new(&small).map(drop))?;
+    tried
+        .join()
+        .unwrap_or_else(|_| Err(io::Error::other("io_uring: the trial panicked")))
 }
 
 /// The operations that a ring cannot do without; all are older than Linux 6.1.

@@ -31,6 +31,17 @@ impl Ring {
             .map(AsFd::as_fd)
     }
 
+    /// Whether bytes or the end have come to it that were not told yet; `true` also where that is not
+    /// certain.
+    #[must_use]
+    pub fn has_input(&mut self, id: SocketId) -> bool {
+        let receive = user_data(Kind::Receive, id.0.index);
+        let untold = &self.taken[self.told..];
+        untold.iter().any(|taken| taken.user_data == receive)
+            || !self.uring.completion().is_empty()
+            || self.socket(id).is_some_and(crate::socket::has_input)
+    }
+
     /// Sockets that are adopted, those included whose last completions have not come.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -111,19 +122,20 @@ impl Ring {
     /// before where it takes long. One at a time.
     ///
     /// With `Told::WithTheNext`, that all has left is told when the next thing happens, whenever that
-    /// is: it costs no completion. With `Told::AtOnce` it ends a wait.
+    /// is: it costs no completion. With `Told::AtOnce` it ends a wait. `true` if that is so: then it has
+    /// gone unless `Progress` or `SendFailed` says otherwise, before anything else is told.
     ///
     /// # Panics
     /// If one is out already.
     #[inline]
-    pub fn send(&mut self, id: SocketId, transmit: Transmit, told: Told) {
+    pub fn send(&mut self, id: SocketId, transmit: Transmit, told: Told) -> bool {
         // What takes more than one operation goes on when the first one is heard of.
         let quiet = self.features.quiet_sends
             && told == Told::WithTheNext
             && transmit.is_last_piece()
             && transmit.remaining() <= SEND_BYTES_MAX as u64;
         let Some(socket) = self.sockets.open(id) else {
-            return;
+            return false;
         };
         assert!(
             matches!(socket.sending, Sending::Idle),
@@ -137,6 +149,7 @@ impl Ring {
             socket.sending = Sending::Waiting(transmit);
             self.push_send(id, Kind::Send);
         }
+        quiet
     }
 
     pub(super) fn push_send(&mut self, id: SocketId, kind: Kind) {

@@ -74,7 +74,7 @@ fn drive(ring: &mut Ring, mut done: impl FnMut(&mut Ring, &Seen) -> bool) -> Vec
         ring.wait(Some(5_000_000_000)).unwrap();
         let waited = began.elapsed();
         let mut is_done = false;
-        while let Some(completion) = ring.next() {
+        while let Some(completion) = ring.next_completion() {
             let one = match completion {
                 Completion::Accepted { .. } => Seen::Accepted,
                 Completion::AcceptFailed { .. } => Seen::AcceptFailed,
@@ -105,7 +105,7 @@ fn drive(ring: &mut Ring, mut done: impl FnMut(&mut Ring, &Seen) -> bool) -> Vec
 fn turn(ring: &mut Ring, ms: u64) -> usize {
     ring.wait(Some(ms * 1_000_000)).unwrap();
     let mut count = 0;
-    while ring.next().is_some() {
+    while ring.next_completion().is_some() {
         count += 1;
     }
     count
@@ -151,7 +151,7 @@ fn receives_and_sends_until_the_end() {
     assert_eq!(seen, [Seen::Ended(token, true)]);
     ring.close(id);
     ring.wait(Some(0)).unwrap();
-    assert!(ring.next().is_none());
+    assert!(ring.next_completion().is_none());
     assert_eq!(ours.read(&mut [0; 8]).unwrap(), 0);
     assert!(ring.is_empty());
 }
@@ -175,7 +175,7 @@ fn a_stalled_reader_gets_all_of_a_long_batch_in_the_end() {
     ring.send(id, Transmit::new(segments), Told::WithTheNext);
     ring.wait(Some(50_000_000)).unwrap();
     let mut sent = false;
-    while let Some(completion) = ring.next() {
+    while let Some(completion) = ring.next_completion() {
         sent |= matches!(completion, Completion::Sent { .. });
     }
     assert!(!sent, "8 MiB do not fit into a socket");
@@ -300,7 +300,7 @@ fn pausing_and_receiving_again_at_once_loses_nothing() {
         ring.pause(id);
         ring.receive(id);
         ring.wait(Some(1_000_000)).unwrap();
-        while let Some(completion) = ring.next() {
+        while let Some(completion) = ring.next_completion() {
             if let Completion::Received { bytes, .. } = completion {
                 all.extend_from_slice(bytes);
             }
@@ -324,7 +324,7 @@ fn a_closed_socket_says_nothing_and_its_slot_waits_for_its_operations() {
     ring.receive(first);
     ring.send(first, memory(&vec![1; 16 << 20]), Told::WithTheNext);
     ring.wait(Some(0)).unwrap(); // a receive and a long send are in flight
-    while ring.next().is_some() {}
+    while ring.next_completion().is_some() {}
     ours.write_all(b"for nobody").unwrap();
     ring.close(first);
     let (mut other, theirs) = connected();
@@ -341,7 +341,7 @@ fn a_closed_socket_says_nothing_and_its_slot_waits_for_its_operations() {
     ring.send(first, memory(b"nobody hears it"), Told::AtOnce);
     for _ in 0..50 {
         ring.wait(Some(1_000_000)).unwrap();
-        while ring.next().is_some() {}
+        while ring.next_completion().is_some() {}
         if ring.len() == 1 {
             break;
         }
@@ -391,7 +391,7 @@ fn accepts_until_told_to_stop() {
     ring.stop_accepting(0);
     let _late = TcpStream::connect(address).unwrap();
     ring.wait(Some(20_000_000)).unwrap();
-    assert!(ring.next().is_none());
+    assert!(ring.next_completion().is_none());
     ring.accept(0, listener.as_fd());
     drive(&mut ring, |_, one| *one == Seen::Accepted);
 }
@@ -430,11 +430,11 @@ fn what_may_be_told_with_the_next_is_told_soon_also_if_nothing_happens() {
     ring.receive(id);
     ring.send(id, memory(b"answer"), Told::WithTheNext);
     ring.wait(None).unwrap(); // would never end
-    match ring.next() {
+    match ring.next_completion() {
         Some(Completion::Sent { token: of, .. }) => assert_eq!(of, token),
         other => panic!("{other:?}"),
     }
-    assert!(ring.next().is_none());
+    assert!(ring.next_completion().is_none());
 }
 
 /// A wait that comes before all was taken must not throw away what is left.
@@ -452,7 +452,7 @@ fn a_wait_keeps_what_was_not_taken() {
     let mut count = 0;
     while count < 3 {
         ring.wait(Some(5_000_000_000)).unwrap();
-        count += usize::from(ring.next().is_some());
+        count += usize::from(ring.next_completion().is_some());
         ring.wait(Some(0)).unwrap();
     }
 }
@@ -474,7 +474,7 @@ fn each_wake_is_a_signal_and_room_is_told_once() {
     ring.await_room(id);
     drive(&mut ring, |_, one| *one == Seen::Writable(token));
     ring.wait(Some(0)).unwrap();
-    assert!(ring.next().is_none());
+    assert!(ring.next_completion().is_none());
 }
 
 #[test]

@@ -51,6 +51,10 @@ struct Known {
     has_spoken: bool,
     /// There is room for files.
     writable: bool,
+    /// Its last answer has gone, as far as is known, and nothing else is to be done.
+    resting: bool,
+    /// That is certain now, and nothing else has happened.
+    idles_on: bool,
 }
 
 impl RingConnection {
@@ -86,7 +90,7 @@ impl RingConnection {
             true => Told::WithTheNext,
             false => Told::AtOnce,
         };
-        ring.send(id, transmit, told);
+        self.known.resting = ring.send(id, transmit, told);
         None
     }
 
@@ -155,6 +159,7 @@ impl Link<RingDriver> for RingConnection {
         match fact {
             Fact::Received(bytes) => {
                 is_input = true;
+                self.known.idles_on = false;
                 self.known.has_spoken = true;
                 self.known.to_be_paused = !self.known.wanted;
                 self.session.received(bytes, turn);
@@ -167,9 +172,16 @@ impl Link<RingDriver> for RingConnection {
                     false => self.session.peer_gone(turn),
                 }
             }
-            Fact::Progress(bytes) => self.session.progressed(bytes, turn),
-            Fact::Sent(transmit) => self.session.sent(transmit, turn),
+            Fact::Progress(bytes) => {
+                self.known.resting = false;
+                self.session.progressed(bytes, turn);
+            }
+            Fact::Sent(transmit) => {
+                self.known.idles_on = std::mem::take(&mut self.known.resting);
+                self.session.sent(transmit, turn);
+            }
             Fact::SendFailed(transmit) => {
+                self.known.resting = false;
                 turn.pool.give_segments(transmit.into_segments());
                 self.session.peer_gone(turn);
             }
@@ -244,10 +256,17 @@ impl Link<RingDriver> for RingConnection {
         exchange: Box<Exchange>,
         site: &Site<H>,
         kit: &mut Kit<H>,
-        _driver: &mut RingDriver,
+        driver: &mut RingDriver,
     ) {
         let mut turn = kit.turn();
-        if site.shutdown.is_draining() {
+        // What has come behind the request was accepted, so it is heard before: the loop will, and
+        // tells of the drain then.
+        let mut is_more_to_hear = || {
+            !self.known.ended
+                && !self.session.has_carry()
+                && self.id().is_some_and(|id| driver.ring.has_input(id))
+        };
+        if site.shutdown.is_draining() && !is_more_to_hear() {
             self.session.draining(&mut turn);
         }
         self.session.completed(exchange, &mut turn);
@@ -298,7 +317,12 @@ impl Link<RingDriver> for RingConnection {
     }
 
     fn is_idle(&self) -> bool {
-        self.session.is_idle()
+        self.session.is_idle() || self.known.resting
+    }
+
+    #[inline]
+    fn idles_on(&mut self) -> bool {
+        std::mem::take(&mut self.known.idles_on)
     }
 
     /// A worker could not use the ring.

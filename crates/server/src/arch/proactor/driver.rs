@@ -82,7 +82,7 @@ impl Driver for RingDriver {
     #[inline]
     fn next(&mut self) -> Option<Happened<Fact<'_>>> {
         let to = |token: Token, fact| Happened::To(token, fact);
-        Some(match self.ring.next()? {
+        Some(match self.ring.next_completion()? {
             Completion::Received { token, bytes } => to(token, Fact::Received(bytes)),
             Completion::Sent { token, transmit } => to(token, Fact::Sent(transmit)),
             Completion::Progress { token, bytes } => to(token, Fact::Progress(bytes)),

@@ -137,6 +137,9 @@ pub(crate) trait Link<D: Driver>: Sized {
     /// Between two requests.
     fn is_idle(&self) -> bool;
 
+    /// Whether it was as good as idle when it was last settled, and has only been told so since.
+    fn idles_on(&mut self) -> bool;
+
     /// As what goes to a worker (`--socket-io worker`), where that is possible.
     fn into_served(self) -> Result<Connection, Self>;
 

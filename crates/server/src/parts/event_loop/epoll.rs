@@ -178,6 +178,11 @@ impl Link<Epoll> for Connection {
         self.is_idle()
     }
 
+    #[inline]
+    fn idles_on(&mut self) -> bool {
+        false
+    }
+
     fn into_served(self) -> Result<Connection, Self> {
         Ok(self)
     }

@@ -1,0 +1,31 @@
+//! The tests of the reactor, under the proactor: loops, workers, accepting, bounds and going down are
+//! the same there. Only `--socket-io worker` is not.
+//!
+//! Where the machine has no io_uring, none of them runs, and a line on standard error says so.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+#[path = "../reactor/balance.rs"]
+mod balance;
+#[path = "../reactor/descriptors.rs"]
+mod descriptors;
+#[path = "../reactor/drain.rs"]
+mod drain;
+#[path = "../reactor/events.rs"]
+mod events;
+#[path = "../reactor/files.rs"]
+mod files;
+#[path = "../reactor/limits.rs"]
+mod limits;
+#[path = "../reactor/many.rs"]
+mod many;
+#[path = "../reactor/models.rs"]
+mod models;
+mod ring;
+#[path = "../reactor/util.rs"]
+mod util;
+#[path = "../reactor/workers.rs"]
+mod workers;
+
+pub(crate) const ARCHITECTURE: loadline_server::Architecture =
+    loadline_server::Architecture::Proactor;

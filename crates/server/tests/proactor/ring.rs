@@ -1,0 +1,98 @@
+//! What only a ring can get wrong: bytes that come unasked, ends that come before they are due.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+use loadline_proto::{CloseReason, Limits, Pace};
+use loadline_server::{Architecture, ServerOptions, SocketIo};
+
+use crate::util::*;
+
+/// While a request blocks nothing is received; the end behind the other requests is not a hang-up.
+#[test]
+fn a_client_that_half_closes_while_nothing_is_received_gets_all_its_answers() {
+    for after in ["/", "/blocking"] {
+        let server = start(options(1, 1));
+        let mut client = server.connect();
+        client.ask("/gate");
+        server.handler.gate.await_waiting(1);
+        for _ in 0..3 {
+            client.ask(after); // each comes unasked
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        client.stream.shutdown(Shutdown::Write).unwrap();
+        // Another request shows that the loop has been through the end.
+        assert_eq!(server.connect().get("/").status, 200);
+        server.handler.gate.open();
+        for _ in 0..4 {
+            assert_eq!(client.answer().unwrap().status, 200);
+        }
+        assert!(client.is_closed());
+    }
+}
+
+#[test]
+fn a_flood_behind_a_blocking_request_stays_in_the_kernel() {
+    let server = start(options(1, 1));
+    let mut client = server.connect();
+    client.ask("/gate");
+    server.handler.gate.await_waiting(1);
+    let mut sending = client.stream.try_clone().unwrap();
+    let flood = "GET / HTTP/1.1\r\nHost: test\r\n\r\n".repeat(50_000);
+    let sender = std::thread::spawn(move || sending.write_all(flood.as_bytes()));
+    for _ in 0..20 {
+        assert_eq!(server.connect().get("/").status, 200);
+    }
+    let bytes_in = server.total().bytes_in;
+    assert!(bytes_in < 1 << 20, "{bytes_in} bytes received unasked");
+    server.handler.gate.open();
+    for _ in 0..50_001 {
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+    sender.join().unwrap().unwrap();
+}
+
+/// Output that waits for room is given up by the pace, and what the ring still has of it with it.
+#[test]
+fn a_reader_that_stalls_is_cut_off_by_its_pace() {
+    let limits = Limits {
+        write_pace: Pace {
+            grace_ms: 100,
+            bytes_per_second_min: 1000,
+            total_max_ms: 300,
+        },
+        ..Limits::default()
+    };
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&vec![b'f'; 12 << 20]).unwrap();
+    let handler = TestHandler {
+        file: Some(open_file(file.path())),
+        ..TestHandler::default()
+    };
+    let server = start_with(options(1, 0), handler, limits);
+    for path in ["/shared", "/file"] {
+        let mut stalled = server.connect();
+        stalled.ask(path);
+        eventually(|| server.total().connections == 0 && server.total().accepted > 0);
+        let mut bytes = Vec::new();
+        let _ = stalled.stream.read_to_end(&mut bytes); // an end, or a reset
+        assert!(bytes.len() < 4 << 20);
+        assert_eq!(server.connect().get("/").status, 200);
+        eventually(|| server.total().connections == 0);
+    }
+    assert_eq!(server.total().closed_for(CloseReason::Client), 2);
+    assert!(server.end().is_clean());
+}
+
+#[test]
+fn workers_cannot_have_its_sockets() {
+    let options = ServerOptions {
+        socket_io: SocketIo::Worker,
+        architecture: Architecture::Proactor,
+        workers: 1,
+        ..ServerOptions::default()
+    };
+    let error = options.validate().unwrap_err();
+    assert_eq!(error.option, "--socket-io");
+}
