@@ -38,8 +38,8 @@ use loadline_base::{Token, Transmit};
 
 use buffers::ReceiveBuffers;
 pub use features::{Features, WITHOUT, available};
-pub use sockets::SocketId;
 use sockets::{Operation, Socket, Sockets};
+pub use sockets::{SOCKET_BYTES, SocketId};
 
 /// How large a ring is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

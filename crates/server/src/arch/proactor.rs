@@ -23,7 +23,7 @@ use loadline_proto::Handler;
 use crate::listener::Listener;
 use crate::parts::event_loop;
 use crate::site::{Site, Started};
-use driver::RingDriver;
+pub(crate) use driver::RingDriver;
 
 /// Serves until drained or cut.
 pub(crate) fn run<H: Handler>(

@@ -56,6 +56,9 @@ pub(super) struct Socket {
     pub(super) in_flight: u8,
 }
 
+/// Bytes of memory that each adopted socket takes here.
+pub const SOCKET_BYTES: usize = Slab::<Socket>::SLOT_BYTES + size_of::<Token>();
+
 impl Socket {
     pub(super) fn raw(&self) -> Option<RawFd> {
         self.fd.as_ref().map(AsRawFd::as_raw_fd)
