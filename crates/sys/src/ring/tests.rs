@@ -282,7 +282,7 @@ fn asking_again_and_again_does_not_pile_up_operations() {
         assert!(in_flight.is_some_and(|count| count <= 4), "{in_flight:?}");
     }
     ring.close(id);
-    while ring.len() > 0 {
+    while !ring.is_empty() {
         turn(&mut ring, 5000);
     }
     let _ = ours.read_to_end(&mut Vec::new());
