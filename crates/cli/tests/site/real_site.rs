@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::util::{Client, Server, documentation, options};
+use crate::util::{Client, Server, documentation, is_offered, options};
 
 fn files(root: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
@@ -44,6 +44,9 @@ fn request_path(root: &Path, file: &Path) -> String {
 }
 
 fn serves_byte_for_byte(architecture: &str) {
+    if !is_offered(architecture) {
+        return;
+    }
     let root = documentation();
     let files = files(root);
     assert!(
@@ -87,4 +90,5 @@ macro_rules! each_architecture {
 each_architecture! {
     sequential thread_per_connection thread_pool reactor_1x0 reactor_1x4 reactor_2x0
     reactor_handoff reactor_reuse_port reactor_socket_io_worker
+    proactor_1x0 proactor_1x4 proactor_2x0 proactor_2x4 proactor_handoff
 }

@@ -94,7 +94,76 @@ pub(crate) const ARCHITECTURES: &[(&str, &[&str])] = &[
             "worker",
         ],
     ),
+    (
+        "proactor_1x0",
+        &[
+            "--architecture",
+            "proactor",
+            "--loops",
+            "1",
+            "--workers",
+            "0",
+        ],
+    ),
+    (
+        "proactor_1x4",
+        &[
+            "--architecture",
+            "proactor",
+            "--loops",
+            "1",
+            "--workers",
+            "4",
+        ],
+    ),
+    (
+        "proactor_2x0",
+        &[
+            "--architecture",
+            "proactor",
+            "--loops",
+            "2",
+            "--workers",
+            "0",
+        ],
+    ),
+    (
+        "proactor_2x4",
+        &[
+            "--architecture",
+            "proactor",
+            "--loops",
+            "2",
+            "--workers",
+            "4",
+        ],
+    ),
+    (
+        "proactor_handoff",
+        &[
+            "--architecture",
+            "proactor",
+            "--loops",
+            "2",
+            "--workers",
+            "2",
+            "--accept",
+            "handoff",
+        ],
+    ),
 ];
+
+/// Whether this machine offers one of `ARCHITECTURES`; says visibly if not.
+pub(crate) fn is_offered(name: &str) -> bool {
+    let offered = match name.starts_with("proactor") {
+        true => loadline_server::Architecture::Proactor.check_offered(),
+        false => Ok(()),
+    };
+    if let Err(error) = &offered {
+        let _ = writeln!(std::io::stderr(), "\nskipped, {name}: {error}");
+    }
+    offered.is_ok()
+}
 
 /// The options of one of `ARCHITECTURES`.
 pub(crate) fn options(name: &str) -> &'static [&'static str] {
