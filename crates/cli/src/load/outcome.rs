@@ -69,7 +69,13 @@ impl Outputs {
         for line in &broken {
             tell(line);
         }
-        verdict(records, broken.len(), self.allow_client_limited)
+        let reasons_are_told = self.style == Style::Summary || !self.is_quiet;
+        verdict(
+            records,
+            broken.len(),
+            reasons_are_told,
+            self.allow_client_limited,
+        )
     }
 }
 
@@ -128,6 +134,7 @@ fn broken(assertions: &[Assertion], records: &[TrialRecord]) -> Vec<String> {
 fn verdict(
     records: &[TrialRecord],
     broken_count: usize,
+    reasons_are_told: bool,
     allow_client_limited: bool,
 ) -> Result<(), Failure> {
     let fail = |exit, message: String| Err(Failure { exit, message });
@@ -155,8 +162,12 @@ fn verdict(
         };
         return fail(Exit::BindOrAssert, message);
     }
-    let limited = records.iter().find(|record| record.verdict.client_limited);
-    match limited {
+    match records.iter().find(|record| record.verdict.client_limited) {
+        Some(_) if reasons_are_told && !allow_client_limited => fail(
+            Exit::ClientLimited,
+            "client-limited: the server may do more than this; --allow-client-limited accepts that"
+                .to_owned(),
+        ),
         Some(record) if !allow_client_limited => {
             let reasons = record.verdict.reasons.join(" ");
             fail(Exit::ClientLimited, format!("client-limited: {reasons}"))
@@ -183,7 +194,7 @@ mod tests {
     }
 
     fn exit_of(record: TrialRecord, broken_count: usize, allow: bool) -> Result<(), Exit> {
-        verdict(&[record], broken_count, allow).map_err(|failure| failure.exit)
+        verdict(&[record], broken_count, true, allow).map_err(|failure| failure.exit)
     }
 
     #[test]

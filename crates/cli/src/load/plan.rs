@@ -1,7 +1,7 @@
 //! What the command line of `loadline load` means: every number worked out, every file read.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use loadline_load::Plan;
 use loadline_load::scenario::Scenario;
@@ -41,9 +41,24 @@ pub(super) struct Planned {
 /// nothing, and finds what is wrong in more than a few.
 const CONTENT_SAMPLE: u32 = 100;
 
+/// Refuses addresses that are not this machine's: every connection from one would fail.
+fn refuse_foreign_sources(sources: &[IpAddr]) -> Result<(), Failure> {
+    // Nothing is sent, and nobody can be waiting for it.
+    let is_ours = |source: &IpAddr| UdpSocket::bind((*source, 0)).is_ok();
+    match sources.iter().find(|source| !is_ours(source)) {
+        None => Ok(()),
+        Some(source) => Err(Failure::usage(format!(
+            "--sources {source}: not an address of this machine; right would be one that \
+             `ip address` lists, or 127.0.0.2, say, for a server on loopback"
+        ))),
+    }
+}
+
 /// Works it out.
 pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure> {
     refuse_contradictions(flags)?;
+    let sources = flags.machine.sources.as_ref();
+    refuse_foreign_sources(sources.map_or(&[], |list| &list.0))?;
     let counts = crowds::count(flags)?;
     let Sent {
         mix,

@@ -49,6 +49,10 @@ fn values_are_refused_with_what_would_be_right() {
         ("--slow-heads 5@1", &["--slow-heads 5@1", "10B/s"]),
         ("--player 5", &["--player 5", "5Mbps"]),
         ("--sources 127.0.0.9-127.0.0.2", &["--sources", "downwards"]),
+        (
+            "--sources 192.0.2.1",
+            &["--sources", "192.0.2.1", "machine"],
+        ),
         ("--cpus a", &["--cpus a", "0,2-3"]),
         ("--cpus 8000", &["--cpus"]),
         ("--watch 5", &["--watch 5", "NAME=PID"]),

@@ -454,10 +454,11 @@ impl TrialRecord {
     #[must_use]
     pub fn headline(&self) -> Option<&GroupRecord> {
         let has_load = |group: &&GroupRecord| group.total.tally.offered > 0;
+        let plain = usize::from(self.run.connections == 0 && self.groups.len() > 1);
         self.groups
             .iter()
             .find(has_load)
-            .or_else(|| self.groups.first())
+            .or_else(|| self.groups.get(plain))
     }
 
     /// The phase at the middle of a second of the series, or the last one if it ended before;
