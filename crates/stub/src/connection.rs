@@ -27,6 +27,8 @@ pub(crate) enum Stage {
 pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
     pub(crate) stage: Stage,
+    /// By how much the next answer is late, whatever it is, in nanoseconds.
+    pub(crate) delay_ns: u64,
     /// Whether there may be something to read.
     pub(crate) is_readable: bool,
     /// Whether the client will send no more: then reading goes on until that is seen.
@@ -66,6 +68,7 @@ impl Connection {
         Self {
             socket,
             stage: Stage::Reading,
+            delay_ns: 0,
             is_readable: false,
             is_half_closed: false,
             number: 0,

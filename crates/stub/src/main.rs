@@ -42,6 +42,9 @@ struct Flags {
     /// A pause of everything, for so long, every so often: 1s/10s.
     #[arg(long, value_parser = text::stall)]
     stall: Option<Stall>,
+    /// The first answers of connections are later by times spread over this.
+    #[arg(long, default_value = "0", value_name = "TIME", value_parser = text::duration_ns)]
+    spread: u64,
     /// Bytes of content of an answer.
     #[arg(long, default_value_t = 13, value_name = "BYTES")]
     body: usize,
@@ -63,6 +66,9 @@ struct Flags {
     /// How long before an answer the clock is looked at all the time.
     #[arg(long, default_value = "50us", value_name = "TIME", value_parser = text::duration_ns)]
     spin: u64,
+    /// The CPU to run on.
+    #[arg(long)]
+    cpu: Option<usize>,
     /// Requests whose times are kept, for the last line.
     #[arg(long, default_value_t = 1_000_000, value_name = "COUNT")]
     times: usize,
@@ -83,6 +89,7 @@ impl Flags {
             },
             servers: self.servers,
             stall: self.stall,
+            spread_ns: self.spread,
             body: vec![b'x'; self.body],
             framing: self.framing,
             closing: self.closing,
@@ -90,6 +97,7 @@ impl Flags {
             connection_faults: self.connection_fault,
             seed: self.seed,
             spin_ns: self.spin,
+            cpu: self.cpu,
             times_max: self.times,
         }
     }

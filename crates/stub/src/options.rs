@@ -44,6 +44,10 @@ pub struct StubOptions {
     pub servers: Option<u32>,
     /// A pause of the whole responder, again and again.
     pub stall: Option<Stall>,
+    /// The first answers of connections are later by times spread over this, in nanoseconds. Clients
+    /// that begin together and ask again at once stay in step as long as answers take the same
+    /// time, and each waits for the answers to the others; spread, they stay so.
+    pub spread_ns: u64,
     /// The content of an answer.
     pub body: Vec<u8>,
     /// How its end is told.
@@ -59,6 +63,9 @@ pub struct StubOptions {
     /// Nanoseconds before an answer is due in which its moment is awaited by looking at the clock,
     /// since timers are late. It costs as much of a CPU as there are such times.
     pub spin_ns: u64,
+    /// The CPU that it runs on, by its number; `None`: the kernel's choice, which may well be the
+    /// client's, of two that have an idle one beside them.
+    pub cpu: Option<usize>,
     /// Requests of which the times are kept, 32 bytes each; later ones are only counted.
     pub times_max: usize,
 }
@@ -77,6 +84,7 @@ impl Default for StubOptions {
             draw: Draw::Independent,
             servers: None,
             stall: None,
+            spread_ns: 0,
             body: b"Hello, world!".to_vec(),
             framing: Framing::Length,
             closing: Closing::AsAsked,
@@ -84,6 +92,7 @@ impl Default for StubOptions {
             connection_faults: Vec::new(),
             seed: 1,
             spin_ns: SPIN_NS,
+            cpu: None,
             times_max: TIMES_MAX,
         }
     }

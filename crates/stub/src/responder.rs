@@ -39,6 +39,14 @@ struct Slot {
     connection: Option<Connection>,
 }
 
+/// The place of the `number`th of things that are spread over `over_ns`: as even as it can be for
+/// however many there will be, by multiples of the golden ratio (Knuth, volume 3, 6.4, theorem S).
+fn spread(over_ns: u64, number: u64) -> u64 {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15; // of 2^64
+    let place = u128::from(number.wrapping_mul(GOLDEN));
+    ((u128::from(over_ns) * place) >> 64) as u64
+}
+
 pub(crate) struct Responder {
     epoll: OwnedFd,
     listener: Listener,
@@ -163,6 +171,7 @@ impl Responder {
         self.connections += 1;
         count(&self.shared.connections);
         let mut connection = Connection::new(socket);
+        connection.delay_ns = spread(self.options.spread_ns, self.connections);
         if let Some((index, fault)) = Every::find(&self.options.connection_faults, self.connections)
         {
             count(&self.shared.connection_faults[index]);
@@ -256,6 +265,7 @@ impl Responder {
         let Some(connection) = &mut slot.connection else {
             return;
         };
+        due_ns = due_ns.saturating_add(std::mem::take(&mut connection.delay_ns));
         connection.stage = Stage::Serving;
         connection.number = number;
         connection.arrived_ns = arrived_ns;

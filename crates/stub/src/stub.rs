@@ -7,6 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::clock::now_ns;
 use crate::listener::Listener;
@@ -29,8 +30,8 @@ impl Stub {
     /// Starts a responder; when this returns it answers.
     ///
     /// # Errors
-    /// The options do not make sense (`InvalidInput`), the address is taken, or the process has no
-    /// descriptor or thread left.
+    /// The options do not make sense (`InvalidInput`), the address is taken, the process may not run
+    /// on the CPU, or has no descriptor or thread left.
     pub fn start(options: StubOptions) -> io::Result<Self> {
         options.check()?;
         let listener = Listener::bind(options.address, options.listening)?;
@@ -41,18 +42,24 @@ impl Stub {
             options.times_max,
         ));
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let cpu = options.cpu;
         let begin_ns = now_ns();
         let responder = Responder::new(options, listener, Arc::clone(&shared), &stop, begin_ns)?;
         let (ready, is_ready) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("stub".to_owned())
             .spawn(move || {
+                let pinned = cpu.map_or(Ok(()), pin);
+                let is_pinned = pinned.is_ok();
+                let _ = ready.send(pinned);
                 let before_ns = run_delay_ns();
-                let _ = ready.send(());
-                responder.run()?;
+                if is_pinned {
+                    responder.run()?;
+                }
                 Ok(run_delay_ns().saturating_sub(before_ns))
             })?;
-        let _ = is_ready.recv(); // a thread that has ended already shows in `stop`
+        // A thread that has ended already shows in `stop`.
+        is_ready.recv().unwrap_or(Ok(()))?;
         Ok(Self {
             address,
             begin_ns,
@@ -113,6 +120,20 @@ impl Drop for Stub {
     fn drop(&mut self) {
         let _ = self.end(); // there is nobody to tell
     }
+}
+
+fn pin(cpu: usize) -> io::Result<()> {
+    let refused = |error: io::Error| {
+        let message = format!("the responder cannot run on CPU {cpu}: {error}");
+        io::Error::new(error.kind(), message)
+    };
+    if cpu >= CpuSet::MAX_CPU {
+        let none = io::Error::new(io::ErrorKind::InvalidInput, "there is none of that number");
+        return Err(refused(none));
+    }
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu);
+    sched_setaffinity(None, &cpus).map_err(|errno| refused(errno.into()))
 }
 
 /// Time in which the calling thread could have run and was not allowed to; 0 where the kernel does

@@ -239,6 +239,28 @@ fn nothing_is_answered_before_it_is_due_nor_in_a_stall() {
 }
 
 #[test]
+fn clients_that_begin_together_do_not_stay_together() {
+    let stub = Stub::start(StubOptions {
+        spread_ns: 8 * MS,
+        ..StubOptions::default()
+    });
+    let stub = stub.unwrap();
+    (0..4).for_each(|_| in_turn(&stub, 2));
+    let times = stub.stop().unwrap().times;
+    let delays = times.iter().map(|times| times.due_ns - times.arrived_ns);
+    let delays: Vec<u64> = delays.collect();
+    // Only the first of each connection is late; those are far from each other.
+    assert!(delays.iter().skip(1).step_by(2).all(|ns| *ns == 0));
+    let mut first: Vec<u64> = delays.into_iter().step_by(2).collect();
+    first.sort_unstable();
+    assert!(first.iter().all(|ns| *ns < 8 * MS), "{first:?}");
+    assert!(
+        first.windows(2).all(|pair| pair[1] - pair[0] > MS),
+        "{first:?}"
+    );
+}
+
+#[test]
 fn options_that_do_not_make_sense() {
     let refused = |change: fn(&mut StubOptions)| {
         let mut options = StubOptions::default();
@@ -247,6 +269,8 @@ fn options_that_do_not_make_sense() {
         assert_eq!(error, Some(ErrorKind::InvalidInput));
     };
     refused(|options| options.servers = Some(0));
+    refused(|options| options.cpu = Some(1023)); // one that hardly any machine has
+    refused(|options| options.cpu = Some(usize::MAX));
     refused(|options| options.draw = Draw::Stratified { strata: 0 });
     refused(|options| {
         options.stall = Some(Stall {

@@ -44,14 +44,14 @@ fn check(options: &StubOptions, kind: ErrorKind, is_complete: bool) {
     let name = format!("{:?}", options.faults);
     for engine_threads in [1, 2] {
         for requests_per_connection in [None, Some(1), Some(10)] {
-            let stub = Stub::start(options.clone()).unwrap();
+            let stub = run::stub(options.clone());
             let mut plan = with_expectation(closed(stub.address(), CONNECTIONS, REQUESTS));
             plan.requests_per_connection = requests_per_connection;
             let (tally, report) = run(plan, stub, engine_threads);
             assert_counts(&name, &tally, &report, kind, is_complete);
         }
     }
-    let stub = Stub::start(options.clone()).unwrap();
+    let stub = run::stub(options.clone());
     let (rate, duration_ns) = (3000.0, REQUESTS * SECOND / 3000);
     let plan = open(
         stub.address(),
@@ -149,11 +149,10 @@ fn answers_that_come_late_or_never() {
         (Fault::Late { by_ns: 1200 * MS }, ErrorKind::Late, 40),
         (Fault::Never, ErrorKind::Timeout, 38),
     ] {
-        let stub = Stub::start(StubOptions {
+        let stub = run::stub(StubOptions {
             faults: vec![Every { every, fault }],
             ..StubOptions::default()
         });
-        let stub = stub.unwrap();
         let mut plan = closed(stub.address(), 4, requests);
         match kind {
             ErrorKind::Timeout => plan.timeout_ns = 1000 * MS,
@@ -175,11 +174,10 @@ fn connections_that_do_not_come_to_be() {
         (Listening::Refusing, ErrorKind::Refused),
         (Listening::Deaf, ErrorKind::ConnectTimeout),
     ] {
-        let stub = Stub::start(StubOptions {
+        let stub = run::stub(StubOptions {
             listening,
             ..StubOptions::default()
         });
-        let stub = stub.unwrap();
         let mut plan = closed(stub.address(), 3, 9);
         plan.requests_per_connection = Some(1);
         plan.timeout_ns = 200 * MS;
@@ -201,11 +199,10 @@ fn connections_that_break_at_once() {
             every: EVERY,
             fault,
         };
-        let stub = Stub::start(StubOptions {
+        let stub = run::stub(StubOptions {
             connection_faults: vec![rule],
             ..StubOptions::default()
         });
-        let stub = stub.unwrap();
         let mut plan = closed(stub.address(), CONNECTIONS, REQUESTS);
         plan.requests_per_connection = Some(1);
         let (tally, report) = run(plan, stub, 1);
@@ -224,11 +221,10 @@ fn connections_that_break_at_once() {
 #[test]
 fn requests_that_are_dropped() {
     let _turn = run::turn();
-    let stub = Stub::start(StubOptions {
+    let stub = run::stub(StubOptions {
         latency: Latency::Constant { ns: 500 * MS },
         ..StubOptions::default()
     });
-    let stub = stub.unwrap();
     let mut plan = open(stub.address(), 1, 1000.0, 300 * MS, Arrivals::Poisson);
     if let Loop::Open { overflow, .. } = &mut plan.load {
         *overflow = Overflow::Drop;
@@ -251,12 +247,11 @@ fn closing_in_good_order_is_no_error() {
         (Framing::Length, Closing::Ignored, Some(10), REQUESTS / 10),
         (Framing::Chunked, Closing::Ignored, Some(1), REQUESTS),
     ] {
-        let stub = Stub::start(StubOptions {
+        let stub = run::stub(StubOptions {
             framing,
             closing,
             ..StubOptions::default()
         });
-        let stub = stub.unwrap();
         let mut plan = with_expectation(closed(stub.address(), 6, REQUESTS));
         plan.requests_per_connection = requests_per_connection;
         let (tally, report) = run(plan, stub, 1);
@@ -278,11 +273,10 @@ fn closing_in_good_order_is_no_error() {
 #[test]
 fn closing_without_a_word_loses_nothing_from_the_counts() {
     let _turn = run::turn();
-    let stub = Stub::start(StubOptions {
+    let stub = run::stub(StubOptions {
         closing: Closing::Silent,
         ..StubOptions::default()
     });
-    let stub = stub.unwrap();
     let plan = closed(stub.address(), CONNECTIONS, REQUESTS);
     let (tally, report) = run(plan, stub, 2);
     let lost = tally.errors_of(ErrorKind::ClosedEarly) + tally.errors_of(ErrorKind::Reset);

@@ -11,7 +11,8 @@ use loadline_load::{
     Schedule, Share,
 };
 use loadline_proto::Method;
-use loadline_stub::{Report, Stub};
+use loadline_stub::{Report, Stub, StubOptions};
+use loadline_sys::affinity;
 use loadline_sys::clock::monotonic_ns;
 
 pub(crate) const US: u64 = 1000;
@@ -35,6 +36,21 @@ impl Outcome {
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// CPUs for the stub and for the client, one each, if there are as many. On one they would take
+/// turns, and wake each other only when the other sleeps.
+fn cpus() -> Option<(usize, usize)> {
+    match *affinity::cpus_allowed() {
+        [stub, client, ..] => Some((stub, client)),
+        _ => None,
+    }
+}
+
+/// A stub that starts with these options, on a CPU of its own.
+pub(crate) fn stub(options: StubOptions) -> Stub {
+    let cpu = cpus().map(|(stub, _)| stub);
+    Stub::start(StubOptions { cpu, ..options }).unwrap()
 }
 
 /// A seed of chance, printed; or the one that is asked for.
@@ -142,7 +158,7 @@ pub(crate) fn run_from(
     let crew = Crew {
         share: Share::WHOLE,
         engine_threads,
-        cpus: Vec::new(),
+        cpus: cpus().map_or_else(Vec::new, |(_, client)| vec![client]),
     };
     let (plan, control) = (Arc::new(plan), Arc::new(Control::new()));
     let mut merger = Merger::new(&plan);

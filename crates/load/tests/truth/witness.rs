@@ -15,7 +15,7 @@ use crate::run::{Outcome, US};
 /// Runs of one test at most, if all are disturbed.
 const ATTEMPTS: u32 = 4;
 /// Time that all tests together may spend on repeating, in milliseconds: the suite is to end.
-const REPEATING_MS_MAX: u64 = 20_000;
+const REPEATING_MS_MAX: u64 = 12_000;
 /// An answer that was later than this was disturbed: the stub spins towards its moment.
 const LATE_NS: u64 = 20 * US;
 
