@@ -21,6 +21,7 @@ pub mod control;
 pub mod engine;
 pub mod export;
 pub mod fleet;
+mod judge;
 pub mod message;
 pub mod mix;
 pub mod pacer;

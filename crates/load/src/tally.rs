@@ -1,5 +1,6 @@
 //! What is counted: requests in their four rates, errors by kind, bytes, connections.
 
+use loadline_proto::Reply;
 use serde::{Deserialize, Serialize};
 
 /// Why a request did not end well, or a connection did not come to be. Each is counted apart.
@@ -128,9 +129,25 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts a complete answer by its status: by the first digit and exactly.
+    /// Counts a complete answer: its content, and its status by the first digit and exactly.
     #[inline]
-    pub fn answered(&mut self, status: u16) {
+    pub fn answered(&mut self, reply: &Reply) {
+        self.completed += 1;
+        self.content_bytes += reply.content_bytes;
+        self.count_status(reply.status);
+    }
+
+    /// Counts what a complete answer was found to be: good, or one error.
+    #[inline]
+    pub fn judged(&mut self, fault: Option<ErrorKind>) {
+        match fault {
+            None => self.good += 1,
+            Some(kind) => self.error(kind),
+        }
+    }
+
+    #[inline]
+    fn count_status(&mut self, status: u16) {
         let class = usize::from(status / 100);
         if let Some(count) = class
             .checked_sub(1)
@@ -266,7 +283,7 @@ mod tests {
     fn statuses_are_counted_exactly_and_by_class() {
         let mut one = Tally::default();
         for status in [503, 200, 404, 200, 999] {
-            one.answered(status);
+            one.count_status(status);
         }
         let mut sum = one.clone();
         sum.merge(&one);

@@ -3,9 +3,8 @@
 use loadline_proto::{ClientSession, Limits, Received, Reply, ReplyFault, ReplyObserver};
 
 use super::Scene;
-use crate::engine::fault;
 use crate::recorder::Stamps;
-use crate::{ErrorKind, Expectation, Prepared};
+use crate::{ErrorKind, Expectation, Prepared, judge};
 
 /// What the members of a crowd ask for.
 #[derive(Clone, Debug)]
@@ -122,16 +121,11 @@ impl Exchange {
         let kind = match received {
             Received::More => return Progress::More,
             Received::Reply(reply) => {
-                let fault = fault(&reply, asked.request.method, &asked.expectation, None);
+                let fault = judge::fault(&reply, asked.request.method, &asked.expectation, None);
                 self.completed(&reply, fault.or_else(|| watch.fault()), scene);
                 return Progress::Complete(reply);
             }
-            Received::Fault(ReplyFault::ClosedEarly) => ErrorKind::ClosedEarly,
-            Received::Fault(ReplyFault::CutHead | ReplyFault::CutContent { .. }) => {
-                ErrorKind::ShortBody
-            }
-            Received::Fault(ReplyFault::Malformed(_)) => ErrorKind::Malformed,
-            Received::Fault(ReplyFault::Unsolicited) => ErrorKind::LongBody,
+            Received::Fault(fault) => judge::cut(fault),
         };
         self.failed(kind, scene);
         Progress::Failed
@@ -140,13 +134,8 @@ impl Exchange {
     fn completed(&mut self, reply: &Reply, fault: Option<ErrorKind>, scene: &mut Scene<'_>) {
         self.stamps.last_ns = scene.now_ns;
         let tally = scene.recorder.tally(self.phase);
-        tally.completed += 1;
-        tally.content_bytes += reply.content_bytes;
-        tally.answered(reply.status);
-        match fault {
-            None => tally.good += 1,
-            Some(kind) => tally.error(kind),
-        }
+        tally.answered(reply);
+        tally.judged(fault);
         scene.recorder.completed(self.phase, &self.stamps);
         self.standing = Standing::None;
     }

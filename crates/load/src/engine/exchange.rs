@@ -8,8 +8,8 @@ use loadline_sys::{connect, socket};
 use sha2::{Digest, Sha256};
 
 use super::client::Stage;
-use super::{Driver, Engine, judge, opening};
-use crate::{ErrorKind, Prepared};
+use super::{Driver, Engine, opening};
+use crate::{ErrorKind, Prepared, judge};
 
 /// Times that one connection is read in one visit. Then the others have their turn: an answer
 /// without end holds nobody up.
@@ -204,13 +204,8 @@ impl Engine<'_> {
         let fault = judge::fault(&reply, request.method, expected, sha256)
             .or_else(|| is_late.then_some(ErrorKind::Late));
         let tally = self.recorder.tally(client.phase);
-        tally.completed += 1;
-        tally.content_bytes += reply.content_bytes;
-        tally.answered(reply.status);
-        match fault {
-            None => tally.good += 1,
-            Some(kind) => tally.error(kind),
-        }
+        tally.answered(&reply);
+        tally.judged(fault);
         self.recorder.completed(client.phase, &client.stamps);
         client.has_request = false;
         client.is_used = true;
@@ -279,12 +274,7 @@ impl Engine<'_> {
 
     #[cold]
     fn faulted(&mut self, index: u32, fault: ReplyFault) {
-        let kind = match fault {
-            ReplyFault::ClosedEarly => ErrorKind::ClosedEarly,
-            ReplyFault::CutHead | ReplyFault::CutContent { .. } => ErrorKind::ShortBody,
-            ReplyFault::Malformed(_) => ErrorKind::Malformed,
-            ReplyFault::Unsolicited => ErrorKind::LongBody,
-        };
+        let kind = judge::cut(fault);
         if self.client(index).has_request {
             return self.fail(index, kind);
         }

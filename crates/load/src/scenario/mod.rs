@@ -18,6 +18,7 @@
 //! counts its requests and failures in this process, and keeps the first failure in words
 //! ([`Scenario::steps`]): enough to find the step that breaks, at the price of one counter.
 
+mod answer;
 mod capture;
 mod cookies;
 mod file;

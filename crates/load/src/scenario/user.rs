@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use loadline_proto::{ClientSession, Received, Reply, ReplyFault, ReplyObserver};
+use loadline_proto::{ClientSession, Received, Reply, ReplyFault};
 use rand::Rng;
 use rand_pcg::Pcg64Mcg;
 
 use super::Setting;
+use super::answer::Answer;
 use super::capture::{self, Source};
 use super::cookies::{Jar, Origin};
 use super::request::{self, Ask};
@@ -15,14 +16,10 @@ use super::template::{Escape, Values};
 use crate::actors::{Actor, Order, Scene};
 use crate::recorder::Stamps;
 use crate::seed::{Purpose, generator};
-use crate::{ErrorKind, Share};
+use crate::{ErrorKind, Share, judge};
 
 /// What is received at once.
 const RECEIVE_BYTES_MAX: usize = 64 << 10;
-/// Content that is kept to be searched. A page; what lies behind is not seen.
-const CONTENT_BYTES_MAX: usize = 1 << 20;
-/// Memory of a page that is kept for the next one, for each of thousands of users.
-const KEPT_BYTES_MAX: usize = 16 << 10;
 /// How long a user waits before it begins anew after a connection failed: long enough that
 /// thousands of them do not spin on a server that is gone, short enough to see it come back.
 const PAUSE_NS: u64 = 100_000_000;
@@ -46,39 +43,6 @@ enum Stage {
     Awaiting { until_ns: u64 },
     /// It does nothing any more.
     Done,
-}
-
-/// What is kept of an answer.
-#[derive(Debug, Default)]
-struct Answer {
-    head: Vec<u8>,
-    content: Vec<u8>,
-    keeps_content: bool,
-}
-
-impl ReplyObserver for Answer {
-    fn head(&mut self, head: &[u8]) {
-        self.head.extend_from_slice(head);
-    }
-
-    fn content(&mut self, piece: &[u8]) {
-        if self.keeps_content {
-            let room = CONTENT_BYTES_MAX - self.content.len();
-            self.content
-                .extend_from_slice(&piece[..piece.len().min(room)]);
-        }
-    }
-}
-
-impl Answer {
-    fn begin(&mut self, keeps_content: bool) {
-        self.keeps_content = keeps_content;
-        self.head.clear();
-        self.content.clear();
-        if self.content.capacity() > KEPT_BYTES_MAX {
-            self.content = Vec::new();
-        }
-    }
 }
 
 /// Why a step did not end well, in words.
@@ -244,7 +208,7 @@ impl User {
             Received::More => {}
             Received::Reply(reply) => self.completed(reply, scene),
             Received::Fault(fault) => {
-                let (kind, text) = named(fault);
+                let (kind, text) = (judge::cut(fault), named(fault));
                 self.lost(kind, || text.to_owned(), scene);
             }
         }
@@ -271,9 +235,7 @@ impl User {
     fn completed(&mut self, reply: Reply, scene: &mut Scene<'_>) {
         self.stamps.last_ns = scene.now_ns;
         let tally = scene.recorder.tally(self.phase);
-        tally.completed += 1;
-        tally.answered(reply.status);
-        tally.content_bytes += reply.content_bytes;
+        tally.answered(&reply);
         scene.recorder.completed(self.phase, &self.stamps);
         if !reply.keep_alive || self.stage == Stage::Sending {
             self.must_close = Some(false);
@@ -570,17 +532,8 @@ impl Actor for User {
 }
 
 fn check_status(status: u16, expected: &[u16]) -> Result<(), Problem> {
-    let is_expected = match expected {
-        [] => (200..300).contains(&status),
-        list => list.contains(&status),
-    };
-    if is_expected {
+    let Some(kind) = judge::status_fault(status, expected) else {
         return Ok(());
-    }
-    let kind = match status {
-        400..500 => ErrorKind::Status4xx,
-        500..600 => ErrorKind::Status5xx,
-        _ => ErrorKind::OtherStatus,
     };
     let wanted = match expected {
         [] => "200 to 299".to_owned(),
@@ -593,13 +546,13 @@ fn check_status(status: u16, expected: &[u16]) -> Result<(), Problem> {
     Err((kind, format!("the status {status}, not {wanted}")))
 }
 
-fn named(fault: ReplyFault) -> (ErrorKind, &'static str) {
+fn named(fault: ReplyFault) -> &'static str {
     match fault {
-        ReplyFault::ClosedEarly => (ErrorKind::ClosedEarly, "closed before an answer"),
-        ReplyFault::CutHead => (ErrorKind::ShortBody, "closed within the head of the answer"),
-        ReplyFault::CutContent { .. } => (ErrorKind::ShortBody, "closed within the content"),
-        ReplyFault::Malformed(text) => (ErrorKind::Malformed, text),
-        ReplyFault::Unsolicited => (ErrorKind::LongBody, "bytes behind the last answer"),
+        ReplyFault::ClosedEarly => "closed before an answer",
+        ReplyFault::CutHead => "closed within the head of the answer",
+        ReplyFault::CutContent { .. } => "closed within the content",
+        ReplyFault::Malformed(text) => text,
+        ReplyFault::Unsolicited => "bytes behind the last answer",
     }
 }
 

@@ -124,12 +124,6 @@ impl Merger {
         }
     }
 
-    /// How many threads have ended.
-    #[must_use]
-    pub fn threads_finished(&self) -> usize {
-        self.threads.len()
-    }
-
     /// The record.
     #[must_use]
     pub fn finish(mut self, ending: Ending) -> TrialRecord {

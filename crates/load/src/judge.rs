@@ -1,6 +1,6 @@
-//! Whether a complete answer is the one that was expected.
+//! What an answer comes to: as expected, or which kind of error. For plain clients and actors alike.
 
-use loadline_proto::{Method, Reply};
+use loadline_proto::{Method, Reply, ReplyFault};
 
 use crate::{ErrorKind, Expectation};
 
@@ -16,16 +16,8 @@ pub(crate) fn fault(
     if reply.excess_bytes > 0 {
         return Some(ErrorKind::LongBody);
     }
-    let is_expected = match expected.statuses.as_slice() {
-        [] => (200..300).contains(&reply.status),
-        statuses => statuses.contains(&reply.status),
-    };
-    if !is_expected {
-        return Some(match reply.status {
-            400..500 => ErrorKind::Status4xx,
-            500..600 => ErrorKind::Status5xx,
-            _ => ErrorKind::OtherStatus,
-        });
+    if let Some(kind) = status_fault(reply.status, &expected.statuses) {
+        return Some(kind);
     }
     if let Some(length) = expected.length
         && method != Method::Head
@@ -38,6 +30,30 @@ pub(crate) fn fault(
     }
     let is_other = sha256.is_some() && sha256 != expected.sha256;
     is_other.then_some(ErrorKind::WrongContent)
+}
+
+/// What is wrong with a status, if anything is. Of none in particular, 200 to 299 are expected.
+#[inline]
+pub(crate) fn status_fault(status: u16, expected: &[u16]) -> Option<ErrorKind> {
+    let is_expected = match expected {
+        [] => (200..300).contains(&status),
+        statuses => statuses.contains(&status),
+    };
+    (!is_expected).then_some(match status {
+        400..500 => ErrorKind::Status4xx,
+        500..600 => ErrorKind::Status5xx,
+        _ => ErrorKind::OtherStatus,
+    })
+}
+
+/// What an answer that did not become complete is counted as.
+pub(crate) fn cut(fault: ReplyFault) -> ErrorKind {
+    match fault {
+        ReplyFault::ClosedEarly => ErrorKind::ClosedEarly,
+        ReplyFault::CutHead | ReplyFault::CutContent { .. } => ErrorKind::ShortBody,
+        ReplyFault::Malformed(_) => ErrorKind::Malformed,
+        ReplyFault::Unsolicited => ErrorKind::LongBody,
+    }
 }
 
 #[cfg(test)]
