@@ -31,8 +31,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-server",
             "loadline-apps",
             "loadline-load",
+            "loadline-lab",
         ],
     ),
+    ("loadline-lab", &["loadline-base", "loadline-load"]),
     ("loadline-stub", &[]),
     ("xtask", &[]),
     (
@@ -50,6 +52,7 @@ const EDGES: &[(&str, &[&str])] = &[
 const TEST_EDGES: &[(&str, &[&str])] = &[
     ("loadline-server", &["loadline-apps"]),
     ("loadline-load", &["loadline-stub"]),
+    ("loadline-lab", &["loadline-stub"]),
     ("loadline", &["loadline-stub"]),
     ("xtask", &["loadline-server"]),
 ];

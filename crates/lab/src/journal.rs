@@ -1,0 +1,119 @@
+//! The journal of a run: what each trial was, where, and what came of it, as lines of JSON.
+//!
+//! A line is appended, and reaches the disk, before the next trial begins; a run that was killed
+//! loses the trial in progress and nothing else. Whatever a report says is derived from these
+//! lines.
+
+use std::collections::BTreeMap;
+
+use loadline_load::trial::TrialRecord;
+use serde::{Deserialize, Serialize};
+
+/// Name and version of the form: the number grows when a field changes its meaning.
+pub const SCHEMA: &str = "loadline-lab/1";
+
+/// One line of `journal.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "snake_case")]
+pub enum Line {
+    /// The first line: the plan that is run.
+    Run(Box<RunHead>),
+    /// A trial that was run to its end, void or not.
+    Trial(Box<Trial>),
+}
+
+/// What a run is: everything that its report needs besides the trials.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunHead {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The plan's name: "P1", "compare".
+    pub name: String,
+    /// The plan as it was read, whole, so that the run can be gone on with and repeated.
+    pub plan_toml: String,
+    /// The seed of the order of trials and of their loads.
+    pub seed: u64,
+    /// Version of Loadline.
+    pub version: String,
+    /// How the run was begun, one element for each word.
+    pub command: Vec<String>,
+    /// When it began: milliseconds since 1970-01-01 00:00 UTC.
+    pub start_unix_ms: u64,
+}
+
+/// A value of a factor: what a cell is distinguished by.
+#[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Level {
+    /// A quantity, in the unit that the factor's name ends with.
+    Number(f64),
+    /// A name.
+    Text(String),
+}
+
+/// The levels of a cell, by the name of the factor: `architecture`, `workers`, `service_us`,
+/// `connections`, `rate_per_s`, `file_bytes`, ... The server's name is the level of `server`.
+pub type Levels = BTreeMap<String, Level>;
+
+/// One trial: one replicate of one cell, with a server of its own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Trial {
+    /// Position in the run's order, from 0. A trial that is run again keeps its number.
+    pub number: u32,
+    /// Part of the plan that the cell belongs to: the name of a chart's data, "models", "surface".
+    pub series: String,
+    /// What distinguishes the cell from the others of its series.
+    pub levels: Levels,
+    /// From 1.
+    pub replicate: u32,
+    /// The block of interleaved trials that it ran in, from 0.
+    pub block: u32,
+    /// True for the second of two cells that are the same: their difference is the noise.
+    pub is_a_a: bool,
+    /// When it began: milliseconds since 1970-01-01 00:00 UTC.
+    pub start_unix_ms: u64,
+    /// The server.
+    pub server: ServerFacts,
+    /// What the client measured: `loadline load --json`, whole. The latencies of every second stand
+    /// in `hdr_file`.
+    pub load: Option<Box<TrialRecord>>,
+    /// The HDR log of the trial, below the run's folder.
+    pub hdr_file: Option<String>,
+    /// Why the trial counts for nothing, in sentences: empty if it counts. It is shown all the
+    /// same, struck out.
+    pub void: Vec<String>,
+}
+
+/// The server of a trial, and where both sides ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServerFacts {
+    /// "loadline", "nginx-tuned", a user's own.
+    pub name: String,
+    /// As it says itself: "nginx/1.22.1".
+    pub version: String,
+    /// How it was started, one element for each word, with port and root filled in.
+    pub command: Vec<String>,
+    /// The configuration file that was generated for it, whole.
+    pub configuration: Option<String>,
+    /// CPUs that it could use: "1", "0-1".
+    pub cpus: String,
+    /// CPUs that the client could use.
+    pub client_cpus: String,
+    /// CPU time of its processes while the load was counted, in user mode.
+    pub cpu_user_s: f64,
+    /// The same, in the kernel.
+    pub cpu_kernel_s: f64,
+    /// Of one CPU, by the busiest thread: what share of the time it ran.
+    pub busiest_thread: Option<f64>,
+    /// Context switches of all its threads while the load was counted, voluntary and not.
+    pub context_switches: Option<u64>,
+    /// Proportional share of memory at its highest, all processes together.
+    pub pss_bytes_max: Option<u64>,
+    /// Threads at their highest number.
+    pub threads_max: Option<u32>,
+    /// What the server counted itself, where it can (`/status` of Loadline).
+    pub requests_counted: Option<u64>,
+}

@@ -1,0 +1,17 @@
+//! The capacity lab: what can this machine carry, under which architecture, set how, and how sure
+//! is that?
+//!
+//! It knows servers by their command line and by HTTP only, so it can measure foreign ones too. All
+//! decisions are pure (which trials, which rate next, what the figures mean); one module acts.
+//!
+//! ```text
+//!   plan ── expands to cells ── runner: server and client as processes, trial after trial
+//!                                  │
+//!                                  ▼
+//!                               journal (JSON lines, one HDR file a trial)
+//!                                  │
+//!            analysis, claims, report, verify, advice: read the journal, and nothing else
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod journal;
