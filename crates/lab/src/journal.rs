@@ -5,6 +5,7 @@
 //! lines.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use loadline_load::trial::TrialRecord;
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,10 @@ pub struct RunHead {
     pub command: Vec<String>,
     /// When it began: milliseconds since 1970-01-01 00:00 UTC.
     pub start_unix_ms: u64,
+    /// CPUs that the run could use: what `split`, `one` and `shared` of a plan are parts of.
+    pub cpus: Vec<usize>,
+    /// Servers that the plan calls optional and that were not installed: their cells are left out.
+    pub left_out: Vec<String>,
 }
 
 /// A value of a factor: what a cell is distinguished by.
@@ -50,6 +55,15 @@ pub enum Level {
     Number(f64),
     /// A name.
     Text(String),
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
 }
 
 /// The levels of a cell, by the name of the factor: `architecture`, `workers`, `service_us`,
@@ -84,6 +98,11 @@ pub struct Trial {
     /// Why the trial counts for nothing, in sentences: empty if it counts. It is shown all the
     /// same, struck out.
     pub void: Vec<String>,
+    /// What is worth knowing and does not make it void: what the plan allows, or that no steady state
+    /// was seen.
+    pub notes: Vec<String>,
+    /// How long it took altogether: start of the server, connections, load, end of the server.
+    pub took_s: f64,
 }
 
 /// The server of a trial, and where both sides ran.
@@ -108,6 +127,8 @@ pub struct ServerFacts {
     pub cpu_kernel_s: f64,
     /// Of one CPU, by the busiest thread: what share of the time it ran.
     pub busiest_thread: Option<f64>,
+    /// Its name: "loop 0", "worker 3".
+    pub busiest_thread_name: Option<String>,
     /// Context switches of all its threads while the load was counted, voluntary and not.
     pub context_switches: Option<u64>,
     /// Proportional share of memory at its highest, all processes together.

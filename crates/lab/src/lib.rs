@@ -15,3 +15,4 @@
 #![forbid(unsafe_code)]
 
 pub mod journal;
+pub mod plan;

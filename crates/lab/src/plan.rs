@@ -1,0 +1,297 @@
+//! What a run is: servers, series of cells, the load, and where both sides run, as a TOML file says
+//! it (docs/lab.md). `expand` makes trials of it.
+//!
+//! A plan says nothing that depends on the machine, except where it names CPUs.
+
+mod factors;
+mod file;
+mod options;
+mod series;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+pub use options::{OptionValue, Options, words};
+
+use crate::journal::{Level, Levels};
+
+/// A plan is written by hand.
+pub(crate) const PLAN_BYTES_MAX: u64 = 1 << 20;
+
+/// A run as it was planned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// "P1", "compare": also what the report is called.
+    pub name: String,
+    /// What it is about, in a sentence; may be empty.
+    pub title: String,
+    /// The file as it was read, whole.
+    pub text: String,
+    /// The folder that the file is in: `{plan}` in options and commands.
+    pub folder: PathBuf,
+    /// Of the order of trials and of their loads.
+    pub seed: u64,
+    /// Time that the run may take: blocks that do not fit are not begun.
+    pub budget_s: Option<f64>,
+    /// What the servers serve.
+    pub site: Site,
+    /// The servers, by name.
+    pub servers: BTreeMap<String, Server>,
+    /// CPUs by name, in addition to [`Placement::NAMES`].
+    pub placements: BTreeMap<String, Placement>,
+    /// What is measured, in the order of the file. Several may have the same name: they are drawn
+    /// together.
+    pub series: Vec<Series>,
+}
+
+/// The document root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// Files that are made for the run: path below the root and size in bytes.
+    Made(BTreeMap<String, u64>),
+    /// A folder that is there.
+    Folder(PathBuf),
+}
+
+/// A server under test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Server {
+    /// As it stands in levels and reports.
+    pub name: String,
+    /// Which program it is.
+    pub kind: Kind,
+    /// Its options in every trial.
+    pub options: Options,
+    /// How it is started, one element for each word, with placeholders; empty unless
+    /// [`Kind::Command`].
+    pub command: Vec<String>,
+    /// A file that is written for each start, its path being `{configuration}`, with placeholders.
+    pub configuration: Option<String>,
+    /// What prints its version; empty: not known.
+    pub version: Vec<String>,
+    /// Whether the run goes without it where its program is not installed.
+    pub optional: bool,
+}
+
+/// Servers that the lab knows how to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// `loadline serve`, with any of its options.
+    Loadline,
+    /// nginx as distributions configure it.
+    NginxDefault,
+    /// nginx with the best settings found.
+    NginxTuned,
+    /// Apache with its event module.
+    ApacheEvent,
+    /// lighttpd.
+    Lighttpd,
+    /// h2o.
+    H2o,
+    /// Any other, by its command line.
+    Command,
+}
+
+impl Kind {
+    /// All, in the order of the documentation.
+    pub const ALL: [Self; 7] = [
+        Self::Loadline,
+        Self::NginxDefault,
+        Self::NginxTuned,
+        Self::ApacheEvent,
+        Self::Lighttpd,
+        Self::H2o,
+        Self::Command,
+    ];
+
+    /// As in a plan.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Loadline => "loadline",
+            Self::NginxDefault => "nginx-default",
+            Self::NginxTuned => "nginx-tuned",
+            Self::ApacheEvent => "apache-event",
+            Self::Lighttpd => "lighttpd",
+            Self::H2o => "h2o",
+            Self::Command => "command",
+        }
+    }
+
+    /// By name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// Where both sides run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// CPUs of the server.
+    pub server: Vec<usize>,
+    /// CPUs of the client.
+    pub client: Vec<usize>,
+}
+
+impl Placement {
+    /// Placements that every plan has, whatever the machine: `split` gives the server the second
+    /// half of the CPUs and the client the first, `one` gives the server the last one and the client
+    /// all others, `shared` gives both all of them.
+    pub const NAMES: [&str; 3] = ["split", "one", "shared"];
+
+    /// One of [`Placement::NAMES`] on these CPUs. With a single CPU all are the same.
+    #[must_use]
+    pub fn named(name: &str, cpus: &[usize]) -> Option<Self> {
+        let server_count = match name {
+            "split" => cpus.len() / 2,
+            "one" => usize::from(cpus.len() > 1),
+            "shared" => 0,
+            _ => return None,
+        };
+        if server_count == 0 {
+            return Some(Self {
+                server: cpus.to_vec(),
+                client: cpus.to_vec(),
+            });
+        }
+        let (client, server) = cpus.split_at(cpus.len() - server_count);
+        Some(Self {
+            server: server.to_vec(),
+            client: client.to_vec(),
+        })
+    }
+}
+
+/// A part of the plan that belongs together, as a chart does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// "models", "surface".
+    pub name: String,
+    /// What it shows, in words; may be empty.
+    pub title: String,
+    /// The servers that it is run with: the levels of the factor `server`.
+    pub servers: Vec<String>,
+    /// What is varied, each with each: names with their levels.
+    pub factors: Vec<Factor>,
+    /// Cells that are left out: those that have all levels of one of these.
+    pub except: Vec<Levels>,
+    /// Options of the server in every cell.
+    pub serve: Options,
+    /// Options of `loadline load` in every cell.
+    pub load: Options,
+    /// What is asked for: "/index.html".
+    pub path: String,
+    /// Name of the placement.
+    pub cpus: String,
+    /// How often each cell is run.
+    pub replicates: u32,
+    /// How long each trial is measured.
+    pub duration_s: f64,
+    /// How long each trial is under load before that.
+    pub warm_up_s: f64,
+    /// Which cells are run twice in each block, under two names.
+    pub a_a: Repeated,
+    /// What may be amiss without a trial being void.
+    pub allow: Allow,
+}
+
+/// Which cells are A/A cells: run twice in each block, so that the difference of the two is the noise
+/// of the machine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Repeated {
+    /// None.
+    None,
+    /// The first of the series.
+    First,
+    /// Those that have all levels of one of these.
+    Of(Vec<Levels>),
+}
+
+/// Something that is varied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Factor {
+    /// `architecture`, `workers`, `service_us`, ...
+    pub name: String,
+    /// Its levels, in the order of the file.
+    pub levels: Vec<FactorLevel>,
+}
+
+/// A level, and what it sets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FactorLevel {
+    /// As it stands in the journal.
+    pub level: Level,
+    /// What it sets.
+    pub sets: Settings,
+}
+
+/// What a level sets; what it does not set stays as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// Name of the server.
+    pub server: Option<String>,
+    /// Options of the server.
+    pub serve: Options,
+    /// Options of `loadline load`.
+    pub load: Options,
+    /// What is asked for.
+    pub path: Option<String>,
+    /// A file of this size, in bytes, is made and asked for.
+    pub file_bytes: Option<u64>,
+    /// Name of the placement.
+    pub cpus: Option<String>,
+}
+
+/// What may be amiss without a trial being void. It is noted all the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Allow {
+    /// Share of requests that may fail or be answered otherwise than expected.
+    pub errors: f64,
+    /// That the client was the limit.
+    pub client_limited: bool,
+    /// That connections were refused or delayed because a queue of the kernel was full.
+    pub overflows: bool,
+    /// Share of the machine's time that the hypervisor may keep.
+    pub steal: f64,
+}
+
+impl Default for Allow {
+    fn default() -> Self {
+        Self {
+            errors: 0.0,
+            client_limited: false,
+            overflows: false,
+            // Beyond it, the hypervisor decides about differences of a few per cent.
+            steal: 0.02,
+        }
+    }
+}
+
+impl Plan {
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// One line: the file, its line, what is wrong and what would be right.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        file::read(path)
+    }
+
+    /// The same from a text; `name` stands for the file in messages, `folder` is where what it names
+    /// is looked for.
+    ///
+    /// # Errors
+    /// As [`Plan::read`].
+    pub fn parse(text: &str, name: &str, folder: &Path) -> Result<Self, String> {
+        file::parse(text, name, folder)
+    }
+
+    /// A placement of the plan or of [`Placement::NAMES`], on these CPUs.
+    #[must_use]
+    pub fn placement(&self, name: &str, cpus: &[usize]) -> Option<Placement> {
+        let own = self.placements.get(name).cloned();
+        own.or_else(|| Placement::named(name, cpus))
+    }
+}

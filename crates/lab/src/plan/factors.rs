@@ -1,0 +1,348 @@
+//! Factors: the names that the lab knows with what their levels set, and those that a plan defines
+//! itself.
+
+use serde::Deserialize;
+
+use super::options::{OptionTable, OptionValue, OptionsTable, options};
+use super::{Factor, FactorLevel, Settings};
+use crate::journal::Level;
+
+/// Levels of one factor.
+const LEVELS_MAX: usize = 1000;
+
+/// What the levels of a known factor set.
+#[derive(Clone, Copy, Debug)]
+enum Meaning {
+    /// An option of the server, and what is put behind a number.
+    Serve(&'static str, &'static str),
+    /// The same of `loadline load`.
+    Load(&'static str, &'static str),
+    /// The same; the number 0 is to do without the option.
+    LoadUnlessZero(&'static str, &'static str),
+    Server,
+    KeepAlive,
+    Path,
+    FileBytes,
+    Cpus,
+}
+
+/// The known factors, as docs/lab.md lists them.
+const KNOWN: [(&str, Meaning); 33] = [
+    ("server", Meaning::Server),
+    ("architecture", Meaning::Serve("architecture", "")),
+    ("loops", Meaning::Serve("loops", "")),
+    ("workers", Meaning::Serve("workers", "")),
+    ("threads", Meaning::Serve("threads", "")),
+    ("worker_pools", Meaning::Serve("worker-pools", "")),
+    ("accept", Meaning::Serve("accept", "")),
+    ("balance", Meaning::Serve("balance", "")),
+    ("queue", Meaning::Serve("queue", "")),
+    ("queue_max", Meaning::Serve("queue-max", "")),
+    ("socket_io", Meaning::Serve("socket-io", "")),
+    ("capacity_per_loop", Meaning::Serve("capacity-per-loop", "")),
+    ("connections_max", Meaning::Serve("connections-max", "")),
+    ("backlog", Meaning::Serve("backlog", "")),
+    ("idle_timeout_s", Meaning::Serve("idle-timeout", "s")),
+    ("service_us", Meaning::Serve("service-time", "us")),
+    ("service_kind", Meaning::Serve("service-kind", "")),
+    ("connections", Meaning::Load("connections", "")),
+    ("rate_per_s", Meaning::Load("rate", "")),
+    ("arrivals", Meaning::Load("arrivals", "")),
+    ("burst", Meaning::Load("burst", "")),
+    ("users", Meaning::Load("users", "")),
+    ("players", Meaning::Load("players", "")),
+    (
+        "requests_per_connection",
+        Meaning::Load("requests-per-connection", ""),
+    ),
+    ("keep_alive", Meaning::KeepAlive),
+    ("think_us", Meaning::LoadUnlessZero("think", "us")),
+    (
+        "idle_connections",
+        Meaning::LoadUnlessZero("idle-connections", ""),
+    ),
+    (
+        "slow_readers",
+        Meaning::LoadUnlessZero("slow-readers", "@10KB/s"),
+    ),
+    ("slow_heads", Meaning::LoadUnlessZero("slow-heads", "@1B/s")),
+    ("vanishing", Meaning::LoadUnlessZero("vanishing", "")),
+    ("path", Meaning::Path),
+    ("file_bytes", Meaning::FileBytes),
+    ("cpus", Meaning::Cpus),
+];
+
+/// A factor as it stands in the file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a list of levels, a row of numbers as \"100..2500/100\", or a table with \
+                 serve or load (an option) and levels"
+)]
+pub(super) enum FactorTable {
+    Row(String),
+    Levels(Vec<LevelTable>),
+    Option(OptionFactorTable),
+}
+
+/// Levels that set one option.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OptionFactorTable {
+    serve: Option<String>,
+    load: Option<String>,
+    /// What is put behind a number: "us".
+    #[serde(default)]
+    unit: String,
+    levels: Levels,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a list of numbers and names, or a row of numbers as \"100..2500/100\""
+)]
+enum Levels {
+    Row(String),
+    List(Vec<Plain>),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a number, a name, or a table with level and any of server, serve, load, \
+                 path, file_bytes, cpus"
+)]
+pub(super) enum LevelTable {
+    Plain(Plain),
+    Table(SettingsTable),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a number or a name")]
+pub(super) enum Plain {
+    Number(f64),
+    Text(String),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SettingsTable {
+    level: Plain,
+    server: Option<String>,
+    #[serde(default)]
+    serve: OptionsTable,
+    #[serde(default)]
+    load: OptionsTable,
+    path: Option<String>,
+    file_bytes: Option<u64>,
+    cpus: Option<String>,
+}
+
+/// Makes a factor of what stands in the file.
+pub(super) fn factor(name: &str, table: &FactorTable) -> Result<Factor, String> {
+    let levels = match table {
+        FactorTable::Row(row) => known(name, &self::row(row)?)?,
+        FactorTable::Option(table) => of_option(table)?,
+        FactorTable::Levels(levels) => levels
+            .iter()
+            .map(|level| match level {
+                LevelTable::Plain(plain) => known_level(name, plain),
+                LevelTable::Table(table) => Ok(described(table)),
+            })
+            .collect::<Result<_, _>>()?,
+    };
+    check(&levels)?;
+    Ok(Factor {
+        name: name.to_owned(),
+        levels,
+    })
+}
+
+fn check(levels: &[FactorLevel]) -> Result<(), String> {
+    if levels.is_empty() {
+        return Err("no levels; right would be a list of at least one".to_owned());
+    }
+    if levels.len() > LEVELS_MAX {
+        return Err(format!(
+            "{} levels; right would be {LEVELS_MAX} at most",
+            levels.len()
+        ));
+    }
+    for (index, level) in levels.iter().enumerate() {
+        if levels[..index].iter().any(|one| one.level == level.level) {
+            return Err(format!("the level {} stands there twice", level.level));
+        }
+    }
+    Ok(())
+}
+
+/// `100..2500/100`: from, to and step.
+fn row(text: &str) -> Result<Vec<Plain>, String> {
+    let fail = || format!("`{text}` is not a row of numbers; right would be 100..2500/100");
+    let (from, rest) = text.split_once("..").ok_or_else(fail)?;
+    let (to, step) = rest.split_once('/').ok_or_else(fail)?;
+    let number = |text: &str| text.trim().parse::<u32>().map_err(|_| fail());
+    let (from, to, step) = (number(from)?, number(to)?, number(step)?);
+    if step == 0 || from > to || (to - from) / step >= LEVELS_MAX as u32 {
+        return Err(fail());
+    }
+    let numbers = (0..=(to - from) / step).map(|index| from + index * step);
+    Ok(numbers.map(|at| Plain::Number(f64::from(at))).collect())
+}
+
+fn of_option(table: &OptionFactorTable) -> Result<Vec<FactorLevel>, String> {
+    let (option, is_load) = match (&table.serve, &table.load) {
+        (Some(option), None) => (option, false),
+        (None, Some(option)) => (option, true),
+        _ => {
+            return Err(
+                "either serve or load has to name an option; right would be serve = \"queue\""
+                    .to_owned(),
+            );
+        }
+    };
+    let levels = match &table.levels {
+        Levels::Row(text) => row(text)?,
+        Levels::List(levels) => levels.clone(),
+    };
+    let level = |plain: &Plain| {
+        let value = OptionValue::Text(plain.with_unit(&table.unit));
+        let options = [(option.replace('_', "-"), value)].into();
+        let mut sets = Settings::default();
+        if is_load {
+            sets.load = options;
+        } else {
+            sets.serve = options;
+        }
+        FactorLevel {
+            level: plain.level(),
+            sets,
+        }
+    };
+    Ok(levels.iter().map(level).collect())
+}
+
+fn described(table: &SettingsTable) -> FactorLevel {
+    FactorLevel {
+        level: table.level.level(),
+        sets: Settings {
+            server: table.server.clone(),
+            serve: options(&table.serve),
+            load: options(&table.load),
+            path: table.path.clone(),
+            file_bytes: table.file_bytes,
+            cpus: table.cpus.clone(),
+        },
+    }
+}
+
+fn known(name: &str, levels: &[Plain]) -> Result<Vec<FactorLevel>, String> {
+    levels
+        .iter()
+        .map(|plain| known_level(name, plain))
+        .collect()
+}
+
+fn known_level(name: &str, plain: &Plain) -> Result<FactorLevel, String> {
+    let meaning = KNOWN
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, meaning)| *meaning)
+        .ok_or_else(|| unknown(name))?;
+    Ok(FactorLevel {
+        level: plain.level(),
+        sets: sets(meaning, plain)?,
+    })
+}
+
+fn unknown(name: &str) -> String {
+    let names: Vec<&str> = KNOWN.iter().map(|(known, _)| *known).collect();
+    format!(
+        "what {name} sets is not known; right would be serve = \"OPTION\" or load = \"OPTION\" beside \
+         its levels, or one of {}",
+        names.join(", ")
+    )
+}
+
+fn sets(meaning: Meaning, plain: &Plain) -> Result<Settings, String> {
+    let mut sets = Settings::default();
+    let option = |name: &str, value| [(name.to_owned(), value)].into();
+    match meaning {
+        Meaning::Serve(name, unit) => {
+            sets.serve = option(name, OptionValue::Text(plain.with_unit(unit)));
+        }
+        Meaning::LoadUnlessZero(name, _) if plain.is_zero() => {
+            sets.load = option(name, OptionValue::Absent);
+        }
+        Meaning::Load(name, unit) | Meaning::LoadUnlessZero(name, unit) => {
+            sets.load = option(name, OptionValue::Text(plain.with_unit(unit)));
+        }
+        Meaning::KeepAlive => {
+            let value = match plain.text().as_str() {
+                "on" => OptionValue::Absent,
+                "off" => OptionValue::Alone,
+                _ => return Err("right would be the levels on and off".to_owned()),
+            };
+            sets.load = option("new-connection", value);
+        }
+        Meaning::Server => sets.server = Some(plain.text()),
+        Meaning::Path => sets.path = Some(plain.text()),
+        Meaning::Cpus => sets.cpus = Some(plain.text()),
+        Meaning::FileBytes => sets.file_bytes = Some(plain.bytes()?),
+    }
+    Ok(sets)
+}
+
+impl Plain {
+    fn level(&self) -> Level {
+        match self {
+            Self::Number(number) => Level::Number(*number),
+            Self::Text(text) => Level::Text(text.clone()),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+        }
+    }
+
+    /// A name has its unit, if any, with it.
+    fn with_unit(&self, unit: &str) -> String {
+        match self {
+            Self::Number(number) => format!("{number}{unit}"),
+            Self::Text(text) => text.clone(),
+        }
+    }
+
+    fn is_zero(&self) -> bool {
+        matches!(self, Self::Number(number) if *number == 0.0)
+    }
+
+    fn bytes(&self) -> Result<u64, String> {
+        match self {
+            // Sizes of files are far from where whole numbers end.
+            Self::Number(number) if *number >= 0.0 && number.fract() == 0.0 && *number < 1e15 => {
+                Ok(*number as u64)
+            }
+            _ => Err(format!(
+                "`{}` is not a size in bytes; right would be 1024",
+                self.text()
+            )),
+        }
+    }
+}
+
+/// A level where it is only compared.
+pub(super) fn level(option: &OptionTable) -> Result<Level, String> {
+    match option {
+        OptionTable::Number(number) => Ok(Level::Number(*number as f64)),
+        OptionTable::Fraction(number) => Ok(Level::Number(*number)),
+        OptionTable::Text(text) => Ok(Level::Text(text.clone())),
+        OptionTable::Switch(_) | OptionTable::Several(_) => {
+            Err("a level is a number or a name".to_owned())
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Plan files: TOML in, a plan out, or one line that says what is wrong and where.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::options::{OptionsTable, options};
+use super::series::{Defaults, SeriesTable};
+use super::{Kind, PLAN_BYTES_MAX, Placement, Plan, Repeated, Series, Server, Settings, Site};
+
+/// All files of a document root together: they are made on the disk, and kept in memory by servers.
+const SITE_BYTES_MAX: u64 = 8 << 30;
+/// CPUs that Linux can have here (`CPU_SETSIZE`).
+const CPUS_MAX: usize = 1024;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanTable {
+    name: Spanned<String>,
+    #[serde(default)]
+    title: String,
+    #[serde(default = "one")]
+    seed: u64,
+    budget_s: Option<Spanned<f64>>,
+    root: Option<Spanned<String>>,
+    files: Option<Spanned<BTreeMap<String, u64>>>,
+    #[serde(default)]
+    cpus: BTreeMap<String, Spanned<CpusTable>>,
+    servers: BTreeMap<String, Spanned<ServerTable>>,
+    #[serde(default)]
+    defaults: Defaults,
+    #[serde(default)]
+    series: Vec<Spanned<SeriesTable>>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CpusTable {
+    server: String,
+    client: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServerTable {
+    kind: Option<String>,
+    #[serde(default)]
+    options: OptionsTable,
+    #[serde(default)]
+    command: Vec<String>,
+    configuration: Option<String>,
+    #[serde(default)]
+    version: Vec<String>,
+    #[serde(default)]
+    optional: bool,
+}
+
+/// A message, and which bytes of the file it is about.
+pub(super) type Located<T> = Result<T, (Range<usize>, String)>;
+
+/// Puts a place to a message.
+pub(super) fn at<T>(place: &Spanned<T>) -> impl Fn(String) -> (Range<usize>, String) + use<T> {
+    let span = place.span();
+    move |message| (span.clone(), message)
+}
+
+pub(super) fn read(path: &Path) -> Result<Plan, String> {
+    let fail = |error: std::io::Error| format!("{}: {error}", path.display());
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(fail)?;
+    file.take(PLAN_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(fail)?;
+    if bytes.len() as u64 > PLAN_BYTES_MAX {
+        return Err(format!(
+            "{}: larger than a plan may be ({} MiB)",
+            path.display(),
+            PLAN_BYTES_MAX >> 20
+        ));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| format!("{}: not UTF-8", path.display()))?;
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
+    // Servers and clients are started elsewhere.
+    let folder = std::path::absolute(folder.join("."))
+        .and_then(std::fs::canonicalize)
+        .map_err(fail)?;
+    parse(&text, &path.display().to_string(), &folder)
+}
+
+pub(super) fn parse(text: &str, name: &str, folder: &Path) -> Result<Plan, String> {
+    let line = |at: usize| {
+        let before = &text.as_bytes()[..at.min(text.len())];
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    };
+    let table: PlanTable = toml::from_str(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        let message = error.message().replace('\n', " ");
+        format!("{name}:{}: {message}", line(at))
+    })?;
+    let plan = plan(table, text, folder);
+    plan.map_err(|(span, message)| format!("{name}:{}: {message}", line(span.start)))
+}
+
+fn plan(table: PlanTable, text: &str, folder: &Path) -> Located<Plan> {
+    if table.name.get_ref().is_empty() {
+        return Err(at(&table.name)(
+            "the name is empty; right would be \"models\", say".to_owned(),
+        ));
+    }
+    let budget_s = table.budget_s.as_ref().map(budget).transpose()?;
+    let site = site(table.root.as_ref(), table.files.as_ref(), folder)?;
+    let servers = table
+        .servers
+        .into_iter()
+        .map(|(name, table)| Ok((name.clone(), server(name, table)?)))
+        .collect::<Located<BTreeMap<_, _>>>()?;
+    if servers.is_empty() || table.series.is_empty() {
+        return Err((
+            0..0,
+            "nothing to measure; right would be at least one [servers.NAME] and one [[series]]"
+                .to_owned(),
+        ));
+    }
+    let placements = table
+        .cpus
+        .into_iter()
+        .map(|(name, table)| Ok((name.clone(), placement(&name, &table)?)))
+        .collect::<Located<BTreeMap<_, _>>>()?;
+    let all_servers: Vec<String> = servers.keys().cloned().collect();
+    let mut series = Vec::new();
+    for one in table.series {
+        let span = one.span();
+        let name = one.get_ref().name().get_ref().clone();
+        let named = |(span, message)| (span, format!("series {name}: {message}"));
+        let one = one.into_inner();
+        let one = one
+            .into_series(&table.defaults, &all_servers)
+            .map_err(named)?;
+        check_names(&one, &servers, &placements).map_err(|message| named((span, message)))?;
+        series.push(one);
+    }
+    Ok(Plan {
+        name: table.name.into_inner(),
+        title: table.title,
+        text: text.to_owned(),
+        folder: folder.to_path_buf(),
+        seed: table.seed,
+        budget_s,
+        site,
+        servers,
+        placements,
+        series,
+    })
+}
+
+fn budget(seconds: &Spanned<f64>) -> Located<f64> {
+    match *seconds.get_ref() {
+        some if some > 0.0 && some.is_finite() => Ok(some),
+        some => Err(at(seconds)(format!(
+            "budget_s {some} is no time; right would be 1200 for 20 minutes"
+        ))),
+    }
+}
+
+fn site(
+    root: Option<&Spanned<String>>,
+    files: Option<&Spanned<BTreeMap<String, u64>>>,
+    folder: &Path,
+) -> Located<Site> {
+    match (root, files) {
+        (Some(root), None) => Ok(Site::Folder(folder.join(root.get_ref()))),
+        (Some(root), Some(_)) => Err(at(root)(
+            "root and files exclude each other; right would be one of them".to_owned(),
+        )),
+        (None, None) => Ok(Site::Made(BTreeMap::new())),
+        (None, Some(files)) => {
+            for path in files.get_ref().keys() {
+                check_file_name(path).map_err(at(files))?;
+            }
+            let sizes = files.get_ref().values();
+            let sum = sizes.fold(0_u64, |sum, size| sum.saturating_add(*size));
+            if sum > SITE_BYTES_MAX {
+                return Err(at(files)(format!(
+                    "{sum} bytes of files; right would be {SITE_BYTES_MAX} at most"
+                )));
+            }
+            Ok(Site::Made(files.get_ref().clone()))
+        }
+    }
+}
+
+/// A path below the root, of plain names.
+fn check_file_name(path: &str) -> Result<(), String> {
+    let is_plain = |part: &str| {
+        let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        !part.is_empty() && !part.starts_with('.') && part.bytes().all(is_known)
+    };
+    if path.split('/').all(is_plain) {
+        return Ok(());
+    }
+    Err(format!(
+        "`{}` is not a path of plain names; right would be \"index.html\" or \"videos/a.mp4\"",
+        path.escape_debug()
+    ))
+}
+
+fn server(name: String, table: Spanned<ServerTable>) -> Located<Server> {
+    let span = table.span();
+    let fail = |message: String| (span.clone(), format!("server {name}: {message}"));
+    let table = table.into_inner();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_plain) {
+        return Err(fail(
+            "a name is letters, digits and -._+; right would be reactor-2".to_owned(),
+        ));
+    }
+    let kind = match (&table.kind, table.command.is_empty()) {
+        (None, false) => Kind::Command,
+        (None, true) => Kind::named(&name)
+            .filter(|kind| *kind != Kind::Command)
+            .ok_or_else(|| {
+                fail(format!(
+                    "neither kind nor command is given; right would be kind = one of {}, or command = \
+                     [\"PROGRAM\", \"{{port}}\", \"{{root}}\"]",
+                    kinds()
+                ))
+            })?,
+        (Some(kind), is_empty) => {
+            let known = Kind::named(kind).ok_or_else(|| {
+                fail(format!("kind {kind} is not known; right would be one of {}", kinds()))
+            })?;
+            if (known == Kind::Command) == is_empty {
+                return Err(fail(
+                    "a command goes with kind = \"command\", and with no other".to_owned(),
+                ));
+            }
+            known
+        }
+    };
+    if kind != Kind::Command && (table.configuration.is_some() || !table.version.is_empty()) {
+        return Err(fail(format!(
+            "configuration and version go with a command; {} has its own",
+            kind.name()
+        )));
+    }
+    Ok(Server {
+        kind,
+        options: options(&table.options),
+        command: table.command,
+        configuration: table.configuration,
+        version: table.version,
+        optional: table.optional,
+        name,
+    })
+}
+
+fn kinds() -> String {
+    Kind::ALL.map(Kind::name).join(", ")
+}
+
+fn placement(name: &str, table: &Spanned<CpusTable>) -> Located<Placement> {
+    if Placement::NAMES.contains(&name) {
+        return Err(at(table)(format!(
+            "cpus {name} has a meaning already; right would be another name"
+        )));
+    }
+    let list = |text: &str| {
+        cpu_list(text).ok_or_else(|| {
+            at(table)(format!(
+                "cpus {name}: `{text}` is not a list of CPUs; right would be 1 or 0,2-3"
+            ))
+        })
+    };
+    Ok(Placement {
+        server: list(&table.get_ref().server)?,
+        client: list(&table.get_ref().client)?,
+    })
+}
+
+/// `1`, `0,2-3`.
+fn cpu_list(text: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if first > last || last >= CPUS_MAX {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Some(cpus)
+}
+
+/// Whether all servers, placements and factors that a series names are there.
+fn check_names(
+    series: &Series,
+    servers: &BTreeMap<String, Server>,
+    placements: &BTreeMap<String, Placement>,
+) -> Result<(), String> {
+    let settings = || {
+        let levels = series.factors.iter().flat_map(|factor| &factor.levels);
+        levels.map(|level| &level.sets)
+    };
+    let of_levels = settings().filter_map(|sets: &Settings| sets.server.as_ref());
+    for name in series.servers.iter().chain(of_levels) {
+        if !servers.contains_key(name) {
+            let names: Vec<&str> = servers.keys().map(String::as_str).collect();
+            let names = names.join(", ");
+            return Err(format!("no server {name}; right would be one of {names}"));
+        }
+    }
+    if series.servers.is_empty() {
+        return Err("servers is empty; right would be at least one name".to_owned());
+    }
+    let of_levels = settings().filter_map(|sets: &Settings| sets.cpus.as_ref());
+    for name in of_levels.chain([&series.cpus]) {
+        if !placements.contains_key(name) && !Placement::NAMES.contains(&name.as_str()) {
+            let own = placements.keys().map(String::as_str);
+            let names: Vec<&str> = Placement::NAMES.into_iter().chain(own).collect();
+            let names = names.join(", ");
+            return Err(format!("no cpus {name}; right would be one of {names}"));
+        }
+    }
+    let selected = match &series.a_a {
+        Repeated::Of(cells) => cells.as_slice(),
+        Repeated::None | Repeated::First => &[],
+    };
+    for name in series
+        .except
+        .iter()
+        .chain(selected)
+        .flat_map(|it| it.keys())
+    {
+        let is_factor = |name: &String| series.factors.iter().any(|factor| factor.name == *name);
+        if name != "server" && !is_factor(name) {
+            return Err(format!(
+                "except and a_a name levels of factors, and {name} is none of this series"
+            ));
+        }
+    }
+    Ok(())
+}

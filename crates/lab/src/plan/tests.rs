@@ -1,0 +1,223 @@
+use std::path::Path;
+
+use super::*;
+
+/// The parts that every plan has, and what is to be tried.
+fn parsed(rest: &str) -> Result<Plan, String> {
+    let text = format!("name = \"t\"\n[servers.loadline]\n{rest}");
+    Plan::parse(&text, "plan.toml", Path::new("/plans"))
+}
+
+fn series(rest: &str) -> Series {
+    let plan = parsed(&format!("[[series]]\nname = \"s\"\n{rest}"));
+    plan.unwrap().series.remove(0)
+}
+
+#[test]
+fn a_plan_that_says_little_has_defaults() {
+    let plan = parsed("[[series]]\nname = \"s\"").unwrap();
+    assert_eq!((plan.seed, plan.budget_s), (1, None));
+    assert_eq!(plan.servers["loadline"].kind, Kind::Loadline);
+    let series = &plan.series[0];
+    assert_eq!(series.servers, ["loadline"]);
+    assert_eq!((series.replicates, series.duration_s), (5, 5.0));
+    assert_eq!((series.path.as_str(), series.cpus.as_str()), ("/", "split"));
+    assert_eq!(
+        (&series.a_a, series.allow),
+        (&Repeated::First, Allow::default())
+    );
+}
+
+#[test]
+fn levels_of_known_factors_set_options() {
+    let series = series(
+        "factors = { service_us = [0, 200], rate_per_s = \"100..300/100\", keep_alive = [\"off\"], \
+         idle_connections = [0, 10], file_bytes = [1024] }",
+    );
+    let factor = |name: &str| {
+        let found = series.factors.iter().find(|factor| factor.name == name);
+        &found.unwrap().levels
+    };
+    let words_of = |options: &Options| words(options).join(" ");
+    assert_eq!(
+        words_of(&factor("service_us")[1].sets.serve),
+        "--service-time=200us"
+    );
+    let rates: Vec<String> = factor("rate_per_s")
+        .iter()
+        .map(|level| words_of(&level.sets.load))
+        .collect();
+    assert_eq!(rates, ["--rate=100", "--rate=200", "--rate=300"]);
+    assert_eq!(factor("rate_per_s")[2].level, Level::Number(300.0));
+    assert_eq!(
+        words_of(&factor("keep_alive")[0].sets.load),
+        "--new-connection"
+    );
+    assert_eq!(words_of(&factor("idle_connections")[0].sets.load), "");
+    assert_eq!(
+        words_of(&factor("idle_connections")[1].sets.load),
+        "--idle-connections=10"
+    );
+    assert_eq!(factor("file_bytes")[0].sets.file_bytes, Some(1024));
+}
+
+#[test]
+fn other_factors_say_what_they_set() {
+    let series = series(
+        "[series.factors]\nhead = { serve = \"head_timeout\", unit = \"s\", levels = [1, 2] }\n\
+         model = [{ level = \"pool\", serve = { loops = 1, workers = 8 }, load = { connections = 5, \
+         header = [\"A: b\", \"C: d\"] }, path = \"/x\" }]",
+    );
+    let [head, model] = &series.factors[..] else {
+        panic!("{:?}", series.factors)
+    };
+    assert_eq!(words(&head.levels[1].sets.serve), ["--head-timeout=2s"]);
+    let sets = &model.levels[0].sets;
+    assert_eq!(words(&sets.serve), ["--loops=1", "--workers=8"]);
+    assert_eq!(
+        words(&sets.load),
+        ["--connections=5", "--header=A: b", "--header=C: d"]
+    );
+    assert_eq!(sets.path.as_deref(), Some("/x"));
+}
+
+#[test]
+fn a_series_says_it_over_the_defaults() {
+    let plan = parsed(
+        "[defaults]\nreplicates = 3\nload = { connections = 5, timeout = \"1s\" }\n\
+         allow = { errors = 0.5 }\n\
+         [[series]]\nname = \"a\"\n[[series]]\nname = \"b\"\nreplicates = 7\n\
+         load = { connections = 6 }\nallow = { client_limited = true }",
+    );
+    let plan = plan.unwrap();
+    let [a, b] = &plan.series[..] else { panic!() };
+    assert_eq!((a.replicates, b.replicates), (3, 7));
+    assert_eq!(words(&b.load), ["--connections=6", "--timeout=1s"]);
+    assert_eq!((a.allow.errors, b.allow.errors), (0.5, 0.5));
+    assert_eq!(
+        (a.allow.client_limited, b.allow.client_limited),
+        (false, true)
+    );
+}
+
+#[test]
+fn placements_by_name() {
+    let on = |name: &str, cpus: &[usize]| {
+        let placement = Placement::named(name, cpus).unwrap();
+        (placement.server, placement.client)
+    };
+    assert_eq!(on("split", &[0, 1]), (vec![1], vec![0]));
+    assert_eq!(on("split", &[2, 3, 4, 5, 6]), (vec![5, 6], vec![2, 3, 4]));
+    assert_eq!(on("one", &[0, 1, 2]), (vec![2], vec![0, 1]));
+    assert_eq!(on("shared", &[0, 1]), (vec![0, 1], vec![0, 1]));
+    assert_eq!(on("split", &[7]), (vec![7], vec![7]));
+    let plan = parsed("[cpus.mine]\nserver = \"0,2-3\"\nclient = \"1\"\n[[series]]\nname = \"s\"");
+    let mine = plan.unwrap().placement("mine", &[0]).unwrap();
+    assert_eq!((mine.server, mine.client), (vec![0, 2, 3], vec![1]));
+}
+
+#[test]
+fn mistakes_are_told_in_one_line() {
+    for (rest, right) in [
+        ("", "plan.toml:1: nothing to measure; right would be"),
+        (
+            "[[series]]\nnam = \"s\"",
+            "plan.toml:4: unknown field `nam`",
+        ),
+        (
+            "[[series]]\nname = \"\"",
+            "plan.toml:4: series : the name is empty",
+        ),
+        (
+            "[[series]]\nname = \"s\"\nservers = [\"x\"]",
+            "plan.toml:3: series s: no server x; right would be one of loadline",
+        ),
+        (
+            "[[series]]\nname = \"s\"\ncpus = \"x\"",
+            "plan.toml:3: series s: no cpus x; right would be one of split, one, shared",
+        ),
+        (
+            "[[series]]\nname = \"s\"\nreplicates = 0",
+            "plan.toml:5: series s: 0 replicates; right would be 1 to 1000",
+        ),
+        (
+            "[[series]]\nname = \"s\"\nduration_s = 0",
+            "plan.toml:5: series s: 0 seconds; right would be 0.01 to 86400",
+        ),
+        (
+            "[[series]]\nname = \"s\"\n[series.factors]\nlopps = [1]",
+            "plan.toml:6: series s: factor lopps: what lopps sets is not known; right would be",
+        ),
+        (
+            "[[series]]\nname = \"s\"\n[series.factors]\nloops = []",
+            "plan.toml:6: series s: factor loops: no levels",
+        ),
+        (
+            "[[series]]\nname = \"s\"\n[series.factors]\nloops = [1, 1]",
+            "factor loops: the level 1 stands there twice",
+        ),
+        (
+            "[[series]]\nname = \"s\"\n[series.factors]\nloops = \"1-5\"",
+            "factor loops: `1-5` is not a row of numbers; right would be 100..2500/100",
+        ),
+        (
+            "[[series]]\nname = \"s\"\n[series.factors]\nkeep_alive = [\"yes\"]",
+            "factor keep_alive: right would be the levels on and off",
+        ),
+        (
+            "[[series]]\nname = \"s\"\n[series.factors]\nx = [{ level = 1, lood = {} }]",
+            "plan.toml:6: expected a list of levels",
+        ),
+        (
+            "[[series]]\nname = \"s\"\na_a = [{ loops = 1 }]",
+            "series s: except and a_a name levels of factors, and loops is none",
+        ),
+        (
+            "[[series]]\nname = \"s\"\npath = \"x\"",
+            "series s: `x` is not a path; right would be /index.html",
+        ),
+        (
+            "[[series]]\nname = \"s\"\nallow = { errors = 2 }",
+            "series s: 2 is not a share",
+        ),
+        (
+            "[servers.x]\n[[series]]\nname = \"s\"",
+            "plan.toml:3: server x: neither kind nor command is given",
+        ),
+        (
+            "[servers.x]\nkind = \"nginx\"\n[[series]]\nname = \"s\"",
+            "server x: kind nginx is not known; right would be one of loadline, nginx-default",
+        ),
+        (
+            "[cpus.split]\nserver = \"0\"\nclient = \"1\"\n[[series]]\nname = \"s\"",
+            "plan.toml:3: cpus split has a meaning already",
+        ),
+        (
+            "[cpus.x]\nserver = \"3-1\"\nclient = \"1\"\n[[series]]\nname = \"s\"",
+            "plan.toml:3: cpus x: `3-1` is not a list of CPUs",
+        ),
+    ] {
+        let message = parsed(rest).unwrap_err();
+        assert!(message.contains(right), "{message:?} is not {right:?}");
+        assert!(!message.contains('\n'), "{message:?}");
+    }
+    for (head, right) in [
+        (
+            "files = { \"../x\" = 1 }",
+            "plan.toml:1: `../x` is not a path of plain names",
+        ),
+        (
+            "files = { x = 99999999999999 }",
+            "bytes of files; right would be",
+        ),
+        (
+            "root = \"a\"\nfiles = { x = 1 }",
+            "root and files exclude each other",
+        ),
+        ("budget_s = 0", "budget_s 0 is no time"),
+    ] {
+        let text = format!("{head}\nname = \"t\"\n[servers.loadline]\n[[series]]\nname = \"s\"");
+        let message = Plan::parse(&text, "plan.toml", Path::new("/")).unwrap_err();
+        assert!(message.contains(right), "{message:?} is not {right:?}");
+    }
+}
