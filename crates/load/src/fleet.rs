@@ -9,6 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
+use loadline_sys::usage;
+
 use crate::{Control, Message, Plan, Share, actors, engine};
 
 /// What a fleet tells.
@@ -138,6 +140,9 @@ fn stand<F>(
         loadline_sys::affinity::pin_thread(&[cpu])
             .map_err(|error| format!("it cannot be pinned to CPU {cpu}: {error}"))
     });
+    // Whoever merges and draws may run on the same CPU, and is not to keep this thread from it. What
+    // cannot be had shows in the lag.
+    let _ = usage::wake_promptly();
     let result = pinned.and_then(|()| {
         let mut out = |message| tell(Event::Told(message));
         match catch_unwind(AssertUnwindSafe(|| work(&mut out))) {
