@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, Shutdown, sockopt};
 
 use crate::answer::{After, Answer};
+use crate::inbox::Inbox;
 use crate::request::{self, Parsed, Request};
 
 /// Where a connection stands.
@@ -43,7 +44,7 @@ pub(crate) struct Connection {
     written: usize,
     /// Received and not understood yet.
     input: Vec<u8>,
-    /// When the last of it was received.
+    /// When the last of it arrived.
     input_ns: u64,
     /// A head whose content has not come yet, with what is to come.
     head: Option<Request>,
@@ -84,8 +85,9 @@ impl Connection {
         }
     }
 
-    /// Reads until there is a request, or nothing more. What is read now had arrived at `at_ns`.
-    pub(crate) fn read(&mut self, buffer: &mut [u8], at_ns: u64) -> Read {
+    /// Reads until there is a request, or nothing more. What is read now had arrived at `at_ns`, or
+    /// before.
+    pub(crate) fn read(&mut self, inbox: &mut Inbox, at_ns: u64) -> Read {
         loop {
             if let Some(found) = self.take_request() {
                 return found;
@@ -93,16 +95,17 @@ impl Connection {
             if !self.is_readable {
                 return Read::Nothing;
             }
-            match net::recv(&self.socket, &mut *buffer, RecvFlags::empty()) {
-                Ok((0, _)) => return Read::End,
-                Ok((count, _)) => {
+            match inbox.receive(&self.socket, at_ns) {
+                Ok((&[], _)) => return Read::End,
+                Ok((bytes, arrived_ns)) => {
+                    self.input_ns = arrived_ns;
+                    self.input.extend_from_slice(bytes);
                     // A short read means that the socket is empty: the next byte is a new event.
-                    self.is_readable = count == buffer.len() || self.is_half_closed;
-                    self.input_ns = at_ns;
-                    self.input.extend_from_slice(&buffer[..count]);
+                    let count = bytes.len();
+                    self.is_readable = inbox.is_filled_by(count) || self.is_half_closed;
                 }
-                Err(Errno::AGAIN) => self.is_readable = false,
-                Err(Errno::INTR) => {}
+                Err(nix::Error::EAGAIN) => self.is_readable = false,
+                Err(nix::Error::EINTR) => {}
                 Err(_) => return Read::End,
             }
         }

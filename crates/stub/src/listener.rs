@@ -7,6 +7,8 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
+use crate::inbox;
+
 /// Whether there is anybody at the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listening {
@@ -38,6 +40,7 @@ impl Listener {
         let socket = new_socket(address)?;
         sockopt::set_socket_reuseaddr(&socket, true)?;
         sockopt::set_tcp_nodelay(&socket, true)?; // what is accepted inherits it
+        inbox::stamp_arrivals(&socket)?; // this, too
         net::bind(&socket, &address)?;
         let address = SocketAddr::try_from(net::getsockname(&socket)?)?;
         let mut fillers = Vec::new();

@@ -31,7 +31,8 @@ pub struct Counts {
 pub struct Times {
     /// The number of the request, from 1, in the order of arrival.
     pub number: u64,
-    /// The wait that saw its last byte had ended.
+    /// When its last byte arrived: as the kernel stamped it, however much later this program was
+    /// woken for it; or, should there be no stamp, when the wait that saw it had ended.
     pub arrived_ns: u64,
     /// When the answer was due.
     pub due_ns: u64,

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use crate::answer::{After, Answers};
 use crate::clock::now_ns;
 use crate::connection::{Connection, Read, Stage};
+use crate::inbox::Inbox;
 use crate::latency::Sampler;
 use crate::listener::{self, Listener};
 use crate::record::{Shared, Times, count};
@@ -24,8 +25,6 @@ use crate::{ConnectionFault, Every, Fault, Listening, StubOptions};
 /// Events taken at once, and connections accepted in one turn.
 const EVENTS_MAX: usize = 256;
 const ACCEPTED_MAX: usize = 64;
-/// What is received at once.
-const RECEIVE_BYTES: usize = 64 << 10;
 /// When accepting is tried again after it failed, for want of descriptors say.
 const ACCEPT_AGAIN_NS: u64 = 10_000_000;
 /// Events that are no connection's.
@@ -58,7 +57,7 @@ pub(crate) struct Responder {
     free: Vec<u32>,
     /// When answers are due: (nanoseconds, number of the request, slot, generation).
     due: BinaryHeap<Reverse<(u64, u64, u32, u32)>>,
-    buffer: Vec<u8>,
+    inbox: Inbox,
     requests: u64,
     connections: u64,
     accept_again_ns: Option<u64>,
@@ -90,7 +89,7 @@ impl Responder {
             slots: Vec::new(),
             free: Vec::new(),
             due: BinaryHeap::new(),
-            buffer: vec![0; RECEIVE_BYTES],
+            inbox: Inbox::new(),
             requests: 0,
             connections: 0,
             accept_again_ns: None,
@@ -220,7 +219,7 @@ impl Responder {
     }
 
     /// Takes requests, and answers those that are due at once. What is read now had arrived at
-    /// `at_ns`.
+    /// `at_ns`, or before.
     fn go_on(&mut self, index: u32, at_ns: u64) {
         loop {
             let Some(connection) = &mut self.slots[index as usize].connection else {
@@ -229,12 +228,12 @@ impl Responder {
             match connection.stage {
                 Stage::Serving | Stage::Writing => return,
                 Stage::Draining => {
-                    if !connection.drain(&mut self.buffer) {
+                    if !connection.drain(self.inbox.buffer()) {
                         self.drop_connection(index);
                     }
                     return;
                 }
-                Stage::Reading => match connection.read(&mut self.buffer, at_ns) {
+                Stage::Reading => match connection.read(&mut self.inbox, at_ns) {
                     Read::Nothing => return,
                     Read::Request(request, arrived_ns) => self.begin(index, request, arrived_ns),
                     Read::End => return self.drop_connection(index),
