@@ -24,7 +24,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let duration = Duration::from_secs(seconds.parse()?);
     let rate = rest.iter().position(|word| word == "--rate");
     let load = match rate.and_then(|at| rest.get(at + 1)) {
-        None => Loop::Closed { think_ns: 0 },
+        None => Loop::Closed {
+            think_ns: 0,
+            coalesces: true,
+        },
         Some(rate) => Loop::Open {
             schedule: Schedule::constant(rate.parse()?, duration)?,
             arrivals: Arrivals::Poisson,

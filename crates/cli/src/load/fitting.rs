@@ -124,6 +124,7 @@ fn refuse_plain(flags: &LoadFlags) -> Result<(), Failure> {
     let plain = [
         ("--requests", clients.requests.is_some()),
         ("--think", clients.think.is_some()),
+        ("--no-coalescing", clients.no_coalescing),
         ("--new-connection", clients.new_connection),
         (
             "--requests-per-connection",
@@ -186,6 +187,11 @@ fn refuse_idle(flags: &LoadFlags) -> Result<(), Failure> {
             "--think",
             clients.think.is_some() && by_clock,
             "in an open loop requests are due by the clock",
+        ),
+        (
+            "--no-coalescing",
+            clients.no_coalescing && by_clock,
+            "an open loop wakes up for each answer in any case",
         ),
         (
             "--rate",

@@ -45,6 +45,7 @@ pub(super) fn pace(flags: &LoadFlags) -> Result<(Loop, Vec<Phase>), Failure> {
             let think = clients.think.unwrap_or_default();
             let closed = Loop::Closed {
                 think_ns: nanos(think),
+                coalesces: think.is_zero() && !clients.no_coalescing,
             };
             return Ok((closed, closed_phases(warm_up, duration)));
         }

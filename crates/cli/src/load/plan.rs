@@ -179,7 +179,13 @@ mod tests {
     #[test]
     fn what_nothing_is_said_about() {
         let Planned { plan, division, .. } = planned("");
-        assert_eq!(plan.load, Loop::Closed { think_ns: 0 });
+        assert_eq!(
+            plan.load,
+            Loop::Closed {
+                think_ns: 0,
+                coalesces: true
+            }
+        );
         assert_eq!((plan.connections, plan.requests_per_connection), (64, None));
         assert_eq!(plan.duration_ns(), 10_000_000_000);
         assert_eq!(plan.timeout_ns, 2_000_000_000);

@@ -166,7 +166,10 @@ mod tests {
                     cumulative: Vec::new(),
                 },
             },
-            load: Loop::Closed { think_ns: 0 },
+            load: Loop::Closed {
+                think_ns: 0,
+                coalesces: true,
+            },
             phases: phases.collect(),
             connections: 0,
             requests_max: None,

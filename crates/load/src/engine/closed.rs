@@ -3,10 +3,17 @@
 use std::collections::VecDeque;
 
 use super::Engine;
+use super::client::Stage;
 
 /// Requests begun in one go before events are looked at again: the first ones of 10,000 clients do
 /// not keep the answers to each other waiting.
 const BEGUN_MAX: usize = 256;
+
+/// Answers that are read before the next requests of their clients are sent. Reading for a while and
+/// then sending for a while costs less than taking turns (a twentieth at 64 connections, a tenth at
+/// 1000): the kernel's code for each stays in the cache, and a server that slept is woken once. Few,
+/// since the first of them waits for the last.
+const READY_MAX: usize = 16;
 
 /// Who waits, and how many requests are left.
 #[derive(Debug)]
@@ -14,16 +21,22 @@ pub(super) struct ClosedLoop {
     think_ns: u64,
     /// Clients whose next request has a due time, in its order: all think for as long.
     waiting: VecDeque<u32>,
+    /// Who has been answered in this turn and does not think.
+    ready: Vec<u32>,
+    /// Where so many are, they begin.
+    ready_max: usize,
     left: u64,
     next_ns: u64,
 }
 
 impl ClosedLoop {
     /// For so many clients, which send so many requests at most.
-    pub(super) fn new(think_ns: u64, clients: usize, requests_max: u64) -> Self {
+    pub(super) fn new(think_ns: u64, coalesces: bool, clients: usize, requests_max: u64) -> Self {
         Self {
             think_ns,
             waiting: VecDeque::with_capacity(clients),
+            ready: Vec::with_capacity(READY_MAX),
+            ready_max: if coalesces { READY_MAX } else { 1 },
             left: requests_max,
             next_ns: u64::MAX,
         }
@@ -52,9 +65,18 @@ impl Engine<'_> {
     /// An answer is complete: the client thinks, or goes on at once.
     #[inline]
     pub(super) fn next_of_client(&mut self, index: u32) {
-        match self.closed().think_ns {
-            0 => self.begin_next(index, self.now_ns),
-            think_ns => self.think(index, self.now_ns.saturating_add(think_ns)),
+        let think_ns = self.closed().think_ns;
+        match think_ns {
+            0 if self.client(index).stage == Stage::Idle => {
+                let due_ns = self.now_ns;
+                self.client(index).stamps.due_ns = due_ns;
+                self.closed().ready.push(index);
+                if self.closed().ready.len() >= self.closed().ready_max {
+                    self.begin_ready();
+                }
+            }
+            0 => self.begin_next(index, self.now_ns), // it needs a connection first
+            _ => self.think(index, self.now_ns.saturating_add(think_ns)),
         }
     }
 
@@ -71,6 +93,20 @@ impl Engine<'_> {
         self.client(index).stamps.due_ns = due_ns;
         self.closed().waiting.push_front(index);
         self.closed().next_ns = due_ns;
+    }
+
+    /// Begins the requests of clients whose answers have been read in this turn.
+    #[inline]
+    pub(super) fn begin_ready(&mut self) {
+        for at in 0..self.closed().ready.len() {
+            if at > 0 {
+                self.look_at_clock();
+            }
+            let index = self.closed().ready[at];
+            let due_ns = self.client(index).stamps.due_ns;
+            self.begin_next(index, due_ns);
+        }
+        self.closed().ready.clear();
     }
 
     fn think(&mut self, index: u32, due_ns: u64) {

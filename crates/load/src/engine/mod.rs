@@ -25,7 +25,9 @@
 //!   does not.
 //! - *first* and *last*: just after the first and last bytes of the answer were received.
 //!
-//! A request belongs to the phase in which it was due.
+//! A request belongs to the phase in which it was due. In a closed loop that coalesces (`coalescing`,
+//! `closed::READY_MAX`) an answer may be read a little later than it came, and the next request sent
+//! a few answers later.
 //!
 //! # Connections
 //!
@@ -68,6 +70,7 @@ mod calendar;
 mod choices;
 mod client;
 mod closed;
+mod coalescing;
 mod dues;
 mod exchange;
 mod idle;
@@ -81,6 +84,7 @@ pub(crate) use calendar::Calendar;
 use choices::Choices;
 use client::{Client, Stage};
 use closed::ClosedLoop;
+use coalescing::Coalescing;
 use dues::{Dues, Throttle};
 pub(crate) use meter::Meter;
 use open::OpenLoop;
@@ -127,7 +131,6 @@ const START_POLL_NS: u64 = 2_000_000;
 
 /// Who decides when a client sends.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one for each thread")]
 enum Driver<'p> {
     Closed(ClosedLoop),
     Open(OpenLoop<'p>),
@@ -147,6 +150,7 @@ struct Engine<'p> {
     driver: Driver<'p>,
     choices: Choices<'p>,
     opener: Opener,
+    coalescing: Coalescing,
     wheel: TimerWheel,
     calendar: Calendar<'p>,
     recorder: GroupRecorder,
@@ -186,6 +190,13 @@ impl<'p> Engine<'p> {
             driver: driver(plan, share, count),
             choices: Choices::new(plan, share),
             opener: Opener::new(count),
+            coalescing: Coalescing::new(matches!(
+                plan.load,
+                Loop::Closed {
+                    coalesces: true,
+                    ..
+                }
+            )),
             wheel: TimerWheel::new(Millis(now_ns / 1_000_000)),
             calendar: Calendar::new(plan),
             recorder: GroupRecorder::new(0),
@@ -390,9 +401,15 @@ fn driver<'p>(plan: &'p Plan, share: Share, clients: usize) -> Driver<'p> {
         Driver::Open(OpenLoop::new(dues, servers, is_dropping, throttle))
     };
     match &plan.load {
-        Loop::Closed { think_ns } => {
-            Driver::Closed(ClosedLoop::new(*think_ns, clients, requests_max))
-        }
+        Loop::Closed {
+            think_ns,
+            coalesces,
+        } => Driver::Closed(ClosedLoop::new(
+            *think_ns,
+            *coalesces,
+            clients,
+            requests_max,
+        )),
         Loop::Open {
             schedule,
             arrivals,

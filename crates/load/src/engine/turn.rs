@@ -2,6 +2,7 @@
 //! connections, requests that are due.
 
 use std::io;
+use std::time::Duration;
 
 use loadline_base::{Millis, Token};
 use loadline_sys::clock::monotonic_ns;
@@ -39,6 +40,9 @@ impl Engine<'_> {
             self.drive();
         }
         self.revisit();
+        if matches!(self.driver, Driver::Closed(_)) {
+            self.begin_ready();
+        }
         self.see_to_deadlines();
         if !self.is_ending {
             self.open_more();
@@ -58,12 +62,17 @@ impl Engine<'_> {
         let before_ns = monotonic_ns();
         self.sample_in_flight(before_ns);
         let wait_ns = self.wait_ns(before_ns, until_ns);
+        let nap_ns = self.coalescing.nap_ns(self.in_flight).min(wait_ns);
+        if nap_ns > 0 {
+            std::thread::sleep(Duration::from_nanos(nap_ns));
+        }
         self.event_next = 0;
         self.poller.wait_ns(&mut self.events, Some(wait_ns))?;
         self.look_at_clock();
         self.woken_ns = self.now_ns;
         self.sample_in_flight(self.now_ns);
         let waited_ns = self.now_ns.saturating_sub(before_ns);
+        self.coalescing.woken(self.now_ns, self.events.len());
         self.meter.waited(waited_ns, self.events.len());
         Ok(())
     }

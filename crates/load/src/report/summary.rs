@@ -119,7 +119,7 @@ fn clients(record: &TrialRecord) -> String {
 
 fn load(load: &LoadRecord) -> String {
     match load {
-        LoadRecord::Closed { think_s } if *think_s > 0.0 => {
+        LoadRecord::Closed { think_s, .. } if *think_s > 0.0 => {
             format!("closed loop, {} of thought", time_us(think_s * 1e6))
         }
         LoadRecord::Closed { .. } => "closed loop".to_owned(),

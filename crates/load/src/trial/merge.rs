@@ -303,7 +303,11 @@ fn describe(plan: &Plan) -> RunRecord {
     RunRecord {
         servers: plan.servers.iter().map(ToString::to_string).collect(),
         load: match &plan.load {
-            Loop::Closed { think_ns } => LoadRecord::Closed {
+            Loop::Closed {
+                think_ns,
+                coalesces,
+            } => LoadRecord::Closed {
+                coalesces: *coalesces,
                 think_s: seconds(*think_ns),
             },
             Loop::Open {

@@ -95,6 +95,9 @@ pub enum LoadRecord {
         /// Time between an answer and the next request.
         #[serde(default)]
         think_s: f64,
+        /// Whether a few answers may have been awaited before they were read, where they came thick.
+        #[serde(default)]
+        coalesces: bool,
     },
     /// By the clock.
     Open {
@@ -121,7 +124,10 @@ pub enum LoadRecord {
 
 impl Default for LoadRecord {
     fn default() -> Self {
-        Self::Closed { think_s: 0.0 }
+        Self::Closed {
+            think_s: 0.0,
+            coalesces: false,
+        }
     }
 }
 

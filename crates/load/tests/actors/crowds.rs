@@ -47,7 +47,10 @@ pub(crate) fn plan(server: SocketAddr, crowd: Crowd, duration: Duration) -> Plan
                 cumulative: vec![1.0],
             },
         },
-        load: Loop::Closed { think_ns: 0 },
+        load: Loop::Closed {
+            think_ns: 0,
+            coalesces: true,
+        },
         phases: vec![Phase {
             label: "all".to_owned(),
             begin_ns: 0,

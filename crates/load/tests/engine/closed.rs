@@ -82,7 +82,10 @@ fn a_connection_that_is_closed_while_idle_is_opened_again_quietly() {
     let server = Server::answering("hello");
     let mut plan = closed(server.address, 3, u64::MAX);
     plan.requests_max = None;
-    plan.load = Loop::Closed { think_ns: 30 * MS };
+    plan.load = Loop::Closed {
+        think_ns: 30 * MS,
+        coalesces: true,
+    };
     plan.phases = vec![phase(0, 100 * MS), phase(100 * MS, 400 * MS)];
     let outcome = run_with(&plan, &Control::new(), |message, _| {
         // At the phase boundary, while all of them think or have just begun again.
@@ -100,7 +103,10 @@ fn a_connection_that_is_closed_while_idle_is_opened_again_quietly() {
 fn thinking_takes_its_time() {
     let server = Server::answering("hello");
     let mut plan = closed(server.address, 2, 10);
-    plan.load = Loop::Closed { think_ns: 20 * MS };
+    plan.load = Loop::Closed {
+        think_ns: 20 * MS,
+        coalesces: true,
+    };
     let outcome = run(&plan);
     assert_eq!(outcome.tally().good, 10);
     // Five requests of each client, so four pauses.

@@ -83,7 +83,10 @@ pub(crate) fn closed(server: SocketAddr, connections: u32, requests: u64) -> Pla
                 cumulative: vec![1.0],
             },
         },
-        load: Loop::Closed { think_ns: 0 },
+        load: Loop::Closed {
+            think_ns: 0,
+            coalesces: true,
+        },
         phases: vec![phase(0, 3600 * SECOND)],
         connections,
         requests_max: Some(requests),

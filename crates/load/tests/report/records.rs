@@ -223,7 +223,10 @@ pub(crate) fn closed(round: u32, rounds: u32) -> TrialRecord {
     TrialRecord {
         run: RunRecord {
             urls: vec!["http://127.0.0.1:8080/".to_owned()],
-            load: LoadRecord::Closed { think_s: 0.0 },
+            load: LoadRecord::Closed {
+                think_s: 0.0,
+                coalesces: true,
+            },
             method: Some("GET".to_owned()),
             http: Some("1.1".to_owned()),
             connections: 10_000,

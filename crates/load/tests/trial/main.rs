@@ -196,7 +196,10 @@ fn figures_agree_in_an_open_loop() {
 
 #[test]
 fn figures_agree_in_a_closed_loop() {
-    let (plan, messages, requests) = run(Loop::Closed { think_ns: 0 });
+    let (plan, messages, requests) = run(Loop::Closed {
+        think_ns: 0,
+        coalesces: true,
+    });
     let record = merged(&plan, messages);
     assert_agrees(&record, requests);
     let little = record.verdict.little.unwrap();

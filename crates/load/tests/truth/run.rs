@@ -72,7 +72,14 @@ pub(crate) fn closed(server: SocketAddr, connections: u32, requests: u64) -> Pla
     Plan {
         requests_max: Some(requests),
         phases: vec![phase(3600 * SECOND)],
-        ..plan(server, connections, Loop::Closed { think_ns: 0 })
+        ..plan(
+            server,
+            connections,
+            Loop::Closed {
+                think_ns: 0,
+                coalesces: true,
+            },
+        )
     }
 }
 

@@ -1,0 +1,128 @@
+//! Several answers for one wake-up.
+//!
+//! In a closed loop against a quick server, a thread that sleeps until the next answer comes is
+//! woken for each one or two. That costs the client more than the answers do; and on one machine
+//! it costs the server as well, since the one who sends does the waking: against nginx on another
+//! core 64 connections got a tenth less than wrk did, which is too busy ever to sleep. So where
+//! answers come thick the thread sleeps by the clock for a few of them, as network cards do with
+//! their interrupts.
+//!
+//! An answer may then be read so much later than it came. [`Coalescing::nap_ns`] says by how much at
+//! most. An open loop never does this.
+
+/// Sleeps no longer than so many answers take to come.
+const ANSWERS_MAX: u64 = 16;
+/// A sleep for fewer is not worth it.
+const ANSWERS_MIN: u64 = 2;
+/// Sleeps no longer than this, or than a fiftieth of an answer's time, whichever is longer: what the
+/// client may add to the truth.
+const NAP_NS_MAX: u64 = 50_000;
+const NAP_SHARE: u64 = 50;
+/// Nor longer than an eighth of an answer's time, or the server might run out of requests.
+const RUN_DRY_SHARE: u64 = 8;
+
+/// How fast answers come, and what follows.
+#[derive(Debug)]
+pub(super) struct Coalescing {
+    is_on: bool,
+    answers: u64,
+    over_ns: u64,
+    woken_ns: u64,
+    last: u64,
+}
+
+impl Coalescing {
+    pub(super) fn new(is_on: bool) -> Self {
+        Self {
+            is_on,
+            answers: 0,
+            over_ns: 0,
+            woken_ns: 0,
+            last: 0,
+        }
+    }
+
+    /// So many answers were there when the thread woke up.
+    #[inline]
+    pub(super) fn woken(&mut self, now_ns: u64, answers: usize) {
+        let since_ns = now_ns.saturating_sub(self.woken_ns);
+        self.woken_ns = now_ns;
+        self.last = answers as u64;
+        // Decays over some sixteen turns. Scaled, so that what is left of small numbers counts.
+        self.answers = self.answers - self.answers / 16 + (self.last << 8);
+        self.over_ns = self.over_ns - self.over_ns / 16 + (since_ns << 8).min(1 << 50);
+    }
+
+    /// How long to sleep before the next look, with so many requests out; 0: not at all.
+    ///
+    /// It is at most 50 us or a fiftieth of the time that an answer takes, and at most an eighth of
+    /// that time, which follows from the rate of answers and the requests that are out (Little).
+    #[inline]
+    pub(super) fn nap_ns(&self, in_flight: u64) -> u64 {
+        // Many at once: they pile up without a sleep.
+        if !self.is_on || self.answers == 0 || self.last >= ANSWERS_MAX {
+            return 0;
+        }
+        let gap_ns = self.over_ns / self.answers;
+        let answer_ns = gap_ns.saturating_mul(in_flight);
+        let nap_ns = (gap_ns * ANSWERS_MAX)
+            .min(NAP_NS_MAX.max(answer_ns / NAP_SHARE))
+            .min(answer_ns / RUN_DRY_SHARE);
+        match nap_ns >= gap_ns * ANSWERS_MIN {
+            true => nap_ns,
+            false => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers that come `gap_ns` apart, `at_once` at a time, for a while.
+    fn after(gap_ns: u64, at_once: usize) -> Coalescing {
+        let mut coalescing = Coalescing::new(true);
+        let mut now_ns = 0;
+        for _ in 0..200 {
+            now_ns += gap_ns * at_once as u64;
+            coalescing.woken(now_ns, at_once);
+        }
+        coalescing
+    }
+
+    #[test]
+    fn naps_are_short_beside_an_answers_time() {
+        for gap_ns in [1_000, 8_000, 20_000, 100_000] {
+            for in_flight in [1, 8, 15, 16, 64, 1000, 10_000] {
+                let nap_ns = after(gap_ns, 1).nap_ns(in_flight);
+                let answer_ns = gap_ns * in_flight;
+                let most_ns = NAP_NS_MAX.max(answer_ns / 50).min(answer_ns / 8);
+                assert!(nap_ns <= most_ns, "{gap_ns} {in_flight}: {nap_ns}");
+                assert!(in_flight >= 16 || nap_ns == 0);
+            }
+        }
+    }
+
+    #[test]
+    fn naps_are_for_answers_that_come_thick() {
+        let nap_ns = after(8_000, 2).nap_ns(64);
+        assert!((49_000..=50_000).contains(&nap_ns), "{nap_ns}");
+        // 20 clients that get an answer every 5 ms each: nothing to gather.
+        assert_eq!(after(250_000, 1).nap_ns(20), 0);
+        assert_eq!(Coalescing::new(false).nap_ns(64), 0);
+    }
+
+    #[test]
+    fn no_nap_where_answers_pile_up() {
+        assert_eq!(after(8_000, 16).nap_ns(64), 0);
+    }
+
+    #[test]
+    fn a_rate_that_changes_is_followed() {
+        let mut coalescing = after(8_000, 1);
+        for turn in 1..100 {
+            coalescing.woken(200 * 8_000 + turn * 1_000_000, 1);
+        }
+        assert_eq!(coalescing.nap_ns(64), 0);
+    }
+}
