@@ -39,6 +39,7 @@ from processes import become_reaper, machine_busy, pss_bytes, spawn, stop
 from servers import BIN_DIRS, find_program
 
 CONNECTIONS = [64, 1000, 10000]
+CAPACITY = ["--latency", "4ms", "--servers", "40"]
 OPEN_RATE, OPEN_CONNECTIONS = 4000, 50
 TRUTHS = {
     "constant 5 ms": ["--latency", "5ms"],
@@ -319,14 +320,47 @@ class Bench:
 
     def closed(self) -> None:
         """nginx as the distribution has it: it logs, opens each file, and so is the limit."""
-        print("\n### Closed loop, 64 connections, the server is the limit: wrk beside it\n")
         seconds = self.args.seconds
-        rounds = self.pairs(
-            nginx_default,
-            lambda url: self.generators.loadline(url, "-c", "64", seconds=seconds),
-            lambda url: self.generators.wrk(url, 64, seconds),
+        for options in [[], ["--no-coalescing"]]:
+            name = " ".join(["loadline", *options])
+            print(f"\n### Closed loop, 64 connections, nginx is the limit: wrk beside {name}\n")
+            rounds = self.pairs(
+                nginx_default,
+                lambda url, o=options: self.generators.loadline(
+                    url, "-c", "64", *o, seconds=seconds
+                ),
+                lambda url: self.generators.wrk(url, 64, seconds),
+            )
+            table(["", name, "wrk", "ratio"], self.agreement(rounds, "wrk"))
+        self.capacity()
+
+    def capacity(self) -> None:
+        """A responder whose capacity does not depend on its client: who tells it right?"""
+        print("\n### Closed loop, 64 connections, a responder of 10,000/s: 64 / 10,000 s is 6.4 ms\n")
+        proc, url = self.stub(CAPACITY)
+        rows: dict[str, list[dict]] = {"loadline": [], "wrk": []}
+        try:
+            for number in range(self.args.rounds):
+                self.wait_quiet()
+                for name in list(rows) if number % 2 == 0 else list(rows)[::-1]:
+                    run = (
+                        self.generators.loadline(url, "-c", "64", seconds=self.args.seconds)
+                        if name == "loadline"
+                        else self.generators.wrk(url, 64, self.args.seconds)
+                    )
+                    rows[name].append(run)
+        finally:
+            stop(proc)
+        column = lambda name, key: [run[key] for run in rows[name]]  # noqa: E731
+        table(
+            ["", "completed/s", "p50 us", "p99 us"],
+            [["truth", "10000", "6400", "6400"]]
+            + [
+                [name, *(middle(column(name, key), 0) for key in ["rate", "p50_us", "p99_us"])]
+                for name in rows
+            ],
         )
-        table(["", "loadline", "wrk", "ratio"], self.agreement(rounds, "wrk"))
+        self.figures["capacity"] = {n: column(n, "rate") for n in rows}
 
     def open(self) -> None:
         print(f"\n### Open loop, {OPEN_RATE}/s evenly spaced: h2load beside it\n")
