@@ -16,3 +16,4 @@
 
 pub mod journal;
 pub mod plan;
+pub mod stats;

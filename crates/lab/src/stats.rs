@@ -1,0 +1,70 @@
+//! What can be said of a few runs: medians, ratios, trends and optima, each with an interval.
+//!
+//! The unit is the run. Requests of one run share its server, its hour and its luck, so no interval
+//! here is over requests. Whatever is drawn at random is drawn from a seed: the same runs give the
+//! same figures, on every machine.
+//!
+//! | question | here |
+//! |---|---|
+//! | what is usual? | [`median`], [`median_interval`] |
+//! | how does A compare with B, run beside run? | [`compare`], [`signed_rank`], [`sign_test`] |
+//! | which of many is best, and which are as good? | [`rank`], [`holm`] |
+//! | does it rise or fall? | [`kendall`], [`isotonic`], [`Steps::trend`] |
+//! | where is the best level, the steepest step? | [`Steps::optimum`], [`Steps::steepest_fall`] |
+
+mod bootstrap;
+mod median;
+mod pairs;
+mod ranking;
+mod ranks;
+mod steps;
+mod trend;
+
+use serde::{Deserialize, Serialize};
+
+pub use bootstrap::{RESAMPLES, bootstrap_interval, mean};
+pub use median::{median, median_interval, quantile};
+pub use pairs::{Comparison, Difference, compare, geometric_mean};
+pub use ranking::{Place, holm, rank};
+pub use ranks::{sign_test, signed_rank};
+pub use steps::{Optimum, Steps, StepsTrend};
+pub use trend::{Direction, Trend, isotonic, kendall};
+
+/// The level of intervals where nothing else is said.
+pub const LEVEL: f64 = 0.95;
+
+/// Two bounds, and how often such bounds hold the truth.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// The lower bound.
+    pub low: f64,
+    /// The upper bound.
+    pub high: f64,
+    /// Of so many such intervals (a part of 1) the truth is held. It is below what was asked for
+    /// where there are too few runs.
+    pub level: f64,
+}
+
+impl Interval {
+    /// Whether it holds a value; the bounds belong to it.
+    #[must_use]
+    pub fn contains(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
+    /// Whether the two have a value in common.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.low <= other.high && other.low <= self.high
+    }
+
+    /// How wide it is, as a part of its middle; infinite if that is 0.
+    #[must_use]
+    pub fn relative_width(&self) -> f64 {
+        let middle = f64::midpoint(self.low, self.high);
+        if middle == 0.0 {
+            return f64::INFINITY;
+        }
+        ((self.high - self.low) / middle).abs()
+    }
+}

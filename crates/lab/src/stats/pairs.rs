@@ -1,0 +1,183 @@
+//! Two alternatives, each pair of runs from the same block: what is common to a block (the hour, the
+//! neighbours of a virtual machine) cancels in the ratio.
+
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use super::{Interval, LEVEL, bootstrap_interval, mean};
+
+/// How one alternative compares with another.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Pairs that were compared.
+    pub pairs: usize,
+    /// Geometric mean of the ratios of each pair.
+    pub ratio: f64,
+    /// Of that ratio, over pairs; `None`: fewer than two pairs.
+    pub interval: Option<Interval>,
+    /// Of a t-test of the logarithms of the ratios against 0, two-sided; 1 where it cannot be had.
+    pub p: f64,
+    /// What that comes to.
+    pub difference: Difference,
+}
+
+/// What a comparison comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Difference {
+    /// More, and by more than what matters.
+    More,
+    /// Less, and by more than what matters.
+    Less,
+    /// Alike: whatever difference there is is smaller than what matters.
+    Alike,
+    /// Not distinguishable: the interval holds both alike and different.
+    Unknown,
+}
+
+impl Difference {
+    /// Whether one of the two is to be called better.
+    #[must_use]
+    pub fn is_distinguishable(self) -> bool {
+        matches!(self, Self::More | Self::Less)
+    }
+}
+
+/// The geometric mean of what is above 0; `None` where nothing is, or something is not.
+#[must_use]
+pub fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let is_positive = |value: &f64| *value > 0.0 && value.is_finite();
+    if values.is_empty() || !values.iter().all(is_positive) {
+        return None;
+    }
+    let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+    Some(mean(&logs).exp())
+}
+
+/// Compares pairs of runs: `(this, other)` of the same block, for `this / other`.
+///
+/// `matters` is the smallest difference that matters, decided beforehand, as a part of 1: 0.02 for
+/// 2 %. It should not be below the difference of two alternatives that are the same. Pairs with a
+/// value that is not above 0 cannot be compared: `None` if there are such, or no pairs.
+#[must_use]
+pub fn compare(pairs: &[(f64, f64)], matters: f64, seed: u64) -> Option<Comparison> {
+    let ratios: Vec<f64> = pairs.iter().map(|(this, other)| this / other).collect();
+    let ratio = geometric_mean(&ratios)?;
+    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+    let interval = bootstrap_interval(&logs, mean, LEVEL, seed).map(|of_logs| Interval {
+        low: of_logs.low.exp(),
+        high: of_logs.high.exp(),
+        level: of_logs.level,
+    });
+    Some(Comparison {
+        pairs: pairs.len(),
+        ratio,
+        interval,
+        p: t_test(&logs),
+        difference: interval.map_or(Difference::Unknown, |interval| judged(&interval, matters)),
+    })
+}
+
+/// More or less only where the whole interval is on one side of 1 and the estimate beyond what
+/// matters; alike where the whole interval is within it.
+fn judged(interval: &Interval, matters: f64) -> Difference {
+    let (least, most) = (1.0 / (1.0 + matters), 1.0 + matters);
+    let middle = (interval.low * interval.high).sqrt();
+    if interval.low >= least && interval.high <= most {
+        Difference::Alike
+    } else if interval.low > 1.0 && middle > most {
+        Difference::More
+    } else if interval.high < 1.0 && middle < least {
+        Difference::Less
+    } else {
+        Difference::Unknown
+    }
+}
+
+/// Student's test of a mean against 0, two-sided. Nothing that differs gives 1, or 0 where all
+/// values are the same other than 0.
+fn t_test(values: &[f64]) -> f64 {
+    let count = values.len();
+    if count < 2 {
+        return 1.0;
+    }
+    let center = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - center).powi(2)).sum();
+    let error = (squares / (count - 1) as f64 / count as f64).sqrt();
+    if error == 0.0 {
+        return if center == 0.0 { 1.0 } else { 0.0 };
+    }
+    let student = StudentsT::new(0.0, 1.0, (count - 1) as f64);
+    student.map_or(1.0, |student| 2.0 * student.cdf(-(center / error).abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_called_what() {
+        let level = LEVEL;
+        for (low, high, difference) in [
+            (1.05, 1.10, Difference::More),
+            (0.90, 0.95, Difference::Less),
+            (0.99, 1.01, Difference::Alike),
+            (1.001, 1.019, Difference::Alike), // it differs, but not by what matters
+            (0.95, 1.05, Difference::Unknown),
+            (1.001, 1.03, Difference::Unknown),
+        ] {
+            let interval = Interval { low, high, level };
+            assert_eq!(judged(&interval, 0.02), difference, "{low} to {high}");
+        }
+    }
+
+    #[test]
+    fn ratios_are_of_pairs() {
+        // The blocks differ by a factor of 10, the pairs by 10 to 12 %.
+        let pairs = [(110.0, 100.0), (1120.0, 1000.0), (11.0, 10.0), (56.0, 50.0)];
+        let comparison = compare(&pairs, 0.02, 1).unwrap();
+        assert_eq!(comparison.pairs, 4);
+        assert!((comparison.ratio - 1.11).abs() < 0.001);
+        assert_eq!(comparison.difference, Difference::More);
+        assert!(comparison.p < 0.001, "{}", comparison.p);
+        assert_eq!(compare(&[(1.0, 0.0)], 0.02, 1), None);
+        assert_eq!(compare(&[], 0.02, 1), None);
+        let single = compare(&[(2.0, 1.0)], 0.02, 1).unwrap();
+        assert_eq!(
+            (single.interval, single.difference),
+            (None, Difference::Unknown)
+        );
+    }
+
+    #[test]
+    fn the_t_test_as_tabled() {
+        // A mean of exactly t = 2.776 standard errors with 4 degrees of freedom: p = 0.05.
+        let spread = [-2.0, -1.0, 0.0, 1.0, 2.0_f64];
+        let error = (10.0_f64 / 4.0 / 5.0).sqrt();
+        let values = spread.map(|value| value + 2.776_445 * error);
+        assert!((t_test(&values) - 0.05).abs() < 1e-5);
+    }
+
+    proptest! {
+        #[test]
+        fn swapping_turns_the_ratio_over(pairs in prop::collection::vec((1.0..1e6, 1.0..1e6), 1..20)) {
+            let swapped: Vec<(f64, f64)> = pairs.iter().map(|(a, b)| (*b, *a)).collect();
+            let one = compare(&pairs, 0.02, 1).unwrap();
+            let other = compare(&swapped, 0.02, 1).unwrap();
+            prop_assert!((one.ratio * other.ratio - 1.0).abs() < 1e-9);
+            prop_assert!((one.p - other.p).abs() < 1e-9);
+        }
+
+        #[test]
+        fn a_factor_common_to_a_block_cancels(
+            pairs in prop::collection::vec((1.0..1e3, 1.0..1e3, 0.1..10.0), 2..10),
+        ) {
+            let plain: Vec<(f64, f64)> = pairs.iter().map(|(a, b, _)| (*a, *b)).collect();
+            let scaled: Vec<(f64, f64)> = pairs.iter().map(|(a, b, f)| (a * f, b * f)).collect();
+            let (one, other) = (compare(&plain, 0.02, 1).unwrap(), compare(&scaled, 0.02, 1).unwrap());
+            prop_assert!((one.ratio / other.ratio - 1.0).abs() < 1e-9);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Many alternatives: which is best, and which cannot be told from it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Comparison, Difference, LEVEL, compare, geometric_mean};
+
+/// One of several alternatives, in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Place {
+    /// Position in what was given.
+    pub index: usize,
+    /// Geometric mean over blocks.
+    pub value: f64,
+    /// With the best one, this over that; `None` for the best itself.
+    pub to_best: Option<Comparison>,
+    /// The test's p, corrected for the number of alternatives (Holm); 1 for the best.
+    pub p_corrected: f64,
+    /// Not distinguishable from the best.
+    pub is_tied_with_best: bool,
+}
+
+/// Ranks alternatives by their values in the same blocks, `values[alternative][block]`, the largest
+/// first, and says of each whether it can be told from the best.
+///
+/// It can if the difference is beyond what `matters` (a part of 1), and the test, corrected for all
+/// alternatives, rejects that they are the same. Alternatives with a value that is not above 0
+/// are left out; blocks beyond the shortest list are not looked at.
+#[must_use]
+pub fn rank(values: &[Vec<f64>], matters: f64, seed: u64) -> Vec<Place> {
+    let blocks = values.iter().map(Vec::len).min().unwrap_or(0);
+    let of_blocks = values.iter().map(|of_one| &of_one[..blocks]).enumerate();
+    let mut ranked: Vec<(usize, f64)> = of_blocks
+        .filter_map(|(index, of_one)| Some((index, geometric_mean(of_one)?)))
+        .collect();
+    ranked.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
+    let Some((best, _)) = ranked.first().copied() else {
+        return Vec::new();
+    };
+    let to_best = |index: usize| {
+        let pairs = values[index].iter().zip(&values[best]).take(blocks);
+        let pairs: Vec<(f64, f64)> = pairs.map(|(one, best)| (*one, *best)).collect();
+        compare(&pairs, matters, seed.wrapping_add(index as u64))
+    };
+    let compared: Vec<Option<Comparison>> = ranked[1..]
+        .iter()
+        .map(|(index, _)| to_best(*index))
+        .collect();
+    let p: Vec<f64> = compared
+        .iter()
+        .map(|one| one.map_or(1.0, |one| one.p))
+        .collect();
+    let corrected = holm(&p);
+    let mut places = vec![Place {
+        index: best,
+        value: ranked[0].1,
+        to_best: None,
+        p_corrected: 1.0,
+        is_tied_with_best: true,
+    }];
+    for (((index, value), to_best), p) in ranked[1..].iter().zip(compared).zip(corrected) {
+        let is_less = to_best.is_some_and(|one| one.difference == Difference::Less);
+        places.push(Place {
+            index: *index,
+            value: *value,
+            to_best,
+            p_corrected: p,
+            is_tied_with_best: !is_less || p > 1.0 - LEVEL,
+        });
+    }
+    places
+}
+
+/// Corrects the p of several tests for there being several: with these, a test that rejects below
+/// 0.05 does so wrongly for any of them in one of twenty families of tests at most (Holm 1979).
+#[must_use]
+pub fn holm(p: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|one, other| p[*one].total_cmp(&p[*other]));
+    let mut corrected = vec![1.0; p.len()];
+    let mut largest = 0.0_f64;
+    for (place, index) in order.iter().enumerate() {
+        let factor = (p.len() - place) as f64;
+        largest = largest.max((p[*index] * factor).min(1.0));
+        corrected[*index] = largest;
+    }
+    corrected
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn holm_as_published() {
+        // R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm")
+        let corrected = holm(&[0.01, 0.04, 0.03, 0.005]);
+        for (found, right) in corrected.iter().zip([0.03, 0.06, 0.06, 0.02]) {
+            assert!((found - right).abs() < 1e-12, "{corrected:?}");
+        }
+    }
+
+    #[test]
+    fn those_that_are_as_good_are_tied() {
+        let values = vec![
+            vec![100.0, 210.0, 99.0, 151.0, 120.0], // as good as the best
+            vec![101.0, 209.0, 100.0, 150.0, 121.0],
+            vec![80.0, 165.0, 78.0, 121.0, 97.0], // a fifth less in every block
+        ];
+        let places = rank(&values, 0.02, 1);
+        let ties: Vec<(usize, bool)> = places
+            .iter()
+            .map(|place| (place.index, place.is_tied_with_best))
+            .collect();
+        assert_eq!(ties, [(1, true), (0, true), (2, false)]);
+        assert!(rank(&[], 0.02, 1).is_empty());
+        assert_eq!(rank(&[vec![0.0], vec![1.0]], 0.02, 1).len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn correction_keeps_the_order_and_never_helps(p in prop::collection::vec(0.0..1.0, 1..20)) {
+            let corrected = holm(&p);
+            for (one, found) in p.iter().zip(&corrected) {
+                prop_assert!(found >= one && *found <= 1.0);
+            }
+            for (i, one) in p.iter().enumerate() {
+                for (j, other) in p.iter().enumerate() {
+                    prop_assert!(one > other || corrected[i] <= corrected[j]);
+                }
+            }
+        }
+    }
+}
