@@ -8,8 +8,9 @@ use crate::{Mix, Plan, Share};
 /// Requests kept for other servers while one of a certain server is looked for. What is beyond is
 /// passed over: in a closed loop, a server that answers faster takes more than its part.
 const KEPT_MAX: usize = 1024;
-/// Choices looked at for one request; so many in a row for other servers mean that there is none.
-const CHOICES_MAX: usize = 16 * KEPT_MAX;
+/// Choices looked at for one request. So many in a row for other servers, and its client tries again
+/// later: the other clients are not to wait for it.
+const CHOICES_MAX: usize = 4 * KEPT_MAX;
 
 /// The choices of one thread.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl<'p> Choices<'p> {
         self.chooser.next(self.mix)
     }
 
-    /// The next request for this server; `None`: there is none in the mix.
+    /// The next request for this server; `None`: none of the next ones is for it.
     #[inline]
     pub(super) fn next_for(&mut self, server: u16) -> Option<u32> {
         if self.kept.is_empty() {

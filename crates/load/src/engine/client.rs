@@ -51,7 +51,7 @@ pub(super) struct Client {
     pub(super) has_request: bool,
     /// Whether this connection is opened without a request: the opener counts it.
     pub(super) is_opening: bool,
-    /// Whether it waits after a failed attempt to connect.
+    /// Whether it waits before it tries again.
     pub(super) is_pausing: bool,
     /// Whether a timer is set.
     pub(super) is_timed: bool,
@@ -61,7 +61,7 @@ pub(super) struct Client {
     pub(super) is_used: bool,
 }
 
-/// The first pause after a failed attempt to connect.
+/// The first pause after a failed attempt to connect, or a connection that brought no answer.
 const PAUSE_MS_MIN: u16 = 10;
 /// The longest one: a server that comes back is found within it.
 const PAUSE_MS_MAX: u16 = 1000;
@@ -109,7 +109,7 @@ impl Client {
         self.stage = Stage::Closed;
     }
 
-    /// How long to wait after one more failed attempt to connect: twice as long as the last time.
+    /// How long to wait after one more of them: twice as long as the last time.
     pub(super) fn next_pause_ms(&mut self) -> u16 {
         self.pause_ms = (self.pause_ms * 2).clamp(PAUSE_MS_MIN, PAUSE_MS_MAX);
         self.pause_ms

@@ -48,6 +48,11 @@ impl ClosedLoop {
         self.next_ns
     }
 
+    /// Whether clients send as soon as they can.
+    pub(super) fn next_is_at_once(&self) -> bool {
+        self.think_ns == 0
+    }
+
     /// Whether no request may be begun any more.
     pub(super) fn is_exhausted(&self) -> bool {
         self.left == 0
@@ -139,7 +144,7 @@ impl Engine<'_> {
         }
         let server = self.client(index).server;
         let Some(request) = self.choices.next_for(server) else {
-            return; // the mix has nothing for this server: the client rests
+            return self.pause(index); // the others have requests enough for now
         };
         self.closed().left -= 1;
         let phase = self.calendar.phase_of(due_ns);

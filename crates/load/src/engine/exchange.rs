@@ -4,7 +4,8 @@ use std::io;
 use std::os::fd::AsFd;
 
 use loadline_proto::{Received, Reply, ReplyFault, ReplyObserver};
-use loadline_sys::{connect, socket};
+use loadline_sys::connect::{self, Unread};
+use loadline_sys::socket;
 use sha2::{Digest, Sha256};
 
 use super::client::Stage;
@@ -142,7 +143,10 @@ impl Engine<'_> {
             let left = client.session.content_left().unwrap_or(0);
             let discards = left >= DISCARD_BYTES_MIN && client.hasher.is_none();
             let most = match discards {
-                true => DISCARD_BYTES.min(usize::try_from(left).unwrap_or(usize::MAX)),
+                // One more than is left: what lies behind the content is to be seen.
+                true => {
+                    usize::try_from(left).map_or(DISCARD_BYTES, |left| DISCARD_BYTES.min(left + 1))
+                }
                 false => RECEIVE_BYTES,
             };
             let buffer = &mut self.buffer[..most];
@@ -159,7 +163,13 @@ impl Engine<'_> {
             };
             match self.took(index, count, discards) {
                 Received::More => {}
-                Received::Reply(reply) => return self.completed(index, reply, is_half_closed),
+                Received::Reply(reply) => {
+                    let reply = match count == most && reply.excess_bytes == 0 {
+                        true => self.with_what_follows(index, reply),
+                        false => reply,
+                    };
+                    return self.completed(index, reply, is_half_closed);
+                }
                 Received::Fault(fault) => return self.faulted(index, fault),
             }
             if count < most && !is_half_closed {
@@ -168,6 +178,22 @@ impl Engine<'_> {
         }
         let token = self.clients[index as usize].token(index);
         self.revisits.push_back((token, is_half_closed));
+    }
+
+    /// An answer that ended where the buffer did: bytes that are there already belong to it, and not
+    /// to the next one.
+    #[cold]
+    fn with_what_follows(&self, index: u32, reply: Reply) -> Reply {
+        let socket = self.clients[index as usize].socket.as_ref();
+        let unread = socket.map(|socket| connect::unread(socket.as_fd()));
+        match unread {
+            Some(Ok(Unread::Some)) => Reply {
+                keep_alive: false,
+                excess_bytes: 1,
+                ..reply
+            },
+            _ => reply,
+        }
     }
 
     #[inline]
@@ -209,6 +235,7 @@ impl Engine<'_> {
         self.recorder.completed(client.phase, &client.stamps);
         client.has_request = false;
         client.is_used = true;
+        client.pause_ms = 0;
         if client.requests_left != u32::MAX {
             client.requests_left -= 1;
         }
@@ -309,7 +336,10 @@ impl Engine<'_> {
         if self.is_ending {
             return;
         }
-        match self.driver {
+        // A timeout was a pause already.
+        let has_served = self.client(index).is_used || kind == ErrorKind::Timeout;
+        match &self.driver {
+            Driver::Closed(closed) if !has_served && closed.next_is_at_once() => self.pause(index),
             Driver::Closed(_) => self.next_after_failure(index),
             Driver::Open(_) if self.requests_per_connection == 1 => self.put_idle(index),
             Driver::Open(_) => self.queue_opening(index),

@@ -38,8 +38,9 @@
 //!   complete answer, whatever the server does; the next one is opened when a request needs it.
 //! - A connection that the server closes after an answer, or while it is idle, is no error. It is
 //!   opened again at once, without a request; if that fails, the next request tries.
-//! - After a failed attempt to connect, which is one failed request, a client of a closed loop
-//!   pauses for 10 ms, doubling up to 1 s. In an open loop the schedule goes on regardless.
+//! - After a failed attempt to connect, which is one failed request, or a connection that ended
+//!   before it brought an answer, a client of a closed loop pauses for 10 ms, doubling up to 1 s
+//!   until the next answer. In an open loop the schedule goes on regardless.
 //! - Connection `i` of the whole run goes to server `i` modulo their number, and serves the
 //!   requests for that one alone.
 //!

@@ -120,7 +120,6 @@ impl Engine<'_> {
         self.no_longer_opening(index);
         let client = self.client(index);
         client.stage = Stage::Idle;
-        client.pause_ms = 0;
     }
 
     /// There is none, and whichever request waits for it has failed.
@@ -148,9 +147,9 @@ impl Engine<'_> {
         }
     }
 
-    /// A client of a closed loop waits before it tries again: a server that is gone is not asked
-    /// without end.
-    fn pause(&mut self, index: u32) {
+    /// A client of a closed loop waits before it tries again: a server that is gone, or ends each
+    /// connection at once, is not called without end.
+    pub(super) fn pause(&mut self, index: u32) {
         let now_ns = self.now_ns;
         let client = self.client(index);
         client.is_pausing = true;

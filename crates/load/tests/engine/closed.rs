@@ -225,3 +225,34 @@ fn parts_of_a_run_add_up() {
     assert_eq!((sum.good, server.requests()), (100, 100));
     assert_eq!((sum.connections, server.connections()), (7, 7));
 }
+
+#[test]
+fn a_server_that_ends_each_connection_at_once_is_not_called_without_end() {
+    for act in [Act::Reset, Act::SendAndClose(Vec::new())] {
+        let server = Server::start(move |_, _| act.clone());
+        let mut plan = closed(server.address, 1, 0);
+        plan.requests_max = None;
+        plan.phases = vec![phase(0, 300 * MS)];
+        let tally = run(&plan).tally();
+        // At 0, 10, 30, 70 and 150 ms.
+        assert!((1..=5).contains(&tally.sent), "{tally:?}");
+        assert_eq!(tally.errors_total(), tally.sent);
+    }
+}
+
+#[test]
+fn a_server_whose_requests_come_late_is_not_forgotten() {
+    let servers = [Server::answering("often"), Server::answering("late")];
+    let mut plan = closed(servers[0].address, 2, 40_000);
+    plan.servers.push(servers[1].address);
+    plan.mix.requests.push(get("/"));
+    plan.mix.requests[1].server = 1;
+    let mut sequence = vec![0; 20_000];
+    sequence.resize(20_100, 1);
+    plan.mix.order = MixOrder::InTurn {
+        sequence: sequence.into(),
+    };
+    let tally = run(&plan).tally();
+    assert_eq!(tally.good, 40_000);
+    assert!(servers[1].requests() > 0);
+}

@@ -94,6 +94,17 @@ fn answers_that_are_not_the_expected_ones() {
 }
 
 #[test]
+fn bytes_behind_an_answer_are_its_own_however_long_it_is() {
+    // Of the first nothing is thrown away unseen, of the others nearly all.
+    for body_bytes in [5_000, 100_000, 2 << 20] {
+        let mut bytes = answer(200, &"x".repeat(body_bytes));
+        bytes.push(b'!');
+        let any = Expectation::default();
+        check(&Act::Send(bytes), &any, ErrorKind::LongBody, true);
+    }
+}
+
+#[test]
 fn content_is_checked_on_a_sample() {
     let server = Server::answering("hello");
     for (sample, errors) in [(1, 12), (4, 3), (0, 0)] {
