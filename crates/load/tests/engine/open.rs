@@ -8,7 +8,7 @@ use loadline_load::{
     Arrivals, Control, ErrorKind, Loop, Message, MixOrder, Overflow, Plan, Schedule, Segment,
 };
 
-use crate::run::{MS, closed, get, phase, run, run_with};
+use crate::run::{MS, SECOND, closed, get, phase, run, run_with};
 use crate::server::{Act, Server, answer};
 
 /// Constant arrivals at `rate` for `len_ns`.
@@ -205,8 +205,11 @@ fn a_server_that_is_gone_fails_the_requests_and_not_the_schedule() {
     let server = Server::answering("hello");
     let address = server.address;
     let mut server = Some(server);
-    let mut plan = open(closed(address, 5, 0), 500.0, 300 * MS, Overflow::Queue);
-    plan.phases = vec![phase(0, 100 * MS), phase(100 * MS, 300 * MS)];
+    let hour = 3600 * SECOND;
+    let mut plan = open(closed(address, 5, 0), 500.0, hour, Overflow::Queue);
+    plan.phases = vec![phase(0, 100 * MS), phase(100 * MS, hour)];
+    // However long the server takes to go, there is somebody left to find it gone.
+    plan.requests_max = Some(150);
     let outcome = run_with(&plan, &Control::new(), |message, _| {
         if matches!(message, Message::Interval(_)) {
             drop(server.take());
