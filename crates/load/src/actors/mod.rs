@@ -33,7 +33,8 @@ use crate::{Control, ErrorKind, Message, Plan, Share};
 pub enum Order {
     /// Open a connection; answered by `connected` or `failed`.
     Connect,
-    /// Send these bytes, as fast as the socket takes them; answered by `sent`.
+    /// Send these bytes, as fast as the socket takes them; answered by `sent`, or by `failed` with
+    /// a timeout when the peer has taken nothing for the plan's.
     Send(Vec<u8>),
     /// Take at most so many bytes from the socket when there are some; answered by `received` or
     /// `closed`.

@@ -241,6 +241,18 @@ fn bytes_that_nobody_takes_are_given_up() {
     assert_eq!(*facts.lock().unwrap(), [Fact::Connected, Fact::Abandoned]);
 }
 
+#[test]
+fn a_peer_that_takes_nothing_more_is_a_timeout() {
+    let (address, _kept) = server::keeper(1000);
+    let (crowd, facts, _) = one(vec![Order::Connect, Order::Send(vec![0; 64 << 20])]);
+    let mut plan = plan(address, crowd, AGES);
+    plan.timeout_ns = 50_000_000;
+    let outcome = Show::begin(plan).end();
+    let expected = [Fact::Connected, Fact::Failed(ErrorKind::Timeout)];
+    assert_eq!(*facts.lock().unwrap(), expected);
+    assert!(outcome.tally.bytes_sent > 0);
+}
+
 /// Orders a sleep that is over, for ever.
 struct Restless;
 

@@ -73,7 +73,10 @@ impl Stage<'_> {
         let mut until_ns = u64::MAX;
         member.doing = match order {
             Order::Connect => return self.connect(index),
-            Order::Send(bytes) => Doing::Sending { bytes, sent: 0 },
+            Order::Send(bytes) => {
+                until_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
+                Doing::Sending { bytes, sent: 0 }
+            }
             Order::Receive { bytes_max } => Doing::Receiving { bytes_max },
             Order::ReceiveUntil { bytes_max, ns } => {
                 until_ns = ns;
@@ -120,10 +123,18 @@ impl Stage<'_> {
             rest => link.send(rest),
         };
         match result {
-            Ok(None) => Step::Waits,
+            Ok(None) if member.until_ns > self.now_ns => Step::Waits,
+            Ok(None) => {
+                connect::reset_on_close(link.fd()); // or the kernel goes on trying
+                self.failed(index, ErrorKind::Timeout)
+            }
             Ok(Some(count)) => {
                 *sent += count;
                 let is_whole = *sent == bytes.len();
+                member.until_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
+                if !is_whole {
+                    self.timers.set(index, member.until_ns);
+                }
                 let group = self.plan.crowds[usize::from(member.crowd)].group;
                 let phase = self.calendar.phase();
                 self.recorder.group(group).tally(phase).bytes_sent += count as u64;
