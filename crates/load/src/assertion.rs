@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 use crate::ErrorKind;
 use crate::message::latencies;
 use crate::report::number::{bytes, count, rate, significant, time_us};
-use crate::trial::distribution::samples_min;
+use crate::trial::distribution::{samples_min, value_at_percent};
 use crate::trial::{Results, TrialRecord};
 
 /// One line of `--assert`.
@@ -464,7 +464,7 @@ fn time(histogram: &Histogram<u64>, which: Statistic) -> Result<f64, String> {
         ));
     }
     Ok(match which {
-        Statistic::Percentile(percent) => histogram.value_at_quantile(percent / 100.0) as f64,
+        Statistic::Percentile(percent) => value_at_percent(histogram, percent) as f64,
         Statistic::Mean => histogram.mean(),
         Statistic::Stdev => histogram.stdev(),
         Statistic::Min => histogram.min() as f64,

@@ -11,6 +11,7 @@ use super::family::go_rounded;
 use super::parts::Fates;
 use super::words::{reason, words};
 use crate::trial::Distribution;
+use crate::trial::distribution::value_at_percent;
 use crate::{ErrorKind, Tally};
 
 pub(super) fn text(block: &Block<'_>) -> String {
@@ -61,15 +62,15 @@ pub(super) fn text(block: &Block<'_>) -> String {
 }
 
 fn latencies(latency: &Distribution) -> String {
-    let at = |quantile: f64| latency.histogram().value_at_quantile(quantile) * 1000;
+    let at = |percent: f64| value_at_percent(latency.histogram(), percent) * 1000;
     let mean_ns = (latency.mean_us().unwrap_or(0.0) * 1000.0).round() as u64;
     let all_ns = [
         latency.min_us().unwrap_or(0) * 1000,
         mean_ns,
-        at(0.5),
-        at(0.9),
-        at(0.95),
-        at(0.99),
+        at(50.0),
+        at(90.0),
+        at(95.0),
+        at(99.0),
         latency.max_us().unwrap_or(0) * 1000,
     ];
     all_ns.map(go_rounded).join(", ")

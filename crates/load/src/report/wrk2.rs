@@ -10,6 +10,7 @@ use hdrhistogram::Histogram;
 use super::Block;
 use super::family::{wrk_binary, wrk_metric, wrk_padded, wrk_time_s, wrk_time_us};
 use super::parts::{Moments, threads};
+use crate::trial::distribution::value_at_percent;
 use crate::{ErrorKind, Tally};
 
 pub(super) fn text(block: &Block<'_>) -> String {
@@ -87,7 +88,7 @@ fn distribution(histogram: &Histogram<u64>) -> String {
     const PERCENTS: [f64; 8] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0];
     let mut out = String::from("  Latency Distribution (HdrHistogram - Recorded Latency)\n");
     for percent in PERCENTS {
-        let us = histogram.value_at_quantile(percent / 100.0) as f64;
+        let us = value_at_percent(histogram, percent) as f64;
         out += &format!("{percent:>7.3}%{}\n", wrk_padded(&wrk_time_us(us), 10));
     }
     out += "\n  Detailed Percentile spectrum:\n";

@@ -14,6 +14,9 @@ use crate::message::latencies;
 /// anecdote of single requests (`10 / (1 - p)` samples in all).
 pub const SAMPLES_BEYOND_MIN: f64 = 10.0;
 
+/// Percents are told apart to so many parts of one.
+const PARTS_OF_A_PERCENT: f64 = 1e9;
+
 /// Bytes of a histogram in compressed form that are taken from a file or a pipe. The largest
 /// histogram of this program has fewer than 200 KB before it is compressed.
 pub const COMPRESSED_BYTES_MAX: usize = 1 << 20;
@@ -143,7 +146,25 @@ impl Distribution {
 #[must_use]
 pub fn percentile_us(histogram: &Histogram<u64>, percent: f64) -> Option<u64> {
     let is_backed = histogram.len() >= samples_min(percent);
-    is_backed.then(|| histogram.value_at_quantile(percent / 100.0))
+    is_backed.then(|| value_at_percent(histogram, percent))
+}
+
+/// The sample of the rank that `percent` of all come to, rounded up, however few there are; 0
+/// without a sample.
+///
+/// The rank is worked out in whole numbers: 99.9 / 100 is a little more than 0.999, and with 10,000
+/// samples the next rank would be taken.
+#[must_use]
+pub fn value_at_percent(histogram: &Histogram<u64>, percent: f64) -> u64 {
+    let count = histogram.len();
+    if count == 0 {
+        return 0;
+    }
+    let parts = (percent.clamp(0.0, 100.0) * PARTS_OF_A_PERCENT).round() as u128;
+    let whole = (100.0 * PARTS_OF_A_PERCENT) as u128;
+    let rank = (u128::from(count) * parts).div_ceil(whole).max(1);
+    // From the middle below the rank, the histogram's own rounding up leads to it.
+    histogram.value_at_quantile((rank as f64 - 0.5) / count as f64)
 }
 
 /// How many samples a percentile needs: `10 / (1 - p)`.
@@ -239,7 +260,43 @@ impl<'de> Deserialize<'de> for Distribution {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Against the sorted samples; values that the histogram keeps exactly.
+        #[test]
+        fn a_percentile_is_the_sample_of_its_rank(
+            samples in prop::collection::vec(1_u64..1_000, 1..300),
+            times in prop_oneof![Just(1_u64), 1..500_u64, Just(1_000)],
+            percent in prop_oneof![
+                prop::sample::select(&[50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999][..]),
+                (0_u32..=100_000).prop_map(|thousandths| f64::from(thousandths) / 1000.0),
+            ],
+        ) {
+            let mut histogram = latencies();
+            for sample in &samples {
+                histogram.saturating_record_n(*sample, times);
+            }
+            let mut sorted = samples;
+            sorted.sort_unstable();
+            // In whole thousandths of a percent, which all of these are.
+            let thousandths = (percent * 1000.0).round() as u64;
+            let rank = (sorted.len() as u64 * times * thousandths).div_ceil(100_000).max(1);
+            let right = sorted[((rank - 1) / times) as usize];
+            prop_assert_eq!(value_at_percent(&histogram, percent), right);
+        }
+    }
+
+    #[test]
+    fn the_last_ten_of_ten_thousand_are_beyond_p99_9() {
+        let mut histogram = latencies();
+        histogram.saturating_record_n(7, 9_990);
+        histogram.saturating_record_n(900, 10);
+        assert_eq!(percentile_us(&histogram, 99.9), Some(7));
+        assert_eq!(value_at_percent(&latencies(), 99.9), 0);
+    }
 
     #[test]
     fn a_percentile_needs_ten_samples_beyond_it() {
