@@ -40,6 +40,7 @@ fn one(record: &TrialRecord, page: Page) -> String {
         distribution(&group.total, page),
         picture(record, group, page),
         errors(&group.total),
+        presence(group),
         others(record, group),
         steps(record, group),
     ];
@@ -164,7 +165,13 @@ fn offered(segments: &[SegmentRecord]) -> String {
 fn requests(group: &GroupRecord) -> String {
     let (rates, tally) = (&group.total.rates, &group.total.tally);
     let mut table = Table::new(2, 3);
-    table.row(["Requests", "  per second", "    in all", "of offered"]);
+    table.row([
+        "Requests",
+        "  per second",
+        "while it ran",
+        "    in all",
+        "of offered",
+    ]);
     let rows = [
         ("  offered", rates.offered_per_s, tally.offered),
         ("  sent", rates.sent_per_s, tally.sent),
@@ -173,12 +180,19 @@ fn requests(group: &GroupRecord) -> String {
     ];
     for (name, per_second, in_all) in rows {
         let share = percent(in_all as f64, tally.offered as f64);
-        table.row([name.to_owned(), rate(per_second), count(in_all), share]);
+        let meanwhile = (per_second * group.total.seconds).round() as u64;
+        table.row([
+            name.to_owned(),
+            rate(per_second),
+            count(meanwhile),
+            count(in_all),
+            share,
+        ]);
     }
     let mut out = table.text();
     let late = group.total.after_end.completed;
     if late > 0 {
-        out += &format!("    {} of them completed after the end\n", count(late));
+        out += &format!("    {} of all completed after the end\n", count(late));
     }
     if tally.unfinished > 0 {
         let unfinished = count(tally.unfinished);
@@ -315,6 +329,7 @@ fn others(record: &TrialRecord, headline: &GroupRecord) -> String {
                 out += &format!("    {line}\n");
             }
         }
+        out += &presence(group);
         if tally.stalls > 0 {
             let stalled = time_us(tally.stalled_ns as f64 / 1000.0);
             out += &format!(
@@ -325,6 +340,20 @@ fn others(record: &TrialRecord, headline: &GroupRecord) -> String {
         }
     }
     out
+}
+
+/// What became of connections that were only to stay.
+fn presence(group: &GroupRecord) -> String {
+    let tally = &group.total.tally;
+    if tally.held == 0 && tally.closes == 0 {
+        return String::new();
+    }
+    format!(
+        "    {}: {} held at the end, closed by the server {} times\n",
+        group.name,
+        count(tally.held),
+        count(tally.closes)
+    )
 }
 
 /// A percentile where there is little room; `-`: not enough samples.

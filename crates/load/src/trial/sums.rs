@@ -290,6 +290,15 @@ impl OpenSecond {
     }
 }
 
+impl SecondBlobs {
+    /// The figures of latency, in a record that has nothing else.
+    pub(crate) fn figures(&self) -> SecondRecord {
+        let mut record = SecondRecord::default();
+        OpenSecond::reopened(self).fill(&mut record);
+        record
+    }
+}
+
 fn empty(at: u32) -> SecondRecord {
     SecondRecord {
         second: at,

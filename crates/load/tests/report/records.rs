@@ -38,6 +38,17 @@ fn rates(tally: &Tally, seconds: f64) -> Rates {
     }
 }
 
+/// What had come when the run ended.
+fn in_time(results: &Results) -> Tally {
+    let (all, late) = (&results.tally, &results.after_end);
+    Tally {
+        completed: all.completed - late.completed,
+        good: all.good - late.good,
+        bytes_received: all.bytes_received - late.bytes_received,
+        ..all.clone()
+    }
+}
+
 /// Answers of 347 bytes, 100 of them content, to requests of 62.
 pub(crate) fn answered(
     offered: u64,
@@ -314,11 +325,13 @@ pub(crate) fn steps() -> TrialRecord {
         if rate == 300 {
             results.after_end = answered(0, &[(200, 2)], &[]);
             results.after_end.connections = 0;
+            results.rates = rates(&in_time(&results), 10.0);
         }
         each.push(results);
     }
     let mut total = results(30.0, total_tally, 700.0, 600.0);
     total.after_end = each[3].after_end.clone();
+    total.rates = rates(&in_time(&total), 30.0);
     let clients = GroupRecord {
         name: "clients".to_owned(),
         total,
