@@ -54,6 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let _ = latency.add(&interval.latency); // the bounds are the same
             }
             Message::Finished(finished) => report = Some(finished),
+            Message::Steps(_) => {}
         },
     )?;
     let report = report.ok_or("no report")?;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub struct Control {
     start_ns: AtomicU64,
+    end: AtomicBool,
     stop: AtomicBool,
 }
 
@@ -30,6 +31,18 @@ impl Control {
             0 => None,
             ns => Some(ns),
         }
+    }
+
+    /// The requests that the run was to have are done: clients with a mind of their own, which have
+    /// no number of them, come to their end as if the last phase had.
+    pub fn end(&self) {
+        self.end.store(true, Ordering::Release);
+    }
+
+    /// Whether the requests are done.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.end.load(Ordering::Acquire)
     }
 
     /// Asks every thread to end: it sends nothing more, waits for no answer, and reports.

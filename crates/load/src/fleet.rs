@@ -45,7 +45,9 @@ impl Crew {
         self.engine_threads(plan) as usize + usize::from(!plan.crowds.is_empty())
     }
 
-    fn engine_threads(&self, plan: &Plan) -> u32 {
+    /// How many of them carry plain clients.
+    #[must_use]
+    pub fn engine_threads(&self, plan: &Plan) -> u32 {
         match plan.connections {
             0 => 0,
             _ => self.engine_threads.max(1),

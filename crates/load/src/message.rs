@@ -2,6 +2,7 @@
 
 use hdrhistogram::Histogram;
 
+use crate::scenario::StepReport;
 use crate::{Share, Tally};
 
 /// Latencies are recorded in microseconds, from 1 us to 10 min, with 3 significant digits.
@@ -30,6 +31,8 @@ pub enum Message {
     Interval(Box<Interval>),
     /// The end of a thread.
     Finished(Box<ThreadReport>),
+    /// How the steps of the scenario fared in a process that ends.
+    Steps(Vec<StepReport>),
 }
 
 /// One group of clients in at most one second of one phase, on one thread.

@@ -9,6 +9,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::message::{LATENCY_US_MAX, SIGNIFICANT_DIGITS, latencies};
+use crate::scenario::StepReport;
 use crate::trial::distribution;
 use crate::{Interval, Message, Share, Tally, ThreadReport};
 
@@ -106,6 +107,7 @@ enum Line {
     },
     Interval(Box<IntervalLine>),
     Finished(Box<FinishedLine>),
+    Steps(Vec<StepReport>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -144,6 +146,7 @@ struct FinishedLine {
 impl Line {
     fn of(message: &Message) -> Result<Self, String> {
         Ok(match message {
+            Message::Steps(steps) => Self::Steps(steps.clone()),
             Message::Ready { share, connections } => Self::Ready {
                 index: share.index,
                 of: share.of,
@@ -183,6 +186,7 @@ impl Line {
 
     fn into_message(self) -> Result<Message, String> {
         Ok(match self {
+            Self::Steps(steps) => Message::Steps(steps),
             Self::Ready {
                 index,
                 of,
@@ -334,7 +338,15 @@ mod tests {
                     lag,
                 }))
             });
-        prop_oneof![ready, interval, finished]
+        let step = (any::<String>(), any::<[u64; 2]>(), any::<Option<String>>());
+        let step = step.prop_map(|(name, [requests, failures], first_failure)| StepReport {
+            name,
+            requests,
+            failures,
+            first_failure,
+        });
+        let steps = prop::collection::vec(step, 0..4).prop_map(Message::Steps);
+        prop_oneof![ready, interval, finished, steps]
     }
 
     /// Histograms compare by their counts; `Message` itself has no equality.
@@ -370,6 +382,7 @@ mod tests {
                     connections: connections2,
                 },
             ) => assert_eq!((share, connections), (share2, connections2)),
+            (Message::Steps(one), Message::Steps(other)) => assert_eq!(one, other),
             _ => panic!("another kind of message"),
         }
     }

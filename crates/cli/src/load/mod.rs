@@ -40,7 +40,10 @@ pub(crate) fn load(flags: &LoadFlags) -> Result<(), Failure> {
     let planned = plan::plan(flags, &Found::look())?;
     if !planned.cpus.is_empty() {
         loadline_sys::affinity::pin_thread(&planned.cpus).map_err(|error| {
-            Failure::usage(format!("--cpus: this process cannot have them: {error}"))
+            Failure::usage(format!(
+                "--cpus: this process cannot have them ({error}); right would be CPUs that it may \
+                 run on, as `nproc` counts them from 0"
+            ))
         })?;
     }
     if let Some(part) = flags.machine.part {
@@ -52,7 +55,7 @@ pub(crate) fn load(flags: &LoadFlags) -> Result<(), Failure> {
             engine_threads: planned.division.threads,
             cpus: planned.cpus,
         };
-        return team::carry_part(&Arc::new(planned.plan), &crew);
+        return team::carry_part(&Arc::new(planned.plan), &crew, planned.scenario.as_ref());
     }
     let outputs = Outputs::open(&flags.output)?;
     let mut progress = Progress::new(flags.output.quiet);

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use loadline_load::fleet::{Crew, Event};
+use loadline_load::scenario::Scenario;
 use loadline_load::trial::{Ending, Merger, TrialRecord};
 use loadline_load::{Message, Share};
 use loadline_sys::clock::monotonic_ns;
@@ -40,6 +41,10 @@ struct Standing {
     merger: Merger,
     ready: usize,
     ends: usize,
+    /// Threads of plain clients that have not ended; `None`: time ends the run, not their requests.
+    engines_left: Option<usize>,
+    /// What is to hear how the steps fared in other processes.
+    scenario: Option<Scenario>,
     is_interrupted: bool,
     /// The first thread or process that could not go on, and why.
     lost: Option<String>,
@@ -77,6 +82,11 @@ pub(super) fn run(
         merger: Merger::new(&plan),
         ready: 0,
         ends: 0,
+        engines_left: plan.requests_max.map(|_| {
+            let processes = planned.division.processes.max(1);
+            (crew.engine_threads(&plan) * processes) as usize
+        }),
+        scenario: planned.scenario.clone(),
         is_interrupted: false,
         lost: None,
     };
@@ -157,7 +167,16 @@ impl Standing {
     fn hear(&mut self, told: Told, team: &mut Team) {
         match told {
             Told::Fleet(Event::Told(message)) => {
-                self.ready += usize::from(matches!(message, Message::Ready { .. }));
+                match &message {
+                    Message::Ready { .. } => self.ready += 1,
+                    Message::Finished(report) if report.group == 0 => self.engine_ended(team),
+                    Message::Steps(steps) => {
+                        if let Some(scenario) = &self.scenario {
+                            scenario.add(steps);
+                        }
+                    }
+                    Message::Interval(_) | Message::Finished(_) => {}
+                }
                 self.merger.take(message);
             }
             Told::Fleet(Event::Ended { thread, result }) => {
@@ -171,6 +190,18 @@ impl Standing {
             Told::Signal => {
                 self.is_interrupted = true;
                 team.stop();
+            }
+        }
+    }
+}
+
+impl Standing {
+    /// With the last of the plain clients, the requests of the run are done.
+    fn engine_ended(&mut self, team: &mut Team) {
+        if let Some(left) = &mut self.engines_left {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                team.end();
             }
         }
     }

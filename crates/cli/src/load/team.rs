@@ -3,7 +3,7 @@
 //! ```text
 //!   parent                                    child: the same command line with --part I/N
 //!     │  ◄── stdout: a message a line ──────    its threads' messages
-//!     └───── stdin: "start NS", "stop" ────►    sets the start, asks for the end
+//!     └─ stdin: "start NS", "end", "stop" ──►   sets the start, asks for the end
 //! ```
 //!
 //! The start is a moment of the monotonic clock, which all processes of a machine share. A child ends
@@ -17,7 +17,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use loadline_load::fleet::{Crew, Event, Fleet};
-use loadline_load::{Control, Plan, wire};
+use loadline_load::scenario::Scenario;
+use loadline_load::{Control, Message, Plan, wire};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::failure::Failure;
@@ -107,6 +108,14 @@ impl Team {
         }
     }
 
+    /// The requests are done: whoever goes on without a number of them is to finish.
+    pub(super) fn end(&mut self) {
+        match self {
+            Self::Own { control, .. } => control.end(),
+            Self::Processes { inputs, .. } => say(inputs, "end\n"),
+        }
+    }
+
     /// Asks for the end.
     pub(super) fn stop(&mut self) {
         match self {
@@ -182,7 +191,11 @@ fn hear(child: &mut Child, tell: &Sender<Told>) -> Result<(), String> {
 }
 
 /// Carries one part, as a child.
-pub(super) fn carry_part(plan: &Arc<Plan>, crew: &Crew) -> Result<(), Failure> {
+pub(super) fn carry_part(
+    plan: &Arc<Plan>,
+    crew: &Crew,
+    scenario: Option<&Scenario>,
+) -> Result<(), Failure> {
     // Signals reach the whole group of processes from a terminal; the parent is who decides.
     let ignored = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -200,7 +213,7 @@ pub(super) fn carry_part(plan: &Arc<Plan>, crew: &Crew) -> Result<(), Failure> {
             .spawn(move || obey(&control))
             .map_err(|error| Failure::failed(format!("a thread cannot be started: {error}")))?;
     }
-    let told = report(&events, team.ends_expected());
+    let told = report(&events, team.ends_expected(), scenario);
     if told.is_err() {
         team.stop();
     }
@@ -215,21 +228,29 @@ fn obey(control: &Control) {
                 Ok(ns) => control.start_at(ns),
                 Err(_) => break,
             },
+            _ if line == "end" => control.end(),
             _ => control.stop(),
         }
     }
     std::process::exit(1);
 }
 
-fn report(events: &Receiver<Told>, ends_expected: usize) -> Result<(), Failure> {
+fn report(
+    events: &Receiver<Told>,
+    ends_expected: usize,
+    scenario: Option<&Scenario>,
+) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
+    let mut tell = |message: &Message| {
+        wire::write(message, &mut out)
+            .map_err(|error| Failure::failed(format!("standard output: {error}")))
+    };
     let mut ends = 0;
     while ends < ends_expected {
         let Ok(told) = events.recv() else { break };
         match told {
             Told::Fleet(Event::Told(message)) => {
-                wire::write(&message, &mut out)
-                    .map_err(|error| Failure::failed(format!("standard output: {error}")))?;
+                tell(&message)?;
             }
             Told::Fleet(Event::Ended { thread, result }) => {
                 ends += 1;
@@ -238,5 +259,8 @@ fn report(events: &Receiver<Told>, ends_expected: usize) -> Result<(), Failure> 
             Told::Signal => {}
         }
     }
-    Ok(())
+    match scenario {
+        Some(scenario) => tell(&Message::Steps(scenario.steps())),
+        None => Ok(()),
+    }
 }

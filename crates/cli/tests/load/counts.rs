@@ -35,6 +35,20 @@ fn a_number_of_requests_over_new_connections() {
 }
 
 #[test]
+fn with_the_requests_the_other_clients_end_too() {
+    let (server, _site) = server(&[]);
+    let url = format!("http://{}/", server.address());
+    for more in ["", "--processes 2"] {
+        let others = "--idle-connections 5 --vanishing 2 --slow-heads 2@1B/s";
+        let record = measured(&format!("{url} -c 4 -n 200 {others} {more}"));
+        let groups = record["groups"].as_array().unwrap();
+        assert_eq!(number(&groups[0]["total"]["tally"]["completed"]), 200);
+        assert_eq!(number(&groups[1]["total"]["tally"]["held"]), 5);
+        assert_eq!(record["run"]["interrupted"], false);
+    }
+}
+
+#[test]
 fn the_client_closes_after_so_many_requests() {
     let (server, _site) = server(&[]);
     let url = format!("http://{}/", server.address());

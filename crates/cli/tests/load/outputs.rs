@@ -65,9 +65,7 @@ fn files_hold_the_same_run() {
     let completed: u64 = rows
         .map(|row| row.split(',').nth(column).unwrap().parse::<u64>().unwrap())
         .sum();
-    // Answers that came after the end belong to none of its seconds.
-    let late = number(&record["groups"][0]["total"]["after_end"]["completed"]);
-    assert_eq!(completed + late, completed_all, "{csv}");
+    assert_eq!(completed, completed_all, "{csv}");
     let hdr = std::fs::read_to_string(hdr).unwrap();
     assert!(hdr.starts_with('#'), "{hdr}");
     let intervals = hdr.lines().filter(|line| line.starts_with("Tag=latency"));
@@ -248,4 +246,44 @@ fn players_ask_for_ranges() {
     assert!(number(&tally["good"]) >= 3, "{tally}");
     let codes = tally["status_codes"].as_array().unwrap();
     assert!(codes.iter().all(|code| code[0] == 206), "{tally}");
+}
+
+#[test]
+fn steps_that_fail_are_told_whichever_process_they_failed_in() {
+    let (server, _site) = server(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("scenario.toml");
+    let steps = "repeat = 2\n[[step]]\nname = \"home\"\npath = \"/\"\n\
+                 [[step]]\nname = \"missing\"\npath = \"/nothing\"\n";
+    std::fs::write(&scenario, steps).unwrap();
+    for more in ["", "--processes 2", "--processes 2 --rounds 2"] {
+        let output = load(&format!(
+            "http://{}/ --scenario {} --users 5 -d 500ms --allow-client-limited {more}",
+            server.address(),
+            scenario.display()
+        ));
+        assert_eq!(output.status.code(), Some(0), "{}", both(&output));
+        let failed = if more.contains("rounds") { 20 } else { 10 };
+        let line = format!("missing: {failed} of {failed} failed; first: ");
+        let err = text(&output.stderr);
+        assert!(err.contains(&line), "{more}: no '{line}' in: {err}");
+        assert!(!err.contains("home:"), "{err}");
+    }
+}
+
+#[test]
+fn what_became_of_idle_connections_is_in_the_summary() {
+    let (server, _site) = server(&[]);
+    for clients in ["-c 2", "-c 0"] {
+        let output = load(&format!(
+            "http://{}/ {clients} -d 200ms --idle-connections 5 --allow-client-limited --quiet",
+            server.address()
+        ));
+        let out = text(&output.stdout);
+        assert!(
+            out.contains("idle: 5 held at the end, closed by the server 0 times"),
+            "{}",
+            both(&output)
+        );
+    }
 }

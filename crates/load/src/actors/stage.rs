@@ -174,14 +174,15 @@ impl<'p> Stage<'p> {
         }
     }
 
-    /// Runs until the plan ends, a stop is asked for, or nobody is left.
+    /// Runs until the plan ends, the requests are done, a stop is asked for, or nobody is left.
     pub(super) fn run_to_end(
         &mut self,
         control: &Control,
         out: &mut dyn FnMut(Message),
     ) -> io::Result<()> {
         let end_ns = self.calendar.end_ns();
-        while self.now_ns < end_ns && !control.is_stopped() && self.left > 0 {
+        let is_over = || control.is_stopped() || control.is_ended();
+        while self.now_ns < end_ns && self.left > 0 && !is_over() {
             self.turn(end_ns, out)?;
         }
         self.sample_requests_out(self.now_ns);

@@ -15,8 +15,8 @@
 //! client itself was late are in it. A redirect is a request of its own, due when it came.
 //!
 //! What a step's requests came to is recorded in the group of the whole crowd. Besides, each step
-//! counts its requests and failures in this process, and keeps the first failure in words
-//! ([`Scenario::steps`]): enough to find the step that breaks, at the price of one counter.
+//! counts its requests and failures, and keeps the first failure in words ([`Scenario::steps`]; other
+//! processes tell theirs at their end, [`Scenario::add`]): enough to find the step that breaks, at the price of one counter.
 
 mod answer;
 mod capture;
@@ -36,6 +36,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loadline_proto::Limits;
+use serde::{Deserialize, Serialize};
 
 use crate::actors::Casting;
 use script::Script;
@@ -61,8 +62,8 @@ pub struct Setting {
     pub limits: Limits,
 }
 
-/// How a step fared, over all users in this process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How a step fared, over all users in this process, and in others that were added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepReport {
     /// Its name in the file, or "step 3".
     pub name: String,
@@ -135,5 +136,12 @@ impl Scenario {
             first_failure: step.counts.first_failure().map(str::to_owned),
         });
         reports.collect()
+    }
+
+    /// Adds how the steps fared elsewhere; of the first failures the one that is known already stays.
+    pub fn add(&self, reports: &[StepReport]) {
+        for (step, report) in self.script.steps.iter().zip(reports) {
+            step.counts.add(report);
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use loadline_proto::Method;
 
+use super::StepReport;
 use super::capture::Capture;
 use super::template::Template;
 
@@ -88,6 +89,15 @@ impl StepCounts {
     pub(super) fn failed(&self, what: impl FnOnce() -> String) {
         self.failures.fetch_add(1, Ordering::Relaxed);
         self.first_failure.get_or_init(what);
+    }
+
+    /// Adds those of another process.
+    pub(super) fn add(&self, other: &StepReport) {
+        self.requests.fetch_add(other.requests, Ordering::Relaxed);
+        self.failures.fetch_add(other.failures, Ordering::Relaxed);
+        if let Some(words) = &other.first_failure {
+            self.first_failure.get_or_init(|| words.clone());
+        }
     }
 
     pub(super) fn requests(&self) -> u64 {

@@ -79,6 +79,7 @@ impl Merger {
             Message::Ready { connections, .. } => self.connections_ready += connections,
             Message::Interval(interval) => self.take_interval(&interval),
             Message::Finished(report) => self.threads.push(*report),
+            Message::Steps(_) => {} // told beside the record
         }
     }
 
@@ -199,7 +200,10 @@ impl Merger {
         let by_threads = || {
             let counted = self.phases.iter().find(|phase| phase.counted);
             let before_ns = counted.map_or(0, |phase| phase.begin_ns);
-            let walls = self.threads.iter().map(|report| report.wall_ns);
+            // Actors are told the end a little after it.
+            let is_plain = |report: &&ThreadReport| report.group == 0 || self.run.connections == 0;
+            let threads = self.threads.iter().filter(is_plain);
+            let walls = threads.map(|report| report.wall_ns);
             walls.max().map(|wall_ns| before_ns.saturating_add(wall_ns))
         };
         let ran_ns = ending.ran_ns.or(by_plan).or_else(by_threads);

@@ -132,7 +132,7 @@ impl Show {
                     tally.merge(&interval.tally);
                 }
                 Message::Finished(finished) => report = Some(*finished),
-                other @ Message::Ready { .. } => panic!("{other:?}"),
+                other @ (Message::Ready { .. } | Message::Steps(_)) => panic!("{other:?}"),
             }
         }
         self.thread.join().unwrap();

@@ -132,6 +132,7 @@ pub(crate) fn run_share(
             }
             Message::Interval(interval) => intervals.push(*interval),
             Message::Finished(finished) => report = Some(*finished),
+            Message::Steps(_) => {}
         }
     })
     .unwrap();
