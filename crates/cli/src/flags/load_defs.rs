@@ -12,7 +12,8 @@ use loadline_load::{Arrivals, Overflow};
 use super::defs::one_of;
 use super::load_values::{
     Burst, CLIENTS_MAX, PROCESSES_MAX, Part, Ramp, SlowCrowd, Watched, bit_rate, burst, cpus, part,
-    pid, ramp, rate, run_time, slow_crowd, some_time, sources, steps, time_scale, timeout, watched,
+    pid, ramp, rate, run_time, seed, slow_crowd, some_time, sources, steps, time_scale, timeout,
+    watched,
 };
 use super::values::{Auto, auto_count_in, count_in};
 
@@ -304,7 +305,7 @@ pub(crate) struct MachineFlags {
     pub(crate) sources: Option<SourceList>,
 
     /// Repeats every choice made at random [default: another each time; the result names it].
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = seed)]
     pub(crate) seed: Option<u64>,
 
     /// Watch the server's process and its children: CPU, memory, descriptors.

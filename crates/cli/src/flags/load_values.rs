@@ -296,6 +296,16 @@ pub(crate) fn pid(text: &str) -> Result<u32, String> {
     }
 }
 
+/// What repeats choices made at random.
+pub(crate) fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| {
+        format!(
+            "not a seed; right would be a whole number from 0 to {}",
+            u64::MAX
+        )
+    })
+}
+
 /// Which part of a run a process has: `0/3`, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {

@@ -48,12 +48,30 @@ where
     }
 }
 
-/// A negative number is a value like any other: out of range, rather than an option nobody knows.
+/// Values that are numbers with a unit, or several of them, by the names of their kinds.
+const MEASURES: [&str; 8] = [
+    "TIME",
+    "SIZE",
+    "RATE",
+    "SCALE",
+    "N@SPEED",
+    "ON/OFF",
+    "FROM..TO",
+    "FROM..TO/STEP",
+];
+
+/// A negative number is a value like any other, with a unit or without: out of range, rather than an
+/// option nobody knows.
 fn command() -> clap::Command {
     let allow = |command: clap::Command| {
         command.mut_args(|argument| {
             let takes_value = argument.get_action().takes_values() && !argument.is_positional();
-            argument.allow_negative_numbers(takes_value)
+            let mut kinds = argument.get_value_names().unwrap_or_default().iter();
+            let is_measure = kinds.any(|kind| MEASURES.contains(&kind.as_str()));
+            match is_measure {
+                true => argument.allow_hyphen_values(true),
+                false => argument.allow_negative_numbers(takes_value),
+            }
         })
     };
     Loadline::command()

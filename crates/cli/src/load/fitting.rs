@@ -1,5 +1,6 @@
 //! Options that do not fit together: each refused in one line that says what would be right.
 
+use super::plan::SERVER;
 use crate::failure::Failure;
 use crate::flags::load_defs::LoadFlags;
 
@@ -8,7 +9,8 @@ pub(super) fn refuse_contradictions(flags: &LoadFlags) -> Result<(), Failure> {
     refuse_several(flags)?;
     refuse_without(flags)?;
     refuse_plain(flags)?;
-    refuse_idle(flags)
+    refuse_idle(flags)?;
+    refuse_namesakes(flags)
 }
 
 /// Of these, one at most: each says by itself when requests are due, or what they are.
@@ -184,6 +186,11 @@ fn refuse_idle(flags: &LoadFlags) -> Result<(), Failure> {
             "--replay-timing begins with the log's first line",
         ),
         (
+            "--requests",
+            clients.requests.is_some() && clients.connections == Some(0),
+            "it counts those of plain clients, and --connections 0 leaves none",
+        ),
+        (
             "--think",
             clients.think.is_some() && by_clock,
             "in an open loop requests are due by the clock",
@@ -204,6 +211,27 @@ fn refuse_idle(flags: &LoadFlags) -> Result<(), Failure> {
         Some((option, _, why)) => refuse(format!("{option}: {why}")),
         None => Ok(()),
     }
+}
+
+/// Results name what is watched: each has a name of its own.
+fn refuse_namesakes(flags: &LoadFlags) -> Result<(), Failure> {
+    let watch = &flags.machine.watch;
+    for (index, watched) in watch.iter().enumerate() {
+        let name = &watched.name;
+        let (pid, other) = match watch[..index].iter().find(|one| one.name == *name) {
+            Some(other) => (other.pid, "--watch"),
+            None if name == SERVER && flags.machine.server_pid.is_some() => {
+                (flags.machine.server_pid.unwrap_or(0), "--server-pid")
+            }
+            None => continue,
+        };
+        return refuse(format!(
+            "--watch {name}={}: the name is that of process {pid} already, by {other}; right would \
+             be another one",
+            watched.pid
+        ));
+    }
+    Ok(())
 }
 
 fn refuse(message: String) -> Result<(), Failure> {

@@ -1,8 +1,8 @@
 //! What comes of a run: text, files, and the exit code.
 
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use loadline_load::assertion::Assertion;
 use loadline_load::export;
@@ -13,7 +13,7 @@ use super::progress::page;
 use crate::failure::{Exit, Failure};
 use crate::flags::load_defs::OutputFlags;
 
-/// Where results go, opened before the run: nobody wants to hear after an hour that a directory is
+/// Where results go, tried out before the run: nobody wants to hear after an hour that a directory is
 /// missing.
 #[derive(Debug)]
 pub(super) struct Outputs {
@@ -29,16 +29,20 @@ pub(super) struct Outputs {
 #[derive(Debug)]
 struct Output {
     name: String,
-    to: BufWriter<File>,
+    path: PathBuf,
+    /// What is no file: a pipe, say, which is opened once. A file is made when there is something to
+    /// be written, so that a run that fails leaves an older one as it was, and no empty one.
+    open: Option<File>,
 }
 
 impl Outputs {
-    /// Opens the files, and reads the conditions.
+    /// Sees that the files can be written, and reads the conditions.
     pub(super) fn open(flags: &OutputFlags) -> Result<Self, Failure> {
         let assertion = |text: &String| {
             let parsed = text.parse::<Assertion>();
             parsed.map_err(|why| Failure::usage(format!("--assert {why}")))
         };
+        refuse_same(flags)?;
         Ok(Self {
             assertions: flags
                 .assert
@@ -79,13 +83,33 @@ impl Outputs {
     }
 }
 
+/// Each file has one form.
+fn refuse_same(flags: &OutputFlags) -> Result<(), Failure> {
+    let files = [
+        ("--json", &flags.json),
+        ("--csv", &flags.csv),
+        ("--hdr", &flags.hdr),
+    ];
+    for (index, (option, path)) in files.iter().enumerate() {
+        let before = files[..index].iter().find(|(_, other)| *other == *path);
+        if let (Some(path), Some((other, _))) = (path, before) {
+            return Err(Failure::usage(format!(
+                "{option} {}: {other} goes there too; right would be a file for each",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
 fn open(option: &str, path: Option<&Path>) -> Result<Option<Output>, Failure> {
     let Some(path) = path else { return Ok(None) };
     let name = format!("{option} {}", path.display());
-    match File::create(path) {
-        Ok(file) => Ok(Some(Output {
+    match try_out(path) {
+        Ok(open) => Ok(Some(Output {
             name,
-            to: BufWriter::new(file),
+            path: path.to_owned(),
+            open,
         })),
         Err(error) => {
             let why = match error.kind() {
@@ -101,15 +125,37 @@ fn open(option: &str, path: Option<&Path>) -> Result<Option<Output>, Failure> {
     }
 }
 
+/// Sees that a file can be written, and leaves it as it was; gives what is no file, open.
+fn try_out(path: &Path) -> io::Result<Option<File>> {
+    let is_new =
+        matches!(fs::metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound);
+    let file = OpenOptions::new().write(true).create(is_new).open(path)?;
+    if is_new {
+        fs::remove_file(fs::canonicalize(path)?)?; // a link to nothing stays one
+        return Ok(None);
+    }
+    let is_file = file.metadata()?.is_file();
+    Ok((!is_file).then_some(file))
+}
+
 fn write_to(
     output: Option<Output>,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let Some(Output { name, mut to }) = output else {
+    let Some(Output { name, path, open }) = output else {
         return Ok(());
     };
-    let written = write(&mut to).and_then(|()| to.flush());
-    written.map_err(|error| Failure::failed(format!("{name}: {error}")))
+    let is_file = open.is_none();
+    let written = open
+        .map_or_else(|| File::create(&path), Ok)
+        .map(BufWriter::new)
+        .and_then(|mut to| write(&mut to).and_then(|()| to.flush()));
+    written.map_err(|error| {
+        if is_file {
+            let _ = fs::remove_file(&path); // half of a result is none; the error is told
+        }
+        Failure::failed(format!("{name}: {error}"))
+    })
 }
 
 /// The conditions that do not hold, a line each; an interrupted run is not judged.

@@ -37,6 +37,9 @@ pub(super) struct Planned {
     pub(super) urls: Vec<String>,
 }
 
+/// The name of what `--server-pid` watches.
+pub(super) const SERVER: &str = "server";
+
 /// Of how many answers the content is hashed, unless said otherwise: one in a hundred costs next to
 /// nothing, and finds what is wrong in more than a few.
 const CONTENT_SAMPLE: u32 = 100;
@@ -52,6 +55,21 @@ fn refuse_foreign_sources(sources: &[IpAddr]) -> Result<(), Failure> {
              `ip address` lists, or 127.0.0.2, say, for a server on loopback"
         ))),
     }
+}
+
+/// A connection goes to one server: with fewer of them than servers, some would get no request.
+fn refuse_unvisited(servers: &[SocketAddr], counts: Counts) -> Result<(), Failure> {
+    let plain = counts.plain;
+    if plain == 0 || plain as usize >= servers.len() {
+        return Ok(());
+    }
+    let unvisited = servers.get(plain as usize).map(ToString::to_string);
+    Err(Failure::usage(format!(
+        "--connections {plain}: nobody would ask {}, each connection goes to one server; right would \
+         be at least {}",
+        unvisited.unwrap_or_default(),
+        servers.len()
+    )))
 }
 
 /// Works it out.
@@ -70,6 +88,7 @@ pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure>
         Some(timing) => replay_pace(flags, timing),
         None => pace(flags)?,
     };
+    refuse_unvisited(&servers, counts)?;
     let division = divide(&wanted(flags, counts, &servers), found)?;
     let (clients, machine) = (&flags.clients, &flags.machine);
     let sample = flags.expect.content_sample;
@@ -137,7 +156,7 @@ fn watched(flags: &LoadFlags) -> Vec<Target> {
         name: name.to_owned(),
         pid,
     };
-    let server = flags.machine.server_pid.map(|pid| target("server", pid));
+    let server = flags.machine.server_pid.map(|pid| target(SERVER, pid));
     let named = flags.machine.watch.iter();
     let named = named.map(|watched| target(&watched.name, watched.pid));
     server.into_iter().chain(named).collect()

@@ -20,7 +20,7 @@ impl Surroundings {
             [] => None,
             targets => Some(
                 Watch::begin(targets.to_vec())
-                    .map_err(|error| Failure::usage(format!("what is to be watched: {error}")))?,
+                    .map_err(|error| Failure::usage(error.to_string()))?,
             ),
         };
         Ok(Self {

@@ -57,9 +57,28 @@ fn values_are_refused_with_what_would_be_right() {
         ("--cpus 8000", &["--cpus"]),
         ("--watch 5", &["--watch 5", "NAME=PID"]),
         ("--server-pid 0", &["--server-pid 0"]),
+        ("--server-pid 4194304", &["4194304", "no such process"]),
+        ("--watch db=4194304", &["4194304 (db)", "no such process"]),
+        (
+            "--watch a=1 --watch a=2",
+            &["--watch a=2", "process 1", "another"],
+        ),
+        (
+            "--server-pid 1 --watch server=2",
+            &["--watch server=2", "--server-pid", "another"],
+        ),
         ("--expect-status 20", &["--expect-status", "2xx"]),
         ("--expect-sha256 abc", &["--expect-sha256", "64"]),
-        ("--header Broken", &["Broken"]),
+        ("--header Broken", &["Broken", "Name: value"]),
+        ("--header a\u{e4}:c", &["is not a field name", "letters"]),
+        ("--user me", &["me", "NAME:PASSWORD"]),
+        ("--think -1s", &["--think -1s", "10s"]),
+        ("-d -5s", &["--duration -5s", "10s"]),
+        ("--warm-up -1s", &["--warm-up -1s", "10s"]),
+        ("--timeout -1s", &["--timeout -1s", "10s"]),
+        ("--deadline -1s", &["--deadline -1s", "10s"]),
+        ("--seed -1", &["--seed -1", "whole number"]),
+        ("--seed x", &["--seed x", "whole number"]),
         ("--method G(T", &["G(T"]),
         (
             "--rat 5",
@@ -106,6 +125,15 @@ fn options_that_do_not_fit_together_are_refused() {
         ("--scenario x -n 5", &["--requests", "plain clients"]),
         ("--scenario x --player 5Mbps", &["--scenario", "--player"]),
         ("-c 1 -c 2", &["--connections", "more than once"]),
+        (
+            "http://127.0.0.2:9/ -c 1",
+            &["--connections 1", "127.0.0.2:9", "at least 2"],
+        ),
+        (
+            "-c 0 -n 5 --idle-connections 3",
+            &["--requests", "--connections 0"],
+        ),
+        ("--json /tmp/a --hdr /tmp/a", &["--hdr /tmp/a", "--json"]),
     ] {
         refuses(&format!("{URL} {options}"), parts);
     }
@@ -118,6 +146,7 @@ fn where_to_is_refused_with_what_would_be_right() {
     refuses("localhost/path", &["URL without scheme"]);
     refuses("https://127.0.0.1/", &["https"]);
     refuses("http://127.0.0.1:99999/", &["port"]);
+    refuses("http://", &["host is missing", "http://127.0.0.1:8080/"]);
     refuses("http://nowhere.invalid/", &["nowhere.invalid"]);
 }
 

@@ -1,22 +1,36 @@
 //! Signals, children without a parent, servers that are not there.
 
-use crate::program::until;
+use tempfile::TempDir;
+
+use crate::program::{Server, until};
 use crate::util::{Running, both, counted, load, record, server, signal};
+
+/// A run of a minute that has had its first answers, with its server and the server's site.
+fn under_way(more: &str) -> (Running, Server, TempDir) {
+    let (server, site) = server(&[]);
+    let address = server.address();
+    let running = Running::start(&format!("http://{address}/ -c 4 -d 60s {more}"));
+    until("the first answers", || {
+        (counted(&server).0 > 100).then_some(())
+    });
+    (running, server, site)
+}
+
+fn children(running: &Running) -> Vec<u32> {
+    let path = format!("/proc/{0}/task/{0}/children", running.id());
+    let ids = std::fs::read_to_string(path).unwrap();
+    ids.split_ascii_whitespace()
+        .map(|id| id.parse().unwrap())
+        .collect()
+}
 
 #[test]
 fn an_interrupted_run_prints_what_was_measured_so_far() {
     for (signal, more) in [("INT", ""), ("TERM", "--processes 2")] {
-        let (server, _site) = server(&[]);
         let folder = tempfile::tempdir().unwrap();
         let json = folder.path().join("record.json");
-        let mut running = Running::start(&format!(
-            "http://{}/ -c 4 -d 60s --json {} --assert rate<1 {more}",
-            server.address(),
-            json.display()
-        ));
-        until("the first answers", || {
-            (counted(&server).0 > 100).then_some(())
-        });
+        let more = format!("--json {} --assert rate<1 {more}", json.display());
+        let (mut running, _server, _site) = under_way(&more);
         running.signal(signal);
         let (status, out, err) = running.end();
         assert_eq!(status.code(), Some(130), "{out}{err}");
@@ -45,20 +59,8 @@ fn a_second_signal_ends_at_once() {
 
 #[test]
 fn children_end_with_their_parent() {
-    let (server, _site) = server(&[]);
-    let mut running = Running::start(&format!(
-        "http://{}/ -c 4 -d 60s --processes 2",
-        server.address()
-    ));
-    until("the first answers", || {
-        (counted(&server).0 > 100).then_some(())
-    });
-    let children = format!("/proc/{0}/task/{0}/children", running.id());
-    let children = std::fs::read_to_string(children).unwrap();
-    let children: Vec<u32> = children
-        .split_ascii_whitespace()
-        .map(|id| id.parse().unwrap())
-        .collect();
+    let (mut running, _server, _site) = under_way("--processes 2");
+    let children = children(&running);
     assert_eq!(children.len(), 2);
     running.signal("KILL");
     running.end();
@@ -72,25 +74,27 @@ fn children_end_with_their_parent() {
 }
 
 #[test]
-fn a_child_that_dies_fails_the_run() {
-    let (server, _site) = server(&[]);
-    let mut running = Running::start(&format!(
-        "http://{}/ -c 4 -d 60s --processes 2",
-        server.address()
+fn a_child_that_dies_fails_the_run_and_leaves_files_as_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let (json, csv) = (
+        folder.path().join("new.json"),
+        folder.path().join("old.csv"),
+    );
+    std::fs::write(&csv, "before").unwrap();
+    let (mut running, _server, _site) = under_way(&format!(
+        "--processes 2 --json {} --csv {}",
+        json.display(),
+        csv.display()
     ));
-    until("the first answers", || {
-        (counted(&server).0 > 100).then_some(())
-    });
-    let children = format!("/proc/{0}/task/{0}/children", running.id());
-    let children = std::fs::read_to_string(children).unwrap();
-    let child = children.split_ascii_whitespace().next().unwrap();
-    signal(child.parse().unwrap(), "KILL");
+    signal(children(&running)[0], "KILL");
     let (status, out, err) = running.end();
     assert_eq!(status.code(), Some(1), "{out}{err}");
     assert!(
         err.contains("process 1 of 2") || err.contains("process 2 of 2"),
         "{err}"
     );
+    assert!(!json.exists());
+    assert_eq!(std::fs::read_to_string(&csv).unwrap(), "before");
 }
 
 #[test]

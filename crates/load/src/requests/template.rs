@@ -53,7 +53,9 @@ impl Template {
         let mut template = template.with(headers)?;
         if let Some(user) = user {
             if !user.contains(':') {
-                return Err(format!("`{user}` is not NAME:PASSWORD"));
+                return Err(format!(
+                    "the user `{user}` has no password; right would be NAME:PASSWORD"
+                ));
             }
             if template.has("Authorization") {
                 return Err("credentials are given twice: as user and as header".to_owned());
@@ -174,12 +176,16 @@ pub fn method(text: &str) -> Result<Method, String> {
 fn field(header: &str) -> Result<Field, String> {
     let shown = header.escape_debug();
     let Some((name, value)) = header.split_once(':') else {
-        return Err(format!("the header `{shown}` is not `Name: value`"));
+        return Err(format!(
+            "the header `{shown}` has no colon; right would be `Name: value`"
+        ));
     };
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(is_token) {
+        let name = name.escape_debug();
         return Err(format!(
-            "the header `{shown}` has no field name before its colon"
+            "the header `{shown}`: `{name}` is not a field name; right would be letters, digits and \
+             hyphens before the colon, `Accept-Language: en` say"
         ));
     }
     let value = value.trim_matches([' ', '\t']);
@@ -320,10 +326,10 @@ mod tests {
     #[test]
     fn what_would_break_the_head_is_refused() {
         for (header, part) in [
-            ("no colon", "is not `Name: value`"),
-            (": x", "no field name"),
-            ("A B: x", "no field name"),
-            ("A\r\nB: x", "no field name"),
+            ("no colon", "has no colon; right would be `Name: value`"),
+            (": x", "is not a field name"),
+            ("A B: x", "is not a field name"),
+            ("A\r\nB: x", "is not a field name"),
             ("A: x\r\nB: y", "control character"),
             ("A: x\ny", "control character"),
             ("A: \0", "control character"),

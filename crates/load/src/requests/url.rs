@@ -52,9 +52,15 @@ impl Url {
                 wrong.escape_debug()
             ));
         }
-        let uri: Uri = text
-            .parse()
-            .map_err(|error| format!("`{text}` is not a URL: {error}"))?;
+        let rest = &text[scheme.len() + "://".len()..];
+        if rest.is_empty() || rest.starts_with(['/', '?', '#']) {
+            return Err(format!(
+                "`{text}`: the host is missing; right would be http://127.0.0.1:8080/, say"
+            ));
+        }
+        let uri: Uri = text.parse().map_err(|_| {
+            format!("`{text}` is not a URL; right would be http://HOST:PORT/PATH?QUERY")
+        })?;
         Self::from_uri(text, &uri)
     }
 
@@ -66,14 +72,20 @@ impl Url {
         };
         let bracketed = uri.host().unwrap_or("");
         if bracketed.is_empty() {
-            return Err(format!("`{text}`: a URL without a host"));
+            return Err(format!(
+                "`{text}`: the host is missing; right would be http://127.0.0.1:8080/, say"
+            ));
         }
         let port_text = place[bracketed.len()..].trim_start_matches(':');
         let port = match port_text {
             "" => 80,
             digits => match digits.parse() {
                 Ok(port) if port > 0 => port,
-                _ => return Err(format!("`{text}`: the port is not from 1 to 65535")),
+                _ => {
+                    return Err(format!(
+                        "`{text}`: the port is `{port_text}`; right would be 1 to 65535"
+                    ));
+                }
             },
         };
         let inner = bracketed
@@ -193,9 +205,9 @@ mod tests {
             ("", "URL without scheme"),
             ("https://h/", "https is not supported"),
             ("ftp://h/", "the scheme is not supported"),
-            ("http://", "not a URL"),
-            ("http:///x", "not a URL"),
-            ("http://:80/", "without a host"),
+            ("http://", "host is missing"),
+            ("http:///x", "host is missing"),
+            ("http://:80/", "host is missing"),
             ("http://h:0/", "port"),
             ("http://h:99999/", "port"),
             ("http://h:x/", "port"),

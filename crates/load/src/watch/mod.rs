@@ -58,7 +58,12 @@ impl Watch {
         for target in targets {
             let looker = Looker::new(Path::new("/proc"), target.pid).map_err(|error| {
                 let (pid, name) = (target.pid, &target.name);
-                let text = format!("process {pid} (\"{name}\") cannot be watched: {error}");
+                let text = match error.kind() {
+                    io::ErrorKind::NotFound => format!(
+                        "{pid} ({name}): no such process; right would be the number of one that runs"
+                    ),
+                    _ => format!("{pid} ({name}): the process cannot be watched: {error}"),
+                };
                 io::Error::new(error.kind(), text)
             })?;
             watched.push(Watched {
@@ -245,7 +250,7 @@ mod tests {
             pid: u32::MAX,
         };
         let error = Watch::begin(vec![target]).unwrap_err().to_string();
-        assert!(error.contains("(\"ghost\") cannot be watched"), "{error}");
+        assert!(error.contains("(ghost): no such process"), "{error}");
     }
 
     #[test]
