@@ -41,6 +41,7 @@ fn one(record: &TrialRecord, page: Page) -> String {
         picture(record, group, page),
         errors(&group.total),
         presence(group),
+        stalls(group),
         others(record, group),
         steps(record, group),
     ];
@@ -103,8 +104,8 @@ fn head(record: &TrialRecord, page: Page) -> String {
 /// Who sends, and when. Without plain clients the figures are those of the first crowd.
 fn clients(record: &TrialRecord) -> String {
     let crowd = record.headline().filter(|group| {
-        let is_plain = record.groups.first();
-        is_plain.is_some_and(|plain| !std::ptr::eq(plain, *group))
+        let first = record.groups.first();
+        record.run.connections == 0 || first.is_some_and(|plain| !std::ptr::eq(plain, *group))
     });
     match crowd {
         Some(crowd) => {
@@ -330,14 +331,7 @@ fn others(record: &TrialRecord, headline: &GroupRecord) -> String {
             }
         }
         out += &presence(group);
-        if tally.stalls > 0 {
-            let stalled = time_us(tally.stalled_ns as f64 / 1000.0);
-            out += &format!(
-                "    {}: {} stalls, {stalled}\n",
-                group.name,
-                count(tally.stalls)
-            );
-        }
+        out += &stalls(group);
     }
     out
 }
@@ -354,6 +348,17 @@ fn presence(group: &GroupRecord) -> String {
         count(tally.held),
         count(tally.closes)
     )
+}
+
+/// How often players stood still.
+fn stalls(group: &GroupRecord) -> String {
+    let tally = &group.total.tally;
+    if tally.stalls == 0 {
+        return String::new();
+    }
+    let stalled = time_us(tally.stalled_ns as f64 / 1000.0);
+    let (name, stalls) = (&group.name, count(tally.stalls));
+    format!("    {name}: {stalls} stalls, {stalled}\n")
 }
 
 /// A percentile where there is little room; `-`: not enough samples.

@@ -162,6 +162,21 @@ fn a_crowd_without_plain_clients_is_the_headline() {
     );
 }
 
+#[test]
+fn players_alone_are_told_as_what_they_are_and_how_often_they_stood_still() {
+    let mut record = records::closed(1, 1);
+    record.run.connections = 0;
+    record.groups.truncate(1);
+    let players = &mut record.groups[0];
+    players.name = "players".to_owned();
+    players.total.tally.connections = 3;
+    players.total.tally.stalls = 2;
+    players.total.tally.stalled_ns = 1_500_000_000;
+    let text = text(&[record], Style::Summary, Page::default());
+    assert!(text.contains("and 3 connections of players"), "{text}");
+    assert!(text.contains("players: 2 stalls, 1.50 s"), "{text}");
+}
+
 /// An example in the documentation is the block below `<!-- golden: NAME -->`.
 #[test]
 fn the_documentation_shows_what_is_printed() {
