@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use loadline_base::Millis;
 use loadline_proto::{AccessLog, Handler, HttpDate, Pool, Turn};
+use loadline_sys::write::FileBuffer;
 
 use crate::AccessSink;
 use crate::parts::counters::{Registry, Role, Row};
@@ -30,6 +31,7 @@ pub(crate) struct Kit<H: Handler> {
     date: HttpDate,
     date_ends: Millis,
     scratch: Box<[u8]>,
+    files: FileBuffer,
     log: Option<AccessLog>,
     sink: Option<Arc<dyn AccessSink>>,
 }
@@ -38,6 +40,7 @@ pub(crate) struct Kit<H: Handler> {
 pub(crate) struct Lent<'k, H: Handler> {
     pub(crate) local: &'k mut H::Local,
     pub(crate) scratch: &'k mut [u8],
+    pub(crate) files: &'k mut FileBuffer,
     pub(crate) turn: Turn<'k>,
 }
 
@@ -60,6 +63,7 @@ impl<H: Handler> Kit<H> {
             date: HttpDate::at(0),
             date_ends: Millis(0),
             scratch: vec![0; scratch_bytes].into_boxed_slice(),
+            files: FileBuffer::default(),
             log: site
                 .access
                 .as_ref()
@@ -98,12 +102,13 @@ impl<H: Handler> Kit<H> {
         self.lend().turn
     }
 
-    /// Lends the handler's local state and the read buffer as well.
+    /// Lends the handler's local state and the buffers as well.
     #[inline]
     pub(crate) fn lend(&mut self) -> Lent<'_, H> {
         Lent {
             local: &mut self.local,
             scratch: &mut self.scratch,
+            files: &mut self.files,
             turn: Turn {
                 now: self.now,
                 date: &self.date,

@@ -6,7 +6,7 @@
 //! kernel write into memory, or to a descriptor, that has become another's.
 //!
 //! ```text
-//!   adopt · receive · send · pause · close · accept · watch     queued, nothing happens yet
+//!   adopt · receive · send · read_ahead · pause · close · accept · watch     queued, no more yet
 //!                        │
 //!                 wait: one system call submits all and waits
 //!                        │
@@ -21,6 +21,7 @@
 //! Sockets have plain descriptors, non-blocking as everywhere else (io_uring does not mind): direct
 //! ones gained 1.5 % and cost peer addresses, sendfile and an inline shutdown.
 
+mod ahead;
 mod buffers;
 mod completions;
 mod features;
@@ -36,6 +37,7 @@ use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
 use loadline_base::{Token, Transmit};
 
+use ahead::Sink;
 use buffers::ReceiveBuffers;
 pub use features::{Features, WITHOUT, available};
 use sockets::{Operation, Socket, Sockets};
@@ -138,6 +140,13 @@ pub enum Completion<'r> {
         /// Whose.
         token: Token,
     },
+    /// A range of a file is in memory; answers `read_ahead`.
+    ReadAhead {
+        /// Whose.
+        token: Token,
+        /// How many bytes of it; less than was asked for where reading failed or the file is shorter.
+        bytes: u64,
+    },
     /// The connection broke, or ended in both directions, while nothing was received from it.
     HungUp {
         /// Whose.
@@ -159,6 +168,7 @@ enum Kind {
     QuietSend,
     Send,
     Room,
+    ReadAhead,
     HangUp,
     Watch,
     /// Whose outcome does not matter: cancelling, closing.
@@ -190,6 +200,7 @@ pub struct Ring {
     /// It belongs to a thread: the one that waited first.
     is_enabled: bool,
     buffers: ManuallyDrop<ReceiveBuffers>,
+    sink: ManuallyDrop<Sink>,
     sockets: Sockets,
     /// Completions taken from the queue, and how many of them were told.
     taken: Vec<Taken>,
@@ -245,6 +256,7 @@ impl Ring {
             features,
             is_enabled: false,
             buffers: ManuallyDrop::new(buffers),
+            sink: ManuallyDrop::new(Sink::new()?),
             sockets: Sockets::default(),
             taken: Vec::with_capacity(options.completions as usize),
             told: 0,
@@ -382,7 +394,7 @@ impl Ring {
     /// `false`: the queue is full.
     fn queue(&mut self, entry: &Entry) -> bool {
         // SAFETY: what the entry points to lives until its last completion: output in the slot of
-        // its socket, which is not used again before; nothing else is pointed to.
+        // its socket, which is not used again before, or the sink; nothing else is pointed to.
         unsafe { self.uring.submission().push(entry) }.is_ok()
     }
 }
@@ -449,11 +461,12 @@ impl Drop for Ring {
             while self.next_completion().is_some() {}
         }
         let is_quiet = self.in_flight == 0 && self.sockets.len() == 0;
-        // SAFETY: neither is used again.
+        // SAFETY: none of them is used again.
         unsafe {
             ManuallyDrop::drop(&mut self.uring);
             if is_quiet {
                 ManuallyDrop::drop(&mut self.buffers);
+                ManuallyDrop::drop(&mut self.sink);
             }
         }
         if !is_quiet {

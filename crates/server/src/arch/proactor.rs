@@ -7,8 +7,9 @@
 //!
 //! One system call a turn submits what the last one led to, and waits. Connections are accepted and
 //! bytes received by operations that go on until they are stopped; a small answer that went out
-//! whole says nothing. Files go out by `sendfile` from the loop, since the ring has no operation for
-//! it, and wait for room by one.
+//! whole says nothing. The loop sends large files from the page cache, as far as the socket has room, and
+//! waits for more room by an operation; what is not in memory is read by another one, and keeps
+//! neither the loop nor a worker waiting.
 //!
 //! `--accept handoff` has a main loop on epoll: accepting is all that it does.
 

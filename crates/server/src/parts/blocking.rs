@@ -94,7 +94,7 @@ pub(crate) fn refuse_at_once<H: Handler>(accepted: &Accepted, site: &Site<H>, ki
     loop {
         match session.next_action(&mut turn) {
             Action::Send(mut transmit) => {
-                match write(socket, &mut transmit, WRITE_BYTES, Files::Trust) {
+                match write(socket, &mut transmit, WRITE_BYTES, Files::Trust, None) {
                     Ok(_) if transmit.is_done() => session.sent(transmit, &mut turn),
                     _ => session.abort(CloseReason::Refused),
                 }
@@ -198,7 +198,9 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
     fn send(&mut self, mut transmit: Transmit) {
         let mut took_long = false;
         loop {
-            let written = match write(self.socket, &mut transmit, WRITE_BYTES, Files::Trust) {
+            // By `sendfile`: a buffer for each of many threads would be too much.
+            let written = write(self.socket, &mut transmit, WRITE_BYTES, Files::Trust, None);
+            let written = match written {
                 Ok(written) => written,
                 Err(error) => return self.send_failed(transmit, &error),
             };

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use loadline_base::Transmit;
 use loadline_proto::{CloseReason, ServerSession, Turn};
-use loadline_sys::write::{self, Files, Progress, WriteError, Written};
+use loadline_sys::write::{self, FileBuffer, Files, Progress, WriteError, Written};
 
 use crate::parts::connection::Range;
 
@@ -47,10 +47,19 @@ impl Sending {
         self.warming = false;
     }
 
+    /// The same for `bytes` of it; what could not be read is met again when it is sent.
+    pub(crate) fn read_ahead(&mut self, bytes: u64) {
+        self.warming = false;
+        if bytes > 0 {
+            self.warm_bytes = self.warm_bytes.min(bytes);
+        }
+    }
+
     /// Writes what the socket takes and the share allows.
     pub(crate) fn go_on(
         &mut self,
         socket: BorrowedFd<'_>,
+        files: &mut FileBuffer,
         bytes_left: &mut u64,
         session: &mut ServerSession,
         turn: &mut Turn<'_>,
@@ -58,11 +67,11 @@ impl Sending {
         if self.warming {
             return Went::Nowhere;
         }
-        let (budget, files) = match self.warm_bytes {
+        let (budget, trust) = match self.warm_bytes {
             0 => (*bytes_left, Files::Probe),
             warm => (warm, Files::Trust),
         };
-        let result = write::write(socket, &mut self.transmit, budget, files);
+        let result = write::write(socket, &mut self.transmit, budget, trust, Some(files));
         self.after(result, bytes_left, session, turn)
     }
 

@@ -84,6 +84,63 @@ fn a_reader_that_stalls_is_cut_off_by_its_pace() {
     assert!(server.end().is_clean());
 }
 
+/// Its pages are dropped before each request. Neither the loop nor a worker waits for the disk; what is
+/// forced off by the environment is left to them.
+#[test]
+fn cold_files_are_read_by_the_ring() {
+    let folder = std::env::current_exe().unwrap(); // on a disk more often than the temporary one
+    let folder = folder.parent().unwrap();
+    let content: Vec<u8> = (0..4_000_001).map(|at: u32| (at / 7) as u8).collect();
+    for workers in [0, 1] {
+        let mut file = tempfile::NamedTempFile::new_in(folder).unwrap();
+        file.write_all(&content).unwrap();
+        file.as_file().sync_all().unwrap();
+        let handler = TestHandler {
+            file: Some(open_file(file.path())),
+            ..TestHandler::default()
+        };
+        let server = start_with(options(1, workers), handler, Limits::default());
+        let mut client = server.connect();
+        for _ in 0..5 {
+            let advice = rustix::fs::Advice::DontNeed;
+            rustix::fs::fadvise(file.as_file(), 0, None, advice).unwrap();
+            assert!(client.get("/file").content == content);
+        }
+        let total = server.total();
+        let elsewhere = total.blocked_in_place + total.jobs;
+        let is_off = std::env::var_os(loadline_sys::ring::WITHOUT).is_some();
+        assert!(elsewhere == 0 || is_off, "{elsewhere} reads elsewhere");
+        assert!(server.end().is_clean());
+    }
+}
+
+/// Many ask for a cold file and are gone before it is read: nothing is told to who comes after them.
+#[test]
+fn clients_that_vanish_while_their_file_is_read_leave_nothing_behind() {
+    let folder = std::env::current_exe().unwrap();
+    let mut file = tempfile::NamedTempFile::new_in(folder.parent().unwrap()).unwrap();
+    let content = vec![b'f'; 2_000_001];
+    file.write_all(&content).unwrap();
+    file.as_file().sync_all().unwrap();
+    let handler = TestHandler {
+        file: Some(open_file(file.path())),
+        ..TestHandler::default()
+    };
+    let server = start_with(options(1, 0), handler, Limits::default());
+    for _ in 0..50 {
+        let advice = rustix::fs::Advice::DontNeed;
+        rustix::fs::fadvise(file.as_file(), 0, None, advice).unwrap();
+        let mut gone = server.connect();
+        gone.ask("/file");
+        drop(gone);
+        let mut next = server.connect();
+        assert_eq!(next.get("/").status, 200);
+        assert!(next.get("/file").content == content);
+    }
+    eventually(|| server.total().connections == 0);
+    assert!(server.end().is_clean());
+}
+
 #[test]
 fn workers_cannot_have_its_sockets() {
     let options = ServerOptions {

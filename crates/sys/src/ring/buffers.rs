@@ -115,7 +115,7 @@ fn ring_bytes(count: u16) -> usize {
     usize::from(count) * size_of::<BufRingEntry>()
 }
 
-fn map(len: usize) -> io::Result<NonNull<u8>> {
+pub(super) fn map(len: usize) -> io::Result<NonNull<u8>> {
     // SAFETY: a fresh private mapping at an address of the kernel's choice.
     let address = unsafe {
         mmap_anonymous(

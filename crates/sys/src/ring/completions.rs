@@ -20,12 +20,13 @@ enum Outcome {
     },
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::Accept,
     Kind::Receive,
     Kind::QuietSend,
     Kind::Send,
     Kind::Room,
+    Kind::ReadAhead,
     Kind::HangUp,
     Kind::Watch,
     Kind::Chore,
@@ -140,6 +141,7 @@ impl Ring {
                 }
                 self.polled(index, |token| Completion::Writable { token })
             }
+            Kind::ReadAhead => self.read(index, taken),
             Kind::HangUp => self.hung_up(index, taken),
             Kind::Watch => {
                 if !taken.goes_on() {
@@ -172,6 +174,20 @@ impl Ring {
     fn polled(&mut self, index: u32, told: fn(Token) -> Completion<'static>) -> Outcome {
         match self.landed(index) {
             Some(token) => Outcome::Other(told(token)),
+            None => Outcome::Nothing,
+        }
+    }
+
+    /// A range is in memory, as far as it could be read; what could not is left for whoever sends it.
+    fn read(&mut self, index: u32, taken: Taken) -> Outcome {
+        if let Some((_, socket)) = self.sockets.at(index) {
+            socket.reading = None;
+        }
+        match self.landed(index) {
+            Some(token) => Outcome::Other(Completion::ReadAhead {
+                token,
+                bytes: u64::try_from(taken.result).unwrap_or(0),
+            }),
             None => Outcome::Nothing,
         }
     }

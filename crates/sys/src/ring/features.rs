@@ -10,7 +10,7 @@ use rustix::io::Errno;
 /// `io-uring` stands for all of it: as if the machine refused it.
 pub const WITHOUT: &str = "LOADLINE_RING_WITHOUT";
 
-/// What a ring uses beyond what Linux 6.1 has for certain. Each can be forced off.
+/// What a ring uses and could do without. Each can be forced off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     /// One accept operation for many connections (5.19).
@@ -23,18 +23,21 @@ pub struct Features {
     pub defer_taskrun: bool,
     /// Submissions are taken in the order of the ring, without an index array (6.6).
     pub no_sqarray: bool,
+    /// Files that are not in memory are read by the ring, not by workers or the loop.
+    pub read_ahead: bool,
     /// An idle ring does not count as waiting for a disk (6.15).
     pub no_iowait: bool,
 }
 
 impl Features {
     /// The names, as they are forced off.
-    pub const NAMES: [&str; 6] = [
+    pub const NAMES: [&str; 7] = [
         "multishot-accept",
         "multishot-receive",
         "quiet-sends",
         "defer-taskrun",
         "no-sqarray",
+        "read-ahead",
         "no-iowait",
     ];
 
@@ -50,6 +53,7 @@ impl Features {
             quiet_sends: true,
             defer_taskrun: true,
             no_sqarray: true,
+            read_ahead: true,
             no_iowait: true,
         };
         for name in without.split(',').filter(|name| !name.is_empty()) {
@@ -76,6 +80,7 @@ impl Features {
             "quiet-sends" => &mut self.quiet_sends,
             "defer-taskrun" => &mut self.defer_taskrun,
             "no-sqarray" => &mut self.no_sqarray,
+            "read-ahead" => &mut self.read_ahead,
             "no-iowait" => &mut self.no_iowait,
             _ => return None,
         })

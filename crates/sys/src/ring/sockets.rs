@@ -1,8 +1,9 @@
 //! Slots of sockets: what is in flight on each, and when a slot may be used again.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
-use loadline_base::{Slab, Token, Transmit};
+use loadline_base::{OpenFile, Slab, Token, Transmit};
 
 /// Where an operation stands that goes on until it is stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,8 +52,10 @@ pub(super) struct Socket {
     pub(super) watching_hang_up: bool,
     /// A poll for room to write is armed.
     pub(super) awaiting_room: bool,
-    /// Operations whose last completion has not come: at most one that receives, one that sends, and
-    /// two polls.
+    /// A file that is being read ahead.
+    pub(super) reading: Option<Arc<OpenFile>>,
+    /// Operations whose last completion has not come: at most one that receives, one that sends, one
+    /// that reads ahead, and two polls.
     pub(super) in_flight: u8,
 }
 
@@ -86,6 +89,7 @@ impl Sockets {
             closing: false,
             watching_hang_up: false,
             awaiting_room: false,
+            reading: None,
             in_flight: 0,
         });
         let index = token.index as usize;

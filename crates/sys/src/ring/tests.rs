@@ -8,8 +8,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use loadline_base::{Buffer, Segment};
 
+mod ahead;
+
 use super::*;
 use crate::Waker;
+use ahead::cold_file;
 
 const SMALL: RingOptions = RingOptions {
     submissions: 8,
@@ -62,6 +65,7 @@ enum Seen {
     Sent(Token),
     SendFailed(Token),
     Writable(Token),
+    ReadAhead(Token, u64),
     HungUp(Token),
     Signal(u32),
 }
@@ -88,6 +92,7 @@ fn drive(ring: &mut Ring, mut done: impl FnMut(&mut Ring, &Seen) -> bool) -> Vec
                 }
                 Completion::SendFailed { token, .. } => Seen::SendFailed(token),
                 Completion::Writable { token } => Seen::Writable(token),
+                Completion::ReadAhead { token, bytes } => Seen::ReadAhead(token, bytes),
                 Completion::HungUp { token } => Seen::HungUp(token),
                 Completion::Signal { id } => Seen::Signal(id),
             };
@@ -489,6 +494,7 @@ fn a_ring_ends_with_everything_in_flight() {
         let (id, _) = adopt(&mut ring, theirs);
         ring.receive(id);
         ring.send(id, memory(&vec![1; 16 << 20]), Told::WithTheNext);
+        ring.read_ahead(id, &cold_file(400_000), 0, 400_000);
         ring.wait(Some(0)).unwrap();
         ours.write_all(b"unheard").unwrap();
         drop(ring);

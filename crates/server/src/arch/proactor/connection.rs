@@ -6,6 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use loadline_base::{Millis, Token, Transmit};
 use loadline_proto::{Action, CloseReason, Exchange, Handler, ServerSession, Status, Turn};
 use loadline_sys::ring::{Ring, SocketId, Told};
+use loadline_sys::write::FileBuffer;
 use loadline_sys::{Accepted, socket};
 
 use super::driver::{Fact, RingDriver};
@@ -75,12 +76,13 @@ impl RingConnection {
         transmit: Transmit,
         bytes_left: &mut u64,
         ring: &mut Ring,
+        files: &mut FileBuffer,
         turn: &mut Turn<'_>,
     ) -> Option<Pause> {
         if transmit.has_file() {
             self.files = Some(Box::new(Sending::new(transmit)));
             self.known.writable = true;
-            return self.send_files(bytes_left, ring, turn);
+            return self.send_files(bytes_left, ring, files, turn);
         }
         let Some(id) = self.id() else {
             self.session.peer_gone(turn);
@@ -98,13 +100,14 @@ impl RingConnection {
         &mut self,
         bytes_left: &mut u64,
         ring: &mut Ring,
+        files: &mut FileBuffer,
         turn: &mut Turn<'_>,
     ) -> Option<Pause> {
         let id = self.id()?;
         let (Some(sending), Some(socket)) = (&mut self.files, ring.socket(id)) else {
             return None;
         };
-        match sending.go_on(socket, bytes_left, &mut self.session, turn) {
+        match sending.go_on(socket, files, bytes_left, &mut self.session, turn) {
             Went::Out => {
                 if let Some(sending) = self.files.take() {
                     self.session.sent(sending.transmit, turn);
@@ -116,6 +119,7 @@ impl RingConnection {
                 ring.await_room(id);
                 None
             }
+            Went::Cold(range) if ring.read_ahead(id, &range.file, range.offset, range.len) => None,
             Went::Cold(range) => Some(Pause::Warm(range)),
             Went::Budget => Some(Pause::Again),
             Went::Nowhere => None,
@@ -186,6 +190,11 @@ impl Link<RingDriver> for RingConnection {
                 self.session.peer_gone(turn);
             }
             Fact::Writable => self.known.writable = true,
+            Fact::ReadAhead(bytes) => {
+                if let Some(sending) = &mut self.files {
+                    sending.read_ahead(bytes);
+                }
+            }
             Fact::HungUp if self.known.finished => {}
             Fact::HungUp => self.session.peer_gone(turn),
         }
@@ -205,10 +214,10 @@ impl Link<RingDriver> for RingConnection {
         let ring = &mut driver.ring;
         let mut bytes_left = WRITE_BYTES_MAX;
         let lent = kit.lend();
-        let (local, mut turn) = (lent.local, lent.turn);
+        let (local, files, mut turn) = (lent.local, lent.files, lent.turn);
         if self.files.is_some()
             && self.known.writable
-            && let Some(pause) = self.send_files(&mut bytes_left, ring, &mut turn)
+            && let Some(pause) = self.send_files(&mut bytes_left, ring, files, &mut turn)
         {
             return pause;
         }
@@ -223,7 +232,9 @@ impl Link<RingDriver> for RingConnection {
                     return Pause::Block(exchange);
                 }
                 Action::Send(transmit) => {
-                    if let Some(pause) = self.send(transmit, &mut bytes_left, ring, &mut turn) {
+                    if let Some(pause) =
+                        self.send(transmit, &mut bytes_left, ring, files, &mut turn)
+                    {
                         return pause;
                     }
                 }

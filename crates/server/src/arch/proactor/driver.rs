@@ -32,6 +32,8 @@ pub(crate) enum Fact<'d> {
     SendFailed(Transmit),
     /// There is room to write.
     Writable,
+    /// So much of the range that was to be read ahead is in memory.
+    ReadAhead(u64),
     /// The peer has gone.
     HungUp,
 }
@@ -94,6 +96,7 @@ impl Driver for RingDriver {
                 token, transmit, ..
             } => to(token, Fact::SendFailed(transmit)),
             Completion::Writable { token } => to(token, Fact::Writable),
+            Completion::ReadAhead { token, bytes } => to(token, Fact::ReadAhead(bytes)),
             Completion::HungUp { token } => to(token, Fact::HungUp),
             Completion::Accepted { socket, .. } => {
                 let peer = socket::peer(socket.as_fd());

@@ -1,0 +1,75 @@
+//! Files that the ring reads ahead.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use loadline_base::OpenFile;
+
+use super::*;
+
+/// A file whose pages were dropped, where the file system does that.
+pub(super) fn cold_file(len: usize) -> Arc<OpenFile> {
+    let folder = std::env::current_exe().unwrap();
+    let mut file = tempfile::tempfile_in(folder.parent().unwrap()).unwrap();
+    file.write_all(&vec![b'f'; len]).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let version = crate::file::version(&file).unwrap();
+    Arc::new(OpenFile {
+        fd: file.into(),
+        version,
+    })
+}
+
+#[test]
+fn a_range_that_was_read_ahead_is_warm() {
+    let Some(mut ring) = ring(&SMALL) else { return };
+    let (_ours, theirs) = connected();
+    let (id, token) = adopt(&mut ring, theirs);
+    let file = cold_file(1_000_000);
+    for (offset, len, right) in [
+        (0, 500_000, 500_000),
+        (999_000, 5_000, 1_000),
+        (2_000_000, 1, 0),
+    ] {
+        if !ring.read_ahead(id, &file, offset, len) {
+            assert!(!ring.features().read_ahead);
+            return;
+        }
+        assert!(!ring.read_ahead(id, &file, 0, 1), "one at a time");
+        drive(&mut ring, |_, one| *one == Seen::ReadAhead(token, right));
+        let warm = crate::file::read_warm(&file.fd, &mut [0; 900], offset).unwrap();
+        assert!(!matches!(warm, crate::file::Warm::Cold), "{warm:?}");
+    }
+    ring.close(id);
+}
+
+/// The descriptor may not be another's when the kernel looks at it, nor the slot.
+#[test]
+fn a_file_that_is_read_ahead_stays_open_when_everybody_has_gone() {
+    let Some(mut ring) = ring(&SMALL) else { return };
+    for _ in 0..20 {
+        let (_ours, theirs) = connected();
+        let (id, _) = adopt(&mut ring, theirs);
+        let file = cold_file(400_000);
+        let weak = Arc::downgrade(&file);
+        if !ring.read_ahead(id, &file, 0, 400_000) {
+            return;
+        }
+        ring.close(id);
+        drop(file);
+        assert!(weak.strong_count() == 1, "the ring keeps it open");
+        let (next, token) = adopt(&mut ring, connected().1);
+        assert_ne!(next.0.index, id.0.index, "still in use by the kernel");
+        while ring.len() > 1 {
+            ring.wait(Some(5_000_000_000)).unwrap();
+            while let Some(completion) = ring.next_completion() {
+                assert!(
+                    !matches!(completion, Completion::ReadAhead { token: of, .. } if of == token)
+                );
+            }
+        }
+        assert_eq!(weak.strong_count(), 0);
+        ring.close(next);
+    }
+}
