@@ -165,13 +165,18 @@ impl Ring {
         };
         let len = memory.len().min(SEND_BYTES_MAX) as u32;
         let address = memory.as_ptr();
+        // More is sent as soon as this has gone: no short packet between.
+        let more = match transmit.is_last_piece() && len as usize == memory.len() {
+            true => 0,
+            false => libc::MSG_MORE,
+        };
         socket.in_flight += 1;
         let (flags, squeue_flags) = match kind {
             Kind::QuietSend => (
                 libc::MSG_NOSIGNAL | libc::MSG_WAITALL | libc::MSG_DONTWAIT,
                 Flags::SKIP_SUCCESS,
             ),
-            _ => (libc::MSG_NOSIGNAL, Flags::empty()),
+            _ => (libc::MSG_NOSIGNAL | more, Flags::empty()),
         };
         let entry = opcode::Send::new(types::Fd(fd), address, len)
             .flags(flags)
@@ -292,7 +297,7 @@ impl Ring {
         self.push(poll.build().user_data(user_data(Kind::Watch, id)));
     }
 
-    fn cancel(&mut self, target: u64) {
+    pub(super) fn cancel(&mut self, target: u64) {
         let entry = opcode::AsyncCancel2::new(types::CancelBuilder::user_data(target)).build();
         self.push_chore(entry);
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loadline_base::{Buffer, Segment};
 
 mod ahead;
+mod sharing;
 
 use super::*;
 use crate::Waker;
@@ -196,6 +197,55 @@ fn a_stalled_reader_gets_all_of_a_long_batch_in_the_end() {
     let all = reader.join().unwrap();
     assert_eq!(&all[..4], b"head");
     assert!(all[4..] == shared[..]);
+}
+
+/// The head waits in the kernel for what follows it.
+#[test]
+fn pieces_of_a_batch_leave_without_a_short_packet_between() {
+    let Some(mut ring) = ring(&SMALL) else { return };
+    let (mut ours, theirs) = connected();
+    ours.set_nonblocking(true).unwrap();
+    let (id, token) = adopt(&mut ring, theirs);
+    rustix::net::sockopt::set_tcp_nodelay(ring.socket(id).unwrap(), true).unwrap();
+    let pieces = [&b"head"[..], b"middle", b"tail"].map(|piece| Buffer::from(piece.to_vec()));
+    let segments = pieces.into_iter().map(Segment::Buffer).collect();
+    ring.send(id, Transmit::new(segments), Told::AtOnce);
+    let mut bytes = [0; 20];
+    drive(&mut ring, |_, one| match one {
+        Seen::Progress(..) => {
+            assert!(ours.read(&mut bytes).is_err(), "a short packet");
+            false
+        }
+        one => *one == Seen::Sent(token),
+    });
+    assert_eq!(ours.read(&mut bytes).unwrap(), 14);
+}
+
+/// More completions than the queue has room for: the kernel keeps them.
+#[test]
+fn completions_that_overflow_the_queue_are_all_told() {
+    let Some(mut ring) = ring(&SMALL) else { return };
+    let mut clients = Vec::new();
+    for _ in 0..100 {
+        let (ours, theirs) = connected();
+        let (id, _) = adopt(&mut ring, theirs);
+        ring.await_room(id);
+        clients.push((ours, id));
+    }
+    // Refusals of what does not exist complete at once, in the submission: 100 of them do not fit.
+    for _ in 0..100 {
+        ring.cancel(user_data(Kind::Receive, 4_000_000));
+    }
+    let overflows = ring.uring.submission().cq_overflow();
+    let mut left = clients.len();
+    drive(&mut ring, |_, one| {
+        left -= usize::from(matches!(one, Seen::Writable(_)));
+        left == 0
+    });
+    assert!(overflows, "nothing overflowed");
+    for (_, id) in clients {
+        assert_eq!(ring.sockets.get(id).unwrap().in_flight, 0);
+    }
 }
 
 #[test]
