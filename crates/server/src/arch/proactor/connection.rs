@@ -331,6 +331,11 @@ impl Link<RingDriver> for RingConnection {
         self.session.is_idle() || self.known.resting
     }
 
+    /// Its last answer may not have been submitted yet, and find no room.
+    fn is_idle_for_certain(&self) -> bool {
+        self.session.is_idle()
+    }
+
     #[inline]
     fn idles_on(&mut self) -> bool {
         std::mem::take(&mut self.known.idles_on)

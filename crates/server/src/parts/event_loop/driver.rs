@@ -137,6 +137,9 @@ pub(crate) trait Link<D: Driver>: Sized {
     /// Between two requests.
     fn is_idle(&self) -> bool;
 
+    /// Whether nothing that it may still have to send would be lost with it.
+    fn is_idle_for_certain(&self) -> bool;
+
     /// Whether it was as good as idle when it was last settled, and has only been told so since.
     fn idles_on(&mut self) -> bool;
 

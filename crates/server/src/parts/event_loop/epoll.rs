@@ -178,6 +178,10 @@ impl Link<Epoll> for Connection {
         self.is_idle()
     }
 
+    fn is_idle_for_certain(&self) -> bool {
+        self.is_idle()
+    }
+
     #[inline]
     fn idles_on(&mut self) -> bool {
         false

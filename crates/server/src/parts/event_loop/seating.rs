@@ -171,16 +171,22 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.serve(token);
     }
 
-    /// Closes the connection that is idle the longest; `false` if none is.
+    /// Closes the connection that is idle the longest; `false` if none is, or if that is not certain
+    /// before the next turn.
     pub(super) fn evict_oldest(&mut self) -> bool {
         let oldest = self
             .idle
             .first()
             .and_then(|index| self.slots.token_at(index as usize));
-        if let Some(token) = oldest {
-            self.abort(token, CloseReason::Evicted);
+        let slot = oldest.and_then(|token| self.slots.get(token));
+        let connection = slot.and_then(|slot| slot.connection.as_ref());
+        match (oldest, connection) {
+            (Some(token), Some(connection)) if connection.is_idle_for_certain() => {
+                self.abort(token, CloseReason::Evicted);
+                true
+            }
+            _ => false,
         }
-        oldest.is_some()
     }
 
     pub(super) fn show_oldest_idle(&self) {

@@ -58,6 +58,11 @@ fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
 fn connect<D: Driver>(event_loop: &mut EventLoop<Hello, D>) -> UnixStream {
     let (client, server) = UnixStream::pair().unwrap();
     server.set_nonblocking(true).unwrap();
+    seat(event_loop, server);
+    client
+}
+
+fn seat<D: Driver>(event_loop: &mut EventLoop<Hello, D>, server: UnixStream) {
     event_loop.fleet.place_anyway();
     event_loop.load().connections.fetch_add(1, Relaxed);
     event_loop.welcome(Arrival {
@@ -67,7 +72,6 @@ fn connect<D: Driver>(event_loop: &mut EventLoop<Hello, D>) -> UnixStream {
         },
         welcome: Welcome::Serve,
     });
-    client
 }
 
 fn idle_bytes<D: Driver>() -> usize {
@@ -123,6 +127,48 @@ fn allocates_nothing<D: Driver>() {
         );
     }
     assert_eq!(event_loop.kit.row.core.requests(), 8 * 50);
+}
+
+/// The last answer is queued, and may find no room: the connection is not idle before that is known.
+#[test]
+fn nobody_is_evicted_in_the_turn_of_its_last_answer() {
+    if !has_rings() {
+        return;
+    }
+    let mut event_loop = event_loop::<RingDriver>();
+    let (mut client, server) = UnixStream::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    let mut full = 0;
+    while let Ok(count) = (&server).write(&[b'j'; 1000]) {
+        full += count;
+    }
+    seat(&mut event_loop, server);
+    client
+        .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        .unwrap();
+    while event_loop.kit.row.core.requests() == 0 {
+        assert!(!event_loop.turn().unwrap());
+    }
+    for _ in 0..3 {
+        assert!(!event_loop.evict_oldest());
+        event_loop.driver.wait(Some(0)).unwrap();
+        event_loop.begin_turn();
+        event_loop.sockets();
+    }
+    let mut junk = vec![0; full];
+    client.read_exact(&mut junk).unwrap();
+    client.set_nonblocking(true).unwrap();
+    let mut answer = [0; 4096];
+    let mut count = 0;
+    while count < 600 {
+        event_loop.turn().unwrap();
+        count += client.read(&mut answer[count..]).unwrap_or(0);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
+    while !event_loop.evict_oldest() {
+        event_loop.turn().unwrap();
+    }
+    assert!(event_loop.slots.is_empty());
 }
 
 /// Both are closed in one batch: the event of the second is for a slot that is vacant, or has
