@@ -28,15 +28,27 @@ fn ten_thousand_connections_on_one_loop_are_all_served() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(clients.stdout.take().unwrap()).lines();
-    let all_open = lines
-        .by_ref()
-        .map(Result::unwrap)
-        .find(|line| line.ends_with("all open"));
-    assert!(all_open.is_some(), "the clients ended early");
+    let mut await_line = |end: &str| {
+        let line = lines
+            .by_ref()
+            .map(Result::unwrap)
+            .find(|l| l.ends_with(end));
+        assert!(line.is_some(), "the clients ended early");
+    };
+    await_line("all open");
     assert_eq!(server.total().connections, CONNECTIONS as u64);
+    // The loop itself waits at the gate, and then finds what all of them have sent: far more than
+    // the buffers that a ring has.
+    let mut blocking = server.connect();
+    blocking.ask("/gate");
+    server.handler.gate.await_waiting(1);
     clients.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    await_line("all asked");
+    server.handler.gate.open();
+    assert_eq!(blocking.answer().unwrap().status, 200);
     assert!(clients.wait().unwrap().success());
-    assert_eq!(server.total().requests(), 3 * CONNECTIONS as u64);
+    assert_eq!(server.total().requests(), 3 * CONNECTIONS as u64 + 1);
+    drop(blocking);
     eventually(|| server.total().connections == 0);
 }
 
@@ -50,15 +62,22 @@ fn clients() {
     let address: SocketAddr = address.parse().unwrap();
     let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| Client::connect(address)).collect();
     // A first answer shows that the server, not only the kernel, has taken the connection.
-    round(&mut clients);
+    ask(&mut clients);
+    answers(&mut clients);
     println!("all open");
     std::io::stdin().read_exact(&mut [0; 3]).unwrap();
-    round(&mut clients);
-    round(&mut clients);
+    ask(&mut clients);
+    println!("all asked");
+    answers(&mut clients);
+    ask(&mut clients);
+    answers(&mut clients);
 }
 
-fn round(clients: &mut [Client]) {
+fn ask(clients: &mut [Client]) {
     clients.iter_mut().for_each(|client| client.ask("/"));
+}
+
+fn answers(clients: &mut [Client]) {
     for client in clients {
         assert_eq!(client.answer().unwrap().status, 200);
     }
