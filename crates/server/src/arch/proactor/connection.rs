@@ -331,9 +331,11 @@ impl Link<RingDriver> for RingConnection {
         self.session.is_idle() || self.known.resting
     }
 
-    /// Its last answer may not have been submitted yet, and find no room.
-    fn is_idle_for_certain(&self) -> bool {
-        self.session.is_idle()
+    /// Its last answer may not have been submitted yet, and find no room; a newcomer's first request is
+    /// there before it is told.
+    fn is_idle_for_certain(&self, driver: &mut RingDriver) -> bool {
+        let mut has_input = || self.id().is_some_and(|id| driver.ring.has_input(id));
+        self.session.is_idle() && (self.known.ended || !has_input())
     }
 
     #[inline]

@@ -137,8 +137,9 @@ pub(crate) trait Link<D: Driver>: Sized {
     /// Between two requests.
     fn is_idle(&self) -> bool;
 
-    /// Whether nothing that it may still have to send would be lost with it.
-    fn is_idle_for_certain(&self) -> bool;
+    /// Whether nothing would be lost with it that it has still to send, or that has come to it and was
+    /// not told yet. What is not certain now is in the next turn.
+    fn is_idle_for_certain(&self, driver: &mut D) -> bool;
 
     /// Whether it was as good as idle when it was last settled, and has only been told so since.
     fn idles_on(&mut self) -> bool;

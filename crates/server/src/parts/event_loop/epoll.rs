@@ -178,7 +178,7 @@ impl Link<Epoll> for Connection {
         self.is_idle()
     }
 
-    fn is_idle_for_certain(&self) -> bool {
+    fn is_idle_for_certain(&self, _driver: &mut Epoll) -> bool {
         self.is_idle()
     }
 

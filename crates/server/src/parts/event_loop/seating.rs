@@ -181,7 +181,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let slot = oldest.and_then(|token| self.slots.get(token));
         let connection = slot.and_then(|slot| slot.connection.as_ref());
         match (oldest, connection) {
-            (Some(token), Some(connection)) if connection.is_idle_for_certain() => {
+            (Some(token), Some(connection)) if connection.is_idle_for_certain(&mut self.driver) => {
                 self.abort(token, CloseReason::Evicted);
                 true
             }

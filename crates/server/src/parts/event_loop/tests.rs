@@ -171,6 +171,32 @@ fn nobody_is_evicted_in_the_turn_of_its_last_answer() {
     assert!(event_loop.slots.is_empty());
 }
 
+/// Its request is in the socket, and no completion has told it yet.
+#[test]
+fn a_newcomer_who_has_spoken_is_not_evicted_unheard() {
+    if !has_rings() {
+        return;
+    }
+    let mut event_loop = event_loop::<RingDriver>();
+    let (mut client, server) = UnixStream::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    client
+        .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        .unwrap();
+    seat(&mut event_loop, server);
+    assert!(!event_loop.evict_oldest());
+    while event_loop.kit.row.core.requests() == 0 {
+        assert!(!event_loop.turn().unwrap());
+    }
+    while !event_loop.evict_oldest() {
+        event_loop.turn().unwrap();
+    }
+    event_loop.turn().unwrap(); // submits the close
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
+}
+
 /// Both are closed in one batch: the event of the second is for a slot that is vacant, or has
 /// a new tenant, when its turn comes.
 #[test]
