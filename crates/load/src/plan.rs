@@ -13,7 +13,7 @@ pub enum Loop {
         /// Time between an answer and the next request.
         think_ns: u64,
         /// Whether a thread may let a few answers come before it looks, where they come thick:
-        /// cheaper, and up to 50 us or a fiftieth of an answer's time late.
+        /// cheaper, and up to 50 us or a hundredth of an answer's time late.
         coalesces: bool,
     },
     /// Requests are due by the clock, whatever the server does.

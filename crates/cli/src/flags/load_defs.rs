@@ -100,7 +100,7 @@ pub(crate) struct ClientFlags {
     pub(crate) think: Option<Duration>,
 
     /// Closed loop: wake up for each answer. Otherwise, where answers come thick, the client reads a
-    /// few at a time: cheaper for both sides, and up to 50 us or 2 % of an answer's time late.
+    /// few at a time: cheaper for both sides, and up to 50 us or 1 % of an answer's time late.
     #[arg(long)]
     pub(crate) no_coalescing: bool,
 
