@@ -38,6 +38,14 @@ pub struct Finding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssertionError(String);
 
+impl AssertionError {
+    /// An error with a reason, for what is made of assertions.
+    #[must_use]
+    pub fn new(why: String) -> Self {
+        Self(why)
+    }
+}
+
 impl fmt::Display for AssertionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -110,6 +118,16 @@ enum Scale {
 const KNOWN: &str = "p50, p90, p99, p99.9 (any percentile), mean, stdev, min or max, each also of \
     'service', 'first-byte' or 'lag' (as in 'service p99'); rate, offered, sent, completed, good; \
     sent/offered, completed/offered, good/completed and the like; errors or one kind of them";
+
+impl Statistic {
+    fn samples_min(self) -> u64 {
+        match self {
+            Self::Percentile(percent) => samples_min(percent),
+            Self::Stdev => 2,
+            Self::Mean | Self::Min | Self::Max => 1,
+        }
+    }
+}
 
 impl Comparison {
     /// Longer ones first: `<=` begins with `<`.
@@ -365,6 +383,21 @@ impl Assertion {
         &self.text
     }
 
+    /// The time that it is about, in microseconds; `None`: it is not about a time.
+    #[must_use]
+    pub fn time_us(&self) -> Option<f64> {
+        (self.scale == Scale::TimeUs).then_some(self.bound)
+    }
+
+    /// Answers that are needed for it to be known.
+    #[must_use]
+    pub fn samples_min(&self) -> u64 {
+        match self.quantity {
+            Quantity::Time(_, which) => which.samples_min(),
+            _ => 1,
+        }
+    }
+
     /// Whether it holds of a record.
     #[must_use]
     pub fn check(&self, record: &TrialRecord) -> Finding {
@@ -451,11 +484,7 @@ fn lag(record: &TrialRecord) -> Histogram<u64> {
 
 fn time(histogram: &Histogram<u64>, which: Statistic) -> Result<f64, String> {
     let samples = histogram.len();
-    let needed = match which {
-        Statistic::Percentile(percent) => samples_min(percent),
-        Statistic::Stdev => 2,
-        _ => 1,
-    };
+    let needed = which.samples_min();
     if samples < needed {
         return Err(format!(
             "not enough samples: {} of the {} that are needed",

@@ -1,0 +1,478 @@
+//! Made-up servers whose capacity is known, over many seeds.
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use statrs::distribution::{ContinuousCDF, Normal};
+
+use super::*;
+use crate::stats::median;
+
+const SEEDS: u64 = 500;
+
+/// A server: whether it holds a rate, in one trial.
+trait Server {
+    /// The rate at which a long trial is as likely to hold as not, hiccups apart.
+    fn capacity_per_s(&self) -> f64;
+    fn holds(&self, trial: &Try, luck: &mut Luck) -> bool;
+}
+
+struct Luck(Pcg64Mcg);
+
+impl Luck {
+    fn normal(&mut self) -> f64 {
+        let share = self.0.random_range(1e-12..1.0 - 1e-12);
+        Normal::new(0.0, 1.0).unwrap().inverse_cdf(share)
+    }
+
+    fn happens(&mut self, share: f64) -> bool {
+        self.0.random_range(0.0..1.0) < share
+    }
+
+    /// Between 300 and 300,000 a second.
+    fn capacity_per_s(&mut self) -> f64 {
+        300.0 * 1000.0_f64.powf(self.0.random_range(0.0..1.0))
+    }
+}
+
+/// It holds up to a rate that differs a little from trial to trial; now and then something else
+/// decides. A short trial ends before it is found out.
+struct Noisy {
+    capacity_per_s: f64,
+    spread: f64,
+    hiccups: f64,
+    short_flatters: f64,
+}
+
+impl Server for Noisy {
+    fn capacity_per_s(&self) -> f64 {
+        self.capacity_per_s
+    }
+
+    fn holds(&self, trial: &Try, luck: &mut Luck) -> bool {
+        let (spread, factor) = match trial.length {
+            Length::Short => (2.0 * self.spread, 1.0 + self.short_flatters),
+            Length::Long => (self.spread, 1.0),
+        };
+        let capacity = self.capacity_per_s * factor * (spread * luck.normal()).exp();
+        trial.rate_per_s <= capacity && !luck.happens(self.hiccups)
+    }
+}
+
+/// One that also fails between two shares of its capacity.
+struct WithDip {
+    above: Noisy,
+    dip: (f64, f64),
+}
+
+impl Server for WithDip {
+    fn capacity_per_s(&self) -> f64 {
+        self.above.capacity_per_s
+    }
+
+    fn holds(&self, trial: &Try, luck: &mut Luck) -> bool {
+        let share = trial.rate_per_s / self.above.capacity_per_s;
+        let is_in_dip = self.dip.0 < share && share < self.dip.1;
+        !is_in_dip && self.above.holds(trial, luck)
+    }
+}
+
+/// One whose latency grows as that of a queue, measured with noise.
+struct Queue {
+    saturation_per_s: f64,
+    noise: f64,
+}
+
+impl Queue {
+    /// Times the latency without load.
+    const SLO: f64 = 8.0;
+}
+
+impl Server for Queue {
+    fn capacity_per_s(&self) -> f64 {
+        self.saturation_per_s * (1.0 - 1.0 / Self::SLO)
+    }
+
+    fn holds(&self, trial: &Try, luck: &mut Luck) -> bool {
+        let free = 1.0 - trial.rate_per_s / self.saturation_per_s;
+        let noise = match trial.length {
+            Length::Short => 1.5 * self.noise,
+            Length::Long => self.noise,
+        };
+        free > 0.0 && (noise * luck.normal()).exp() / free < Self::SLO
+    }
+}
+
+fn limits() -> Limits {
+    Limits {
+        begin_per_s: 100.0,
+        rate_max_per_s: 1e7,
+        budget_s: 900.0,
+        short_s: 3.0,
+        long_s: 10.0,
+        requests_min: 1000.0,
+        overhead_s: 2.0,
+    }
+}
+
+fn run(server: &dyn Server, limits: Limits, luck: &mut Luck) -> Search {
+    let mut search = Search::new(limits).unwrap();
+    while let Step::Try(trial) = search.next() {
+        let outcome = match server.holds(&trial, luck) {
+            true => Outcome::Holds,
+            false => Outcome::Fails,
+        };
+        search.record(outcome, trial.seconds + 2.0);
+        assert!(search.spent_s() <= search.limits.budget_s);
+        assert!(search.tried().len() < 1000);
+    }
+    search
+}
+
+/// What came of all seeds.
+struct Campaign {
+    held: usize,
+    found: usize,
+    confirmed: usize,
+    widths: Vec<f64>,
+    spent_s: Vec<f64>,
+}
+
+fn campaign(server: impl Fn(&mut Luck) -> Box<dyn Server>) -> Campaign {
+    let mut campaign = Campaign {
+        held: 0,
+        found: 0,
+        confirmed: 0,
+        widths: Vec::new(),
+        spent_s: Vec::new(),
+    };
+    for seed in 0..SEEDS {
+        let mut luck = Luck(Pcg64Mcg::seed_from_u64(seed));
+        let server = server(&mut luck);
+        let finding = run(&*server, limits(), &mut luck).finding();
+        let truth = server.capacity_per_s();
+        let interval = finding.interval.unwrap();
+        campaign.held += usize::from(interval.contains(truth));
+        campaign.found += usize::from(finding.bound == Bound::Found);
+        campaign.confirmed += usize::from(finding.confirmed.is_some());
+        campaign.widths.push((interval.high - interval.low) / truth);
+        campaign.spent_s.push(finding.spent_s);
+    }
+    campaign
+}
+
+impl Campaign {
+    fn check(&self, name: &str) {
+        let width = median(&self.widths).unwrap();
+        println!(
+            "{name}: held {} of {SEEDS}, median width {:.1} %, found {}, confirmed {}, median time \
+             {:.0} s",
+            self.held,
+            width * 100.0,
+            self.found,
+            self.confirmed,
+            median(&self.spent_s).unwrap(),
+        );
+        assert!(
+            self.held * 100 >= 93 * SEEDS as usize,
+            "{name}: {}",
+            self.held
+        );
+        assert!(width <= WIDTH_MAX, "{name}: {width}");
+    }
+}
+
+#[test]
+fn a_sharp_bound() {
+    let sharp = |luck: &mut Luck| -> Box<dyn Server> {
+        Box::new(Noisy {
+            capacity_per_s: luck.capacity_per_s(),
+            spread: 0.0,
+            hiccups: 0.0,
+            short_flatters: 0.0,
+        })
+    };
+    campaign(sharp).check("sharp");
+}
+
+#[test]
+fn a_noisy_server() {
+    let noisy = |luck: &mut Luck| -> Box<dyn Server> {
+        Box::new(Noisy {
+            capacity_per_s: luck.capacity_per_s(),
+            spread: 0.04,
+            hiccups: 0.03,
+            short_flatters: 0.10,
+        })
+    };
+    campaign(noisy).check("noisy");
+}
+
+#[test]
+fn a_gradual_bound() {
+    let gradual = |luck: &mut Luck| -> Box<dyn Server> {
+        Box::new(Noisy {
+            capacity_per_s: luck.capacity_per_s(),
+            spread: 0.08,
+            hiccups: 0.0,
+            short_flatters: 0.05,
+        })
+    };
+    campaign(gradual).check("gradual");
+}
+
+#[test]
+fn hiccups() {
+    let interrupted = |luck: &mut Luck| -> Box<dyn Server> {
+        Box::new(Noisy {
+            capacity_per_s: luck.capacity_per_s(),
+            spread: 0.01,
+            hiccups: 0.10,
+            short_flatters: 0.0,
+        })
+    };
+    campaign(interrupted).check("hiccups");
+}
+
+#[test]
+fn a_queue() {
+    let queue = |luck: &mut Luck| -> Box<dyn Server> {
+        Box::new(Queue {
+            saturation_per_s: luck.capacity_per_s(),
+            noise: 0.3,
+        })
+    };
+    campaign(queue).check("queue");
+}
+
+fn with_dip(luck: &mut Luck) -> WithDip {
+    WithDip {
+        above: Noisy {
+            capacity_per_s: luck.capacity_per_s().max(2000.0),
+            spread: 0.02,
+            hiccups: 0.0,
+            short_flatters: 0.0,
+        },
+        dip: (0.2, 0.45),
+    }
+}
+
+#[test]
+fn a_dip_below_the_capacity() {
+    campaign(|luck| Box::new(with_dip(luck))).check("dip");
+}
+
+#[test]
+fn a_dip_is_told() {
+    let told = (0..100).filter(|seed| {
+        let mut luck = Luck(Pcg64Mcg::seed_from_u64(*seed));
+        let server = with_dip(&mut luck);
+        let finding = run(&server, limits(), &mut luck).finding();
+        let capacity_per_s = server.above.capacity_per_s;
+        let is_in_dip = |dip: &Dip| {
+            dip.low_per_s > 0.2 * capacity_per_s && dip.high_per_s < 0.45 * capacity_per_s
+        };
+        let is_said = finding
+            .notes
+            .iter()
+            .any(|note| note.contains("not monotone"));
+        !finding.dips.is_empty() && finding.dips.iter().all(is_in_dip) && is_said
+    });
+    assert_eq!(told.count(), 100);
+}
+
+#[test]
+fn no_dips_are_made_up() {
+    let made_up = (0..100).filter(|seed| {
+        let mut luck = Luck(Pcg64Mcg::seed_from_u64(*seed));
+        let server = Noisy {
+            capacity_per_s: luck.capacity_per_s(),
+            spread: 0.04,
+            hiccups: 0.03,
+            short_flatters: 0.1,
+        };
+        !run(&server, limits(), &mut luck).finding().dips.is_empty()
+    });
+    assert!(made_up.count() <= 2);
+}
+
+fn sharp(capacity_per_s: f64) -> Noisy {
+    Noisy {
+        capacity_per_s,
+        spread: 0.0,
+        hiccups: 0.0,
+        short_flatters: 0.0,
+    }
+}
+
+#[test]
+fn a_budget_that_is_too_small_is_said() {
+    let mut luck = Luck(Pcg64Mcg::seed_from_u64(1));
+    for budget_s in [6.0, 60.0, 120.0] {
+        let small = Limits {
+            budget_s,
+            ..limits()
+        };
+        let finding = run(&sharp(5000.0), small, &mut luck).finding();
+        assert_eq!(finding.bound, Bound::BudgetTooSmall);
+        let is_said = |note: &String| note.contains("budget is too small");
+        assert!(finding.notes.iter().any(is_said), "{finding:?}");
+        let holds_truth = finding.interval.is_none_or(|one| one.contains(5000.0));
+        assert!(holds_truth && finding.spent_s <= budget_s, "{finding:?}");
+    }
+}
+
+#[test]
+fn a_capacity_below_the_begin() {
+    let mut luck = Luck(Pcg64Mcg::seed_from_u64(1));
+    let low = Limits {
+        begin_per_s: 10_000.0,
+        budget_s: 3600.0,
+        ..limits()
+    };
+    let finding = run(&sharp(217.0), low, &mut luck).finding();
+    assert_eq!(finding.bound, Bound::Found);
+    assert!(finding.interval.unwrap().contains(217.0));
+}
+
+#[test]
+fn a_server_that_holds_nothing() {
+    let mut luck = Luck(Pcg64Mcg::seed_from_u64(1));
+    let patient = Limits {
+        budget_s: 1e6,
+        requests_min: 1.0,
+        ..limits()
+    };
+    let finding = run(&sharp(0.0), patient, &mut luck).finding();
+    assert_eq!(finding.bound, Bound::NoneHolds);
+    assert_eq!(finding.interval, None);
+}
+
+#[test]
+fn rates_that_may_not_be_tried() {
+    let mut luck = Luck(Pcg64Mcg::seed_from_u64(1));
+    let bounded = Limits {
+        rate_max_per_s: 3000.0,
+        ..limits()
+    };
+    let search = run(&sharp(5000.0), bounded, &mut luck);
+    let finding = search.finding();
+    assert_eq!(finding.bound, Bound::AtLeast);
+    assert!(
+        search
+            .tried()
+            .iter()
+            .all(|one| one.trial.rate_per_s <= 3000.0 * 1.001)
+    );
+    assert!(finding.spent_s < 300.0, "{finding:?}");
+    assert!(
+        finding
+            .notes
+            .iter()
+            .any(|note| note.contains("were not to be tried"))
+    );
+}
+
+/// Outcomes by rate, without chance.
+fn run_with(limits: Limits, outcome: impl Fn(f64) -> Outcome) -> Search {
+    let mut search = Search::new(limits).unwrap();
+    while let Step::Try(trial) = search.next() {
+        search.record(outcome(trial.rate_per_s), trial.seconds + 2.0);
+    }
+    search
+}
+
+#[test]
+fn a_client_that_is_the_limit() {
+    let search = run_with(limits(), |rate_per_s| match rate_per_s {
+        ..4000.0 => Outcome::Holds,
+        _ => Outcome::ClientLimited,
+    });
+    let finding = search.finding();
+    assert_eq!(finding.bound, Bound::AtLeast);
+    let low = finding.interval.unwrap().low;
+    assert!((2000.0..4000.0).contains(&low), "{finding:?}");
+    assert!(
+        finding
+            .notes
+            .iter()
+            .any(|note| note.contains("client was the limit"))
+    );
+    assert!(finding.spent_s < limits().budget_s / 2.0);
+}
+
+#[test]
+fn a_client_whose_limit_is_beyond_the_capacity() {
+    let search = run_with(limits(), |rate_per_s| match rate_per_s {
+        ..3000.0 => Outcome::Holds,
+        ..4500.0 => Outcome::Fails,
+        _ => Outcome::ClientLimited,
+    });
+    let finding = search.finding();
+    assert_eq!(finding.bound, Bound::Found);
+    assert!(finding.interval.unwrap().contains(3000.0));
+    assert!(finding.confirmed.is_some());
+}
+
+#[test]
+fn void_trials_are_repeated_and_then_given_up() {
+    let search = run_with(limits(), |_| Outcome::Void);
+    assert_eq!(search.tried().len(), VOIDS_MAX as usize);
+    assert_eq!(search.finding().bound, Bound::BudgetTooSmall);
+    assert!(search.finding().notes[0].contains("say nothing about the server"));
+    // One now and then does no harm.
+    let mut number = 0;
+    let mut search = Search::new(limits()).unwrap();
+    while let Step::Try(trial) = search.next() {
+        number += 1;
+        let outcome = match trial.rate_per_s {
+            _ if number % 4 == 0 => Outcome::Void,
+            ..3000.0 => Outcome::Holds,
+            _ => Outcome::Fails,
+        };
+        search.record(outcome, trial.seconds + 2.0);
+    }
+    assert_eq!(search.finding().bound, Bound::Found);
+}
+
+#[test]
+fn what_is_proven() {
+    let mut luck = Luck(Pcg64Mcg::seed_from_u64(1));
+    let search = run(&sharp(5000.0), limits(), &mut luck);
+    let confirmed = search.finding().confirmed.unwrap();
+    assert!(confirmed.holds_per_s <= 5000.0 && confirmed.fails_per_s > 5000.0);
+    assert_eq!((confirmed.held, confirmed.failed), (5, 1));
+    let of_stage = |stage| {
+        search
+            .tried()
+            .iter()
+            .filter(move |one| one.trial.stage == stage)
+    };
+    assert!(of_stage(Stage::Confirm).count() >= 5);
+    assert!(of_stage(Stage::Above).count() >= 1);
+    // A step is asked for once, and the same until it is recorded.
+    assert_eq!(search.next(), Step::Done);
+}
+
+#[test]
+fn limits_that_do_not_fit() {
+    for broken in [
+        Limits {
+            begin_per_s: 0.0,
+            ..limits()
+        },
+        Limits {
+            begin_per_s: 1e9,
+            ..limits()
+        },
+        Limits {
+            budget_s: f64::NAN,
+            ..limits()
+        },
+        Limits {
+            overhead_s: -1.0,
+            ..limits()
+        },
+    ] {
+        assert!(Search::new(broken).is_err());
+    }
+}

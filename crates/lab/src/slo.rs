@@ -1,0 +1,358 @@
+//! A service level objective, `p99 < 50ms, errors < 0.1%`, and whether a trial holds it.
+//!
+//! A trial holds a rate if every condition holds, at least 99 % of what was offered was completed,
+//! the client kept to its schedule, and what waited did not grow while the rate stayed the same. A
+//! trial whose client was the limit says nothing about the server, with one exception: if it holds
+//! all the same, it would hold with a better client, too, since latency counts from when a request
+//! was due.
+
+use std::fmt;
+use std::str::FromStr;
+
+use loadline_load::Assertion;
+use loadline_load::assertion::AssertionError;
+use loadline_load::trial::TrialRecord;
+use loadline_load::verdict::{LAG_FLOOR_US, LAG_SHARE_MAX};
+use serde::{Deserialize, Serialize};
+
+use crate::search::Outcome;
+use crate::stats::{kendall, median};
+
+/// The part of what was offered that has to be completed: below it, the server is saturated.
+pub const COMPLETED_SHARE_MIN: f64 = 0.99;
+
+/// What waits may grow by so much of what was offered during a trial: half of what the completed
+/// share would notice.
+pub const GROWTH_SHARE_MAX: f64 = 0.005;
+
+/// And by so many requests in any case.
+const GROWTH_REQUESTS_MAX: f64 = 10.0;
+
+/// How likely such a rise may be where nothing grows.
+const GROWTH_P_MAX: f64 = 0.01;
+
+/// Conditions of an SLO: more are no objective any more.
+const CONDITIONS_MAX: usize = 16;
+
+/// Conditions that have to hold, all of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slo {
+    conditions: Vec<Assertion>,
+}
+
+impl FromStr for Slo {
+    type Err = AssertionError;
+
+    fn from_str(text: &str) -> Result<Self, AssertionError> {
+        let conditions = text.split(',').map(str::parse);
+        let conditions = conditions.collect::<Result<Vec<Assertion>, _>>()?;
+        if conditions.len() > CONDITIONS_MAX {
+            return Err(AssertionError::new(format!(
+                "{} conditions are too many; right would be at most {CONDITIONS_MAX}",
+                conditions.len()
+            )));
+        }
+        Ok(Self { conditions })
+    }
+}
+
+impl fmt::Display for Slo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<&str> = self.conditions.iter().map(Assertion::text).collect();
+        f.write_str(&texts.join(", "))
+    }
+}
+
+/// What a trial says about the server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// Whether the rate was held.
+    pub outcome: Outcome,
+    /// Why it was not, or why nothing can be said; what is noteworthy though it was. In sentences.
+    pub reasons: Vec<String>,
+}
+
+impl Slo {
+    /// Requests that a trial needs for every condition to be known.
+    #[must_use]
+    pub fn requests_min(&self) -> u64 {
+        let needed = self.conditions.iter().map(Assertion::samples_min);
+        needed.max().unwrap_or(1)
+    }
+
+    /// By how much the client may have been late with one request in a hundred: a tenth of the
+    /// shortest time that the SLO names. `None`: it names none.
+    #[must_use]
+    pub fn lag_us_max(&self) -> Option<f64> {
+        let times = self.conditions.iter().filter_map(Assertion::time_us);
+        let shortest = times.min_by(f64::total_cmp)?;
+        Some((shortest * LAG_SHARE_MAX).max(LAG_FLOOR_US as f64))
+    }
+
+    /// Judges a trial at a constant open-loop rate.
+    #[must_use]
+    pub fn judge(&self, record: &TrialRecord) -> Judgement {
+        let (mut broken, mut unknown) = (Vec::new(), Vec::new());
+        if record.run.interrupted {
+            unknown.push("The trial was interrupted.".to_owned());
+        }
+        let answers = record
+            .headline()
+            .map_or(0, |group| group.total.latency.count());
+        for condition in &self.conditions {
+            let finding = condition.check(record);
+            if finding.holds {
+                continue;
+            }
+            if condition.time_us().is_some() && answers < condition.samples_min() {
+                unknown.push(format!("{}.", finding.line));
+            } else {
+                broken.push(format!("{}.", finding.line));
+            }
+        }
+        broken.extend(saturated(record));
+        broken.extend(growing(record));
+        let late = self.late(record);
+        let is_limited = late.is_some() || self.is_client_limited(record);
+        let outcome = match (broken.is_empty(), unknown.is_empty()) {
+            (true, true) if late.is_none() => Outcome::Holds,
+            (true, false) => Outcome::Void,
+            (true, true) => Outcome::ClientLimited,
+            (false, _) if is_limited => Outcome::ClientLimited,
+            (false, _) => Outcome::Fails,
+        };
+        let mut reasons = broken;
+        reasons.extend(unknown);
+        if outcome == Outcome::ClientLimited {
+            reasons.extend(late);
+            reasons.extend(record.verdict.reasons.iter().cloned());
+        }
+        Judgement { outcome, reasons }
+    }
+
+    /// That the client did not keep to its schedule, as a sentence.
+    fn late(&self, record: &TrialRecord) -> Option<String> {
+        let lag_us = record.verdict.lag_p99_us? as f64;
+        let max_us = self.lag_us_max()?;
+        (lag_us > max_us).then(|| {
+            format!(
+                "The client was late: one request in a hundred by at least {lag_us:.0} us, more than \
+                 {max_us:.0} us, a tenth of the SLO."
+            )
+        })
+    }
+
+    /// Whether the client was the limit in a way that can explain a failure: being late by less than
+    /// the SLO can notice is none.
+    fn is_client_limited(&self, record: &TrialRecord) -> bool {
+        let verdict = &record.verdict;
+        let p50_us = record
+            .headline()
+            .and_then(|group| group.total.latency.percentile_us(50.0));
+        let is_late = verdict.lag_p99_us.zip(p50_us).is_some_and(|(lag, p50)| {
+            lag > LAG_FLOOR_US && lag as f64 > p50 as f64 * LAG_SHARE_MAX
+        });
+        let can_be_late = self.lag_us_max().is_some();
+        let is_late_alone = is_late && can_be_late && verdict.reasons.len() == 1;
+        verdict.client_limited && !is_late_alone
+    }
+}
+
+fn saturated(record: &TrialRecord) -> Option<String> {
+    let tally = &record.headline()?.total.tally;
+    let share = tally.completed as f64 / tally.offered.max(1) as f64;
+    (share < COMPLETED_SHARE_MIN).then(|| {
+        format!(
+            "Only {:.1} % of what was offered was completed ({} of {} requests).",
+            share * 100.0,
+            tally.completed,
+            tally.offered
+        )
+    })
+}
+
+/// That more and more requests were waiting, as a sentence: by the trend of the backlog at the end
+/// of each whole second.
+fn growing(record: &TrialRecord) -> Option<String> {
+    let group = record.headline()?;
+    let mut waiting = 0.0;
+    let mut points = Vec::new();
+    for second in &group.series {
+        waiting += second.offered as f64 - second.good as f64 - second.errors as f64;
+        let end_s = f64::from(second.second) + 1.0;
+        let is_counted = (record.phase_of(second.second))
+            .is_some_and(|phase| phase.counted && end_s <= phase.end_s + 0.01);
+        if is_counted {
+            points.push((end_s, waiting));
+        }
+    }
+    let trend = kendall(&points)?;
+    let slopes: Vec<f64> = (points.iter().enumerate())
+        .flat_map(|(index, (x, y))| {
+            let before = points[..index].iter();
+            before.map(move |(other_x, other_y)| (y - other_y) / (x - other_x))
+        })
+        .collect();
+    let growth = median(&slopes)? * group.total.seconds;
+    let offered = group.total.tally.offered as f64;
+    let bound = (offered * GROWTH_SHARE_MAX).max(GROWTH_REQUESTS_MAX);
+    (trend.p_rising < GROWTH_P_MAX && growth > bound).then(|| {
+        format!(
+            "More and more requests were waiting: {growth:.0} more at the end than at the begin."
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_load::message::latencies;
+    use loadline_load::trial::{Distribution, GroupRecord, PhaseRecord, Results, SecondRecord};
+
+    use super::*;
+
+    /// 10 s at 1000/s, every answer after 5 ms.
+    fn record(change: impl FnOnce(&mut TrialRecord)) -> TrialRecord {
+        let mut histogram = latencies();
+        histogram.saturating_record_n(5_000, 10_000);
+        let mut total = Results {
+            seconds: 10.0,
+            latency: Distribution::new(histogram),
+            ..Results::default()
+        };
+        (total.tally.offered, total.tally.sent) = (10_000, 10_000);
+        (total.tally.completed, total.tally.good) = (10_000, 10_000);
+        let series = (0..10).map(|second| SecondRecord {
+            second,
+            offered: 1000,
+            good: if second == 0 { 995 } else { 1000 },
+            ..SecondRecord::default()
+        });
+        let mut record = TrialRecord {
+            groups: vec![GroupRecord {
+                name: "clients".to_owned(),
+                total,
+                series: series.collect(),
+                ..GroupRecord::default()
+            }],
+            phases: vec![PhaseRecord {
+                end_s: 10.0,
+                counted: true,
+                ..PhaseRecord::default()
+            }],
+            ..TrialRecord::default()
+        };
+        record.verdict.lag_p99_us = Some(100);
+        change(&mut record);
+        record
+    }
+
+    fn slo() -> Slo {
+        "p99 < 50ms, errors < 0.1%".parse().unwrap()
+    }
+
+    fn outcome(change: impl FnOnce(&mut TrialRecord)) -> Outcome {
+        slo().judge(&record(change)).outcome
+    }
+
+    #[test]
+    fn conditions_are_read() {
+        assert_eq!(slo().to_string(), "p99 < 50ms, errors < 0.1%");
+        assert_eq!(slo().requests_min(), 1000);
+        assert_eq!(slo().lag_us_max(), Some(5000.0));
+        assert_eq!("errors == 0".parse::<Slo>().unwrap().lag_us_max(), None);
+        let tight: Slo = "p99.9 < 200us".parse().unwrap();
+        assert_eq!(
+            (tight.requests_min(), tight.lag_us_max()),
+            (10_000, Some(50.0))
+        );
+        for (text, part) in [
+            ("", "no comparison"),
+            ("p99 < 50ms,", "no comparison"),
+            ("p99 < 50", "a unit is missing"),
+            ("speed > 3", "unknown quantity"),
+        ] {
+            let error = text.parse::<Slo>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        let many = vec!["errors == 0"; 17].join(",");
+        assert!(many.parse::<Slo>().is_err());
+    }
+
+    #[test]
+    fn held_and_not() {
+        assert_eq!(outcome(|_| ()), Outcome::Holds);
+        let slow = |record: &mut TrialRecord| {
+            let mut histogram = latencies();
+            histogram.saturating_record_n(60_000, 10_000);
+            record.groups[0].total.latency = Distribution::new(histogram);
+        };
+        assert_eq!(outcome(slow), Outcome::Fails);
+        let failing = |record: &mut TrialRecord| {
+            record.groups[0].total.tally.errors[0] = 11;
+        };
+        assert_eq!(outcome(failing), Outcome::Fails);
+        let saturated = |record: &mut TrialRecord| record.groups[0].total.tally.completed = 9_899;
+        assert_eq!(outcome(saturated), Outcome::Fails);
+    }
+
+    #[test]
+    fn a_backlog_that_grows() {
+        let growing = |share: u64| {
+            move |record: &mut TrialRecord| {
+                for second in &mut record.groups[0].series {
+                    second.good = 1000 - share;
+                }
+            }
+        };
+        assert_eq!(outcome(growing(0)), Outcome::Holds);
+        assert_eq!(outcome(growing(4)), Outcome::Holds); // less than what matters
+        assert_eq!(outcome(growing(7)), Outcome::Fails);
+        // It comes and goes: no trend.
+        let wavy = |record: &mut TrialRecord| {
+            for (index, second) in record.groups[0].series.iter_mut().enumerate() {
+                second.good = if index % 2 == 0 { 900 } else { 1100 };
+            }
+        };
+        assert_eq!(outcome(wavy), Outcome::Holds);
+    }
+
+    #[test]
+    fn what_says_nothing() {
+        let few = |record: &mut TrialRecord| {
+            let mut histogram = latencies();
+            histogram.saturating_record_n(5_000, 900);
+            let total = &mut record.groups[0].total;
+            total.latency = Distribution::new(histogram);
+            (total.tally.offered, total.tally.completed) = (900, 900);
+        };
+        assert_eq!(outcome(few), Outcome::Void);
+        let interrupted = |record: &mut TrialRecord| record.run.interrupted = true;
+        assert_eq!(outcome(interrupted), Outcome::Void);
+        let late = |record: &mut TrialRecord| record.verdict.lag_p99_us = Some(5_001);
+        assert_eq!(outcome(late), Outcome::ClientLimited);
+    }
+
+    #[test]
+    fn a_client_at_its_limit() {
+        let busy = |record: &mut TrialRecord| {
+            record.verdict.client_limited = true;
+            record.verdict.busiest_share = Some(0.9);
+            record.verdict.reasons = vec!["busy".to_owned()];
+        };
+        // It holds all the same: a better client could not make it fail.
+        assert_eq!(outcome(busy), Outcome::Holds);
+        let busy_and_broken = |record: &mut TrialRecord| {
+            busy(record);
+            record.groups[0].total.tally.completed = 5_000;
+        };
+        assert_eq!(outcome(busy_and_broken), Outcome::ClientLimited);
+        // Late by more than a tenth of the median, but not by what this SLO can notice.
+        let a_little_late = |record: &mut TrialRecord| {
+            record.verdict.client_limited = true;
+            record.verdict.lag_p99_us = Some(900);
+            record.verdict.reasons = vec!["late".to_owned()];
+            record.groups[0].total.tally.completed = 5_000;
+        };
+        assert_eq!(outcome(a_little_late), Outcome::Fails);
+    }
+}
