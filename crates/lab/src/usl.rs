@@ -1,0 +1,234 @@
+//! Gunther's Universal Scalability Law, fitted to throughput over N, with intervals.
+//!
+//! ```text
+//!             lambda N                        lambda  throughput of one
+//!  X(N) = ───────────────────────────────     sigma   contention: what has to wait in line
+//!         1 + sigma (N-1) + kappa N (N-1)     kappa   coherency: what all have to agree on
+//! ```
+//!
+//! With kappa above 0 the throughput has a peak, at `sqrt((1 - sigma) / kappa)`. A kappa that cannot
+//! be told from 0 gives some huge number there, which is why no peak is claimed then. What N is
+//! (clients, threads, loops) is the caller's to say, in the title.
+//!
+//! N. J. Gunther, *Guerrilla Capacity Planning* (2007), chapters 4 to 6; the intervals are by drawing
+//! the residuals again (Davison and Hinkley, *Bootstrap Methods and their Application*, 6.2 and 7.3).
+
+mod fit;
+#[cfg(test)]
+mod tests;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::stats::{Interval, LEVEL, quantile};
+use fit::{Model, fit, fit_free};
+
+/// Levels of N that a fit needs: three parameters from fewer fit anything.
+pub const LEVELS_MIN: usize = 6;
+
+/// How often residuals are drawn again.
+const RESAMPLES: usize = 2000;
+
+/// A peak beyond so many times the largest N that was measured is not believed.
+pub const EXTRAPOLATION_MAX: f64 = 2.0;
+
+/// What every measurement counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Weighting {
+    /// The same: noise does not depend on the throughput.
+    Equal,
+    /// As a part of itself: noise grows with the throughput, as it does in most measurements.
+    Relative,
+}
+
+/// A fitted law.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Usl {
+    /// Throughput of one, per second.
+    pub lambda: Parameter,
+    /// Contention.
+    pub sigma: Parameter,
+    /// Coherency.
+    pub kappa: Parameter,
+    /// How likely a kappa as large as this is where it really is 0.
+    pub kappa_p: f64,
+    /// The peak, where one is shown.
+    pub peak: Option<Peak>,
+    /// What is said of the peak, in a sentence.
+    pub peak_claim: String,
+    /// Share of the variance that the law explains (R squared).
+    pub explained: f64,
+    /// Largest N that was measured.
+    pub n_max: f64,
+    /// Measurements.
+    pub measurements: usize,
+}
+
+/// A parameter and where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameter {
+    /// The best fit.
+    pub value: f64,
+    /// 95 %.
+    pub interval: Interval,
+}
+
+/// The peak of the throughput.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Peak {
+    /// Where it is.
+    pub n: Parameter,
+    /// The throughput there, per second.
+    pub per_s: f64,
+}
+
+impl Usl {
+    /// Fits measurements `(N, throughput per second)`; replicates are several with the same N.
+    ///
+    /// # Errors
+    /// Fewer than [`LEVELS_MIN`] levels of N, a level below 1, or a throughput that is not above 0, as
+    /// a sentence.
+    pub fn fit(points: &[(f64, f64)], weighting: Weighting, seed: u64) -> Result<Self, String> {
+        check(points)?;
+        let model = fit(points, weighting);
+        let resampled = resample(points, &model, weighting, seed);
+        let free = fit_free(points, weighting);
+        let kappa_p = p_of_kappa(&free, &resampled);
+        let n_max = points.iter().fold(0.0_f64, |most, point| most.max(point.0));
+        let (peak, peak_claim) = peak(&model, &resampled, kappa_p, n_max);
+        let of = |value: f64, pick: fn(&Model) -> f64| Parameter {
+            value,
+            interval: interval(resampled.iter().map(pick).collect(), value),
+        };
+        Ok(Self {
+            lambda: of(model.lambda, |model| model.lambda),
+            sigma: of(model.sigma, |model| model.sigma.max(0.0)),
+            kappa: of(model.kappa, |model| model.kappa.max(0.0)),
+            kappa_p,
+            peak,
+            peak_claim,
+            explained: explained(points, &model),
+            n_max,
+            measurements: points.len(),
+        })
+    }
+
+    /// The throughput per second that the law has at N.
+    #[must_use]
+    pub fn throughput_per_s(&self, n: f64) -> f64 {
+        let model = Model {
+            lambda: self.lambda.value,
+            sigma: self.sigma.value,
+            kappa: self.kappa.value,
+        };
+        model.at(n)
+    }
+}
+
+fn check(points: &[(f64, f64)]) -> Result<(), String> {
+    let mut levels: Vec<f64> = points.iter().map(|point| point.0).collect();
+    levels.sort_by(f64::total_cmp);
+    levels.dedup();
+    if levels.len() < LEVELS_MIN {
+        return Err(format!(
+            "the scalability law needs at least {LEVELS_MIN} levels of N, there are {}",
+            levels.len()
+        ));
+    }
+    let is_sound = |(n, x): &(f64, f64)| *n >= 1.0 && n.is_finite() && *x > 0.0 && x.is_finite();
+    match points.iter().find(|point| !is_sound(point)) {
+        Some((n, x)) => Err(format!(
+            "the scalability law needs N of at least 1 and throughputs above 0, not {x} at N = {n}"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Fits of made-up measurements: the fitted curve with the residuals drawn again. Kappa and sigma may
+/// be below 0 here, since a bound would hide how uncertain they are.
+fn resample(points: &[(f64, f64)], model: &Model, weighting: Weighting, seed: u64) -> Vec<Model> {
+    let fitted: Vec<f64> = points.iter().map(|(n, _)| model.at(*n)).collect();
+    let freedom = (points.len() - 3) as f64;
+    let inflation = (points.len() as f64 / freedom).sqrt();
+    let mut residuals: Vec<f64> = (points.iter().zip(&fitted))
+        .map(|((_, x), fitted)| match weighting {
+            Weighting::Equal => (x - fitted) * inflation,
+            Weighting::Relative => (x / fitted).ln() * inflation,
+        })
+        .collect();
+    let center = crate::stats::mean(&residuals);
+    residuals.iter_mut().for_each(|one| *one -= center);
+    // Few residuals know little of the noise: as much wider as Student's t is beyond the normal
+    // distribution.
+    let wider = StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |t| t.inverse_cdf(0.975) / 1.96);
+    let mut generator = Pcg64Mcg::seed_from_u64(seed);
+    let mut drawn = points.to_vec();
+    (0..RESAMPLES)
+        .map(|_| {
+            for (point, fitted) in drawn.iter_mut().zip(&fitted) {
+                let noise = wider * residuals[generator.random_range(0..residuals.len())];
+                point.1 = match weighting {
+                    Weighting::Equal => (fitted + noise).max(fitted * 0.01),
+                    Weighting::Relative => fitted * noise.exp(),
+                };
+            }
+            fit_free(&drawn, weighting)
+        })
+        .collect()
+}
+
+/// One-sided: of how many resamples the kappa is as far below what was found as 0 is.
+fn p_of_kappa(free: &Model, resampled: &[Model]) -> f64 {
+    let beyond = resampled.iter().filter(|model| model.kappa <= 0.0).count();
+    if free.kappa <= 0.0 {
+        return 1.0;
+    }
+    (beyond + 1) as f64 / (resampled.len() + 1) as f64
+}
+
+fn peak(model: &Model, resampled: &[Model], kappa_p: f64, n_max: f64) -> (Option<Peak>, String) {
+    if model.kappa <= 0.0 || kappa_p > (1.0 - LEVEL) / 2.0 {
+        let claim = "kappa is not distinguishable from 0: no peak claimed";
+        return (None, claim.to_owned());
+    }
+    let at = model.peak_n();
+    let places = resampled.iter().map(Model::peak_n).collect();
+    let n = Parameter {
+        value: at,
+        interval: interval(places, at),
+    };
+    if at > n_max * EXTRAPOLATION_MAX || !n.interval.high.is_finite() {
+        let claim = format!(
+            "the peak would be at N = {at:.0}, too far beyond {n_max:.0}, the largest N that was \
+             measured: no peak claimed"
+        );
+        return (None, claim);
+    }
+    let per_s = model.at(at);
+    let claim = format!(
+        "the peak is at N = {at:.0} ({:.0} to {:.0})",
+        n.interval.low, n.interval.high
+    );
+    (Some(Peak { n, per_s }), claim)
+}
+
+fn interval(mut values: Vec<f64>, value: f64) -> Interval {
+    values.push(value);
+    let tail = (1.0 - LEVEL) / 2.0;
+    Interval {
+        low: quantile(&values, tail).unwrap_or(value),
+        high: quantile(&values, 1.0 - tail).unwrap_or(value),
+        level: LEVEL,
+    }
+}
+
+fn explained(points: &[(f64, f64)], model: &Model) -> f64 {
+    let throughputs: Vec<f64> = points.iter().map(|point| point.1).collect();
+    let mean = crate::stats::mean(&throughputs);
+    let all: f64 = throughputs.iter().map(|x| (x - mean).powi(2)).sum();
+    let left: f64 = points.iter().map(|(n, x)| (x - model.at(*n)).powi(2)).sum();
+    if all == 0.0 { 1.0 } else { 1.0 - left / all }
+}

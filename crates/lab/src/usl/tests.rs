@@ -1,0 +1,194 @@
+//! The published example, and generated data whose truth is known.
+
+use proptest::prelude::*;
+use statrs::distribution::Normal;
+
+use super::*;
+
+/// Throughput by clients: the example of Baron Schwartz's *Practical Scalability
+/// Analysis with the Universal Scalability Law*, as in the tests and documentation of Coda Hale's
+/// usl crate 0.3.0, which names the parameters below.
+const PUBLISHED: [(f64, f64); 32] = [
+    (1.0, 955.16),
+    (2.0, 1878.91),
+    (3.0, 2688.01),
+    (4.0, 3548.68),
+    (5.0, 4315.54),
+    (6.0, 5130.43),
+    (7.0, 5931.37),
+    (8.0, 6531.08),
+    (9.0, 7219.8),
+    (10.0, 7867.61),
+    (11.0, 8278.71),
+    (12.0, 8646.7),
+    (13.0, 9047.84),
+    (14.0, 9426.55),
+    (15.0, 9645.37),
+    (16.0, 9897.24),
+    (17.0, 10097.6),
+    (18.0, 10240.5),
+    (19.0, 10532.39),
+    (20.0, 10798.52),
+    (21.0, 11151.43),
+    (22.0, 11518.63),
+    (23.0, 11806.0),
+    (24.0, 12089.37),
+    (25.0, 12075.41),
+    (26.0, 12177.29),
+    (27.0, 12211.41),
+    (28.0, 12158.93),
+    (29.0, 12155.27),
+    (30.0, 12118.04),
+    (31.0, 12140.4),
+    (32.0, 12074.39),
+];
+
+fn close(found: f64, right: f64, tolerance: f64) -> bool {
+    (found / right - 1.0).abs() <= tolerance
+}
+
+#[test]
+fn the_published_example() {
+    let usl = Usl::fit(&PUBLISHED, Weighting::Equal, 1).unwrap();
+    assert!(close(usl.sigma.value, 0.026_715_91, 1e-5), "{usl:?}");
+    assert!(close(usl.kappa.value, 7.690_945e-4, 1e-5), "{usl:?}");
+    assert!(close(usl.lambda.value, 995.6486, 1e-5), "{usl:?}");
+    let peak = usl.peak.unwrap();
+    assert_eq!(peak.n.value.floor(), 35.0);
+    assert!(close(peak.per_s, 12341.7454, 1e-4));
+    assert!(
+        peak.n.interval.contains(35.5) && peak.n.interval.high < 45.0,
+        "{peak:?}"
+    );
+    assert!(usl.kappa_p < 0.01 && usl.explained > 0.99);
+    assert!(close(usl.throughput_per_s(20.0), 11063.6331, 1e-5));
+}
+
+#[test]
+fn seven_points_of_it() {
+    let seven = [1, 5, 10, 15, 20, 25, 30].map(|n| PUBLISHED[n - 1]);
+    let usl = Usl::fit(&seven, Weighting::Equal, 1).unwrap();
+    // The residuals of the best fit are orthogonal to its slopes: no small step makes it better.
+    let error = |sigma: f64, kappa: f64, lambda: f64| -> f64 {
+        let model = Model {
+            lambda,
+            sigma,
+            kappa,
+        };
+        seven.iter().map(|(n, x)| (x - model.at(*n)).powi(2)).sum()
+    };
+    let (sigma, kappa, lambda) = (usl.sigma.value, usl.kappa.value, usl.lambda.value);
+    let best = error(sigma, kappa, lambda);
+    for part in [0.999, 1.001] {
+        assert!(error(sigma * part, kappa, lambda) > best);
+        assert!(error(sigma, kappa * part, lambda) > best);
+        assert!(error(sigma, kappa, lambda * part) > best);
+    }
+}
+
+struct Truth {
+    lambda: f64,
+    sigma: f64,
+    kappa: f64,
+}
+
+/// Three replicates at eight levels with noise of 3 %.
+fn generated(truth: &Truth, seed: u64) -> Vec<(f64, f64)> {
+    let model = Model {
+        lambda: truth.lambda,
+        sigma: truth.sigma,
+        kappa: truth.kappa,
+    };
+    let mut generator = Pcg64Mcg::seed_from_u64(seed);
+    let normal = Normal::new(0.0, 0.03).unwrap();
+    let levels = [1.0, 2.0, 4.0, 8.0, 16.0, 24.0, 32.0, 48.0];
+    levels
+        .into_iter()
+        .flat_map(|n| [n; 3])
+        .map(|n| {
+            let noise = normal.inverse_cdf(generator.random_range(1e-9..1.0 - 1e-9));
+            (n, model.at(n) * noise.exp())
+        })
+        .collect()
+}
+
+#[test]
+fn intervals_hold_the_truth() {
+    const SEEDS: u64 = 200;
+    let truth = Truth {
+        lambda: 1000.0,
+        sigma: 0.03,
+        kappa: 0.0008,
+    };
+    let mut held = [0; 4];
+    for seed in 0..SEEDS {
+        let points = generated(&truth, seed);
+        let usl = Usl::fit(&points, Weighting::Relative, seed).unwrap();
+        let peak = usl.peak.unwrap();
+        let right = ((1.0 - truth.sigma) / truth.kappa).sqrt();
+        held[0] += u64::from(usl.lambda.interval.contains(truth.lambda));
+        held[1] += u64::from(usl.sigma.interval.contains(truth.sigma));
+        held[2] += u64::from(usl.kappa.interval.contains(truth.kappa));
+        held[3] += u64::from(peak.n.interval.contains(right));
+    }
+    println!("lambda, sigma, kappa, peak held {held:?} of {SEEDS}");
+    assert!(
+        held.iter().all(|held| *held >= SEEDS * 92 / 100),
+        "{held:?}"
+    );
+}
+
+#[test]
+fn no_peak_where_there_is_none() {
+    const SEEDS: u64 = 200;
+    let truth = Truth {
+        lambda: 1000.0,
+        sigma: 0.05,
+        kappa: 0.0,
+    };
+    let claimed = (0..SEEDS).filter(|seed| {
+        let points = generated(&truth, *seed);
+        let usl = Usl::fit(&points, Weighting::Relative, *seed).unwrap();
+        let claims_none = usl.peak_claim.contains("no peak claimed");
+        assert_eq!(usl.peak.is_none(), claims_none);
+        usl.peak.is_some()
+    });
+    let claimed = claimed.count();
+    println!("a peak was claimed in {claimed} of {SEEDS}");
+    assert!(claimed <= 10, "{claimed}");
+}
+
+#[test]
+fn what_cannot_be_fitted() {
+    let five: Vec<(f64, f64)> = PUBLISHED[..5].to_vec();
+    let error = Usl::fit(&five, Weighting::Equal, 1).unwrap_err();
+    assert!(error.contains("at least 6 levels"), "{error}");
+    let mut broken = PUBLISHED.to_vec();
+    broken[3].1 = 0.0;
+    assert!(Usl::fit(&broken, Weighting::Equal, 1).is_err());
+}
+
+proptest! {
+    #[test]
+    fn exact_data_are_found_again(
+        lambda in 1.0..1e6, sigma in 0.0..0.5, kappa in 1e-6..0.01,
+    ) {
+        let model = Model { lambda, sigma, kappa };
+        let points: Vec<(f64, f64)> = (1..=32).map(f64::from).map(|n| (n, model.at(n))).collect();
+        for weighting in [Weighting::Equal, Weighting::Relative] {
+            let found = fit(&points, weighting);
+            prop_assert!(close(found.lambda, lambda, 1e-3), "{found:?}");
+            prop_assert!((found.sigma - sigma).abs() < 1e-3, "{found:?}");
+            prop_assert!((found.kappa - kappa).abs() < 1e-4, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_fitted_is_no_less_than_0(
+        throughputs in prop::collection::vec(1.0..1e6, 6..20),
+    ) {
+        let points: Vec<(f64, f64)> = (1..).map(f64::from).zip(throughputs).collect();
+        let found = fit(&points, Weighting::Relative);
+        prop_assert!(found.sigma >= 0.0 && found.kappa >= 0.0 && found.lambda > 0.0, "{found:?}");
+    }
+}
