@@ -14,6 +14,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod advice;
+pub mod capacity;
 pub mod journal;
+pub mod knee;
 pub mod plan;
+pub mod search;
+pub mod slo;
 pub mod stats;
+pub mod usl;

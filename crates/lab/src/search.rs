@@ -439,6 +439,7 @@ impl Search {
 
     /// A trial, if there is time for it.
     fn afford(&self, rate_per_s: f64, length: Length, stage: Stage) -> Step {
+        let rate_per_s = four_digits(rate_per_s);
         let cost_s = self.limits.cost_s(length, rate_per_s);
         if self.spent_s() + cost_s > self.limits.budget_s {
             return Step::Done;
@@ -449,5 +450,17 @@ impl Search {
             length,
             stage,
         })
+    }
+}
+
+/// A rate as people write it: four significant digits, rounded down.
+fn four_digits(rate_per_s: f64) -> f64 {
+    let decimals = 3 - rate_per_s.log10().floor() as i32;
+    let scale = 10.0_f64.powi(decimals.abs());
+    // What is whole already stays as it is.
+    let nearly = 1.0 + 1e-9;
+    match decimals >= 0 {
+        true => (rate_per_s * scale * nearly).floor() / scale,
+        false => (rate_per_s / scale * nearly).floor() * scale,
     }
 }

@@ -476,3 +476,18 @@ fn limits_that_do_not_fit() {
         assert!(Search::new(broken).is_err());
     }
 }
+
+#[test]
+fn rates_have_four_digits() {
+    for (rate, written) in [
+        (10_485.760_000_000_002, "10480"),
+        (123_456.7, "123400"),
+        (99.996, "99.99"),
+        (100.0, "100"),
+        (0.123_46, "0.1234"),
+    ] {
+        let rounded = four_digits(rate);
+        assert_eq!(rounded.to_string(), written);
+        assert_eq!(four_digits(rounded), rounded);
+    }
+}

@@ -1,0 +1,399 @@
+//! The highest rate at which a server holds an SLO, from trials with a real client: the search with
+//! its evidence, the limiter, and the knees of the curve beside it.
+//!
+//! What a trial is stands behind [`Trials`], so tests make servers up.
+
+mod client;
+mod limiter;
+mod page;
+
+use loadline_load::trial::TrialRecord;
+use serde::{Deserialize, Serialize};
+
+pub use client::{Client, ClientOptions};
+pub use limiter::{Limiter, LimiterKind};
+pub use page::page;
+
+use crate::journal::ServerFacts;
+use crate::knee::{Knee, Point, power_knee, saturation_knee, shape_knee};
+use crate::search::{Bound, Finding, Length, Limits, Outcome, Search, Step, Tried, Try};
+use crate::slo::{Judgement, Slo};
+
+/// Name and version of the form of [`Capacity`] as JSON.
+pub const SCHEMA: &str = "loadline-capacity/1";
+
+/// Runs single trials.
+pub trait Trials {
+    /// Runs one from begin to end.
+    ///
+    /// # Errors
+    /// It did not come to its end, and none will.
+    fn run(&mut self, trial: &Try) -> Result<Ran, Stop>;
+}
+
+/// A trial that was run to its end.
+#[derive(Clone, Debug, Default)]
+pub struct Ran {
+    /// What the client measured.
+    pub load: Option<Box<TrialRecord>>,
+    /// The server, as far as it is known.
+    pub server: ServerFacts,
+    /// Why it counts for nothing, whatever the client says, in sentences.
+    pub void: Vec<String>,
+    /// How long it took, all in all.
+    pub took_s: f64,
+}
+
+/// Why a search ends before its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Somebody wants it to.
+    Interrupted,
+    /// Nothing can be measured here, in one line.
+    Failed(String),
+}
+
+/// Who is told how things stand.
+pub trait Witness {
+    /// A trial begins.
+    fn begins(&mut self, trial: &Try, search: &Search);
+    /// It has been judged.
+    fn judged(&mut self, evidence: &Evidence, search: &Search);
+}
+
+/// What a search for the capacity comes to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What was asked for.
+    pub slo: String,
+    /// The server: a URL, or a command.
+    pub target: String,
+    /// What the search was given.
+    pub limits: Limits,
+    /// What it found.
+    pub finding: Finding,
+    /// Which thread or resource is the limit.
+    pub limiter: Limiter,
+    /// Where the curve bends otherwise: other questions than the SLO's.
+    pub knees: Vec<Knee>,
+    /// Every trial, in order.
+    pub evidence: Vec<Evidence>,
+    /// Stopped before its time.
+    pub interrupted: bool,
+}
+
+/// A trial, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// What was run, and whether it held.
+    pub tried: Tried,
+    /// Why it did not hold, or counts for nothing.
+    pub reasons: Vec<String>,
+    /// What was measured; `None`: nothing.
+    pub measured: Option<Measured>,
+    /// The server.
+    pub server: ServerFacts,
+}
+
+/// What a trial measured, in short.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Measured {
+    /// Requests that became due, per second.
+    pub offered_per_s: f64,
+    /// Complete answers, per second.
+    pub completed_per_s: f64,
+    /// Errors of all kinds, of what was offered.
+    pub errors_share: f64,
+    /// The kind of error that was most frequent.
+    pub error: Option<String>,
+    /// Of it, of what was offered.
+    pub error_share: f64,
+    /// Latency from due, mean.
+    pub latency_mean_us: Option<f64>,
+    /// Latency from due, half of the answers.
+    pub latency_p50_us: Option<u64>,
+    /// Latency from due, 99 % of the answers.
+    pub latency_p99_us: Option<u64>,
+    /// Time from sent, half of the answers.
+    pub service_p50_us: Option<u64>,
+    /// Requests in flight, on average.
+    pub in_flight: Option<f64>,
+    /// Connections that the client could have.
+    pub connections: u32,
+    /// How late the client was, for 99 % of the requests.
+    pub lag_p99_us: Option<u64>,
+    /// How busy the busiest thread of the client was.
+    pub client_busy_share: Option<f64>,
+    /// CPU time of the server, of one CPU.
+    pub server_cpus: Option<f64>,
+    /// Time in which threads of the server could have run and were not let, of one CPU.
+    pub server_delay: Option<f64>,
+    /// Most descriptors of the server.
+    pub descriptors_max: Option<u64>,
+    /// Descriptors that a process may have here.
+    pub descriptors_limit: Option<u64>,
+    /// CPUs of the machine.
+    pub cpus: u32,
+}
+
+/// Searches.
+///
+/// # Errors
+/// Limits that do not fit together, or a trial that cannot be run at all, in one line. An
+/// interruption is none: what was found until then is the result.
+pub fn measure(
+    slo: &Slo,
+    target: &str,
+    limits: &Limits,
+    trials: &mut dyn Trials,
+    witness: &mut dyn Witness,
+) -> Result<Capacity, String> {
+    let mut search = Search::new(limits.clone())?;
+    let mut evidence: Vec<Evidence> = Vec::new();
+    let mut interrupted = false;
+    while let Step::Try(trial) = search.next() {
+        witness.begins(&trial, &search);
+        let ran = match trials.run(&trial) {
+            Ok(ran) => ran,
+            Err(Stop::Interrupted) => {
+                interrupted = true;
+                break;
+            }
+            Err(Stop::Failed(why)) => return Err(why),
+        };
+        let Judgement { outcome, reasons } = judge(slo, &ran);
+        search.record(outcome, ran.took_s);
+        let tried = Tried {
+            trial,
+            outcome,
+            spent_s: ran.took_s,
+        };
+        evidence.push(Evidence {
+            tried,
+            reasons,
+            measured: ran.load.as_deref().map(measured),
+            server: ran.server,
+        });
+        if let Some(last) = evidence.last() {
+            witness.judged(last, &search);
+        }
+    }
+    let finding = search.finding();
+    Ok(Capacity {
+        schema: SCHEMA.to_owned(),
+        slo: slo.to_string(),
+        target: target.to_owned(),
+        limits: limits.clone(),
+        limiter: limiter::find(&finding, &evidence),
+        knees: knees(&evidence),
+        finding,
+        evidence,
+        interrupted,
+    })
+}
+
+impl Capacity {
+    /// The answer in one line.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        page::headline(self)
+    }
+
+    /// Whether there is an interval as narrow as asked for.
+    #[must_use]
+    pub fn is_found(&self) -> bool {
+        self.finding.bound == Bound::Found && !self.interrupted
+    }
+}
+
+fn judge(slo: &Slo, ran: &Ran) -> Judgement {
+    match &ran.load {
+        Some(record) if ran.void.is_empty() => slo.judge(record),
+        _ => Judgement {
+            outcome: Outcome::Void,
+            reasons: ran.void.clone(),
+        },
+    }
+}
+
+fn measured(record: &TrialRecord) -> Measured {
+    let mut measured = Measured {
+        connections: record.run.connections,
+        lag_p99_us: record.verdict.lag_p99_us,
+        client_busy_share: record.verdict.busiest_share,
+        descriptors_limit: record.machine.descriptors_max,
+        cpus: record.machine.cpus,
+        ..Measured::default()
+    };
+    if let Some(group) = record.headline() {
+        let (total, tally) = (&group.total, &group.total.tally);
+        let share = |count: u64| count as f64 / tally.offered.max(1) as f64;
+        measured.offered_per_s = total.rates.offered_per_s;
+        measured.completed_per_s = total.rates.completed_per_s;
+        measured.errors_share = share(tally.errors_total());
+        let kinds = loadline_load::ErrorKind::ALL.iter().zip(tally.errors);
+        if let Some((kind, count)) = kinds.max_by_key(|(_, count)| *count)
+            && count > 0
+        {
+            measured.error = Some(kind.name().to_owned());
+            measured.error_share = share(count);
+        }
+        measured.latency_mean_us = total.latency.mean_us();
+        measured.latency_p50_us = total.latency.percentile_us(50.0);
+        measured.latency_p99_us = total.latency.percentile_us(99.0);
+        measured.service_p50_us = total.service.percentile_us(50.0);
+        measured.in_flight = total.in_flight;
+    }
+    if let Some(server) = record.watched.iter().find(|one| one.name == "server")
+        && server.seconds > 0.0
+    {
+        let cpu_s = server.cpu_user_s + server.cpu_kernel_s;
+        measured.server_cpus = Some(cpu_s / server.seconds);
+        measured.server_delay = Some(server.run_delay_s / server.seconds);
+        measured.descriptors_max = server.descriptors_max;
+    }
+    measured
+}
+
+/// Of long trials where there are enough of them: short ones flatter the server.
+fn knees(evidence: &[Evidence]) -> Vec<Knee> {
+    let point = |one: &Evidence| {
+        let measured = one.measured.as_ref()?;
+        Some(Point {
+            offered_per_s: one.tried.trial.rate_per_s,
+            completed_per_s: measured.completed_per_s,
+            latency_us: measured.latency_mean_us?,
+            holds: one.tried.holds(),
+        })
+    };
+    let is_swept = |one: &&Evidence| one.tried.trial.length == Length::Short;
+    let counts = |one: &&Evidence| one.tried.holds().is_some();
+    let all: Vec<Point> = evidence.iter().filter(counts).filter_map(point).collect();
+    // The shape is that of the sweep: even steps over the whole range.
+    let swept = evidence.iter().filter(is_swept).filter(counts);
+    let swept: Vec<Point> = swept.filter_map(point).collect();
+    let knees = [
+        saturation_knee(&all),
+        shape_knee(&swept),
+        power_knee(&swept),
+    ];
+    knees.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_load::message::latencies;
+    use loadline_load::trial::{Distribution, GroupRecord, Results, WatchedRecord};
+
+    use super::*;
+
+    /// A queue of one server with a known saturation: latency grows as 1 / (1 - load), and one thread
+    /// is as busy as the load.
+    struct Queue {
+        saturation_per_s: f64,
+        runs_left: usize,
+    }
+
+    impl Trials for Queue {
+        fn run(&mut self, trial: &Try) -> Result<Ran, Stop> {
+            if self.runs_left == 0 {
+                return Err(Stop::Interrupted);
+            }
+            self.runs_left -= 1;
+            let load = trial.rate_per_s / self.saturation_per_s;
+            let latency_us = 1000.0 / (1.0 - load).max(1e-4);
+            let offered = (trial.rate_per_s * trial.seconds).round();
+            let completed = offered * (1.0 / load).min(1.0);
+            let mut histogram = latencies();
+            histogram.saturating_record_n(latency_us as u64, completed as u64);
+            let mut total = Results {
+                seconds: trial.seconds,
+                latency: Distribution::new(histogram.clone()),
+                service: Distribution::new(histogram),
+                ..Results::default()
+            };
+            total.rates.offered_per_s = trial.rate_per_s;
+            total.rates.completed_per_s = completed / trial.seconds;
+            (total.tally.offered, total.tally.completed) = (offered as u64, completed as u64);
+            let record = TrialRecord {
+                groups: vec![GroupRecord {
+                    total,
+                    ..GroupRecord::default()
+                }],
+                watched: vec![WatchedRecord {
+                    name: "server".to_owned(),
+                    seconds: trial.seconds,
+                    cpu_user_s: load.min(1.0) * trial.seconds,
+                    ..WatchedRecord::default()
+                }],
+                ..TrialRecord::default()
+            };
+            Ok(Ran {
+                load: Some(Box::new(record)),
+                server: ServerFacts {
+                    busiest_thread: Some(load.min(1.0)),
+                    cpus: "1".to_owned(),
+                    ..ServerFacts::default()
+                },
+                void: Vec::new(),
+                took_s: trial.seconds + 1.0,
+            })
+        }
+    }
+
+    struct Silent;
+
+    impl Witness for Silent {
+        fn begins(&mut self, _: &Try, _: &Search) {}
+        fn judged(&mut self, _: &Evidence, _: &Search) {}
+    }
+
+    fn limits() -> Limits {
+        Limits {
+            begin_per_s: 100.0,
+            rate_max_per_s: 1e6,
+            budget_s: 900.0,
+            short_s: 2.0,
+            long_s: 10.0,
+            requests_min: 1000.0,
+            overhead_s: 1.0,
+        }
+    }
+
+    fn capacity_of(saturation_per_s: f64, runs: usize) -> Capacity {
+        let slo: Slo = "p99 < 20ms".parse().unwrap();
+        let mut queue = Queue {
+            saturation_per_s,
+            runs_left: runs,
+        };
+        measure(&slo, "made up", &limits(), &mut queue, &mut Silent).unwrap()
+    }
+
+    #[test]
+    fn a_queue_with_a_known_capacity() {
+        // 20 ms is 20 times the latency without load: at 95 % of 4000/s.
+        let capacity = capacity_of(4000.0, usize::MAX);
+        let interval = capacity.finding.interval.unwrap();
+        assert!(
+            capacity.is_found() && interval.contains(3800.0),
+            "{interval:?}"
+        );
+        assert_eq!(capacity.limiter.kind, LimiterKind::ServerThread);
+        assert!(capacity.evidence.len() as u32 == capacity.finding.trials);
+        let text = page(&capacity);
+        assert!(text.starts_with(&capacity.headline()), "{text}");
+        let json = serde_json::to_string(&capacity).unwrap();
+        assert_eq!(serde_json::from_str::<Capacity>(&json).unwrap(), capacity);
+    }
+
+    #[test]
+    fn an_interruption_leaves_what_was_found() {
+        let capacity = capacity_of(4000.0, 12);
+        assert!(capacity.interrupted && !capacity.is_found());
+        assert_eq!(capacity.evidence.len(), 12);
+        assert!(page(&capacity).contains("interrupted"));
+    }
+}

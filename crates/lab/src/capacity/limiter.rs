@@ -1,0 +1,348 @@
+//! Which thread or resource is the limit: by what was at its bound in the trial that failed nearest to
+//! the capacity. A pure function of the evidence.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Evidence, Measured};
+use crate::search::{Bound, Finding, Outcome};
+
+/// From this share on, a thread or a set of CPUs is at its bound: what is left goes to interrupts and
+/// to looking away.
+const BUSY_SHARE_MIN: f64 = 0.9;
+/// Threads of the server that wait for a CPU for so much of one: others have it.
+const DELAY_SHARE_MIN: f64 = 0.3;
+/// Of the connections, so many waiting on average are all of them.
+const OUT_SHARE_MIN: f64 = 0.9;
+/// Of the descriptors, so many are all.
+const DESCRIPTORS_SHARE_MIN: f64 = 0.95;
+/// Errors of one kind are the reason from this share on.
+const ERRORS_SHARE_MIN: f64 = 0.001;
+/// A server that answers by so much slower than without load has a queue of its own.
+const QUEUE_FACTOR: f64 = 2.0;
+
+/// What is the limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limiter {
+    /// Which.
+    pub kind: LimiterKind,
+    /// What shows it, in a sentence.
+    pub why: String,
+}
+
+/// Which thread or resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimiterKind {
+    /// The CPU of one thread of the server.
+    ServerThread,
+    /// The CPUs of the server, all of them.
+    ServerCpus,
+    /// CPUs that the server has to share with others.
+    SharedCpus,
+    /// Descriptors of the server.
+    Descriptors,
+    /// The server turns requests away, or connections.
+    Refusals,
+    /// Requests wait inside the server for something other than its CPUs: workers that sleep or
+    /// block.
+    Workers,
+    /// The client's bound of connections: more of them would carry more.
+    Connections,
+    /// The client.
+    Client,
+    /// Nothing is at its bound, as far as is seen.
+    Unknown,
+}
+
+impl fmt::Display for LimiterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ServerThread => "CPU of one thread of the server",
+            Self::ServerCpus => "CPUs of the server",
+            Self::SharedCpus => "CPUs that the server shares with others",
+            Self::Descriptors => "descriptors of the server",
+            Self::Refusals => "the server turns requests away",
+            Self::Workers => "workers of the server, or what they wait for",
+            Self::Connections => "connections of the client",
+            Self::Client => "the client",
+            Self::Unknown => "not known",
+        })
+    }
+}
+
+/// Finds it.
+pub(super) fn find(finding: &Finding, evidence: &[Evidence]) -> Limiter {
+    let limiter = |kind, why: String| Limiter { kind, why };
+    if finding.bound == Bound::AtLeast {
+        let limited = |one: &&Evidence| one.tried.outcome == Outcome::ClientLimited;
+        let reason = evidence
+            .iter()
+            .rfind(limited)
+            .map(|one| one.reasons.join(" "));
+        return match reason {
+            Some(reason) => limiter(LimiterKind::Client, reason),
+            None => limiter(
+                LimiterKind::Unknown,
+                "Every rate that was to be tried was held.".to_owned(),
+            ),
+        };
+    }
+    let capacity_per_s = finding.capacity_per_s.unwrap_or(0.0);
+    let failed = |one: &&Evidence| one.tried.outcome == Outcome::Fails;
+    let distance = |one: &&Evidence| {
+        let rate_per_s = one.tried.trial.rate_per_s;
+        // One below the capacity failed by chance, or in a dip.
+        let penalty = if rate_per_s < capacity_per_s {
+            10.0
+        } else {
+            0.0
+        };
+        (rate_per_s / capacity_per_s.max(1e-9)).ln().abs() + penalty
+    };
+    let nearest = evidence
+        .iter()
+        .filter(failed)
+        .filter(|one| one.measured.is_some())
+        .min_by(|one, other| distance(one).total_cmp(&distance(other)));
+    let Some((nearest, measured)) = nearest.and_then(|one| Some((one, one.measured.as_ref()?)))
+    else {
+        return limiter(LimiterKind::Unknown, "No trial failed.".to_owned());
+    };
+    let unloaded = evidence
+        .iter()
+        .filter(|one| one.tried.holds() == Some(true));
+    let unloaded_us = unloaded
+        .filter_map(|one| one.measured.as_ref()?.service_p50_us)
+        .min();
+    let (kind, why) = by_errors(measured)
+        .or_else(|| by_cpu(nearest, measured))
+        .or_else(|| by_waiting(measured, unloaded_us))
+        .unwrap_or_else(|| {
+            let why = "No thread, CPU, queue or connection was at its bound, as far as is seen.";
+            (LimiterKind::Unknown, why.to_owned())
+        });
+    let rate_per_s = nearest.tried.trial.rate_per_s;
+    limiter(kind, format!("At {rate_per_s:.0}/s: {why}"))
+}
+
+fn by_errors(measured: &Measured) -> Option<(LimiterKind, String)> {
+    if let (Some(used), Some(limit)) = (measured.descriptors_max, measured.descriptors_limit)
+        && used as f64 >= limit as f64 * DESCRIPTORS_SHARE_MIN
+    {
+        let why = format!("the server had {used} of {limit} descriptors open.");
+        return Some((LimiterKind::Descriptors, why));
+    }
+    let error = measured.error.as_deref()?;
+    let turns_away = [
+        "refused",
+        "connect_timeout",
+        "reset",
+        "closed_early",
+        "status_5xx",
+    ];
+    (measured.error_share >= ERRORS_SHARE_MIN && turns_away.contains(&error)).then(|| {
+        let why = format!(
+            "{:.2} % of the requests ended as {error}.",
+            measured.error_share * 100.0
+        );
+        (LimiterKind::Refusals, why)
+    })
+}
+
+fn by_cpu(evidence: &Evidence, measured: &Measured) -> Option<(LimiterKind, String)> {
+    let cpus = cpu_count(&evidence.server.cpus).unwrap_or_else(|| measured.cpus.max(1));
+    let used = measured.server_cpus.unwrap_or(0.0);
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    if used >= f64::from(cpus) * BUSY_SHARE_MIN {
+        let share = percent(used / f64::from(cpus));
+        let why = format!("the server used {share} of the {cpus} CPUs that it has.");
+        // With one CPU, the two are the same; a thread that has it to itself is the better answer.
+        let is_one_thread = evidence
+            .server
+            .busiest_thread
+            .is_some_and(|share| share >= used * BUSY_SHARE_MIN);
+        if !is_one_thread {
+            return Some((LimiterKind::ServerCpus, why));
+        }
+    }
+    if let Some(share) = evidence.server.busiest_thread
+        && share >= BUSY_SHARE_MIN
+    {
+        let share = percent(share);
+        let why = format!("one thread of the server ran for {share} of the time.");
+        return Some((LimiterKind::ServerThread, why));
+    }
+    let delay = measured.server_delay.unwrap_or(0.0);
+    (delay >= DELAY_SHARE_MIN && used + delay >= f64::from(cpus) * BUSY_SHARE_MIN).then(|| {
+        let why = format!(
+            "threads of the server waited for a CPU for {} of one; it used {}, and others had the \
+             rest.",
+            percent(delay),
+            percent(used)
+        );
+        (LimiterKind::SharedCpus, why)
+    })
+}
+
+fn by_waiting(measured: &Measured, unloaded_us: Option<u64>) -> Option<(LimiterKind, String)> {
+    let service_us = measured.service_p50_us? as f64;
+    let unloaded_us = unloaded_us? as f64;
+    let out = measured.in_flight?;
+    let are_all_out = out >= f64::from(measured.connections) * OUT_SHARE_MIN;
+    if service_us >= unloaded_us * QUEUE_FACTOR {
+        let why = format!(
+            "an answer took {:.1} ms, {:.1} ms without load, and no CPU of the server was at its \
+             bound.",
+            service_us / 1e3,
+            unloaded_us / 1e3
+        );
+        return Some((LimiterKind::Workers, why));
+    }
+    are_all_out.then(|| {
+        let why = format!(
+            "all {} connections were waiting, though the server answered as quickly as without load.",
+            measured.connections
+        );
+        (LimiterKind::Connections, why)
+    })
+}
+
+/// "0-2,5": 4.
+fn cpu_count(text: &str) -> Option<u32> {
+    let parts = text.split(',').map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        Some(last.checked_sub(first)? + 1)
+    });
+    parts.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::ServerFacts;
+    use crate::search::{Length, Stage, Tried, Try};
+
+    fn evidence(outcome: Outcome, rate_per_s: f64, measured: Measured) -> Evidence {
+        Evidence {
+            tried: Tried {
+                trial: Try {
+                    rate_per_s,
+                    seconds: 10.0,
+                    length: Length::Long,
+                    stage: Stage::Narrow,
+                },
+                outcome,
+                spent_s: 10.0,
+            },
+            reasons: Vec::new(),
+            measured: Some(measured),
+            server: ServerFacts {
+                cpus: "0-1".to_owned(),
+                ..ServerFacts::default()
+            },
+        }
+    }
+
+    fn healthy() -> Measured {
+        Measured {
+            service_p50_us: Some(1000),
+            in_flight: Some(5.0),
+            connections: 64,
+            cpus: 4,
+            server_cpus: Some(0.5),
+            server_delay: Some(0.01),
+            ..Measured::default()
+        }
+    }
+
+    fn found(change: impl FnOnce(&mut Evidence)) -> LimiterKind {
+        let mut failed = evidence(Outcome::Fails, 1100.0, healthy());
+        change(&mut failed);
+        let all = [evidence(Outcome::Holds, 100.0, healthy()), failed];
+        let finding = Finding {
+            bound: Bound::Found,
+            capacity_per_s: Some(1000.0),
+            interval: None,
+            confirmed: None,
+            spread: None,
+            dips: Vec::new(),
+            rows: Vec::new(),
+            notes: Vec::new(),
+            trials: 2,
+            spent_s: 20.0,
+        };
+        find(&finding, &all).kind
+    }
+
+    #[test]
+    fn each_is_named() {
+        type Change = fn(&mut Evidence, &mut Measured);
+        let cases: [(Change, LimiterKind); 9] = [
+            (|_, _| {}, LimiterKind::Unknown),
+            (
+                |one, _| one.server.busiest_thread = Some(0.97),
+                LimiterKind::ServerThread,
+            ),
+            (
+                |_, measured| measured.server_cpus = Some(1.9),
+                LimiterKind::ServerCpus,
+            ),
+            (
+                |_, measured| {
+                    measured.server_cpus = Some(1.0);
+                    measured.server_delay = Some(0.9);
+                },
+                LimiterKind::SharedCpus,
+            ),
+            (
+                |_, measured| {
+                    measured.descriptors_max = Some(1020);
+                    measured.descriptors_limit = Some(1024);
+                },
+                LimiterKind::Descriptors,
+            ),
+            (
+                |_, measured| {
+                    measured.error = Some("status_5xx".to_owned());
+                    measured.error_share = 0.02;
+                },
+                LimiterKind::Refusals,
+            ),
+            (
+                |_, measured| measured.service_p50_us = Some(9000),
+                LimiterKind::Workers,
+            ),
+            (
+                |_, measured| measured.in_flight = Some(63.0),
+                LimiterKind::Connections,
+            ),
+            (
+                |one, measured| {
+                    // One thread on one CPU: the thread.
+                    one.server.cpus = "1".to_owned();
+                    one.server.busiest_thread = Some(0.98);
+                    measured.server_cpus = Some(0.99);
+                },
+                LimiterKind::ServerThread,
+            ),
+        ];
+        for (index, (change, kind)) in cases.into_iter().enumerate() {
+            let found = found(|evidence| {
+                let mut measured = evidence.measured.take().unwrap();
+                change(evidence, &mut measured);
+                evidence.measured = Some(measured);
+            });
+            assert_eq!(found, kind, "case {index}");
+        }
+    }
+
+    #[test]
+    fn cpus_are_counted() {
+        assert_eq!(cpu_count("1"), Some(1));
+        assert_eq!(cpu_count("0-2,5"), Some(4));
+        assert_eq!(cpu_count(""), None);
+    }
+}

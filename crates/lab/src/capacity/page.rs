@@ -1,0 +1,163 @@
+//! The result as text: the answer first, then what it rests on.
+
+use loadline_load::report::number::{maybe_us, percent, rate, span_s, time_us};
+
+use super::{Capacity, Evidence};
+use crate::search::{Bound, Outcome};
+
+/// The answer, the limiter, the evidence.
+#[must_use]
+pub fn page(capacity: &Capacity) -> String {
+    let finding = &capacity.finding;
+    let mut text = format!("{}\n\n", headline(capacity));
+    let mut line = |name: &str, value: String| text += &format!("  {name:<10} {value}\n");
+    line("SLO", capacity.slo.clone());
+    line("server", capacity.target.clone());
+    if let Some(confirmed) = &finding.confirmed {
+        let of = match (confirmed.failed, confirmed.failed_of) {
+            (1, 1) => String::new(),
+            (failed, of) => format!(" in {failed} of {of}"),
+        };
+        line(
+            "confirmed",
+            format!(
+                "{}/s held in {} of {} trials, {}/s failed{of}",
+                rate(confirmed.holds_per_s),
+                confirmed.held,
+                confirmed.held,
+                rate(confirmed.fails_per_s),
+            ),
+        );
+    }
+    if let Some(spread) = finding.spread {
+        let spread = percent(spread, 1.0);
+        line("spread", format!("{spread} from trial to trial"));
+    }
+    let limiter = &capacity.limiter;
+    line("limiter", format!("{}. {}", limiter.kind, limiter.why));
+    for knee in &capacity.knees {
+        let beyond = knee.beyond_per_s.map_or_else(
+            || "not reached".to_owned(),
+            |beyond| format!("to {}/s", rate(beyond)),
+        );
+        let name = "knee";
+        line(
+            name,
+            format!("{}: {}/s {beyond}", knee.kind, rate(knee.at_per_s)),
+        );
+    }
+    for dip in &finding.dips {
+        line(
+            "dip",
+            format!(
+                "{}/s to {}/s is not held ({} of {} trials failed)",
+                rate(dip.low_per_s),
+                rate(dip.high_per_s),
+                dip.failed,
+                dip.of
+            ),
+        );
+    }
+    let trials = format!("{}, {}", finding.trials, span_s(finding.spent_s.round()));
+    line("trials", trials);
+    for note in &finding.notes {
+        text += &format!("  {note}\n");
+    }
+    if capacity.interrupted {
+        text += "  It was interrupted: this is what was found so far.\n";
+    }
+    text + "\n" + &table(&capacity.evidence)
+}
+
+/// The answer in one line.
+pub(super) fn headline(capacity: &Capacity) -> String {
+    let finding = &capacity.finding;
+    let slo = &capacity.slo;
+    match (finding.bound, finding.capacity_per_s, &finding.interval) {
+        (Bound::Found, Some(value), Some(interval)) => format!(
+            "Capacity {}/s, {} to {}/s with 95 % confidence, under {slo}",
+            rate(value),
+            rate(interval.low),
+            rate(interval.high)
+        ),
+        (Bound::AtLeast, _, Some(interval)) => {
+            format!("Capacity at least {}/s under {slo}", rate(interval.low))
+        }
+        (Bound::BudgetTooSmall, Some(value), Some(interval)) => format!(
+            "Budget too small: capacity about {}/s, only known to be {} to {}/s, under {slo}",
+            rate(value),
+            rate(interval.low),
+            rate(interval.high)
+        ),
+        (Bound::NoneHolds, ..) => format!("No rate holds {slo}"),
+        _ => format!("Budget too small: the capacity under {slo} is not known"),
+    }
+}
+
+/// Every trial that counts, by rate; those of one rate in their order; then the void ones.
+fn table(evidence: &[Evidence]) -> String {
+    let header = [
+        "rate/s",
+        "why",
+        "length",
+        "held",
+        "completed/s",
+        "p50",
+        "p99",
+        "errors",
+        "client",
+    ];
+    let mut rows: Vec<[String; 9]> = vec![header.map(str::to_owned)];
+    let mut sorted: Vec<&Evidence> = evidence.iter().collect();
+    sorted.sort_by(|one, other| {
+        one.tried
+            .trial
+            .rate_per_s
+            .total_cmp(&other.tried.trial.rate_per_s)
+    });
+    rows.extend(sorted.iter().map(|one| row(one)));
+    let widths: [usize; 9] = std::array::from_fn(|column| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    });
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(widths);
+        let cells: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:>width$}"))
+            .collect();
+        text += &format!("  {}\n", cells.join("  "));
+    }
+    let void = sorted.iter().filter(|one| one.tried.holds().is_none());
+    for one in void {
+        let rate = rate(one.tried.trial.rate_per_s);
+        text += &format!("  void at {rate}/s: {}\n", one.reasons.join(" "));
+    }
+    text
+}
+
+fn row(evidence: &Evidence) -> [String; 9] {
+    let trial = &evidence.tried.trial;
+    let held = match evidence.tried.outcome {
+        Outcome::Holds => "yes",
+        Outcome::Fails => "no",
+        Outcome::Void => "void",
+        Outcome::ClientLimited => "client",
+    };
+    let measured = evidence.measured.as_ref();
+    let of = |pick: fn(&super::Measured) -> String| measured.map_or_else(|| "-".to_owned(), pick);
+    [
+        rate(trial.rate_per_s),
+        trial.stage.to_string(),
+        span_s(trial.seconds),
+        held.to_owned(),
+        of(|measured| rate(measured.completed_per_s)),
+        of(|measured| maybe_us(measured.latency_p50_us)),
+        of(|measured| maybe_us(measured.latency_p99_us)),
+        of(|measured| percent(measured.errors_share, 1.0)),
+        of(|measured| {
+            let lag = measured.lag_p99_us.map(|lag| time_us(lag as f64));
+            lag.map_or_else(|| "-".to_owned(), |lag| format!("lag {lag}"))
+        }),
+    ]
+}
