@@ -44,7 +44,7 @@ const CREDIBLE: f64 = 0.97;
 const LONG_MIN: usize = 8;
 
 /// Void trials in a row after which it is given up.
-const VOIDS_MAX: u32 = 5;
+const VOIDS_MAX: u32 = 10;
 
 /// The lowest rate: below it, a trial that says anything takes hours.
 const RATE_FLOOR_PER_S: f64 = 0.1;

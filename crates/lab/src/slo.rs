@@ -110,20 +110,25 @@ impl Slo {
                 broken.push(format!("{}.", finding.line));
             }
         }
-        broken.extend(saturated(record));
-        broken.extend(growing(record));
+        let overloaded: Vec<String> = saturated(record)
+            .into_iter()
+            .chain(growing(record))
+            .collect();
+        let is_overloaded = !overloaded.is_empty();
+        broken.extend(overloaded);
         let late = self.late(record);
-        let is_limited = late.is_some() || self.is_client_limited(record);
         let outcome = match (broken.is_empty(), unknown.is_empty()) {
             (true, true) if late.is_none() => Outcome::Holds,
-            (true, false) => Outcome::Void,
-            (true, true) => Outcome::ClientLimited,
-            (false, _) if is_limited => Outcome::ClientLimited,
+            // It is disturbed, at this rate as at others: that says nothing of what it can do.
+            (true, _) => Outcome::Void,
+            (false, _) if self.is_client_limited(record) => Outcome::ClientLimited,
+            // Being late delays answers; it does not leave requests behind.
+            (false, _) if late.is_some() && !is_overloaded => Outcome::Void,
             (false, _) => Outcome::Fails,
         };
         let mut reasons = broken;
         reasons.extend(unknown);
-        if outcome == Outcome::ClientLimited {
+        if outcome != Outcome::Holds && outcome != Outcome::Fails {
             reasons.extend(late);
             reasons.extend(record.verdict.reasons.iter().cloned());
         }
@@ -142,8 +147,8 @@ impl Slo {
         })
     }
 
-    /// Whether the client was the limit in a way that can explain a failure: being late by less than
-    /// the SLO can notice is none.
+    /// Whether the client was at its limit: busy, held back, or unable to send the plan. One that was
+    /// only late is not; it was disturbed.
     fn is_client_limited(&self, record: &TrialRecord) -> bool {
         let verdict = &record.verdict;
         let p50_us = record
@@ -152,21 +157,21 @@ impl Slo {
         let is_late = verdict.lag_p99_us.zip(p50_us).is_some_and(|(lag, p50)| {
             lag > LAG_FLOOR_US && lag as f64 > p50 as f64 * LAG_SHARE_MAX
         });
-        let can_be_late = self.lag_us_max().is_some();
-        let is_late_alone = is_late && can_be_late && verdict.reasons.len() == 1;
+        let is_late_alone = is_late && verdict.reasons.len() == 1;
         verdict.client_limited && !is_late_alone
     }
 }
 
 fn saturated(record: &TrialRecord) -> Option<String> {
-    let tally = &record.headline()?.total.tally;
-    let share = tally.completed as f64 / tally.offered.max(1) as f64;
-    (share < COMPLETED_SHARE_MIN).then(|| {
+    // While it lasted: what is answered after the end has been waiting.
+    let total = &record.headline()?.total;
+    let (offered, completed) = (total.rates.offered_per_s, total.rates.completed_per_s);
+    let missing = (offered - completed) * total.seconds;
+    let is_saturated = completed < offered * COMPLETED_SHARE_MIN && missing > GROWTH_REQUESTS_MAX;
+    is_saturated.then(|| {
         format!(
-            "Only {:.1} % of what was offered was completed ({} of {} requests).",
-            share * 100.0,
-            tally.completed,
-            tally.offered
+            "Only {:.1} % of what was offered was completed ({completed:.0} of {offered:.0} a second).",
+            completed / offered * 100.0
         )
     })
 }
@@ -221,6 +226,7 @@ mod tests {
         };
         (total.tally.offered, total.tally.sent) = (10_000, 10_000);
         (total.tally.completed, total.tally.good) = (10_000, 10_000);
+        (total.rates.offered_per_s, total.rates.completed_per_s) = (1000.0, 1000.0);
         let series = (0..10).map(|second| SecondRecord {
             second,
             offered: 1000,
@@ -291,7 +297,8 @@ mod tests {
             record.groups[0].total.tally.errors[0] = 11;
         };
         assert_eq!(outcome(failing), Outcome::Fails);
-        let saturated = |record: &mut TrialRecord| record.groups[0].total.tally.completed = 9_899;
+        let saturated =
+            |record: &mut TrialRecord| record.groups[0].total.rates.completed_per_s = 989.0;
         assert_eq!(outcome(saturated), Outcome::Fails);
     }
 
@@ -324,12 +331,25 @@ mod tests {
             let total = &mut record.groups[0].total;
             total.latency = Distribution::new(histogram);
             (total.tally.offered, total.tally.completed) = (900, 900);
+            (total.rates.offered_per_s, total.rates.completed_per_s) = (90.0, 90.0);
         };
         assert_eq!(outcome(few), Outcome::Void);
         let interrupted = |record: &mut TrialRecord| record.run.interrupted = true;
         assert_eq!(outcome(interrupted), Outcome::Void);
         let late = |record: &mut TrialRecord| record.verdict.lag_p99_us = Some(5_001);
-        assert_eq!(outcome(late), Outcome::ClientLimited);
+        assert_eq!(outcome(late), Outcome::Void);
+        let late_and_slow = |record: &mut TrialRecord| {
+            late(record);
+            let mut histogram = latencies();
+            histogram.saturating_record_n(60_000, 10_000);
+            record.groups[0].total.latency = Distribution::new(histogram);
+        };
+        assert_eq!(outcome(late_and_slow), Outcome::Void);
+        let late_and_saturated = |record: &mut TrialRecord| {
+            late_and_slow(record);
+            record.groups[0].total.rates.completed_per_s = 900.0;
+        };
+        assert_eq!(outcome(late_and_saturated), Outcome::Fails);
     }
 
     #[test]
@@ -343,7 +363,7 @@ mod tests {
         assert_eq!(outcome(busy), Outcome::Holds);
         let busy_and_broken = |record: &mut TrialRecord| {
             busy(record);
-            record.groups[0].total.tally.completed = 5_000;
+            record.groups[0].total.rates.completed_per_s = 500.0;
         };
         assert_eq!(outcome(busy_and_broken), Outcome::ClientLimited);
         // Late by more than a tenth of the median, but not by what this SLO can notice.
@@ -351,7 +371,7 @@ mod tests {
             record.verdict.client_limited = true;
             record.verdict.lag_p99_us = Some(900);
             record.verdict.reasons = vec!["late".to_owned()];
-            record.groups[0].total.tally.completed = 5_000;
+            record.groups[0].total.rates.completed_per_s = 500.0;
         };
         assert_eq!(outcome(a_little_late), Outcome::Fails);
     }
