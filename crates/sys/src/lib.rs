@@ -12,6 +12,7 @@ pub mod clock;
 pub mod connect;
 pub mod file;
 pub mod poller;
+pub mod process;
 pub mod ring;
 pub mod socket;
 pub mod usage;

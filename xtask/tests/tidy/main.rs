@@ -34,7 +34,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-lab",
         ],
     ),
-    ("loadline-lab", &["loadline-base", "loadline-load"]),
+    (
+        "loadline-lab",
+        &["loadline-base", "loadline-load", "loadline-sys"],
+    ),
     ("loadline-stub", &[]),
     ("xtask", &[]),
     (

@@ -1,0 +1,127 @@
+//! Processes that must not outlive the one that started them, and those that they leave behind.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, set_child_subreaper,
+    set_parent_process_death_signal, wait, waitid,
+};
+
+/// Has the kernel kill the process when the thread that starts it ends, for whatever reason. What the
+/// process itself starts is not touched: see [`adopt_orphans`].
+pub fn die_with_parent(command: &mut Command) -> &mut Command {
+    let parent = getpid();
+    let before_exec = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // It may have ended before the line above: then nobody would be told.
+        match rustix::process::getppid() {
+            Some(now) if now == parent => Ok(()),
+            _ => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    };
+    // SAFETY: between fork and exec only system calls are made (prctl and getppid, by wrappers that
+    // neither allocate nor lock), and errors of two words are built.
+    unsafe { command.pre_exec(before_exec) }
+}
+
+/// Makes processes whose parent has ended children of this one, if they descend from it.
+///
+/// # Errors
+/// The kernel is too old for that (Linux 3.4).
+pub fn adopt_orphans() -> io::Result<()> {
+    Ok(set_child_subreaper(Some(getpid()))?)
+}
+
+/// The children of this process, those that have ended and were not waited for included. The kernel
+/// may leave out one that is being born or has just been adopted: ask again.
+#[must_use]
+pub fn children() -> Vec<u32> {
+    let Ok(tasks) = fs::read_dir("/proc/self/task") else {
+        return Vec::new();
+    };
+    let texts =
+        tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
+    let mut pids = Vec::new();
+    for text in texts {
+        pids.extend(
+            text.split_ascii_whitespace()
+                .filter_map(|pid| pid.parse::<u32>().ok()),
+        );
+    }
+    pids
+}
+
+/// What a child is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// To end (SIGTERM).
+    End,
+    /// Nothing: it is killed (SIGKILL).
+    Kill,
+}
+
+/// Sends a child a signal. It must not have been waited for, since its number may be another's then.
+///
+/// # Errors
+/// There is no such process, or it is another user's.
+pub fn signal(child: u32, asked: Asked) -> io::Result<()> {
+    let signal = match asked {
+        Asked::End => Signal::TERM,
+        Asked::Kill => Signal::KILL,
+    };
+    Ok(kill_process(pid(child)?, signal)?)
+}
+
+/// Waits until a child has ended, and says how: "exit status 1", "signal 9". It can be signalled
+/// until [`reap`] has taken it.
+///
+/// # Errors
+/// It is no child of this process.
+pub fn wait_for_end(child: u32) -> io::Result<String> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    let status = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid(child)?), options))?;
+    let by_exit = || {
+        status?
+            .exit_status()
+            .map(|code| format!("exit status {code}"))
+    };
+    let by_signal = || {
+        status?
+            .terminating_signal()
+            .map(|it| format!("signal {it}"))
+    };
+    Ok(by_exit()
+        .or_else(by_signal)
+        .unwrap_or_else(|| "unknown".to_owned()))
+}
+
+/// What is left of the children of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// There are some, and none has ended.
+    Running,
+    /// There are none.
+    None,
+}
+
+/// Takes all children that have ended, so that nothing remains of them.
+#[must_use]
+pub fn reap() -> Left {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) => return Left::Running,
+            Err(_) => return Left::None,
+        }
+    }
+}
+
+fn pid(number: u32) -> Result<Pid, rustix::io::Errno> {
+    let number = i32::try_from(number).ok();
+    number
+        .and_then(Pid::from_raw)
+        .ok_or(rustix::io::Errno::SRCH)
+}
