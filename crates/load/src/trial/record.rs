@@ -422,13 +422,18 @@ pub struct WatchedRecord {
     pub switches_voluntary: u64,
     /// Times that threads were interrupted for others.
     pub switches_involuntary: u64,
+    /// Of the time, the part for which the busiest thread ran: of each look the busiest since the last
+    /// one, on average; null: not known.
+    pub busiest_share: Option<f64>,
+    /// The thread that was the busiest most often.
+    pub busiest_thread: Option<String>,
     /// By sample, about one a second, warm-up included.
     pub series: Vec<WatchedSample>,
 }
 
 /// A look at a watched process and its descendants. What is cumulative counts from the first look
 /// and does not fall when a process ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WatchedSample {
     /// When, from the start; the first one may be before it.
@@ -452,6 +457,11 @@ pub struct WatchedSample {
     pub switches_voluntary: u64,
     /// Times that threads were interrupted for others, cumulative.
     pub switches_involuntary: u64,
+    /// Since the last look: of the time, the part for which the busiest thread ran; null in the first
+    /// look.
+    pub busiest_share: Option<f64>,
+    /// The name of that thread.
+    pub busiest_thread: Option<String>,
 }
 
 impl TrialRecord {

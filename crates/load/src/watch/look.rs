@@ -33,12 +33,15 @@ pub(super) struct Looker {
     cpu_before: Option<Cpu>,
     pss_due_ns: u64,
     sum: WatchedSample,
-    has_looked: bool,
+    looked_ns: Option<u64>,
 }
 
 /// What is cumulative of a living thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadCounts {
+    /// The process that it belongs to.
+    pid: u32,
+    cpu_ns: u64,
     voluntary: u64,
     involuntary: u64,
     run_delay_ns: u64,
@@ -80,7 +83,7 @@ impl Looker {
             cpu_before: None,
             pss_due_ns: 0,
             sum: WatchedSample::default(),
-            has_looked: false,
+            looked_ns: None,
         })
     }
 
@@ -98,7 +101,7 @@ impl Looker {
             }
             for tid in numbers_in(&folder.join("task")) {
                 let thread = folder.join("task").join(tid.to_string());
-                threads.insert(tid, thread_counts(&thread));
+                threads.insert(tid, thread_counts(*pid, &thread));
             }
             descriptors = descriptors
                 .zip(count_descriptors(&folder.join("fd")))
@@ -110,10 +113,10 @@ impl Looker {
         self.sum.processes = pids.len() as u64;
         self.sum.threads = threads.len() as u64;
         self.sum.descriptors = descriptors.filter(|_| is_alive);
-        self.add_threads(threads);
+        self.add_threads(threads, now_ns);
         self.sum.pss_bytes = self.pss(&pids, now_ns);
-        self.has_looked = true;
-        (self.sum, is_alive)
+        self.looked_ns = Some(now_ns);
+        (self.sum.clone(), is_alive)
     }
 
     /// The process and its descendants, itself first; none if it has ended for good.
@@ -151,8 +154,10 @@ impl Looker {
         self.cpu_before = Some(cpu);
     }
 
-    fn add_threads(&mut self, threads: HashMap<u32, ThreadCounts>) {
-        if self.has_looked {
+    fn add_threads(&mut self, threads: HashMap<u32, ThreadCounts>, now_ns: u64) {
+        (self.sum.busiest_share, self.sum.busiest_thread) = (None, None);
+        if let Some(looked_ns) = self.looked_ns {
+            let mut busiest = (0, None);
             for (tid, now) in &threads {
                 let before = self.threads.get(tid).copied().unwrap_or_default();
                 // A smaller count is that of another thread with the same number.
@@ -166,6 +171,17 @@ impl Looker {
                 self.sum.switches_voluntary += more(now.voluntary, before.voluntary);
                 self.sum.switches_involuntary += more(now.involuntary, before.involuntary);
                 self.sum.run_delay_s += more(now.run_delay_ns, before.run_delay_ns) as f64 / 1e9;
+                busiest = busiest.max((more(now.cpu_ns, before.cpu_ns), Some((now.pid, *tid))));
+            }
+            if let (cpu_ns, Some((pid, tid))) = busiest
+                && now_ns > looked_ns
+            {
+                let path = self.proc.join(format!("{pid}/task/{tid}/comm"));
+                let name = fs::read_to_string(path).ok();
+                self.sum.busiest_thread = name.map(|name| name.trim().to_owned());
+                // The kernel's clock of a thread is ahead of ours by what the look takes.
+                let share = cpu_ns as f64 / (now_ns - looked_ns) as f64;
+                self.sum.busiest_share = Some(share.min(1.0));
             }
         }
         self.threads = threads;
@@ -218,18 +234,22 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     })
 }
 
-fn thread_counts(folder: &Path) -> ThreadCounts {
+fn thread_counts(pid: u32, folder: &Path) -> ThreadCounts {
     let status = fs::read_to_string(folder.join("status")).unwrap_or_default();
     let number = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|value| value.trim().parse().ok())
     };
     let schedstat = fs::read_to_string(folder.join("schedstat")).unwrap_or_default();
-    let run_delay_ns = schedstat.split_ascii_whitespace().nth(1);
+    let mut times = schedstat
+        .split_ascii_whitespace()
+        .map(|ns| ns.parse().unwrap_or(0));
     ThreadCounts {
+        pid,
+        cpu_ns: times.next().unwrap_or(0),
         voluntary: number("voluntary_ctxt_switches:").unwrap_or(0),
         involuntary: number("nonvoluntary_ctxt_switches:").unwrap_or(0),
-        run_delay_ns: run_delay_ns.and_then(|ns| ns.parse().ok()).unwrap_or(0),
+        run_delay_ns: times.next().unwrap_or(0),
     }
 }
 

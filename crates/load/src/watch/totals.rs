@@ -25,11 +25,44 @@ impl WatchedRecord {
         self.switches_involuntary = sum.involuntary.round() as u64;
         let cpu_s = sum.cpu_user_s + sum.cpu_kernel_s;
         self.completed_per_cpu_s = (cpu_s >= CPU_S_MIN).then(|| completed as f64 / cpu_s);
+        self.settle_busiest(phases);
         let series = &self.series;
         self.pss_bytes_max = series.iter().filter_map(|look| look.pss_bytes).max();
         self.descriptors_max = series.iter().filter_map(|look| look.descriptors).max();
         self.processes_max = series.iter().map(|look| look.processes).max().unwrap_or(0);
         self.threads_max = series.iter().map(|look| look.threads).max().unwrap_or(0);
+    }
+
+    /// Of the looks of which most of the time before them counts; of all, if none is such.
+    fn settle_busiest(&mut self, phases: &[PhaseRecord]) {
+        let is_counted = |at_s: f64| {
+            let mut counted = phases.iter().filter(|phase| phase.counted);
+            counted.any(|phase| phase.begin_s <= at_s && at_s < phase.end_s)
+        };
+        let looks = || self.series.iter().zip(self.series.iter().skip(1));
+        let of = |is_wanted: &dyn Fn(f64) -> bool| -> Vec<(f64, &str)> {
+            looks()
+                .filter(|(before, look)| is_wanted((before.at_s + look.at_s) / 2.0))
+                .filter_map(|(_, look)| {
+                    Some((look.busiest_share?, look.busiest_thread.as_deref()?))
+                })
+                .collect()
+        };
+        let mut found = of(&is_counted);
+        if found.is_empty() {
+            found = of(&|_| true);
+        }
+        if found.is_empty() {
+            return;
+        }
+        let mean = found.iter().map(|(share, _)| share).sum::<f64>() / found.len() as f64;
+        let often = |name: &str| found.iter().filter(|(_, other)| *other == name).count();
+        let name = found
+            .iter()
+            .map(|(_, name)| *name)
+            .max_by_key(|name| (often(name), *name));
+        let name = name.map(str::to_owned);
+        (self.busiest_share, self.busiest_thread) = (Some(mean), name);
     }
 
     /// The moment, or the nearest that was seen.
@@ -160,6 +193,33 @@ mod tests {
         record.settle(&[phase(0.0, 10.0, true)], 0);
         assert!((record.cpu_user_s - 1.0).abs() < 1e-9);
         assert!((record.seconds - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_busiest_thread_is_that_of_the_counted_looks() {
+        let busy = |at_s: f64, share: f64, name: &str| WatchedSample {
+            at_s,
+            busiest_share: (at_s > 0.0).then_some(share),
+            busiest_thread: (at_s > 0.0).then(|| name.to_owned()),
+            ..WatchedSample::default()
+        };
+        let mut record = WatchedRecord {
+            series: vec![
+                busy(0.0, 0.0, ""),
+                busy(1.0, 0.9, "warm"),
+                busy(2.0, 0.2, "loop 1"),
+                busy(3.0, 0.4, "loop 0"),
+                busy(4.0, 0.6, "loop 0"),
+            ],
+            ..WatchedRecord::default()
+        };
+        record.settle(&[phase(0.0, 1.0, false), phase(1.0, 4.0, true)], 1);
+        assert!((record.busiest_share.unwrap() - 0.4).abs() < 1e-9);
+        assert_eq!(record.busiest_thread.as_deref(), Some("loop 0"));
+        // A trial that is shorter than the time between two looks.
+        record.series.truncate(2);
+        record.settle(&[phase(0.9, 1.0, true)], 1);
+        assert_eq!(record.busiest_thread.as_deref(), Some("warm"));
     }
 
     #[test]
