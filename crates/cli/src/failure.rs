@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-/// The exit codes, as `--help`, docs/serve.md and docs/load.md list them. Where a number has two
+/// The exit codes, as `--help`, docs/serve.md, docs/load.md and docs/lab.md list them. Where a number has two
 /// meanings, each belongs to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -18,7 +18,7 @@ pub(crate) enum Exit {
     Cut = 4,
     /// `load`: the client was the limit.
     ClientLimited = 5,
-    /// `load`: interrupted, as shells have it for SIGINT.
+    /// `load` and `lab`: interrupted, as shells have it for SIGINT.
     Interrupted = 130,
 }
 

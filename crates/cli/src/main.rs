@@ -1,9 +1,11 @@
-//! The program: `loadline serve` and `loadline load`. See `flags`, `serve` and `load`.
+//! The program: `loadline serve`, `loadline load` and `loadline lab`. See `flags`, `serve`, `load` and
+//! `lab`.
 #![forbid(unsafe_code)]
 
 mod access_log;
 mod failure;
 mod flags;
+mod lab;
 mod load;
 mod serve;
 mod signals;
@@ -34,6 +36,7 @@ fn run() -> Result<(), Failure> {
         Typed::Print(text) => print(text.as_bytes()),
         Typed::Command(Command::Completions { shell }) => print(&flags::completions(shell)),
         Typed::Command(Command::Load(flags)) => load::load(&flags),
+        Typed::Command(Command::Lab(flags)) => lab::lab(&flags.command),
         Typed::Command(Command::Serve(flags)) => {
             let machine = Machine::find();
             serve::serve(&plan(*flags, &machine)?, &machine)

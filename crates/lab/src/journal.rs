@@ -4,11 +4,15 @@
 //! loses the trial in progress and nothing else. Whatever a report says is derived from these
 //! lines.
 
+mod store;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use loadline_load::trial::TrialRecord;
 use serde::{Deserialize, Serialize};
+
+pub use store::{Contents, JOURNAL_FILE, Store, read};
 
 /// Name and version of the form: the number grows when a field changes its meaning.
 pub const SCHEMA: &str = "loadline-lab/1";

@@ -16,9 +16,13 @@
 
 pub mod advice;
 pub mod capacity;
+pub mod cells;
+pub mod expand;
 pub mod journal;
 pub mod knee;
 pub mod plan;
+pub mod progress;
+pub mod runner;
 pub mod search;
 pub mod slo;
 pub mod stats;

@@ -11,6 +11,7 @@ use loadline_server::{
     Accept, Architecture, AtCapacity, Balance, ListenAddr, Queue, SocketIo, WorkerPools,
 };
 
+use super::lab_defs::{LAB_EXIT_CODES, LabCommand};
 use super::load_defs::{LOAD_EXIT_CODES, LOAD_MORE, LoadFlags};
 use super::values::{Auto, address, auto_count_in, count_in, duration, file_name, on_off, size};
 
@@ -43,7 +44,8 @@ Signals:
 /// A web server for Linux that knows how much load it can carry.
 #[derive(Debug, Parser)]
 #[command(name = "loadline", version, disable_help_subcommand = true,
-    after_help = format!("{}\n\n{}", of("serve", EXIT_CODES), of("load", LOAD_EXIT_CODES)))]
+    after_help = format!("{}\n\n{}\n\n{}", of("serve", EXIT_CODES), of("load", LOAD_EXIT_CODES),
+        of("lab", LAB_EXIT_CODES)))]
 pub(crate) struct Loadline {
     /// What to do.
     #[command(subcommand)]
@@ -64,11 +66,21 @@ pub(crate) enum Command {
     /// Send requests and measure how they fare.
     #[command(after_help = format!("{LOAD_MORE}\n\n{LOAD_EXIT_CODES}"))]
     Load(Box<LoadFlags>),
+    /// Run experiments: plans of many trials, with any server.
+    Lab(LabFlags),
     /// Print a completion script for a shell.
     Completions {
         /// The shell to print it for.
         shell: clap_complete::Shell,
     },
+}
+
+/// The commands of `loadline lab`.
+#[derive(Args, Debug)]
+pub(crate) struct LabFlags {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: LabCommand,
 }
 
 /// The options of `loadline serve`.

@@ -364,7 +364,7 @@ pub(crate) struct OutputFlags {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
-fn cpu_list(text: &str) -> Result<CpuList, String> {
+pub(crate) fn cpu_list(text: &str) -> Result<CpuList, String> {
     cpus(text).map(CpuList)
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod defs;
 pub(crate) mod high;
+pub(crate) mod lab_defs;
 pub(crate) mod load_defs;
 pub(crate) mod load_values;
 pub(crate) mod values;
@@ -30,8 +31,11 @@ where
     I: IntoIterator<Item = OsString>,
 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let command_name = match arguments.get(1).and_then(|word| word.to_str()) {
-        Some("load") => "load",
+    let word = |index: usize| arguments.get(index).and_then(|word| word.to_str());
+    let command_name = match (word(1), word(2)) {
+        (Some("load"), _) => "load",
+        (Some("lab"), Some("run")) => "lab run",
+        (Some("lab"), _) => "lab",
         _ => "serve",
     };
     let parsed = command()
@@ -120,18 +124,35 @@ fn one_line(error: &clap::Error, command: &str) -> String {
             let hint = did_you_mean(ContextKind::SuggestedArg);
             format!("{option}: no such option{hint}; loadline {command} --help lists them")
         }
-        ErrorKind::UnknownArgument => {
+        ErrorKind::UnknownArgument if command == "serve" => {
             format!("{option}: one directory is enough; loadline serve --help shows how")
         }
+        ErrorKind::UnknownArgument => {
+            format!("{option}: one is enough; loadline {command} --help shows how")
+        }
         ErrorKind::InvalidSubcommand => format!(
-            "{}: no such command{}; right would be serve, load or completions",
+            "{}: no such command{}; right would be {}",
             text(ContextKind::InvalidSubcommand).unwrap_or_default(),
             did_you_mean(ContextKind::SuggestedSubcommand),
+            match command {
+                "lab" => "run",
+                _ => "serve, load, lab or completions",
+            },
         ),
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+            if command == "lab" =>
+        {
+            "lab: the command is missing; right would be loadline lab run PLAN --out DIR, and loadline \
+             lab --help says more"
+                .to_owned()
+        }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             "the command is missing; right would be loadline serve [DIR] or loadline load URL, and \
              loadline --help says more"
                 .to_owned()
+        }
+        ErrorKind::MissingRequiredArgument if command == "lab run" => {
+            format!("{option} is missing; right would be loadline lab run PLAN --out DIR")
         }
         ErrorKind::MissingRequiredArgument => {
             format!("{option} is missing: the options given need it")
@@ -174,7 +195,9 @@ mod tests {
     fn documented(name: &str) -> String {
         let mut command = Loadline::command();
         command.build();
-        let command = command.find_subcommand(name).unwrap();
+        let command = name.split(' ').fold(&command, |command, name| {
+            command.find_subcommand(name).unwrap()
+        });
         let options = || {
             command
                 .get_arguments()
@@ -215,6 +238,7 @@ mod tests {
             (Some(long), None) => format!("{short}--{long}"),
             (None, _) => match option.get_id().as_str() {
                 "root" => "DIR".to_owned(),
+                "plan" => "PLAN".to_owned(),
                 _ => "URL...".to_owned(),
             },
         };
@@ -257,9 +281,15 @@ mod tests {
         check_page("load");
     }
 
+    #[test]
+    fn every_option_of_lab_run_is_documented() {
+        check_page("lab run");
+    }
+
     fn check_page(name: &str) {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
-        let path = format!("{folder}/{name}.md");
+        let page_name = name.split(' ').next().unwrap();
+        let path = format!("{folder}/{page_name}.md");
         let page = std::fs::read_to_string(&path).unwrap();
         let (before, rest) = page.split_once(BEGIN).unwrap();
         let (options, after) = rest.split_once(END).unwrap();

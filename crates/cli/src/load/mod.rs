@@ -67,6 +67,11 @@ pub(crate) fn load(flags: &LoadFlags) -> Result<(), Failure> {
     outputs.finish(&records)
 }
 
+/// Whether the flags make a plan, without carrying it out.
+pub(crate) fn check(flags: &LoadFlags) -> Result<(), Failure> {
+    plan::plan(flags, &Found::look()).map(drop)
+}
+
 /// All rounds, or those up to an interruption.
 fn rounds(
     flags: &LoadFlags,

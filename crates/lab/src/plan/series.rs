@@ -135,7 +135,7 @@ impl SeriesTable {
             except: Vec::new(),
             serve: Options::new(),
             load: Options::new(),
-            path: path.map_or(Ok("/".to_owned()), checked_path)?,
+            path: path.map_or_else(|| Ok("/".to_owned()), checked_path)?,
             cpus: cpus.map_or("split", String::as_str).to_owned(),
             replicates: replicates.map_or(Ok(5), checked_replicates)?,
             duration_s: duration_s.map_or(Ok(5.0), |it| seconds(it, DURATION_S_MIN))?,

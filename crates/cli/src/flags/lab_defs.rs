@@ -1,0 +1,75 @@
+//! The options of `loadline lab` as they are typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+use super::load_defs::{CpuList, cpu_list};
+
+pub(crate) const LAB_EXIT_CODES: &str = "\
+Exit codes:
+  0    every trial is recorded, void ones with their reasons; or the plan's budget is spent
+  1    something failed while running: what was recorded stays, the same command goes on
+  2    bad usage: an option, a plan, a server that is not installed, a folder with another run
+  130  interrupted: what was recorded stays, the same command goes on";
+
+pub(crate) const LAB_RUN_MORE: &str = "\
+Examples:
+  loadline lab run lab/examples/service-time.toml --out runs/service-time
+      runs the plan; begun again with the same --out it goes on where it stopped
+  loadline lab run my-plan.toml --out runs/mine --dry-run
+      checks the plan, and says what would be run and how long it would take
+
+Signals:
+  SIGINT, SIGTERM  give up the trial in progress and end; a second one ends at once";
+
+/// The commands of the lab.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// Run a plan (docs/lab.md), or go on with one that was interrupted.
+    #[command(after_help = format!("{LAB_RUN_MORE}\n\n{LAB_EXIT_CODES}"))]
+    Run(LabRunFlags),
+    /// Looks after a server or client of a run; started by the run itself.
+    #[command(hide = true)]
+    Guard(GuardFlags),
+}
+
+/// The options of `loadline lab run`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabRunFlags {
+    /// The plan.
+    #[arg(value_name = "PLAN", value_hint = ValueHint::FilePath)]
+    pub(crate) plan: PathBuf,
+
+    /// The folder of the run: its journal, one histogram log for each trial, the files that are served.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) out: PathBuf,
+
+    /// Of the order of trials and of their loads [default: the plan's].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+
+    /// Check the plan and say what would be run, and how long it would take.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// No progress, only what has to be known.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// What a guard is told.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct GuardFlags {
+    /// CPUs of the process.
+    #[arg(long, value_parser = cpu_list)]
+    pub(crate) cpus: Option<CpuList>,
+
+    /// Where its output goes.
+    #[arg(long)]
+    pub(crate) log: PathBuf,
+
+    /// Its command line.
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<String>,
+}

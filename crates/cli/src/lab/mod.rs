@@ -1,0 +1,28 @@
+//! `loadline lab`: from options to a run of the lab, and what is said of it.
+
+mod check;
+mod run;
+
+use std::io;
+
+use loadline_lab::runner::guard::{Guarded, guard};
+
+use crate::failure::Failure;
+use crate::flags::lab_defs::{GuardFlags, LabCommand};
+
+/// Does what the command says.
+pub(crate) fn lab(command: &LabCommand) -> Result<(), Failure> {
+    match command {
+        LabCommand::Run(flags) => run::run(flags),
+        LabCommand::Guard(flags) => look_after(flags),
+    }
+}
+
+fn look_after(flags: &GuardFlags) -> Result<(), Failure> {
+    let guarded = Guarded {
+        cpus: flags.cpus.as_ref().map_or(&[], |list| &list.0),
+        log: &flags.log,
+        command: &flags.command,
+    };
+    guard(&guarded).map_err(|error: io::Error| Failure::failed(format!("guard: {error}")))
+}

@@ -1,0 +1,205 @@
+//! `loadline lab run`.
+
+use std::io::{self, IsTerminal, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use loadline_lab::cells::levels_text;
+use loadline_lab::journal::Trial;
+use loadline_lab::progress::Progress;
+use loadline_lab::runner::{Asked, Ending, Prepared, Processes, Runner, prepare};
+use loadline_load::report::number::span_s;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::check::check;
+use crate::failure::{Exit, Failure};
+use crate::flags::lab_defs::LabRunFlags;
+
+/// Columns of a terminal that does not say how wide it is.
+const WIDTH_DEFAULT: usize = 80;
+
+/// Whether somebody wants the run to end.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+
+/// Runs a plan, or goes on with it.
+pub(super) fn run(flags: &LabRunFlags) -> Result<(), Failure> {
+    // Clients with many connections, and servers, inherit it.
+    loadline_sys::usage::raise_descriptor_limit();
+    let mut prepared = prepare(&Asked {
+        plan: flags.plan.clone(),
+        out: flags.out.clone(),
+        seed: flags.seed,
+        cpus: loadline_sys::affinity::cpus_allowed(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: typed(),
+        now_unix_ms: unix_ms(),
+        is_dry: flags.dry_run,
+    })
+    .map_err(Failure::usage)?;
+    check(&prepared)?;
+    if flags.dry_run {
+        return crate::print(description(&prepared).as_bytes());
+    }
+    catch_signals().map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    prepared.begin().map_err(Failure::failed)?;
+    let Prepared {
+        plan,
+        expansion,
+        head,
+        store: Some(mut store),
+        recorded,
+        ..
+    } = prepared
+    else {
+        return Err(Failure::failed("the run has no journal"));
+    };
+    let mut runner = Runner::new(&plan, &expansion, &mut store, &recorded);
+    let is_quiet = flags.quiet;
+    let say = |line: &str| {
+        if !is_quiet {
+            tell(line);
+        }
+    };
+    for name in &head.left_out {
+        say(&format!(
+            "server {name} is not installed: its cells are left out"
+        ));
+    }
+    if !recorded.is_empty() {
+        let (count, all) = (recorded.len(), expansion.trials.len());
+        say(&format!("going on: {count} of {all} trials are recorded"));
+    }
+    let (count, left) = (expansion.trials.len() - recorded.len(), runner.left_s());
+    say(&format!(
+        "{}: {count} trials in {} blocks, about {}",
+        plan.name,
+        expansion.block_count(),
+        span_s(left.round())
+    ));
+    let is_over = || IS_OVER.load(Ordering::Relaxed);
+    let mut bench =
+        Processes::new(&plan, &expansion, &flags.out, is_over).map_err(Failure::failed)?;
+    let stderr: Box<dyn io::Write> = match is_quiet {
+        true => Box::new(io::sink()),
+        false => Box::new(io::stderr()),
+    };
+    let mut progress = Progress::new(stderr, &plan, &expansion, terminal_width());
+    let ending = runner.run(&mut bench, &mut progress);
+    progress.clear();
+    finish(flags, ending)
+}
+
+/// What is said at the end, and by the exit code.
+fn finish(flags: &LabRunFlags, ending: Result<Ending, String>) -> Result<(), Failure> {
+    let out = flags.out.display();
+    match ending {
+        Ok(Ending::Interrupted) => Err(Failure {
+            exit: Exit::Interrupted,
+            message: format!(
+                "interrupted: what was recorded is in {out}; the same command goes on"
+            ),
+        }),
+        Ok(ending) => {
+            let recorded = loadline_lab::journal::read(&flags.out).map_err(Failure::failed)?;
+            let is_void = |trial: &&Trial| !trial.void.is_empty();
+            let void = recorded.trials.iter().filter(is_void).count();
+            let all = recorded.trials.len();
+            let why = match ending {
+                Ending::BudgetSpent => "; the budget is spent",
+                Ending::Complete | Ending::Interrupted => "",
+            };
+            tell(&format!(
+                "{all} trials are recorded in {out}, {void} of them void{why}"
+            ));
+            Ok(())
+        }
+        Err(why) => Err(Failure::failed(why)),
+    }
+}
+
+/// What would be run.
+fn description(prepared: &Prepared) -> String {
+    let (plan, expansion) = (&prepared.plan, &prepared.expansion);
+    let recorded = |number: u32| prepared.recorded.iter().any(|trial| trial.number == number);
+    let missing: Vec<_> = expansion
+        .trials
+        .iter()
+        .filter(|trial| !recorded(trial.number))
+        .copied()
+        .collect();
+    let estimate_s = expansion.estimate_s(plan, &missing, loadline_lab::expand::OVERHEAD_S);
+    let mut text = format!(
+        "{}: {} cells, {} trials in {} blocks, {} recorded, about {} left\n",
+        plan.name,
+        expansion.cells.len(),
+        expansion.trials.len(),
+        expansion.block_count(),
+        prepared.recorded.len(),
+        span_s(estimate_s.round())
+    );
+    for name in &prepared.head.left_out {
+        text += &format!("left out: server {name} is not installed\n");
+    }
+    text += "number block series levels\n";
+    for trial in &missing {
+        let cell = expansion.cell(trial);
+        text += &format!(
+            "{:6} {:5} {}: {}{}\n",
+            trial.number,
+            trial.block + 1,
+            plan.series[cell.series].name,
+            levels_text(&cell.levels),
+            if trial.is_a_a { " (A/A)" } else { "" }
+        );
+    }
+    text
+}
+
+/// The first signal ends the run, a second one this process; guards end what it has started.
+fn catch_signals() -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let obey = move || {
+        for _ in signals.forever() {
+            if IS_OVER.swap(true, Ordering::Relaxed) {
+                std::process::exit(Exit::Interrupted as i32);
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(obey)?;
+    Ok(())
+}
+
+/// The command line, as far as it is text.
+fn typed() -> Vec<String> {
+    let words = std::env::args_os();
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
+}
+
+fn terminal_width() -> Option<usize> {
+    if !io::stderr().is_terminal() {
+        return None;
+    }
+    let found = terminal_size::terminal_size_of(io::stderr());
+    Some(
+        found.map_or(WIDTH_DEFAULT, |(terminal_size::Width(width), _)| {
+            usize::from(width)
+        }),
+    )
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+/// If standard error is closed, nobody listens.
+fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "loadline: {line}");
+}

@@ -1,0 +1,9 @@
+//! `loadline lab run` as people meet it, and as it is met by whatever kills it.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod bench;
+mod going_on;
+#[allow(dead_code, reason = "the tests of the server use the rest of it")]
+#[path = "../program/util.rs"]
+mod program;
+mod trials;

@@ -1,0 +1,553 @@
+//! Cells: one combination of levels each, with everything that its trials need.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::journal::{Level, Levels};
+use crate::plan::{
+    Factor, Kind, OptionValue, Options, Placement, Plan, Repeated, Series, Server, Site,
+};
+
+/// Cells of a plan: more is a slip, a trial of a second each would take days.
+const CELLS_MAX: usize = 50_000;
+
+/// Options of `loadline load` that the lab sets itself, and what a plan has in their place.
+const OWN_LOAD_OPTIONS: [(&str, &str); 16] = [
+    ("json", "the journal"),
+    ("hdr", "a file of each trial"),
+    ("csv", "the report"),
+    ("cpus", "cpus"),
+    ("seed", "seed"),
+    ("server-pid", "what the journal says of the server"),
+    ("duration", "duration_s"),
+    ("warm-up", "warm_up_s"),
+    ("rounds", "replicates"),
+    ("requests", "duration_s"),
+    ("steps", "a factor rate_per_s"),
+    ("step-duration", "duration_s"),
+    ("style", "the report"),
+    ("quiet", "nothing"),
+    ("assert", "allow"),
+    ("allow-client-limited", "allow"),
+];
+
+/// Options of `loadline serve` that the lab sets itself.
+const OWN_SERVE_OPTIONS: [(&str, &str); 2] = [
+    ("listen", "nothing: a free port is taken"),
+    ("status-path", "nothing"),
+];
+
+/// Options of `loadline serve` whose value is spelt out: on or off.
+const ON_OFF: [&str; 2] = ["keep-alive", "precompressed"];
+
+/// What can be set of the servers that the lab configures.
+const FOREIGN_OPTIONS: [&str; 1] = ["workers"];
+
+/// One combination of levels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Index into [`Plan::series`].
+    pub series: usize,
+    /// What distinguishes it; `server` is always among them.
+    pub levels: Levels,
+    /// Name of the server.
+    pub server: String,
+    /// Options of the server.
+    pub serve: Options,
+    /// Options of `loadline load`, without those that the lab sets.
+    pub load: Options,
+    /// What is asked for.
+    pub path: String,
+    /// Where both sides run.
+    pub placement: Placement,
+    /// Whether it is run twice in each block.
+    pub is_repeated: bool,
+}
+
+/// All cells of a plan in the order of the file, and the files that they ask for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cells {
+    /// The cells.
+    pub cells: Vec<Cell>,
+    /// What is made below the document root: path and size in bytes; empty if the root is a folder
+    /// that is there.
+    pub files: BTreeMap<String, u64>,
+}
+
+impl Cells {
+    /// Combines the levels of each series, on a machine with these CPUs, without servers that are not
+    /// installed.
+    ///
+    /// # Errors
+    /// One line: which series and cell, what is wrong with it and what would be right.
+    pub fn of(plan: &Plan, cpus: &[usize], left_out: &[String]) -> Result<Self, String> {
+        let mut all = Self::default();
+        if let Site::Made(files) = &plan.site {
+            all.files.clone_from(files);
+        }
+        let mut known = BTreeSet::new();
+        for (index, series) in plan.series.iter().enumerate() {
+            let named = |message: String| format!("series {}: {message}", series.name);
+            let cells = Maker {
+                plan,
+                series,
+                index,
+                cpus,
+            };
+            for cell in cells.make(&mut all.files).map_err(named)? {
+                if left_out.contains(&cell.server) {
+                    continue;
+                }
+                let levels = levels_text(&cell.levels);
+                if !known.insert((&series.name, levels.clone())) {
+                    return Err(named(format!("the cell {levels} is there twice")));
+                }
+                all.cells.push(cell);
+                if all.cells.len() > CELLS_MAX {
+                    return Err(named(format!(
+                        "more than {CELLS_MAX} cells; right would be fewer levels"
+                    )));
+                }
+            }
+        }
+        if all.cells.is_empty() {
+            return Err("no cell is left: every server is missing, or every cell excepted".into());
+        }
+        Ok(all)
+    }
+}
+
+/// `server=reactor, service_us=200`.
+#[must_use]
+pub fn levels_text(levels: &Levels) -> String {
+    let texts: Vec<String> = levels
+        .iter()
+        .map(|(name, level)| format!("{name}={level}"))
+        .collect();
+    texts.join(", ")
+}
+
+/// Makes the cells of one series.
+struct Maker<'p> {
+    plan: &'p Plan,
+    series: &'p Series,
+    index: usize,
+    cpus: &'p [usize],
+}
+
+/// What the levels of a cell come to, before it is checked.
+struct Draft {
+    levels: Levels,
+    server: String,
+    serve: Options,
+    load: Options,
+    path: String,
+    file_bytes: Option<u64>,
+    cpus: String,
+    /// What has been set by a factor, and by which.
+    set: BTreeMap<String, String>,
+}
+
+impl Maker<'_> {
+    fn make(&self, files: &mut BTreeMap<String, u64>) -> Result<Vec<Cell>, String> {
+        let is_decided = |factor: &Factor| {
+            let mut levels = factor.levels.iter();
+            levels.all(|level| level.sets.server.is_some())
+        };
+        let mut servers = self.series.servers.as_slice();
+        if self.series.factors.iter().any(is_decided) {
+            servers = &servers[..1];
+        }
+        let mut drafts = Vec::new();
+        for server in servers {
+            drafts.extend(self.drafts(server)?);
+        }
+        let mut cells = Vec::new();
+        for mut draft in drafts {
+            let server = Level::Text(draft.server.clone());
+            draft.levels.insert("server".to_owned(), server);
+            let has = |levels: &Levels| {
+                let mut some = levels.iter();
+                some.all(|(name, level)| draft.levels.get(name) == Some(level))
+            };
+            if self.series.except.iter().any(has) {
+                continue;
+            }
+            let is_repeated = match &self.series.a_a {
+                Repeated::None => false,
+                Repeated::First => cells.is_empty(),
+                Repeated::Of(some) => some.iter().any(has),
+            };
+            let text = levels_text(&draft.levels);
+            let cell = self.cell(draft, files, is_repeated);
+            cells.push(cell.map_err(|message| format!("{text}: {message}"))?);
+        }
+        Ok(cells)
+    }
+
+    /// All combinations of one server, before exceptions.
+    fn drafts(&self, server: &str) -> Result<Vec<Draft>, String> {
+        let series = self.series;
+        let first = Draft {
+            levels: Levels::new(),
+            server: server.to_owned(),
+            serve: Options::new(),
+            load: Options::new(),
+            path: series.path.clone(),
+            file_bytes: None,
+            cpus: series.cpus.clone(),
+            set: BTreeMap::new(),
+        };
+        let mut drafts = vec![first];
+        for factor in &series.factors {
+            let mut next = Vec::new();
+            if drafts.len().saturating_mul(factor.levels.len()) > CELLS_MAX {
+                return Err(format!(
+                    "more than {CELLS_MAX} cells; right would be fewer levels"
+                ));
+            }
+            for draft in &drafts {
+                for level in &factor.levels {
+                    let mut one = draft.clone_with(&factor.name, level.level.clone());
+                    one.set(&factor.name, &level.sets)?;
+                    next.push(one);
+                }
+            }
+            drafts = next;
+        }
+        Ok(drafts)
+    }
+
+    fn cell(
+        &self,
+        draft: Draft,
+        files: &mut BTreeMap<String, u64>,
+        is_repeated: bool,
+    ) -> Result<Cell, String> {
+        let server = self.plan.servers.get(&draft.server);
+        let server = server.ok_or_else(|| format!("no server {}", draft.server))?;
+        let mut serve = server.options.clone();
+        serve.extend(self.series.serve.clone());
+        serve.extend(draft.serve);
+        check_serve(server, &mut serve)?;
+        let mut load = self.series.load.clone();
+        load.extend(draft.load);
+        refuse_own("load", &load, &OWN_LOAD_OPTIONS)?;
+        let path = match draft.file_bytes {
+            None => draft.path,
+            Some(_) if matches!(self.plan.site, Site::Folder(_)) => {
+                return Err(
+                    "file_bytes makes files, and root is a folder that is there; right would \
+                            be path"
+                        .to_owned(),
+                );
+            }
+            Some(bytes) => {
+                let name = format!("{bytes}-bytes.bin");
+                files.insert(name.clone(), bytes);
+                format!("/{name}")
+            }
+        };
+        let placement = self.plan.placement(&draft.cpus, self.cpus);
+        let placement = placement.ok_or_else(|| format!("no cpus {}", draft.cpus))?;
+        for cpu in placement.server.iter().chain(&placement.client) {
+            if !self.cpus.contains(cpu) {
+                return Err(format!(
+                    "cpus {}: CPU {cpu} is not one of this process ({}); right would be split, one or \
+                     shared, which every machine has",
+                    draft.cpus,
+                    cpus_text(self.cpus)
+                ));
+            }
+        }
+        Ok(Cell {
+            series: self.index,
+            levels: draft.levels,
+            server: draft.server,
+            serve,
+            load,
+            path,
+            placement,
+            is_repeated,
+        })
+    }
+}
+
+impl Draft {
+    fn clone_with(&self, factor: &str, level: Level) -> Self {
+        let mut levels = self.levels.clone();
+        levels.insert(factor.to_owned(), level);
+        Self {
+            levels,
+            server: self.server.clone(),
+            serve: self.serve.clone(),
+            load: self.load.clone(),
+            path: self.path.clone(),
+            file_bytes: self.file_bytes,
+            cpus: self.cpus.clone(),
+            set: self.set.clone(),
+        }
+    }
+
+    /// Sets what a level sets. Two factors that set the same would leave it to their names which one
+    /// counts.
+    fn set(&mut self, factor: &str, sets: &crate::plan::Settings) -> Result<(), String> {
+        let mut names: Vec<String> = Vec::new();
+        names.extend(sets.serve.keys().map(|name| format!("the server's {name}")));
+        names.extend(sets.load.keys().map(|name| format!("the load's {name}")));
+        names.extend(sets.server.iter().map(|_| "the server".to_owned()));
+        names.extend(sets.cpus.iter().map(|_| "cpus".to_owned()));
+        let has_path = sets.path.is_some() || sets.file_bytes.is_some();
+        names.extend(has_path.then(|| "the path".to_owned()));
+        for name in names {
+            if let Some(other) = self.set.insert(name.clone(), factor.to_owned()) {
+                return Err(format!(
+                    "the factors {other} and {factor} both set {name}; right would be one of them"
+                ));
+            }
+        }
+        self.serve.extend(sets.serve.clone());
+        self.load.extend(sets.load.clone());
+        if let Some(server) = &sets.server {
+            self.server.clone_from(server);
+        }
+        if let Some(cpus) = &sets.cpus {
+            self.cpus.clone_from(cpus);
+        }
+        if let Some(path) = &sets.path {
+            self.path.clone_from(path);
+        }
+        self.file_bytes = sets.file_bytes.or(self.file_bytes);
+        Ok(())
+    }
+}
+
+fn refuse_own(what: &str, options: &Options, own: &[(&str, &str)]) -> Result<(), String> {
+    for (name, instead) in own {
+        if options.contains_key(*name) {
+            return Err(format!(
+                "{what} {name}: the lab sets it itself; right would be {instead}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a server has these options.
+fn check_serve(server: &Server, serve: &mut Options) -> Result<(), String> {
+    match server.kind {
+        Kind::Loadline => {
+            for name in ON_OFF {
+                let spelt = match serve.get(name) {
+                    Some(OptionValue::Alone) => "on",
+                    Some(OptionValue::Absent) => "off",
+                    _ => continue,
+                };
+                serve.insert(name.to_owned(), OptionValue::Text(spelt.to_owned()));
+            }
+            refuse_own("serve", serve, &OWN_SERVE_OPTIONS)
+        }
+        Kind::Command => check_placeholders(server, serve),
+        _ => {
+            let unknown = serve
+                .keys()
+                .find(|name| !FOREIGN_OPTIONS.contains(&name.as_str()));
+            match unknown {
+                None => Ok(()),
+                Some(name) => Err(format!(
+                    "{} has no option {name} here; right would be {}, or a server of its own with \
+                     command and configuration",
+                    server.kind.name(),
+                    FOREIGN_OPTIONS.join(", ")
+                )),
+            }
+        }
+    }
+}
+
+/// Options of a command are what stands in its placeholders: `{workers}`.
+fn check_placeholders(server: &Server, serve: &Options) -> Result<(), String> {
+    let texts = || server.command.iter().chain(&server.configuration);
+    let unused = serve.iter().find(|(name, value)| {
+        let is_named = |text: &String| spellings(name).iter().any(|one| text.contains(one));
+        **value != OptionValue::Absent && !texts().any(is_named)
+    });
+    match unused {
+        None => Ok(()),
+        Some((name, _)) => Err(format!(
+            "nothing in the command of {} asks for {name}; right would be {{{}}} in a word of it",
+            server.name,
+            name.replace('-', "_")
+        )),
+    }
+}
+
+/// `{worker_pools}` and `{worker-pools}`.
+pub(crate) fn spellings(option: &str) -> [String; 2] {
+    [
+        format!("{{{option}}}"),
+        format!("{{{}}}", option.replace('-', "_")),
+    ]
+}
+
+/// CPUs as people write them: `0-2,5`.
+#[must_use]
+pub fn cpus_text(cpus: &[usize]) -> String {
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    for cpu in cpus {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
+            _ => parts.push((*cpu, *cpu)),
+        }
+    }
+    let texts: Vec<String> = parts
+        .into_iter()
+        .map(|(first, last)| match first == last {
+            true => first.to_string(),
+            false => format!("{first}-{last}"),
+        })
+        .collect();
+    texts.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::plan::words;
+
+    fn plan(text: &str) -> Plan {
+        let text = format!("name = \"t\"\n{text}");
+        Plan::parse(&text, "plan.toml", Path::new("/")).unwrap()
+    }
+
+    fn cells(text: &str) -> Result<Cells, String> {
+        Cells::of(&plan(text), &[0, 1], &[])
+    }
+
+    const SERVERS: &str = "[servers.loadline]\noptions = { loops = 1 }\n[servers.nginx-tuned]\n\
+                           [servers.own]\ncommand = [\"own\", \"{port}\", \"{worker_pools}\"]\n";
+
+    #[test]
+    fn each_level_meets_each() {
+        let all = cells(&format!(
+            "files = {{ \"a.html\" = 5 }}\n{SERVERS}\
+             [[series]]\nname = \"s\"\nservers = [\"loadline\"]\nserve = {{ backlog = 9 }}\n\
+             load = {{ connections = 7 }}\n\
+             factors = {{ loops = [1, 2], file_bytes = [10, 20] }}\n\
+             except = [{{ loops = 2, file_bytes = 10 }}]"
+        ));
+        let all = all.unwrap();
+        let texts: Vec<String> = all.cells.iter().map(|it| levels_text(&it.levels)).collect();
+        assert_eq!(
+            texts,
+            [
+                "file_bytes=10, loops=1, server=loadline",
+                "file_bytes=20, loops=1, server=loadline",
+                "file_bytes=20, loops=2, server=loadline",
+            ]
+        );
+        let last = &all.cells[2];
+        assert_eq!(words(&last.serve), ["--backlog=9", "--loops=2"]);
+        assert_eq!(words(&last.load), ["--connections=7"]);
+        assert_eq!(last.path, "/20-bytes.bin");
+        assert_eq!(
+            (&last.placement.server, &last.placement.client),
+            (&vec![1], &vec![0])
+        );
+        let repeated: Vec<bool> = all.cells.iter().map(|it| it.is_repeated).collect();
+        assert_eq!(repeated, [true, false, false]);
+        assert_eq!(all.files.len(), 3);
+    }
+
+    #[test]
+    fn servers_are_a_factor_and_may_be_missing() {
+        let plan = plan(&format!(
+            "{SERVERS}[[series]]\nname = \"s\"\nservers = [\"nginx-tuned\", \"loadline\"]\n\
+             a_a = [{{ server = \"loadline\" }}]"
+        ));
+        let all = Cells::of(&plan, &[0, 1], &[]).unwrap();
+        let repeated: Vec<bool> = all.cells.iter().map(|it| it.is_repeated).collect();
+        assert_eq!(repeated, [false, true]);
+        let left = Cells::of(&plan, &[0, 1], &["nginx-tuned".to_owned()]).unwrap();
+        assert_eq!(left.cells.len(), 1);
+        let none = ["nginx-tuned".to_owned(), "loadline".to_owned()];
+        assert!(Cells::of(&plan, &[0, 1], &none).is_err());
+    }
+
+    #[test]
+    fn levels_may_name_the_server() {
+        let all = cells(&format!(
+            "{SERVERS}[[series]]\nname = \"s\"\n\
+             factors = {{ server = [\"loadline\", \"nginx-tuned\"], connections = [1, 2] }}"
+        ));
+        assert_eq!(all.unwrap().cells.len(), 4);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        for (series, right) in [
+            (
+                "servers = [\"loadline\"]\nload = { duration = \"5s\" }",
+                "series s: server=loadline: load duration: the lab sets it itself; right would be \
+                 duration_s",
+            ),
+            (
+                "servers = [\"loadline\"]\nserve = { listen = \"x\" }",
+                "serve listen: the lab sets it itself",
+            ),
+            (
+                "servers = [\"nginx-tuned\"]\nfactors = { loops = [1] }",
+                "loops=1, server=nginx-tuned: nginx-tuned has no option loops here",
+            ),
+            (
+                "servers = [\"own\"]\nfactors = { workers = [1] }",
+                "nothing in the command of own asks for workers; right would be {workers}",
+            ),
+            (
+                "servers = [\"loadline\"]\nfactors = { path = [\"/a\"], file_bytes = [1] }",
+                "the factors file_bytes and path both set the path",
+            ),
+            (
+                "servers = [\"loadline\"]\n[[series]]\nname = \"s\"\nservers = [\"loadline\"]",
+                "series s: the cell server=loadline is there twice",
+            ),
+        ] {
+            let message = cells(&format!("{SERVERS}[[series]]\nname = \"s\"\n{series}"));
+            let message = message.unwrap_err();
+            assert!(message.contains(right), "{message:?} is not {right:?}");
+        }
+        let cpus = "[cpus.mine]\nserver = \"5\"\nclient = \"0\"\n";
+        let message = cells(&format!(
+            "{cpus}[servers.loadline]\n[[series]]\nname = \"s\"\ncpus = \"mine\""
+        ));
+        assert!(
+            message
+                .unwrap_err()
+                .contains("CPU 5 is not one of this process (0-1)")
+        );
+    }
+
+    #[test]
+    fn options_of_commands_and_switches() {
+        let all = cells(&format!(
+            "{SERVERS}[[series]]\nname = \"s\"\nservers = [\"own\"]\n\
+             factors = {{ worker_pools = [\"shared\"] }}\n\
+             [[series]]\nname = \"t\"\nservers = [\"loadline\"]\nserve = {{ keep_alive = false }}"
+        ));
+        let all = all.unwrap();
+        assert_eq!(
+            words(&all.cells[1].serve),
+            ["--keep-alive=off", "--loops=1"]
+        );
+    }
+
+    #[test]
+    fn cpus_as_people_write_them() {
+        assert_eq!(cpus_text(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        assert_eq!(
+            (cpus_text(&[3]), cpus_text(&[])),
+            ("3".into(), String::new())
+        );
+    }
+}

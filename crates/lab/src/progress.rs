@@ -1,0 +1,195 @@
+//! What somebody who waits for a run is told: a live line on a terminal, and plain lines elsewhere, one
+//! for each trial.
+
+use std::io::Write;
+
+use loadline_load::report::number::{maybe_us, rate, span_s};
+
+use crate::cells::levels_text;
+use crate::expand::{Expansion, PlannedTrial};
+use crate::journal::Trial;
+use crate::plan::Plan;
+use crate::runner::Witness;
+
+/// The narrowest terminal that a live line is made for.
+const WIDTH_MIN: usize = 20;
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Standing {
+    /// Trials that are recorded.
+    pub recorded: usize,
+    /// Trials of the run.
+    pub trials: usize,
+    /// The block that is run, from 1.
+    pub block: u32,
+    /// Blocks of the run.
+    pub blocks: u32,
+    /// How long what is left will take.
+    pub left_s: f64,
+}
+
+/// Tells it.
+#[derive(Debug)]
+pub struct Progress<'a, W: Write> {
+    to: W,
+    plan: &'a Plan,
+    expansion: &'a Expansion,
+    /// Columns of the terminal; `None`: not on one.
+    width: Option<usize>,
+    is_line_there: bool,
+}
+
+impl<'a, W: Write> Progress<'a, W> {
+    /// To a terminal so wide, or to something else.
+    pub fn new(to: W, plan: &'a Plan, expansion: &'a Expansion, width: Option<usize>) -> Self {
+        Self {
+            to,
+            plan,
+            expansion,
+            width: width.map(|width| width.max(WIDTH_MIN)),
+            is_line_there: false,
+        }
+    }
+
+    /// A line that stays.
+    pub fn say(&mut self, line: &str) {
+        let text = match std::mem::take(&mut self.is_line_there) {
+            true => format!("\r\x1b[K{line}\n"),
+            false => format!("{line}\n"),
+        };
+        self.put(&text);
+    }
+
+    /// Takes the live line away, for what comes next.
+    pub fn clear(&mut self) {
+        if std::mem::take(&mut self.is_line_there) {
+            self.put("\r\x1b[K");
+        }
+    }
+
+    fn put(&mut self, text: &str) {
+        // Whoever has closed it does not want to know.
+        let _ = self
+            .to
+            .write_all(text.as_bytes())
+            .and_then(|()| self.to.flush());
+    }
+}
+
+impl<W: Write> Witness for Progress<'_, W> {
+    fn begins(&mut self, planned: &PlannedTrial, standing: &Standing) {
+        let Some(width) = self.width else { return };
+        let cell = self.expansion.cell(planned);
+        let series = &self.plan.series[cell.series].name;
+        let what = what(series, &levels_text(&cell.levels), planned.is_a_a);
+        let line = format!("{}; now {what}", how_far(standing));
+        let line: String = line.chars().take(width - 1).collect();
+        self.put(&format!("\r\x1b[K{line}"));
+        self.is_line_there = true;
+    }
+
+    fn recorded(&mut self, trial: &Trial, standing: &Standing) {
+        let is_worth_a_line = self.width.is_none() || !trial.void.is_empty();
+        if !is_worth_a_line {
+            return;
+        }
+        let what = what(&trial.series, &levels_text(&trial.levels), trial.is_a_a);
+        let line = format!("{}; {what}: {}", how_far(standing), result(trial));
+        self.say(&line);
+    }
+}
+
+/// `17/96, block 2/3, 4 min left`.
+fn how_far(standing: &Standing) -> String {
+    format!(
+        "{}/{}, block {}/{}, {} left",
+        standing.recorded,
+        standing.trials,
+        standing.block,
+        standing.blocks,
+        span_s(standing.left_s.round().max(0.0))
+    )
+}
+
+fn what(series: &str, levels: &str, is_a_a: bool) -> String {
+    let again = if is_a_a { " (A/A)" } else { "" };
+    format!("{series}: {levels}{again}")
+}
+
+/// What a trial came to, in short.
+fn result(trial: &Trial) -> String {
+    if let Some(reason) = trial.void.first() {
+        let more = match trial.void.len() {
+            1 => String::new(),
+            count => format!(" (and {} more)", count - 1),
+        };
+        return format!("void: {reason}{more}");
+    }
+    let headline = trial.load.as_ref().and_then(|load| load.headline());
+    let Some(group) = headline else {
+        return "recorded".to_owned();
+    };
+    let percentiles = group.total.latency.percentiles();
+    format!(
+        "{}/s, p50 {}, p99 {}",
+        rate(group.total.rates.completed_per_s),
+        maybe_us(percentiles.p50),
+        maybe_us(percentiles.p99)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::expand::expand;
+
+    fn told(width: Option<usize>) -> String {
+        let text = "name = \"t\"\n[servers.loadline]\n[[series]]\nname = \"s\"\nreplicates = 1\n\
+                    factors = { loops = [1, 2] }\na_a = false";
+        let plan = Plan::parse(text, "plan", Path::new("/")).unwrap();
+        let run = expand(&plan, 1, &[0], &[]).unwrap();
+        let mut out = Vec::new();
+        let mut progress = Progress::new(&mut out, &plan, &run, width);
+        let standing = Standing {
+            recorded: 1,
+            trials: 2,
+            block: 1,
+            blocks: 1,
+            left_s: 90.2,
+        };
+        progress.begins(&run.trials[0], &standing);
+        let mut trial = Trial {
+            series: "s".to_owned(),
+            is_a_a: true,
+            ..Trial::default()
+        };
+        progress.recorded(&trial, &standing);
+        trial.void = vec!["It rained.".to_owned(), "It snowed.".to_owned()];
+        progress.recorded(&trial, &standing);
+        progress.say("done");
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn plain_lines_are_one_for_each_trial() {
+        let text = told(None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[0].starts_with("1/2, block 1/1, "), "{text}");
+        assert!(lines[0].ends_with("left; s:  (A/A): recorded"), "{text}");
+        assert!(lines[1].ends_with("void: It rained. (and 1 more)"));
+        assert!(!text.contains('\x1b'));
+    }
+
+    #[test]
+    fn a_terminal_has_one_line_that_lives_and_those_that_matter() {
+        let text = told(Some(40));
+        assert_eq!(text.lines().count(), 2, "{text:?}");
+        let live = text.trim_start_matches("\r\x1b[K").split('\r').next();
+        assert_eq!(live.unwrap().chars().count(), 39, "{text:?}");
+        assert!(text.ends_with("\r\x1b[K1/2, block 1/1, 1 min 30 s left; s:  (A/A): void: It rained. (and 1 more)\ndone\n"), "{text:?}");
+    }
+}

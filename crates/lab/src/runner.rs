@@ -1,0 +1,201 @@
+//! Runs a plan: trial after trial, each recorded before the next begins.
+//!
+//! This is the part of the lab that acts. The loop here knows no processes: what a trial is stands
+//! behind [`Bench`], so tests make one up. [`Processes`] is the real one: a fresh server and a client
+//! for each trial, both under a [`guard`].
+
+mod child;
+mod client;
+mod configurations;
+pub mod guard;
+mod judge;
+mod prepare;
+mod reach;
+mod servers;
+mod site;
+#[cfg(test)]
+mod tests;
+mod trial;
+
+use std::collections::BTreeSet;
+
+pub use prepare::{Asked, Prepared, prepare};
+pub use trial::Processes;
+
+use crate::expand::{Expansion, OVERHEAD_S, PlannedTrial};
+use crate::journal::{Line, Store, Trial};
+use crate::plan::Plan;
+use crate::progress::Standing;
+
+/// Runs single trials.
+pub trait Bench {
+    /// Runs one from begin to end. A trial that went wrong is void, with its reasons.
+    ///
+    /// # Errors
+    /// It did not come to its end, and is not to be recorded.
+    fn run(&mut self, planned: &PlannedTrial) -> Result<Trial, Stop>;
+}
+
+/// Why a trial did not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Somebody wants the run to end.
+    Interrupted,
+    /// Nothing can be measured or recorded here, in one line.
+    Failed(String),
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Every trial is recorded.
+    Complete,
+    /// Somebody wanted it to end.
+    Interrupted,
+    /// The next block does not fit into what is left of the plan's budget.
+    BudgetSpent,
+}
+
+/// Who is told how things stand.
+pub trait Witness {
+    /// A trial begins.
+    fn begins(&mut self, planned: &PlannedTrial, standing: &Standing);
+    /// It is recorded.
+    fn recorded(&mut self, trial: &Trial, standing: &Standing);
+}
+
+/// A run that can be begun or gone on with.
+#[derive(Debug)]
+pub struct Runner<'a> {
+    plan: &'a Plan,
+    expansion: &'a Expansion,
+    store: &'a mut Store,
+    /// Numbers of the trials that are recorded.
+    recorded: BTreeSet<u32>,
+    /// How long they took.
+    took_s: f64,
+    /// How long they took beside their load.
+    overhead_s: f64,
+}
+
+impl<'a> Runner<'a> {
+    /// Of a plan, with the trials that the journal has already.
+    #[must_use]
+    pub fn new(
+        plan: &'a Plan,
+        expansion: &'a Expansion,
+        store: &'a mut Store,
+        recorded: &[Trial],
+    ) -> Self {
+        let mut runner = Self {
+            plan,
+            expansion,
+            store,
+            recorded: BTreeSet::new(),
+            took_s: 0.0,
+            overhead_s: 0.0,
+        };
+        for trial in recorded {
+            runner.count(trial);
+        }
+        runner
+    }
+
+    /// Runs what is missing.
+    ///
+    /// # Errors
+    /// One line: a trial cannot be run or recorded at all, or not one block fits into the budget.
+    pub fn run(
+        &mut self,
+        bench: &mut dyn Bench,
+        witness: &mut dyn Witness,
+    ) -> Result<Ending, String> {
+        for block in 0..self.expansion.block_count() {
+            let of_block = |trial: &&PlannedTrial| trial.block == block;
+            let trials = self.expansion.trials.iter().filter(of_block);
+            let (recorded, missing): (Vec<PlannedTrial>, Vec<PlannedTrial>) =
+                trials.partition(|trial| self.recorded.contains(&trial.number));
+            if recorded.is_empty() && !self.fits(&missing)? {
+                return Ok(Ending::BudgetSpent);
+            }
+            for planned in &missing {
+                witness.begins(planned, &self.standing(planned));
+                let trial = match bench.run(planned) {
+                    Ok(trial) => trial,
+                    Err(Stop::Interrupted) => return Ok(Ending::Interrupted),
+                    Err(Stop::Failed(why)) => return Err(why),
+                };
+                self.store.append(&Line::Trial(Box::new(trial.clone())))?;
+                self.count(&trial);
+                witness.recorded(&trial, &self.standing(planned));
+            }
+        }
+        Ok(Ending::Complete)
+    }
+
+    /// How long what is missing will take.
+    #[must_use]
+    pub fn left_s(&self) -> f64 {
+        let is_missing = |trial: &&PlannedTrial| !self.recorded.contains(&trial.number);
+        let missing: Vec<PlannedTrial> = self
+            .expansion
+            .trials
+            .iter()
+            .filter(is_missing)
+            .copied()
+            .collect();
+        self.estimate_s(&missing)
+    }
+
+    fn count(&mut self, trial: &Trial) {
+        let planned = self.expansion.trials.get(trial.number as usize);
+        if !self.recorded.insert(trial.number) {
+            return;
+        }
+        self.took_s += trial.took_s;
+        if let Some(planned) = planned {
+            // One that had no load at all, since its server did not start, is no example.
+            let load_s = self.expansion.load_s(self.plan, planned);
+            self.overhead_s += match trial.load {
+                Some(_) => (trial.took_s - load_s).max(0.0),
+                None => OVERHEAD_S,
+            };
+        }
+    }
+
+    /// Whether a block may be begun.
+    fn fits(&self, block: &[PlannedTrial]) -> Result<bool, String> {
+        let Some(budget_s) = self.plan.budget_s else {
+            return Ok(true);
+        };
+        let needed_s = self.estimate_s(block);
+        if self.took_s + needed_s <= budget_s {
+            return Ok(true);
+        }
+        if self.recorded.is_empty() {
+            return Err(format!(
+                "budget_s {budget_s} is not enough for one block, which takes about {needed_s:.0} s; \
+                 right would be more, or fewer levels, or a shorter duration_s"
+            ));
+        }
+        Ok(false)
+    }
+
+    fn estimate_s(&self, trials: &[PlannedTrial]) -> f64 {
+        let overhead_s = match self.recorded.len() {
+            0 => OVERHEAD_S,
+            count => self.overhead_s / count as f64,
+        };
+        self.expansion.estimate_s(self.plan, trials, overhead_s)
+    }
+
+    fn standing(&self, planned: &PlannedTrial) -> Standing {
+        Standing {
+            recorded: self.recorded.len(),
+            trials: self.expansion.trials.len(),
+            block: planned.block + 1,
+            blocks: self.expansion.block_count(),
+            left_s: self.left_s(),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A server or client under its guard, as the runner sees it.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::guard::GRACE;
+use crate::cells::cpus_text;
+
+/// This very program, also if its file has been replaced meanwhile.
+pub(super) const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// How long a guard may take to start, and beyond its grace to end, on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Ended when dropped, with everything that it has started.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    guard: Child,
+    orders: Option<ChildStdin>,
+    told: Receiver<String>,
+    pid: u32,
+    ended: Option<String>,
+}
+
+impl Guarded {
+    /// Starts a command on some CPUs; its output goes to `log`.
+    pub(super) fn start(command: &[String], cpus: &[usize], log: &Path) -> Result<Self, String> {
+        let mut guard = Command::new(THIS_PROGRAM);
+        guard.args(["lab", "guard", "--log"]).arg(log);
+        if !cpus.is_empty() {
+            guard.args(["--cpus", &cpus_text(cpus)]);
+        }
+        guard
+            .arg("--")
+            .args(command)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0); // an interruption from the terminal is the runner's to hear
+        let mut guard = guard
+            .spawn()
+            .map_err(|error| format!("its guard cannot be started: {error}"))?;
+        let orders = guard.stdin.take();
+        let (tell, told) = channel();
+        if let Some(out) = guard.stdout.take() {
+            let listen = move || {
+                for line in BufReader::new(out).lines().map_while(Result::ok) {
+                    if tell.send(line).is_err() {
+                        break; // nobody waits any more
+                    }
+                }
+            };
+            let thread = thread::Builder::new().name("guard".into());
+            thread
+                .spawn(listen)
+                .map_err(|error| format!("a thread cannot be started: {error}"))?;
+        }
+        let mut guarded = Self {
+            guard,
+            orders,
+            told,
+            pid: 0,
+            ended: None,
+        };
+        guarded.pid = guarded.hear_of_start()?;
+        Ok(guarded)
+    }
+
+    fn hear_of_start(&self) -> Result<u32, String> {
+        let line = self.told.recv_timeout(PATIENCE);
+        let line = line.map_err(|_| "its guard says nothing".to_owned())?;
+        match line.split_once(' ') {
+            Some(("started", pid)) => pid.parse().map_err(|_| format!("its guard says: {line}")),
+            Some(("failed", why)) => Err(why.to_owned()),
+            _ => Err(format!("its guard says: {line}")),
+        }
+    }
+
+    /// The process itself, not its guard.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// How it ended, if it does so by then: "exit status 1".
+    pub(super) fn ended_by(&mut self, until: Instant) -> Option<&str> {
+        if self.ended.is_none() {
+            let rest = until.saturating_duration_since(Instant::now());
+            self.ended = match self.told.recv_timeout(rest) {
+                Ok(line) => Some(line.trim_start_matches("ended ").to_owned()),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some("its guard was killed".to_owned()),
+            };
+        }
+        self.ended.as_deref()
+    }
+
+    /// Asks it to end, and kills it if it does not. Returns how it ended.
+    pub(super) fn stop(mut self) -> String {
+        if let Some(orders) = &mut self.orders {
+            let _ = orders.write_all(b"stop\n"); // a guard that is gone has said so
+        }
+        let how = self.ended_by(Instant::now() + GRACE + PATIENCE);
+        how.unwrap_or("its guard does not end").to_owned()
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        drop(self.orders.take()); // the guard kills what is left, if something is
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            match self.guard.try_wait() {
+                Ok(Some(_)) | Err(_) => return,
+                Ok(None) => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        let _ = self.guard.kill();
+        let _ = self.guard.wait();
+    }
+}
+
+/// The last line of a log that says something, for a reason: what a program says before it gives up.
+pub(super) fn last_words(log: &Path) -> Option<String> {
+    const BYTES_MAX: u64 = 4096;
+    const CHARACTERS_MAX: usize = 300;
+    let text = tail(log, BYTES_MAX).ok()?;
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    let visible = line.trim().chars().filter(|c| !c.is_control());
+    Some(visible.take(CHARACTERS_MAX).collect())
+}
+
+fn tail(path: &Path, bytes_max: u64) -> io::Result<String> {
+    use std::io::{Read as _, Seek as _, SeekFrom};
+    let mut file = std::fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(bytes_max)))?;
+    let mut bytes = Vec::new();
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Whether a program is there: as a path, or on the search path.
+pub(super) fn find_program(name: &str) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let is_program = |path: &Path| {
+        path.metadata()
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|path| is_program(path));
+    }
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    // Servers are often where only root's search path leads.
+    let more = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&paths)
+        .chain(more)
+        .map(|folder| folder.join(name))
+        .find(|path| is_program(path))
+}

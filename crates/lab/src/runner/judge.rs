@@ -1,0 +1,347 @@
+//! Whether a trial counts: a pure function of what was measured and what the plan allows.
+//!
+//! A trial that does not count is void, with every reason for it; it is kept and shown. What the plan
+//! allows is noted instead.
+
+use loadline_load::ErrorKind;
+use loadline_load::trial::{GroupRecord, NetworkRecord, TrialRecord};
+
+use crate::journal::ServerFacts;
+use crate::plan::Allow;
+
+/// Seconds that both halves of a trial need before they are compared.
+const STEADY_SECONDS_MIN: usize = 2;
+/// By what part of their mean the halves of a steady trial may differ in answers.
+const STEADY_TOLERANCE: f64 = 0.1;
+/// Segments sent again, of requests sent: beyond it, latencies are made by timers of TCP.
+const RETRANSMITS_SHARE_MAX: f64 = 0.01;
+
+/// What a trial came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Judgement {
+    /// Why it does not count.
+    pub(super) void: Vec<String>,
+    /// What is worth knowing and does not decide.
+    pub(super) notes: Vec<String>,
+}
+
+impl Judgement {
+    fn say(&mut self, is_allowed: bool, sentence: String) {
+        if is_allowed {
+            self.notes.push(format!("Allowed by the plan: {sentence}"));
+        } else {
+            self.void.push(sentence);
+        }
+    }
+}
+
+/// Judges.
+pub(super) fn judge(record: &TrialRecord, server: &ServerFacts, allow: &Allow) -> Judgement {
+    let mut judgement = Judgement::default();
+    if record.run.interrupted {
+        judgement
+            .void
+            .push("The client was interrupted.".to_owned());
+    }
+    if let Some(group) = record.headline() {
+        judge_errors(group, allow, &mut judgement);
+        judge_steady(record, group, &mut judgement);
+    }
+    for reason in &record.verdict.reasons {
+        judgement.say(allow.client_limited, format!("Client-limited. {reason}"));
+    }
+    judgement.notes.extend(record.verdict.notes.iter().cloned());
+    if let Some(little) = record.verdict.little.filter(|little| !little.holds) {
+        judgement.void.push(format!(
+            "Little's law does not hold: {:.1} requests were in flight on average, and rate times time \
+             is {:.1}. Something was measured wrongly.",
+            little.in_flight, little.expected
+        ));
+    }
+    judge_steal(record, allow, &mut judgement);
+    judge_network(record, allow, &mut judgement);
+    judge_counts(record, server, &mut judgement);
+    judgement
+}
+
+fn judge_errors(group: &GroupRecord, allow: &Allow, judgement: &mut Judgement) {
+    let tally = &group.total.tally;
+    if tally.offered == 0 {
+        return; // idle and slow clients may well be asked for alone
+    }
+    if tally.completed == 0 {
+        let sentence = "Not one answer came.".to_owned();
+        return judgement.say(allow.errors >= 1.0, sentence);
+    }
+    let errors = tally.errors_total();
+    let share = errors as f64 / tally.offered as f64;
+    if errors == 0 {
+        return;
+    }
+    let kinds: Vec<String> = ErrorKind::ALL
+        .iter()
+        .zip(tally.errors)
+        .filter(|(_, count)| *count > 0)
+        .map(|(kind, count)| format!("{} {count}", kind.name()))
+        .collect();
+    judgement.say(
+        share <= allow.errors,
+        format!(
+            "{errors} of {} requests failed ({}).",
+            tally.offered,
+            kinds.join(", ")
+        ),
+    );
+}
+
+/// Answers in both halves of the whole seconds that count.
+fn judge_steady(record: &TrialRecord, group: &GroupRecord, judgement: &mut Judgement) {
+    let is_counted = |second: u32| {
+        let (begin_s, end_s) = (f64::from(second), f64::from(second) + 1.0);
+        let mut phases = record.phases.iter();
+        phases.any(|phase| phase.counted && phase.begin_s <= begin_s && end_s <= phase.end_s)
+    };
+    let counts: Vec<u64> = group
+        .series
+        .iter()
+        .filter(|second| is_counted(second.second))
+        .map(|second| second.completed)
+        .collect();
+    let half = counts.len() / 2;
+    if half < STEADY_SECONDS_MIN || record.has_steps() {
+        return;
+    }
+    let mean = |counts: &[u64]| counts.iter().sum::<u64>() as f64 / counts.len() as f64;
+    let (first, second) = (mean(&counts[..half]), mean(&counts[counts.len() - half..]));
+    if (first - second).abs() > (first + second) / 2.0 * STEADY_TOLERANCE {
+        judgement.notes.push(format!(
+            "No steady state was seen: {first:.0} answers a second in the first half, {second:.0} in \
+             the second."
+        ));
+    }
+}
+
+fn judge_steal(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) {
+    let Some(steal_s) = record.machine.steal_s else {
+        return;
+    };
+    let all_s = record.run.ran_s * f64::from(record.machine.cpus.max(1));
+    if all_s > 0.0 && steal_s > all_s * allow.steal {
+        judgement.void.push(format!(
+            "The hypervisor kept {:.1} % of the machine's time; at most {:.1} % are allowed.",
+            steal_s / all_s * 100.0,
+            allow.steal * 100.0
+        ));
+    }
+}
+
+fn judge_network(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) {
+    let (before, after) = (
+        &record.machine.network_before,
+        &record.machine.network_after,
+    );
+    let grown = |count: fn(&NetworkRecord) -> Option<u64>| {
+        let (before, after) = (count(before)?, count(after)?);
+        Some(after.saturating_sub(before)).filter(|grown| *grown > 0)
+    };
+    let dropped = grown(|network| network.listen_drops);
+    if let Some(count) = grown(|network| network.listen_overflows).or(dropped) {
+        judgement.say(
+            allow.overflows,
+            format!(
+                "The queue of connections in front of the server was full {count} times: they came to \
+                 be a second or more later, or not at all."
+            ),
+        );
+    }
+    let sent = record.everything.sent;
+    if let Some(count) = grown(|network| network.retransmits)
+        && count as f64 > sent as f64 * RETRANSMITS_SHARE_MAX
+    {
+        judgement.notes.push(format!(
+            "{count} segments were sent again, for {sent} requests."
+        ));
+    }
+}
+
+/// A server that has answered less than the client has heard is not the one that was asked.
+fn judge_counts(record: &TrialRecord, server: &ServerFacts, judgement: &mut Judgement) {
+    let completed = record.everything.completed;
+    if let Some(counted) = server
+        .requests_counted
+        .filter(|counted| *counted < completed)
+    {
+        judgement.void.push(format!(
+            "The server counted {counted} answers, and the client {completed}."
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_load::Tally;
+    use loadline_load::trial::{LittleRecord, PhaseRecord, SecondRecord};
+
+    use super::*;
+
+    /// Ten seconds, the first of them warm-up, a thousand answers a second.
+    fn sound() -> TrialRecord {
+        let mut record = TrialRecord::default();
+        let phase = |begin_s: f64, end_s: f64, counted: bool| PhaseRecord {
+            begin_s,
+            end_s,
+            counted,
+            ..PhaseRecord::default()
+        };
+        record.phases = vec![phase(0.0, 1.0, false), phase(1.0, 10.0, true)];
+        record.run.ran_s = 10.0;
+        record.machine.cpus = 2;
+        record.machine.steal_s = Some(0.1);
+        let mut group = GroupRecord::default();
+        group.total.tally = Tally {
+            offered: 9_000,
+            sent: 9_000,
+            completed: 9_000,
+            good: 9_000,
+            ..Tally::default()
+        };
+        record.everything = group.total.tally.clone();
+        group.series = (0..10)
+            .map(|second| SecondRecord {
+                second,
+                completed: if second == 0 { 10 } else { 1_000 },
+                ..SecondRecord::default()
+            })
+            .collect();
+        record.groups = vec![group];
+        record
+    }
+
+    fn void(change: impl FnOnce(&mut TrialRecord), allow: Allow) -> Judgement {
+        let mut record = sound();
+        change(&mut record);
+        judge(&record, &ServerFacts::default(), &allow)
+    }
+
+    #[test]
+    fn a_sound_trial_counts() {
+        assert_eq!(void(|_| {}, Allow::default()), Judgement::default());
+    }
+
+    #[test]
+    fn each_reason_is_told() {
+        type Change = fn(&mut TrialRecord);
+        let cases: [(&str, Change); 7] = [
+            ("The client was interrupted", |it| it.run.interrupted = true),
+            ("Not one answer came", |it| {
+                it.groups[0].total.tally.completed = 0;
+            }),
+            ("9 of 9000 requests failed (reset 2, timeout 7)", |it| {
+                let errors = &mut it.groups[0].total.tally.errors;
+                errors[ErrorKind::Reset as usize] = 2;
+                errors[ErrorKind::Timeout as usize] = 7;
+            }),
+            ("Client-limited. Too busy.", |it| {
+                it.verdict.reasons.push("Too busy.".to_owned());
+            }),
+            ("Little's law does not hold: 5.0 requests", |it| {
+                it.verdict.little = Some(LittleRecord {
+                    in_flight: 5.0,
+                    expected: 9.0,
+                    ..LittleRecord::default()
+                });
+            }),
+            (
+                "The hypervisor kept 5.0 % of the machine's time; at most 2.0 %",
+                |it| {
+                    it.machine.steal_s = Some(1.0);
+                },
+            ),
+            ("was full 3 times", |it| {
+                it.machine.network_before.listen_overflows = Some(4);
+                it.machine.network_after.listen_overflows = Some(7);
+            }),
+        ];
+        for (reason, change) in cases {
+            let judgement = void(change, Allow::default());
+            assert_eq!(judgement.void.len(), 1, "{reason}: {judgement:?}");
+            assert!(judgement.void[0].contains(reason), "{judgement:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_plan_allows_is_a_note() {
+        let change = |it: &mut TrialRecord| {
+            it.groups[0].total.tally.errors[ErrorKind::Reset as usize] = 90;
+            it.verdict.reasons.push("Too busy.".to_owned());
+            it.machine.network_before.listen_drops = Some(0);
+            it.machine.network_after.listen_drops = Some(1);
+        };
+        let allow = Allow {
+            errors: 0.01,
+            client_limited: true,
+            overflows: true,
+            ..Allow::default()
+        };
+        let judgement = void(change, allow);
+        assert_eq!((judgement.void.len(), judgement.notes.len()), (0, 3));
+        assert!(judgement.notes[0].starts_with("Allowed by the plan: 90 of 9000"));
+        let less = Allow {
+            errors: 0.009,
+            ..allow
+        };
+        assert_eq!(void(change, less).void.len(), 1);
+        let nothing = |it: &mut TrialRecord| it.groups[0].total.tally.completed = 0;
+        let all = Allow {
+            errors: 1.0,
+            ..allow
+        };
+        assert_eq!(
+            (
+                void(nothing, allow).void.len(),
+                void(nothing, all).void.len()
+            ),
+            (1, 0)
+        );
+    }
+
+    #[test]
+    fn halves_that_differ_are_noted() {
+        let grow = |it: &mut TrialRecord| {
+            for second in &mut it.groups[0].series {
+                second.completed = 900 + 20 * u64::from(second.second);
+            }
+        };
+        // Seconds 1 to 4 and 6 to 9: 950 and 1050.
+        assert!(void(grow, Allow::default()).notes.is_empty());
+        let leap = |it: &mut TrialRecord| {
+            for second in &mut it.groups[0].series[6..] {
+                second.completed = 1_200;
+            }
+        };
+        let judgement = void(leap, Allow::default());
+        assert!(judgement.void.is_empty());
+        assert!(judgement.notes[0].contains("1000 answers a second in the first half, 1200"));
+    }
+
+    #[test]
+    fn a_server_cannot_have_answered_less_than_was_heard() {
+        let counted = |requests_counted| {
+            let server = ServerFacts {
+                requests_counted,
+                ..ServerFacts::default()
+            };
+            judge(&sound(), &server, &Allow::default()).void.len()
+        };
+        assert_eq!([None, Some(9_000), Some(8_999)].map(counted), [0, 0, 1]);
+    }
+
+    #[test]
+    fn clients_that_ask_for_nothing_are_not_judged_by_answers() {
+        let judgement = void(
+            |it| it.groups[0].total.tally = Tally::default(),
+            Allow::default(),
+        );
+        assert!(judgement.void.is_empty());
+    }
+}

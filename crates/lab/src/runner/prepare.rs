@@ -1,0 +1,196 @@
+//! From a plan file and a folder to a run that can be begun or gone on with; every mistake that can be
+//! seen before the first trial is told here.
+
+use std::path::{Path, PathBuf};
+
+use super::child::find_program;
+use super::servers::program;
+use crate::cells::levels_text;
+use crate::expand::{Expansion, expand};
+use crate::journal::{self, Contents, Line, RunHead, SCHEMA, Store, Trial};
+use crate::plan::Plan;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The plan's file.
+    pub plan: PathBuf,
+    /// The run's folder.
+    pub out: PathBuf,
+    /// In place of the plan's own.
+    pub seed: Option<u64>,
+    /// CPUs of this process.
+    pub cpus: Vec<usize>,
+    /// Version of this program.
+    pub version: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// Now: milliseconds since 1970-01-01 00:00 UTC.
+    pub now_unix_ms: u64,
+    /// Whether nothing is to be written.
+    pub is_dry: bool,
+}
+
+/// A run that can be begun or gone on with.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The plan.
+    pub plan: Plan,
+    /// Its trials in their order.
+    pub expansion: Expansion,
+    /// The first line of the journal.
+    pub head: Box<RunHead>,
+    /// The journal; `None` where nothing is to be written.
+    pub store: Option<Store>,
+    /// What it has already.
+    pub recorded: Vec<Trial>,
+    /// Whether the journal is still empty.
+    pub is_new: bool,
+}
+
+impl Prepared {
+    /// Writes the first line of a new run. A run that goes on has one.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn begin(&mut self) -> Result<(), String> {
+        match &mut self.store {
+            Some(store) if self.is_new => store.append(&Line::Run(self.head.clone())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Prepares.
+///
+/// # Errors
+/// One line: what is wrong with the plan, a server, or the folder, and what would be right.
+pub fn prepare(asked: &Asked) -> Result<Prepared, String> {
+    let plan = Plan::read(&asked.plan)?;
+    let (store, contents) = open(asked)?;
+    let (head, is_new) = match contents.head {
+        Some(head) => {
+            refuse_other(&plan, asked, &head)?;
+            (head, false)
+        }
+        None => (Box::new(new_head(&plan, asked)?), true),
+    };
+    let named = |why: String| format!("{}: {why}", asked.plan.display());
+    let expansion = expand(&plan, head.seed, &head.cpus, &head.left_out).map_err(named)?;
+    for trial in &contents.trials {
+        refuse_stranger(&plan, &expansion, trial)
+            .map_err(|why| format!("{}: {why}", asked.out.display()))?;
+    }
+    Ok(Prepared {
+        plan,
+        expansion,
+        head,
+        store,
+        recorded: contents.trials,
+        is_new,
+    })
+}
+
+fn open(asked: &Asked) -> Result<(Option<Store>, Contents), String> {
+    if !asked.is_dry {
+        let (store, contents) = Store::open(&asked.out)?;
+        return Ok((Some(store), contents));
+    }
+    let contents = match asked.out.join(journal::JOURNAL_FILE).exists() {
+        true => journal::read(&asked.out)?,
+        false => Contents::default(),
+    };
+    Ok((None, contents))
+}
+
+fn new_head(plan: &Plan, asked: &Asked) -> Result<RunHead, String> {
+    Ok(RunHead {
+        schema: SCHEMA.to_owned(),
+        name: plan.name.clone(),
+        plan_toml: plan.text.clone(),
+        seed: asked.seed.unwrap_or(plan.seed),
+        version: asked.version.clone(),
+        command: asked.command.clone(),
+        start_unix_ms: asked.now_unix_ms,
+        cpus: asked.cpus.clone(),
+        left_out: missing_servers(plan, &asked.plan)?,
+    })
+}
+
+/// Servers that are not installed, if the plan can do without them.
+fn missing_servers(plan: &Plan, file: &Path) -> Result<Vec<String>, String> {
+    let mut left_out = Vec::new();
+    for server in plan.servers.values() {
+        let Some(program) = program(server).filter(|name| find_program(name).is_none()) else {
+            continue;
+        };
+        if !server.optional {
+            return Err(format!(
+                "{}: server {}: {program} is not installed; right would be to install it, or optional \
+                 = true to go on without it",
+                file.display(),
+                server.name
+            ));
+        }
+        left_out.push(server.name.clone());
+    }
+    Ok(left_out)
+}
+
+/// A folder holds one run, of one plan, by one version, on one machine.
+fn refuse_other(plan: &Plan, asked: &Asked, head: &RunHead) -> Result<(), String> {
+    let out = asked.out.display();
+    let refuse = |what: &str| {
+        Err(format!(
+            "{out}: {what}; right would be another --out, or the run as it was begun"
+        ))
+    };
+    if head.plan_toml != plan.text {
+        return refuse(&format!(
+            "the run in it has another plan (\"{}\", or {} before a change)",
+            head.name,
+            asked.plan.display()
+        ));
+    }
+    if let Some(seed) = asked.seed.filter(|seed| *seed != head.seed) {
+        return refuse(&format!(
+            "the run in it has the seed {}, not {seed}",
+            head.seed
+        ));
+    }
+    if head.version != asked.version {
+        return refuse(&format!(
+            "the run in it was begun by version {}, and this is {}",
+            head.version, asked.version
+        ));
+    }
+    if head.cpus != asked.cpus {
+        return refuse(&format!(
+            "the run in it was begun with the CPUs {:?}, and these are {:?}",
+            head.cpus, asked.cpus
+        ));
+    }
+    Ok(())
+}
+
+/// A trial that the plan does not have there.
+fn refuse_stranger(plan: &Plan, expansion: &Expansion, trial: &Trial) -> Result<(), String> {
+    let planned = expansion.trials.get(trial.number as usize);
+    let is_planned = planned.is_some_and(|planned| {
+        let cell = expansion.cell(planned);
+        let series = &plan.series[cell.series].name;
+        cell.levels == trial.levels
+            && *series == trial.series
+            && (planned.replicate, planned.block, planned.is_a_a)
+                == (trial.replicate, trial.block, trial.is_a_a)
+    });
+    if is_planned {
+        return Ok(());
+    }
+    Err(format!(
+        "trial {} of its journal ({}: {}) is none of this plan; right would be another --out",
+        trial.number,
+        trial.series,
+        levels_text(&trial.levels)
+    ))
+}

@@ -1,0 +1,97 @@
+//! Reaching a server that has just been started: a port for it, whether it listens, and what it says
+//! of itself.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use loadline_load::trial::machine::port_range;
+use serde_json::Value;
+
+use super::servers::STATUS_PATH;
+
+/// Below it, ports want privileges, and well-known services have theirs.
+const PORT_MIN: u16 = 10_000;
+/// How long a server may take for its own counters.
+const STATUS_WITHIN: Duration = Duration::from_secs(2);
+/// They are a few kilobytes.
+const STATUS_BYTES_MAX: u64 = 1 << 20;
+
+/// A port of loopback that is free, and that the kernel does not take for outgoing connections: a
+/// client of the trial before may still be known by such a one. `from` says where the search begins.
+pub(super) fn free_port(from: u32) -> Option<u16> {
+    let (low, high) = match port_range() {
+        Some((first, _)) if first > PORT_MIN + 1000 => (PORT_MIN, first - 1),
+        Some((_, last)) if last < u16::MAX - 1000 => (last + 1, u16::MAX),
+        _ => (PORT_MIN, u16::MAX), // all are taken for outgoing ones
+    };
+    let count = u32::from(high - low) + 1;
+    (0..count).find_map(|step| {
+        let port = low + u16::try_from(from.wrapping_add(step) % count).ok()?;
+        is_free(port).then_some(port)
+    })
+}
+
+/// Whether nobody has a port at the moment.
+pub(super) fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+/// Whether somebody listens.
+pub(super) fn listens(port: u16) -> bool {
+    connected(port).is_some()
+}
+
+fn connected(port: u16) -> Option<TcpStream> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    TcpStream::connect_timeout(&address, STATUS_WITHIN).ok()
+}
+
+/// How many answers a Loadline server has counted; `None`: it does not say.
+pub(super) fn answers_counted(port: u16) -> Option<u64> {
+    let mut stream = connected(port)?;
+    stream.set_read_timeout(Some(STATUS_WITHIN)).ok()?;
+    stream.set_write_timeout(Some(STATUS_WITHIN)).ok()?;
+    let question = format!("GET {STATUS_PATH} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");
+    stream.write_all(question.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream
+        .take(STATUS_BYTES_MAX)
+        .read_to_string(&mut answer)
+        .ok()?;
+    sum_of_answers(&answer)
+}
+
+fn sum_of_answers(answer: &str) -> Option<u64> {
+    let (_, content) = answer.split_once("\r\n\r\n")?;
+    let status: Value = serde_json::from_str(content).ok()?;
+    let answers = status.get("total")?.get("answers")?.as_object()?;
+    answers.values().map(Value::as_u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_free_port_is_free_and_not_for_outgoing_connections() {
+        let port = free_port(12_345).unwrap();
+        let held = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+        assert!(held.is_ok() && listens(port) && !is_free(port));
+        let next = free_port(u32::from(port)).unwrap();
+        assert_ne!(next, port);
+        if let Some((first, last)) = port_range() {
+            assert!(!(first..=last).contains(&port) || first <= PORT_MIN + 1000);
+        }
+    }
+
+    #[test]
+    fn answers_are_summed() {
+        let answer = "HTTP/1.1 200 OK\r\nA: b\r\n\r\n\
+                      {\"total\":{\"answers\":{\"2xx\":5,\"4xx\":2},\"accepted\":9}}";
+        assert_eq!(sum_of_answers(answer), Some(7));
+        for broken in ["", "HTTP/1.1 404 x\r\n\r\nno", "a\r\n\r\n{\"total\":{}}"] {
+            assert_eq!(sum_of_answers(broken), None);
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! How servers are started: command line, configuration file, and what prints their version.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use super::child::THIS_PROGRAM;
+use super::configurations;
+use crate::cells::spellings;
+use crate::plan::{Kind, OptionValue, Options, Server, words};
+
+/// Where Loadline says what it has counted.
+pub(super) const STATUS_PATH: &str = "/-/status";
+
+/// What a command line or a configuration may depend on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) port: u16,
+    pub(super) root: &'a Path,
+    /// A folder of the trial's own, empty.
+    pub(super) scratch: &'a Path,
+    /// The folder of the plan.
+    pub(super) plan: &'a Path,
+    /// CPUs that the server may use.
+    pub(super) cpu_count: usize,
+    /// Paths of large files below the root, which some servers treat differently.
+    pub(super) large_files: &'a [String],
+    /// Whether servers are started as root, and are to be told as whom to go on.
+    pub(super) is_root: bool,
+    /// Descriptors that they may have.
+    pub(super) descriptors: u64,
+}
+
+/// What is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Launch {
+    pub(super) command: Vec<String>,
+    pub(super) configuration: Option<String>,
+}
+
+impl Place<'_> {
+    /// The file that a configuration is written to.
+    pub(super) fn configuration_file(&self) -> std::path::PathBuf {
+        self.scratch.join("configuration")
+    }
+}
+
+/// Whether this process is root's.
+pub(super) fn is_root() -> bool {
+    Path::new("/proc/self")
+        .metadata()
+        .is_ok_and(|found| found.uid() == 0)
+}
+
+/// The program that a server needs, as it is looked for; Loadline itself needs none.
+pub(super) fn program(server: &Server) -> Option<&str> {
+    match server.kind {
+        Kind::Loadline => None,
+        Kind::NginxDefault | Kind::NginxTuned => Some("nginx"),
+        Kind::ApacheEvent => Some("apache2"),
+        Kind::Lighttpd => Some("lighttpd"),
+        Kind::H2o => Some("h2o"),
+        // Placeholders are for what comes behind it, but for this program itself.
+        Kind::Command => server
+            .command
+            .first()
+            .map(String::as_str)
+            .filter(|program| *program != "{loadline}"),
+    }
+}
+
+/// How a server is started with these options.
+pub(super) fn launch(server: &Server, options: &Options, place: &Place<'_>) -> Launch {
+    let file = place.configuration_file().display().to_string();
+    let workers = options.get("workers").and_then(OptionValue::text);
+    let of = |words: &[&str], configuration: String| Launch {
+        command: words.iter().map(|word| (*word).to_owned()).collect(),
+        configuration: Some(configuration),
+    };
+    match server.kind {
+        Kind::Loadline => loadline(options, place),
+        Kind::NginxDefault | Kind::NginxTuned => {
+            let is_tuned = server.kind == Kind::NginxTuned;
+            let folder = place.scratch.display().to_string();
+            let early = place.scratch.join("early.log").display().to_string();
+            of(
+                &["nginx", "-p", &folder, "-e", &early, "-c", &file],
+                configurations::nginx(is_tuned, workers, place),
+            )
+        }
+        Kind::ApacheEvent => of(
+            &["apache2", "-D", "FOREGROUND", "-f", &file],
+            configurations::apache_event(workers, place),
+        ),
+        Kind::Lighttpd => of(
+            &["lighttpd", "-D", "-f", &file],
+            configurations::lighttpd(workers, place),
+        ),
+        Kind::H2o => of(
+            &["h2o", "-m", "worker", "-c", &file],
+            configurations::h2o(workers, place),
+        ),
+        Kind::Command => own(server, options, place),
+    }
+}
+
+/// What prints its version in the first line.
+pub(super) fn version_command(server: &Server) -> Vec<String> {
+    let words: &[&str] = match server.kind {
+        Kind::Loadline => &[THIS_PROGRAM, "--version"],
+        Kind::NginxDefault | Kind::NginxTuned => &["nginx", "-v"],
+        Kind::ApacheEvent => &["apache2", "-v"],
+        Kind::Lighttpd => &["lighttpd", "-v"],
+        Kind::H2o => &["h2o", "--version"],
+        Kind::Command => return server.version.clone(),
+    };
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn loadline(options: &Options, place: &Place<'_>) -> Launch {
+    let mut command = vec![
+        THIS_PROGRAM.to_owned(),
+        "serve".to_owned(),
+        place.root.display().to_string(),
+        format!("--listen=127.0.0.1:{}", place.port),
+        format!("--status-path={STATUS_PATH}"),
+    ];
+    if !options.contains_key("log-level") {
+        command.push("--log-level=warn".to_owned());
+    }
+    command.extend(words(options).iter().map(|word| fill(word, &names(place))));
+    Launch {
+        command,
+        configuration: None,
+    }
+}
+
+fn own(server: &Server, options: &Options, place: &Place<'_>) -> Launch {
+    let mut names = names(place);
+    for (option, value) in options {
+        if let Some(text) = value.text() {
+            let text = fill(text, &names);
+            for spelling in spellings(option) {
+                names.insert(spelling, text.clone());
+            }
+        }
+    }
+    // Behind a shell, the program's own path is that of the shell.
+    let path = std::env::current_exe().unwrap_or_else(|_| THIS_PROGRAM.into());
+    names.insert("{loadline}".to_owned(), path.display().to_string());
+    let mut command: Vec<String> = server.command.iter().map(|it| fill(it, &names)).collect();
+    if server.command.first().is_some_and(|it| it == "{loadline}") {
+        command[0] = THIS_PROGRAM.to_owned();
+    }
+    Launch {
+        command,
+        configuration: server.configuration.as_ref().map(|text| fill(text, &names)),
+    }
+}
+
+/// What stands in the place of what.
+pub(super) fn names(place: &Place<'_>) -> BTreeMap<String, String> {
+    let path = |path: &Path| path.display().to_string();
+    [
+        ("{port}", place.port.to_string()),
+        ("{root}", path(place.root)),
+        ("{dir}", path(place.scratch)),
+        ("{plan}", path(place.plan)),
+        ("{configuration}", path(&place.configuration_file())),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+/// Replaces placeholders; braces around anything else stay, since configurations are full of them.
+pub(super) fn fill(text: &str, names: &BTreeMap<String, String>) -> String {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        let (before, from) = rest.split_at(at);
+        filled.push_str(before);
+        let end = from.find('}').map(|end| end + 1);
+        match end.and_then(|end| Some((names.get(&from[..end])?, end))) {
+            Some((value, end)) => {
+                filled.push_str(value);
+                rest = &from[end..];
+            }
+            None => {
+                filled.push('{');
+                rest = &from[1..];
+            }
+        }
+    }
+    filled + rest
+}
+
+/// A command line as it stands in the journal: this program by its name.
+pub(super) fn shown(command: &[String]) -> Vec<String> {
+    let name = |word: &String| match word.as_str() {
+        THIS_PROGRAM => "loadline".to_owned(),
+        _ => word.clone(),
+    };
+    command.iter().map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Plan;
+
+    const PLACE: (&str, &str) = ("/out/root", "/out/scratch/7");
+
+    fn place<'a>() -> Place<'a> {
+        Place {
+            port: 8123,
+            root: Path::new(PLACE.0),
+            scratch: Path::new(PLACE.1),
+            plan: Path::new("/plans"),
+            cpu_count: 2,
+            large_files: &[],
+            is_root: false,
+            descriptors: 50_000,
+        }
+    }
+
+    fn launched(server: &str, options: &str) -> Launch {
+        let text = format!(
+            "name = \"t\"\n[servers.x]\n{server}\noptions = {options}\n[[series]]\nname = \"s\""
+        );
+        let plan = Plan::parse(&text, "plan", Path::new("/plans")).unwrap();
+        let server = &plan.servers["x"];
+        launch(server, &server.options, &place())
+    }
+
+    #[test]
+    fn loadline_is_this_program() {
+        let launch = launched(
+            "kind = \"loadline\"",
+            "{ loops = 2, error_pages = \"{plan}/e\" }",
+        );
+        assert_eq!(
+            shown(&launch.command).join(" "),
+            "loadline serve /out/root --listen=127.0.0.1:8123 --status-path=/-/status \
+             --log-level=warn --error-pages=/plans/e --loops=2"
+        );
+        assert_eq!(launch.configuration, None);
+    }
+
+    #[test]
+    fn a_command_of_ones_own_is_filled_in() {
+        let launch = launched(
+            "command = [\"mine\", \"-p{port}\", \"{configuration}\", \"{worker_pools}\", \"{x}\"]\n\
+             configuration = \"a { root {root}; } {dir} {worker-pools}\"",
+            "{ worker_pools = \"{plan}/p\" }",
+        );
+        assert_eq!(
+            launch.command.join(" "),
+            "mine -p8123 /out/scratch/7/configuration /plans/p {x}"
+        );
+        assert_eq!(
+            launch.configuration.as_deref(),
+            Some("a { root /out/root; } /out/scratch/7 /plans/p")
+        );
+    }
+
+    #[test]
+    fn known_servers_are_configured_for_port_and_root() {
+        for kind in [
+            "nginx-default",
+            "nginx-tuned",
+            "apache-event",
+            "lighttpd",
+            "h2o",
+        ] {
+            let launch = launched(&format!("kind = \"{kind}\""), "{ workers = 3 }");
+            let configuration = launch.configuration.unwrap();
+            for part in ["8123", "/out/root", "/out/scratch/7", "3"] {
+                assert!(
+                    configuration.contains(part),
+                    "{kind}: {part}: {configuration}"
+                );
+            }
+            let file = "/out/scratch/7/configuration".to_owned();
+            assert_eq!(launch.command.last(), Some(&file), "{kind}");
+        }
+    }
+
+    #[test]
+    fn braces_that_are_none_of_ours_stay() {
+        let names = names(&place());
+        for (text, right) in [
+            ("{port}", "8123"),
+            ("{{port}}", "{8123}"),
+            ("{ {port", "{ {port"),
+            ("}{", "}{"),
+            ("ä{root}ö", "ä/out/rootö"),
+        ] {
+            assert_eq!(fill(text, &names), right);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The loop, with a made-up bench.
+
+use std::path::Path;
+
+use super::*;
+use crate::expand::expand;
+use crate::journal::{self, RunHead, SCHEMA};
+use crate::progress::Standing;
+
+/// Trials that take 2 s each, until the one before which it stops.
+struct MadeUp {
+    run: Vec<u32>,
+    stops_before: Option<(u32, Stop)>,
+}
+
+impl Bench for MadeUp {
+    fn run(&mut self, planned: &PlannedTrial) -> Result<Trial, Stop> {
+        if let Some((number, stop)) = &self.stops_before
+            && *number == planned.number
+        {
+            return Err(stop.clone());
+        }
+        self.run.push(planned.number);
+        Ok(Trial {
+            number: planned.number,
+            block: planned.block,
+            load: Some(Box::default()),
+            took_s: 2.0,
+            ..Trial::default()
+        })
+    }
+}
+
+#[derive(Default)]
+struct Notes(Vec<(u32, usize, f64)>);
+
+impl Witness for Notes {
+    fn begins(&mut self, _: &PlannedTrial, _: &Standing) {}
+
+    fn recorded(&mut self, trial: &Trial, standing: &Standing) {
+        self.0
+            .push((trial.number, standing.recorded, standing.left_s));
+    }
+}
+
+/// Three blocks of four trials, of a second of load each.
+fn plan(more: &str) -> Plan {
+    let text = format!(
+        "name = \"t\"\n{more}\n[servers.loadline]\n[[series]]\nname = \"s\"\nreplicates = 3\n\
+         duration_s = 0.75\nwarm_up_s = 0.25\nfactors = {{ loops = [1, 2, 3] }}"
+    );
+    Plan::parse(&text, "plan", Path::new("/")).unwrap()
+}
+
+struct Outcome {
+    ending: Result<Ending, String>,
+    run: Vec<u32>,
+    told: Vec<(u32, usize, f64)>,
+}
+
+fn run(plan: &Plan, folder: &Path, stops_before: Option<(u32, Stop)>) -> Outcome {
+    let expansion = expand(plan, 5, &[0], &[]).unwrap();
+    let (mut store, contents) = Store::open(folder).unwrap();
+    if contents.head.is_none() {
+        let head = RunHead {
+            schema: SCHEMA.to_owned(),
+            ..RunHead::default()
+        };
+        store.append(&Line::Run(Box::new(head))).unwrap();
+    }
+    let mut bench = MadeUp {
+        run: Vec::new(),
+        stops_before,
+    };
+    let mut notes = Notes::default();
+    let mut runner = Runner::new(plan, &expansion, &mut store, &contents.trials);
+    let ending = runner.run(&mut bench, &mut notes);
+    Outcome {
+        ending,
+        run: bench.run,
+        told: notes.0,
+    }
+}
+
+fn recorded(folder: &Path) -> Vec<u32> {
+    let trials = journal::read(folder).unwrap().trials;
+    trials.iter().map(|trial| trial.number).collect()
+}
+
+#[test]
+fn every_trial_is_run_once_in_its_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = run(&plan(""), folder.path(), None);
+    assert_eq!(outcome.ending, Ok(Ending::Complete));
+    assert_eq!(outcome.run, (0..12).collect::<Vec<_>>());
+    assert_eq!(recorded(folder.path()), outcome.run);
+    // Each has taken 1 s beside its load, so each that is left will take 2 s.
+    assert_eq!(outcome.told[0], (0, 1, 22.0));
+    assert_eq!(outcome.told[11], (11, 12, 0.0));
+}
+
+#[test]
+fn a_run_goes_on_where_it_stopped_wherever_that_was() {
+    for number in 0..12 {
+        let folder = tempfile::tempdir().unwrap();
+        let stops = Some((number, Stop::Interrupted));
+        let first = run(&plan(""), folder.path(), stops);
+        assert_eq!(first.ending, Ok(Ending::Interrupted));
+        assert_eq!(first.run, (0..number).collect::<Vec<_>>());
+        let second = run(&plan(""), folder.path(), None);
+        assert_eq!(second.ending, Ok(Ending::Complete));
+        assert_eq!(second.run, (number..12).collect::<Vec<_>>());
+        assert_eq!(recorded(folder.path()), (0..12).collect::<Vec<_>>());
+        let third = run(&plan(""), folder.path(), None);
+        assert_eq!((third.ending, third.run.len()), (Ok(Ending::Complete), 0));
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_at_all_ends_the_run_with_its_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let stop = Stop::Failed("disk full".to_owned());
+    let outcome = run(&plan(""), folder.path(), Some((2, stop)));
+    assert_eq!(outcome.ending, Err("disk full".to_owned()));
+    assert_eq!(recorded(folder.path()), [0, 1]);
+}
+
+#[test]
+fn blocks_that_do_not_fit_the_budget_are_not_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    // A block takes 8 s, which the first shows; two of them fit.
+    let plan = plan("budget_s = 17");
+    let outcome = run(&plan, folder.path(), None);
+    assert_eq!(outcome.ending, Ok(Ending::BudgetSpent));
+    assert_eq!(outcome.run.len(), 8);
+    let again = run(&plan, folder.path(), None);
+    assert_eq!(
+        (again.ending, again.run.len()),
+        (Ok(Ending::BudgetSpent), 0)
+    );
+}
+
+#[test]
+fn a_block_that_was_begun_is_ended_though_the_budget_is_spent() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan("budget_s = 16");
+    let first = run(&plan, folder.path(), Some((6, Stop::Interrupted)));
+    assert_eq!(first.run.len(), 6);
+    let second = run(&plan, folder.path(), None);
+    assert_eq!(second.ending, Ok(Ending::BudgetSpent));
+    assert_eq!(second.run, [6, 7]);
+}
+
+#[test]
+fn a_budget_for_less_than_a_block_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = run(&plan("budget_s = 5"), folder.path(), None);
+    let message = outcome.ending.unwrap_err();
+    assert!(
+        message.starts_with("budget_s 5 is not enough for one block"),
+        "{message}"
+    );
+    assert!(outcome.run.is_empty());
+}

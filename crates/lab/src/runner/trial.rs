@@ -1,0 +1,409 @@
+//! One trial from begin to end: a fresh server, the check of its answer, the load, what both used, and
+//! the verdict.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use loadline_load::trial::TrialRecord;
+
+use super::child::{Guarded, find_program, last_words};
+use super::client::{Heard, Task, check};
+use super::judge::judge;
+use super::reach::{answers_counted, free_port, is_free, listens};
+use super::servers::{self, Launch, Place, launch, shown, version_command};
+use super::site::Root;
+use super::{Bench, Stop};
+use crate::cells::{Cell, cpus_text};
+use crate::expand::{Expansion, PlannedTrial};
+use crate::journal::{ServerFacts, Trial};
+use crate::plan::{Kind, Plan, Server, Site};
+
+/// How long a server may take until it listens: those with a virtual machine take seconds.
+const LISTENS_WITHIN: Duration = Duration::from_secs(30);
+/// How long it may take from then until its answer is right.
+const RIGHT_WITHIN: Duration = Duration::from_secs(5);
+/// How long a program may take to print its version.
+const VERSION_WITHIN: Duration = Duration::from_secs(5);
+/// Pauses between two looks: from the first to the last.
+const LOOK: Duration = Duration::from_millis(1);
+const LOOK_MAX: Duration = Duration::from_millis(100);
+/// How often a server is started whose port somebody else took in between.
+const STARTS_MAX: u32 = 3;
+/// How long counters may lag behind answers: the proactor hears of a sent answer within 50 ms.
+const COUNTED_WITHIN: Duration = Duration::from_millis(500);
+/// From this size on, files are large: they do not go out in one write.
+const LARGE_BYTES: u64 = 64 << 10;
+
+/// Servers and clients as processes of this machine.
+#[derive(Debug)]
+pub struct Processes<'p> {
+    plan: &'p Plan,
+    expansion: &'p Expansion,
+    folder: PathBuf,
+    root: Root,
+    large_files: Vec<String>,
+    /// By name of the server.
+    versions: BTreeMap<String, String>,
+    is_over: fn() -> bool,
+}
+
+/// A server that runs, and what is known of it.
+struct Running {
+    server: Guarded,
+    name: String,
+    log: PathBuf,
+    port: u16,
+}
+
+impl<'p> Processes<'p> {
+    /// Makes ready what all trials share, below the run's folder. `is_over` says whether the trial in
+    /// progress is to be given up.
+    ///
+    /// # Errors
+    /// One line: a file or folder cannot be made or read.
+    pub fn new(
+        plan: &'p Plan,
+        expansion: &'p Expansion,
+        folder: &Path,
+        is_over: fn() -> bool,
+    ) -> Result<Self, String> {
+        // Servers are started elsewhere.
+        let folder = fs::canonicalize(folder).map_err(|error| named(folder, &error))?;
+        for name in ["trials", "scratch"] {
+            let path = folder.join(name);
+            fs::create_dir_all(&path).map_err(|error| named(&path, &error))?;
+        }
+        let root = match &plan.site {
+            Site::Made(_) => Root::make(&folder.join("root"), &expansion.files)?,
+            Site::Folder(root) => Root::found(root)?,
+        };
+        let large = expansion
+            .files
+            .iter()
+            .filter(|(_, bytes)| **bytes >= LARGE_BYTES);
+        let mut bench = Self {
+            plan,
+            expansion,
+            root,
+            large_files: large.map(|(name, _)| format!("/{name}")).collect(),
+            versions: BTreeMap::new(),
+            folder,
+            is_over,
+        };
+        for server in plan.servers.values() {
+            let version = bench.version(server);
+            bench.versions.insert(server.name.clone(), version);
+        }
+        Ok(bench)
+    }
+
+    fn version(&self, server: &Server) -> String {
+        let command = resolved(version_command(server));
+        let log = self.folder.join("scratch/version.log");
+        if command.is_empty() {
+            return String::new();
+        }
+        let first_line = Guarded::start(&command, &[], &log).ok().and_then(|mut it| {
+            it.ended_by(Instant::now() + VERSION_WITHIN)?;
+            let text = fs::read_to_string(&log).ok()?;
+            // "nginx version: nginx/1.22.1"
+            let line = text.lines().next()?.trim();
+            Some(
+                line.split_once("version: ")
+                    .map_or(line, |(_, it)| it)
+                    .to_owned(),
+            )
+        });
+        let _ = fs::remove_file(&log); // a leftover is overwritten by the next
+        first_line.unwrap_or_default()
+    }
+
+    /// A server that listens, or why there is none.
+    fn start(
+        &self,
+        planned: &PlannedTrial,
+        cell: &Cell,
+        scratch: &Path,
+        facts: &mut ServerFacts,
+    ) -> Result<Running, String> {
+        let server = &self.plan.servers[&cell.server];
+        let mut why = String::new();
+        for attempt in 0..STARTS_MAX {
+            // Runs beside each other begin their search in different places.
+            let from = std::process::id().wrapping_mul(31) + planned.number * STARTS_MAX + attempt;
+            let port = free_port(from).ok_or("No port is free.")?;
+            let place = self.place(cell, scratch, port);
+            let launch = launch(server, &cell.serve, &place);
+            facts.command = shown(&launch.command);
+            facts.configuration.clone_from(&launch.configuration);
+            match start_one(&launch, cell, &place, facts) {
+                Ok(running) => return Ok(running),
+                Err(reason) => why = reason,
+            }
+            if is_free(port) {
+                break; // that was not the reason
+            }
+        }
+        Err(why)
+    }
+
+    fn place<'a>(&'a self, cell: &Cell, scratch: &'a Path, port: u16) -> Place<'a> {
+        Place {
+            port,
+            root: &self.root.folder,
+            scratch,
+            plan: &self.plan.folder,
+            cpu_count: cell.placement.server.len(),
+            large_files: &self.large_files,
+            is_root: servers::is_root(),
+            descriptors: loadline_sys::usage::descriptor_limit().hard.min(1 << 20),
+        }
+    }
+
+    /// Everything between the start of the server and its end.
+    fn measure(
+        &mut self,
+        planned: &PlannedTrial,
+        cell: &Cell,
+        scratch: &Path,
+        trial: &mut Trial,
+    ) -> Result<(), Stop> {
+        let mut facts = std::mem::take(&mut trial.server);
+        let started = self.start(planned, cell, scratch, &mut facts);
+        trial.server = facts;
+        let mut running = match started {
+            Ok(running) => running,
+            Err(why) => {
+                trial.void.push(why);
+                return Ok(());
+            }
+        };
+        let content = self.root.content(&cell.path);
+        let place = self.place(cell, scratch, running.port);
+        let is_right = running.wait_until_right(|| {
+            check(
+                &place,
+                (&cell.path, &cell.load),
+                content.as_ref(),
+                &cell.placement.client,
+            )
+        });
+        if let Err(why) = is_right {
+            let path = &cell.path;
+            trial
+                .void
+                .push(format!("The fresh server answers {path} wrongly: {why}."));
+            return Ok(());
+        }
+        let is_loadline = self.plan.servers[&cell.server].kind == Kind::Loadline;
+        let counted_before = is_loadline.then(|| answers_counted(running.port)).flatten();
+        let series = &self.plan.series[cell.series];
+        let hdr_file = format!("trials/{:06}.hdr", planned.number);
+        let hdr = self.folder.join(&hdr_file);
+        let task = Task {
+            place: &place,
+            path: &cell.path,
+            load: &cell.load,
+            content: content.as_ref(),
+            duration_s: series.duration_s,
+            warm_up_s: series.warm_up_s,
+            seed: planned.load_seed,
+            cpus: &cell.placement.client,
+            server_pid: running.server.pid(),
+            hdr: &hdr,
+        };
+        trial.start_unix_ms = unix_ms();
+        let heard = task.run(&self.is_over);
+        if let Some(how) = running.server.ended_by(Instant::now()) {
+            let words = last_words(&running.log).unwrap_or_default();
+            trial
+                .void
+                .push(format!("The server ended under load: {how}. {words}"));
+        }
+        let record = match heard {
+            Heard::Interrupted => return Err(Stop::Interrupted),
+            Heard::Nothing(why) => {
+                trial.void.push(why);
+                return Ok(());
+            }
+            Heard::Record(record) => record,
+        };
+        if let Some(before) = counted_before {
+            let completed = record.everything.completed;
+            trial.server.requests_counted = counted_since(running.port, before, completed);
+        }
+        running.server.stop();
+        seen(&record, &mut trial.server);
+        let judgement = judge(&record, &trial.server, &series.allow);
+        trial.void.extend(judgement.void);
+        trial.notes = judgement.notes;
+        fs::File::open(&hdr)
+            .and_then(|file| file.sync_all())
+            .map_err(|error| Stop::Failed(named(&hdr, &error)))?;
+        trial.hdr_file = Some(hdr_file);
+        trial.load = Some(record);
+        Ok(())
+    }
+}
+
+impl Bench for Processes<'_> {
+    fn run(&mut self, planned: &PlannedTrial) -> Result<Trial, Stop> {
+        let began = Instant::now();
+        let cell = self.expansion.cell(planned).clone();
+        let scratch = self.folder.join(format!("scratch/{:06}", planned.number));
+        let fresh = || {
+            if scratch.exists() {
+                fs::remove_dir_all(&scratch)?; // of a trial that was cut off
+            }
+            fs::create_dir_all(&scratch)
+        };
+        fresh().map_err(|error| Stop::Failed(named(&scratch, &error)))?;
+        let server = &self.plan.servers[&cell.server];
+        let mut trial = Trial {
+            number: planned.number,
+            series: self.plan.series[cell.series].name.clone(),
+            levels: cell.levels.clone(),
+            replicate: planned.replicate,
+            block: planned.block,
+            is_a_a: planned.is_a_a,
+            start_unix_ms: unix_ms(),
+            server: ServerFacts {
+                name: server.name.clone(),
+                version: self.versions.get(&server.name).cloned().unwrap_or_default(),
+                cpus: cpus_text(&cell.placement.server),
+                client_cpus: cpus_text(&cell.placement.client),
+                ..ServerFacts::default()
+            },
+            ..Trial::default()
+        };
+        self.measure(planned, &cell, &scratch, &mut trial)?;
+        // What is left of it is in nobody's way, and goes with the next start of the same trial.
+        let _ = fs::remove_dir_all(&scratch);
+        trial.took_s = began.elapsed().as_secs_f64();
+        Ok(trial)
+    }
+}
+
+fn start_one(
+    launch: &Launch,
+    cell: &Cell,
+    place: &Place<'_>,
+    facts: &ServerFacts,
+) -> Result<Running, String> {
+    let name = &facts.name;
+    if let Some(text) = &launch.configuration {
+        let path = place.configuration_file();
+        fs::write(&path, text).map_err(|error| format!("{}.", named(&path, &error)))?;
+    }
+    let log = place.scratch.join("server.log");
+    let command = resolved(launch.command.clone());
+    let server = Guarded::start(&command, &cell.placement.server, &log)
+        .map_err(|why| format!("The server {name} cannot be started: {why}."))?;
+    let mut running = Running {
+        server,
+        name: name.clone(),
+        log,
+        port: place.port,
+    };
+    running.wait_until_it_listens()?;
+    Ok(running)
+}
+
+impl Running {
+    fn wait_until_it_listens(&mut self) -> Result<(), String> {
+        let until = Instant::now() + LISTENS_WITHIN;
+        let mut pause = LOOK;
+        loop {
+            let name = &self.name;
+            if let Some(how) = self.server.ended_by(Instant::now() + pause) {
+                let words = last_words(&self.log).unwrap_or_default();
+                return Err(format!(
+                    "The server {name} ended before it answered: {how}. {words}"
+                ));
+            }
+            if listens(self.port) {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                return Err(format!(
+                    "The server {name} does not listen on port {} after {} s.",
+                    self.port,
+                    LISTENS_WITHIN.as_secs()
+                ));
+            }
+            pause = (pause * 2).min(LOOK_MAX);
+        }
+    }
+
+    /// Some listen before they have everything to answer with.
+    fn wait_until_right(&mut self, check: impl Fn() -> Result<(), String>) -> Result<(), String> {
+        let until = Instant::now() + RIGHT_WITHIN;
+        let mut pause = LOOK;
+        loop {
+            let Err(why) = check() else { return Ok(()) };
+            if let Some(how) = self.server.ended_by(Instant::now() + pause) {
+                let words = last_words(&self.log).unwrap_or_default();
+                return Err(format!("it ended: {how} {words}"));
+            }
+            if Instant::now() > until {
+                return Err(why);
+            }
+            pause = (pause * 2).min(LOOK_MAX);
+        }
+    }
+}
+
+/// The program by its whole path: what servers need is not always on the search path.
+fn resolved(mut command: Vec<String>) -> Vec<String> {
+    if let Some(program) = command.first_mut()
+        && let Some(found) = find_program(program)
+    {
+        *program = found.display().to_string();
+    }
+    command
+}
+
+/// Answers since `before` was counted, without the one to that question.
+fn counted_since(port: u16, before: u64, completed: u64) -> Option<u64> {
+    let until = Instant::now() + COUNTED_WITHIN;
+    let mut asked = 1;
+    loop {
+        let counted = answers_counted(port)?.saturating_sub(before + asked);
+        if counted >= completed || Instant::now() > until {
+            return Some(counted);
+        }
+        asked += 1;
+        thread::sleep(LOOK_MAX);
+    }
+}
+
+/// What the client saw of the server's processes.
+fn seen(record: &TrialRecord, facts: &mut ServerFacts) {
+    let Some(watched) = record.watched.iter().find(|one| one.name == "server") else {
+        return;
+    };
+    facts.cpu_user_s = watched.cpu_user_s;
+    facts.cpu_kernel_s = watched.cpu_kernel_s;
+    facts.busiest_thread = watched.busiest_share;
+    facts
+        .busiest_thread_name
+        .clone_from(&watched.busiest_thread);
+    facts.context_switches = Some(watched.switches_voluntary + watched.switches_involuntary);
+    facts.pss_bytes_max = watched.pss_bytes_max;
+    facts.threads_max = u32::try_from(watched.threads_max).ok();
+}
+
+fn named(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
