@@ -31,12 +31,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from load import WRK_DONE
-from peers import NGINX_TUNED, SMALL, Ctx, nginx, nginx_default, nginx_tuned
-from processes import become_reaper, machine_busy, pss_bytes, spawn, stop
-from servers import BIN_DIRS, find_program
+from page import table as markdown
+from peers import NGINX_TUNED, SCENARIOS, Server, nginx, nginx_default, nginx_tuned
+from processes import become_reaper, find_program, pss_bytes, spawn, stop
+from rig import Failed, Rig, cores_of, require_programs
 
 CONNECTIONS = [64, 1000, 10000]
 CAPACITY = ["--latency", "4ms", "--servers", "40"]
@@ -49,10 +50,6 @@ TRUTHS = {
 }
 
 
-class Failed(Exception):
-    """A program did not do what it should."""
-
-
 def middle(values: list[float], digits: int = 2) -> str:
     """The median, with the lowest and the highest."""
     low, high = min(values), max(values)
@@ -60,10 +57,7 @@ def middle(values: list[float], digits: int = 2) -> str:
 
 
 def table(head: list[str], rows: list[list[str]]) -> None:
-    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
-    sys.stdout.flush()
+    print(markdown(head, rows), flush=True)
 
 
 def children_cpu() -> float:
@@ -74,20 +68,18 @@ def children_cpu() -> float:
 class Generators:
     """Each generator asked for the same thing."""
 
-    def __init__(self, args: argparse.Namespace, folder: Path):
-        self.args, self.folder, self.serial = args, folder, 0
-        self.script = folder / "done.lua"
-        self.script.write_text(WRK_DONE)
+    def __init__(self, rig: Rig):
+        self.rig, self.serial = rig, 0
 
     def file(self, suffix: str) -> Path:
         self.serial += 1
-        return self.folder / f"run-{self.serial}{suffix}"
+        return self.rig.dir / f"client-{self.serial}{suffix}"
 
     def run(self, argv: list[str], watch: Callable[[int], None] | None = None) -> dict:
         """Runs a client to its end; its output and CPU seconds."""
         out, cpu = self.file(".out"), children_cpu()
         with open(out, "wb") as log:
-            proc = spawn(argv, self.args.client_core, log)
+            proc = spawn(argv, self.rig.client_cores, log)
             while True:
                 try:
                     code = proc.wait(0.5)
@@ -102,7 +94,7 @@ class Generators:
 
     def wrk(self, url: str, connections: int, seconds: int) -> dict:
         argv = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s"]
-        run = self.run([*argv, "-s", str(self.script), url])
+        run = self.run([*argv, "-s", str(self.rig.script), url])
         found = re.search(r"^RESULT (.*)$", run["text"], re.M)
         if not found:
             raise Failed(f"wrk: {run['text']}")
@@ -157,47 +149,20 @@ class Generators:
 class Bench:
     """The parts."""
 
-    def __init__(self, args: argparse.Namespace, folder: Path):
-        self.args, self.folder, self.port = args, folder, args.port
-        self.generators = Generators(args, folder)
+    def __init__(self, args: argparse.Namespace, rig: Rig):
+        self.args, self.rig = args, rig
+        self.generators = Generators(rig)
         self.figures: dict[str, object] = {}
-        self.root = folder / "root"
-        self.root.mkdir()
-        (self.root / "small.html").write_bytes(b"x" * SMALL)
-        folder.chmod(0o755)
 
     # ------------------------------------------------------------ servers
 
-    def nginx(self, settings) -> tuple[subprocess.Popen, str, Path]:
-        import socket
-
-        while True:
-            self.port += 1
-            with socket.socket() as probe:
-                try:
-                    probe.bind(("127.0.0.1", self.port))
-                    break
-                except OSError:
-                    continue
-        scratch = self.folder / f"nginx-{self.port}"
-        scratch.mkdir()
-        argv = settings(Ctx(self.port, self.root, scratch, SMALL, False, None, None))
-        with open(scratch / "output", "wb") as log:
-            proc = spawn(argv, self.args.server_core, log)
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return proc, f"http://127.0.0.1:{self.port}/small.html", scratch
-            except OSError:
-                time.sleep(0.02)
-        stop(proc)
-        raise Failed(f"nginx did not start: {(scratch / 'output').read_text()}")
+    def nginx(self, settings) -> AbstractContextManager[tuple[subprocess.Popen, str]]:
+        return self.rig.running(Server("nginx", settings, "nginx"), SCENARIOS["small-64"])
 
     def stub(self, options: list[str]) -> tuple[subprocess.Popen, str]:
         out = self.generators.file(".stub")
         with open(out, "wb") as log:
-            proc = spawn([find_program("loadline-stub"), *options], self.args.server_core, log)
+            proc = spawn([find_program("loadline-stub"), *options], self.rig.server_cores, log)
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             if found := re.search(r"127\.0\.0\.1:\d+", out.read_text()):
@@ -206,28 +171,17 @@ class Bench:
         stop(proc)
         raise Failed(f"loadline-stub did not start: {out.read_text()}")
 
-    def wait_quiet(self) -> None:
-        deadline = time.monotonic() + self.args.quiet_wait
-        while True:
-            busy = machine_busy()
-            time.sleep(0.3)
-            if (machine_busy() - busy) / 0.3 < 0.1 or time.monotonic() > deadline:
-                return
-
     def pairs(self, settings, ours: Callable, theirs: Callable, names=("loadline", "wrk")) -> list:
         """Rounds of both against the same server, each first every other time."""
         rounds = []
-        proc, url, _ = self.nginx(settings)
-        try:
+        with self.nginx(settings) as (_, url):
             for number in range(self.args.rounds):
                 pair = {}
                 order = [(names[0], ours), (names[1], theirs)]
                 for name, run in order if number % 2 == 0 else order[::-1]:
-                    self.wait_quiet()
+                    self.rig.wait_quiet()
                     pair[name] = run(url)
                 rounds.append(pair)
-        finally:
-            stop(proc)
         return rounds
 
     # -------------------------------------------------------------- parts
@@ -249,12 +203,10 @@ class Bench:
             "3 processes": ["-c", "300", "--processes", "3"],
         }
         for name, options in kinds.items():
-            proc, url, scratch = self.nginx(logged)
-            try:
+            with self.nginx(logged) as (_, url):
                 run = self.generators.loadline(url, *options, seconds=self.args.seconds)
-            finally:
-                stop(proc)
-            lines = sum(1 for _ in open(scratch / "access.log", "rb"))
+            lines = sum(1 for _ in open(self.rig.scratch() / "access.log", "rb"))
+            lines -= 1  # that it was checked with
             completed = run["record"]["everything"]["completed"]
             unfinished = run["record"]["everything"]["unfinished"]
             rows.append([name, f"{completed}", f"{lines}", f"{lines - completed}", f"{unfinished}"])
@@ -293,17 +245,14 @@ class Bench:
         print("\n### Memory of the client\n")
         rows = []
         for connections in CONNECTIONS:
-            proc, url, _ = self.nginx(nginx_tuned)
             peak = [0]
 
             def watch(pid: int, peak=peak) -> None:
                 peak[0] = max(peak[0], pss_bytes(pid))
 
-            try:
+            with self.nginx(nginx_tuned) as (_, url):
                 options = ["-c", str(connections)]
                 self.generators.loadline(url, *options, seconds=self.args.seconds, watch=watch)
-            finally:
-                stop(proc)
             rows.append([f"{connections}", f"{peak[0] / 2**20:.1f}"])
             self.figures[f"memory: {connections}"] = peak[0]
         table(["connections", "Pss, MiB"], rows)
@@ -384,7 +333,7 @@ class Bench:
             cells: dict[str, tuple[float, float]] = {}
             proc, url = self.stub(options)
             try:
-                self.wait_quiet()
+                self.rig.wait_quiet()
                 run = self.generators.wrk(url, 10 if stalls else 20, seconds)
                 cells["wrk, closed"] = (run["p50_us"], run["p99_us"])
                 run = self.generators.h2load(url, connections, rate, seconds)
@@ -449,8 +398,8 @@ def arguments() -> argparse.Namespace:
     o = p.add_argument
     o("-r", "--rounds", type=int, default=5, help="default 5")
     o("-d", "--seconds", type=int, default=4, help="load per round (default 4)")
-    o("--server-core", type=int, default=1, help="default 1")
-    o("--client-core", type=int, default=0, help="default 0")
+    o("--server-core", type=cores_of, default="1", metavar="CPU", help="default 1")
+    o("--client-core", type=cores_of, default="0", metavar="CPU", help="default 0")
     o("--port", type=int, default=23000, help="ports used lie above this one (default 23000)")
     o("--quiet-wait", type=float, default=20, metavar="SECONDS", help="longest wait for quiet")
     o("--json", metavar="FILE", help="write every round's figures")
@@ -464,21 +413,17 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = arguments()
-    for program in ["loadline", "loadline-stub", "nginx", "wrk", "h2load"]:
-        if not find_program(program):
-            sys.exit(f"{program} is not there (looked in PATH and {', '.join(BIN_DIRS)})")
-    cores = os.sched_getaffinity(0)
-    if not {args.server_core, args.client_core} <= cores:
-        sys.exit(f"needs two cores, may use {sorted(cores)}: see --server-core, --client-core")
+    require_programs("loadline", "loadline-stub", "nginx", "wrk", "h2load")
     become_reaper(args.client_core)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     congestion = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
     print(
-        f"Linux {platform.release()}, {len(cores)} CPUs, congestion control {congestion}; "
+        f"Linux {platform.release()}, {os.cpu_count()} CPUs, congestion control {congestion}; "
         f"medians of {args.rounds} rounds of {args.seconds} s (lowest to highest)."
     )
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        bench = Bench(args, Path(folder))
+        cores = (args.server_core, args.client_core)
+        bench = Bench(args, Rig(Path(folder), args.port, *cores, args.quiet_wait))
         try:
             for part in args.parts:
                 getattr(bench, part)()

@@ -1,5 +1,6 @@
-"""What loads a server: wrk, a single checked request, and a crowd of idle connections."""
+"""What loads a server: wrk, `loadline load`, one checked request, a crowd of idle connections."""
 
+import json
 import re
 import resource
 import selectors
@@ -9,7 +10,7 @@ import time
 from pathlib import Path
 
 from peers import Scenario
-from processes import spawn
+from processes import find_program, spawn
 
 WRK_DONE = """
 done = function(s, l, r)
@@ -21,11 +22,13 @@ end
 """
 
 
-def wrk(url: str, sc: Scenario, seconds: int, core: int, script: Path) -> dict:
-    argv = ["wrk", "-t1", f"-c{sc.conns}", f"-d{seconds}s", "--timeout", "10s", "-s", str(script)]
+def wrk(url: str, sc: Scenario, seconds: int, cores: set[int], script: Path) -> dict:
+    """As many threads as cores."""
+    argv = ["wrk", f"-t{len(cores)}", f"-c{sc.conns}", f"-d{seconds}s", "--timeout", "10s"]
+    argv += ["-s", str(script)]
     if sc.close:
         argv += ["-H", "Connection: close"]
-    proc = spawn(argv + [url], core, subprocess.PIPE)
+    proc = spawn(argv + [url], cores, subprocess.PIPE)
     usage0 = resource.getrusage(resource.RUSAGE_CHILDREN)
     out = proc.communicate(timeout=seconds + 60)[0].decode()
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -41,6 +44,33 @@ def wrk(url: str, sc: Scenario, seconds: int, core: int, script: Path) -> dict:
         "p50": f[7],
         "p99": f[8],
         "wrk_cpu": cpu,
+    }
+
+
+def loadline_load(
+    url: str, options: tuple[str, ...], seconds: int, cores: set[int], folder: Path
+) -> dict:
+    """`loadline load`; times in ms. `limited`: it says itself that it was the limit."""
+    out = folder / "load.json"
+    argv = ["loadline", "load", url, f"--duration={seconds}s", f"--threads={len(cores)}"]
+    argv += ["--quiet", "--allow-client-limited", f"--json={out}", *options]
+    argv[0] = find_program(argv[0]) or argv[0]
+    proc = spawn(argv, cores, subprocess.PIPE)
+    said = proc.communicate(timeout=seconds + 60)[0].decode()
+    # 1: not one answer came, which is a result here.
+    if proc.returncode not in (0, 1) or not out.exists():
+        raise RuntimeError(f"{' '.join(argv)}: exit code {proc.returncode}: {said[-2000:]}")
+    record = json.loads(out.read_text().splitlines()[-1])
+    total = record["groups"][0]["total"]
+    errors = total["tally"]["errors"]
+    percentiles = total["latency"]["percentiles"]
+    return {
+        "requests": total["tally"]["completed"],
+        "rps": total["tally"]["completed"] / total["seconds"],
+        "errors": sum(errors.values() if isinstance(errors, dict) else errors),
+        "p50": (percentiles["p50"] or 0) / 1e3,
+        "p99": (percentiles["p99"] or 0) / 1e3,
+        "limited": float(record["verdict"]["client_limited"]),
     }
 
 

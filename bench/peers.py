@@ -321,14 +321,31 @@ class Server:
     only_small: bool = False
 
 
-LOADLINE = (
-    "loadline serve {root} --listen 127.0.0.1:{port} --architecture reactor --loops 1 --workers 0"
-)
+LISTENS = "loadline serve {root} --listen 127.0.0.1:{port} --backlog 16384"
+
+
+def loadline(name: str, options: str, idle_timeout: str = "300s") -> Server:
+    """Limits, timers and counters are on, as they always are; idle time as the peers have it."""
+    line = f"{LISTENS} --idle-timeout {idle_timeout} --architecture {options}"
+    return Server(name, command(line), "loadline")
+
+
+def loop(architecture: str, loops: int = 1, more: str = "") -> str:
+    return f"{architecture} --loops {loops} --workers 0 {more}"
+
 
 PEERS = {
     s.name: s
     for s in [
-        Server("loadline", command(LOADLINE), "loadline"),
+        loadline("reactor", loop("reactor")),
+        loadline("proactor", loop("proactor")),
+        loadline("reactor-deferred", loop("reactor", more="--defer-accept")),
+        loadline("proactor-deferred", loop("proactor", more="--defer-accept")),
+        loadline("reactor-2-loops", loop("reactor", 2)),
+        loadline("proactor-2-loops", loop("proactor", 2)),
+        loadline("thread-per-connection", "thread-per-connection"),
+        loadline("thread-pool-64", "thread-pool --threads 64"),
+        loadline("thread-pool-1000", "thread-pool --threads 1000"),
         Server("nginx-default", nginx_default, "nginx", tls=True),
         Server("nginx-tuned", nginx_tuned, "nginx", tls=True),
         Server("nginx-return", nginx_return, "nginx", tls=True, only_small=True),

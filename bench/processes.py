@@ -1,9 +1,10 @@
-"""Starting servers and clients on a core of their own, ending them, and what they used."""
+"""Finding servers and clients, starting them on cores of their own, ending them; what they used."""
 
 import ctypes
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -11,13 +12,21 @@ from pathlib import Path
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 NOFILE = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
+REPOSITORY = Path(__file__).resolve().parent.parent
+CEILINGS = REPOSITORY / "target" / "ceilings"
+BIN_DIRS = [str(REPOSITORY / "target" / "release"), str(CEILINGS)]  # searched before PATH
+
 libc = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
-def spawn(argv: list[str], core: int, log, cwd: Path | None = None) -> subprocess.Popen:
+def find_program(name: str) -> str | None:
+    return shutil.which(name, path=os.pathsep.join(BIN_DIRS)) or shutil.which(name)
+
+
+def spawn(argv: list[str], cores: set[int], log) -> subprocess.Popen:
     def setup():  # in the child
-        os.sched_setaffinity(0, {core})
+        os.sched_setaffinity(0, cores)
         resource.setrlimit(resource.RLIMIT_NOFILE, (NOFILE, NOFILE))
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -26,7 +35,6 @@ def spawn(argv: list[str], core: int, log, cwd: Path | None = None) -> subproces
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
-        cwd=cwd,
         preexec_fn=setup,
         start_new_session=True,
     )
@@ -112,8 +120,8 @@ def stop(proc: subprocess.Popen) -> None:
             break
 
 
-def become_reaper(core: int) -> None:
-    """Prepares this process: many descriptors, one core, orphans of servers come to us."""
+def become_reaper(cores: set[int]) -> None:
+    """Prepares this process: descriptors, the client's cores, orphans of servers come to us."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (NOFILE, NOFILE))
-    os.sched_setaffinity(0, {core})
+    os.sched_setaffinity(0, cores)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)

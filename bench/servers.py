@@ -1,454 +1,140 @@
 #!/usr/bin/env python3
-"""Compare HTTP servers side by side on one machine, one core each.
+"""Loadline beside nginx, h2o, lighttpd, Apache and bare loops: tables, and whether each goal for
+the hot path is met.
 
-  bench/servers.py nginx                       Loadline against nginx: one ratio a round
-  bench/servers.py peers                       every installed server, all scenarios
-  bench/servers.py peers loadline nginx-tuned h2o -s small-64 close-64
-  bench/servers.py peers loadline 'cmd:mine:./mine --port {port} --root {root}' -s small-64
-  bench/servers.py peers nginx-tuned caddy --tls -s small-64 close-64
+  ./x bench servers                          everything: about 40 minutes on an idle machine
+  ./x bench servers --quick                  a subset: about 5 minutes
+  ./x bench servers small-64 new -r 9        some parts, more rounds
+  ./x bench servers small-64 --rows reactor ceil-epoll
+  ./x bench servers small-64 --rows reactor 'cmd:mine:./mine --port {port} --root {root}'
+  ./x bench servers --show                   what was measured last, without measuring
+  ./x bench servers --publish                the same, into docs/results.md and README.md
+  ./x bench arms                             who reads and writes the sockets: three arms
 
-Every round starts a fresh server on its own port, pinned to one core, loads it
-with wrk pinned to another, and stops it.  Rounds are interleaved (A B C C B A A
-B C ...) so that drift of the machine, and what a server leaves behind (sockets
-in TIME_WAIT), hit every server alike; the tables hold medians.  Needs Python
-3.11, wrk and, for --tls, openssl.  A system service that a package has started
-(nginx, apache2, lighttpd, h2o) must be stopped first.
+Parts:
+  small-64, small-1000, small-10000
+               a file of 600 bytes over keep-alive connections
+  new          a connection for each request
+  big          a file of 1 MiB
+  idle         memory with 10,000 idle connections
+  crowd        p99 of 64 busy connections beside 10,000 idle ones
+  calls, calls-new
+               system calls a request (needs perf, and to be root)
+  loops        two loops on two cores against one
+  open         p99 in an open loop at 70 % of tuned nginx's capacity
+  threads-64, threads-1000
+               the threaded architectures against Apache's event MPM
+Parts of arms:
+  arms-new, arms-keep-alive, arms-work
 
-An own server is  cmd:LABEL:COMMAND ; in COMMAND {port} {root} {size} are filled
-in, and with --tls {cert} {key} too.  ROOT holds small.html (600 bytes) and
-big.bin (1 MiB); {size} is the body size the scenario asks for.  LABEL must not
-hold a colon.  Ports count up from --port, a fresh one for each start.
+Every round starts a fresh server on its own port, checks an answer, and loads it from another core.
+Rounds are interleaved (A B C C B A ...); rounds in which others used the machine are repeated.
+Results are kept in target/bench/servers.json: a part that is measured again takes the place of its
+earlier self (with --add its rounds come on top), the others stay, so a table can be made in several
+sittings; --quick and --rows keep theirs in target/bench/some.json instead. Each part's table is
+printed when it is done, the goals at the end; Markdown of everything in the file is written beside
+it. A system service that a package has started (nginx, apache2, lighttpd, h2o) must be stopped
+first; a server that is not installed is left out.
 
-The ceilings (ceil-epoll, ceil-epoll-eager, ceil-uring) answer any read that ends
-in an empty line with one prebuilt answer and parse nothing: what they cost is
-what the kernel's TCP and one event loop cost.  "peers" builds them with gcc;
-ceil-uring needs liburing-dev.
-
-Reading the tables
-  req/s     what wrk saw.  Only comparable where 'srv%' is near 100: below that
-            wrk's core ('wrk%'), not the server, set the pace.
-  cpu us    user+system CPU time of the server's process tree per request.  The
-            fairest figure: it does not depend on who was the bottleneck.
-  both us   the same plus wrk's: on the loopback part of a server's work runs in
-            its client's time (big answers: most of it) and the other way round.
-  cap/s     1e6 / cpu us: requests per second of a whole core.
-  xbase     cap/s as a ratio to the base server's, over the same rounds.
-  p50, p99  wrk is a closed loop: latency at saturation is about
-            connections / (req/s).  Compare only between equal connections.
-  err       socket errors + timeouts + answers that are not 2xx or 3xx.  A server
-            that closes without having said 'Connection: close' shows one each.
-  pss MiB   sum of Pss over the process tree at the end of the load.
-  noise%    CPU that anyone else used (all cores, and steal) as a share of the
-            round; over --max-noise the round is repeated, then kept and marked.
+Own servers are  cmd:LABEL:COMMAND  with {port} {root} {size} filled in.
 """
 
 import argparse
-import json
 import os
 import shlex
-import shutil
 import signal
-import socket
-import ssl
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from load import WRK_DONE, IdleCrowd, fetch, wrk
-from peers import BIG, PEERS, SCENARIOS, SMALL, Ctx, Scenario, Server, pick_server
-from processes import become_reaper, cpu_seconds, kernel_bytes, machine_busy, pss_bytes, spawn, stop
+import page
+from parts import ARM_PARTS, PARTS, QUICK_PARTS, QUICK_ROWS, SERVER_PARTS, Part, Row, Settings
+from peers import PEERS, pick_server
+from processes import REPOSITORY, become_reaper, find_program
+from results import PartResult, Results
+from rig import BIN_DIRS, Failed, Rig, build_ceilings, cores_of, require_programs
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-CEILINGS = REPOSITORY / "target" / "ceilings"
-BIN_DIRS = [str(REPOSITORY / "target" / "release"), str(CEILINGS)]  # searched after PATH
 
-
-@dataclass
 class Bench:
-    args: argparse.Namespace
-    dir: Path
-    port: int
-    rounds: dict = field(default_factory=dict)  # (scenario, server) -> list of results
+    def __init__(self, args: argparse.Namespace, rig: Rig, results: Results):
+        self.args, self.rig, self.results = args, rig, results
+        self.settings = Settings(args.seconds, args.server_cores | args.client_cores)
 
-    def prepare(self) -> None:
-        self.dir.chmod(0o755)  # Apache's worker is not root
-        self.root = self.dir / "root"
-        self.root.mkdir()
-        (self.root / "small.html").write_bytes(b"x" * SMALL)
-        (self.root / "big.bin").write_bytes(b"x" * BIG)
-        self.script = self.dir / "done.lua"
-        self.script.write_text(WRK_DONE)
-        self.cert = self.key = None
-        if self.args.tls:
-            self.cert, self.key = self.dir / "cert.pem", self.dir / "key.pem"
-            subprocess.run(
-                [
-                    "openssl",
-                    "req",
-                    "-x509",
-                    "-newkey",
-                    "ec",
-                    "-pkeyopt",
-                    "ec_paramgen_curve:P-256",
-                    "-nodes",
-                    "-days",
-                    "30",
-                    "-subj",
-                    "/CN=localhost",
-                    "-addext",
-                    "subjectAltName=IP:127.0.0.1,DNS:localhost",
-                    "-keyout",
-                    self.key,
-                    "-out",
-                    self.cert,
-                ],
-                check=True,
-                capture_output=True,
-            )
-
-    def free_port(self) -> int:
-        """The next port that no earlier client connection lingers on."""
-        while True:
-            self.port += 1
-            with socket.socket() as s:  # without SO_REUSEADDR: sockets in TIME_WAIT count
-                try:
-                    s.bind(("127.0.0.1", self.port))
-                    return self.port
-                except OSError:
-                    continue
-
-    def start(self, server: Server, sc: Scenario) -> tuple[subprocess.Popen, int]:
-        port, scratch = self.free_port(), self.dir / f"run-{self.port}"
-        scratch.mkdir()
-        argv = server.argv(
-            Ctx(port, self.root, scratch, sc.size, self.args.tls, self.cert, self.key)
-        )
-        argv[0] = find_program(argv[0]) or argv[0]
-        with open(scratch / "output", "wb") as log:
-            proc = spawn(argv, self.args.server_core, log)
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline and proc.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                return proc, port
-            except OSError:
-                time.sleep(0.02)
-        stop(proc)
-        raise RuntimeError(
-            f"{server.name} did not start: {shlex.join(argv)}\n"
-            + (scratch / "output").read_text(errors="replace")[-2000:]
-        )
-
-    def check(self, port: int, sc: Scenario) -> None:
-        """Only a server that answers correctly is worth measuring."""
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as s:
-            if self.args.tls:
-                trust = ssl.create_default_context(cafile=self.cert)
-                s = trust.wrap_socket(s, server_hostname="127.0.0.1")
-            if wrong := fetch(s, sc):
-                raise RuntimeError(wrong)
-
-    def wait_quiet(self) -> None:
-        """Wait (a while) until nobody else uses the machine."""
-        deadline = time.monotonic() + self.args.quiet_wait
-        while True:
-            busy = machine_busy()
-            time.sleep(0.3)
-            if (machine_busy() - busy) / 0.3 < 0.1 or time.monotonic() > deadline:
-                return
-
-    def load(self, server: Server, sc: Scenario) -> dict:
-        proc, port = self.start(server, sc)
+    def run(self, part: Part) -> None:
+        """All rounds of a part. What an earlier run found goes when the first round is there."""
+        result = PartResult.begin(self.args.command_line, self.args.seconds)
+        if self.args.add and (earlier := self.results.get(part.name)):
+            if why := earlier.differs_from(result):
+                sys.exit(f"{part.name}: --add would mix: {why}")
+            result = earlier
         try:
-            self.check(port, sc)
-            url = f"{'https' if self.args.tls else 'http'}://127.0.0.1:{port}{sc.path}"
-            seconds = self.args.seconds * sc.stretch
-            wrk(
-                url,
-                Scenario(sc.path, sc.size, min(sc.conns, 64), sc.close),
-                self.args.warmup,
-                self.args.client_core,
-                self.script,
-            )
-            time.sleep(0.2)
-            self.wait_quiet()
-            wall, busy, cpu = time.monotonic(), machine_busy(), cpu_seconds(proc.pid)
-            r = wrk(url, sc, seconds, self.args.client_core, self.script)
-            pss, cpu = pss_bytes(proc.pid), cpu_seconds(proc.pid) - cpu
-            busy, wall = machine_busy() - busy, time.monotonic() - wall
-        finally:
-            stop(proc)
-        n = max(r["requests"], 1)
-        return {
-            "rps": r["requests"] / r["seconds"],
-            "errors": r["errors"],
-            "p50": r["p50"],
-            "p99": r["p99"],
-            "cpu_us": cpu / n * 1e6,
-            "both_us": (cpu + r["wrk_cpu"]) / n * 1e6,
-            "cap": n / max(cpu, 1e-9),
-            "srv": 100 * cpu / r["seconds"],
-            "wrk": 100 * r["wrk_cpu"] / r["seconds"],
-            "pss": pss / 2**20,
-            "noise": max(0.0, 100 * (busy - cpu - r["wrk_cpu"]) / wall),
-        }
-
-    def idle(self, server: Server, sc: Scenario) -> dict:
-        self.wait_quiet()
-        proc, port = self.start(server, sc)
-        try:
-            warm = IdleCrowd(port, Scenario(sc.path, sc.size, 10))
-            warm.close()
-            time.sleep(1)
-            pss0, kernel0 = pss_bytes(proc.pid), kernel_bytes()
-            crowd = IdleCrowd(port, sc)
-            time.sleep(2)
-            n, lost = max(len(crowd.socks), 1), crowd.closed()
-            pss, kernel = pss_bytes(proc.pid), kernel_bytes()
-            crowd.close()
-        finally:
-            stop(proc)
-        return {
-            "conns": n,
-            "errors": crowd.errors + lost,
-            "user": (pss - pss0) / n,
-            "kernel": (kernel - kernel0) / n,
-            "start": pss0 / 2**20,
-            "end": pss / 2**20,
-            "rate": n / crowd.seconds,
-            "noise": 0.0,
-        }
-
-    def round(self, name: str, server: Server) -> dict:
-        sc = SCENARIOS[name]
-        measure = self.idle if sc.idle else self.load
-        for attempt in range(self.args.retries + 1):
-            r = measure(server, sc)
-            if r["noise"] <= self.args.max_noise:
-                break
-        return r
-
-    def run(self, servers: list[Server], scenarios: list[str]) -> None:
-        for name in scenarios:
-            sc = SCENARIOS[name]
-            if sc.idle and self.args.tls:
-                print(f"{name}: not over TLS, left out", file=sys.stderr)
-                continue
-            group = [s for s in servers if sc.size == SMALL or not s.only_small]
-            for i in range(self.args.rounds):
-                for server in group[::-1] if i % 2 else list(group):
-                    try:
-                        r = self.round(name, server)
-                    except (RuntimeError, OSError) as e:
-                        print(f"{name}: {server.name} left out: {e}", file=sys.stderr)
-                        group.remove(server)
-                        continue
-                    self.rounds.setdefault((name, server.name), []).append(r)
-                    if self.args.verbose:
-                        print(
-                            f"{name} round {i + 1} {server.name}: "
-                            + " ".join(f"{k}={v:.4g}" for k, v in r.items()),
-                            file=sys.stderr,
-                            flush=True,
-                        )
-            self.table(name, [s.name for s in group])
-
-    # -------------------------------------------------------------- output
-
-    def table(self, name: str, servers: list[str]) -> None:
-        rows = {s: self.rounds[name, s] for s in servers if (name, s) in self.rounds}
-        if not rows:
+            result.data["info"] = result.data["info"] or part.prepare(self.rig, self.settings)
+        except (Failed, OSError, RuntimeError) as error:
+            print(f"{part.name} left out: {one_line(error)}", file=sys.stderr)
             return
-        med = {s: {k: statistics.median(r[k] for r in rs) for k in rs[0]} for s, rs in rows.items()}
-        base = self.args.base if self.args.base in med else next(iter(med))
-        title = name + (" TLS" if self.args.tls else "")
-        print(f"\n### {title}  (base {base}, medians of {self.args.rounds} rounds)\n")
-        if SCENARIOS[name].idle:
-            head = [
-                "server",
-                "conns",
-                "err",
-                "user B/conn",
-                "kernel B/conn",
-                "pss MiB start",
-                "pss MiB end",
-                "conn/s",
-            ]
-            body = [
-                [
-                    s,
-                    f"{m['conns']:.0f}",
-                    f"{m['errors']:.0f}",
-                    f"{m['user']:.0f}",
-                    f"{m['kernel']:.0f}",
-                    f"{m['start']:.1f}",
-                    f"{m['end']:.1f}",
-                    f"{m['rate']:.0f}",
-                ]
-                for s, m in med.items()
-            ]
-        else:
-            head = [
-                "server",
-                "req/s",
-                "+-%",
-                "err",
-                "p50 ms",
-                "p99 ms",
-                "cpu us",
-                "both us",
-                "cap/s",
-                "xbase",
-                "srv%",
-                "wrk%",
-                "pss MiB",
-                "noise%",
-            ]
-            body = []
-            for s, m in sorted(med.items(), key=lambda x: -x[1]["cap"]):
-                rps = [r["rps"] for r in rows[s]]
-                spread = 50 * (max(rps) - min(rps)) / max(m["rps"], 1e-9)
-                ratio = statistics.median(a["cap"] / b["cap"] for a, b in zip(rows[s], rows[base]))
-                mark = "!" if m["noise"] > self.args.max_noise else ""
-                body.append(
-                    [
-                        s,
-                        f"{m['rps']:.0f}",
-                        f"{spread:.0f}",
-                        f"{m['errors']:.0f}",
-                        f"{m['p50']:.3f}",
-                        f"{m['p99']:.3f}",
-                        f"{m['cpu_us']:.2f}",
-                        f"{m['both_us']:.2f}",
-                        f"{m['cap']:.0f}",
-                        f"{ratio:.2f}",
-                        f"{m['srv']:.0f}",
-                        f"{m['wrk']:.0f}",
-                        f"{m['pss']:.1f}",
-                        f"{m['noise']:.0f}{mark}",
-                    ]
-                )
-        print_table(head, body)
+        rows = self.rows(part, result)
+        first = result.rounds()
+        for index in range(first, first + self.args.rounds):
+            for row in rows[::-1] if index % 2 else list(rows):
+                try:
+                    figures = self.quiet_round(part, row, result.data["info"])
+                except (Failed, OSError, RuntimeError) as error:
+                    result.fail(row.name, one_line(error))
+                    print(f"{part.name}: {row.name} left out: {error}", file=sys.stderr)
+                    rows.remove(row)
+                    continue
+                result.add(row.name, index, figures)
+                self.report(part, index, row, figures)
+            self.results.parts[part.name] = result
+            self.results.save()
+        print("\n" + page.part_section(part, result), flush=True)
 
-    def dump(self, path: str) -> None:
-        data = [
-            {"scenario": a, "server": b, "tls": self.args.tls, "rounds": r}
-            for (a, b), r in self.rounds.items()
-        ]
-        Path(path).write_text(json.dumps(data, indent=1) + "\n")
+    def rows(self, part: Part, result: PartResult) -> list[Row]:
+        """Those asked for whose program is there."""
+        wanted = self.args.rows
+        rows = [row for row in part.rows if not wanted or row.name in wanted]
+        scenario = part.rows[0].scenario
+        own = [pick_server(name) for name in wanted or [] if name.startswith("cmd:")]
+        rows += [Row(server.name, server, scenario) for server in own]
+        for row in list(rows):
+            if not find_program(row.server.program):
+                result.fail(row.name, f"{row.server.program} is not installed")
+                rows.remove(row)
+        return rows
+
+    def quiet_round(self, part: Part, row: Row, info: dict) -> dict:
+        """A round, again while others use the machine."""
+        for _ in range(self.args.retries + 1):
+            figures = part.measure(self.rig, row, self.settings, info)
+            if figures["noise"] <= max(self.args.max_noise, part.noise_max):
+                break
+        return figures
+
+    def report(self, part: Part, index: int, row: Row, figures: dict) -> None:
+        text = " ".join(f"{key}={value:.4g}" for key, value in figures.items())
+        if self.args.verbose:
+            line = f"{part.name} round {index + 1} {row.name}: {text}"
+            print(line, file=sys.stderr, flush=True)
 
 
-def print_table(head: list[str], body: list[list[str]]) -> None:
-    width = [max(len(r[i]) for r in [head, *body]) for i in range(len(head))]
-
-    def line(cells):
-        print(
-            "| "
-            + " | ".join(
-                c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(cells, width))
-            )
-            + " |"
-        )
-
-    line(head)
-    print(
-        "|"
-        + "|".join("-" * (w + 2) if i == 0 else "-" * (w + 1) + ":" for i, w in enumerate(width))
-        + "|"
-    )
-    for row in body:
-        line(row)
-    sys.stdout.flush()
-
-
-def find_program(name: str) -> str | None:
-    return shutil.which(name, path=os.pathsep.join(BIN_DIRS)) or shutil.which(name)
-
-
-# ------------------------------------------------------------------ commands
-
-
-def against_nginx(bench: Bench) -> None:
-    """One ratio of requests per server CPU second for each round, then their median."""
-    scenario, pair = "small-64", [PEERS["loadline"], PEERS["nginx-tuned"]]
-    sc = SCENARIOS[scenario]
-    print(
-        f"a file of {sc.size} bytes, {sc.conns} keep-alive connections, "
-        f"{bench.args.seconds} s each: requests per server CPU second"
-    )
-    ratios = []
-    for i in range(bench.args.rounds):
-        found = {}
-        for server in pair[::-1] if i % 2 else pair:
-            try:
-                r = bench.round(scenario, server)
-            except (RuntimeError, OSError) as e:
-                sys.exit(f"{server.name} could not be measured: {e}")
-            if r["errors"]:
-                sys.exit(f"{server.name} could not be measured: {r['errors']:.0f} failed requests")
-            found[server.name] = r
-            bench.rounds.setdefault((scenario, server.name), []).append(r)
-        ours, theirs = (found[server.name] for server in pair)
-        ratios.append(ours["cap"] / theirs["cap"])
-        noisy = max(ours["noise"], theirs["noise"]) > bench.args.max_noise
-        print(
-            f"round {i + 1}: loadline {ours['cap']:.0f}, nginx {theirs['cap']:.0f}, "
-            f"ratio {ratios[-1]:.3f}" + (" (others used the machine)" if noisy else ""),
-            flush=True,
-        )
-    print(
-        f"median ratio {statistics.median(ratios):.3f}, "
-        f"from {min(ratios):.3f} to {max(ratios):.3f} over {len(ratios)} rounds"
-    )
-
-
-def build_ceilings() -> None:
-    """Compiles bench/ceilings into target/ceilings, as far as the machine can."""
-    CEILINGS.mkdir(parents=True, exist_ok=True)
-    for source in sorted((REPOSITORY / "bench" / "ceilings").glob("*.c")):
-        program = CEILINGS / source.stem
-        if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
-            continue
-        libraries = ["-luring"] if "uring" in source.stem else []
-        argv = ["gcc", "-O2", "-o", str(program), str(source), *libraries]
-        try:
-            subprocess.run(argv, check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError):
-            print(f"could not build: {shlex.join(argv)}", file=sys.stderr)
-
-
-def among_peers(bench: Bench) -> None:
-    """A table for each scenario."""
-    args = bench.args
-    if not args.servers or any(name.startswith("ceil-") for name in args.servers):
-        build_ceilings()
-    servers = []
-    for s in map(pick_server, args.servers or PEERS):
-        if not find_program(s.program):
-            print(f"{s.name} left out: {s.program} is not installed", file=sys.stderr)
-        elif args.tls and not s.tls:
-            print(f"{s.name} left out: no TLS", file=sys.stderr)
-        else:
-            servers.append(s)
-    if not servers:
-        sys.exit("no server to run")
-    bench.run(servers, args.scenario)
+def one_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0][:200]
 
 
 def arguments() -> argparse.Namespace:
     raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    common = argparse.ArgumentParser(add_help=False)
-    o = common.add_argument
-    o("-r", "--rounds", type=int, help="default 5 for nginx, 3 for peers")
-    o("-d", "--seconds", type=int, default=4, help="load per round (default 4)")
-    o("-w", "--warmup", type=int, default=1, help="unmeasured load before it (default 1)")
-    o("--server-core", type=int, default=1, help="default 1")
-    o("--client-core", type=int, default=0, help="default 0")
+    p = argparse.ArgumentParser(prog="./x bench servers", description=__doc__, formatter_class=raw)
+    p.add_argument("parts", nargs="*", metavar="PART", help="default all but those of arms")
+    o = p.add_argument
+    o("--quick", action="store_true", help="few parts and rows, 3 rounds of 2 s")
+    o("--rows", nargs="+", metavar="ROW", help="only these servers, and own ones")
+    o("--show", action="store_true", help="print what was measured last")
+    o("--publish", action="store_true", help="write it into docs/results.md and README.md")
+    o("--add", action="store_true", help="add rounds to those that a part has, do not replace them")
+    o("-r", "--rounds", type=int, help="default 5")
+    o("-d", "--seconds", type=int, help="load per round (default 4)")
+    o("--server-cores", type=cores_of, default="1", metavar="CPUS", help="default 1")
+    o("--client-cores", type=cores_of, default="0", metavar="CPUS", help="default 0")
     o("--port", type=int, default=21000, help="ports used lie above this one (default 21000)")
     o(
         "--max-noise",
@@ -466,61 +152,73 @@ def arguments() -> argparse.Namespace:
         help="longest wait for a quiet machine (default 20)",
     )
     o("--bin", action="append", default=[], metavar="DIR", help="more folders with programs")
-    o("--json", metavar="FILE", help="write every round's figures")
+    o("--json", type=Path, metavar="FILE", help="where results are kept (default: see above)")
+    o("--markdown", type=Path, metavar="FILE", help="where tables go (default: beside them)")
     o("-v", "--verbose", action="store_true", help="print every round to stderr")
-    commands = p.add_subparsers(dest="command", required=True)
-    n = commands.add_parser("nginx", parents=[common], help="Loadline against nginx")
-    n.set_defaults(tls=False)
-    q = commands.add_parser("peers", parents=[common], help="a table of many servers")
-    q.add_argument(
-        "servers",
-        nargs="*",
-        metavar="SERVER",
-        help=f"cmd:LABEL:COMMAND or one of {', '.join(PEERS)} (default: all installed)",
-    )
-    q.add_argument(
-        "-s",
-        "--scenario",
-        nargs="+",
-        choices=SCENARIOS,
-        default=list(SCENARIOS),
-        metavar="NAME",
-        help="default all: " + ", ".join(SCENARIOS),
-    )
-    q.add_argument("--tls", action="store_true", help="with a self-signed P-256 certificate")
-    q.add_argument(
-        "--base",
-        default="nginx-tuned",
-        metavar="SERVER",
-        help="what the ratios refer to (default nginx-tuned)",
-    )
     args = p.parse_args()
-    if args.rounds is None:  # the parsers share their options, so not by a default of each
-        args.rounds = 5 if args.command == "nginx" else 3
+    args.command_line = shlex.join(["./x", "bench", "servers", *sys.argv[1:]])
+    known = {**PARTS, "arms": None, "all": None}
+    for name in args.parts:
+        if name not in known:
+            p.error(f"{name}: no such part; right would be one of {', '.join(known)}")
+    if args.parts[:1] == ["arms"]:
+        args.parts = args.parts[1:] or list(ARM_PARTS)
+    elif args.parts == ["all"]:
+        args.parts = list(PARTS)
+    names = {row.name for part in PARTS.values() for row in part.rows}
+    for name in args.rows or []:
+        if name not in names and not name.startswith("cmd:"):
+            p.error(f"{name}: no such row; right would be one of {', '.join(PEERS)}")
+    if not args.parts:
+        args.parts = QUICK_PARTS if args.quick else list(SERVER_PARTS)
+    some = args.quick or args.rows
+    if args.quick and not args.rows:
+        args.rows = QUICK_ROWS
+    folder = REPOSITORY / "target" / "bench"
+    args.json = args.json or folder / ("some.json" if some else "servers.json")
+    args.markdown = args.markdown or args.json.with_suffix(".md")
+    args.rounds = args.rounds or (3 if args.quick else 5)
+    args.seconds = args.seconds or (2 if args.quick else 4)
     return args
+
+
+def measure_parts(args: argparse.Namespace, results: Results) -> None:
+    require_programs("loadline", "wrk")
+    build_ceilings()
+    become_reaper(args.client_cores)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        cores = (args.server_cores, args.client_cores)
+        rig = Rig(Path(folder), args.port, *cores, args.quiet_wait)
+        bench = Bench(args, rig, results)
+        for name in args.parts:
+            bench.run(PARTS[name])
 
 
 def main() -> None:
     args = arguments()
     BIN_DIRS[:0] = args.bin
-    needed = ["wrk"] if args.command == "peers" else ["wrk", "nginx", "loadline"]
-    for program in needed:
-        if not find_program(program):
-            hint = "build it: cargo build --release" if program == "loadline" else "install it"
-            sys.exit(f"{program} is not there; {hint}")
-    cores = os.sched_getaffinity(0)
-    if not {args.server_core, args.client_core} <= cores:
-        sys.exit(f"needs two cores, may use {sorted(cores)}: see --server-core, --client-core")
-    become_reaper(args.client_core)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    with tempfile.TemporaryDirectory(prefix="bench-") as d:
-        bench = Bench(args, Path(d), args.port)
-        bench.prepare()
-        try:
-            against_nginx(bench) if args.command == "nginx" else among_peers(bench)
-        finally:
-            if args.json:
-                bench.dump(args.json)
+    try:
+        results = Results(args.json)
+    except (OSError, ValueError) as error:
+        sys.exit(str(error))
+    if not args.show and not args.publish:
+        measure_parts(args, results)
+    if not results.parts:
+        sys.exit("nothing was measured")
+    text = page.render(results)
+    if args.publish:
+        written = page.publish(results)
+        print("written:", *(os.path.relpath(path) for path in written))
+    elif args.show:
+        print(text)
+    else:
+        print(page.goal_lines(results, only_measured=True))
+        args.markdown.parent.mkdir(parents=True, exist_ok=True)
+        args.markdown.write_text(text)
+        print(
+            f"all tables: {os.path.relpath(args.markdown)}, figures: {os.path.relpath(args.json)}"
+        )
 
 
 if __name__ == "__main__":

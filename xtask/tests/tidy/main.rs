@@ -297,7 +297,10 @@ fn is_root(path: &str, manifests: &str) -> bool {
     let by_place = match folder {
         "src" => matches!(name, "main.rs" | "lib.rs"),
         "tests" | "benches" | "examples" | "bin" => true,
-        _ => name == "main.rs" && parts.len() > 2 && parts[parts.len() - 3] == "tests",
+        _ => {
+            let above = parts.len().checked_sub(3).map(|at| parts[at]);
+            name == "main.rs" && matches!(above, Some("tests" | "benches"))
+        }
     };
     by_place || manifests.contains(&format!("path = \"{folder}/{name}\""))
 }

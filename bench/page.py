@@ -1,0 +1,216 @@
+"""Results as Markdown: tables, the lines of the goals, the page in docs/, the README's table."""
+
+import json
+import statistics
+from pathlib import Path
+
+from goals import RECORDED, judge_all
+from parts import ARM_PARTS, PARTS, SERVER_PARTS, Column, Part
+from processes import REPOSITORY
+from results import PartResult, Results, unique
+
+PAGE = REPOSITORY / "docs" / "results.md"
+README = REPOSITORY / "README.md"
+NOISE_MARKED = 5  # percent
+BEGIN, END = "<!-- ./x bench servers --publish -->", "<!-- end of what it writes -->"
+
+INTRODUCTION = """# Results
+
+Loadline beside other servers, and beside bare loops (ceil-...) that parse nothing and answer every
+read with the same bytes: what those cost is what the kernel's TCP and one event loop cost. Each
+server runs on one core and wrk on the other, a fresh server for each round, the rounds of all
+servers interleaved (A B C C B A ...). Loadline serves files from a directory, with all of its
+limits, timers and counters on. The figures are medians; ratios are of the same round.
+
+- **cpu us** is the server's CPU time for a request: the figure that does not depend on which of the
+  two, server or wrk, was the bottleneck. The columns headed *x ...* are requests for each second of
+  CPU time as a ratio to that server's, higher is better. **both us** has the client's time in it.
+- Absolute figures of different tables, or of another day, are not to be compared: the same server
+  differs by 10 to 20 % from one run to the next. Ratios are good to about 8 %.
+- *noise %*: CPU time that others used on the machine. Noisy rounds are repeated; those that stay so
+  are kept, and marked with an exclamation mark.
+
+This page is written by `./x bench servers --publish`, from what `./x bench servers` and `./x bench
+arms` have measured last; `./x bench servers --help` says how to repeat a part.
+"""
+
+
+def table(head: list[str], body: list[list[str]]) -> str:
+    width = [max(len(row[i]) for row in [head, *body]) for i in range(len(head))]
+
+    def line(cells: list[str]) -> str:
+        first, *rest = zip(cells, width)
+        cells = [first[0].ljust(first[1]), *(cell.rjust(w) for cell, w in rest)]
+        return "| " + " | ".join(cells) + " |"
+
+    rule = (
+        "|" + "|".join("-" * (w + 2 - bool(i)) + ":" * bool(i) for i, w in enumerate(width)) + "|"
+    )
+    return "\n".join([line(head), rule, *map(line, body)])
+
+
+def cell(result: PartResult, row: str, column: Column, noise_max: float) -> str:
+    if column.base:
+        found = result.ratios(row, column.base, column.key)
+    else:
+        found = result.figures(row, column.key)
+    if not found:
+        return ""
+    middle = statistics.median(found)
+    if column.key == "errors" and not column.base:
+        middle = sum(found)  # of all rounds: an error in one of five is an error
+    mark = "!" if column.key == "noise" and middle > noise_max else ""
+    return f"{middle:.{column.digits}f}{mark}"
+
+
+def part_table(part: Part, result: PartResult) -> str:
+    noise_max = max(NOISE_MARKED, part.noise_max)
+    names = [row.name for row in part.rows if result.data["rows"].get(row.name)]
+    # Rows of servers that only this run had.
+    names += [name for name in result.data["rows"] if name not in names]
+    columns = [c for c in part.columns if any(cell(result, n, c, noise_max) for n in names)]
+    body = [[name, *(cell(result, name, c, noise_max) for c in columns)] for name in names]
+    return table(["server", *(c.head for c in columns)], body)
+
+
+def part_section(part: Part, result: PartResult) -> str:
+    data = result.data
+    level = "###" if part.name in ARM_PARTS else "##"
+    lines = [f"{level} {part.title}", ""]
+    lines += [part_table(part, result), ""]
+    if part.note:
+        lines += [part.note, ""]
+    info = data["info"]
+    if "rate" in info:
+        text = (
+            f"Tuned nginx did {info['capacity']:.0f} requests/s; the rate was {info['rate']:.0f}/s."
+        )
+        lines += [text, ""]
+    for row, reason in data["failed"].items():
+        lines += [f"Not measured: {row}: {reason}", ""]
+    text = f"{data['when']} UTC, {result.rounds()} rounds of {data['seconds']} s, revision "
+    lines += [f"{text}{data['revision']}: `{data['command']}`", ""]
+    return "\n".join(lines)
+
+
+def goal_lines(results: Results, only_measured: bool = False) -> str:
+    head = ["goal", "bound", "measured: median (lowest to highest)", "verdict"]
+    body = []
+    for judged in judge_all(results):
+        if only_measured and judged.verdict == "not measured":
+            continue
+        verdict = {"not met": "**not met**"}.get(judged.verdict, judged.verdict)
+        body.append([judged.goal.text, judged.goal.bound(), judged.measured, verdict])
+    return "\n".join(["## Goals", "", table(head, body), ""])
+
+
+def arm_lines(results: Results) -> str:
+    """Each arm over that whose workers read and write, at the same load: P2 claims 1.27."""
+    body = []
+    for name, part in ARM_PARTS.items():
+        result = results.get(name)
+        for row in part.rows if result else []:
+            arm, rest = row.name.split(", ", 1)
+            found = result.ratios(row.name, f"worker, {rest}", "rps")
+            if arm != "worker" and found:
+                middle = f"{statistics.median(found):.2f}"
+                spread = f"{min(found):.2f} to {max(found):.2f}"
+                body.append([name.removeprefix("arms-"), rest, arm, middle, spread])
+    if not body:
+        return ""
+    head = ["load", "", "who does the I/O", "QPS, x that of workers", "lowest to highest"]
+    return "\n".join(["### Who reads and writes the sockets, as ratios", "", table(head, body), ""])
+
+
+def render(results: Results) -> str:
+    """Everything that was measured, the goals last."""
+    lines = []
+    machines = results.machines()
+    if machines:
+        lines += ["; ".join(machines) + ". " + results.versions() + ".", ""]
+    measured = [(part, results.get(name)) for name, part in SERVER_PARTS.items()]
+    lines += [part_section(part, result) for part, result in measured if result]
+    arms = [(part, results.get(name)) for name, part in ARM_PARTS.items()]
+    if any(result for _, result in arms):
+        lines += ["## Who does the input and output", ""]
+        names = (
+            "*Worker*: the workers (`--socket-io worker`); *loop*: the reactor's loop; *kernel*: "
+        )
+        lines += [names + "the proactor. The study P2 found 1.27 times as many requests by it.", ""]
+        lines += [part_section(part, result) for part, result in arms if result]
+        lines += [arm_lines(results)]
+    if core := core_section():
+        lines += [core]
+    lines += [goal_lines(results)]
+    return "\n".join(lines)
+
+
+def core_section() -> str:
+    if not RECORDED.exists():
+        return ""
+    recorded = json.loads(RECORDED.read_text())
+    body = [[name, f"{count:g}"] for name, count in recorded["counts"].items()]
+    text = f"Deterministic, recorded {recorded['when']} by `./x bench core --record`."
+    return "\n".join(["## Counts", "", text, "", table(["count", "recorded"], body), ""])
+
+
+# -------------------------------------------------------------- publish
+
+SUMMARY = [
+    ("small-64", "64 connections", "cpu_us", 2),
+    ("small-1000", "1000", "cpu_us", 2),
+    ("small-10000", "10,000", "cpu_us", 2),
+    ("new", "new connection each", "cpu_us", 2),
+    ("big", "1 MiB: requests/s", "rps", 0),
+    ("big", "server + client us", "both_us", 0),
+    ("idle", "bytes an idle connection", "user", 0),
+]
+
+
+def summary(results: Results) -> str:
+    """One row a server, one column a load: server CPU time in us where nothing else is said."""
+    found = [column for column in SUMMARY if results.get(column[0])]
+    names = unique(row.name for part, *_ in found for row in PARTS[part].rows if results.get(part))
+    body = []
+    for name in names:
+        cells = []
+        for part, _, key, digits in found:
+            figures = results.get(part).figures(name, key)
+            cells.append(f"{statistics.median(figures):.{digits}f}" if figures else "")
+        body.append([f"**{name}**" if name in OURS else name, *cells])
+    return table(["server CPU us a request", *(head for _, head, _, _ in found)], body)
+
+
+OURS = ["reactor", "reactor-deferred", "proactor", "proactor-deferred"]
+
+
+def readme_block(results: Results) -> str:
+    days = unique(part.data["when"][:10] for part in results.parts.values())
+    judged = judge_all(results)
+    counts = [sum(j.verdict == verdict for j in judged) for verdict in ("met", "not met")]
+    dates = days[0] if len(days) == 1 else f"{min(days)} to {max(days)}"
+    return "\n".join(
+        [
+            BEGIN,
+            "",
+            summary(results),
+            "",
+            f"{dates}; {'; '.join(results.machines())}. Medians of interleaved rounds; "
+            f"{results.versions()}. Rows named ceil-... are bare loops that parse nothing. Of the "
+            f"goals for the hot path {counts[0]} are met and {counts[1]} are not: "
+            "[all figures and goals](docs/results.md).",
+            "",
+            END,
+        ]
+    )
+
+
+def publish(results: Results) -> list[Path]:
+    """Writes the page, and the block in the README between its marks."""
+    PAGE.write_text(INTRODUCTION + "\n" + render(results))
+    text = README.read_text()
+    if BEGIN not in text or END not in text:
+        raise ValueError(f"{README.name} has no place for the table: {BEGIN} ... {END}")
+    before, rest = text.split(BEGIN, 1)
+    README.write_text(before + readme_block(results) + rest.split(END, 1)[1])
+    return [PAGE, README]

@@ -1,0 +1,369 @@
+"""What `./x bench servers` and `./x bench arms` consist of: which servers, under which load, and
+how their figures are shown."""
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import measure
+from measure import Figures
+from peers import PEERS, SCENARIOS, Scenario, Server, loadline
+from rig import Failed, Rig
+
+ARCHITECTURES = ["reactor", "proactor"]
+FIELD = ["nginx-default", "nginx-tuned", "h2o", "lighttpd"]
+CEILINGS = ["ceil-epoll", "ceil-uring"]
+
+IDLERS = 10_000
+OPEN_SHARE = 0.7  # of what tuned nginx can do
+OPEN_CONNECTIONS = 256
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    server: Server
+    scenario: Scenario
+
+
+@dataclass(frozen=True)
+class Column:
+    head: str
+    key: str
+    digits: int = 0
+    base: str | None = None  # the row that it is a ratio to, round by round
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How long and with which cores."""
+
+    seconds: int
+    all_cores: set[int]
+
+
+Measure = Callable[[Rig, Row, Settings, dict], Figures]
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    title: str
+    rows: list[Row]
+    measure: Measure
+    columns: list[Column]
+    note: str = ""
+    # Noise that is no reason to repeat a round: the kernel's own work for this many connections.
+    noise_max: float = 0
+    # Finds out what all rounds need to know.
+    prepare: Callable[[Rig, Settings], dict] = field(default=lambda rig, settings: {})
+
+
+def rows(names: list[str], scenario: Scenario) -> list[Row]:
+    return [Row(name, PEERS[name], scenario) for name in names]
+
+
+# ------------------------------------------------------------ under load
+
+REQUESTS = [Column("req/s", "rps")]
+COST = [Column("cpu us", "cpu_us", 2), Column("both us", "both_us", 2)]
+LATENCY = [Column("p50 ms", "p50", 2), Column("p99 ms", "p99", 2)]
+SHARES = [Column("server %", "srv"), Column("wrk %", "wrk")]
+MEMORY = [Column("Pss MiB", "pss", 1), Column("noise %", "noise")]
+
+
+def cost_columns(*bases: str) -> list[Column]:
+    ratios = [Column(f"x {base}", "cap", 2, base) for base in bases]
+    return COST[:1] + ratios + [Column("errors", "errors")] + LATENCY + REQUESTS + SHARES + MEMORY
+
+
+def under_load(rig: Rig, row: Row, settings: Settings, _: dict) -> Figures:
+    return measure.load(rig, row.server, row.scenario, settings.seconds)
+
+
+def small(connections: int) -> Part:
+    return Part(
+        f"small-{connections}",
+        f"A file of 600 bytes, {connections:,} connections",
+        rows([*ARCHITECTURES, *FIELD, *CEILINGS], SCENARIOS[f"small-{connections}"]),
+        under_load,
+        cost_columns("ceil-epoll", "ceil-uring", "nginx-tuned"),
+        noise_max=15 if connections > 1000 else 0,
+    )
+
+
+NEW = Part(
+    "new",
+    "A file of 600 bytes, a new connection for each request, 64 at a time",
+    rows(
+        ["reactor", "reactor-deferred", "proactor", "proactor-deferred"]
+        + [*FIELD, "ceil-epoll-eager", *CEILINGS],
+        SCENARIOS["close-64"],
+    ),
+    under_load,
+    cost_columns("ceil-epoll-eager", "nginx-tuned"),
+    "Deferred accept: both Loadlines named so (`--defer-accept`), nginx-tuned, h2o, lighttpd and "
+    "ceil-epoll-eager.",
+)
+
+BIG = Part(
+    "big",
+    "A file of 1 MiB, 64 connections",
+    rows([*ARCHITECTURES, *FIELD, *CEILINGS], SCENARIOS["big-64"]),
+    under_load,
+    [
+        *REQUESTS,
+        Column("x ceil-epoll", "rps", 2, "ceil-epoll"),
+        Column("x nginx-tuned", "rps", 2, "nginx-tuned"),
+        Column("both us", "both_us", 1),
+        Column("both, x lighttpd", "both_us", 2, "lighttpd"),
+        Column("cpu us", "cpu_us", 1),
+        Column("errors", "errors"),
+        *LATENCY,
+        *SHARES,
+        *MEMORY,
+    ],
+    "Only requests/s and the CPU time of server and client together say anything here: on the "
+    "loopback much of a server's sending is done in its client's time.",
+)
+
+
+# ------------------------------------------------------ idle connections
+
+
+def while_idle(rig: Rig, row: Row, _: Settings, __: dict) -> Figures:
+    return measure.idle(rig, row.server, row.scenario)
+
+
+IDLE = Part(
+    "idle",
+    f"Memory with {IDLERS:,} idle keep-alive connections",
+    rows([*ARCHITECTURES, *FIELD, *CEILINGS], SCENARIOS["idle-10000"]),
+    while_idle,
+    [
+        Column("user bytes a connection", "user"),
+        Column("kernel bytes a connection", "kernel"),
+        Column("Pss MiB at start", "start", 2),
+        Column("Pss MiB with all", "end", 2),
+        Column("errors", "errors"),
+    ],
+)
+
+
+def beside_idlers(rig: Rig, row: Row, settings: Settings, _: dict) -> Figures:
+    r = measure.crowd(rig, row.server, row.scenario, IDLERS, settings.seconds)
+    return {**r, "ratio": r["p99_beside"] / max(r["p99_alone"], 1e-9)}
+
+
+CROWD = Part(
+    "crowd",
+    f"64 busy connections while {IDLERS:,} others idle",
+    rows([*ARCHITECTURES, "nginx-tuned", "ceil-epoll"], SCENARIOS["small-64"]),
+    beside_idlers,
+    [
+        Column("p99 ms alone", "p99_alone", 3),
+        Column("p99 ms beside them", "p99_beside", 3),
+        Column("ratio", "ratio", 2),
+        Column("req/s alone", "rps_alone"),
+        Column("req/s beside them", "rps_beside"),
+        Column("errors", "errors"),
+    ],
+)
+
+
+# ---------------------------------------------------- loops, open, calls
+
+
+def on_all_cores(rig: Rig, row: Row, settings: Settings, _: dict) -> Figures:
+    cores = settings.all_cores
+    return measure.load(rig, row.server, row.scenario, settings.seconds, 1, cores, cores)
+
+
+LOOPS = Part(
+    "loops",
+    "One loop and two, on two cores that the client shares",
+    rows(
+        ["reactor", "reactor-2-loops", "proactor", "proactor-2-loops"],
+        SCENARIOS["small-64"],
+    ),
+    on_all_cores,
+    cost_columns("reactor", "proactor"),
+    "Neither server nor wrk (two threads) is pinned to less than both cores.",
+)
+
+
+def nginx_capacity(rig: Rig, settings: Settings) -> dict:
+    server, sc = PEERS["nginx-tuned"], SCENARIOS["small-64"]
+    found = [measure.load(rig, server, sc, settings.seconds)["rps"] for _ in range(3)]
+    capacity = statistics.median(found)
+    return {"capacity": capacity, "rate": capacity * OPEN_SHARE}
+
+
+def by_the_clock(rig: Rig, row: Row, settings: Settings, info: dict) -> Figures:
+    return measure.open_loop(rig, row.server, row.scenario, info["rate"], settings.seconds)
+
+
+OPEN = Part(
+    "open",
+    f"Open loop at {OPEN_SHARE:.0%} of tuned nginx's capacity, Poisson arrivals",
+    rows(
+        [*ARCHITECTURES, "nginx-tuned", "h2o", "lighttpd"],
+        replace(SCENARIOS["small-64"], conns=OPEN_CONNECTIONS),
+    ),
+    by_the_clock,
+    [
+        Column("p50 ms", "p50", 3),
+        Column("p99 ms", "p99", 3),
+        Column("p99, x nginx-tuned", "p99", 2, "nginx-tuned"),
+        Column("completed/s", "rps"),
+        Column("errors", "errors"),
+        Column("cpu us", "cpu_us", 2),
+        Column("client was the limit", "limited", 1),
+    ],
+    f"`loadline load --rate` over at most {OPEN_CONNECTIONS} connections; latency from when a "
+    "request was due.",
+    nginx_capacity,
+)
+
+
+def threads(connections: int) -> Part:
+    names = ["thread-per-connection", f"thread-pool-{connections}", "apache-event"]
+    return Part(
+        f"threads-{connections}",
+        f"Threads: a file of 600 bytes, {connections:,} connections",
+        rows(names, SCENARIOS[f"small-{connections}"]),
+        under_load,
+        cost_columns("apache-event"),
+        "The pool has a thread for each connection; Apache's event MPM has 64, and hands idle "
+        "connections to its listener.",
+    )
+
+
+def counted(rig: Rig, row: Row, settings: Settings, _: dict) -> Figures:
+    return measure.calls(rig, row.server, row.scenario, settings.seconds)
+
+
+def need_counter(_: Rig, __: Settings) -> dict:
+    if why := measure.can_count_calls():
+        raise Failed(why)
+    return {}
+
+
+def calls(name: str, title: str, names: list[str], scenario: str) -> Part:
+    return Part(
+        name,
+        title,
+        rows(names, SCENARIOS[scenario]),
+        counted,
+        [
+            Column("system calls a request", "all", 3),
+            Column("waits of epoll", "waits", 3),
+            Column("io_uring_enter", "enters", 3),
+            Column("enters, x ceil-uring", "enters", 2, "ceil-uring"),
+            Column("errors", "errors"),
+        ],
+        "Counted by the kernel's tracepoints (perf), which do not stop the server.",
+        need_counter,
+    )
+
+
+CALLS = calls(
+    "calls",
+    "System calls of a keep-alive request, 64 connections",
+    [*ARCHITECTURES, *FIELD, *CEILINGS],
+    "small-64",
+)
+CALLS_NEW = calls(
+    "calls-new",
+    "System calls of a request with a connection of its own",
+    ["reactor", "reactor-deferred", "proactor", "nginx-tuned", "h2o", "lighttpd"]
+    + ["ceil-epoll-eager", "ceil-uring"],
+    "close-64",
+)
+
+
+# ------------------------------------------------------------------ arms
+
+ARMS = {
+    "worker": "reactor --socket-io worker",
+    "loop": "reactor --socket-io loop",
+    "kernel": "proactor",
+}
+ARM_CLIENTS = [10, 100, 1000, 10_000]
+TIMERS = {"15s": "timers", "24h": "no timers"}
+
+
+def arm_rows(more: str = "") -> list[Row]:
+    found = []
+    for clients in ARM_CLIENTS:
+        for timeout, timers in TIMERS.items():
+            for arm, architecture in ARMS.items():
+                options = f"{architecture} --loops 1 --workers 2 {more}"
+                server = loadline(arm, options, idle_timeout=timeout)
+                scenario = replace(SCENARIOS["small-64"], conns=clients)
+                found.append(Row(f"{arm}, {timers}, {clients:,} clients", server, scenario))
+    return found
+
+
+def arm_part(name: str, title: str, load_options: tuple[str, ...], more: str = "") -> Part:
+    def closed(rig: Rig, row: Row, settings: Settings, _: dict) -> Figures:
+        r = measure.closed_loop(rig, row.server, row.scenario, settings.seconds, load_options)
+        share = 100 * r["errors"] / max(r["errors"] + r["requests"], 1)
+        return {**r, "error_share": share}
+
+    return Part(
+        name,
+        title,
+        arm_rows(more),
+        closed,
+        [
+            Column("QPS", "rps"),
+            Column("errors", "errors"),
+            Column("errors %", "error_share", 2),
+            Column("p50 ms", "p50", 2),
+            Column("p99 ms", "p99", 2),
+            Column("server cpu us", "cpu_us", 2),
+            Column("client was the limit", "limited", 1),
+        ],
+        "One loop and two workers on one core, `loadline load` in a closed loop on the other; who "
+        "reads and writes the sockets is the arm. *No timers* is an idle time of 24 hours: "
+        "deadlines are kept all the same, and none comes.",
+    )
+
+
+ARMS_NEW = arm_part(
+    "arms-new",
+    "Three arms: a new connection for each request, as Webbench has it",
+    ("--new-connection",),
+)
+ARMS_KEEP_ALIVE = arm_part("arms-keep-alive", "Three arms: keep-alive", ())
+ARMS_WORK = arm_part(
+    "arms-work",
+    "Three arms: keep-alive, 100 us of computing for each request, by the workers",
+    (),
+    "--service-time 100us --service-kind spin",
+)
+
+SERVER_PARTS = {
+    part.name: part
+    for part in [
+        small(64),
+        small(1000),
+        small(10_000),
+        NEW,
+        BIG,
+        IDLE,
+        CROWD,
+        CALLS,
+        CALLS_NEW,
+        LOOPS,
+        OPEN,
+        threads(64),
+        threads(1000),
+    ]
+}
+QUICK_PARTS = ["small-64", "new", "big", "idle"]
+QUICK_ROWS = [*ARCHITECTURES, "reactor-deferred", "nginx-tuned", "lighttpd"]
+QUICK_ROWS += ["ceil-epoll", "ceil-uring", "ceil-epoll-eager"]
+ARM_PARTS = {part.name: part for part in [ARMS_NEW, ARMS_KEEP_ALIVE, ARMS_WORK]}
+PARTS = {**SERVER_PARTS, **ARM_PARTS}
