@@ -33,6 +33,7 @@ TURN_ROUNDS = 200
 BATCHES = [64, 1]
 ARCHITECTURES = ["reactor", "proactor"]
 MORE_MAX = 0.01
+GRIND_SECONDS_MAX = 45
 
 
 def build() -> dict[str, str]:
@@ -54,12 +55,28 @@ def run(argv: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def instructions(argv: list[str]) -> dict[int, int]:
-    """By thread, in the order in which they were started."""
+def instructions(argv: list[str]) -> dict[int, int] | None:
+    """By thread, in the order in which they were started. `None`, and says why, where this valgrind
+    does not know a system call that the program needs."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         grind = ["valgrind", "--tool=callgrind", "--separate-threads=yes", "--quiet"]
-        run([*grind, f"--callgrind-out-file={folder}/out", *argv], folder)
+        grind += [f"--callgrind-out-file={folder}/out", *argv]
+        try:
+            limit = GRIND_SECONDS_MAX
+            done = subprocess.run(grind, cwd=folder, capture_output=True, text=True, timeout=limit)
+        except subprocess.TimeoutExpired:
+            print(f"{shlex.join(argv)}: instructions not counted, since this valgrind does not")
+            print(f"come to an end within {limit} s; a newer one may", flush=True)
+            return None
+        if done.returncode != 0:
+            unknown = re.findall(r"unhandled .*syscall: (\d+)", done.stderr)
+            if not unknown:
+                sys.exit(f"{shlex.join(grind)}: {done.stderr[-2000:]}")
+            calls = " and ".join(dict.fromkeys(unknown))
+            print(f"{shlex.join(argv)}: instructions not counted, since this valgrind does not")
+            print(f"know the system calls {calls}; a newer one may", flush=True)
+            return None
         found = {}
         for file in folder.glob("out*"):
             text = file.read_text()
@@ -92,13 +109,14 @@ def of_the_loop(more: dict[int, int], less: dict[int, int]) -> int:
 def count_core(program: str) -> dict[str, float]:
     counts = {}
     for name in ["wrk", "browser"]:
-        few, many = (
-            sum(instructions([program, name, str(count)]).values())
+        found = [
+            instructions([program, name, str(count)])
             for count in (CORE_REQUESTS, 2 * CORE_REQUESTS)
-        )
-        counts[f"instructions in the core, a request as {name} sends it"] = (
-            many - few
-        ) / CORE_REQUESTS
+        ]
+        if all(found):
+            few, many = (sum(threads.values()) for threads in found)
+            each = (many - few) / CORE_REQUESTS
+            counts[f"instructions in the core, a request as {name} sends it"] = each
     for line in run([program], REPOSITORY).splitlines():
         name, value = line.rsplit(": ", 1)
         counts[name] = float(value)
@@ -115,8 +133,9 @@ def count_turns(program: str, architecture: str) -> dict[str, float]:
     for batch in BATCHES:
         requests = batch * TURN_ROUNDS
         where = f"{architecture}, a turn of {batch}"
-        more = of_the_loop(instructions(argv(batch)), bare)
-        counts[f"instructions a request, {where}"] = more / requests
+        if bare and (busy := instructions(argv(batch))):
+            more = of_the_loop(busy, bare)
+            counts[f"instructions a request, {where}"] = more / requests
         calls = system_calls(argv(batch)) - bare_calls
         counts[f"system calls a request, {where}"] = calls / batch
     found = re.search(r"^allocations: (\d+)$", allocated, re.M)

@@ -111,15 +111,23 @@ def arm_lines(results: Results) -> str:
         result = results.get(name)
         for row in part.rows if result else []:
             arm, rest = row.name.split(", ", 1)
-            found = result.ratios(row.name, f"worker, {rest}", "rps")
-            if arm != "worker" and found:
-                middle = f"{statistics.median(found):.2f}"
-                spread = f"{min(found):.2f} to {max(found):.2f}"
-                body.append([name.removeprefix("arms-"), rest, arm, middle, spread])
+            base = f"worker, {rest}"
+            qps = result.ratios(row.name, base, "rps")
+            cpu = [1 / ratio for ratio in result.ratios(row.name, base, "cpu_us") if ratio]
+            if arm != "worker" and qps and cpu:
+                body.append([f"{part.name}: {rest}", arm, spread(qps), spread(cpu)])
     if not body:
         return ""
-    head = ["load", "", "who does the I/O", "QPS, x that of workers", "lowest to highest"]
-    return "\n".join(["### Who reads and writes the sockets, as ratios", "", table(head, body), ""])
+    head = ["load", "input and output by", "QPS, x workers'", "requests a CPU second, x workers'"]
+    note = "Where the client was the limit, QPS says nothing of the server; its CPU time does."
+    return "\n".join(
+        ["### Who reads and writes the sockets, as ratios", "", note, "", table(head, body), ""]
+    )
+
+
+def spread(found: list[float]) -> str:
+    text = f"{statistics.median(found):.2f}"
+    return text + (f" ({min(found):.2f} to {max(found):.2f})" if len(found) > 1 else "")
 
 
 def render(results: Results) -> str:

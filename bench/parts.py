@@ -222,7 +222,7 @@ OPEN = Part(
     ],
     f"`loadline load --rate` over at most {OPEN_CONNECTIONS} connections; latency from when a "
     "request was due.",
-    nginx_capacity,
+    prepare=nginx_capacity,
 )
 
 
@@ -263,7 +263,7 @@ def calls(name: str, title: str, names: list[str], scenario: str) -> Part:
             Column("errors", "errors"),
         ],
         "Counted by the kernel's tracepoints (perf), which do not stop the server.",
-        need_counter,
+        prepare=need_counter,
     )
 
 
