@@ -88,7 +88,8 @@ def part_section(part: Part, result: PartResult) -> str:
         lines += [text, ""]
     for row, reason in data["failed"].items():
         lines += [f"Not measured: {row}: {reason}", ""]
-    text = f"{data['when']} UTC, {result.rounds()} rounds of {data['seconds']} s, revision "
+    rounds = "1 round" if result.rounds() == 1 else f"{result.rounds()} rounds"
+    text = f"{data['when']} UTC, {rounds} of {data['seconds']} s, revision "
     lines += [f"{text}{data['revision']}: `{data['command']}`", ""]
     return "\n".join(lines)
 
