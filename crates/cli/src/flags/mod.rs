@@ -139,17 +139,8 @@ fn one_line(error: &clap::Error, command: &str) -> String {
                 _ => "serve, load, lab or completions",
             },
         ),
-        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-            if command == "lab" =>
-        {
-            "lab: the command is missing; right would be loadline lab run PLAN --out DIR, and loadline \
-             lab --help says more"
-                .to_owned()
-        }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "the command is missing; right would be loadline serve [DIR] or loadline load URL, and \
-             loadline --help says more"
-                .to_owned()
+            missing_command(command).to_owned()
         }
         ErrorKind::MissingRequiredArgument if command == "lab run" => {
             format!("{option} is missing; right would be loadline lab run PLAN --out DIR")
@@ -162,6 +153,19 @@ fn one_line(error: &clap::Error, command: &str) -> String {
             let whole = error.to_string();
             let line = whole.lines().next().unwrap_or_default();
             line.trim_start_matches("error: ").to_owned()
+        }
+    }
+}
+
+fn missing_command(command: &str) -> &'static str {
+    match command {
+        "lab" => {
+            "lab: the command is missing; right would be loadline lab run PLAN --out DIR, and loadline \
+             lab --help says more"
+        }
+        _ => {
+            "the command is missing; right would be loadline serve [DIR] or loadline load URL, and \
+             loadline --help says more"
         }
     }
 }

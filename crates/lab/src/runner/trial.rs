@@ -164,6 +164,27 @@ impl<'p> Processes<'p> {
         }
     }
 
+    /// A fresh server that has been seen to answer rightly; or why there is none.
+    fn start_right(
+        &self,
+        planned: &PlannedTrial,
+        cell: &Cell,
+        scratch: &Path,
+        trial: &mut Trial,
+    ) -> Result<Running, String> {
+        let mut facts = std::mem::take(&mut trial.server);
+        let started = self.start(planned, cell, scratch, &mut facts);
+        trial.server = facts;
+        let mut running = started?;
+        let content = self.root.content(&cell.path);
+        let place = self.place(cell, scratch, running.port);
+        let asked = (cell.path.as_str(), &cell.load);
+        running
+            .wait_until_right(|| check(&place, asked, content.as_ref(), &cell.placement.client))
+            .map_err(|why| format!("The fresh server answers {} wrongly: {why}.", cell.path))?;
+        Ok(running)
+    }
+
     /// Everything between the start of the server and its end.
     fn measure(
         &mut self,
@@ -172,10 +193,7 @@ impl<'p> Processes<'p> {
         scratch: &Path,
         trial: &mut Trial,
     ) -> Result<(), Stop> {
-        let mut facts = std::mem::take(&mut trial.server);
-        let started = self.start(planned, cell, scratch, &mut facts);
-        trial.server = facts;
-        let mut running = match started {
+        let mut running = match self.start_right(planned, cell, scratch, trial) {
             Ok(running) => running,
             Err(why) => {
                 trial.void.push(why);
@@ -184,21 +202,6 @@ impl<'p> Processes<'p> {
         };
         let content = self.root.content(&cell.path);
         let place = self.place(cell, scratch, running.port);
-        let is_right = running.wait_until_right(|| {
-            check(
-                &place,
-                (&cell.path, &cell.load),
-                content.as_ref(),
-                &cell.placement.client,
-            )
-        });
-        if let Err(why) = is_right {
-            let path = &cell.path;
-            trial
-                .void
-                .push(format!("The fresh server answers {path} wrongly: {why}."));
-            return Ok(());
-        }
         let is_loadline = self.plan.servers[&cell.server].kind == Kind::Loadline;
         let counted_before = is_loadline.then(|| answers_counted(running.port)).flatten();
         let series = &self.plan.series[cell.series];
@@ -241,13 +244,17 @@ impl<'p> Processes<'p> {
         let judgement = judge(&record, &trial.server, &series.allow);
         trial.void.extend(judgement.void);
         trial.notes = judgement.notes;
-        fs::File::open(&hdr)
-            .and_then(|file| file.sync_all())
-            .map_err(|error| Stop::Failed(named(&hdr, &error)))?;
+        reach_disk(&hdr)?;
         trial.hdr_file = Some(hdr_file);
         trial.load = Some(record);
         Ok(())
     }
+}
+
+fn reach_disk(file: &Path) -> Result<(), Stop> {
+    fs::File::open(file)
+        .and_then(|file| file.sync_all())
+        .map_err(|error| Stop::Failed(named(file, &error)))
 }
 
 impl Bench for Processes<'_> {
