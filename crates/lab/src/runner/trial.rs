@@ -166,7 +166,7 @@ impl<'p> Processes<'p> {
 
     /// A fresh server that has been seen to answer rightly; or why there is none.
     fn start_right(
-        &self,
+        &mut self,
         planned: &PlannedTrial,
         cell: &Cell,
         scratch: &Path,
