@@ -4,6 +4,8 @@
 //! What a trial is stands behind [`Trials`], so tests make servers up.
 
 mod client;
+mod folder;
+mod fresh;
 mod limiter;
 mod page;
 
@@ -11,6 +13,7 @@ use loadline_load::trial::TrialRecord;
 use serde::{Deserialize, Serialize};
 
 pub use client::{Client, ClientOptions};
+pub use fresh::{Fresh, FreshOptions};
 pub use limiter::{Limiter, LimiterKind};
 pub use page::page;
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
+use super::capacity_defs::{CAPACITY_EXIT_CODES, CAPACITY_MORE, CapacityFlags};
 use super::load_defs::{CpuList, cpu_list};
 
 pub(crate) const LAB_EXIT_CODES: &str = "\
@@ -29,6 +30,9 @@ pub(crate) enum LabCommand {
     /// Run a plan (docs/lab.md), or go on with one that was interrupted.
     #[command(after_help = format!("{LAB_RUN_MORE}\n\n{LAB_EXIT_CODES}"))]
     Run(LabRunFlags),
+    /// Find the highest rate at which a server holds an SLO (docs/capacity.md).
+    #[command(after_help = format!("{CAPACITY_MORE}\n\n{CAPACITY_EXIT_CODES}"))]
+    Capacity(Box<CapacityFlags>),
     /// Looks after a server or client of a run; started by the run itself.
     #[command(hide = true)]
     Guard(GuardFlags),

@@ -1,6 +1,7 @@
 //! The command line: what was typed (`defs`, `load_defs`) and what it means (`high`, and `load::plan`
 //! in its own folder).
 
+pub(crate) mod capacity_defs;
 pub(crate) mod defs;
 pub(crate) mod high;
 pub(crate) mod lab_defs;
@@ -35,6 +36,7 @@ where
     let command_name = match (word(1), word(2)) {
         (Some("load"), _) => "load",
         (Some("lab"), Some("run")) => "lab run",
+        (Some("lab"), Some("capacity")) => "lab capacity",
         (Some("lab"), _) => "lab",
         _ => "serve",
     };
@@ -135,7 +137,7 @@ fn one_line(error: &clap::Error, command: &str) -> String {
             text(ContextKind::InvalidSubcommand).unwrap_or_default(),
             did_you_mean(ContextKind::SuggestedSubcommand),
             match command {
-                "lab" => "run",
+                "lab" => "run or capacity",
                 _ => "serve, load, lab or completions",
             },
         ),
@@ -145,6 +147,10 @@ fn one_line(error: &clap::Error, command: &str) -> String {
         ErrorKind::MissingRequiredArgument if command == "lab run" => {
             format!("{option} is missing; right would be loadline lab run PLAN --out DIR")
         }
+        ErrorKind::MissingRequiredArgument if command == "lab capacity" => format!(
+            "{option} is missing; right would be loadline lab capacity --slo 'p99 < 50ms' URL, or -- \
+             and how a server is started"
+        ),
         ErrorKind::MissingRequiredArgument => {
             format!("{option} is missing: the options given need it")
         }
@@ -243,6 +249,8 @@ mod tests {
             (None, _) => match option.get_id().as_str() {
                 "root" => "DIR".to_owned(),
                 "plan" => "PLAN".to_owned(),
+                "url" => "URL".to_owned(),
+                "command" => "-- COMMAND...".to_owned(),
                 _ => "URL...".to_owned(),
             },
         };
@@ -290,9 +298,17 @@ mod tests {
         check_page("lab run");
     }
 
+    #[test]
+    fn every_option_of_lab_capacity_is_documented() {
+        check_page("lab capacity");
+    }
+
     fn check_page(name: &str) {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
-        let page_name = name.split(' ').next().unwrap();
+        let page_name = match name {
+            "lab capacity" => "capacity",
+            _ => name.split(' ').next().unwrap(),
+        };
         let path = format!("{folder}/{page_name}.md");
         let page = std::fs::read_to_string(&path).unwrap();
         let (before, rest) = page.split_once(BEGIN).unwrap();

@@ -1,6 +1,8 @@
 //! `loadline lab`: from options to a run of the lab, and what is said of it.
 
+mod capacity;
 mod check;
+mod interrupt;
 mod run;
 
 use std::io;
@@ -14,6 +16,7 @@ use crate::flags::lab_defs::{GuardFlags, LabCommand};
 pub(crate) fn lab(command: &LabCommand) -> Result<(), Failure> {
     match command {
         LabCommand::Run(flags) => run::run(flags),
+        LabCommand::Capacity(flags) => capacity::capacity(flags),
         LabCommand::Guard(flags) => look_after(flags),
     }
 }

@@ -1,7 +1,6 @@
 //! `loadline lab run`.
 
 use std::io::{self, IsTerminal, Write as _};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use loadline_lab::cells::levels_text;
@@ -9,18 +8,14 @@ use loadline_lab::journal::Trial;
 use loadline_lab::progress::Progress;
 use loadline_lab::runner::{Asked, Ending, Prepared, Processes, Runner, prepare};
 use loadline_load::report::number::span_s;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use super::check::check;
+use super::interrupt;
 use crate::failure::{Exit, Failure};
 use crate::flags::lab_defs::LabRunFlags;
 
 /// Columns of a terminal that does not say how wide it is.
 const WIDTH_DEFAULT: usize = 80;
-
-/// Whether somebody wants the run to end.
-static IS_OVER: AtomicBool = AtomicBool::new(false);
 
 /// Runs a plan, or goes on with it.
 pub(super) fn run(flags: &LabRunFlags) -> Result<(), Failure> {
@@ -41,7 +36,7 @@ pub(super) fn run(flags: &LabRunFlags) -> Result<(), Failure> {
     if flags.dry_run {
         return crate::print(description(&prepared).as_bytes());
     }
-    catch_signals().map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    interrupt::catch()?;
     prepared.begin().map_err(Failure::failed)?;
     let Prepared {
         plan,
@@ -77,9 +72,8 @@ pub(super) fn run(flags: &LabRunFlags) -> Result<(), Failure> {
         expansion.block_count(),
         span_s(left.round())
     ));
-    let is_over = || IS_OVER.load(Ordering::Relaxed);
-    let mut bench =
-        Processes::new(&plan, &expansion, &flags.out, is_over).map_err(Failure::failed)?;
+    let mut bench = Processes::new(&plan, &expansion, &flags.out, interrupt::is_over)
+        .map_err(Failure::failed)?;
     let stderr: Box<dyn io::Write> = match is_quiet {
         true => Box::new(io::sink()),
         false => Box::new(io::stderr()),
@@ -154,22 +148,6 @@ fn description(prepared: &Prepared) -> String {
         );
     }
     text
-}
-
-/// The first signal ends the run, a second one this process; guards end what it has started.
-fn catch_signals() -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let obey = move || {
-        for _ in signals.forever() {
-            if IS_OVER.swap(true, Ordering::Relaxed) {
-                std::process::exit(Exit::Interrupted as i32);
-            }
-        }
-    };
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(obey)?;
-    Ok(())
 }
 
 /// The command line, as far as it is text.

@@ -1,13 +1,12 @@
 //! Trials against a server that runs already: `loadline load` as a process, once for each.
 
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use loadline_load::trial::TrialRecord;
 
+use super::folder::OwnFolder;
 use super::{Ran, Stop, Trials};
 use crate::journal::ServerFacts;
 use crate::search::{Length, Try};
@@ -38,7 +37,7 @@ pub struct ClientOptions {
 #[derive(Debug)]
 pub struct Client {
     options: ClientOptions,
-    folder: PathBuf,
+    folder: OwnFolder,
     trials: u64,
     is_over: fn() -> bool,
 }
@@ -50,13 +49,9 @@ impl Client {
     /// # Errors
     /// The folder cannot be made, in one line.
     pub fn new(options: ClientOptions, is_over: fn() -> bool) -> Result<Self, String> {
-        let folder = own_folder().map_err(|error| {
-            let place = std::env::temp_dir();
-            format!("{}: no folder can be made: {error}", place.display())
-        })?;
         Ok(Self {
             options,
-            folder,
+            folder: OwnFolder::make()?,
             trials: 0,
             is_over,
         })
@@ -105,7 +100,7 @@ impl Client {
 
     /// Runs it and reads what it leaves.
     fn record(&self, mut command: Command, name: &str) -> Result<Box<TrialRecord>, Stop> {
-        let path = self.folder.join(name);
+        let path = self.folder.path().join(name);
         let _ = fs::remove_file(&path); // of the trial before: it must not be taken for this one's
         let output = command
             .arg(format!("--json={}", path.display()))
@@ -176,32 +171,4 @@ pub(super) fn warm_up_s(warm_up_s: f64, length: Length) -> f64 {
         Length::Short => warm_up_s / 2.0,
         Length::Long => warm_up_s,
     }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder); // what is left is in nobody's way
-    }
-}
-
-/// A folder that nobody else has: names that are taken are passed over.
-fn own_folder() -> io::Result<PathBuf> {
-    const NAMES_MAX: u32 = 1000;
-    let place = std::env::temp_dir();
-    let mut number = 0;
-    loop {
-        let name = format!("loadline-capacity-{}-{number}", std::process::id());
-        let folder = place.join(name);
-        match make_private(&folder) {
-            Ok(()) => return Ok(folder),
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            Err(error) if number == NAMES_MAX => return Err(error),
-            Err(_) => number += 1,
-        }
-    }
-}
-
-fn make_private(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new().mode(0o700).create(folder)
 }

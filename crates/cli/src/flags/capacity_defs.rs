@@ -1,0 +1,111 @@
+//! The options of `loadline lab capacity` as they are typed. What they mean is in `capacity.rs`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueHint};
+
+use super::load_defs::{CpuList, cpu_list};
+use super::load_values::{CLIENTS_MAX, pid, rate, run_time, some_time};
+use super::values::count_in;
+
+pub(crate) const CAPACITY_EXIT_CODES: &str = "\
+Exit codes:
+  0    an interval as narrow as wanted was found
+  1    something failed while running
+  2    bad usage: an option, a value, a file, or options that do not fit together
+  3    no rate holds the SLO
+  4    the budget was too small: the result says what is known
+  5    the client, or --to, was the limit: the capacity is at least what the result says
+  130  interrupted: the result says what was found so far";
+
+pub(crate) const CAPACITY_MORE: &str = "\
+Examples:
+  loadline lab capacity --slo 'p99 < 50ms, errors < 0.1%' http://127.0.0.1:8080/
+      the highest rate that a running server holds
+  loadline lab capacity --slo 'p99.9 < 20ms' --server-pid 4711 -c 2000 http://127.0.0.1:8080/
+      with what limits it, and with more connections
+  loadline lab capacity --slo 'p99 < 50ms' -- loadline serve {root} --listen 127.0.0.1:{port}
+      a fresh server for each trial, on CPUs of its own where there are several";
+
+/// The options of `loadline lab capacity`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CapacityFlags {
+    /// Where requests go, if the server runs already: http://HOST[:PORT]/PATH.
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    pub(crate) url: Option<String>,
+
+    /// How a server is started, a fresh one for each trial, with {port} and {root}.
+    #[arg(value_name = "COMMAND", last = true)]
+    pub(crate) command: Vec<String>,
+
+    /// What has to hold, as for --assert of loadline load, several separated by commas: 'p99 < 50ms,
+    /// errors < 0.1%'.
+    #[arg(long, value_name = "CONDITIONS")]
+    pub(crate) slo: String,
+
+    /// Time for the whole search.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = run_time)]
+    pub(crate) budget: Duration,
+
+    /// The rate to begin with; auto is one that a short trial says something at [default: auto].
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub(crate) from: Option<f64>,
+
+    /// The highest rate to try.
+    #[arg(long, value_name = "RATE", default_value = "1M", value_parser = rate)]
+    pub(crate) to: f64,
+
+    /// Length of a trial near the capacity.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = run_time)]
+    pub(crate) trial: Duration,
+
+    /// Length of a trial on the way there.
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = run_time)]
+    pub(crate) sweep: Duration,
+
+    /// Load before each trial, not counted; half of it before those on the way.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
+    pub(crate) warm_up: Duration,
+
+    /// Connections: the bound of requests in flight.
+    #[arg(short, long, value_name = "N", default_value = "256", value_parser = count_in(1..=CLIENTS_MAX))]
+    pub(crate) connections: usize,
+
+    /// Watch the server's process and its children: what limits it is told from that (with a URL).
+    #[arg(long, value_name = "PID", value_parser = pid)]
+    pub(crate) server_pid: Option<u32>,
+
+    /// The folder that {root} stands for (with a command) [default: one with a page of 1 KiB].
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) root: Option<PathBuf>,
+
+    /// What is asked for (with a command) [default: /].
+    #[arg(long, value_name = "PATH")]
+    pub(crate) path: Option<String>,
+
+    /// CPUs of the server (with a command) [default: half of them, where there are several].
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    pub(crate) server_cpus: Option<CpuList>,
+
+    /// CPUs of the client: 1 or 0,2-3 [default: with a command the other half].
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    pub(crate) cpus: Option<CpuList>,
+
+    /// A further option of loadline load, in one word: --load=--new-connection; may be given several
+    /// times.
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    pub(crate) load: Vec<String>,
+
+    /// Repeats when requests are due [default: another each time].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+
+    /// Write the result with every trial as JSON (docs/capacity.md).
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Nothing but the result.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}

@@ -1,0 +1,265 @@
+//! `loadline lab capacity`: options to limits of a search, trials with `loadline load`, and the
+//! result as text, JSON and exit code.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use loadline_lab::capacity::{
+    self, Capacity, Client, ClientOptions, Evidence, Fresh, FreshOptions, Stop, Trials, Witness,
+    page,
+};
+use loadline_lab::cells::cpus_text;
+use loadline_lab::plan::Placement;
+use loadline_lab::search::{Bound, Limits, Outcome, Search, Try};
+use loadline_lab::slo::Slo;
+use loadline_load::report::number::{maybe_us, rate, span_s};
+
+use super::interrupt;
+use crate::failure::{Exit, Failure};
+use crate::flags::capacity_defs::CapacityFlags;
+use crate::flags::load_defs::CpuList;
+
+/// What a trial takes beside its measurement and warm-up, before that is known better.
+const START_S: f64 = 0.5;
+/// The rate to begin with is at most this: a server on its knees is no place to begin.
+const BEGIN_PER_S_MAX: f64 = 1000.0;
+const BEGIN_PER_S_MIN: f64 = 1.0;
+
+/// Options of `loadline load` that the search sets itself.
+const OWN: [&str; 16] = [
+    "--rate",
+    "-R",
+    "--duration",
+    "-d",
+    "--requests",
+    "-n",
+    "--connections",
+    "-c",
+    "--warm-up",
+    "--rounds",
+    "--steps",
+    "--ramp",
+    "--seed",
+    "--json",
+    "--server-pid",
+    "--cpus",
+];
+
+/// Searches, and prints what was found.
+pub(super) fn capacity(flags: &CapacityFlags) -> Result<(), Failure> {
+    let slo: Slo = (flags.slo.parse()).map_err(|why| Failure::usage(format!("--slo {why}")))?;
+    let limits = limits(flags, &slo);
+    limits.check().map_err(Failure::usage)?;
+    check_fit(flags)?;
+    check_words(&flags.load)?;
+    let json = flags.json.as_deref().map(create).transpose()?;
+    interrupt::catch()?;
+    let (mut trials, target) = trials(flags)?;
+    let mut teller = Teller {
+        is_quiet: flags.quiet,
+        budget_s: limits.budget_s,
+    };
+    let result = capacity::measure(&slo, &target, &limits, &mut *trials, &mut teller);
+    let result = result.map_err(Failure::failed)?;
+    crate::print(page(&result).as_bytes())?;
+    if let Some((mut file, name)) = json {
+        let text = serde_json::to_string_pretty(&result).map_err(io::Error::from);
+        text.and_then(|text| file.write_all(text.as_bytes()))
+            .map_err(|error| Failure::failed(format!("{name}: {error}")))?;
+    }
+    ending(&result)
+}
+
+/// Trials against what is there or what is started, and how that is called.
+fn trials(flags: &CapacityFlags) -> Result<(Box<dyn Trials>, String), Failure> {
+    // Clients with many connections inherit it.
+    loadline_sys::usage::raise_descriptor_limit();
+    let warm_up_s = flags.warm_up.as_secs_f64();
+    let seed = flags
+        .seed
+        .unwrap_or_else(|| u64::from(std::process::id()) << 16);
+    if let Some(url) = &flags.url {
+        let options = ClientOptions {
+            url: url.clone(),
+            connections: flags.connections,
+            warm_up_s,
+            server_pid: flags.server_pid,
+            cpus: flags.cpus.as_ref().map(|list| cpus_text(&list.0)),
+            words: flags.load.clone(),
+            seed,
+        };
+        let client = Client::new(options, interrupt::is_over).map_err(Failure::failed)?;
+        client.check().map_err(stopped)?;
+        return Ok((Box::new(client), url.clone()));
+    }
+    let fresh = Fresh::new(
+        FreshOptions {
+            command: flags.command.clone(),
+            root: flags.root.clone(),
+            path: flags.path.clone().unwrap_or_else(|| "/".to_owned()),
+            connections: flags.connections,
+            warm_up_s,
+            placement: placement(flags),
+            words: flags.load.clone(),
+            seed,
+        },
+        interrupt::is_over,
+    );
+    Ok((
+        Box::new(fresh.map_err(Failure::usage)?),
+        flags.command.join(" "),
+    ))
+}
+
+fn placement(flags: &CapacityFlags) -> Placement {
+    let cpus = loadline_sys::affinity::cpus_allowed();
+    let split = Placement::named("split", &cpus);
+    let split = split.unwrap_or_else(|| Placement {
+        server: cpus.clone(),
+        client: cpus.clone(),
+    });
+    let given = |list: &Option<CpuList>| list.as_ref().map(|list| list.0.clone());
+    Placement {
+        server: given(&flags.server_cpus).unwrap_or(split.server),
+        client: given(&flags.cpus).unwrap_or(split.client),
+    }
+}
+
+fn limits(flags: &CapacityFlags, slo: &Slo) -> Limits {
+    let short_s = flags.sweep.as_secs_f64();
+    // A few more than needed: errors have no latency.
+    let requests_min = slo.requests_min() as f64 * 1.1;
+    let begin_per_s = (requests_min / short_s).clamp(BEGIN_PER_S_MIN, BEGIN_PER_S_MAX);
+    Limits {
+        begin_per_s: flags.from.unwrap_or_else(|| begin_per_s.min(flags.to)),
+        rate_max_per_s: flags.to,
+        budget_s: flags.budget.as_secs_f64(),
+        short_s,
+        long_s: flags.trial.as_secs_f64(),
+        requests_min,
+        overhead_s: flags.warm_up.as_secs_f64() + START_S,
+    }
+}
+
+/// A server that runs already, or one that is started: not both, and options of one of them.
+fn check_fit(flags: &CapacityFlags) -> Result<(), Failure> {
+    let is_url = flags.url.is_some();
+    let wrong = match (is_url, flags.command.is_empty()) {
+        (true, false) => "a URL and a command: right would be one of them",
+        (false, true) => {
+            "the server is missing: right would be its URL, or -- and how it is started"
+        }
+        (true, true) if flags.root.is_some() || flags.path.is_some() => {
+            "--root and --path belong to a server that is started; right would be a URL with its path"
+        }
+        (true, true) if flags.server_cpus.is_some() => {
+            "--server-cpus belongs to a server that is started; this one has its CPUs already"
+        }
+        (false, false) if flags.server_pid.is_some() => {
+            "--server-pid belongs to a URL; a server that is started is watched anyway"
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(wrong))
+}
+
+fn check_words(words: &[String]) -> Result<(), Failure> {
+    for word in words {
+        let name = word.split('=').next().unwrap_or_default();
+        if OWN.contains(&name) {
+            return Err(Failure::usage(format!(
+                "--load {word}: the search sets this itself; right would be an option of lab capacity, \
+                 which its --help lists"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn create(path: &Path) -> Result<(File, String), Failure> {
+    let name = format!("--json {}", path.display());
+    match File::create(path) {
+        Ok(file) => Ok((file, name)),
+        Err(error) => Err(Failure::usage(format!(
+            "{name}: {error}; right would be a file that can be written"
+        ))),
+    }
+}
+
+fn stopped(stop: Stop) -> Failure {
+    match stop {
+        Stop::Failed(why) => Failure::failed(why),
+        Stop::Interrupted => Failure {
+            exit: Exit::Interrupted,
+            message: "interrupted before the first trial".to_owned(),
+        },
+    }
+}
+
+fn ending(result: &Capacity) -> Result<(), Failure> {
+    let fail = |exit, message: &str| {
+        let message = message.to_owned();
+        Err(Failure { exit, message })
+    };
+    if result.interrupted {
+        return fail(
+            Exit::Interrupted,
+            "interrupted: this is what was found so far",
+        );
+    }
+    match result.finding.bound {
+        Bound::Found => Ok(()),
+        Bound::NoneHolds => fail(Exit::BindOrAssert, "no rate holds the SLO"),
+        Bound::AtLeast => fail(
+            Exit::ClientLimited,
+            "the capacity is beyond what could be tried",
+        ),
+        Bound::BudgetTooSmall => fail(
+            Exit::Cut,
+            "the budget is too small for an interval of 10 %; --budget gives it more",
+        ),
+    }
+}
+
+/// A line for each trial, on standard error.
+struct Teller {
+    is_quiet: bool,
+    budget_s: f64,
+}
+
+impl Witness for Teller {
+    fn begins(&mut self, _: &Try, _: &Search) {}
+
+    fn judged(&mut self, evidence: &Evidence, search: &Search) {
+        if self.is_quiet {
+            return;
+        }
+        let trial = &evidence.tried.trial;
+        let outcome = match evidence.tried.outcome {
+            Outcome::Holds => "held",
+            Outcome::Fails => "not held",
+            Outcome::Void => "void",
+            Outcome::ClientLimited => "client-limited",
+        };
+        let p99_us = evidence
+            .measured
+            .as_ref()
+            .and_then(|one| one.latency_p99_us);
+        let reason = evidence
+            .reasons
+            .first()
+            .map_or(String::new(), |reason| format!(": {reason}"));
+        let left_s = (self.budget_s - search.spent_s()).max(0.0).round();
+        let line = format!(
+            "loadline: {:>3} {:<7} {}/s for {}: {outcome}, p99 {}, {} left{reason}",
+            search.tried().len(),
+            trial.stage,
+            rate(trial.rate_per_s),
+            span_s(trial.seconds),
+            maybe_us(p99_us),
+            span_s(left_s),
+        );
+        let _ = writeln!(io::stderr().lock(), "{line}"); // nobody listens, perhaps
+    }
+}

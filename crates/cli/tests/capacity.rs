@@ -1,0 +1,174 @@
+//! `loadline lab capacity` as people meet it. How near it comes to the truth is tested in crates/lab,
+//! without a clock; here, that trials are run, judged and told.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use loadline_lab::capacity::{Capacity, SCHEMA};
+use loadline_lab::search::Outcome;
+use loadline_stub::{Stub, StubOptions};
+
+/// Runs it with few and short trials.
+fn capacity(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
+    command.args(["lab", "capacity"]).args(words);
+    command.output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The page's first line, and the result as JSON.
+fn result(output: &Output, json: &Path) -> (String, Capacity) {
+    let page = String::from_utf8_lossy(&output.stdout);
+    let first = page
+        .lines()
+        .next()
+        .unwrap_or_else(|| panic!("{}", said(output)));
+    let text = std::fs::read_to_string(json).unwrap();
+    (first.to_owned(), serde_json::from_str(&text).unwrap())
+}
+
+/// A search that a busy machine may end with any of the answers that there are.
+const ANSWERS: [i32; 4] = [0, 3, 4, 5];
+
+#[test]
+fn a_url_is_searched_and_every_trial_is_told() {
+    let stub = Stub::start(StubOptions::default()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("capacity.json");
+    let output = capacity(&[
+        "--slo=p50 < 1s",
+        "--budget=4s",
+        "--trial=300ms",
+        "--sweep=200ms",
+        "--warm-up=50ms",
+        "--from=200",
+        "--to=1000",
+        &format!("--json={}", json.display()),
+        &format!("http://{}/", stub.address()),
+    ]);
+    assert!(
+        ANSWERS.contains(&output.status.code().unwrap()),
+        "{}",
+        said(&output)
+    );
+    let (headline, capacity) = result(&output, &json);
+    assert_eq!(headline, capacity.headline());
+    assert_eq!(
+        (capacity.schema.as_str(), capacity.slo.as_str()),
+        (SCHEMA, "p50 < 1s")
+    );
+    let trials = capacity.evidence.len();
+    assert_eq!(trials, capacity.finding.trials as usize);
+    let told = said(&output)
+        .lines()
+        .filter(|line| line.contains("/s for "))
+        .count();
+    assert_eq!(told, trials);
+    // Each trial is its own: what is offered is what was asked for, unless the machine held it up.
+    let measured = capacity
+        .evidence
+        .iter()
+        .filter_map(|one| Some((one, one.measured.as_ref()?)));
+    for (one, measured) in measured.filter(|(one, _)| one.tried.outcome == Outcome::Holds) {
+        let off = measured.offered_per_s / one.tried.trial.rate_per_s - 1.0;
+        assert!(off.abs() < 0.3, "{off}");
+    }
+}
+
+#[test]
+fn a_command_is_started_afresh_for_each_trial() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("capacity.json");
+    let output = capacity(&[
+        "--slo=p50 < 1s",
+        "--budget=6s",
+        "--trial=300ms",
+        "--sweep=200ms",
+        "--warm-up=50ms",
+        "--from=200",
+        "--to=400",
+        &format!("--json={}", json.display()),
+        "--",
+        env!("CARGO_BIN_EXE_loadline"),
+        "serve",
+        "{root}",
+        "--listen=127.0.0.1:{port}",
+    ]);
+    assert!(
+        ANSWERS.contains(&output.status.code().unwrap()),
+        "{}",
+        said(&output)
+    );
+    let (_, capacity) = result(&output, &json);
+    assert!(!capacity.evidence.is_empty());
+    for one in capacity
+        .evidence
+        .iter()
+        .filter(|one| one.measured.is_some())
+    {
+        let command = one.server.command.join(" ");
+        assert!(command.contains("--listen=127.0.0.1:"), "{command}");
+        assert!(!one.server.cpus.is_empty());
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    let url = "http://127.0.0.1:9/";
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&[url], 2, "--slo"),
+        (&["--slo=p99 < 50ms"], 2, "the server is missing"),
+        (&["--slo=p99 < 50", url], 2, "a unit is missing"),
+        (
+            &["--slo=p99 < 50ms", url, "--", "server"],
+            2,
+            "a URL and a command",
+        ),
+        (
+            &["--slo=p99 < 50ms", "--load=--rate=5", url],
+            2,
+            "sets this itself",
+        ),
+        (
+            &["--slo=p99 < 50ms", "--from=2k", "--to=1k", url],
+            2,
+            "begins at",
+        ),
+        (
+            &["--slo=p99 < 50ms", "--root=x", url],
+            2,
+            "--root and --path belong",
+        ),
+        (
+            &["--slo=p99 < 50ms", "--", "/no/such/server"],
+            1,
+            "cannot be started",
+        ),
+    ];
+    for (words, code, part) in cases {
+        let output = capacity(words);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
+        assert!(said.contains(part), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_no_capacity() {
+    // A port that nobody has: the stub that had it is gone.
+    let stub = Stub::start(StubOptions::default()).unwrap();
+    let url = format!("http://{}/", stub.address());
+    stub.stop().unwrap();
+    let output = capacity(&["--slo=p99 < 50ms", &url]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said(&output).contains("is not answered as it should be"),
+        "{}",
+        said(&output)
+    );
+}

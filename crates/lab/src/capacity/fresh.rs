@@ -1,0 +1,223 @@
+//! Trials against a command: a fresh server for each, by the runner of the lab, so that no trial
+//! inherits what another one left.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::client::warm_up_s;
+use super::folder::OwnFolder;
+use super::{Ran, Stop, Trials};
+use crate::expand::expand;
+use crate::plan::{
+    Allow, Kind, OptionValue, Options, Placement, Plan, Repeated, Series, Server, Site,
+};
+use crate::runner::{self, Bench as _, Processes};
+use crate::search::Try;
+
+/// The name of the server and of everything else that a plan names.
+const NAME: &str = "capacity";
+/// What is served if no folder is given, and its size.
+const PAGE: &str = "index.html";
+const PAGE_BYTES: u64 = 1024;
+
+/// What every trial has in common.
+#[derive(Clone, Debug)]
+pub struct FreshOptions {
+    /// How the server is started, one element for each word, with `{port}` and `{root}`.
+    pub command: Vec<String>,
+    /// What it serves: `{root}`; `None`: a page of 1 KiB, which is made.
+    pub root: Option<PathBuf>,
+    /// What is asked for: "/".
+    pub path: String,
+    /// Connections that there may be at once.
+    pub connections: usize,
+    /// Load before each measurement, not counted, in seconds.
+    pub warm_up_s: f64,
+    /// CPUs of both sides.
+    pub placement: Placement,
+    /// Further options of `loadline load`, word by word: `--name` or `--name=value`.
+    pub words: Vec<String>,
+    /// Of the arrivals; each trial has another one.
+    pub seed: u64,
+}
+
+/// A fresh server and `loadline load`, trial after trial.
+#[derive(Debug)]
+pub struct Fresh {
+    options: FreshOptions,
+    load: Options,
+    /// Of logs and scratch files.
+    folder: OwnFolder,
+    trials: u64,
+    is_over: fn() -> bool,
+}
+
+impl Fresh {
+    /// Trials whose files go with them. `is_over` says whether somebody wants the search to end.
+    ///
+    /// # Errors
+    /// A word that is no option, or no folder for scratch files, in one line.
+    pub fn new(options: FreshOptions, is_over: fn() -> bool) -> Result<Self, String> {
+        Ok(Self {
+            load: load_options(&options.words)?,
+            folder: OwnFolder::make()?,
+            options,
+            trials: 0,
+            is_over,
+        })
+    }
+
+    fn plan(&self, trial: &Try) -> Plan {
+        let options = &self.options;
+        let server = Server {
+            name: NAME.to_owned(),
+            kind: Kind::Command,
+            options: Options::new(),
+            command: options.command.clone(),
+            configuration: None,
+            version: Vec::new(),
+            optional: false,
+        };
+        let mut load = self.load.clone();
+        let mut set = |name: &str, value: String| {
+            load.insert(name.to_owned(), OptionValue::Text(value));
+        };
+        set("rate", trial.rate_per_s.to_string());
+        set("connections", options.connections.to_string());
+        let series = Series {
+            name: NAME.to_owned(),
+            title: String::new(),
+            servers: vec![NAME.to_owned()],
+            factors: Vec::new(),
+            except: Vec::new(),
+            serve: Options::new(),
+            load,
+            path: options.path.clone(),
+            cpus: NAME.to_owned(),
+            replicates: 1,
+            duration_s: trial.seconds,
+            warm_up_s: warm_up_s(options.warm_up_s, trial.length),
+            a_a: Repeated::None,
+            // What the SLO says about errors decides, and its judge knows about the client.
+            allow: Allow {
+                errors: 1.0,
+                client_limited: true,
+                overflows: true,
+                ..Allow::default()
+            },
+        };
+        Plan {
+            name: NAME.to_owned(),
+            title: String::new(),
+            text: String::new(),
+            folder: PathBuf::from("."),
+            seed: options.seed,
+            budget_s: None,
+            site: match &options.root {
+                Some(root) => Site::Folder(root.clone()),
+                None => Site::Made(BTreeMap::from([(PAGE.to_owned(), PAGE_BYTES)])),
+            },
+            servers: BTreeMap::from([(NAME.to_owned(), server)]),
+            placements: BTreeMap::from([(NAME.to_owned(), options.placement.clone())]),
+            series: vec![series],
+        }
+    }
+}
+
+impl Trials for Fresh {
+    fn run(&mut self, trial: &Try) -> Result<Ran, Stop> {
+        self.trials += 1;
+        let plan = self.plan(trial);
+        let seed = self.options.seed.wrapping_add(self.trials);
+        let placement = &self.options.placement;
+        let mut cpus = [placement.server.clone(), placement.client.clone()].concat();
+        cpus.sort_unstable();
+        cpus.dedup();
+        let expansion = expand(&plan, seed, &cpus, &[]).map_err(Stop::Failed)?;
+        let folder = self.folder.path();
+        let mut processes =
+            Processes::new(&plan, &expansion, folder, self.is_over).map_err(Stop::Failed)?;
+        let planned = expansion.trials.first();
+        let planned = planned.ok_or_else(|| Stop::Failed("no trial was planned".to_owned()))?;
+        let ran = processes.run(planned).map_err(|stop| match stop {
+            runner::Stop::Interrupted => Stop::Interrupted,
+            runner::Stop::Failed(why) => Stop::Failed(why),
+        })?;
+        // A server that does not even start will not do so the next time.
+        if self.trials == 1 && ran.load.is_none() {
+            return Err(Stop::Failed(ran.void.join(" ")));
+        }
+        Ok(Ran {
+            load: ran.load,
+            server: ran.server,
+            void: ran.void,
+            took_s: ran.took_s,
+        })
+    }
+}
+
+/// `--name=value` and `--name` as options by name.
+fn load_options(words: &[String]) -> Result<Options, String> {
+    let mut options = Options::new();
+    for word in words {
+        let bare = word.strip_prefix("--").filter(|bare| !bare.is_empty());
+        let bare = bare.ok_or_else(|| {
+            format!(
+                "--load {word}: right would be an option of loadline load in one word, \
+                     --load=--new-connection say"
+            )
+        })?;
+        let (name, value) = match bare.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (bare, None),
+        };
+        let value = match (options.remove(name), value) {
+            (None, None) => OptionValue::Alone,
+            (None, Some(value)) => OptionValue::Text(value),
+            (Some(OptionValue::Text(first)), Some(value)) => {
+                OptionValue::Several(vec![first, value])
+            }
+            (Some(OptionValue::Several(mut values)), Some(value)) => {
+                values.push(value);
+                OptionValue::Several(values)
+            }
+            (Some(_), _) => return Err(format!("--load {word}: given more than once")),
+        };
+        options.insert(name.to_owned(), value);
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::words;
+
+    #[test]
+    fn words_become_options() {
+        let of = |given: &[&str]| {
+            let given: Vec<String> = given.iter().map(|word| (*word).to_owned()).collect();
+            load_options(&given).map(|options| words(&options))
+        };
+        let given = [
+            "--header=A: 1",
+            "--header=B: 2",
+            "--new-connection",
+            "--header=C: 3",
+        ];
+        let right = [
+            "--header=A: 1",
+            "--header=B: 2",
+            "--header=C: 3",
+            "--new-connection",
+        ];
+        assert_eq!(of(&given).unwrap(), right);
+        for wrong in [["-k"], ["--"], ["word"]] {
+            assert!(
+                of(&wrong).unwrap_err().contains("right would be"),
+                "{wrong:?}"
+            );
+        }
+        assert!(of(&["--new-connection", "--new-connection"]).is_err());
+    }
+}
