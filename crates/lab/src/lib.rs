@@ -15,15 +15,19 @@
 #![forbid(unsafe_code)]
 
 pub mod advice;
+pub mod analysis;
 pub mod capacity;
 pub mod cells;
 pub mod expand;
+pub mod export;
 pub mod journal;
 pub mod knee;
 pub mod plan;
 pub mod progress;
+pub mod report;
 pub mod runner;
 pub mod search;
 pub mod slo;
 pub mod stats;
 pub mod usl;
+pub mod verify;

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 pub use options::{OptionValue, Options, words};
 
 use crate::journal::{Level, Levels};
+use crate::report::Chart;
 
 /// A plan is written by hand.
 pub(crate) const PLAN_BYTES_MAX: u64 = 1 << 20;
@@ -44,6 +45,8 @@ pub struct Plan {
     /// What is measured, in the order of the file. Several may have the same name: they are drawn
     /// together.
     pub series: Vec<Series>,
+    /// What the report draws, in this order; none: what varies decides.
+    pub charts: Vec<Chart>,
 }
 
 /// The document root.

@@ -120,6 +120,7 @@ impl Fresh {
             servers: BTreeMap::from([(NAME.to_owned(), server)]),
             placements: BTreeMap::from([(NAME.to_owned(), options.placement.clone())]),
             series: vec![series],
+            charts: Vec::new(),
         }
     }
 }

@@ -12,6 +12,7 @@ use toml::Spanned;
 use super::options::{OptionsTable, options};
 use super::series::{Defaults, SeriesTable};
 use super::{Kind, PLAN_BYTES_MAX, Placement, Plan, Repeated, Series, Server, Settings, Site};
+use crate::report::Chart;
 
 /// All files of a document root together: they are made on the disk, and kept in memory by servers.
 const SITE_BYTES_MAX: u64 = 8 << 30;
@@ -36,6 +37,8 @@ struct PlanTable {
     defaults: Defaults,
     #[serde(default)]
     series: Vec<Spanned<SeriesTable>>,
+    #[serde(default)]
+    chart: Vec<Spanned<Chart>>,
 }
 
 fn one() -> u64 {
@@ -148,6 +151,11 @@ fn plan(table: PlanTable, text: &str, folder: &Path) -> Located<Plan> {
         check_names(&one, &servers, &placements).map_err(|message| named((span, message)))?;
         series.push(one);
     }
+    let charts = table
+        .chart
+        .into_iter()
+        .map(|chart| checked_chart(chart, &series))
+        .collect::<Located<Vec<_>>>()?;
     Ok(Plan {
         name: table.name.into_inner(),
         title: table.title,
@@ -159,7 +167,31 @@ fn plan(table: PlanTable, text: &str, folder: &Path) -> Located<Plan> {
         servers,
         placements,
         series,
+        charts,
     })
+}
+
+/// A chart of series and factors that are there.
+fn checked_chart(chart: Spanned<Chart>, series: &[Series]) -> Located<Chart> {
+    let fail = at(&chart);
+    let chart = chart.into_inner();
+    let of_chart = || series.iter().filter(|series| series.name == chart.series);
+    if of_chart().next().is_none() {
+        let names: Vec<&str> = series.iter().map(|series| series.name.as_str()).collect();
+        let names = names.join(", ");
+        return Err(fail(format!(
+            "chart: no series `{}`; right would be one of {names}",
+            chart.series
+        )));
+    }
+    let factors = of_chart().flat_map(|series| &series.factors);
+    let mut factors: Vec<&str> = factors.map(|factor| factor.name.as_str()).collect();
+    factors.push("server");
+    factors.sort_unstable();
+    factors.dedup();
+    let checked = chart.check(&factors);
+    checked.map_err(|message| fail(format!("chart: {message}")))?;
+    Ok(chart)
 }
 
 fn budget(seconds: &Spanned<f64>) -> Located<f64> {

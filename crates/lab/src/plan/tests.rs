@@ -221,3 +221,22 @@ fn mistakes_are_told_in_one_line() {
         assert!(message.contains(right), "{message:?} is not {right:?}");
     }
 }
+
+#[test]
+fn charts_show_what_is_there() {
+    let series = "[[series]]\nname = \"a\"\nfactors = { loops = [1, 2] }\n";
+    let chart = |text: &str| parsed(&format!("{series}[[chart]]\n{text}"));
+    let plan = chart("series = \"a\"\nx = \"loops\"\nlines = \"server\"").unwrap();
+    assert_eq!(plan.charts[0].x, "loops");
+    for (text, what) in [
+        ("series = \"b\"\nx = \"loops\"", "no series `b`"),
+        ("series = \"a\"\nx = \"workers\"", "workers is no factor"),
+        ("series = \"a\"\nz = 1", "unknown field `z`"),
+    ] {
+        let message = chart(text).unwrap_err();
+        assert!(
+            message.contains(what) && message.starts_with("plan.toml:"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,256 @@
+//! Cells: trials that differ in nothing but chance, and what they come to.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Measured, Metric, Run};
+use crate::journal::{Level, Levels};
+use crate::stats::{self, Interval};
+
+/// The trials of one cell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell<'r> {
+    /// Of which series.
+    pub series: &'r str,
+    /// What distinguishes it.
+    pub levels: &'r Levels,
+    /// Trials that count, by number.
+    pub counted: Vec<&'r Measured>,
+    /// Trials that are void, by number.
+    pub void: Vec<&'r Measured>,
+}
+
+/// What several trials come to: all of it in the metric's unit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Trials.
+    pub count: usize,
+    /// The middle one.
+    pub median: f64,
+    /// What holds the true median; `None`: fewer than two trials.
+    pub interval: Option<Interval>,
+    /// The mean.
+    pub mean: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Estimate {
+    /// Of the values of trials; `None`: there are none.
+    #[must_use]
+    pub fn new(values: &[f64]) -> Option<Self> {
+        Some(Self {
+            count: values.len(),
+            median: stats::median(values)?,
+            interval: stats::median_interval(values, stats::LEVEL),
+            mean: values.iter().sum::<f64>() / values.len() as f64,
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        })
+    }
+}
+
+impl Cell<'_> {
+    /// The values of the trials that count.
+    #[must_use]
+    pub fn values(&self, metric: Metric) -> Vec<f64> {
+        let values = self.counted.iter().map(|trial| trial.value(metric));
+        values.flatten().collect()
+    }
+
+    /// What they come to; `None`: none of them has it.
+    #[must_use]
+    pub fn estimate(&self, metric: Metric) -> Option<Estimate> {
+        Estimate::new(&self.values(metric))
+    }
+
+    /// The level of a factor.
+    #[must_use]
+    pub fn level(&self, factor: &str) -> Option<&Level> {
+        self.levels.get(factor)
+    }
+}
+
+/// The cells of a run, by series and levels: the order of trials was drawn by lot. A/A trials are left
+/// out.
+#[must_use]
+pub fn cells(run: &Run) -> Vec<Cell<'_>> {
+    let mut cells: BTreeMap<(&str, String), Cell<'_>> = BTreeMap::new();
+    for trial in run.trials.iter().filter(|trial| !trial.is_a_a) {
+        let cell = cells
+            .entry((&trial.series, key(&trial.levels)))
+            .or_insert_with(|| Cell {
+                series: &trial.series,
+                levels: &trial.levels,
+                counted: Vec::new(),
+                void: Vec::new(),
+            });
+        if trial.counts() {
+            cell.counted.push(trial);
+        } else {
+            cell.void.push(trial);
+        }
+    }
+    let mut cells: Vec<Cell<'_>> = cells.into_values().collect();
+    cells.sort_by(|one, other| {
+        let by_levels = || compare_levels(one.levels, other.levels);
+        one.series.cmp(other.series).then_with(by_levels)
+    });
+    cells
+}
+
+/// Levels as text: the same for the same cell and no other.
+fn key(levels: &Levels) -> String {
+    let pairs = levels
+        .iter()
+        .map(|(name, level)| format!("{name:?}={level:?}"));
+    pairs.collect::<Vec<_>>().join(",")
+}
+
+fn compare_levels(one: &Levels, other: &Levels) -> std::cmp::Ordering {
+    let order = one
+        .iter()
+        .zip(other)
+        .map(|((name, level), (other_name, other_level))| {
+            let by_level = || compare(level, other_level);
+            name.cmp(other_name).then_with(by_level)
+        })
+        .find(|order| order.is_ne());
+    order.unwrap_or_else(|| one.len().cmp(&other.len()))
+}
+
+/// Numbers by size before names in the order of the alphabet.
+pub(crate) fn compare(one: &Level, other: &Level) -> std::cmp::Ordering {
+    match (one, other) {
+        (Level::Number(one), Level::Number(other)) => one.total_cmp(other),
+        (Level::Text(one), Level::Text(other)) => one.cmp(other),
+        (Level::Number(_), Level::Text(_)) => std::cmp::Ordering::Less,
+        (Level::Text(_), Level::Number(_)) => std::cmp::Ordering::Greater,
+    }
+}
+
+/// What A/A trials say: the same cell twice in one block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Noise {
+    /// Of which series.
+    pub series: String,
+    /// In what.
+    pub metric: Metric,
+    /// The second of a pair over the first.
+    pub ratio: stats::Comparison,
+    /// The largest difference of a pair, as a part of 1.
+    pub largest: f64,
+}
+
+/// The noise of each series that has A/A cells, in throughput and tail.
+#[must_use]
+pub fn noise(run: &Run) -> Vec<Noise> {
+    let mut pairs: BTreeMap<(&str, Metric), Vec<(f64, f64)>> = BTreeMap::new();
+    let counted = || run.trials.iter().filter(|trial| trial.counts());
+    for second in counted().filter(|trial| trial.is_a_a) {
+        let is_twin = |first: &&Measured| {
+            !first.is_a_a
+                && first.block == second.block
+                && first.series == second.series
+                && first.levels == second.levels
+        };
+        let Some(first) = counted().find(is_twin) else {
+            continue;
+        };
+        for metric in [Metric::CompletedPerS, Metric::P99Us] {
+            if let (Some(one), Some(other)) = (first.value(metric), second.value(metric)) {
+                let of_series = pairs.entry((second.series.as_str(), metric));
+                of_series.or_default().push((other, one));
+            }
+        }
+    }
+    let noise = pairs.into_iter().filter_map(|((series, metric), pairs)| {
+        let apart = |(second, first): &(f64, f64)| (second / first - 1.0).abs();
+        Some(Noise {
+            series: series.to_owned(),
+            metric,
+            ratio: stats::compare(&pairs, 0.0, run.head.seed)?,
+            largest: pairs.iter().map(apart).fold(0.0, f64::max),
+        })
+    });
+    noise.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(number: u32, loops: f64, rate: f64) -> Measured {
+        Measured {
+            number,
+            series: "s".to_owned(),
+            levels: [("loops".to_owned(), Level::Number(loops))].into(),
+            values: [(Metric::CompletedPerS, rate)].into(),
+            ..Measured::default()
+        }
+    }
+
+    fn run(trials: Vec<Measured>) -> Run {
+        Run {
+            trials,
+            ..Run::default()
+        }
+    }
+
+    #[test]
+    fn void_trials_are_kept_apart() {
+        let mut void = trial(2, 1.0, 5.0);
+        void.void = vec!["the client was the limit".to_owned()];
+        let run = run(vec![
+            trial(0, 1.0, 10.0),
+            trial(1, 2.0, 30.0),
+            void,
+            trial(3, 1.0, 12.0),
+        ]);
+        let cells = cells(&run);
+        assert_eq!(cells.len(), 2);
+        assert_eq!((cells[0].counted.len(), cells[0].void.len()), (2, 1));
+        let estimate = cells[0].estimate(Metric::CompletedPerS).unwrap();
+        assert_eq!(
+            (estimate.count, estimate.median, estimate.mean),
+            (2, 11.0, 11.0)
+        );
+        assert_eq!((estimate.min, estimate.max), (10.0, 12.0));
+        assert_eq!(cells[1].estimate(Metric::P99Us), None);
+    }
+
+    #[test]
+    fn numbers_are_in_the_order_of_their_size() {
+        let run = run(vec![
+            trial(0, 10.0, 1.0),
+            trial(1, 9.0, 1.0),
+            trial(2, 100.0, 1.0),
+        ]);
+        let levels: Vec<String> = cells(&run)
+            .iter()
+            .map(|cell| cell.level("loops").unwrap().to_string())
+            .collect();
+        assert_eq!(levels, ["9", "10", "100"]);
+    }
+
+    #[test]
+    fn noise_is_what_pairs_of_a_block_differ_by() {
+        let mut trials = Vec::new();
+        for block in 0..5 {
+            let mut first = trial(2 * block, 1.0, 100.0);
+            let mut second = trial(2 * block + 1, 1.0, 101.0 + f64::from(block) / 10.0);
+            second.is_a_a = true;
+            (first.block, second.block) = (block, block);
+            trials.extend([first, second]);
+        }
+        let run = run(trials);
+        assert_eq!(cells(&run).len(), 1);
+        let noise = noise(&run);
+        assert_eq!(noise.len(), 1);
+        assert!((noise[0].ratio.ratio - 1.012).abs() < 0.0001);
+        assert!((noise[0].largest - 0.014).abs() < 1e-9);
+    }
+}

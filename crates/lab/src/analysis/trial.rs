@@ -1,0 +1,241 @@
+//! One trial as figures: what is kept of a journal line once its histograms have been read.
+
+use std::collections::BTreeMap;
+
+use loadline_load::ErrorKind;
+use loadline_load::trial::{Distribution, GroupRecord, MachineRecord, TrialRecord};
+use serde::{Deserialize, Serialize};
+
+use super::Metric;
+use crate::journal::{Levels, ServerFacts, Trial};
+
+/// Percentiles of spectra, in percent, evenly spread over powers of the share beyond.
+pub const SPECTRUM_PERCENTS: [f64; 22] = [
+    0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 95.0, 97.5, 99.0, 99.5,
+    99.75, 99.9, 99.95, 99.99, 99.995, 99.999,
+];
+
+/// Everything that analyses look at in a trial.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// As in [`Trial`].
+    pub number: u32,
+    /// As in [`Trial`].
+    pub series: String,
+    /// As in [`Trial`].
+    pub levels: Levels,
+    /// As in [`Trial`].
+    pub replicate: u32,
+    /// As in [`Trial`].
+    pub block: u32,
+    /// As in [`Trial`].
+    pub is_a_a: bool,
+    /// As in [`Trial`].
+    pub start_unix_ms: u64,
+    /// As in [`Trial`].
+    pub server: ServerFacts,
+    /// As in [`Trial`].
+    pub hdr_file: Option<String>,
+    /// As in [`Trial`].
+    pub void: Vec<String>,
+    /// As in [`Trial`].
+    pub notes: Vec<String>,
+    /// As in [`Trial`].
+    pub took_s: f64,
+    /// The client's machine.
+    pub machine: MachineRecord,
+    /// How the client was started.
+    pub client_command: Vec<String>,
+    /// What could be measured.
+    pub values: BTreeMap<Metric, f64>,
+    /// Percent and microseconds, as far as there are samples enough.
+    pub latency_us: Vec<(f64, u64)>,
+    /// The same for service times.
+    pub service_us: Vec<(f64, u64)>,
+    /// The seconds, warm-up included.
+    pub seconds: Vec<Second>,
+    /// Errors by kind, those that occurred.
+    pub errors: Vec<(ErrorKind, u64)>,
+}
+
+/// One second of a trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    /// Whole seconds since the load began, at its begin.
+    pub second: u32,
+    /// Whether it is in the totals: the warm-up is not.
+    pub counted: bool,
+    /// What could be measured.
+    pub values: BTreeMap<Metric, f64>,
+}
+
+impl Measured {
+    /// Of a line of the journal.
+    #[must_use]
+    pub fn new(trial: Trial) -> Self {
+        let server_values = server_values(&trial);
+        let mut measured = Self {
+            number: trial.number,
+            series: trial.series,
+            levels: trial.levels,
+            replicate: trial.replicate,
+            block: trial.block,
+            is_a_a: trial.is_a_a,
+            start_unix_ms: trial.start_unix_ms,
+            server: trial.server,
+            hdr_file: trial.hdr_file,
+            void: trial.void,
+            notes: trial.notes,
+            took_s: trial.took_s,
+            values: server_values,
+            ..Self::default()
+        };
+        let Some(load) = trial.load else {
+            return measured;
+        };
+        if let Some(group) = load.headline() {
+            measured.values.extend(client_values(group));
+            measured.latency_us = spectrum(&group.total.latency);
+            measured.service_us = spectrum(&group.total.service);
+            measured.seconds = seconds(&load, group);
+            let errors = ErrorKind::ALL
+                .into_iter()
+                .map(|kind| (kind, group.total.tally.errors_of(kind)));
+            measured.errors = errors.filter(|(_, count)| *count > 0).collect();
+        }
+        measured.machine = load.machine;
+        measured.client_command = load.run.command;
+        measured
+    }
+
+    /// Whether it counts.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.void.is_empty()
+    }
+
+    /// The value of a metric.
+    #[must_use]
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        self.values.get(&metric).copied()
+    }
+}
+
+/// What the client's plain group says; void trials have it too, as far as it goes.
+fn client_values(group: &GroupRecord) -> BTreeMap<Metric, f64> {
+    let total = &group.total;
+    let offered = total.tally.offered;
+    let us = |us: Option<u64>| us.map(|us| us as f64);
+    let percentile = |percent| us(total.latency.percentile_us(percent));
+    let values = [
+        (Metric::CompletedPerS, Some(total.rates.completed_per_s)),
+        (Metric::GoodPerS, Some(total.rates.good_per_s)),
+        (Metric::OfferedPerS, Some(total.rates.offered_per_s)),
+        (Metric::BytesPerS, Some(total.rates.bytes_received_per_s)),
+        (
+            Metric::ErrorShare,
+            (offered > 0).then(|| total.tally.errors_total() as f64 / offered as f64),
+        ),
+        (Metric::MeanUs, total.latency.mean_us()),
+        (Metric::P50Us, percentile(50.0)),
+        (Metric::P90Us, percentile(90.0)),
+        (Metric::P99Us, percentile(99.0)),
+        (Metric::P999Us, percentile(99.9)),
+        (Metric::MaxUs, us(total.latency.max_us())),
+        (Metric::ServiceP50Us, us(total.service.percentile_us(50.0))),
+        (Metric::ServiceP99Us, us(total.service.percentile_us(99.0))),
+        (Metric::InFlight, total.in_flight),
+    ];
+    present(values)
+}
+
+/// What the server used, for each answer that came while it was looked at.
+fn server_values(trial: &Trial) -> BTreeMap<Metric, f64> {
+    let server = &trial.server;
+    let total = trial.load.as_ref().and_then(|load| load.headline());
+    let seconds = total.map_or(0.0, |group| group.total.seconds);
+    // All groups together: slow clients cost CPU time too.
+    let completed = trial.load.as_ref().map_or(0.0, |load| {
+        let rates = load.groups.iter().map(|group| &group.total);
+        rates
+            .map(|total| total.rates.completed_per_s * total.seconds)
+            .sum()
+    });
+    let is_seen = server.cpu_user_s + server.cpu_kernel_s > 0.0;
+    let per_request = |amount: f64| (completed > 0.0).then(|| amount / completed);
+    let us = |cpu_s: f64| per_request(cpu_s * 1e6).filter(|_| is_seen);
+    let share = |cpu_s: f64| (is_seen && seconds > 0.0).then(|| cpu_s / seconds);
+    let values = [
+        (
+            Metric::CpuUsPerRequest,
+            us(server.cpu_user_s + server.cpu_kernel_s),
+        ),
+        (Metric::CpuUserUsPerRequest, us(server.cpu_user_s)),
+        (Metric::CpuKernelUsPerRequest, us(server.cpu_kernel_s)),
+        (Metric::CpuUserShare, share(server.cpu_user_s)),
+        (Metric::CpuKernelShare, share(server.cpu_kernel_s)),
+        (Metric::BusiestThreadShare, server.busiest_thread),
+        (
+            Metric::ContextSwitchesPerRequest,
+            server
+                .context_switches
+                .and_then(|count| per_request(count as f64)),
+        ),
+        (
+            Metric::MemoryBytes,
+            server.pss_bytes_max.map(|bytes| bytes as f64),
+        ),
+        (Metric::Threads, server.threads_max.map(f64::from)),
+    ];
+    present(values)
+}
+
+fn present<const N: usize>(values: [(Metric, Option<f64>); N]) -> BTreeMap<Metric, f64> {
+    values
+        .into_iter()
+        .filter_map(|(metric, value)| Some((metric, value.filter(|value| value.is_finite())?)))
+        .collect()
+}
+
+/// Percentiles that are backed by samples enough; the smallest value stands at 0.
+pub(crate) fn spectrum(of: &Distribution) -> Vec<(f64, u64)> {
+    let value = |percent: f64| {
+        if percent == 0.0 {
+            of.min_us()
+        } else {
+            of.percentile_us(percent)
+        }
+    };
+    SPECTRUM_PERCENTS
+        .into_iter()
+        .filter_map(|percent| Some((percent, value(percent)?)))
+        .collect()
+}
+
+fn seconds(load: &TrialRecord, group: &GroupRecord) -> Vec<Second> {
+    // The last second is not whole: its counts are no rates.
+    let is_whole = |second: u32| f64::from(second) + 1.0 <= load.run.ran_s + 0.001;
+    let records = group.series.iter().filter(|record| is_whole(record.second));
+    records
+        .map(|record| {
+            let us = |us: Option<u64>| us.map(|us| us as f64);
+            let share = record.errors as f64 / record.offered.max(1) as f64;
+            Second {
+                second: record.second,
+                counted: load.phase_of(record.second).is_none_or(|it| it.counted),
+                values: present([
+                    (Metric::CompletedPerS, Some(record.completed as f64)),
+                    (Metric::GoodPerS, Some(record.good as f64)),
+                    (Metric::OfferedPerS, Some(record.offered as f64)),
+                    (Metric::BytesPerS, Some(record.bytes_received as f64)),
+                    (Metric::ErrorShare, Some(share)),
+                    (Metric::P50Us, us(record.p50_us)),
+                    (Metric::P90Us, us(record.p90_us)),
+                    (Metric::P99Us, us(record.p99_us)),
+                    (Metric::MaxUs, us(record.max_us)),
+                    (Metric::InFlight, record.in_flight),
+                ]),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,152 @@
+//! A run and its charts as tables for other programs: CSV (RFC 4180) and JSON.
+
+use std::collections::BTreeSet;
+
+use crate::analysis::{Metric, Run};
+use crate::report::table::{self, Of};
+use crate::report::{Figure, Report};
+
+/// One line for each trial, void ones and A/A ones among them: what it was, and every metric.
+#[must_use]
+pub fn trials_csv(run: &Run) -> String {
+    let factors: BTreeSet<&String> = run.trials.iter().flat_map(|it| it.levels.keys()).collect();
+    let metrics: Vec<Metric> = Metric::ALL
+        .into_iter()
+        .filter(|metric| {
+            run.trials
+                .iter()
+                .any(|trial| trial.value(*metric).is_some())
+        })
+        .collect();
+    let fixed = [
+        "trial",
+        "series",
+        "replicate",
+        "block",
+        "a_a",
+        "void",
+        "start_unix_ms",
+    ];
+    let head = fixed.into_iter().map(str::to_owned);
+    let head = head.chain(factors.iter().map(|name| (*name).clone()));
+    let head = head.chain(metrics.iter().map(|metric| metric.name().to_owned()));
+    let mut csv = line(&head.collect::<Vec<_>>());
+    for trial in &run.trials {
+        let mut fields = vec![
+            trial.number.to_string(),
+            trial.series.clone(),
+            trial.replicate.to_string(),
+            trial.block.to_string(),
+            trial.is_a_a.to_string(),
+            trial.void.join("; "),
+            trial.start_unix_ms.to_string(),
+        ];
+        let level = |name: &&String| {
+            trial
+                .levels
+                .get(*name)
+                .map_or_else(String::new, ToString::to_string)
+        };
+        fields.extend(factors.iter().map(level));
+        fields.extend(metrics.iter().map(|metric| number(trial.value(*metric))));
+        csv += &line(&fields);
+    }
+    csv
+}
+
+/// One line for each point of a chart, and for each void trial in it.
+#[must_use]
+pub fn figure_csv(figure: &Figure) -> String {
+    let unit = figure.value.name.as_str();
+    let mut head = table::places(figure);
+    for name in [
+        "trials", "median", "low", "high", "level", "mean", "min", "max",
+    ] {
+        head.push(name.to_owned());
+    }
+    head.extend(["metric", "void_trial", "void_value", "void_why"].map(str::to_owned));
+    let mut csv = line(&head);
+    for row in table::rows(figure) {
+        let mut fields = row.place(figure);
+        // A reader wants numbers without commas.
+        if let Some(x) = fields.last_mut()
+            && figure.x.names.is_empty()
+            && figure.x.name != "percentile"
+        {
+            *x = row.point.x.to_string();
+        }
+        let none = || String::new();
+        match row.of {
+            Of::Counted(it) => {
+                let bound =
+                    |of: fn(&crate::stats::Interval) -> f64| number(it.interval.as_ref().map(of));
+                fields.extend([
+                    it.count.to_string(),
+                    it.median.to_string(),
+                    bound(|it| it.low),
+                    bound(|it| it.high),
+                    bound(|it| it.level),
+                    it.mean.to_string(),
+                    it.min.to_string(),
+                    it.max.to_string(),
+                    unit.to_owned(),
+                    none(),
+                    none(),
+                    none(),
+                ]);
+            }
+            Of::Void(mark) => {
+                fields.extend(std::iter::repeat_with(none).take(8));
+                fields.push(unit.to_owned());
+                fields.extend([
+                    mark.trial.to_string(),
+                    number(mark.value),
+                    mark.reasons.join("; "),
+                ]);
+            }
+            Of::Nothing => {
+                fields.push("0".to_owned());
+                fields.extend(std::iter::repeat_with(none).take(7));
+                fields.push(unit.to_owned());
+                fields.extend(std::iter::repeat_with(none).take(3));
+            }
+        }
+        csv += &line(&fields);
+    }
+    csv
+}
+
+/// Everything that the report says.
+///
+/// # Errors
+/// A number that JSON has no form for.
+pub fn json(report: &Report) -> Result<String, String> {
+    let text = serde_json::to_string_pretty(report).map_err(|error| format!("report: {error}"))?;
+    Ok(text + "\n")
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+fn line(fields: &[String]) -> String {
+    let quoted = fields.iter().map(|field| {
+        if field.contains([',', '"', '\n', '\r']) {
+            format!("\"{}\"", field.replace('"', "\"\""))
+        } else {
+            field.clone()
+        }
+    });
+    quoted.collect::<Vec<_>>().join(",") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_quoted_where_they_must_be() {
+        let fields = ["a", "b,c", "d\"e", "f\ng"].map(str::to_owned);
+        assert_eq!(line(&fields), "a,\"b,c\",\"d\"\"e\",\"f\ng\"\n");
+    }
+}

@@ -1,0 +1,201 @@
+//! The report of a run: what its trials come to, as one file that a browser opens from the disk.
+//!
+//! Nothing here measures or decides; it lays out what the journal says. A [`Report`] holds every
+//! number that is shown. [`page`] makes the file of it, [`svg`] still pictures, `export` tables for
+//! other programs, and `verify` compares what a file says with what the raw files say.
+//!
+//! ```text
+//!   journal ── analysis: cells ──┐
+//!   plan: [[chart]] ─────────────┴─► figures ──► page (HTML, script), still pictures, tables
+//! ```
+
+mod automatic;
+mod chart;
+mod claim;
+mod environment;
+mod figure;
+mod finding;
+mod order;
+pub mod page;
+mod resolve;
+pub mod svg;
+pub(crate) mod table;
+mod words;
+
+use serde::{Deserialize, Serialize};
+
+pub use chart::{Chart, ChartKind, Reference, Spread};
+pub use claim::{Claim, Verdict};
+pub use environment::{Environment, Fact, ServerSheet};
+pub use figure::{Axis, Curve, Figure, Panel, Point, VoidMark};
+
+use crate::analysis::{self, Noise, Run};
+use order::Order;
+
+/// Name and version of the form of the data in a report.
+pub const SCHEMA: &str = "loadline-report/1";
+/// Name of the report in a run's folder.
+pub const REPORT: &str = "report.html";
+
+/// Everything that a report says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Name of the plan.
+    pub name: String,
+    /// What the run is about.
+    pub title: String,
+    /// The answer in words: what the first chart shows.
+    pub answer: String,
+    /// Charts, in the order of the plan.
+    pub figures: Vec<Figure>,
+    /// Charts of the plan of which the run has no trial, or that do not fit its series, with why.
+    pub left_out: Vec<String>,
+    /// Claims of others, judged.
+    pub claims: Vec<Claim>,
+    /// What A/A trials differed by.
+    pub noise: Vec<Noise>,
+    /// Trials that count.
+    pub trials_counted: usize,
+    /// Trials that do not, by number.
+    pub void: Vec<VoidTrial>,
+    /// What is worth knowing about trials that count.
+    pub notes: Vec<Note>,
+    /// Where it was measured, and how to measure it again.
+    pub environment: Environment,
+}
+
+/// A trial that does not count.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VoidTrial {
+    /// Its number.
+    pub trial: u32,
+    /// Its series.
+    pub series: String,
+    /// Its cell.
+    pub cell: String,
+    /// Its replicate.
+    pub replicate: u32,
+    /// Why.
+    pub reasons: Vec<String>,
+}
+
+/// Something that was noted about trials.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Note {
+    /// As the journal has it.
+    pub text: String,
+    /// How many trials it was noted of.
+    pub trials: usize,
+}
+
+impl Report {
+    /// Of a run, with claims judged elsewhere. `charts` are those of the plan; with none, charts are
+    /// chosen by what varies.
+    #[must_use]
+    pub fn new(run: &Run, charts: &[Chart], claims: Vec<Claim>) -> Self {
+        let cells = analysis::cells(run);
+        let order = Order::new(&run.head);
+        let automatic;
+        let charts = if charts.is_empty() {
+            automatic = automatic::charts(&cells, &order);
+            &automatic
+        } else {
+            charts
+        };
+        let mut report = Self {
+            schema: SCHEMA.to_owned(),
+            name: run.head.name.clone(),
+            title: environment::title(&run.head),
+            claims,
+            noise: analysis::noise(run),
+            trials_counted: run.trials.iter().filter(|trial| trial.counts()).count(),
+            void: void(run),
+            notes: notes(run),
+            environment: Environment::new(run),
+            ..Self::default()
+        };
+        for chart in charts {
+            match resolved(chart, &cells, &order, run.head.seed) {
+                Ok(figure) => report.push(figure),
+                Err(why) => report.left_out.push(why),
+            }
+        }
+        report.answer = match report.figures.first() {
+            Some(figure) => figure.finding.clone(),
+            None => "Nothing has been measured yet.".to_owned(),
+        };
+        report
+    }
+
+    /// Gives the figure a name that no other has.
+    fn push(&mut self, mut figure: Figure) {
+        let kind = match figure.kind {
+            ChartKind::Lines | ChartKind::Bars => String::new(),
+            other => other.name().to_owned(),
+        };
+        let parts = [figure.series.as_str(), &figure.value.name, &kind];
+        let base = words::slug(&parts.join("-"));
+        let mut id = base.clone();
+        let mut number = 2;
+        while self.figures.iter().any(|other| other.id == id) {
+            id = format!("{base}-{number}");
+            number += 1;
+        }
+        figure.id = id;
+        self.figures.push(figure);
+    }
+}
+
+fn resolved(
+    chart: &Chart,
+    cells: &[analysis::Cell<'_>],
+    order: &Order,
+    seed: u64,
+) -> Result<Figure, String> {
+    let named = || match chart.title.as_str() {
+        "" => format!("a chart of series {}", chart.series),
+        title => format!("“{title}”"),
+    };
+    let of_series = cells.iter().filter(|cell| cell.series == chart.series);
+    let mut factors: Vec<&str> = of_series
+        .flat_map(|cell| cell.levels.keys().map(String::as_str))
+        .collect();
+    factors.sort_unstable();
+    factors.dedup();
+    if factors.is_empty() && !cells.iter().any(|cell| cell.series == chart.series) {
+        return Err(format!("{}: no trial of its series", named()));
+    }
+    chart
+        .check(&factors)
+        .map_err(|why| format!("{}: {why}", named()))?;
+    resolve::figure(chart, cells, order, seed)
+        .ok_or_else(|| format!("{}: no trial of its cells", named()))
+}
+
+fn void(run: &Run) -> Vec<VoidTrial> {
+    let void = run.trials.iter().filter(|trial| !trial.counts());
+    void.map(|trial| VoidTrial {
+        trial: trial.number,
+        series: trial.series.clone(),
+        cell: words::levels(&trial.levels),
+        replicate: trial.replicate,
+        reasons: trial.void.clone(),
+    })
+    .collect()
+}
+
+fn notes(run: &Run) -> Vec<Note> {
+    let mut notes: Vec<Note> = Vec::new();
+    for text in run.trials.iter().flat_map(|trial| &trial.notes) {
+        match notes.iter_mut().find(|note| note.text == *text) {
+            Some(note) => note.trials += 1,
+            None => notes.push(Note {
+                text: text.clone(),
+                trials: 1,
+            }),
+        }
+    }
+    notes
+}

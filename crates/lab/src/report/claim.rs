@@ -1,0 +1,64 @@
+//! What somebody claimed, and whether it holds here.
+
+use serde::{Deserialize, Serialize};
+
+use crate::stats::Interval;
+
+/// A claim of a paper, judged by a test of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Whose: "P1".
+    pub paper: String,
+    /// The claim, in our words.
+    pub text: String,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// Why: what was compared, or the measured limit that prevents the test.
+    pub why: String,
+    /// Of the quantity that decided, where there is one.
+    pub interval: Option<Interval>,
+}
+
+/// What came of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It holds here.
+    Reproduced,
+    /// It does not hold here.
+    NotReproduced,
+    /// This machine, or this run, cannot tell.
+    NotTestable,
+}
+
+impl Verdict {
+    /// In words.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Reproduced => "Reproduced",
+            Self::NotReproduced => "Not reproduced",
+            Self::NotTestable => "Not testable here",
+        }
+    }
+
+    /// A mark beside the word: colour alone says nothing to some.
+    #[must_use]
+    pub fn mark(self) -> &'static str {
+        match self {
+            Self::Reproduced => "✓",
+            Self::NotReproduced => "✗",
+            Self::NotTestable => "–",
+        }
+    }
+
+    /// As in the JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reproduced => "reproduced",
+            Self::NotReproduced => "not_reproduced",
+            Self::NotTestable => "not_testable",
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Where a run was measured, and how to measure it again.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::words;
+use crate::analysis::{Measured, Run};
+use crate::journal::RunHead;
+use crate::plan::Plan;
+
+/// The machine, the servers and the commands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Name and value, in the order of the page.
+    pub facts: Vec<Fact>,
+    /// Servers as they were started, one for each name, version and configuration.
+    pub servers: Vec<ServerSheet>,
+    /// Words of the command that repeats the run.
+    pub command: Vec<String>,
+    /// The plan, whole.
+    pub plan_toml: String,
+}
+
+/// Something about the machine or the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fact {
+    /// What.
+    pub name: String,
+    /// How much, or which.
+    pub value: String,
+}
+
+/// A server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerSheet {
+    /// Its name in the plan.
+    pub name: String,
+    /// As it says itself.
+    pub version: String,
+    /// How its first trial started it.
+    pub command: Vec<String>,
+    /// Its configuration file, if one was written.
+    pub configuration: Option<String>,
+}
+
+/// What a run is about: the plan's title, else its name.
+pub(super) fn title(head: &RunHead) -> String {
+    let plan = Plan::parse(&head.plan_toml, &head.name, Path::new("."));
+    let title = plan.map(|plan| plan.title).unwrap_or_default();
+    if title.is_empty() {
+        head.name.clone()
+    } else {
+        title
+    }
+}
+
+impl Environment {
+    /// Of a run.
+    #[must_use]
+    pub fn new(run: &Run) -> Self {
+        Self {
+            facts: facts(run),
+            servers: servers(run),
+            command: run.head.command.clone(),
+            plan_toml: run.head.plan_toml.clone(),
+        }
+    }
+}
+
+fn facts(run: &Run) -> Vec<Fact> {
+    let machine = run.trials.iter().map(|trial| &trial.machine);
+    let machine = machine
+        .clone()
+        .find(|it| it.cpus > 0)
+        .cloned()
+        .unwrap_or_default();
+    let each = |of: &dyn Fn(&Measured) -> String| -> String {
+        let mut seen: Vec<String> = Vec::new();
+        for value in run.trials.iter().map(of).filter(|it| !it.is_empty()) {
+            if !seen.contains(&value) {
+                seen.push(value);
+            }
+        }
+        seen.join("; ")
+    };
+    let steal: f64 = run
+        .trials
+        .iter()
+        .filter_map(|trial| trial.machine.steal_s)
+        .sum();
+    let took: f64 = run.trials.iter().map(|trial| trial.took_s).sum();
+    let cpus: Vec<String> = run.head.cpus.iter().map(ToString::to_string).collect();
+    let number = |number: Option<u64>| number.map_or_else(String::new, |it| it.to_string());
+    let facts = [
+        ("Loadline", run.head.version.clone()),
+        ("Processor", machine.cpu_model.clone()),
+        (
+            "CPUs of the machine",
+            if machine.cpus > 0 {
+                machine.cpus.to_string()
+            } else {
+                String::new()
+            },
+        ),
+        ("CPUs of the run", cpus.join(", ")),
+        (
+            "CPUs of server | client",
+            each(&|trial| {
+                let server = &trial.server;
+                if server.cpus.is_empty() {
+                    String::new()
+                } else {
+                    format!("{} | {}", server.cpus, server.client_cpus)
+                }
+            }),
+        ),
+        ("Kernel", each(&|trial| trial.machine.kernel.clone())),
+        (
+            "Congestion control",
+            each(&|trial| trial.machine.congestion_control.clone()),
+        ),
+        ("Descriptors of a process", number(machine.descriptors_max)),
+        (
+            "Kept by the hypervisor",
+            format!(
+                "{} of CPU time",
+                words::value(steal * 1e6, Some(crate::analysis::Unit::Microseconds))
+            ),
+        ),
+        ("Begun", utc(run.head.start_unix_ms)),
+        ("Time taken", duration(took)),
+        ("Seed", run.head.seed.to_string()),
+        ("Left out, not installed", run.head.left_out.join(", ")),
+        (
+            "State",
+            if run.is_torn {
+                "a trial was in progress when the journal was read".to_owned()
+            } else {
+                String::new()
+            },
+        ),
+    ];
+    facts
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| Fact {
+            name: name.to_owned(),
+            value,
+        })
+        .collect()
+}
+
+fn servers(run: &Run) -> Vec<ServerSheet> {
+    let mut sheets: Vec<ServerSheet> = Vec::new();
+    for server in run.trials.iter().map(|trial| &trial.server) {
+        let is_same = |sheet: &ServerSheet| {
+            sheet.name == server.name
+                && sheet.version == server.version
+                && sheet.configuration.is_some() == server.configuration.is_some()
+        };
+        if !server.name.is_empty() && !sheets.iter().any(is_same) {
+            sheets.push(ServerSheet {
+                name: server.name.clone(),
+                version: server.version.clone(),
+                command: server.command.clone(),
+                configuration: server.configuration.clone(),
+            });
+        }
+    }
+    sheets.sort_by(|one, other| one.name.cmp(&other.name));
+    sheets
+}
+
+/// "2 h 5 min", "3 min 20 s", "12 s".
+pub(super) fn duration(seconds: f64) -> String {
+    let seconds = seconds.max(0.0).round() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+/// Date and time of day, by the proleptic Gregorian calendar (Hinnant, "chrono-compatible low-level
+/// date algorithms").
+fn utc(unix_ms: u64) -> String {
+    if unix_ms == 0 {
+        return String::new();
+    }
+    let (days, second) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
+    let shifted = days + 719_468; // days since 0000-03-01
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        assert_eq!(utc(951_782_400_000), "2000-02-29 00:00 UTC");
+        assert_eq!(utc(1_795_271_520_000), "2026-11-21 14:32 UTC");
+        assert_eq!(duration(3.4), "3 s");
+        assert_eq!(duration(200.0), "3 min 20 s");
+        assert_eq!(duration(7500.0), "2 h 5 min");
+    }
+}

@@ -1,0 +1,206 @@
+//! A chart with its data: everything that is drawn, listed and exported, in one form.
+//!
+//! The page's script, the still pictures, the tables and the files to download are all made of this,
+//! so they cannot say different things.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ChartKind, Spread};
+use crate::analysis::{Estimate, Unit};
+
+/// One chart, ready to be drawn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Unique in the report, fit for a file name and a fragment: "models-completed-per-s".
+    pub id: String,
+    /// How it is drawn.
+    pub kind: ChartKind,
+    /// What is drawn around the middle of a cell.
+    pub spread: Spread,
+    /// Name of the series of its cells.
+    pub series: String,
+    /// Its heading.
+    pub title: String,
+    /// What the plan says about it; may be empty.
+    pub note: String,
+    /// What it shows, in a sentence: also its alternative in text.
+    pub finding: String,
+    /// From left to right.
+    pub x: Axis,
+    /// The second factor of heat maps and surfaces.
+    pub y: Option<Axis>,
+    /// What was measured.
+    pub value: Axis,
+    /// Names of the curves, in the order of their colours, the same in all panels.
+    pub legend: Vec<String>,
+    /// Side by side; at least one.
+    pub panels: Vec<Panel>,
+}
+
+/// One of the axes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// Of the factor or the metric, as in the plan.
+    pub name: String,
+    /// In words.
+    pub label: String,
+    /// Of its numbers; none for names and factors without one.
+    pub unit: Option<Unit>,
+    /// Whether it is logarithmic.
+    pub log: bool,
+    /// Names at the positions 0, 1, 2 ...; empty: the axis has numbers.
+    pub names: Vec<String>,
+    /// What values are divided by where they are drawn.
+    pub divisor: f64,
+    /// What that leaves: "ms"; empty for plain numbers.
+    pub divided_unit: String,
+}
+
+impl Default for Axis {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            label: String::new(),
+            unit: None,
+            log: false,
+            names: Vec::new(),
+            divisor: 1.0,
+            divided_unit: String::new(),
+        }
+    }
+}
+
+impl Axis {
+    /// What stands beside the axis.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self.divided_unit.as_str() {
+            "" => self.label.clone(),
+            unit => format!("{} ({unit})", self.label),
+        }
+    }
+
+    /// Chooses how values up to `most` are drawn.
+    pub(super) fn divide(&mut self, most: f64) {
+        let scales: &[(f64, &str)] = match self.unit {
+            None | Some(Unit::Count) => &[(1.0, "")],
+            Some(Unit::PerSecond) => &[(1.0, "per second")],
+            Some(Unit::BytesPerSecond) => {
+                &[(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")]
+            }
+            Some(Unit::Microseconds) => &[(1.0, "µs"), (1e3, "ms"), (1e6, "s")],
+            Some(Unit::Share) => &[(0.01, "%")],
+            Some(Unit::Bytes) => &[(1.0, "B"), (1024.0, "KiB"), (1_048_576.0, "MiB")],
+        };
+        // A unit is worth it from two of them on.
+        let fits = |(scale, _): &&(f64, &str)| most >= 2.0 * scale;
+        let (divisor, unit) = scales.iter().rev().find(fits).unwrap_or(&scales[0]);
+        self.divisor = *divisor;
+        self.divided_unit = (*unit).to_owned();
+    }
+}
+
+/// Axes with their curves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Panel {
+    /// What distinguishes it; empty if it is the only one.
+    pub title: String,
+    /// In the order of the legend; the rows of a grid.
+    pub curves: Vec<Curve>,
+}
+
+/// Points that belong together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// Index into the figure's legend.
+    pub legend: usize,
+    /// Where the row lies on the second factor; 0 in charts that are no grid.
+    pub y: f64,
+    /// Measured by others: it has values, but no trials.
+    pub is_reference: bool,
+    /// From left to right.
+    pub points: Vec<Point>,
+}
+
+/// What the trials of a cell come to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Where it lies.
+    pub x: f64,
+    /// The same as people read it.
+    pub x_text: String,
+    /// What is drawn; `None`: no trial counts.
+    pub estimate: Option<Estimate>,
+    /// Numbers of the trials in it.
+    pub trials: Vec<u32>,
+    /// Trials that do not count.
+    pub void: Vec<VoidMark>,
+}
+
+/// A trial that does not count, and is shown struck out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VoidMark {
+    /// Its number.
+    pub trial: u32,
+    /// What it would have said, if anything.
+    pub value: Option<f64>,
+    /// Why it does not count.
+    pub reasons: Vec<String>,
+}
+
+impl Figure {
+    /// Every point with its panel and curve.
+    pub fn points(&self) -> impl Iterator<Item = (&Panel, &Curve, &Point)> {
+        let all = self
+            .panels
+            .iter()
+            .flat_map(|panel| panel.curves.iter().map(move |curve| (panel, curve)));
+        all.flat_map(|(panel, curve)| curve.points.iter().map(move |it| (panel, curve, it)))
+    }
+
+    /// The smallest and the largest of what is drawn along the value's axis, bounds and void trials
+    /// included; `None`: nothing is.
+    #[must_use]
+    pub fn value_range(&self) -> Option<(f64, f64)> {
+        let values = self.points().flat_map(|(_, _, point)| {
+            let estimate = point.estimate.as_ref();
+            let bounds = estimate.and_then(|it| self.bounds(it));
+            let drawn = estimate.map(|it| self.middle(it));
+            let void = point.void.iter().filter_map(|mark| mark.value);
+            let bounds = bounds.into_iter().flat_map(|(low, high)| [low, high]);
+            drawn
+                .into_iter()
+                .chain(bounds)
+                .chain(void)
+                .collect::<Vec<_>>()
+        });
+        values.fold(None, |range, value| match range {
+            None => Some((value, value)),
+            Some((low, high)) => Some((value.min(low), value.max(high))),
+        })
+    }
+
+    /// The value that is drawn for an estimate.
+    #[must_use]
+    pub fn middle(&self, estimate: &Estimate) -> f64 {
+        match self.spread {
+            Spread::Interval => estimate.median,
+            Spread::MinMax => estimate.mean,
+        }
+    }
+
+    /// What is drawn around it, if anything.
+    #[must_use]
+    pub fn bounds(&self, estimate: &Estimate) -> Option<(f64, f64)> {
+        match self.spread {
+            Spread::Interval => estimate.interval.map(|it| (it.low, it.high)),
+            Spread::MinMax => (estimate.count > 1).then_some((estimate.min, estimate.max)),
+        }
+    }
+
+    /// Name of the row or line of a curve.
+    #[must_use]
+    pub fn name_of(&self, curve: &Curve) -> &str {
+        self.legend.get(curve.legend).map_or("", String::as_str)
+    }
+}

@@ -1,0 +1,282 @@
+//! What a chart shows, in a sentence. Alternatives that cannot be told apart are called so.
+
+use std::collections::BTreeMap;
+
+use super::figure::{Curve, Figure, Panel, Point};
+use super::{Chart, ChartKind, words};
+use crate::analysis::{Cell, Estimate, Metric};
+use crate::stats::{self, Comparison, Difference};
+
+/// Differences below it are none for anybody who chooses a server.
+pub(crate) const MATTERS: f64 = 0.02;
+
+/// Longer time series are not judged from second to second.
+const UNSTEADY: f64 = 0.1;
+
+pub(super) fn of(chart: &Chart, figure: &Figure, cells: &[&Cell<'_>], seed: u64) -> String {
+    let measured: Vec<Place<'_>> = figure
+        .points()
+        .filter(|(_, curve, _)| !curve.is_reference)
+        .filter_map(|(panel, curve, point)| {
+            let estimate = point.estimate.as_ref()?;
+            Some(Place {
+                panel,
+                curve,
+                point,
+                estimate,
+            })
+        })
+        .collect();
+    if measured.is_empty() {
+        return "No trial of these cells counts.".to_owned();
+    }
+    match chart.kind {
+        ChartKind::Spectrum => spectrum(figure, &measured),
+        ChartKind::TimeSeries => time_series(figure),
+        ChartKind::HeatMap | ChartKind::Surface => grid(chart, figure, &measured),
+        ChartKind::Lines | ChartKind::Bars => lines(chart, figure, &measured, cells, seed),
+    }
+}
+
+struct Place<'f> {
+    panel: &'f Panel,
+    curve: &'f Curve,
+    point: &'f Point,
+    estimate: &'f Estimate,
+}
+
+impl Place<'_> {
+    fn value(&self, figure: &Figure) -> f64 {
+        figure.middle(self.estimate)
+    }
+}
+
+/// The best of them and the worst.
+fn extremes<'p, 'f>(
+    metric: Metric,
+    figure: &Figure,
+    places: &'p [Place<'f>],
+) -> Option<(&'p Place<'f>, &'p Place<'f>)> {
+    let by_value =
+        |one: &&Place<'_>, other: &&Place<'_>| one.value(figure).total_cmp(&other.value(figure));
+    let (least, most) = (
+        places.iter().min_by(by_value)?,
+        places.iter().max_by(by_value)?,
+    );
+    Some(match metric.more_is_better() {
+        Some(false) => (least, most),
+        _ => (most, least),
+    })
+}
+
+fn word(metric: Metric) -> &'static str {
+    match metric.more_is_better() {
+        Some(true) => "Most",
+        Some(false) => "Least",
+        None => "Largest",
+    }
+}
+
+/// "48,210/s (47,900/s to 48,600/s)".
+fn with_bounds(figure: &Figure, estimate: &Estimate) -> String {
+    let value = |it| words::value(it, figure.value.unit);
+    let middle = value(figure.middle(estimate));
+    match figure.bounds(estimate) {
+        Some((low, high)) => format!("{middle} ({} to {})", value(low), value(high)),
+        None => middle,
+    }
+}
+
+/// "at service time 200 µs" and, in charts of several panels, where.
+fn at(figure: &Figure, place: &Place<'_>) -> String {
+    let (label, unit) = words::factor(&figure.x.name);
+    let x = match unit {
+        Some(unit) => format!("{} {unit}", place.point.x_text),
+        None => place.point.x_text.clone(),
+    };
+    let x = match figure.x.names.is_empty() {
+        true => format!("at {} {x}", label.to_lowercase()),
+        false => format!("at {x}"),
+    };
+    match place.panel.title.as_str() {
+        "" => x,
+        title => format!("{x} ({})", title.to_lowercase()),
+    }
+}
+
+fn lines(
+    chart: &Chart,
+    figure: &Figure,
+    places: &[Place<'_>],
+    cells: &[&Cell<'_>],
+    seed: u64,
+) -> String {
+    let Some((best, _)) = extremes(chart.metric, figure, places) else {
+        return String::new();
+    };
+    let name = figure.name_of(best.curve);
+    let who = if name.is_empty() {
+        String::new()
+    } else {
+        format!("{name}, ")
+    };
+    let mut text = format!(
+        "{}: {who}{} {}.",
+        word(chart.metric),
+        with_bounds(figure, best.estimate),
+        at(figure, best)
+    );
+    let rivals: Vec<Place<'_>> = places
+        .iter()
+        .filter(|place| std::ptr::eq(place.panel, best.panel))
+        .filter(|place| place.point.x == best.point.x && !std::ptr::eq(place.curve, best.curve))
+        .map(|place| Place { ..*place })
+        .collect();
+    if let Some((second, _)) = extremes(chart.metric, figure, &rivals) {
+        let comparison = compared(chart.metric, best.point, second.point, cells, seed);
+        if let Some(comparison) = comparison {
+            text += &against(figure.name_of(second.curve), &comparison);
+        }
+    }
+    text
+}
+
+/// Pairs of trials that ran in the same block.
+fn compared(
+    metric: Metric,
+    one: &Point,
+    other: &Point,
+    cells: &[&Cell<'_>],
+    seed: u64,
+) -> Option<Comparison> {
+    let by_block = |point: &Point| -> BTreeMap<u32, f64> {
+        let trials = cells.iter().flat_map(|cell| &cell.counted);
+        let of_point = trials.filter(|trial| point.trials.contains(&trial.number));
+        of_point
+            .filter_map(|trial| Some((trial.block, trial.value(metric)?)))
+            .collect()
+    };
+    let others = by_block(other);
+    let pairs: Vec<(f64, f64)> = by_block(one)
+        .into_iter()
+        .filter_map(|(block, value)| Some((value, *others.get(&block)?)))
+        .collect();
+    stats::compare(&pairs, MATTERS, seed)
+}
+
+fn against(second: &str, comparison: &Comparison) -> String {
+    let ratio = words::digits(comparison.ratio, 3);
+    let interval = comparison.interval.map_or_else(String::new, |it| {
+        let (low, high) = (words::digits(it.low, 3), words::digits(it.high, 3));
+        format!(" ({low} to {high})")
+    });
+    match comparison.difference {
+        Difference::More | Difference::Less => {
+            format!(" That is {ratio} times {second}{interval}.")
+        }
+        Difference::Alike => {
+            format!(
+                " {} is as good: the ratio is {ratio}{interval}.",
+                words::capital(second)
+            )
+        }
+        Difference::Unknown => format!(
+            " Not distinguishable from {second}: the ratio is {ratio}{interval}, {}.",
+            words::count(comparison.pairs, "pair")
+        ),
+    }
+}
+
+fn grid(chart: &Chart, figure: &Figure, places: &[Place<'_>]) -> String {
+    let Some((best, worst)) = extremes(chart.metric, figure, places) else {
+        return String::new();
+    };
+    let spot = |place: &Place<'_>| {
+        let y = figure.y.as_ref().map_or("", |axis| axis.name.as_str());
+        let (label, unit) = words::factor(y);
+        let unit = unit.map_or_else(String::new, |unit| format!(" {unit}"));
+        let row = figure.name_of(place.curve);
+        format!(
+            "{} and {} {row}{unit}",
+            at(figure, place),
+            label.to_lowercase()
+        )
+    };
+    format!(
+        "{}: {} {}; {} {}.",
+        word(chart.metric),
+        with_bounds(figure, best.estimate),
+        spot(best),
+        words::value(worst.value(figure), figure.value.unit),
+        spot(worst)
+    )
+}
+
+fn spectrum(figure: &Figure, places: &[Place<'_>]) -> String {
+    // The farthest percentile that most of the curves have.
+    let tails = ["99.9 %", "99 %", "90 %", "50 %"];
+    let of = |tail: &str| -> Vec<Place<'_>> {
+        let at_tail = places.iter().filter(|place| place.point.x_text == tail);
+        at_tail.map(|place| Place { ..*place }).collect()
+    };
+    let curves = of("50 %").len();
+    let Some((tail, there)) = tails
+        .into_iter()
+        .map(|tail| (tail, of(tail)))
+        .find(|(_, there)| !there.is_empty() && there.len() * 2 > curves)
+    else {
+        return "There are too few samples for percentiles.".to_owned();
+    };
+    let named = |place: &Place<'_>| {
+        let value = words::value(place.value(figure), figure.value.unit);
+        match figure.name_of(place.curve) {
+            "" => value,
+            name => format!("{value} ({name})"),
+        }
+    };
+    match extremes(Metric::P99Us, figure, &there) {
+        Some((best, worst)) if there.len() > 1 => format!(
+            "{tail} of the answers took less than {} at best, {} at worst.",
+            named(best),
+            named(worst)
+        ),
+        Some((best, _)) => format!("{tail} of the answers took less than {}.", named(best)),
+        None => String::new(),
+    }
+}
+
+fn time_series(figure: &Figure) -> String {
+    let measured = figure.panels.iter().flat_map(|panel| &panel.curves);
+    let unsteady: Vec<String> = measured
+        .filter_map(|curve| {
+            // The first second has the connections in it.
+            let estimates = curve
+                .points
+                .iter()
+                .skip(1)
+                .filter_map(|it| it.estimate.as_ref());
+            let values: Vec<f64> = estimates.map(|it| figure.middle(it)).collect();
+            let (low, high) = (
+                stats::quantile(&values, 0.1)?,
+                stats::quantile(&values, 0.9)?,
+            );
+            let middle = stats::median(&values)?;
+            let spread = (high - low) / middle;
+            (middle > 0.0 && spread > UNSTEADY).then(|| {
+                let name = figure.name_of(curve);
+                let spread = words::value(spread, Some(crate::analysis::Unit::Share));
+                match name {
+                    "" => spread,
+                    _ => format!("{name} ({spread})"),
+                }
+            })
+        })
+        .collect();
+    if unsteady.is_empty() {
+        return "Steady: eight of ten seconds lie within a tenth of the middle one.".to_owned();
+    }
+    format!(
+        "Unsteady, by how far eight of ten seconds lie apart: {}.",
+        words::list(&unsteady)
+    )
+}

@@ -1,0 +1,403 @@
+//! From a chart's description and the cells of a run to the chart with its data.
+
+use super::figure::{Axis, Curve, Figure, Panel, Point, VoidMark};
+use super::order::Order;
+use super::{Chart, ChartKind, finding, words};
+use crate::analysis::{Cell, Estimate, Measured, Metric, SPECTRUM_PERCENTS, Times, Unit};
+use crate::journal::Level;
+
+/// Levels of the factors that tell curves or panels apart.
+type Key = Vec<Option<Level>>;
+
+/// Makes a chart's data; `None`: the run has none of its cells.
+pub(super) fn figure(
+    chart: &Chart,
+    cells: &[Cell<'_>],
+    order: &Order,
+    seed: u64,
+) -> Option<Figure> {
+    let picked: Vec<&Cell<'_>> = cells.iter().filter(|cell| is_picked(chart, cell)).collect();
+    if picked.is_empty() {
+        return None;
+    }
+    let layout = Layout::new(chart, &picked, order);
+    let mut figure = Figure {
+        id: String::new(),
+        kind: chart.kind,
+        spread: chart.spread,
+        series: chart.series.clone(),
+        title: title(chart),
+        note: chart.note.clone(),
+        finding: String::new(),
+        x: layout.x_axis(chart),
+        y: chart
+            .kind
+            .is_grid()
+            .then(|| layout.factor_axis(&chart.y, &layout.y_levels, false)),
+        value: value_axis(chart),
+        legend: layout
+            .curves
+            .iter()
+            .map(|key| layout.curve_name(key))
+            .collect(),
+        panels: layout
+            .panels
+            .iter()
+            .map(|key| layout.panel(chart, key, &picked))
+            .collect(),
+    };
+    let references = chart.reference.iter().enumerate();
+    for (index, reference) in references {
+        figure.legend.push(reference.label.clone());
+        let legend = layout.curves.len() + index;
+        let x_unit = figure.x.unit;
+        for panel in &mut figure.panels {
+            panel
+                .curves
+                .push(of_others(&reference.points, legend, x_unit));
+        }
+    }
+    let most = figure.value_range().map_or(0.0, |(_, most)| most);
+    figure.value.divide(most);
+    figure.finding = finding::of(chart, &figure, &picked, seed);
+    Some(figure)
+}
+
+fn is_picked(chart: &Chart, cell: &Cell<'_>) -> bool {
+    let has_one = |(name, levels): (&String, &Vec<Level>)| {
+        cell.level(name).is_some_and(|level| levels.contains(level))
+    };
+    cell.series == chart.series && chart.only.iter().all(has_one)
+}
+
+fn title(chart: &Chart) -> String {
+    if !chart.title.is_empty() {
+        return chart.title.clone();
+    }
+    let what = match chart.kind {
+        ChartKind::Spectrum => times(chart).label().to_owned() + " over percentiles",
+        ChartKind::TimeSeries => format!("{}, second by second", chart.metric.label()),
+        _ => chart.metric.label().to_owned(),
+    };
+    let by = match (chart.x.as_str(), chart.y.as_str()) {
+        ("", _) => String::new(),
+        (x, "") => format!(" by {}", words::factor(x).0.to_lowercase()),
+        (x, y) => {
+            let (x, y) = (words::factor(x).0, words::factor(y).0);
+            format!(" by {} and {}", x.to_lowercase(), y.to_lowercase())
+        }
+    };
+    what + &by
+}
+
+fn times(chart: &Chart) -> Times {
+    chart.metric.spectrum().unwrap_or(Times::Latency)
+}
+
+fn value_axis(chart: &Chart) -> Axis {
+    let is_spectrum = chart.kind == ChartKind::Spectrum;
+    Axis {
+        name: chart.metric.name().to_owned(),
+        label: if is_spectrum {
+            times(chart).label().to_owned()
+        } else {
+            chart.metric.label().to_owned()
+        },
+        unit: Some(chart.metric.unit()),
+        log: chart.log_y || is_spectrum,
+        ..Axis::default()
+    }
+}
+
+/// Which factors are drawn how, and all of their levels.
+struct Layout {
+    lines: Vec<String>,
+    facets: Vec<String>,
+    x_levels: Vec<Level>,
+    y_levels: Vec<Level>,
+    curves: Vec<Key>,
+    panels: Vec<Key>,
+}
+
+impl Layout {
+    fn new(chart: &Chart, picked: &[&Cell<'_>], order: &Order) -> Self {
+        let mut lines = chart.lines.clone();
+        let mut facets = chart.facets.clone();
+        let levels_of = |factor: &str| order.levels(&chart.series, factor, picked);
+        let names = picked.iter().flat_map(|cell| cell.levels.keys());
+        let mut names: Vec<&String> = names.collect();
+        names.sort_unstable();
+        names.dedup();
+        // What varies and is not named must not be drawn as one.
+        let others = if chart.kind.is_grid() {
+            &mut facets
+        } else {
+            &mut lines
+        };
+        for name in names {
+            let is_named = [&chart.x, &chart.y].contains(&name)
+                || chart.lines.contains(name)
+                || chart.facets.contains(name);
+            if !is_named && levels_of(name).len() > 1 {
+                others.push(name.clone());
+            }
+        }
+        let y_levels = levels_of(&chart.y);
+        let curves = if chart.kind.is_grid() {
+            y_levels
+                .iter()
+                .map(|level| vec![Some(level.clone())])
+                .collect()
+        } else {
+            keys(&lines, picked, &levels_of)
+        };
+        Self {
+            panels: keys(&facets, picked, &levels_of),
+            x_levels: levels_of(&chart.x),
+            y_levels,
+            curves,
+            lines,
+            facets,
+        }
+    }
+
+    fn factor_axis(&self, factor: &str, levels: &[Level], log: bool) -> Axis {
+        let is_number = |level: &Level| matches!(level, Level::Number(_));
+        let names = if levels.iter().all(is_number) {
+            Vec::new()
+        } else {
+            levels.iter().map(words::level).collect()
+        };
+        Axis {
+            name: factor.to_owned(),
+            label: words::factor_with_unit(factor),
+            unit: None,
+            log: log && names.is_empty(),
+            names,
+            ..Axis::default()
+        }
+    }
+
+    fn x_axis(&self, chart: &Chart) -> Axis {
+        match chart.kind {
+            ChartKind::Spectrum => Axis {
+                name: "percentile".to_owned(),
+                label: "Percentile".to_owned(),
+                log: true,
+                ..Axis::default()
+            },
+            ChartKind::TimeSeries => Axis {
+                name: "second".to_owned(),
+                label: "Time since the load began (s)".to_owned(),
+                ..Axis::default()
+            },
+            ChartKind::Bars => Axis {
+                names: self.x_levels.iter().map(words::level).collect(),
+                ..self.factor_axis(&chart.x, &self.x_levels, false)
+            },
+            _ => self.factor_axis(&chart.x, &self.x_levels, chart.log_x),
+        }
+    }
+
+    /// Where a level lies on its axis.
+    fn position(&self, axis: &Axis, levels: &[Level], level: &Level) -> f64 {
+        let index = || levels.iter().position(|it| it == level).unwrap_or(0) as f64;
+        match level {
+            Level::Number(number) if axis.names.is_empty() => *number,
+            _ => index(),
+        }
+    }
+
+    fn curve_name(&self, key: &Key) -> String {
+        if self.lines.is_empty() {
+            let level = key.first().and_then(Option::as_ref);
+            return level.map_or_else(String::new, words::level);
+        }
+        name_of(&self.lines, key)
+    }
+
+    fn panel(&self, chart: &Chart, key: &Key, picked: &[&Cell<'_>]) -> Panel {
+        let of_panel = |cell: &&&Cell<'_>| self::key(&self.facets, cell) == *key;
+        let cells: Vec<&Cell<'_>> = picked.iter().filter(of_panel).copied().collect();
+        let curves = self.curves.iter().enumerate().map(|(legend, curve)| {
+            let is_of_curve = |cell: &&&Cell<'_>| match chart.kind.is_grid() {
+                true => cell.level(&chart.y) == curve[0].as_ref(),
+                false => self::key(&self.lines, cell) == *curve,
+            };
+            let cells: Vec<&Cell<'_>> = cells.iter().filter(is_of_curve).copied().collect();
+            let y_axis = self.factor_axis(&chart.y, &self.y_levels, false);
+            Curve {
+                legend,
+                y: match curve.first() {
+                    Some(Some(level)) if chart.kind.is_grid() => {
+                        self.position(&y_axis, &self.y_levels, level)
+                    }
+                    _ => 0.0,
+                },
+                is_reference: false,
+                points: self.points(chart, &cells),
+            }
+        });
+        Panel {
+            title: words::capital(&name_of(&self.facets, key)),
+            curves: curves.filter(|curve| !curve.points.is_empty()).collect(),
+        }
+    }
+
+    fn points(&self, chart: &Chart, cells: &[&Cell<'_>]) -> Vec<Point> {
+        match chart.kind {
+            ChartKind::Spectrum => cells
+                .iter()
+                .flat_map(|cell| spectrum(chart, cell))
+                .collect(),
+            ChartKind::TimeSeries => cells.iter().flat_map(|cell| seconds(chart, cell)).collect(),
+            _ => {
+                let axis = self.x_axis(chart);
+                let mut points: Vec<Point> = cells
+                    .iter()
+                    .filter_map(|cell| {
+                        let level = cell.level(&chart.x)?;
+                        let x = self.position(&axis, &self.x_levels, level);
+                        Some(point(cell, x, words::level(level), &|it| {
+                            it.value(chart.metric)
+                        }))
+                    })
+                    .collect();
+                points.sort_by(|one, other| one.x.total_cmp(&other.x));
+                points
+            }
+        }
+    }
+}
+
+/// All level combinations that occur, in the order of the levels.
+fn keys(
+    factors: &[String],
+    picked: &[&Cell<'_>],
+    levels_of: &impl Fn(&str) -> Vec<Level>,
+) -> Vec<Key> {
+    let orders: Vec<Vec<Level>> = factors.iter().map(|factor| levels_of(factor)).collect();
+    let mut found: Vec<(Vec<usize>, Key)> = Vec::new();
+    for cell in picked {
+        let key = key(factors, cell);
+        let rank = |(levels, level): (&Vec<Level>, &Option<Level>)| {
+            let level = level.as_ref();
+            levels
+                .iter()
+                .position(|it| Some(it) == level)
+                .unwrap_or(usize::MAX)
+        };
+        let ranks: Vec<usize> = orders.iter().zip(&key).map(rank).collect();
+        if !found.iter().any(|(other, _)| *other == ranks) {
+            found.push((ranks, key));
+        }
+    }
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    found.into_iter().map(|(_, key)| key).collect()
+}
+
+fn key(factors: &[String], cell: &Cell<'_>) -> Key {
+    factors
+        .iter()
+        .map(|factor| cell.level(factor).cloned())
+        .collect()
+}
+
+fn name_of(factors: &[String], key: &Key) -> String {
+    let named = factors
+        .iter()
+        .zip(key)
+        .filter_map(|(factor, level)| Some(words::level_of(factor, level.as_ref()?)));
+    named.collect::<Vec<_>>().join(", ")
+}
+
+/// The trials of a cell by one figure each.
+fn point(
+    cell: &Cell<'_>,
+    x: f64,
+    x_text: String,
+    value: &dyn Fn(&Measured) -> Option<f64>,
+) -> Point {
+    let with_values = cell
+        .counted
+        .iter()
+        .filter_map(|it| Some((it.number, value(it)?)));
+    let (trials, values): (Vec<u32>, Vec<f64>) = with_values.unzip();
+    let void = cell.void.iter().map(|trial| VoidMark {
+        trial: trial.number,
+        value: value(trial),
+        reasons: trial.void.clone(),
+    });
+    Point {
+        x,
+        x_text,
+        estimate: Estimate::new(&values),
+        trials,
+        void: void.collect(),
+    }
+}
+
+/// Percentiles that all trials have samples enough for. Void trials are marked at the median.
+fn spectrum(chart: &Chart, cell: &Cell<'_>) -> Vec<Point> {
+    let of = |trial: &Measured, percent: f64| {
+        let all = match times(chart) {
+            Times::Latency => &trial.latency_us,
+            Times::Service => &trial.service_us,
+        };
+        let found = all.iter().find(|(it, _)| *it == percent);
+        found.map(|(_, us)| *us as f64)
+    };
+    let points = SPECTRUM_PERCENTS.into_iter().filter_map(|percent| {
+        let value = |trial: &Measured| of(trial, percent);
+        let x = 100.0 / (100.0 - percent);
+        let mut point = point(cell, x, format!("{percent} %"), &value);
+        if percent != 50.0 {
+            point.void.clear();
+        }
+        let is_whole = point.trials.len() == cell.counted.len() && !point.trials.is_empty();
+        (is_whole || !point.void.is_empty()).then_some(point)
+    });
+    points.collect()
+}
+
+/// Every second that all trials have. Void trials are marked in the middle one.
+fn seconds(chart: &Chart, cell: &Cell<'_>) -> Vec<Point> {
+    let all = cell.counted.iter().chain(&cell.void);
+    let longest = all.map(|trial| trial.seconds.len()).max().unwrap_or(0);
+    let middle = longest / 2;
+    let points = (0..longest).filter_map(|at| {
+        let value = |trial: &Measured| {
+            let second = trial.seconds.get(at)?;
+            second.values.get(&chart.metric).copied()
+        };
+        let mut point = point(cell, at as f64, at.to_string(), &value);
+        if at != middle {
+            point.void.clear();
+        }
+        let is_whole = point.trials.len() == cell.counted.len() && !point.trials.is_empty();
+        (is_whole || !point.void.is_empty()).then_some(point)
+    });
+    points.collect()
+}
+
+fn of_others(points: &[(f64, f64)], legend: usize, x_unit: Option<Unit>) -> Curve {
+    let points = points.iter().map(|(x, value)| Point {
+        x: *x,
+        x_text: words::value(*x, x_unit),
+        estimate: Estimate::new(&[*value]),
+        ..Point::default()
+    });
+    Curve {
+        legend,
+        is_reference: true,
+        points: points.collect(),
+        ..Curve::default()
+    }
+}
+
+/// Whether a metric's value is of use here.
+pub(super) fn has_values(cells: &[&Cell<'_>], metric: Metric) -> bool {
+    cells
+        .iter()
+        .any(|cell| cell.counted.iter().any(|it| it.value(metric).is_some()))
+}

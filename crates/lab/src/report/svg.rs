@@ -1,0 +1,114 @@
+//! Still pictures of charts, as SVG that needs nothing around it: for READMEs and papers, for print,
+//! and for the page where scripts do not run.
+
+mod canvas;
+mod grid;
+mod lines;
+mod scale;
+mod surface;
+
+use super::figure::Figure;
+use super::{ChartKind, words};
+pub(super) use canvas::escaped;
+use canvas::{Canvas, Frame};
+
+/// Colours of curves: Okabe and Ito's, which colour-blind people tell apart, dark enough to be seen on
+/// white. Markers and dashes tell them apart once more.
+pub(crate) const COLOURS: [&str; 8] = [
+    "#0072b2", "#d55e00", "#009e73", "#a8478a", "#b97f00", "#3a94cf", "#5a4fcf", "#4d5b66",
+];
+/// Dashes of lines, in the same order.
+pub(crate) const DASHES: [&str; 8] = ["", "7 4", "2 4", "9 4 2 4", "", "7 4", "2 4", "9 4 2 4"];
+
+/// Width of a picture.
+const WIDTH: f64 = 960.0;
+/// Height of a panel that has the width for itself, and of one of several.
+const HEIGHTS: [f64; 2] = [400.0, 290.0];
+
+/// Draws a chart: the same figure always gives the same text.
+#[must_use]
+pub fn draw(figure: &Figure) -> String {
+    let columns = match figure.panels.len() {
+        1 => 1,
+        2 | 4 => 2,
+        _ => 3,
+    };
+    let height = HEIGHTS[usize::from(columns > 1)];
+    let rows = figure.panels.len().div_ceil(columns);
+    let legend_lines = lines::legend_lines(figure, WIDTH);
+    let top = 56.0 + legend_lines as f64 * 22.0;
+    let mut canvas = Canvas::new(WIDTH, top + rows as f64 * height + 10.0);
+    canvas.describe(&figure.title, &figure.finding);
+    canvas.text(
+        20.0,
+        30.0,
+        &figure.title,
+        "font-size=\"19\" font-weight=\"650\"",
+    );
+    if !figure.kind.is_grid() {
+        lines::legend(figure, &mut canvas, 20.0, 54.0);
+    }
+    let width = (WIDTH - 20.0) / columns as f64;
+    for (index, panel) in figure.panels.iter().enumerate() {
+        let (row, column) = (index / columns, index % columns);
+        let frame = Frame {
+            left: 10.0 + column as f64 * width,
+            top: top + row as f64 * height,
+            width,
+            height,
+        };
+        let frame = if panel.title.is_empty() {
+            frame
+        } else {
+            let style = "font-size=\"13.5\" font-weight=\"600\"";
+            canvas.text(frame.left + 62.0, frame.top + 8.0, &panel.title, style);
+            frame.below(14.0)
+        };
+        match figure.kind {
+            ChartKind::HeatMap => grid::heat_map(figure, panel, &frame, &mut canvas),
+            ChartKind::Surface => surface::surface(figure, panel, &frame, &mut canvas),
+            ChartKind::Bars => lines::bars(figure, panel, &frame, &mut canvas),
+            _ => lines::lines(figure, panel, &frame, &mut canvas),
+        }
+    }
+    canvas.finish()
+}
+
+/// A colour of the scale from the smallest (0) to the largest (1): viridis, by nine of its colours.
+fn viridis(share: f64) -> String {
+    const STOPS: [[f64; 3]; 9] = [
+        [68.0, 1.0, 84.0],
+        [71.0, 44.0, 122.0],
+        [59.0, 81.0, 139.0],
+        [44.0, 113.0, 142.0],
+        [33.0, 144.0, 141.0],
+        [39.0, 173.0, 129.0],
+        [92.0, 200.0, 99.0],
+        [170.0, 220.0, 50.0],
+        [253.0, 231.0, 37.0],
+    ];
+    let at = share.clamp(0.0, 1.0) * 8.0;
+    let below = (at.floor() as usize).min(7);
+    let rest = at - below as f64;
+    let mix = |channel: usize| {
+        let (one, other) = (STOPS[below][channel], STOPS[below + 1][channel]);
+        (one + (other - one) * rest).round() as u8
+    };
+    format!("#{:02x}{:02x}{:02x}", mix(0), mix(1), mix(2))
+}
+
+/// The range of colours, beside a grid.
+fn colour_bar(figure: &Figure, range: (f64, f64), frame: &Frame, canvas: &mut Canvas) {
+    let (x, top, height) = (frame.right() - 62.0, frame.top + 30.0, frame.height - 84.0);
+    const STEPS: usize = 40;
+    for step in 0..STEPS {
+        let share = 1.0 - (step as f64 + 0.5) / STEPS as f64;
+        let y = top + height * step as f64 / STEPS as f64;
+        let size = height / STEPS as f64 + 0.6;
+        canvas.rectangle(x, y, 12.0, size, &viridis(share), "");
+    }
+    let text = |value| words::value(value, figure.value.unit);
+    let style = "font-size=\"11\"";
+    canvas.text(x + 17.0, top + 8.0, &text(range.1), style);
+    canvas.text(x + 17.0, top + height, &text(range.0), style);
+}

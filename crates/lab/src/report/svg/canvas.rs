@@ -1,0 +1,205 @@
+//! SVG elements as text.
+
+use std::fmt::Write as _;
+
+/// Ink, softer ink and rules on white.
+pub(super) const INK: &str = "#152634";
+pub(super) const SOFT: &str = "#4d6274";
+pub(super) const RULE: &str = "#dde5eb";
+
+/// A picture in the making.
+pub(super) struct Canvas {
+    text: String,
+    described: bool,
+}
+
+/// A part of the picture.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    pub(super) left: f64,
+    pub(super) top: f64,
+    pub(super) width: f64,
+    pub(super) height: f64,
+}
+
+impl Frame {
+    pub(super) fn right(&self) -> f64 {
+        self.left + self.width
+    }
+
+    pub(super) fn bottom(&self) -> f64 {
+        self.top + self.height
+    }
+
+    /// Without so much at its top.
+    pub(super) fn below(self, height: f64) -> Self {
+        Self {
+            top: self.top + height,
+            height: self.height - height,
+            ..self
+        }
+    }
+
+    /// Without its margins: left, top, right, bottom.
+    pub(super) fn inner(self, margins: [f64; 4]) -> Self {
+        let [left, top, right, bottom] = margins;
+        Self {
+            left: self.left + left,
+            top: self.top + top,
+            width: self.width - left - right,
+            height: self.height - top - bottom,
+        }
+    }
+}
+
+impl Canvas {
+    pub(super) fn new(width: f64, height: f64) -> Self {
+        let mut text = String::new();
+        let _ = write!(
+            text,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+             role=\"img\" font-family=\"system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', \
+             sans-serif\" fill=\"{INK}\"><rect width=\"{width}\" height=\"{height}\" rx=\"14\" \
+             fill=\"#fff\"/>"
+        );
+        Self {
+            text,
+            described: false,
+        }
+    }
+
+    /// What the picture is, for those who do not see it.
+    pub(super) fn describe(&mut self, title: &str, text: &str) {
+        debug_assert!(!self.described, "once");
+        self.described = true;
+        let (title, text) = (escaped(title), escaped(text));
+        let _ = write!(self.text, "<title>{title}</title><desc>{text}</desc>");
+    }
+
+    pub(super) fn text(&mut self, x: f64, y: f64, text: &str, attributes: &str) {
+        let (x, y, text) = (short(x), short(y), escaped(text));
+        let _ = write!(
+            self.text,
+            "<text x=\"{x}\" y=\"{y}\" {attributes}>{text}</text>"
+        );
+    }
+
+    pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str, width: f64) {
+        let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(short);
+        let _ = write!(
+            self.text,
+            "<path d=\"M{x1} {y1}L{x2} {y2}\" stroke=\"{stroke}\" stroke-width=\"{width}\"/>"
+        );
+    }
+
+    pub(super) fn path(&mut self, points: &[(f64, f64)], close: bool, attributes: &str) {
+        let mut d = String::new();
+        for (index, (x, y)) in points.iter().enumerate() {
+            let verb = if index == 0 { 'M' } else { 'L' };
+            let _ = write!(d, "{verb}{} {}", short(*x), short(*y));
+        }
+        if close {
+            d.push('Z');
+        }
+        let _ = write!(self.text, "<path d=\"{d}\" {attributes}/>");
+    }
+
+    pub(super) fn rectangle(
+        &mut self,
+        x: f64,
+        y: f64,
+        width: f64,
+        height: f64,
+        fill: &str,
+        title: &str,
+    ) {
+        let [x, y, width, height] = [x, y, width, height].map(short);
+        let _ = write!(
+            self.text,
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\">"
+        );
+        if !title.is_empty() {
+            let _ = write!(self.text, "<title>{}</title>", escaped(title));
+        }
+        self.text += "</rect>";
+    }
+
+    /// The mark of a point; each curve has its own form.
+    pub(super) fn marker(&mut self, at: (f64, f64), form: usize, colour: &str) {
+        let (x, y) = at;
+        const R: f64 = 4.2;
+        let fill = format!("fill=\"{colour}\" stroke=\"#fff\" stroke-width=\"1\"");
+        match form % 4 {
+            0 => {
+                let (x, y) = (short(x), short(y));
+                let _ = write!(
+                    self.text,
+                    "<circle cx=\"{x}\" cy=\"{y}\" r=\"{R}\" {fill}/>"
+                );
+            }
+            1 => {
+                let corners = [
+                    (x - R, y - R),
+                    (x + R, y - R),
+                    (x + R, y + R),
+                    (x - R, y + R),
+                ];
+                self.path(&corners.map(|(x, y)| (x, y)), true, &fill);
+            }
+            2 => {
+                let r = R * 1.3;
+                self.path(
+                    &[(x, y - r), (x + r, y), (x, y + r), (x - r, y)],
+                    true,
+                    &fill,
+                );
+            }
+            _ => {
+                let r = R * 1.25;
+                self.path(
+                    &[(x, y - r), (x + r, y + r * 0.8), (x - r, y + r * 0.8)],
+                    true,
+                    &fill,
+                );
+            }
+        }
+    }
+
+    /// The mark of a trial that does not count.
+    pub(super) fn cross(&mut self, at: (f64, f64), colour: &str) {
+        let (x, y) = at;
+        const R: f64 = 4.0;
+        let style = format!("stroke=\"{colour}\" stroke-width=\"1.6\" opacity=\"0.75\"");
+        self.path(&[(x - R, y - R), (x + R, y + R)], false, &style);
+        self.path(&[(x - R, y + R), (x + R, y - R)], false, &style);
+    }
+
+    pub(super) fn finish(mut self) -> String {
+        self.text += "</svg>\n";
+        self.text
+    }
+}
+
+/// A tenth of a pixel is not seen.
+fn short(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
+}
+
+/// Text for between tags and within attributes.
+pub(in crate::report) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe += "&amp;",
+            '<' => safe += "&lt;",
+            '>' => safe += "&gt;",
+            '"' => safe += "&quot;",
+            '\'' => safe += "&#39;",
+            // XML has no way to say these.
+            c if c.is_control() && c != '\n' && c != '\t' => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    safe
+}

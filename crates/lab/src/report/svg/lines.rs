@@ -1,0 +1,255 @@
+//! Lines with their spread, and bars.
+
+use super::canvas::{Canvas, Frame, INK, RULE, SOFT};
+use super::scale::Scale;
+use super::{COLOURS, DASHES};
+use crate::report::figure::{Axis, Curve, Figure, Panel};
+use crate::report::{ChartKind, words};
+
+/// Where things stand in a panel.
+const MARGINS: [f64; 4] = [62.0, 16.0, 16.0, 54.0];
+/// Percentiles at the foot of a spectrum: where they lie, and their text.
+const PERCENTILES: [(f64, &str); 7] = [
+    (1.0, "0 %"),
+    (2.0, "50 %"),
+    (10.0, "90 %"),
+    (100.0, "99 %"),
+    (1_000.0, "99.9 %"),
+    (10_000.0, "99.99 %"),
+    (100_000.0, "99.999 %"),
+];
+
+/// Colour, dash and form of a curve's marks.
+fn colour(curve: &Curve) -> &'static str {
+    if curve.is_reference {
+        SOFT
+    } else {
+        COLOURS[curve.legend % COLOURS.len()]
+    }
+}
+
+fn dash(figure: &Figure, curve: &Curve) -> &'static str {
+    match curve.is_reference {
+        true => "3 5",
+        false if figure.legend.len() > 1 => DASHES[curve.legend % DASHES.len()],
+        false => "",
+    }
+}
+
+/// A name and what stands before and behind it.
+fn entry_width(name: &str) -> f64 {
+    name.chars().count() as f64 * 7.4 + 62.0
+}
+
+/// Lines that the legend takes; none if there is a single curve without a name.
+pub(super) fn legend_lines(figure: &Figure, width: f64) -> usize {
+    if figure.kind.is_grid() || figure.legend.iter().all(String::is_empty) {
+        return 0;
+    }
+    let mut lines = 1;
+    let mut x = 20.0;
+    for name in &figure.legend {
+        if x + entry_width(name) > width && x > 20.0 {
+            lines += 1;
+            x = 20.0;
+        }
+        x += entry_width(name);
+    }
+    lines
+}
+
+pub(super) fn legend(figure: &Figure, canvas: &mut Canvas, left: f64, top: f64) {
+    if legend_lines(figure, super::WIDTH) == 0 {
+        return;
+    }
+    let (mut x, mut y) = (left, top);
+    let references = figure.points().filter(|(_, curve, _)| curve.is_reference);
+    let references: Vec<usize> = references.map(|(_, curve, _)| curve.legend).collect();
+    for (index, name) in figure.legend.iter().enumerate() {
+        if x + entry_width(name) > super::WIDTH && x > left {
+            (x, y) = (left, y + 22.0);
+        }
+        let curve = Curve {
+            legend: index,
+            is_reference: references.contains(&index),
+            ..Curve::default()
+        };
+        if figure.kind == ChartKind::Bars {
+            canvas.rectangle(x + 8.0, y - 7.0, 16.0, 12.0, colour(&curve), "");
+        } else {
+            stroke(canvas, &[(x, y), (x + 32.0, y)], figure, &curve);
+            if !curve.is_reference {
+                canvas.marker((x + 16.0, y), index, colour(&curve));
+            }
+        }
+        canvas.text(x + 40.0, y + 4.5, name, "font-size=\"13.5\"");
+        x += entry_width(name);
+    }
+}
+
+fn stroke(canvas: &mut Canvas, points: &[(f64, f64)], figure: &Figure, curve: &Curve) {
+    let dash = dash(figure, curve);
+    let style = format!(
+        "fill=\"none\" stroke=\"{}\" stroke-width=\"2.2\" stroke-linejoin=\"round\" \
+         stroke-linecap=\"round\" stroke-dasharray=\"{dash}\"",
+        colour(curve)
+    );
+    canvas.path(points, false, &style);
+}
+
+pub(super) fn lines(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut Canvas) {
+    let plot = frame.inner(MARGINS);
+    let xs = figure.points().map(|(_, _, point)| point.x);
+    let (low, high) = xs.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| {
+        (low.min(x), high.max(x))
+    });
+    let is_named = !figure.x.names.is_empty();
+    let range = if is_named {
+        (-0.4, figure.x.names.len() as f64 - 0.6)
+    } else {
+        (low, high)
+    };
+    let x = Scale::new(range, figure.x.log, false, (plot.left, plot.right()));
+    let y = value_scale(figure, &plot);
+    value_axis(figure, &y, &plot, frame, canvas);
+    x_axis(figure, &x, &plot, canvas);
+    for curve in &panel.curves {
+        let at = |value: f64, of: f64| (x.at(of), y.at(value));
+        let drawn = curve
+            .points
+            .iter()
+            .filter_map(|it| Some((it, it.estimate.as_ref()?)));
+        let drawn: Vec<_> = drawn.collect();
+        let bounds: Vec<_> = drawn
+            .iter()
+            .filter_map(|(point, it)| Some((point.x, figure.bounds(it)?)))
+            .collect();
+        if figure.spread == crate::report::Spread::MinMax {
+            for (of, (low, high)) in &bounds {
+                bar(canvas, at(*low, *of), at(*high, *of), colour(curve));
+            }
+        } else if bounds.len() > 1 {
+            let lower = bounds.iter().map(|(of, (low, _))| at(*low, *of));
+            let upper = bounds.iter().rev().map(|(of, (_, high))| at(*high, *of));
+            let outline: Vec<_> = lower.chain(upper).collect();
+            let style = format!("fill=\"{}\" opacity=\"0.16\"", colour(curve));
+            canvas.path(&outline, true, &style);
+        }
+        let line: Vec<_> = drawn
+            .iter()
+            .map(|(it, of)| at(figure.middle(of), it.x))
+            .collect();
+        stroke(canvas, &line, figure, curve);
+        if !curve.is_reference && line.len() <= 40 {
+            for place in line {
+                canvas.marker(place, curve.legend, colour(curve));
+            }
+        }
+        for point in &curve.points {
+            for value in point.void.iter().filter_map(|mark| mark.value) {
+                canvas.cross(at(value, point.x), colour(curve));
+            }
+        }
+    }
+}
+
+/// A bar from the smallest to the largest, with ends.
+fn bar(canvas: &mut Canvas, low: (f64, f64), high: (f64, f64), colour: &str) {
+    canvas.line(low, high, colour, 1.4);
+    for (x, y) in [low, high] {
+        canvas.line((x - 4.0, y), (x + 4.0, y), colour, 1.4);
+    }
+}
+
+pub(super) fn bars(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut Canvas) {
+    let plot = frame.inner(MARGINS);
+    let count = figure.x.names.len().max(1) as f64;
+    let x = Scale::new((-0.5, count - 0.5), false, false, (plot.left, plot.right()));
+    let y = value_scale(figure, &plot);
+    value_axis(figure, &y, &plot, frame, canvas);
+    x_axis(figure, &x, &plot, canvas);
+    let group = plot.width / count * 0.74;
+    let width = (group / panel.curves.len().max(1) as f64).min(90.0);
+    let all = width * panel.curves.len() as f64;
+    for (index, curve) in panel.curves.iter().enumerate() {
+        for point in &curve.points {
+            let left = x.at(point.x) - all / 2.0 + index as f64 * width;
+            let middle = left + width / 2.0;
+            if let Some(estimate) = &point.estimate {
+                let top = y.at(figure.middle(estimate));
+                let text = words::value(figure.middle(estimate), figure.value.unit);
+                canvas.rectangle(
+                    left + 1.5,
+                    top,
+                    width - 3.0,
+                    y.foot() - top,
+                    colour(curve),
+                    &text,
+                );
+                if let Some((low, high)) = figure.bounds(estimate) {
+                    bar(canvas, (middle, y.at(low)), (middle, y.at(high)), INK);
+                }
+            }
+            for value in point.void.iter().filter_map(|mark| mark.value) {
+                canvas.cross((middle, y.at(value)), INK);
+            }
+        }
+    }
+}
+
+fn value_scale(figure: &Figure, plot: &Frame) -> Scale {
+    let range = figure.value_range().unwrap_or((0.0, 1.0));
+    Scale::new(range, figure.value.log, true, (plot.bottom(), plot.top))
+}
+
+fn value_axis(figure: &Figure, y: &Scale, plot: &Frame, frame: &Frame, canvas: &mut Canvas) {
+    let count = if plot.height > 250.0 { 6 } else { 4 };
+    for (value, text) in y.ticks(count, figure.value.divisor) {
+        let at = y.at(value);
+        canvas.line((plot.left, at), (plot.right(), at), RULE, 1.0);
+        let style = format!("font-size=\"11.5\" fill=\"{SOFT}\" text-anchor=\"end\"");
+        canvas.text(plot.left - 7.0, at + 4.0, &text, &style);
+    }
+    let (x, y) = (frame.left + 14.0, plot.top + plot.height / 2.0);
+    let style = format!(
+        "font-size=\"12.5\" fill=\"{SOFT}\" text-anchor=\"middle\" transform=\"rotate(-90 {x:.1} {y:.1})\""
+    );
+    canvas.text(x, y, &figure.value.title(), &style);
+}
+
+fn x_axis(figure: &Figure, x: &Scale, plot: &Frame, canvas: &mut Canvas) {
+    let foot = plot.bottom();
+    canvas.line((plot.left, foot), (plot.right(), foot), "#9fb0bd", 1.0);
+    let count = (plot.width / 90.0) as usize;
+    for (value, text) in x_ticks(figure, &figure.x, x, count) {
+        let at = x.at(value);
+        canvas.line((at, foot), (at, foot + 4.0), "#9fb0bd", 1.0);
+        let style = format!("font-size=\"11.5\" fill=\"{SOFT}\" text-anchor=\"middle\"");
+        canvas.text(at, foot + 18.0, &text, &style);
+    }
+    let style = format!("font-size=\"12.5\" fill=\"{SOFT}\" text-anchor=\"middle\"");
+    canvas.text(
+        plot.left + plot.width / 2.0,
+        foot + 38.0,
+        &figure.x.title(),
+        &style,
+    );
+}
+
+fn x_ticks(figure: &Figure, axis: &Axis, x: &Scale, count: usize) -> Vec<(f64, String)> {
+    if !axis.names.is_empty() {
+        let names = axis.names.iter().enumerate();
+        return names
+            .map(|(index, name)| (index as f64, name.clone()))
+            .collect();
+    }
+    if figure.kind == ChartKind::Spectrum {
+        let most = figure
+            .points()
+            .map(|(_, _, point)| point.x)
+            .fold(1.0, f64::max);
+        let there = PERCENTILES.into_iter().filter(|(at, _)| *at <= most);
+        return there.map(|(at, text)| (at, text.to_owned())).collect();
+    }
+    x.ticks(count, 1.0)
+}

@@ -1,0 +1,232 @@
+//! Numbers, factors and levels as people read them.
+
+use crate::analysis::Unit;
+use crate::journal::{Level, Levels};
+
+/// A value with its unit, to four digits: "48,210/s", "12.3 ms", "1.2 %".
+#[must_use]
+pub(crate) fn value(value: f64, unit: Option<Unit>) -> String {
+    let scaled = |scales: &[(f64, &str)]| {
+        let (scale, name) = scales
+            .iter()
+            .rev()
+            .find(|(scale, _)| value.abs() >= *scale)
+            .unwrap_or(&scales[0]);
+        format!("{} {name}", digits(value / scale, 3))
+    };
+    match unit {
+        None | Some(Unit::Count) => digits(value, 4),
+        Some(Unit::PerSecond) => format!("{}/s", digits(value, 4)),
+        Some(Unit::BytesPerSecond) => {
+            scaled(&[(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")])
+        }
+        Some(Unit::Microseconds) => scaled(&[(1.0, "µs"), (1e3, "ms"), (1e6, "s")]),
+        Some(Unit::Share) => format!("{} %", digits(value * 100.0, 3)),
+        Some(Unit::Bytes) => {
+            const KIB: f64 = 1024.0;
+            let (mib, gib) = (KIB * KIB, KIB * KIB * KIB);
+            scaled(&[(1.0, "B"), (KIB, "KiB"), (mib, "MiB"), (gib, "GiB")])
+        }
+    }
+}
+
+/// So many significant digits, with commas between thousands; whole numbers are never cut.
+#[must_use]
+pub(crate) fn digits(value: f64, count: usize) -> String {
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let magnitude = value.abs().log10().floor() as i32 + 1;
+    let decimals = usize::try_from(count as i32 - magnitude)
+        .unwrap_or(0)
+        .min(9);
+    let text = format!("{value:.decimals$}");
+    let (sign, text) = text
+        .strip_prefix('-')
+        .map_or(("", text.as_str()), |it| ("−", it));
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let point = if fraction.is_empty() { "" } else { "." };
+    format!("{sign}{}{point}{fraction}", thousands(whole))
+}
+
+fn thousands(whole: &str) -> String {
+    let mut text = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Suffixes of factor names that are units, with how they are written. The longest come first.
+const UNITS: [(&str, &str); 6] = [
+    ("_per_s", "/s"),
+    ("_bytes", "bytes"),
+    ("_us", "µs"),
+    ("_ms", "ms"),
+    ("_ns", "ns"),
+    ("_s", "s"),
+];
+
+/// Factors whose name says less than it should.
+const NAMES: [(&str, &str); 5] = [
+    ("service_us", "Service time"),
+    ("rate_per_s", "Offered rate"),
+    ("file_bytes", "File size"),
+    ("cpus", "CPUs"),
+    ("socket_io", "Socket I/O"),
+];
+
+/// Name of a factor and its unit: `service_us` is "Service time" in "µs".
+#[must_use]
+pub(crate) fn factor(name: &str) -> (String, Option<&'static str>) {
+    let unit = UNITS.iter().find(|(suffix, _)| name.ends_with(suffix));
+    let stem = unit.map_or(name, |(suffix, _)| &name[..name.len() - suffix.len()]);
+    let known = NAMES.iter().find(|(known, _)| *known == name);
+    let label = known.map_or_else(
+        || capital(&stem.replace('_', " ")),
+        |(_, it)| (*it).to_owned(),
+    );
+    (label, unit.map(|(_, unit)| *unit))
+}
+
+/// The same with the unit behind it: "Service time (µs)".
+#[must_use]
+pub(crate) fn factor_with_unit(name: &str) -> String {
+    match factor(name) {
+        (label, Some(unit)) => format!("{label} ({unit})"),
+        (label, None) => label,
+    }
+}
+
+/// A level with what it is of: "service time 200 µs", "reactor".
+#[must_use]
+pub(crate) fn level_of(name: &str, level: &Level) -> String {
+    match level {
+        Level::Text(text) if text == "on" || text == "off" => {
+            format!("{} {text}", factor(name).0.to_lowercase())
+        }
+        Level::Text(text) => text.clone(),
+        Level::Number(number) => {
+            let (label, unit) = factor(name);
+            let label = if label == "CPUs" {
+                label
+            } else {
+                label.to_lowercase()
+            };
+            let number = digits(*number, 6);
+            match unit {
+                Some("/s") => format!("{label} {number}/s"),
+                Some(unit) => format!("{label} {number} {unit}"),
+                None => format!("{label} {number}"),
+            }
+        }
+    }
+}
+
+/// A level alone.
+#[must_use]
+pub(crate) fn level(level: &Level) -> String {
+    match level {
+        Level::Text(text) => text.clone(),
+        Level::Number(number) => digits(*number, 6),
+    }
+}
+
+/// All levels of a cell.
+#[must_use]
+pub(crate) fn levels(levels: &Levels) -> String {
+    let all = levels.iter().map(|(name, level)| level_of(name, level));
+    all.collect::<Vec<_>>().join(", ")
+}
+
+/// With a capital at its begin.
+#[must_use]
+pub(crate) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_uppercase().collect::<String>() + chars.as_str()
+    })
+}
+
+/// A list: "a, b and c".
+#[must_use]
+pub(crate) fn list(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [others @ .., last] => format!("{} and {last}", others.join(", ")),
+    }
+}
+
+/// "1 trial", "2 trials".
+#[must_use]
+pub(crate) fn count(count: usize, one: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{} {one}{s}", digits(count as f64, 9))
+}
+
+/// Fit for file names and fragments.
+#[must_use]
+pub(crate) fn slug(text: &str) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
+    let text: String = text.chars().map(plain).collect();
+    let parts: Vec<&str> = text.split('-').filter(|part| !part.is_empty()).collect();
+    parts.join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_their_units_and_no_needless_digits() {
+        let table = [
+            (48_210.4, Some(Unit::PerSecond), "48,210/s"),
+            (1_234_567.0, Some(Unit::PerSecond), "1,234,567/s"),
+            (12_345.0, Some(Unit::Microseconds), "12.3 ms"),
+            (0.5, Some(Unit::Microseconds), "0.5 µs"),
+            (0.0123, Some(Unit::Share), "1.23 %"),
+            (3.5 * 1024.0 * 1024.0, Some(Unit::Bytes), "3.5 MiB"),
+            (2.5e6, Some(Unit::BytesPerSecond), "2.5 MB/s"),
+            (0.0, Some(Unit::PerSecond), "0/s"),
+            (-1.5, None, "−1.5"),
+            (16.0, Some(Unit::Count), "16"),
+        ];
+        for (number, unit, text) in table {
+            assert_eq!(value(number, unit), text);
+        }
+    }
+
+    #[test]
+    fn factors_have_their_units() {
+        assert_eq!(factor_with_unit("service_us"), "Service time (µs)");
+        assert_eq!(factor_with_unit("rate_per_s"), "Offered rate (/s)");
+        assert_eq!(factor_with_unit("loops"), "Loops");
+        assert_eq!(
+            level_of("service_us", &Level::Number(200.0)),
+            "service time 200 µs"
+        );
+        assert_eq!(
+            level_of("architecture", &Level::Text("reactor".to_owned())),
+            "reactor"
+        );
+        assert_eq!(
+            level_of("keep_alive", &Level::Text("off".to_owned())),
+            "keep alive off"
+        );
+        assert_eq!(slug("P1: Fig. 20"), "p1-fig-20");
+    }
+}

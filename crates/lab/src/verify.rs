@@ -1,0 +1,301 @@
+//! Whether a report says what the raw files say: everything is derived again and compared.
+//!
+//! Two steps, since a report is derived in two. First each trial: the HDR log has every latency second
+//! by second, written apart from the journal, and must come to the journal's distributions; those of
+//! the phases must come to the totals. Then the report: it is made again from the journal, and every
+//! number of the file is compared with the new one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Component, Path};
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use loadline_load::message::latencies;
+use loadline_load::trial::distribution::from_text;
+use loadline_load::trial::{GroupRecord, TrialRecord};
+use serde_json::Value;
+
+use crate::analysis::{Run, spectrum};
+use crate::journal::Trial;
+use crate::report::Report;
+use crate::report::page::{DATA_BEGIN, DATA_END, page};
+
+/// What is read of a report or an HDR log: far beyond what any run writes.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+/// More are not read by anybody.
+const DIFFERENCES_MAX: usize = 50;
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Trials of which the journal was checked against the HDR log.
+    pub trials: usize,
+    /// Latencies in those logs.
+    pub latencies: u64,
+    /// Numbers of the report that were derived again.
+    pub numbers: usize,
+    /// What differs, in sentences: at most [`DIFFERENCES_MAX`] of them.
+    pub differences: Vec<String>,
+    /// What could not be checked, and why.
+    pub unchecked: Vec<String>,
+}
+
+impl Outcome {
+    fn differs(&mut self, what: String) {
+        if self.differences.len() < DIFFERENCES_MAX {
+            self.differences.push(what);
+        }
+    }
+}
+
+/// Compares the report in `file` with the run in `folder`, of which `report` was made just now.
+///
+/// # Errors
+/// A file cannot be read, or is not what it should be: one line.
+pub fn verify(folder: &Path, file: &Path, report: &Report) -> Result<Outcome, String> {
+    let mut outcome = Outcome::default();
+    Run::each_trial(folder, |trial| {
+        check_trial(folder, trial, &mut outcome);
+        Ok(())
+    })?;
+    let text = read(file)?;
+    let derived = serde_json::to_value(report).map_err(|error| format!("report: {error}"))?;
+    let said = data_of(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+    compare("report", &said, &derived, &mut outcome);
+    if outcome.differences.is_empty() {
+        compare_pages(&text, &page(report)?, &mut outcome);
+    }
+    Ok(outcome)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let fail = |error: std::io::Error| format!("{}: {error}", path.display());
+    let mut text = String::new();
+    let file = fs::File::open(path).map_err(fail)?;
+    file.take(FILE_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(fail)?;
+    Ok(text)
+}
+
+/// The data in a report.
+fn data_of(page: &str) -> Result<Value, String> {
+    let (_, rest) = page
+        .split_once(DATA_BEGIN)
+        .ok_or("no data; right would be a file of loadline lab report")?;
+    let (json, _) = rest.split_once(DATA_END).ok_or("its data has no end")?;
+    serde_json::from_str(json).map_err(|error| format!("its data: {error}"))
+}
+
+/// Every value below `path`.
+fn compare(path: &str, said: &Value, derived: &Value, outcome: &mut Outcome) {
+    match (said, derived) {
+        (Value::Object(one), Value::Object(other)) => {
+            for (name, derived) in other {
+                let said = one.get(name).unwrap_or(&Value::Null);
+                compare(&format!("{path}.{name}"), said, derived, outcome);
+            }
+            for name in one.keys().filter(|name| !other.contains_key(*name)) {
+                outcome.differs(format!("{path}.{name} is not in what was derived"));
+            }
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            if one.len() != other.len() {
+                let (one, other) = (one.len(), other.len());
+                outcome.differs(format!("{path} has {one} entries, derived are {other}"));
+            }
+            for (index, (said, derived)) in one.iter().zip(other).enumerate() {
+                compare(&format!("{path}[{index}]"), said, derived, outcome);
+            }
+        }
+        _ => {
+            outcome.numbers += usize::from(derived.is_number());
+            if said != derived {
+                outcome.differs(format!("{path} is {said}, derived is {derived}"));
+            }
+        }
+    }
+}
+
+/// The tables and pictures beside the data: of the same version, the whole file is the same.
+fn compare_pages(text: &str, derived: &str, outcome: &mut Outcome) {
+    let generator = |page: &str| {
+        let line = page
+            .lines()
+            .find(|line| line.contains("name=\"generator\""));
+        line.map(str::to_owned)
+    };
+    if generator(text) != generator(derived) {
+        outcome
+            .unchecked
+            .push("tables and pictures: another version of Loadline made the report".to_owned());
+        return;
+    }
+    let mut lines = text.lines().zip(derived.lines()).enumerate();
+    if let Some((index, _)) = lines.find(|(_, (one, other))| one != other) {
+        outcome.differs(format!(
+            "line {} of the report is not the one that was derived",
+            index + 1
+        ));
+    } else if text.len() != derived.len() {
+        outcome.differs("the report is not as long as the one that was derived".to_owned());
+    }
+}
+
+fn check_trial(folder: &Path, trial: &Trial, outcome: &mut Outcome) {
+    let name = format!("trial {}", trial.number);
+    let Some(load) = &trial.load else {
+        outcome
+            .unchecked
+            .push(format!("{name}: nothing was measured"));
+        return;
+    };
+    for group in &load.groups {
+        check_phases(&name, load, group, outcome);
+    }
+    let Some(file) = &trial.hdr_file else {
+        outcome.unchecked.push(format!("{name}: it has no HDR log"));
+        return;
+    };
+    // The journal may come from anywhere.
+    let is_below = |part: Component<'_>| matches!(part, Component::Normal(_));
+    if !Path::new(file).components().all(is_below) {
+        outcome.differs(format!(
+            "{name}: its HDR log {file} is not below the run's folder"
+        ));
+        return;
+    }
+    match read(&folder.join(file)).and_then(|log| sums(&log)) {
+        Err(error) => outcome.differs(format!("{name}: {error}")),
+        Ok(sums) => {
+            outcome.trials += 1;
+            check_log(&name, load, &sums, outcome);
+        }
+    }
+}
+
+/// Latencies of a group, or service times.
+type Sums = BTreeMap<String, Histogram<u64>>;
+
+/// By tag, warm-up or not.
+fn sums(log: &str) -> Result<Sums, String> {
+    let mut sums = Sums::new();
+    for entry in IntervalLogIterator::new(log.as_bytes()) {
+        let entry = entry.map_err(|error| format!("its HDR log: {error:?}"))?;
+        let LogEntry::Interval(interval) = entry else {
+            continue;
+        };
+        let histogram = from_text(interval.encoded_histogram())
+            .map_err(|error| format!("its HDR log: {error}"))?;
+        let tag = interval.tag().map_or("", |tag| tag.as_str());
+        let tag = tag.strip_prefix("warm-up.").unwrap_or(tag);
+        let sum = sums.entry(tag.to_owned()).or_insert_with(latencies);
+        sum.add(&histogram)
+            .map_err(|error| format!("its HDR log: {error}"))?;
+    }
+    Ok(sums)
+}
+
+/// All intervals of a group together hold every answer, as all phases together do.
+fn check_log(name: &str, load: &TrialRecord, sums: &Sums, outcome: &mut Outcome) {
+    for (index, group) in load.groups.iter().enumerate() {
+        let prefix = match index {
+            0 => String::new(),
+            _ => group.name.replace([',', ' ', '\r', '\n'], "-") + ".",
+        };
+        for (tag, is_service) in [("latency", false), ("service", true)] {
+            let Some(whole) = phases(group, is_service, |_| true) else {
+                continue;
+            };
+            let empty = latencies();
+            let logged = sums.get(&format!("{prefix}{tag}")).unwrap_or(&empty);
+            outcome.latencies += if is_service { 0 } else { logged.len() };
+            if let Some(difference) = differ(logged, &whole) {
+                outcome.differs(format!(
+                    "{name}: {tag} of {} in the HDR log and in the journal: {difference}",
+                    group.name
+                ));
+            }
+        }
+    }
+}
+
+/// The counted phases come to the totals.
+fn check_phases(name: &str, load: &TrialRecord, group: &GroupRecord, outcome: &mut Outcome) {
+    let is_counted = |index: usize| load.phases.get(index).is_some_and(|phase| phase.counted);
+    for is_service in [false, true] {
+        let total = match is_service {
+            true => &group.total.service,
+            false => &group.total.latency,
+        };
+        let Some(sum) = phases(group, is_service, is_counted) else {
+            continue;
+        };
+        if let Some(difference) = differ(&sum, total.histogram()) {
+            let group = &group.name;
+            outcome.differs(format!("{name}: {group}, phases and total: {difference}"));
+        }
+    }
+    let counted = || {
+        group
+            .phases
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| is_counted(*index))
+    };
+    for (what, of) in [
+        (
+            "offered",
+            (|tally| tally.offered) as fn(&loadline_load::Tally) -> u64,
+        ),
+        ("completed", |tally| tally.completed),
+        ("good", |tally| tally.good),
+        ("errors", loadline_load::Tally::errors_total),
+    ] {
+        let sum: u64 = counted().map(|(_, phase)| of(&phase.tally)).sum();
+        let total = of(&group.total.tally);
+        if sum != total && !group.phases.is_empty() {
+            outcome.differs(format!(
+                "{name}: {what} of {} is {total} in all, {sum} by phase",
+                group.name
+            ));
+        }
+    }
+}
+
+/// Phases of a group together; `None`: it has none.
+fn phases(
+    group: &GroupRecord,
+    is_service: bool,
+    is_wanted: impl Fn(usize) -> bool,
+) -> Option<Histogram<u64>> {
+    let mut sum = latencies();
+    let wanted = group
+        .phases
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| is_wanted(*index));
+    for (_, phase) in wanted {
+        let of = if is_service {
+            &phase.service
+        } else {
+            &phase.latency
+        };
+        sum.add(of.histogram()).ok()?;
+    }
+    (!group.phases.is_empty()).then_some(sum)
+}
+
+/// What is different, if anything is: counts, then values.
+fn differ(one: &Histogram<u64>, other: &Histogram<u64>) -> Option<String> {
+    if one.len() != other.len() {
+        return Some(format!("{} and {} samples", one.len(), other.len()));
+    }
+    let spectra =
+        [one, other].map(|it| spectrum(&loadline_load::trial::Distribution::new(it.clone())));
+    let [one, other] = &spectra;
+    let found = one.iter().zip(other).find(|(one, other)| one != other);
+    found.map(|((percent, one), (_, other))| format!("p{percent} is {one} µs and {other} µs"))
+}

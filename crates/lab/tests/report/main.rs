@@ -1,0 +1,303 @@
+//! Reports of a made-up run, held against its journal.
+
+mod fixture;
+
+use std::fs;
+use std::path::Path;
+
+use loadline_lab::analysis::{JOURNAL, Metric, Run};
+use loadline_lab::export;
+use loadline_lab::journal::{Level, Trial};
+use loadline_lab::plan::Plan;
+use loadline_lab::report::page::page;
+use loadline_lab::report::{Chart, Claim, Figure, REPORT, Report, Verdict, svg};
+use loadline_lab::stats::{Interval, median};
+use loadline_lab::verify::{Outcome, verify};
+
+struct Made {
+    folder: tempfile::TempDir,
+    trials: Vec<Trial>,
+    run: Run,
+    report: Report,
+}
+
+fn charts() -> Vec<Chart> {
+    Plan::parse(fixture::PLAN, "made-up.toml", Path::new("."))
+        .unwrap()
+        .charts
+}
+
+fn claims() -> Vec<Claim> {
+    vec![Claim {
+        paper: "P1".to_owned(),
+        text: "More <loops> help".to_owned(),
+        verdict: Verdict::NotReproduced,
+        why: "the ratio's interval holds 1".to_owned(),
+        interval: Some(Interval {
+            low: 0.98,
+            high: 1.03,
+            level: 0.95,
+        }),
+    }]
+}
+
+fn made() -> Made {
+    let folder = tempfile::tempdir().unwrap();
+    let trials = fixture::write_run(folder.path());
+    let run = Run::read(folder.path()).unwrap();
+    let report = Report::new(&run, &charts(), claims());
+    Made {
+        folder,
+        trials,
+        run,
+        report,
+    }
+}
+
+fn figure<'r>(report: &'r Report, title: &str) -> &'r Figure {
+    report
+        .figures
+        .iter()
+        .find(|figure| figure.title == title)
+        .unwrap()
+}
+
+/// What the journal says of a cell: completed per second of the trials that count.
+fn rates(trials: &[Trial], architecture: &str, service_us: f64) -> Vec<f64> {
+    let is_wanted = |trial: &&Trial| {
+        trial.series == "models"
+            && !trial.is_a_a
+            && trial.void.is_empty()
+            && trial.levels["architecture"] == Level::Text(architecture.to_owned())
+            && trial.levels["service_us"] == Level::Number(service_us)
+    };
+    let wanted = trials.iter().filter(is_wanted);
+    let loads = wanted.filter_map(|trial| trial.load.as_ref());
+    loads
+        .map(|load| load.groups[0].total.rates.completed_per_s)
+        .collect()
+}
+
+#[test]
+fn every_chart_of_the_plan_is_there_with_every_trial() {
+    let made = made();
+    assert_eq!(made.report.left_out, Vec::<String>::new());
+    assert_eq!(made.report.figures.len(), charts().len());
+    let lines = figure(&made.report, "Throughput against service time");
+    assert_eq!(
+        lines.legend.len(),
+        5,
+        "four architectures and what was published"
+    );
+    assert_eq!(lines.legend[0], "thread-pool", "in the order of the plan");
+    let mut marks = 0;
+    for (_, curve, point) in lines.points().filter(|(_, curve, _)| !curve.is_reference) {
+        let values = rates(&made.trials, lines.name_of(curve), point.x);
+        let estimate = point.estimate.unwrap();
+        assert_eq!(estimate.count, values.len());
+        assert_eq!(Some(estimate.median), median(&values));
+        marks += point.trials.len() + point.void.len();
+    }
+    let of_series = made
+        .trials
+        .iter()
+        .filter(|it| it.series == "models" && !it.is_a_a);
+    assert_eq!(marks, of_series.count());
+    let surface = figure(&made.report, "Throughput over loops and workers");
+    assert_eq!(surface.panels.len(), 2);
+    assert_eq!(surface.points().count(), 72);
+}
+
+#[test]
+fn void_trials_are_part_of_nothing_and_shown() {
+    let made = made();
+    assert_eq!(made.report.void.len(), 3);
+    assert_eq!(made.report.trials_counted, made.trials.len() - 3);
+    for trial in made.trials.iter().filter(|trial| !trial.void.is_empty()) {
+        let points = || made.report.figures.iter().flat_map(Figure::points);
+        assert!(points().all(|(_, _, point)| !point.trials.contains(&trial.number)));
+        assert!(points().any(|(_, _, point)| {
+            point
+                .void
+                .iter()
+                .any(|mark| mark.trial == trial.number && mark.reasons == trial.void)
+        }));
+    }
+}
+
+#[test]
+fn words_say_what_numbers_say() {
+    let made = made();
+    assert!(
+        made.report.answer.starts_with("Most: "),
+        "{}",
+        made.report.answer
+    );
+    let texts: Vec<&str> = made
+        .report
+        .figures
+        .iter()
+        .map(|it| it.finding.as_str())
+        .collect();
+    // Made 1 % apart, with a noise of 3 %: nobody can tell.
+    assert!(
+        texts[0].contains("as good") || texts[0].contains("Not distinguishable"),
+        "{}",
+        texts[0]
+    );
+    assert!(texts[2].contains("and workers"), "{}", texts[2]);
+    assert!(texts[4].contains("loadline"), "{}", texts[4]);
+    assert!(texts[5].contains("took less than"), "{}", texts[5]);
+    assert!(texts[6].contains("teady"), "{}", texts[6]);
+    assert_eq!(made.report.noise.len(), 2);
+}
+
+#[test]
+fn a_plan_without_charts_gets_some() {
+    let made = made();
+    let report = Report::new(&made.run, &[], Vec::new());
+    assert!(report.left_out.is_empty());
+    let kinds: Vec<&str> = report
+        .figures
+        .iter()
+        .map(|figure| figure.kind.name())
+        .collect();
+    for kind in [
+        "lines",
+        "bars",
+        "heat_map",
+        "surface",
+        "spectrum",
+        "time_series",
+    ] {
+        assert!(kinds.contains(&kind) || kind == "bars", "{kinds:?}");
+    }
+    let mut ids: Vec<&str> = report
+        .figures
+        .iter()
+        .map(|figure| figure.id.as_str())
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), report.figures.len());
+}
+
+#[test]
+fn a_run_that_has_just_begun_has_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    fixture::write_run(folder.path());
+    let path = folder.path().join(JOURNAL);
+    let journal = fs::read_to_string(&path).unwrap();
+    for lines in [1, 2] {
+        let begun: Vec<&str> = journal.lines().take(lines).collect();
+        fs::write(&path, begun.join("\n") + "\n").unwrap();
+        let run = Run::read(folder.path()).unwrap();
+        let report = Report::new(&run, &charts(), Vec::new());
+        assert_eq!(report.figures.len() + report.left_out.len(), charts().len());
+        page(&report).unwrap();
+    }
+}
+
+#[test]
+fn pictures_stand_alone() {
+    let made = made();
+    for figure in &made.report.figures {
+        let picture = svg::draw(figure);
+        assert!(picture.starts_with("<svg xmlns="), "{}", figure.id);
+        assert!(
+            !picture.contains("NaN") && !picture.contains("inf"),
+            "{}",
+            figure.id
+        );
+        assert_eq!(picture, svg::draw(figure), "the same every time");
+        assert!(
+            picture.len() < 200_000,
+            "{}: {} bytes",
+            figure.id,
+            picture.len()
+        );
+    }
+}
+
+#[test]
+fn tables_for_others_have_a_line_for_each_trial() {
+    let made = made();
+    let csv = export::trials_csv(&made.run);
+    assert_eq!(csv.lines().count(), made.trials.len() + 1);
+    let head: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    for name in ["trial", "architecture", "service_us", Metric::P99Us.name()] {
+        assert!(head.contains(&name), "{head:?}");
+    }
+    let json: Report = serde_json::from_str(&export::json(&made.report).unwrap()).unwrap();
+    assert_eq!(json, made.report);
+}
+
+fn verified(made: &Made) -> Outcome {
+    verify(
+        made.folder.path(),
+        &made.folder.path().join(REPORT),
+        &made.report,
+    )
+    .unwrap()
+}
+
+#[test]
+fn a_report_that_is_true_is_found_to_be_so() {
+    let made = made();
+    let text = page(&made.report).unwrap();
+    assert_eq!(text, page(&made.report).unwrap(), "the same every time");
+    fs::write(made.folder.path().join(REPORT), text).unwrap();
+    let outcome = verified(&made);
+    assert_eq!(outcome.differences, Vec::<String>::new());
+    assert_eq!(outcome.trials, made.trials.len() - 1, "one has no log");
+    assert!(
+        outcome.latencies > 1_000_000 && outcome.numbers > 1000,
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn a_number_that_was_changed_is_found() {
+    let made = made();
+    let text = page(&made.report).unwrap();
+    let report = made.folder.path().join(REPORT);
+    let estimate = made.report.figures[0].panels[0].curves[1].points[2]
+        .estimate
+        .unwrap();
+    let median = format!(
+        "\"median\":{}",
+        serde_json::to_string(&estimate.median).unwrap()
+    );
+    assert!(text.contains(&median));
+    fs::write(&report, text.replacen(&median, "\"median\":1.5", 1)).unwrap();
+    let outcome = verified(&made);
+    assert_eq!(outcome.differences.len(), 1, "{outcome:?}");
+    assert!(
+        outcome.differences[0].contains("median is 1.5"),
+        "{outcome:?}"
+    );
+    // A table alone.
+    let cell = format!("data-value=\"{}\"", estimate.median);
+    assert!(text.contains(&cell));
+    fs::write(&report, text.replacen(&cell, "data-value=\"2\"", 1)).unwrap();
+    let outcome = verified(&made);
+    assert!(
+        outcome.differences[0].contains("not the one"),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn a_log_that_says_otherwise_is_found() {
+    let made = made();
+    fs::write(made.folder.path().join(REPORT), page(&made.report).unwrap()).unwrap();
+    let of = |number: u32| made.folder.path().join(format!("hdr/{number}.hlog"));
+    fs::copy(of(1), of(2)).unwrap();
+    fs::remove_file(of(5)).unwrap();
+    let outcome = verified(&made);
+    let found = |what: &str| outcome.differences.iter().any(|it| it.contains(what));
+    assert!(
+        found("trial 2: latency of clients") && found("trial 5: "),
+        "{outcome:?}"
+    );
+}
