@@ -48,7 +48,8 @@ impl Visit {
         matching.map(|(_, status)| *status).collect()
     }
 
-    fn note(&mut self, event: &Value) {
+    /// Takes an event into account.
+    pub(crate) fn note(&mut self, event: &Value) {
         let parameters = &event["params"];
         match event["method"].as_str().unwrap_or_default() {
             "Runtime.exceptionThrown" => {
@@ -175,6 +176,27 @@ impl Browser {
         );
     }
 
+    /// Shows the page as on paper.
+    pub(crate) fn show_as_print(&mut self) {
+        self.call("Emulation.setEmulatedMedia", json!({ "media": "print" }));
+    }
+
+    /// Moves the pointer to a place of the view, in pixels.
+    pub(crate) fn point_at(&mut self, x: f64, y: f64) {
+        self.call(
+            "Input.dispatchMouseEvent",
+            json!({ "type": "mouseMoved", "x": x, "y": y }),
+        );
+    }
+
+    /// Presses a key: "ArrowRight".
+    pub(crate) fn press(&mut self, key: &str) {
+        for kind in ["keyDown", "keyUp"] {
+            let event = json!({ "type": kind, "key": key, "code": key });
+            self.call("Input.dispatchKeyEvent", event);
+        }
+    }
+
     /// Has pages do without their scripts. Questions are still answered, but not by promises.
     pub(crate) fn disable_scripts(&mut self) {
         self.has_scripts = false;
@@ -186,7 +208,21 @@ impl Browser {
 
     /// Saves what is seen under the build directory.
     pub(crate) fn screenshot(&mut self, name: &str) {
-        let answer = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+        self.capture(name, json!({ "format": "png" }));
+    }
+
+    /// Saves the whole page, whatever its length.
+    pub(crate) fn screenshot_of_all(&mut self, name: &str) {
+        let size = self.evaluate(
+            "[document.documentElement.clientWidth, document.documentElement.scrollHeight]",
+        );
+        let clip = json!({ "x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1 });
+        let whole = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
+        self.capture(name, whole);
+    }
+
+    fn capture(&mut self, name: &str, how: Value) {
+        let answer = self.call("Page.captureScreenshot", how);
         let text = answer["data"].as_str().expect("a picture");
         let picture = data_encoding::BASE64
             .decode(text.as_bytes())
@@ -194,6 +230,11 @@ impl Browser {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("../browser");
         fs::create_dir_all(&folder).expect("a folder for screenshots");
         fs::write(folder.join(format!("{name}.png")), picture).expect("a screenshot is written");
+    }
+
+    /// The next event that has come and was not looked at.
+    pub(crate) fn noted(&mut self) -> Option<Value> {
+        self.events.pop_front()
     }
 
     /// Events from now on until one is as wished; all are noted.
@@ -298,6 +339,7 @@ fn launch(profile: &Path) -> (Child, String) {
             "--headless",
             "--no-sandbox",
             "--disable-gpu",
+            "--enable-unsafe-swiftshader", // surfaces are drawn by WebGL, here without a GPU
             "--disable-quic",
             "--no-first-run",
         ])

@@ -3,7 +3,10 @@
 //! Screenshots are left in `target/browser`.
 
 mod chromium;
+#[path = "../../../lab/tests/report/fixture.rs"]
+mod fixture;
 mod program;
+mod report;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};

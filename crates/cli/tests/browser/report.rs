@@ -1,0 +1,397 @@
+//! Reports of the lab, opened from the disk: what is drawn and listed is what the journal says.
+
+use std::fs;
+
+use loadline_lab::analysis::{Metric, Run};
+use loadline_lab::plan::Plan;
+use loadline_lab::report::page::page;
+use loadline_lab::report::{ChartKind, Claim, REPORT, Report, Verdict};
+use loadline_lab::stats::Interval;
+use serde_json::Value;
+
+use crate::chromium::{Browser, Visit};
+use crate::fixture;
+
+struct Shown {
+    _folder: tempfile::TempDir,
+    report: Report,
+    url: String,
+}
+
+fn made() -> Shown {
+    let folder = tempfile::tempdir().expect("a folder");
+    fixture::write_run(folder.path());
+    let run = Run::read(folder.path()).expect("a run");
+    let plan = Plan::parse(fixture::PLAN, "made-up.toml", folder.path()).expect("a plan");
+    let report = Report::new(&run, &plan.charts, claims());
+    let path = folder.path().join(REPORT);
+    fs::write(&path, page(&report).expect("a page")).expect("a file");
+    Shown {
+        url: format!("file://{}", path.display()),
+        report,
+        _folder: folder,
+    }
+}
+
+fn claims() -> Vec<Claim> {
+    let verdicts = [
+        (
+            Verdict::Reproduced,
+            "Throughput falls with the service time, most steeply at its begin.",
+            "Every step falls; the steepest is the first.",
+        ),
+        (
+            Verdict::NotReproduced,
+            "More event loops help up to an optimum.",
+            "Two CPUs: from the second loop on, the intervals overlap.",
+        ),
+        (
+            Verdict::NotTestable,
+            "The advantage lasts with 20,000 clients.",
+            "This machine has 1024 descriptors for a process.",
+        ),
+    ];
+    let claim = |(verdict, text, why): (Verdict, &str, &str)| Claim {
+        paper: "P1".to_owned(),
+        text: text.to_owned(),
+        verdict,
+        why: why.to_owned(),
+        interval: (verdict != Verdict::NotTestable).then_some(Interval {
+            low: 0.95,
+            high: 1.21,
+            level: 0.95,
+        }),
+    };
+    verdicts.into_iter().map(claim).collect()
+}
+
+/// Everything went well, and nothing but the file was asked for.
+fn assert_alone(visit: &Visit, url: &str) {
+    assert!(visit.problems.is_empty(), "{:#?}", visit.problems);
+    let others: Vec<_> = visit
+        .answers
+        .iter()
+        .filter(|(it, _)| it != url && !it.starts_with("data:"))
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
+}
+
+/// Scrolls to a chart and waits until it is drawn.
+fn draw(browser: &mut Browser, id: &str) {
+    let state = browser.evaluate(&format!(
+        "(async () => {{
+            const chart = document.getElementById('{id}');
+            chart.scrollIntoView({{ behavior: 'instant' }});
+            while (!chart.dataset.drawn && !chart.dataset.failed && !document.documentElement.dataset.failed)
+                await new Promise((go) => setTimeout(go, 20));
+            await new Promise(requestAnimationFrame);
+            return chart.dataset.failed ?? document.documentElement.dataset.failed ?? chart.dataset.drawn;
+        }})()"
+    ));
+    assert_eq!(state, "yes", "{id}");
+}
+
+#[test]
+fn marks_are_the_rows_of_the_journal() {
+    let shown = made();
+    let mut browser = Browser::start();
+    let mut visit = browser.visit(&shown.url);
+    for figure in &shown.report.figures {
+        draw(&mut browser, &figure.id);
+        let is_measured = |is_reference: bool| {
+            figure.points().filter(move |(_, curve, point)| {
+                curve.is_reference == is_reference && point.estimate.is_some()
+            })
+        };
+        let counted = is_measured(false).count();
+        let void = figure.points().flat_map(|(_, _, point)| &point.void);
+        let void = void.filter(|mark| mark.value.is_some()).count();
+        let (selector, expected) = match figure.kind {
+            ChartKind::Bars => (
+                ".barlayer .point path, .scatterlayer path.point",
+                counted + void,
+            ),
+            ChartKind::HeatMap => (".heatmap-label", counted),
+            _ => (".scatterlayer path.point", counted + void),
+        };
+        let marks = match figure.kind {
+            ChartKind::Surface => browser.evaluate(&format!(
+                "[...document.querySelectorAll('#{} .plot')].flatMap((plot) => [...plot._fullData[0].z.map((row) => [...row].filter(Number.isFinite).length), plot._fullData[1]?.x?.length ?? 0])
+                    .reduce((sum, it) => sum + it, 0)",
+                figure.id
+            )),
+            _ => browser.evaluate(&format!(
+                "document.querySelectorAll('#{} .plot :is({selector})').length",
+                figure.id
+            )),
+        };
+        assert_eq!(marks, expected, "{}", figure.id);
+    }
+    while let Some(event) = browser.noted() {
+        visit.note(&event);
+    }
+    assert_alone(&visit, &shown.url);
+}
+
+#[test]
+fn points_say_their_values_where_they_lie() {
+    let shown = made();
+    let mut browser = Browser::start();
+    browser.visit(&shown.url);
+    let figure = &shown.report.figures[0];
+    draw(&mut browser, &figure.id);
+    for (curve, at) in [(0, 1), (1, 2), (3, 4)] {
+        let curve = &figure.panels[0].curves[curve];
+        let point = &curve.points[at];
+        let median = point.estimate.expect("measured").median;
+        let place = browser.evaluate(&format!(
+            "(() => {{
+                const plot = document.querySelector('#{} .plot'), box = plot.getBoundingClientRect();
+                const {{ xaxis, yaxis }} = plot._fullLayout;
+                plot.hovered = new Promise((found) => plot.once('plotly_hover', ({{ points }}) => found(
+                    points.map((point) => [point.data.meta.legend, point.x, point.y, point.customdata]))));
+                return [box.x + xaxis._offset + xaxis.d2p({}), box.y + yaxis._offset + yaxis.d2p({median})];
+            }})()",
+            figure.id, point.x
+        ));
+        browser.point_at(place[0].as_f64().expect("x"), place[1].as_f64().expect("y"));
+        let points = browser.evaluate(&format!(
+            "document.querySelector('#{} .plot').hovered",
+            figure.id
+        ));
+        let points = points.as_array().expect("points");
+        let own = points
+            .iter()
+            .find(|it| it[0] == curve.legend)
+            .expect("the curve is under the pointer");
+        assert_eq!(own[1].as_f64(), Some(point.x));
+        assert_eq!(own[2].as_f64(), Some(median));
+        let text = own[3].as_str().expect("text");
+        let label = browser.evaluate("document.querySelector('.hoverlayer').textContent");
+        assert!(
+            label.as_str().expect("text").contains(text),
+            "{label} has {text}"
+        );
+        browser.evaluate(&format!(
+            "Plotly.Fx.unhover(document.querySelector('#{} .plot'))",
+            figure.id
+        ));
+        browser.point_at(1.0, 1.0);
+    }
+}
+
+/// Cells of a chart's table: numbers where they have one, else text.
+fn table(browser: &mut Browser, id: &str) -> Vec<Value> {
+    let rows = browser.evaluate(&format!(
+        "[...document.querySelectorAll('#{id} tbody tr')].map((row) => [row.className,
+            ...[...row.cells].map((cell) => {{
+                const value = cell.dataset.value ?? cell.querySelector('[data-value]')?.dataset.value;
+                return value === undefined ? cell.textContent : Number(value);
+            }})])"
+    ));
+    rows.as_array().expect("rows").clone()
+}
+
+#[test]
+fn tables_are_what_the_journal_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trials = fixture::write_run(folder.path());
+    let shown = made();
+    let mut browser = Browser::start();
+    browser.visit(&shown.url);
+    let rows = table(&mut browser, &shown.report.figures[0].id);
+    let of_journal = |architecture: &str, service_us: &str| {
+        let wanted = trials.iter().filter(|trial| {
+            let has = |name: &str, level: &str| {
+                trial
+                    .levels
+                    .get(name)
+                    .is_some_and(|it| it.to_string() == level)
+            };
+            trial.series == "models"
+                && !trial.is_a_a
+                && has("architecture", architecture)
+                && has("service_us", service_us)
+        });
+        wanted.cloned().collect::<Vec<_>>()
+    };
+    let rate = |trial: &loadline_lab::journal::Trial| {
+        trial
+            .load
+            .as_ref()
+            .map(|load| load.groups[0].total.rates.completed_per_s)
+    };
+    let (mut cells, mut struck_out) = (0, 0);
+    for row in &rows {
+        let text = |at: usize| row[at].as_str().expect("text").replace(',', "");
+        if text(1).starts_with("Published") {
+            continue;
+        }
+        let trials = of_journal(&text(1), &text(2));
+        if text(0) == "void" {
+            let void: Vec<_> = trials
+                .iter()
+                .filter(|trial| !trial.void.is_empty())
+                .collect();
+            assert!(
+                void.iter().any(|trial| rate(trial) == row[4].as_f64()),
+                "{row}"
+            );
+            struck_out += 1;
+            continue;
+        }
+        let mut rates: Vec<f64> = trials
+            .iter()
+            .filter(|trial| trial.void.is_empty())
+            .filter_map(rate)
+            .collect();
+        rates.sort_by(f64::total_cmp);
+        let middle = rates.len() / 2;
+        let median = if rates.len() % 2 == 1 {
+            rates[middle]
+        } else {
+            f64::midpoint(rates[middle - 1], rates[middle])
+        };
+        assert_eq!(row[3].as_u64(), Some(rates.len() as u64), "{row}");
+        assert_eq!(row[4].as_f64(), Some(median), "{row}");
+        assert_eq!(row[9].as_f64(), rates.first().copied(), "{row}");
+        assert_eq!(row[10].as_f64(), rates.last().copied(), "{row}");
+        cells += 1;
+    }
+    assert_eq!((cells, struck_out), (24, 2));
+    // The data to download are the same once more.
+    let link = browser.evaluate(&format!(
+        "document.querySelector('#{} a[download]').href",
+        shown.report.figures[0].id
+    ));
+    let csv = browser.evaluate(&format!(
+        "decodeURIComponent({link}.split(',').slice(1).join(','))"
+    ));
+    assert_eq!(csv.as_str().expect("text").lines().count(), rows.len() + 1);
+    assert!(
+        csv.as_str()
+            .expect("text")
+            .contains(Metric::CompletedPerS.name())
+    );
+}
+
+#[test]
+fn it_is_read_in_every_form() {
+    let shown = made();
+    let mut browser = Browser::start();
+    for (look, width, scheme) in [
+        ("light", 1280, "light"),
+        ("dark", 1280, "dark"),
+        ("narrow", 390, "light"),
+        ("narrow-dark", 390, "dark"),
+    ] {
+        browser.show_as(width, 900, scheme);
+        let visit = browser.visit(&shown.url);
+        assert_alone(&visit, &shown.url);
+        for figure in &shown.report.figures {
+            draw(&mut browser, &figure.id);
+            browser.screenshot(&format!("report-{}-{look}", figure.id));
+        }
+        let overflow = browser.evaluate("document.documentElement.scrollWidth - innerWidth");
+        assert!(
+            overflow.as_i64() <= Some(0),
+            "{look}: {overflow} pixels too wide"
+        );
+        browser.evaluate("scrollTo({ top: 0, behavior: 'instant' })");
+        browser.screenshot(&format!("report-top-{look}"));
+        browser.screenshot_of_all(&format!("report-all-{look}"));
+    }
+    browser.show_as(794, 1123, "light");
+    browser.show_as_print();
+    let seen = browser.evaluate(
+        "['.still', '.live', '.tools'].map((name) => [...document.querySelectorAll(name)]
+            .filter((it) => it.getClientRects().length > 0).length)",
+    );
+    assert_eq!(seen[0], shown.report.figures.len());
+    assert_eq!((&seen[1], &seen[2]), (&Value::from(0), &Value::from(0)));
+    browser.screenshot_of_all("report-all-print");
+}
+
+#[test]
+fn without_script_everything_is_there() {
+    let shown = made();
+    let mut browser = Browser::start();
+    browser.disable_scripts();
+    let visit = browser.visit(&shown.url);
+    assert_alone(&visit, &shown.url);
+    let seen = browser.evaluate(
+        "['.still svg', '.live', '[data-needs-script]', 'a[download]'].map((name) => [...document.querySelectorAll(name)]
+            .filter((it) => it.getClientRects().length > 0).length)",
+    );
+    let figures = shown.report.figures.len();
+    assert_eq!(
+        (&seen[0], &seen[3]),
+        (&Value::from(figures), &Value::from(figures))
+    );
+    assert_eq!((&seen[1], &seen[2]), (&Value::from(0), &Value::from(0)));
+    browser.screenshot("report-without-script");
+}
+
+#[test]
+fn it_is_used_by_keyboard_and_by_ear() {
+    let shown = made();
+    let mut browser = Browser::start();
+    browser.visit(&shown.url);
+    let named = browser.evaluate(
+        "[...document.querySelectorAll('.plot, .still svg')].every((it) =>
+            (it.getAttribute('aria-label') ?? it.querySelector('desc').textContent).length > 20)",
+    );
+    assert_eq!(named, true, "every chart has its text");
+    let first = &shown.report.figures[0];
+    draw(&mut browser, &first.id);
+    browser.evaluate(&format!(
+        "document.querySelector('#{} .plot').focus()",
+        first.id
+    ));
+    browser.press("ArrowRight");
+    browser.press("ArrowRight");
+    browser.press("ArrowDown");
+    let reading = browser.evaluate(&format!(
+        "document.querySelector('#{} .reading').textContent",
+        first.id
+    ));
+    let reading = reading.as_str().expect("text");
+    assert!(
+        reading.contains("trial") && reading.contains("100"),
+        "{reading}"
+    );
+    // A curve that is not wanted.
+    let curves = format!(
+        "document.querySelectorAll('#{} .scatterlayer .trace').length",
+        first.id
+    );
+    let before = browser.evaluate(&curves).as_u64();
+    browser.evaluate(&format!(
+        "(async () => {{
+            const chart = document.getElementById('{}');
+            delete chart.dataset.drawn;
+            chart.querySelector('.legend button').click();
+            while (!chart.dataset.drawn) await new Promise((go) => setTimeout(go, 10));
+        }})()",
+        first.id
+    ));
+    assert!(browser.evaluate(&curves).as_u64() < before);
+    let surface = shown
+        .report
+        .figures
+        .iter()
+        .find(|it| it.kind == ChartKind::Surface)
+        .expect("one");
+    draw(&mut browser, &surface.id);
+    let eye = format!(
+        "document.querySelector('#{} .plot')._fullLayout.scene.camera.eye.x",
+        surface.id
+    );
+    let before = browser.evaluate(&eye);
+    browser.evaluate(&format!(
+        "document.querySelector('#{} .plot').focus()",
+        surface.id
+    ));
+    browser.press("ArrowRight");
+    assert_ne!(browser.evaluate(&eye), before, "it was turned");
+}
