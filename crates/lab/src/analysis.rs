@@ -12,6 +12,6 @@ mod trial;
 pub(crate) use cells::compare;
 pub use cells::{Cell, Estimate, Noise, cells, noise};
 pub use metric::{Metric, Times, Unit};
-pub use read::{JOURNAL, Run};
+pub use read::Run;
 pub(crate) use trial::spectrum;
 pub use trial::{Measured, SPECTRUM_PERCENTS, Second};

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::capacity_defs::{CAPACITY_EXIT_CODES, CAPACITY_MORE, CapacityFlags};
+use super::lab_report_defs::{
+    LAB_REPORT_EXIT_CODES, LAB_REPORT_MORE, LAB_VERIFY_EXIT_CODES, LabReportFlags, LabVerifyFlags,
+};
 use super::load_defs::{CpuList, cpu_list};
 
 pub(crate) const LAB_EXIT_CODES: &str = "\
@@ -33,6 +36,12 @@ pub(crate) enum LabCommand {
     /// Find the highest rate at which a server holds an SLO (docs/capacity.md).
     #[command(after_help = format!("{CAPACITY_MORE}\n\n{CAPACITY_EXIT_CODES}"))]
     Capacity(Box<CapacityFlags>),
+    /// Make one HTML file of a run: charts, tables, claims (docs/report.md).
+    #[command(after_help = format!("{LAB_REPORT_MORE}\n\n{LAB_REPORT_EXIT_CODES}"))]
+    Report(LabReportFlags),
+    /// Derive every number of a report again from the raw files, and compare.
+    #[command(after_help = LAB_VERIFY_EXIT_CODES)]
+    Verify(LabVerifyFlags),
     /// Looks after a server or client of a run; started by the run itself.
     #[command(hide = true)]
     Guard(GuardFlags),

@@ -5,6 +5,7 @@ pub(crate) mod capacity_defs;
 pub(crate) mod defs;
 pub(crate) mod high;
 pub(crate) mod lab_defs;
+pub(crate) mod lab_report_defs;
 pub(crate) mod load_defs;
 pub(crate) mod load_values;
 pub(crate) mod values;
@@ -37,6 +38,8 @@ where
         (Some("load"), _) => "load",
         (Some("lab"), Some("run")) => "lab run",
         (Some("lab"), Some("capacity")) => "lab capacity",
+        (Some("lab"), Some("report")) => "lab report",
+        (Some("lab"), Some("verify")) => "lab verify",
         (Some("lab"), _) => "lab",
         _ => "serve",
     };
@@ -137,7 +140,7 @@ fn one_line(error: &clap::Error, command: &str) -> String {
             text(ContextKind::InvalidSubcommand).unwrap_or_default(),
             did_you_mean(ContextKind::SuggestedSubcommand),
             match command {
-                "lab" => "run or capacity",
+                "lab" => "run, capacity, report or verify",
                 _ => "serve, load, lab or completions",
             },
         ),
@@ -151,6 +154,9 @@ fn one_line(error: &clap::Error, command: &str) -> String {
             "{option} is missing; right would be loadline lab capacity --slo 'p99 < 50ms' URL, or -- \
              and how a server is started"
         ),
+        ErrorKind::MissingRequiredArgument if command.starts_with("lab ") => {
+            format!("the folder of the run is missing; right would be loadline {command} RUN")
+        }
         ErrorKind::MissingRequiredArgument => {
             format!("{option} is missing: the options given need it")
         }

@@ -1,8 +1,9 @@
-//! `loadline lab`: from options to a run of the lab, and what is said of it.
+//! `loadline lab`: from options to a run of the lab, what is said of it, and its report.
 
 mod capacity;
 mod check;
 mod interrupt;
+mod report;
 mod run;
 
 use std::io;
@@ -17,6 +18,8 @@ pub(crate) fn lab(command: &LabCommand) -> Result<(), Failure> {
     match command {
         LabCommand::Run(flags) => run::run(flags),
         LabCommand::Capacity(flags) => capacity::capacity(flags),
+        LabCommand::Report(flags) => report::report(flags),
+        LabCommand::Verify(flags) => report::check(flags),
         LabCommand::Guard(flags) => look_after(flags),
     }
 }

@@ -6,4 +6,5 @@ mod going_on;
 #[allow(dead_code, reason = "the tests of the server use the rest of it")]
 #[path = "../program/util.rs"]
 mod program;
+mod report;
 mod trials;

@@ -6,10 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::Measured;
-use crate::journal::{Line, RunHead, SCHEMA, Trial};
-
-/// Name of the journal in a run's folder.
-pub const JOURNAL: &str = "journal.jsonl";
+use crate::journal::{JOURNAL_FILE, Line, RunHead, SCHEMA, Trial};
 
 /// The longest line: a trial of a day has 86,400 seconds of about 250 bytes, in several groups.
 const LINE_BYTES_MAX: u64 = 256 << 20;
@@ -53,7 +50,7 @@ impl Run {
         if run.head.schema != SCHEMA {
             return Err(format!(
                 "{}:1: schema `{}`; this version reads {SCHEMA}",
-                folder.join(JOURNAL).display(),
+                folder.join(JOURNAL_FILE).display(),
                 run.head.schema.escape_debug()
             ));
         }
@@ -83,7 +80,7 @@ fn each_line(
     folder: &Path,
     mut look: impl FnMut(u64, Line) -> Result<(), String>,
 ) -> Result<bool, String> {
-    let path = folder.join(JOURNAL);
+    let path = folder.join(JOURNAL_FILE);
     let file = File::open(&path).map_err(|error| {
         format!(
             "{}: {error}; right would be the folder of a run (--out of loadline lab run)",
@@ -126,7 +123,7 @@ mod tests {
             text += &serde_json::to_string(line).unwrap();
             text.push('\n');
         }
-        std::fs::write(folder.path().join(JOURNAL), text + rest).unwrap();
+        std::fs::write(folder.path().join(JOURNAL_FILE), text + rest).unwrap();
         folder
     }
 

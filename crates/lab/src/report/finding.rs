@@ -10,7 +10,7 @@ use crate::stats::{self, Comparison, Difference};
 /// Differences below it are none for anybody who chooses a server.
 pub(crate) const MATTERS: f64 = 0.02;
 
-/// Longer time series are not judged from second to second.
+/// Eight of ten seconds within this part of the middle one are called steady.
 const UNSTEADY: f64 = 0.1;
 
 pub(super) fn of(chart: &Chart, figure: &Figure, cells: &[&Cell<'_>], seed: u64) -> String {
@@ -165,9 +165,9 @@ fn compared(
 }
 
 fn against(second: &str, comparison: &Comparison) -> String {
-    let ratio = words::digits(comparison.ratio, 3);
+    let ratio = words::ratio(comparison.ratio);
     let interval = comparison.interval.map_or_else(String::new, |it| {
-        let (low, high) = (words::digits(it.low, 3), words::digits(it.high, 3));
+        let (low, high) = (words::ratio(it.low), words::ratio(it.high));
         format!(" ({low} to {high})")
     });
     match comparison.difference {

@@ -9,7 +9,7 @@ mod parts;
 use std::fmt::Write as _;
 
 use super::figure::Figure;
-use super::svg::{self, COLOURS};
+use super::svg::{self, COLOURS, DASHES};
 use super::table::{self, Of};
 use super::{ChartKind, Report, words};
 use crate::export;
@@ -153,12 +153,9 @@ fn sample(figure: &Figure, index: usize, is_reference: bool, colour: &str) -> St
     if figure.kind == ChartKind::Bars {
         return format!("<rect x=\"12\" width=\"14\" height=\"14\" rx=\"3\" fill=\"{colour}\"/>");
     }
-    // As the library draws them.
-    const DASHES: [&str; 4] = ["", "9 5", "2.5 3", "9 4 2.5 4"];
-    let dash = match (is_reference, figure.legend.len()) {
-        (true, _) => DASHES[2],
-        (false, 1) => "",
-        (false, _) => DASHES[index % 4],
+    let dash = match is_reference {
+        true => "2.5 3",
+        false => DASHES[index % DASHES.len()],
     };
     let line = format!(
         "<path d=\"M1 7H37\" stroke=\"{colour}\" stroke-width=\"2.4\" stroke-dasharray=\"{dash}\"/>"

@@ -13,12 +13,12 @@ pub(super) use canvas::escaped;
 use canvas::{Canvas, Frame};
 
 /// Colours of curves: Okabe and Ito's, which colour-blind people tell apart, dark enough to be seen on
-/// white. Markers and dashes tell them apart once more.
+/// white. Markers tell them apart once more, and from the fifth on dashes.
 pub(crate) const COLOURS: [&str; 8] = [
     "#0072b2", "#d55e00", "#009e73", "#a8478a", "#b97f00", "#3a94cf", "#5a4fcf", "#4d5b66",
 ];
 /// Dashes of lines, in the same order.
-pub(crate) const DASHES: [&str; 8] = ["", "7 4", "2 4", "9 4 2 4", "", "7 4", "2 4", "9 4 2 4"];
+pub(crate) const DASHES: [&str; 8] = ["", "", "", "", "7 4", "7 4", "7 4", "7 4"];
 
 /// Width of a picture.
 const WIDTH: f64 = 960.0;
@@ -43,7 +43,7 @@ pub fn draw(figure: &Figure) -> String {
         20.0,
         30.0,
         &figure.title,
-        "font-size=\"19\" font-weight=\"650\"",
+        "class=\"title\" font-size=\"19\" font-weight=\"650\"",
     );
     if !figure.kind.is_grid() {
         lines::legend(figure, &mut canvas, 20.0, 54.0);

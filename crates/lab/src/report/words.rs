@@ -53,6 +53,16 @@ pub(crate) fn digits(value: f64, count: usize) -> String {
     format!("{sign}{}{point}{fraction}", thousands(whole))
 }
 
+/// A ratio, with the zeros that say how exactly it is known: "1.00", "0.971", "12.3".
+#[must_use]
+pub(crate) fn ratio(ratio: f64) -> String {
+    match ratio.abs() {
+        small if small < 1.0 => format!("{ratio:.3}"),
+        middle if middle < 10.0 => format!("{ratio:.2}"),
+        _ => digits(ratio, 3),
+    }
+}
+
 fn thousands(whole: &str) -> String {
     let mut text = String::new();
     for (index, digit) in whole.chars().enumerate() {

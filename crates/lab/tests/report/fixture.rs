@@ -6,8 +6,9 @@
 use std::fs;
 use std::path::Path;
 
-use loadline_lab::analysis::JOURNAL;
-use loadline_lab::journal::{Level, Levels, Line, RunHead, SCHEMA, ServerFacts, Trial};
+use loadline_lab::journal::{
+    JOURNAL_FILE, Level, Levels, Line, RunHead, SCHEMA, ServerFacts, Trial,
+};
 use loadline_load::Tally;
 use loadline_load::export::write_hdr;
 use loadline_load::message::latencies;
@@ -184,7 +185,7 @@ fn write(folder: &Path, trials: &mut [Trial]) {
             **load = serde_json::from_str(&json).expect("JSON");
         }
     }
-    fs::write(folder.join(JOURNAL), journal).expect("a journal is written");
+    fs::write(folder.join(JOURNAL_FILE), journal).expect("a journal is written");
 }
 
 fn line(line: &Line) -> String {

@@ -1,13 +1,15 @@
 //! Reports of a made-up run, held against its journal.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod fixture;
 
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
-use loadline_lab::analysis::{JOURNAL, Metric, Run};
+use loadline_lab::analysis::{Metric, Run};
 use loadline_lab::export;
-use loadline_lab::journal::{Level, Trial};
+use loadline_lab::journal::{JOURNAL_FILE, Level, Trial};
 use loadline_lab::plan::Plan;
 use loadline_lab::report::page::page;
 use loadline_lab::report::{Chart, Claim, Figure, REPORT, Report, Verdict, svg};
@@ -39,6 +41,12 @@ fn claims() -> Vec<Claim> {
             level: 0.95,
         }),
     }]
+}
+
+/// One for all tests that only look at it.
+fn shown() -> &'static Made {
+    static MADE: OnceLock<Made> = OnceLock::new();
+    MADE.get_or_init(made)
 }
 
 fn made() -> Made {
@@ -80,7 +88,7 @@ fn rates(trials: &[Trial], architecture: &str, service_us: f64) -> Vec<f64> {
 
 #[test]
 fn every_chart_of_the_plan_is_there_with_every_trial() {
-    let made = made();
+    let made = shown();
     assert_eq!(made.report.left_out, Vec::<String>::new());
     assert_eq!(made.report.figures.len(), charts().len());
     let lines = figure(&made.report, "Throughput against service time");
@@ -110,7 +118,7 @@ fn every_chart_of_the_plan_is_there_with_every_trial() {
 
 #[test]
 fn void_trials_are_part_of_nothing_and_shown() {
-    let made = made();
+    let made = shown();
     assert_eq!(made.report.void.len(), 3);
     assert_eq!(made.report.trials_counted, made.trials.len() - 3);
     for trial in made.trials.iter().filter(|trial| !trial.void.is_empty()) {
@@ -127,7 +135,7 @@ fn void_trials_are_part_of_nothing_and_shown() {
 
 #[test]
 fn words_say_what_numbers_say() {
-    let made = made();
+    let made = shown();
     assert!(
         made.report.answer.starts_with("Most: "),
         "{}",
@@ -154,7 +162,7 @@ fn words_say_what_numbers_say() {
 
 #[test]
 fn a_plan_without_charts_gets_some() {
-    let made = made();
+    let made = shown();
     let report = Report::new(&made.run, &[], Vec::new());
     assert!(report.left_out.is_empty());
     let kinds: Vec<&str> = report
@@ -186,7 +194,7 @@ fn a_plan_without_charts_gets_some() {
 fn a_run_that_has_just_begun_has_a_report() {
     let folder = tempfile::tempdir().unwrap();
     fixture::write_run(folder.path());
-    let path = folder.path().join(JOURNAL);
+    let path = folder.path().join(JOURNAL_FILE);
     let journal = fs::read_to_string(&path).unwrap();
     for lines in [1, 2] {
         let begun: Vec<&str> = journal.lines().take(lines).collect();
@@ -200,7 +208,7 @@ fn a_run_that_has_just_begun_has_a_report() {
 
 #[test]
 fn pictures_stand_alone() {
-    let made = made();
+    let made = shown();
     for figure in &made.report.figures {
         let picture = svg::draw(figure);
         assert!(picture.starts_with("<svg xmlns="), "{}", figure.id);
@@ -221,7 +229,7 @@ fn pictures_stand_alone() {
 
 #[test]
 fn tables_for_others_have_a_line_for_each_trial() {
-    let made = made();
+    let made = shown();
     let csv = export::trials_csv(&made.run);
     assert_eq!(csv.lines().count(), made.trials.len() + 1);
     let head: Vec<&str> = csv.lines().next().unwrap().split(',').collect();

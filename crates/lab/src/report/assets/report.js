@@ -11,7 +11,7 @@
   const figures = new Map(report.figures.map((figure) => [figure.id, figure]));
   const hidden = new Map(report.figures.map((figure) => [figure.id, new Set()]));
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up"];
-  const DASHES = ["solid", "dash", "dot", "dashdot"];
+  const DASHES = ["solid", "dash"];
   const MARKERS_MAX = 40;
   const PERCENTILES = [[1, "0 %"], [2, "50 %"], [10, "90 %"], [100, "99 %"], [1e3, "99.9 %"], [1e4, "99.99 %"], [1e5, "99.999 %"]];
   const GRIDS = ["heat_map", "surface"];
@@ -59,7 +59,7 @@
     const index = curve.legend;
     return {
       colour: curve.is_reference ? colour("--soft") : colour(`--c${index % 8}`),
-      dash: curve.is_reference ? "dot" : figure.legend.length > 1 ? DASHES[index % 4] : "solid",
+      dash: curve.is_reference ? "dot" : DASHES[Math.floor(index / 4) % 2],
       symbol: SYMBOLS[index % 4],
     };
   }
@@ -100,9 +100,9 @@
       if (isBar) {
         trace.marker = { color: style.colour };
       } else {
-        trace.mode = points.length <= MARKERS_MAX ? "lines+markers" : "lines";
+        trace.mode = "lines+markers";
         trace.line = { color: style.colour, width: 2.4, dash: style.dash };
-        trace.marker = { color: style.colour, size: 8, symbol: style.symbol, line: { width: 1, color: colour("--card") } };
+        trace.marker = { color: style.colour, size: 8, symbol: style.symbol, maxdisplayed: points.length <= MARKERS_MAX ? 0 : 16, line: { width: 1, color: colour("--card") } };
         if (curve.is_reference) trace.mode = "lines";
       }
       const hasBars = isBar || figure.spread === "min_max";
@@ -144,12 +144,12 @@
     };
   }
 
-  function gridTraces(figure, panel) {
+  function gridTraces(figure, panel, plot) {
     const grid = gridOf(figure, panel);
     const bar = { thickness: 12, outlinewidth: 0, len: 0.86, tickfont: { size: 11 }, tickformat: "~s" };
     const common = {
       x: grid.xs.map((_, index) => index), y: grid.ys.map((_, index) => index), z: grid.z, text: grid.texts,
-      meta: { role: "grid" }, colorscale: "Viridis", colorbar: bar, hovertemplate: "%{text}<extra></extra>",
+      meta: { role: "grid" }, colorscale: "Viridis", colorbar: bar, showscale: plot.clientWidth > 420, hovertemplate: "%{text}<extra></extra>",
     };
     const marks = grid.ys.flatMap((y, row) => grid.xs.map((x, column) => ({ row, column, point: grid.at(x, y) }))).filter(({ point }) => point?.void.length);
     const voids = {
@@ -185,15 +185,15 @@
     return { tickmode: "array", tickvals: values.map((_, index) => index), ticktext: values.map((at) => nameOf(axis, at)) };
   }
 
-  function layoutOf(figure, panel) {
+  function layoutOf(figure, panel, plot) {
     const layout = {
       margin: { l: 66, r: 14, t: 12, b: 54 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
       font: { family: getComputedStyle(document.body).fontFamily, color: colour("--ink"), size: 13 }, hovermode: "x unified",
       hoverlabel: { bgcolor: colour("--card"), bordercolor: colour("--line"), font: { color: colour("--ink"), size: 13 } }, dragmode: coarse.matches ? false : "zoom",
     };
-    if (GRIDS.includes(figure.kind)) return gridLayout(figure, panel, layout);
+    if (GRIDS.includes(figure.kind)) return gridLayout(figure, panel, layout, plot);
     const x = titled(axisStyle(), axisTitle(figure.x)), y = titled(axisStyle(), axisTitle(figure.value));
-    x.showgrid = false; x.showline = true; x.ticks = "outside"; x.tickcolor = colour("--line");
+    x.showgrid = false; x.zeroline = false; x.showline = true; x.ticks = "outside"; x.tickcolor = colour("--line");
     if (figure.x.names.length > 0) {
       x.tickvals = figure.x.names.map((_, index) => index); x.ticktext = figure.x.names;
       x.range = [-0.5, figure.x.names.length - 0.5];
@@ -218,7 +218,7 @@
     return { ...layout, xaxis: x, yaxis: y };
   }
 
-  function gridLayout(figure, panel, layout) {
+  function gridLayout(figure, panel, layout, plot) {
     const { xs, ys } = gridOf(figure, panel);
     const x = { ...titled(axisStyle(), axisTitle(figure.x)), ...ticksOf(figure.x, xs), showgrid: false, zeroline: false };
     const y = { ...titled(axisStyle(), axisTitle(figure.y)), ...ticksOf(figure.y, ys), showgrid: false, zeroline: false };
@@ -231,22 +231,22 @@
       scene: {
         xaxis: scene(x, figure.x.label), yaxis: scene(y, figure.y.label),
         zaxis: { ...wall, rangemode: "tozero", tickformat: "~s", title: { text: axisTitle(figure.value), font: { size: 12, color: colour("--soft") } } },
-        aspectmode: "manual", aspectratio: { x: 1.15, y: 1.15, z: 0.78 }, camera: cameraAt(figure.id, panel),
+        aspectmode: "manual", aspectratio: { x: 1.15, y: 1.15, z: 0.78 }, camera: cameraAt(figure.id, panel, plot),
       },
     };
   }
 
   // Where each surface is seen from, so that it stays so when colours change.
   const views = new Map();
-  function cameraAt(id, panel) {
+  function cameraAt(id, panel, plot) {
     const { turn, up } = views.get(id + panel.title) ?? { turn: -125, up: 26 };
     const [a, b] = [turn, up].map((degrees) => degrees * Math.PI / 180);
-    const far = 2.05;
-    return { eye: { x: far * Math.cos(b) * Math.cos(a), y: far * Math.cos(b) * Math.sin(a), z: far * Math.sin(b) }, center: { x: 0, y: 0, z: -0.12 } };
+    const far = 2.25 * Math.max(1, 1.3 * plot.clientHeight / plot.clientWidth); // the whole box, in tall places too
+    return { eye: { x: far * Math.cos(b) * Math.cos(a), y: far * Math.cos(b) * Math.sin(a), z: far * Math.sin(b) }, center: { x: 0.02, y: 0, z: -0.14 } };
   }
 
   const CONFIG = { displayModeBar: false, responsive: true, doubleClick: "reset", showTips: false };
-  const tracesOf = (figure, panel) => GRIDS.includes(figure.kind) ? gridTraces(figure, panel) : lineTraces(figure, panel);
+  const tracesOf = (figure, panel, plot) => GRIDS.includes(figure.kind) ? gridTraces(figure, panel, plot) : lineTraces(figure, panel);
 
   const hasWebGL = (() => {
     const canvas = document.createElement("canvas");
@@ -262,7 +262,7 @@
     element.classList.add("drawn");
     const plots = [...element.querySelectorAll(".plot")];
     try {
-      await Promise.all(plots.map((plot, index) => Plotly.react(plot, tracesOf(figure, figure.panels[index]), layoutOf(figure, figure.panels[index]), CONFIG)));
+      await Promise.all(plots.map((plot, index) => Plotly.react(plot, tracesOf(figure, figure.panels[index], plot), layoutOf(figure, figure.panels[index], plot), CONFIG)));
     } catch (error) {
       // The still picture is there.
       plots.forEach((plot) => Plotly.purge(plot));
@@ -283,7 +283,7 @@
     if (figure.kind === "surface") {
       const view = views.get(figure.id + panel.title) ?? { turn: -125, up: 26 };
       views.set(figure.id + panel.title, { turn: view.turn + 10 * step[0], up: Math.min(85, Math.max(5, view.up - 8 * step[1])) });
-      Plotly.relayout(plot, { "scene.camera": cameraAt(figure.id, panel) });
+      Plotly.relayout(plot, { "scene.camera": cameraAt(figure.id, panel, plot) });
       return;
     }
     const curves = plot.data.map((trace, index) => ({ trace, index })).filter(({ trace }) => ["curve", "void", "grid"].includes(trace.meta?.role) && trace.x.length > 0);

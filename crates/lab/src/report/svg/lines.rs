@@ -8,6 +8,8 @@ use crate::report::{ChartKind, words};
 
 /// Where things stand in a panel.
 const MARGINS: [f64; 4] = [62.0, 16.0, 16.0, 54.0];
+/// More marks of one curve run into each other.
+const MARKERS_MAX: usize = 40;
 /// Percentiles at the foot of a spectrum: where they lie, and their text.
 const PERCENTILES: [(f64, &str); 7] = [
     (1.0, "0 %"),
@@ -28,11 +30,10 @@ fn colour(curve: &Curve) -> &'static str {
     }
 }
 
-fn dash(figure: &Figure, curve: &Curve) -> &'static str {
+fn dash(curve: &Curve) -> &'static str {
     match curve.is_reference {
         true => "3 5",
-        false if figure.legend.len() > 1 => DASHES[curve.legend % DASHES.len()],
-        false => "",
+        false => DASHES[curve.legend % DASHES.len()],
     }
 }
 
@@ -77,7 +78,7 @@ pub(super) fn legend(figure: &Figure, canvas: &mut Canvas, left: f64, top: f64) 
         if figure.kind == ChartKind::Bars {
             canvas.rectangle(x + 8.0, y - 7.0, 16.0, 12.0, colour(&curve), "");
         } else {
-            stroke(canvas, &[(x, y), (x + 32.0, y)], figure, &curve);
+            stroke(canvas, &[(x, y), (x + 32.0, y)], &curve);
             if !curve.is_reference {
                 canvas.marker((x + 16.0, y), index, colour(&curve));
             }
@@ -87,8 +88,8 @@ pub(super) fn legend(figure: &Figure, canvas: &mut Canvas, left: f64, top: f64) 
     }
 }
 
-fn stroke(canvas: &mut Canvas, points: &[(f64, f64)], figure: &Figure, curve: &Curve) {
-    let dash = dash(figure, curve);
+fn stroke(canvas: &mut Canvas, points: &[(f64, f64)], curve: &Curve) {
+    let dash = dash(curve);
     let style = format!(
         "fill=\"none\" stroke=\"{}\" stroke-width=\"2.2\" stroke-linejoin=\"round\" \
          stroke-linecap=\"round\" stroke-dasharray=\"{dash}\"",
@@ -139,9 +140,10 @@ pub(super) fn lines(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut 
             .iter()
             .map(|(it, of)| at(figure.middle(of), it.x))
             .collect();
-        stroke(canvas, &line, figure, curve);
-        if !curve.is_reference && line.len() <= 40 {
-            for place in line {
+        stroke(canvas, &line, curve);
+        if !curve.is_reference {
+            let every = line.len().div_ceil(MARKERS_MAX).max(1);
+            for place in line.into_iter().step_by(every) {
                 canvas.marker(place, curve.legend, colour(curve));
             }
         }

@@ -1,0 +1,82 @@
+//! Reports of real runs: made, found to be true, and found to be false once something was changed.
+
+use std::fs;
+use std::process::Output;
+
+use crate::bench::{Bench, said};
+use crate::program::run;
+
+const PLAN: &str = "name = \"t\"\ntitle = \"Loops\"\nfiles = { \"index.html\" = 93 }\n\
+    [servers.loadline]\noptions = { workers = 0 }\n\
+    [[series]]\nname = \"s\"\npath = \"/index.html\"\nreplicates = 2\nduration_s = 0.3\n\
+    warm_up_s = 0.2\nload = { connections = 2, rate = 400 }\nfactors = { loops = [1, 2] }\n\
+    allow = { client_limited = true, steal = 1 }\n\
+    [[chart]]\nseries = \"s\"\nx = \"loops\"\n\
+    [[chart]]\nseries = \"s\"\nkind = \"spectrum\"\nmetric = \"p50_us\"\n";
+
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_report_is_made_of_a_run_and_is_true() {
+    let bench = Bench::new(PLAN);
+    bench.complete();
+    let folder = bench.out();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (figures, csv, json) = (path("figures"), path("trials.csv"), path("data.json"));
+    let out = folder.to_str().unwrap();
+    let options = ["--figures", &figures, "--csv", &csv, "--json", &json];
+    let output = run(&[&["lab", "report", out][..], &options].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let page = fs::read_to_string(path("report.html")).unwrap();
+    assert!(page.contains("<h1>Loops</h1>"));
+    assert_eq!(fs::read_dir(&figures).unwrap().count(), 2);
+    let trials = bench.journal().trials.len();
+    assert_eq!(fs::read_to_string(csv).unwrap().lines().count(), trials + 1);
+    assert!(
+        fs::read_to_string(json)
+            .unwrap()
+            .contains("\"loadline-report/1\"")
+    );
+
+    let output = run(&["lab", "verify", out]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(
+        printed(&output).contains("everything is the same"),
+        "{}",
+        printed(&output)
+    );
+
+    let median = page.find("\"median\":").unwrap() + 9;
+    let changed = page[..median].to_owned() + "1" + &page[median..];
+    fs::write(path("report.html"), changed).unwrap();
+    let output = run(&["lab", "verify", out]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(
+        printed(&output).contains("differs: report.figures[0]"),
+        "{}",
+        printed(&output)
+    );
+}
+
+#[test]
+fn a_folder_without_a_run_is_said_to_be_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in ["report", "verify"] {
+        let output = run(&["lab", command, folder.path().to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(
+            said(&output).contains("right would be the folder of a run"),
+            "{}",
+            said(&output)
+        );
+        let output = run(&["lab", command]);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(
+            said(&output).contains(&format!("loadline lab {command} RUN")),
+            "{}",
+            said(&output)
+        );
+    }
+}
