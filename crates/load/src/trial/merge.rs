@@ -432,29 +432,31 @@ fn thread(report: ThreadReport) -> ThreadRecord {
 }
 
 /// Of all that was missing in the seconds that sent less than was due: the part that was missing
-/// while the connections were out. `None`: what was in flight is not known, or nothing was missing.
+/// while the connections were out. Seconds that lie in the warm-up or beyond the end in part have a
+/// mean that says little; where there are no others, that of the whole stretch decides. `None`: what
+/// was in flight is not known.
 fn held_back_share(group: &GroupRecord, phases: &[PhaseRecord], connections: u32) -> Option<f64> {
-    let is_counted = |at_s: f64| {
-        phases
-            .iter()
-            .any(|phase| phase.counted && phase.begin_s <= at_s + 0.5 && at_s + 0.5 < phase.end_s)
+    let is_counted = |begin_s: f64| {
+        let mut counted = phases.iter().filter(|phase| phase.counted);
+        counted.any(|phase| phase.begin_s <= begin_s && begin_s + 1.0 <= phase.end_s)
     };
     let out_min = f64::from(connections) * CONNECTIONS_OUT_SHARE_MIN;
-    if group.series.iter().all(|second| second.in_flight.is_none()) {
-        return None;
-    }
     let (mut missing, mut held_back) = (0, 0);
     for second in &group.series {
         let short = second.offered.saturating_sub(second.sent);
-        if short == 0 || !is_counted(f64::from(second.second)) {
+        let Some(in_flight) = second.in_flight else {
             continue;
-        }
-        missing += short;
-        if second.in_flight.unwrap_or(0.0) >= out_min {
-            held_back += short;
+        };
+        if is_counted(f64::from(second.second)) {
+            missing += short;
+            held_back += if in_flight >= out_min { short } else { 0 };
         }
     }
-    (missing > 0).then(|| held_back as f64 / missing as f64)
+    if missing > 0 {
+        return Some(held_back as f64 / missing as f64);
+    }
+    let in_flight = group.total.in_flight?;
+    Some(if in_flight >= out_min { 1.0 } else { 0.0 })
 }
 
 /// Complete answers of a group while the counted phases lasted.

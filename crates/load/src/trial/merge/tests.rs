@@ -314,6 +314,41 @@ fn a_plan_held_back_by_the_connections_is_not_the_clients_fault() {
 }
 
 #[test]
+fn seconds_that_count_in_part_do_not_say_that_connections_were_free() {
+    // As measured: 3000/s for 3 s after 0.3 s of warm-up, of which the server takes 2000/s.
+    let second = |second, offered, sent, in_flight| SecondRecord {
+        second,
+        offered,
+        sent,
+        in_flight: Some(in_flight),
+        ..SecondRecord::default()
+    };
+    let mut group = GroupRecord {
+        series: vec![
+            second(0, 2998, 2248, 225.6),
+            second(1, 2971, 1997, 255.1),
+            second(2, 2997, 2004, 255.5),
+            second(3, 934, 601, 76.6),
+        ],
+        ..GroupRecord::default()
+    };
+    let record = |begin_s, end_s, counted| PhaseRecord {
+        begin_s,
+        end_s,
+        counted,
+        ..PhaseRecord::default()
+    };
+    let phases = [record(0.0, 0.3, false), record(0.3, 3.3, true)];
+    assert_eq!(held_back_share(&group, &phases, 256), Some(1.0));
+    assert_eq!(held_back_share(&group, &phases, 1000), Some(0.0));
+    // No second counts as a whole: the mean of all decides.
+    group.total.in_flight = Some(255.0);
+    let short = [record(0.0, 0.3, false), record(0.3, 1.2, true)];
+    assert_eq!(held_back_share(&group, &short, 256), Some(1.0));
+    assert_eq!(held_back_share(&group, &short, 1000), Some(0.0));
+}
+
+#[test]
 fn a_snapshot_shows_the_last_full_second() {
     let mut merger = Merger::new(&plan());
     merger.take(Message::Ready {
