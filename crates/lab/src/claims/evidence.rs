@@ -1,0 +1,269 @@
+//! What tests look at: values by block, ratios within blocks, values along a factor.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::select::Select;
+use crate::analysis::{self, Cell, Measured, Metric, Run};
+use crate::journal::Level;
+use crate::plan::Plan;
+use crate::stats::{self, Comparison, Interval, Steps};
+
+/// A run, laid out for tests.
+pub(super) struct Evidence<'r> {
+    cells: Vec<Cell<'r>>,
+    plan: Option<Plan>,
+    pub(super) seed: u64,
+}
+
+/// Something of a trial; `None`: it has none.
+pub(super) type Quantity<'q> = &'q dyn Fn(&Measured) -> Option<f64>;
+
+/// By what is varied beside, by block.
+type ByRest = BTreeMap<String, BTreeMap<u32, f64>>;
+
+impl<'r> Evidence<'r> {
+    pub(super) fn new(run: &'r Run) -> Self {
+        let plan = Plan::parse(&run.head.plan_toml, &run.head.name, Path::new("."));
+        Self {
+            cells: analysis::cells(run),
+            plan: plan.ok(),
+            seed: run.head.seed,
+        }
+    }
+
+    fn cells(&self, select: &Select) -> impl Iterator<Item = &Cell<'r>> {
+        self.cells.iter().filter(|cell| select.takes(cell))
+    }
+
+    /// How long the trials of a series are measured.
+    pub(super) fn duration_s(&self, series: &str) -> Option<f64> {
+        let plan = self.plan.as_ref()?;
+        let found = plan.series.iter().find(|one| one.name == series)?;
+        Some(found.duration_s)
+    }
+
+    /// Why nothing can be said about some cells: the limit that was met.
+    pub(super) fn missing(&self, select: &Select) -> String {
+        let cells: Vec<&Cell<'_>> = self.cells(select).collect();
+        let what = select.text();
+        let void: Vec<&Measured> = cells.iter().flat_map(|cell| &cell.void).copied().collect();
+        if cells.is_empty() {
+            return format!("This run has no trial of {what}.");
+        }
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for reason in void.iter().filter_map(|trial| trial.void.first()) {
+            *counts.entry(reason).or_default() += 1;
+        }
+        match counts.into_iter().max_by_key(|(_, count)| *count) {
+            Some((reason, _)) => format!(
+                "Too few trials of {what} count; {} are void, as in: {reason}",
+                void.len()
+            ),
+            None => format!("Too few trials of {what} have what is to be compared."),
+        }
+    }
+
+    /// Values by what is varied beside; `but` is a factor that is not part of that.
+    fn by_rest(&self, select: &Select, but: &str, quantity: Quantity<'_>) -> ByRest {
+        let mut values = ByRest::new();
+        for cell in self.cells(select) {
+            let of_cell = values.entry(select.rest(cell.levels, but)).or_default();
+            for trial in &cell.counted {
+                if let Some(value) = quantity(trial).filter(|value| *value > 0.0) {
+                    of_cell.insert(trial.block, value);
+                }
+            }
+        }
+        values.retain(|_, blocks| !blocks.is_empty());
+        values
+    }
+
+    /// Logarithms of `this / other`, one for each block: pairs of the same block and the same other
+    /// levels, their mean. Conditions that lack a pair in a block do not shift it.
+    fn log_ratios(
+        &self,
+        quantity: Quantity<'_>,
+        this: &Select,
+        other: &Select,
+    ) -> Result<BTreeMap<u32, f64>, String> {
+        let (these, others) = (
+            self.by_rest(this, "", quantity),
+            self.by_rest(other, "", quantity),
+        );
+        let mut conditions: Vec<BTreeMap<u32, f64>> = Vec::new();
+        for (rest, blocks) in &these {
+            let Some(partner) = others.get(rest) else {
+                continue;
+            };
+            let pairs = blocks
+                .iter()
+                .filter_map(|(block, value)| Some((*block, (value / partner.get(block)?).ln())));
+            conditions.push(pairs.collect());
+        }
+        conditions.retain(|pairs| !pairs.is_empty());
+        if conditions.is_empty() {
+            let lacking = if these.is_empty() { this } else { other };
+            return Err(self.missing(lacking));
+        }
+        Ok(by_block(&conditions))
+    }
+
+    /// `this / other`, within blocks.
+    pub(super) fn ratio(
+        &self,
+        metric: Metric,
+        this: &Select,
+        other: &Select,
+    ) -> Result<Comparison, String> {
+        let logs = self.log_ratios(&|trial| trial.value(metric), this, other)?;
+        self.compared(logs.into_values(), this)
+    }
+
+    /// One such ratio over another: by how much it grows.
+    pub(super) fn ratio_of_ratios(
+        &self,
+        metric: Metric,
+        this: [&Select; 2],
+        other: [&Select; 2],
+    ) -> Result<Comparison, String> {
+        let quantity = |trial: &Measured| trial.value(metric);
+        let these = self.log_ratios(&quantity, this[0], this[1])?;
+        let others = self.log_ratios(&quantity, other[0], other[1])?;
+        let differences = these
+            .iter()
+            .filter_map(|(block, log)| Some(log - others.get(block)?));
+        self.compared(differences, this[0])
+    }
+
+    /// Compares logarithms of ratios with 0.
+    pub(super) fn compared(
+        &self,
+        logs: impl Iterator<Item = f64>,
+        about: &Select,
+    ) -> Result<Comparison, String> {
+        let pairs: Vec<(f64, f64)> = logs.map(|log| (log.exp(), 1.0)).collect();
+        stats::compare(&pairs, 0.0, self.seed).ok_or_else(|| self.missing(about))
+    }
+
+    /// A quantity by the numbers of a factor, a value for each block: the geometric mean of all
+    /// conditions that have every number in that block.
+    pub(super) fn along(
+        &self,
+        quantity: Quantity<'_>,
+        select: &Select,
+        factor: &'static str,
+    ) -> Result<Vec<(f64, BTreeMap<u32, f64>)>, String> {
+        let numbers = self.numbers(select, factor);
+        let tables: Vec<ByRest> = numbers
+            .iter()
+            .map(|number| self.by_rest(&select.clone().is(factor, *number), factor, quantity))
+            .collect();
+        let first = tables.first().ok_or_else(|| self.missing(select))?;
+        let in_all = |rest: &&String| tables.iter().all(|table| table.contains_key(*rest));
+        let rests: Vec<&String> = first.keys().filter(in_all).collect();
+        let cells = || {
+            rests
+                .iter()
+                .flat_map(|rest| tables.iter().map(move |table| &table[*rest]))
+        };
+        let mut blocks: BTreeSet<u32> = cells().flat_map(BTreeMap::keys).copied().collect();
+        blocks.retain(|block| cells().all(|cell| cell.contains_key(block)));
+        if rests.is_empty() || blocks.is_empty() {
+            return Err(self.missing(select));
+        }
+        let pooled = |table: &ByRest, block: u32| {
+            let logs: Vec<f64> = rests.iter().map(|rest| table[*rest][&block].ln()).collect();
+            stats::mean(&logs).exp()
+        };
+        let of_table = |table: &ByRest| -> BTreeMap<u32, f64> {
+            blocks
+                .iter()
+                .map(|block| (*block, pooled(table, *block)))
+                .collect()
+        };
+        Ok(numbers
+            .into_iter()
+            .zip(tables.iter().map(of_table))
+            .collect())
+    }
+
+    /// The same as levels with runs.
+    pub(super) fn steps(
+        &self,
+        metric: Metric,
+        select: &Select,
+        factor: &'static str,
+    ) -> Result<Steps, String> {
+        let along = self.along(&|trial| trial.value(metric), select, factor)?;
+        let levels: Vec<(f64, Vec<f64>)> = along
+            .into_iter()
+            .map(|(x, blocks)| (x, blocks.into_values().collect()))
+            .collect();
+        Steps::new(&levels).ok_or_else(|| {
+            format!(
+                "{} has fewer than two levels of {factor}, or no level with two trials that count.",
+                select.text()
+            )
+        })
+    }
+
+    /// The numbers of a factor in the cells selected, rising.
+    pub(super) fn numbers(&self, select: &Select, factor: &str) -> Vec<f64> {
+        let mut numbers: Vec<f64> = self
+            .cells(select)
+            .filter_map(|cell| match cell.level(factor) {
+                Some(Level::Number(number)) => Some(*number),
+                _ => None,
+            })
+            .collect();
+        numbers.sort_by(f64::total_cmp);
+        numbers.dedup();
+        numbers
+    }
+
+    /// The median of a quantity over trials, with its interval.
+    pub(super) fn median(
+        &self,
+        quantity: Quantity<'_>,
+        select: &Select,
+    ) -> Result<(f64, Option<Interval>), String> {
+        let trials = self.cells(select).flat_map(|cell| &cell.counted);
+        let values: Vec<f64> = trials.filter_map(|trial| quantity(trial)).collect();
+        let median = stats::median(&values).ok_or_else(|| self.missing(select))?;
+        Ok((median, stats::median_interval(&values, stats::LEVEL)))
+    }
+
+    /// What trials of the cells come to, for each block and level of a factor; void trials are left
+    /// out.
+    pub(super) fn trials(&self, select: &Select) -> Vec<&'r Measured> {
+        let trials = self.cells(select).flat_map(|cell| &cell.counted);
+        trials.copied().collect()
+    }
+}
+
+/// The mean over conditions for each block. Of conditions with a single block nothing is known about
+/// how blocks differ: they are part of the level, and of no block's deviation.
+fn by_block(conditions: &[BTreeMap<u32, f64>]) -> BTreeMap<u32, f64> {
+    let center = |pairs: &BTreeMap<u32, f64>| {
+        let logs: Vec<f64> = pairs.values().copied().collect();
+        stats::mean(&logs)
+    };
+    let centers: Vec<f64> = conditions.iter().map(center).collect();
+    let level = stats::mean(&centers);
+    let mut deviations: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for (pairs, center) in conditions.iter().zip(&centers) {
+        for (block, log) in pairs.iter().filter(|_| pairs.len() > 1) {
+            deviations.entry(*block).or_default().push(log - center);
+        }
+    }
+    if deviations.is_empty() {
+        // One block in all.
+        let block = conditions.iter().flat_map(BTreeMap::keys).next();
+        return block.map(|block| (*block, level)).into_iter().collect();
+    }
+    deviations
+        .into_iter()
+        .map(|(block, of_block)| (block, level + stats::mean(&of_block)))
+        .collect()
+}

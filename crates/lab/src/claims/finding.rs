@@ -1,0 +1,239 @@
+//! What a test comes to, and how it is said.
+
+use crate::report::{Claim, Verdict};
+use crate::stats::{Comparison, Interval};
+
+/// A claim and what came of it.
+pub(super) struct Row {
+    /// In our words, with its place in the paper.
+    pub(super) text: &'static str,
+    pub(super) finding: Finding,
+}
+
+/// What a test comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Finding {
+    pub(super) verdict: Verdict,
+    pub(super) why: String,
+    pub(super) interval: Option<Interval>,
+}
+
+/// What is asked of a quantity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+    /// Between the two.
+    Within(f64, f64),
+}
+
+impl Row {
+    pub(super) fn new(text: &'static str, finding: Result<Finding, String>) -> Self {
+        let finding = finding.unwrap_or_else(|why| Finding {
+            verdict: Verdict::NotTestable,
+            why,
+            interval: None,
+        });
+        Self { text, finding }
+    }
+
+    pub(super) fn into_claim(self, paper: &str) -> Claim {
+        Claim {
+            paper: paper.to_owned(),
+            text: self.text.to_owned(),
+            verdict: self.finding.verdict,
+            why: self.finding.why,
+            interval: self.finding.interval,
+        }
+    }
+}
+
+impl Bound {
+    /// Judges an interval against it.
+    fn verdict(self, interval: &Interval) -> Verdict {
+        let (least, most) = match self {
+            Self::AtLeast(least) => (least, f64::INFINITY),
+            Self::AtMost(most) => (f64::NEG_INFINITY, most),
+            Self::Within(least, most) => (least, most),
+        };
+        if interval.low >= least && interval.high <= most {
+            Verdict::Reproduced
+        } else if interval.high < least || interval.low > most {
+            Verdict::NotReproduced
+        } else {
+            Verdict::NotTestable
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::AtLeast(least) => format!("at least {}", number(least)),
+            Self::AtMost(most) => format!("at most {}", number(most)),
+            Self::Within(least, most) => format!("{} to {}", number(least), number(most)),
+        }
+    }
+}
+
+impl Finding {
+    /// A quantity with its interval, against what the claim asks of it. `published` is the paper's own
+    /// number, or empty.
+    pub(super) fn of_quantity(
+        what: &str,
+        value: f64,
+        interval: Option<Interval>,
+        bound: Bound,
+        published: &str,
+    ) -> Self {
+        let mut why = format!("{what}: {}", number(value));
+        let verdict = match &interval {
+            Some(interval) => {
+                why += &format!(
+                    " ({} to {}, {:.0} % interval)",
+                    number(interval.low),
+                    number(interval.high),
+                    interval.level * 100.0
+                );
+                bound.verdict(interval)
+            }
+            None => {
+                why += " (a single block: no interval)";
+                Verdict::NotTestable
+            }
+        };
+        why += &format!("; the claim asks for {}", bound.text());
+        if !published.is_empty() {
+            why += &format!("; published: {published}");
+        }
+        why += match (verdict, interval.is_some()) {
+            (Verdict::NotTestable, true) => ". Not distinguishable with these trials.",
+            _ => ".",
+        };
+        Self {
+            verdict,
+            why,
+            interval,
+        }
+    }
+
+    /// The same of a ratio.
+    pub(super) fn of_ratio(what: &str, ratio: &Comparison, bound: Bound, published: &str) -> Self {
+        Self::of_quantity(what, ratio.ratio, ratio.interval, bound, published)
+    }
+
+    /// Of a claim that asks for two things: it fails where either does.
+    pub(super) fn and(self, other: Self) -> Self {
+        let verdict = match (self.verdict, other.verdict) {
+            (Verdict::NotReproduced, _) | (_, Verdict::NotReproduced) => Verdict::NotReproduced,
+            (Verdict::Reproduced, Verdict::Reproduced) => Verdict::Reproduced,
+            _ => Verdict::NotTestable,
+        };
+        Self {
+            verdict,
+            why: format!("{} {}", self.why, other.why),
+            interval: self.interval.or(other.interval),
+        }
+    }
+
+    /// Of a claim about several conditions: it holds where it does in all of them, and fails where it
+    /// does in any.
+    pub(super) fn of_conditions(conditions: Vec<(String, Verdict)>, what: &str) -> Self {
+        let of = |wanted: Verdict| {
+            let found = conditions.iter().filter(|(_, verdict)| *verdict == wanted);
+            found.map(|(text, _)| text.as_str()).collect::<Vec<_>>()
+        };
+        let fails = of(Verdict::NotReproduced);
+        let holds = of(Verdict::Reproduced);
+        let open = of(Verdict::NotTestable);
+        let verdict = match (fails.is_empty(), open.is_empty(), holds.is_empty()) {
+            (false, _, _) => Verdict::NotReproduced,
+            (true, true, false) => Verdict::Reproduced,
+            _ => Verdict::NotTestable,
+        };
+        let mut parts = Vec::new();
+        for (word, texts) in [
+            ("holds", holds),
+            ("does not hold", fails),
+            ("cannot be told", open),
+        ] {
+            if !texts.is_empty() {
+                parts.push(format!("{word}: {}", texts.join(", ")));
+            }
+        }
+        Self {
+            verdict,
+            why: format!("{what}. {}.", capitalised(&parts.join("; "))),
+            interval: None,
+        }
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}
+
+/// Three digits, without a tail of zeros.
+pub(super) fn number(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let digits = 2 - value.abs().log10().floor() as i32;
+    if digits <= 0 {
+        return format!("{value:.0}");
+    }
+    let text = format!("{value:.*}", digits.min(6) as usize);
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    text.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interval(low: f64, high: f64) -> Interval {
+        Interval {
+            low,
+            high,
+            level: 0.95,
+        }
+    }
+
+    #[test]
+    fn an_interval_is_on_one_side_or_cannot_tell() {
+        use Verdict::{NotReproduced, NotTestable, Reproduced};
+        for (bound, low, high, verdict) in [
+            (Bound::AtLeast(3.0), 3.0, 4.0, Reproduced),
+            (Bound::AtLeast(3.0), 2.0, 2.9, NotReproduced),
+            (Bound::AtLeast(3.0), 2.9, 3.1, NotTestable),
+            (Bound::AtMost(1.34), 0.2, 1.0, Reproduced),
+            (Bound::AtMost(1.34), 1.4, 1.5, NotReproduced),
+            (Bound::Within(1.0, 2.0), 1.1, 1.9, Reproduced),
+            (Bound::Within(1.0, 2.0), 0.9, 1.9, NotTestable),
+            (Bound::Within(1.0, 2.0), 2.1, 2.9, NotReproduced),
+        ] {
+            assert_eq!(bound.verdict(&interval(low, high)), verdict, "{bound:?}");
+        }
+        let single = Finding::of_quantity("a", 5.0, None, Bound::AtLeast(3.0), "");
+        assert_eq!(single.verdict, NotTestable);
+    }
+
+    #[test]
+    fn it_is_said_with_its_numbers() {
+        let finding = Finding::of_quantity(
+            "several over one",
+            3.456,
+            Some(interval(3.1, 3.9)),
+            Bound::AtLeast(3.0),
+            "3",
+        );
+        assert_eq!(
+            finding.why,
+            "several over one: 3.46 (3.1 to 3.9, 95 % interval); the claim asks for at least 3; \
+             published: 3."
+        );
+        let texts = [0.0, 0.001_234, 99.96, 12_345.6, 1.0].map(number);
+        assert_eq!(texts, ["0", "0.00123", "100", "12346", "1"]);
+    }
+}

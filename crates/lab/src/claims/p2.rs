@@ -1,0 +1,186 @@
+//! P2: reactor against proactor.
+
+use super::evidence::Evidence;
+use super::finding::{Bound, Finding, Row, number};
+use super::select::Select;
+use crate::analysis::Metric;
+
+/// The paper's clients.
+const CLIENTS: f64 = 10_000.0;
+const FEW_CLIENTS: f64 = 10.0;
+const PUBLISHED_RATIO: f64 = 1.27;
+const MATTERS: f64 = 0.02;
+
+fn arm(name: &'static str) -> Select {
+    Select::series("arms").is("arm", name)
+}
+
+fn at(clients: f64, name: &'static str) -> Select {
+    arm(name).is("connections", clients)
+}
+
+fn worked(work: &'static str, name: &'static str) -> Select {
+    Select::series("work")
+        .is("work", work)
+        .is("arm", name)
+        .is("connections", CLIENTS)
+}
+
+pub(super) fn rows(evidence: &Evidence<'_>) -> Vec<Row> {
+    let same_timer = |name, bound| {
+        let ratio = evidence.ratio(
+            Metric::GoodPerS,
+            &at(CLIENTS, name),
+            &at(CLIENTS, "workers"),
+        )?;
+        let what = format!("{name} over workers at 10,000 clients, with and without timer");
+        Ok(Finding::of_ratio(
+            &what,
+            &ratio,
+            bound,
+            "1.27 for both changes at once",
+        ))
+    };
+    vec![
+        Row::new(
+            "The proactor with its timer serves 27 % more than the reactor (section 6.3).",
+            as_published(evidence),
+        ),
+        Row::new(
+            "It is so because the loop reads and writes instead of the workers (section 4.2).",
+            same_timer("loop", Bound::AtLeast(1.0 + MATTERS)),
+        ),
+        Row::new(
+            "It is so if the kernel reads and writes, as in a proactor that is none by name only.",
+            same_timer("kernel", Bound::AtLeast(1.0 + MATTERS)),
+        ),
+        Row::new(
+            "No request fails at 10,000 clients, under either (Figs. 5 and 6).",
+            no_failures(evidence),
+        ),
+        Row::new(
+            "The reactor suits few clients: with 10 it is as good as the proactor (appendix 1).",
+            few_clients(evidence),
+        ),
+        Row::new(
+            "The reactor suffers as clients grow in number (appendix 1).",
+            suffers(evidence),
+        ),
+        Row::new(
+            "The proactor's gain shrinks under heavy computation (section 4.3).",
+            shrinks(evidence),
+        ),
+    ]
+}
+
+fn as_published(evidence: &Evidence<'_>) -> Result<Finding, String> {
+    let (this, other) = (
+        at(CLIENTS, "loop").is("timer", "with"),
+        at(CLIENTS, "workers").is("timer", "without"),
+    );
+    let ratio = evidence.ratio(Metric::GoodPerS, &this, &other)?;
+    let what = "Loop with timer over workers without, at 10,000 clients";
+    let bound = Bound::AtLeast(PUBLISHED_RATIO);
+    Ok(Finding::of_ratio(
+        what,
+        &ratio,
+        bound,
+        "1.27 (3131/s over 2451/s)",
+    ))
+}
+
+fn no_failures(evidence: &Evidence<'_>) -> Result<Finding, String> {
+    let mut finding: Option<Finding> = None;
+    for name in ["workers", "loop"] {
+        let select = at(CLIENTS, name);
+        let trials = evidence.trials(&select);
+        let shares: Vec<f64> = trials
+            .iter()
+            .filter_map(|trial| trial.value(Metric::ErrorShare))
+            .collect();
+        let most = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if !most.is_finite() {
+            return Err(evidence.missing(&select));
+        }
+        let interval = evidence
+            .median(&|trial| trial.value(Metric::ErrorShare), &select)?
+            .1;
+        let what = format!(
+            "{name}: largest share of failed requests in {} trials",
+            shares.len()
+        );
+        // None may fail in any trial: the largest decides, not the usual one.
+        let interval = interval.map(|it| crate::stats::Interval { high: most, ..it });
+        let one = Finding::of_quantity(&what, most, interval, Bound::AtMost(0.0), "0");
+        let one = settled(one, most);
+        finding = Some(match finding {
+            None => one,
+            Some(before) => before.and(one),
+        });
+    }
+    finding.ok_or_else(|| evidence.missing(&Select::series("arms")))
+}
+
+/// A failure that was seen is one, however usual it is.
+fn settled(mut finding: Finding, most: f64) -> Finding {
+    if most > 0.0 {
+        finding.verdict = crate::report::Verdict::NotReproduced;
+        finding.why = finding
+            .why
+            .replace(". Not distinguishable with these trials.", ".");
+    }
+    finding
+}
+
+fn few_clients(evidence: &Evidence<'_>) -> Result<Finding, String> {
+    let (this, other) = (at(FEW_CLIENTS, "workers"), at(FEW_CLIENTS, "loop"));
+    let ratio = evidence.ratio(Metric::GoodPerS, &this, &other)?;
+    let what = "Workers over loop at 10 clients, with and without timer";
+    Ok(Finding::of_ratio(
+        what,
+        &ratio,
+        Bound::AtLeast(1.0 - MATTERS),
+        "",
+    ))
+}
+
+/// 10,000 clients over the number that suits it best.
+fn suffers(evidence: &Evidence<'_>) -> Result<Finding, String> {
+    let steps = evidence.steps(Metric::GoodPerS, &arm("workers"), "connections")?;
+    let best = steps.optimum(evidence.seed).at;
+    if best >= CLIENTS {
+        return Ok(Finding {
+            verdict: crate::report::Verdict::NotReproduced,
+            why: format!(
+                "It serves the most at {} clients, the largest number.",
+                number(best)
+            ),
+            interval: None,
+        });
+    }
+    let (this, other) = (at(CLIENTS, "workers"), at(best, "workers"));
+    let ratio = evidence.ratio(Metric::GoodPerS, &this, &other)?;
+    let what = format!("Workers: 10,000 clients over {} (its best)", number(best));
+    Ok(Finding::of_ratio(
+        &what,
+        &ratio,
+        Bound::AtMost(1.0 - MATTERS),
+        "",
+    ))
+}
+
+fn shrinks(evidence: &Evidence<'_>) -> Result<Finding, String> {
+    let plain = |name| at(CLIENTS, name).is("timer", "with");
+    let ratio = evidence.ratio_of_ratios(
+        Metric::GoodPerS,
+        [&worked("spin", "loop"), &worked("spin", "workers")],
+        [&plain("loop"), &plain("workers")],
+    )?;
+    let what = "Gain of the loop over workers with 500 us of computing, over the gain without";
+    Ok(Finding::of_ratio(
+        what,
+        &ratio,
+        Bound::AtMost(1.0 - MATTERS),
+        "",
+    ))
+}

@@ -1,0 +1,178 @@
+//! P3: four architectures under a constant rate.
+
+use loadline_load::ErrorKind;
+
+use super::evidence::Evidence;
+use super::finding::{Bound, Finding, Row, number};
+use super::select::Select;
+use crate::analysis::{Measured, Metric};
+
+const RATE_PER_S: f64 = 200_000.0;
+const CONNECTIONS: f64 = 2000.0;
+/// A rate that small machines carry too.
+const MODEST_PER_S: f64 = 10_000.0;
+/// Of connections, that are said to starve or be served: wrk2's counts in the paper give 96 % and 47 %
+/// for "all but one" and "half of them".
+const ALL_SHARE: f64 = 0.95;
+const HALF: (f64, f64) = (0.4, 0.6);
+/// How long a connection waits for an answer before it counts a timeout, here as in wrk2.
+const TIMEOUT_S: f64 = 2.0;
+/// Fewer failures than so many are none to speak of: the paper's own are 11 of 3.5 million.
+const NONE_SHARE: f64 = 0.001;
+const SECOND_US: f64 = 1e6;
+
+const BLOCKING: &str = "one blocking thread";
+const POOL: &str = "1000 threads";
+const LOOP: &str = "one event loop";
+const LOOPS: &str = "several event loops";
+
+fn at(rate_per_s: f64, model: &'static str) -> Select {
+    Select::series("rates")
+        .is("rate_per_s", rate_per_s)
+        .is("model", model)
+}
+
+pub(super) fn rows(evidence: &Evidence<'_>) -> Vec<Row> {
+    let starved = |rate, model, bound, published| starved(evidence, rate, model, bound, published);
+    let of = |rate, model, metric, bound, published| {
+        quantity(evidence, rate, model, metric, bound, published)
+    };
+    let none = Bound::AtMost(NONE_SHARE);
+    let half = Bound::Within(HALF.0, HALF.1);
+    let all = Bound::AtLeast(ALL_SHARE);
+    vec![
+        Row::new(
+            "One blocking thread starves all connections but one (first output).",
+            starved(RATE_PER_S, BLOCKING, all, "0.96 (28,860 timeouts)"),
+        ),
+        Row::new(
+            "The same at a rate that this machine can carry.",
+            starved(MODEST_PER_S, BLOCKING, all, ""),
+        ),
+        Row::new(
+            "1000 threads serve 1000 of 2000 connections, and the others starve (second output).",
+            starved(RATE_PER_S, POOL, half, "0.47 (14,000 timeouts)"),
+        ),
+        Row::new(
+            "The same at a rate that this machine can carry.",
+            starved(MODEST_PER_S, POOL, half, ""),
+        ),
+        Row::new(
+            "One event loop serves all connections (third output).",
+            of(
+                RATE_PER_S,
+                LOOP,
+                Metric::ErrorShare,
+                none,
+                "11 of 3,524,675",
+            ),
+        ),
+        Row::new(
+            "One event loop serves them at seconds of latency (third output).",
+            of(
+                RATE_PER_S,
+                LOOP,
+                Metric::MeanUs,
+                Bound::AtLeast(SECOND_US),
+                "8,180,000 us",
+            ),
+        ),
+        Row::new(
+            "Several event loops serve all with no timeout (fourth output).",
+            of(RATE_PER_S, LOOPS, Metric::ErrorShare, none, "0"),
+        ),
+        Row::new(
+            "The same at a rate that this machine can carry.",
+            of(MODEST_PER_S, LOOPS, Metric::ErrorShare, none, ""),
+        ),
+        Row::new(
+            "The latency of several event loops stays below a second (fourth output).",
+            of(
+                RATE_PER_S,
+                LOOPS,
+                Metric::MeanUs,
+                Bound::AtMost(SECOND_US),
+                "16,640 us on average",
+            ),
+        ),
+        Row::new(
+            "Several event loops complete the 200,000 requests a second (fourth output).",
+            of(
+                RATE_PER_S,
+                LOOPS,
+                Metric::CompletedPerS,
+                Bound::AtLeast(190_000.0),
+                "190,965/s",
+            ),
+        ),
+        Row::new(
+            "Several event loops serve more than one, one more than 1000 threads, and these more than \
+             one blocking thread (all outputs).",
+            ordered(evidence),
+        ),
+    ]
+}
+
+/// The share of connections that wait in vain: each has a timeout every 2 s.
+fn starved(
+    evidence: &Evidence<'_>,
+    rate_per_s: f64,
+    model: &'static str,
+    bound: Bound,
+    published: &str,
+) -> Result<Finding, String> {
+    let duration_s = evidence
+        .duration_s("rates")
+        .ok_or_else(|| "The run's plan cannot be read.".to_owned())?;
+    let share = |trial: &Measured| {
+        let timeouts = trial
+            .errors
+            .iter()
+            .find(|(kind, _)| *kind == ErrorKind::Timeout);
+        let timeouts = timeouts.map_or(0, |(_, count)| *count);
+        Some(timeouts as f64 / duration_s * TIMEOUT_S / CONNECTIONS)
+    };
+    let (value, interval) = evidence.median(&share, &at(rate_per_s, model))?;
+    let what = format!(
+        "{model}: share of connections that wait in vain at {}/s (timeouts a second x {TIMEOUT_S} s)",
+        number(rate_per_s)
+    );
+    Ok(Finding::of_quantity(
+        &what, value, interval, bound, published,
+    ))
+}
+
+fn quantity(
+    evidence: &Evidence<'_>,
+    rate_per_s: f64,
+    model: &'static str,
+    metric: Metric,
+    bound: Bound,
+    published: &str,
+) -> Result<Finding, String> {
+    let (value, interval) =
+        evidence.median(&|trial| trial.value(metric), &at(rate_per_s, model))?;
+    let what = format!("{model}, {} at {}/s", metric.name(), number(rate_per_s));
+    Ok(Finding::of_quantity(
+        &what, value, interval, bound, published,
+    ))
+}
+
+fn ordered(evidence: &Evidence<'_>) -> Result<Finding, String> {
+    let mut finding: Option<Finding> = None;
+    for (more, less, published) in [
+        (LOOPS, LOOP, "1.63"),
+        (LOOP, POOL, "1.21"),
+        (POOL, BLOCKING, "990"),
+    ] {
+        let (this, other) = (at(RATE_PER_S, more), at(RATE_PER_S, less));
+        let ratio = evidence.ratio(Metric::GoodPerS, &this, &other)?;
+        let what = format!("{more} over {less}");
+        let one = Finding::of_ratio(&what, &ratio, Bound::AtLeast(1.0), published);
+        finding = Some(match finding {
+            None => one,
+            Some(before) => before.and(one),
+        });
+    }
+    finding.ok_or_else(|| evidence.missing(&Select::series("rates")))
+}

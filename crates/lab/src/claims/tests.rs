@@ -1,0 +1,470 @@
+//! Made-up runs in which a claim holds, does not, cannot be told, and cannot be tested.
+
+use super::*;
+use crate::analysis::{Measured, Metric, Second};
+use crate::journal::{Level, RunHead};
+use crate::report::Verdict;
+use loadline_load::ErrorKind;
+
+/// Levels and what is measured there.
+type Cell<'c> = (&'c [(&'c str, &'c str)], &'c [(Metric, f64)]);
+
+fn level(text: &str) -> Level {
+    match text.parse() {
+        Ok(number) => Level::Number(number),
+        Err(_) => Level::Text(text.to_owned()),
+    }
+}
+
+/// A run under construction.
+#[derive(Default)]
+struct Made {
+    run: Run,
+}
+
+impl Made {
+    fn new(paper: &str) -> Self {
+        let mut made = Self::default();
+        let plan = crate::papers::Paper::named(paper).unwrap();
+        made.run.head = RunHead {
+            name: paper.to_owned(),
+            plan_toml: crate::papers::Grid::default()
+                .plan_text(plan.text, paper)
+                .unwrap(),
+            seed: 1,
+            ..RunHead::default()
+        };
+        made
+    }
+
+    /// Trials of a cell in five blocks, `noise` apart.
+    fn cell(&mut self, series: &str, (levels, values): Cell<'_>, noise: f64) -> &mut Self {
+        for block in 0..5_u32 {
+            let number = self.run.trials.len() as u32;
+            // The same for no two cells, and none on average.
+            let cell = number / 5;
+            let swing = f64::from((block * (1 + cell % 4) + cell) % 5) - 2.0;
+            let factor = 1.0 + noise * swing / 2.0;
+            let levels = levels
+                .iter()
+                .map(|(name, text)| ((*name).to_owned(), level(text)));
+            self.run.trials.push(Measured {
+                number,
+                block,
+                series: series.to_owned(),
+                levels: levels.collect(),
+                values: values
+                    .iter()
+                    .map(|(metric, value)| (*metric, value * factor))
+                    .collect(),
+                ..Measured::default()
+            });
+        }
+        self
+    }
+
+    /// The last cell becomes void.
+    fn void(&mut self, reason: &str) -> &mut Self {
+        let count = self.run.trials.len();
+        for trial in &mut self.run.trials[count - 5..] {
+            trial.void.push(reason.to_owned());
+        }
+        self
+    }
+
+    /// Changes the trials of the last cell.
+    fn each(&mut self, change: impl Fn(&mut Measured)) -> &mut Self {
+        let count = self.run.trials.len();
+        self.run.trials[count - 5..].iter_mut().for_each(change);
+        self
+    }
+
+    fn claim(&self, beginning: &str) -> Claim {
+        let claims = judged(&self.run);
+        let mut found = claims
+            .into_iter()
+            .filter(|claim| claim.text.starts_with(beginning));
+        let claim = found
+            .next()
+            .unwrap_or_else(|| panic!("no claim {beginning}"));
+        assert_eq!(claim.paper, self.run.head.name);
+        claim
+    }
+
+    fn verdict(&self, beginning: &str) -> Verdict {
+        self.claim(beginning).verdict
+    }
+}
+
+use Metric::{CompletedPerS, ContextSwitchesPerRequest, ErrorShare, GoodPerS, MeanUs, MemoryBytes};
+use Verdict::{NotReproduced, NotTestable, Reproduced};
+
+const SINGLE: &str = "single reactor, single thread";
+const SEVERAL: &str = "several reactors, threads";
+
+#[test]
+fn a_run_without_trials_can_judge_nothing() {
+    for paper in ["P1", "P2", "P3", "P4", "P5"] {
+        let claims = judged(&Made::new(paper).run);
+        assert!(claims.len() >= 6, "{paper}");
+        for claim in &claims {
+            assert_eq!(claim.verdict, NotTestable, "{claim:?}");
+            assert!(!claim.why.is_empty() && claim.why.len() < 1000, "{claim:?}");
+        }
+        let mut texts: Vec<&str> = claims.iter().map(|claim| claim.text.as_str()).collect();
+        texts.retain(|text| !text.starts_with("The same"));
+        let count = texts.len();
+        texts.sort_unstable();
+        texts.dedup();
+        assert_eq!(texts.len(), count);
+    }
+    let mut other = Made::new("P1");
+    other.run.head.name = "mine".to_owned();
+    assert_eq!(judged(&other.run), []);
+}
+
+fn by_service(rates: [f64; 4]) -> Made {
+    let mut made = Made::new("P1");
+    for (service, rate) in ["0", "100", "200", "300"].into_iter().zip(rates) {
+        let levels = [("model", SINGLE), ("service_us", service)];
+        made.cell("models", (&levels, &[(GoodPerS, rate)]), 0.02);
+    }
+    made
+}
+
+#[test]
+fn throughput_falls_with_service_time() {
+    let fall = "Throughput of one reactor";
+    let steepest = "The fall is steepest";
+    let falling = by_service([9000.0, 4000.0, 3500.0, 3000.0]);
+    assert_eq!(
+        (falling.verdict(fall), falling.verdict(steepest)),
+        (Reproduced, Reproduced)
+    );
+    let late = by_service([9000.0, 8900.0, 8000.0, 2000.0]);
+    assert_eq!(
+        (late.verdict(fall), late.verdict(steepest)),
+        (Reproduced, NotReproduced)
+    );
+    let turning = by_service([9000.0, 4000.0, 3000.0, 8000.0]);
+    assert_eq!(turning.verdict(fall), NotReproduced);
+    let rising = by_service([1000.0, 2000.0, 3000.0, 4000.0]);
+    assert_eq!(rising.verdict(fall), NotReproduced);
+    let mut void = by_service([9000.0, 4000.0, 3500.0, 3000.0]);
+    for trial in &mut void.run.trials {
+        trial.void.push("Client-limited. Too busy.".to_owned());
+    }
+    let claim = void.claim(fall);
+    assert_eq!(claim.verdict, NotTestable);
+    assert!(
+        claim
+            .why
+            .ends_with("20 are void, as in: Client-limited. Too busy."),
+        "{}",
+        claim.why
+    );
+}
+
+fn headline(several: f64, noise: f64) -> Made {
+    let mut made = Made::new("P1");
+    for service in ["0", "1000"] {
+        for (model, rate) in [(SINGLE, 1000.0), (SEVERAL, several)] {
+            let levels = [
+                ("model", model),
+                ("service_us", service),
+                ("connections", "20000"),
+            ];
+            made.cell(
+                "concurrency",
+                (&levels, &[(GoodPerS, rate), (Metric::P50Us, 1e6 / rate)]),
+                noise,
+            );
+        }
+    }
+    made
+}
+
+#[test]
+fn three_times_is_held_by_the_whole_interval_or_not() {
+    let three = "Several reactors with threads reach 3 times";
+    assert_eq!(headline(4000.0, 0.02).verdict(three), Reproduced);
+    assert_eq!(headline(2000.0, 0.02).verdict(three), NotReproduced);
+    assert_eq!(headline(3000.0, 0.2).verdict(three), NotTestable);
+    let claim = headline(4000.0, 0.02).claim(three);
+    assert!(claim.interval.unwrap().contains(4.0), "{claim:?}");
+    assert!(claim.why.contains("published: 3"), "{claim:?}");
+    let mut void = headline(4000.0, 0.02);
+    for trial in &mut void.run.trials {
+        if trial.levels["model"] == level(SEVERAL) {
+            trial.void.push("The server died.".to_owned());
+        }
+    }
+    assert_eq!(void.verdict(three), NotTestable);
+    let shorter = "Several reactors with threads have shorter";
+    assert_eq!(headline(4000.0, 0.02).verdict(shorter), Reproduced);
+    assert_eq!(headline(500.0, 0.02).verdict(shorter), NotReproduced);
+}
+
+#[test]
+fn a_condition_that_lacks_a_block_does_not_shift_a_ratio() {
+    let mut made = headline(4000.0, 0.02);
+    // Of the trials at 1000 us, where the ratio is another, one block is left.
+    for trial in &mut made.run.trials {
+        if trial.levels["service_us"] == level("1000") {
+            if trial.levels["model"] == level(SEVERAL) {
+                trial.values.insert(GoodPerS, 16_000.0);
+            }
+            if trial.block > 1 {
+                trial.void.push("x".to_owned());
+            }
+        }
+    }
+    let interval = made
+        .claim("Several reactors with threads reach 3")
+        .interval
+        .unwrap();
+    // The geometric mean of 4 and 16.
+    assert!(
+        interval.contains(8.0) && interval.relative_width() < 0.2,
+        "{interval:?}"
+    );
+}
+
+fn surface(series: &str, factor: &str, by_time: &[(&str, [f64; 4])]) -> Made {
+    let mut made = Made::new("P1");
+    for (service, rates) in by_time {
+        for (number, rate) in ["1", "4", "16", "30"].into_iter().zip(rates) {
+            let levels = [(factor, number), ("service_us", *service)];
+            let number: f64 = number.parse().unwrap();
+            let values = [
+                (GoodPerS, *rate),
+                (ContextSwitchesPerRequest, 1.0 + number / 10.0),
+            ];
+            made.cell(series, (&levels, &values), 0.02);
+        }
+    }
+    made
+}
+
+#[test]
+fn optima_of_threads() {
+    let beyond = "Beyond the optimum of threads";
+    let moves = "The optimal number of threads";
+    let help = "Where requests wait";
+    let lose = "Too many threads lose";
+    let peaked = [("0", [9e3, 8e3, 7e3, 6e3]), ("200", [3e3, 6e3, 9e3, 8e3])];
+    let made = surface("threads", "workers", &peaked);
+    assert_eq!(
+        (made.verdict(beyond), made.verdict(moves)),
+        (Reproduced, Reproduced)
+    );
+    assert_eq!(made.verdict(help), Reproduced);
+    assert_eq!(made.verdict("More threads help where"), NotReproduced);
+    let growing = [("100", [1e3, 2e3, 3e3, 6e3]), ("200", [1e3, 2e3, 4e3, 7e3])];
+    let made = surface("threads", "workers", &growing);
+    assert_eq!(
+        (made.verdict(beyond), made.verdict(moves)),
+        (NotReproduced, NotReproduced)
+    );
+    assert_eq!(
+        (made.verdict(help), made.verdict(lose)),
+        (Reproduced, NotReproduced)
+    );
+    let losing = [("100", [1e3, 9e3, 6e3, 4e3]), ("200", [1e3, 8e3, 6e3, 4e3])];
+    let made = surface("threads", "workers", &losing);
+    assert_eq!(
+        (made.verdict(lose), made.verdict(moves)),
+        (Reproduced, NotReproduced)
+    );
+    let flat = [("100", [9e3; 4]), ("200", [9e3; 4])];
+    let made = surface("threads", "workers", &flat);
+    assert_eq!(made.verdict(beyond), NotTestable);
+    assert_eq!(made.verdict(moves), NotTestable);
+}
+
+#[test]
+fn few_reactors_suffice() {
+    let few = "Few reactors suffice";
+    let flat = surface("reactors", "loops", &[("0", [5e3, 9e3, 9e3, 8.9e3])]);
+    assert_eq!(flat.verdict(few), Reproduced);
+    let growing = surface("reactors", "loops", &[("0", [1e3, 2e3, 8e3, 9e3])]);
+    assert_eq!(growing.verdict(few), NotReproduced);
+}
+
+#[test]
+fn short_runs_say_nothing_about_long_ones() {
+    let lasts = "The advantage of several";
+    let long = |duration_s: &str| {
+        let mut made = Made::new("P1");
+        made.run.head.plan_toml = made
+            .run
+            .head
+            .plan_toml
+            .replace("duration_s = 20.0", duration_s);
+        for (model, rate) in [(SINGLE, 1000.0), (SEVERAL, 4000.0)] {
+            made.cell("soak", (&[("model", model)], &[(GoodPerS, rate)]), 0.02)
+                .each(|trial| {
+                    trial.seconds = (0..9)
+                        .map(|second| Second {
+                            second,
+                            counted: true,
+                            values: [(CompletedPerS, 1000.0 + f64::from(second % 3))].into(),
+                        })
+                        .collect();
+                });
+        }
+        made
+    };
+    assert_eq!(long("duration_s = 600.0").verdict(lasts), Reproduced);
+    let claim = long("duration_s = 20.0").claim(lasts);
+    assert_eq!(claim.verdict, NotTestable);
+    assert!(
+        claim.why.starts_with("These runs are of 20 s"),
+        "{}",
+        claim.why
+    );
+    let mut fading = long("duration_s = 600.0");
+    fading.each(|trial| {
+        for second in &mut trial.seconds[6..] {
+            second.values.insert(CompletedPerS, 500.0);
+        }
+    });
+    assert_eq!(fading.verdict(lasts), NotReproduced);
+}
+
+#[test]
+fn the_gain_of_the_proactor() {
+    let run = |of_loop: f64, of_spin: f64, errors: f64| {
+        let mut made = Made::new("P2");
+        for timer in ["with", "without"] {
+            for (arm, rate) in [("workers", 1000.0), ("loop", of_loop)] {
+                for connections in ["10", "1000", "10000"] {
+                    let levels = [("arm", arm), ("timer", timer), ("connections", connections)];
+                    let values = [(GoodPerS, rate), (ErrorShare, errors)];
+                    made.cell("arms", (&levels, &values), 0.02);
+                }
+            }
+        }
+        for (arm, rate) in [("workers", 500.0), ("loop", of_spin)] {
+            let levels = [("arm", arm), ("work", "spin"), ("connections", "10000")];
+            made.cell("work", (&levels, &[(GoodPerS, rate)]), 0.02);
+        }
+        let claims = [
+            "The proactor with its timer",
+            "The proactor's gain",
+            "No request fails",
+        ];
+        claims.map(|claim| made.verdict(claim))
+    };
+    assert_eq!(run(1400.0, 500.0, 0.0), [Reproduced; 3]);
+    assert_eq!(run(1100.0, 600.0, 0.01), [NotReproduced; 3]);
+    assert_eq!(
+        run(1270.0, 635.0, 0.0),
+        [NotTestable, NotTestable, Reproduced]
+    );
+    let made = Made::new("P2");
+    assert_eq!(made.verdict("It is so if the kernel"), NotTestable);
+}
+
+#[test]
+fn connections_that_starve() {
+    let run = |timeouts: u64| {
+        let mut made = Made::new("P3");
+        for rate in ["10000", "200000"] {
+            let levels = [("model", "1000 threads"), ("rate_per_s", rate)];
+            made.cell("rates", (&levels, &[(CompletedPerS, 5000.0)]), 0.02)
+                .each(|trial| trial.errors = vec![(ErrorKind::Timeout, timeouts)]);
+        }
+        made.verdict("1000 threads serve 1000")
+    };
+    // Of 2000 connections half wait, 2 s for each timeout, in 5 s.
+    assert_eq!(run(2500), Reproduced);
+    assert_eq!(run(4950), NotReproduced);
+    assert_eq!(run(10), NotReproduced);
+    let mut made = Made::new("P3");
+    let levels = [("model", "one event loop"), ("rate_per_s", "200000")];
+    let values = [(MeanUs, 3e6), (ErrorShare, 0.0)];
+    made.cell("rates", (&levels, &values), 0.02);
+    assert_eq!(
+        made.verdict("One event loop serves them at seconds"),
+        Reproduced
+    );
+    assert_eq!(made.verdict("One event loop serves all"), Reproduced);
+    made.void("Client-limited. It sent 90,000/s.");
+    let claim = made.claim("One event loop serves all");
+    assert_eq!(claim.verdict, NotTestable);
+    assert!(claim.why.contains("It sent 90,000/s"), "{}", claim.why);
+}
+
+#[test]
+fn statix_and_nginx() {
+    let run = |at_10000: f64, memory: f64| {
+        let mut made = Made::new("P4");
+        for (connections, rate) in [("1000", 2000.0), ("5000", 9000.0), ("10000", at_10000)] {
+            for (server, rate, memory) in [("handoff", rate, memory), ("nginx", 2000.0, 1e7)] {
+                let levels = [("server", server), ("connections", connections)];
+                let values = [
+                    (CompletedPerS, rate),
+                    (MemoryBytes, memory),
+                    (Metric::CpuUserShare, 0.2),
+                    (Metric::CpuKernelShare, 0.7),
+                ];
+                made.cell("connections", (&levels, &values), 0.01);
+            }
+        }
+        let claims = [
+            "It serves nearly",
+            "Throughput grows",
+            "It takes 1.34",
+            "Its use of CPUs",
+        ];
+        claims.map(|claim| made.verdict(claim))
+    };
+    assert_eq!(run(12_000.0, 1.1e7), [Reproduced; 4]);
+    let [five, linear, memory, _] = run(1900.0, 2e7);
+    assert_eq!([five, linear, memory], [NotReproduced; 3]);
+}
+
+fn bends(threads: f64, events: f64) -> Made {
+    let mut made = Made::new("P5");
+    for (server, bend) in [("threads", threads), ("event-loop", events)] {
+        for rate in ["500", "1000", "1200", "1500", "2500"] {
+            let offered: f64 = rate.parse().unwrap();
+            let good = offered.min(bend);
+            let levels = [("server", server), ("rate_per_s", rate)];
+            let values = [(GoodPerS, good), (ErrorShare, 1.0 - good / offered)];
+            made.cell("rates", (&levels, &values), 0.0);
+        }
+    }
+    made
+}
+
+#[test]
+fn where_servers_bend() {
+    let win = "Threads win";
+    let later = "The event loop bends later";
+    let about = "The event loop bends at about 1500";
+    let made = bends(1250.0, 1550.0);
+    assert_eq!(
+        (made.verdict(win), made.verdict(later)),
+        (NotReproduced, Reproduced)
+    );
+    assert_eq!(made.verdict("Threads bend at 1000"), Reproduced);
+    assert_eq!(made.verdict(about), Reproduced);
+    assert_eq!(made.verdict("The event loop fails at 2500"), NotReproduced);
+    let made = bends(1600.0, 600.0);
+    assert_eq!(
+        (made.verdict(win), made.verdict(later)),
+        (Reproduced, NotReproduced)
+    );
+    assert_eq!(made.verdict(about), NotReproduced);
+    let unbent = bends(1250.0, 9999.0);
+    let claim = unbent.claim(about);
+    assert_eq!(claim.verdict, NotTestable);
+    assert!(
+        claim.why.contains("no bend is seen up to 2500/s"),
+        "{}",
+        claim.why
+    );
+    assert_eq!(unbent.verdict(win), NotTestable);
+}

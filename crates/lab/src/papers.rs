@@ -1,0 +1,73 @@
+//! The five papers: their experiments as plans, and what they published.
+//!
+//! A plan of `lab/papers/` has two grids in one file: a reduced one, and the paper's own parameters in
+//! tables named `full`. [`Grid::plan_text`] makes the plain plan of one of them, which is what a run's
+//! journal keeps.
+
+mod forms;
+mod grid;
+mod published;
+#[cfg(test)]
+mod tests;
+
+pub use grid::Grid;
+pub use published::{Published, published};
+
+/// A paper that can be reproduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paper {
+    /// As on the command line, in `published.csv` and in claims.
+    pub name: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    /// `lab/papers/NAME.toml`, with both grids.
+    pub text: &'static str,
+}
+
+/// All of them.
+pub const PAPERS: [Paper; 5] = [
+    Paper {
+        name: "P1",
+        title: "reactor models under high concurrency",
+        text: include_str!("../../../lab/papers/P1.toml"),
+    },
+    Paper {
+        name: "P2",
+        title: "reactor against proactor",
+        text: include_str!("../../../lab/papers/P2.toml"),
+    },
+    Paper {
+        name: "P3",
+        title: "four architectures under a constant rate",
+        text: include_str!("../../../lab/papers/P3.toml"),
+    },
+    Paper {
+        name: "P4",
+        title: "a static server against 10,000 connections",
+        text: include_str!("../../../lab/papers/P4.toml"),
+    },
+    Paper {
+        name: "P5",
+        title: "thread per connection against one event loop",
+        text: include_str!("../../../lab/papers/P5.toml"),
+    },
+];
+
+impl Paper {
+    /// By name, in either case.
+    ///
+    /// # Errors
+    /// One line: there is none of this name, and which there are.
+    pub fn named(name: &str) -> Result<&'static Self, String> {
+        let found = PAPERS
+            .iter()
+            .find(|paper| paper.name.eq_ignore_ascii_case(name));
+        found.ok_or_else(|| {
+            format!(
+                "no paper {}; right would be one of {}",
+                name.escape_debug(),
+                PAPERS.map(|paper| paper.name).join(", ")
+            )
+        })
+    }
+}

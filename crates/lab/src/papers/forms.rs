@@ -1,0 +1,53 @@
+//! Results of trials in the forms of the tools that the papers used.
+
+use std::fs;
+use std::path::Path;
+
+use loadline_load::report::{Page, Style, text};
+
+use super::Paper;
+use crate::analysis::Run;
+use crate::journal::Levels;
+
+impl Paper {
+    /// The form of the tool that the paper used.
+    #[must_use]
+    pub fn style(&self) -> Style {
+        match self.name {
+            "P1" | "P2" => Style::Webbench,
+            "P3" => Style::Wrk2,
+            "P4" => Style::Weighttp,
+            "P5" => Style::Vegeta,
+            _ => Style::Summary,
+        }
+    }
+
+    /// Writes each trial of the run in `folder` in that form: `wrk2/trial-7.txt`. Void ones say so.
+    ///
+    /// # Errors
+    /// One line: the journal cannot be read, or a file cannot be written.
+    pub fn write_forms(&self, folder: &Path) -> Result<(), String> {
+        let style = self.style();
+        let forms = folder.join(style.name());
+        let fail = |error: std::io::Error| format!("{}: {error}", forms.display());
+        fs::create_dir_all(&forms).map_err(fail)?;
+        Run::each_trial(folder, |trial| {
+            let Some(load) = &trial.load else {
+                return Ok(());
+            };
+            let mut page = format!("{}: {}\n", trial.series, levels_text(&trial.levels));
+            for reason in &trial.void {
+                page += &format!("void: {reason}\n");
+            }
+            page.push('\n');
+            page += &text(std::slice::from_ref(load), style, Page::default());
+            let file = forms.join(format!("trial-{}.txt", trial.number));
+            fs::write(file, page).map_err(fail)
+        })
+    }
+}
+
+fn levels_text(levels: &Levels) -> String {
+    let texts = levels.iter().map(|(name, level)| format!("{name}={level}"));
+    texts.collect::<Vec<_>>().join(", ")
+}

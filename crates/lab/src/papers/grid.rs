@@ -1,0 +1,108 @@
+//! From a plan with two grids to a plain plan.
+
+use toml::{Table, Value};
+
+/// Which part of a plan is run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Grid {
+    /// The tables named `full` count: the paper's own parameters.
+    pub full: bool,
+    /// Only series of these names; empty: all.
+    pub only: Vec<String>,
+    /// How long each trial is measured, in place of what the plan says.
+    pub duration_s: Option<f64>,
+    /// How often each cell is run, in place of what the plan says.
+    pub replicates: Option<u32>,
+}
+
+/// The table that stands for `--full`, in the plan and in each series.
+const FULL: &str = "full";
+
+impl Grid {
+    /// The plan of this grid, as a plan file without `full`. `name` stands for the file in messages.
+    ///
+    /// # Errors
+    /// One line: what is wrong with the file, or no series is left, and what would be right.
+    pub fn plan_text(&self, text: &str, name: &str) -> Result<String, String> {
+        let fail = |error: &dyn std::fmt::Display| {
+            format!("{name}: {}", error.to_string().trim().replace('\n', " "))
+        };
+        let mut plan: Table = text.parse().map_err(|error| fail(&error))?;
+        self.resolve(&mut plan).map_err(|error| fail(&error))?;
+        toml::to_string(&plan).map_err(|error| fail(&error))
+    }
+
+    fn resolve(&self, plan: &mut Table) -> Result<(), String> {
+        self.take_full(plan)?;
+        let Some(Value::Array(series)) = plan.get_mut("series") else {
+            return Err("no series; right would be at least one [[series]]".to_owned());
+        };
+        let names: Vec<String> = series.iter().map(name_of).collect();
+        if let Some(unknown) = self.only.iter().find(|name| !names.contains(name)) {
+            let mut names = names;
+            names.dedup();
+            return Err(format!(
+                "no series {}; right would be one of {}",
+                unknown.escape_debug(),
+                names.join(", ")
+            ));
+        }
+        if !self.only.is_empty() {
+            series.retain(|one| self.only.contains(&name_of(one)));
+        }
+        for one in series.iter_mut().filter_map(Value::as_table_mut) {
+            self.take_full(one)?;
+            self.override_times(one);
+        }
+        let left: Vec<String> = series.iter().map(name_of).collect();
+        if let Some(Value::Array(charts)) = plan.get_mut("chart") {
+            charts.retain(|chart| chart.get("series").is_none_or(|name| is_one(name, &left)));
+        }
+        Ok(())
+    }
+
+    /// Removes the table `full`; under `--full`, what stands there goes over what stands beside it.
+    fn take_full(&self, table: &mut Table) -> Result<(), String> {
+        match table.remove(FULL) {
+            None => Ok(()),
+            Some(Value::Table(full)) => {
+                if self.full {
+                    merge(table, full);
+                }
+                Ok(())
+            }
+            Some(_) => Err("full is not a table; right would be full = { replicates = 5 }".into()),
+        }
+    }
+
+    fn override_times(&self, series: &mut Table) {
+        if let Some(duration_s) = self.duration_s {
+            series.insert("duration_s".to_owned(), Value::Float(duration_s));
+        }
+        if let Some(replicates) = self.replicates {
+            series.insert("replicates".to_owned(), Value::Integer(replicates.into()));
+        }
+    }
+}
+
+/// Tables are merged; anything else is replaced.
+fn merge(under: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (under.get_mut(&key), value) {
+            (Some(Value::Table(under)), Value::Table(over)) => merge(under, over),
+            (_, value) => {
+                under.insert(key, value);
+            }
+        }
+    }
+}
+
+fn name_of(series: &Value) -> String {
+    let name = series.get("name").and_then(Value::as_str);
+    name.unwrap_or_default().to_owned()
+}
+
+fn is_one(name: &Value, names: &[String]) -> bool {
+    name.as_str()
+        .is_some_and(|name| names.iter().any(|one| one == name))
+}

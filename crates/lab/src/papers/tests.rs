@@ -1,0 +1,163 @@
+use std::path::Path;
+
+use super::*;
+use crate::plan::{Plan, words};
+
+fn plan(paper: &Paper, grid: &Grid) -> Plan {
+    let text = grid.plan_text(paper.text, paper.name).unwrap();
+    Plan::parse(&text, paper.name, Path::new("/")).unwrap()
+}
+
+fn full() -> Grid {
+    Grid {
+        full: true,
+        ..Grid::default()
+    }
+}
+
+/// Levels of a factor of the first series of this name.
+fn levels(plan: &Plan, series: &str, factor: &str) -> Vec<String> {
+    let series = plan.series.iter().find(|one| one.name == series).unwrap();
+    let factor = series
+        .factors
+        .iter()
+        .find(|one| one.name == factor)
+        .unwrap();
+    let levels = factor.levels.iter();
+    levels.map(|level| level.level.to_string()).collect()
+}
+
+#[test]
+fn both_grids_of_each_paper_are_plans() {
+    for paper in &PAPERS {
+        for grid in [Grid::default(), full()] {
+            let plan = plan(paper, &grid);
+            assert_eq!(plan.name, paper.name);
+            assert!(plan.series.iter().all(|series| series.replicates >= 1));
+        }
+    }
+}
+
+#[test]
+fn the_reduced_grid_of_p1_is_not_below_what_is_promised() {
+    let plan = plan(&PAPERS[0], &Grid::default());
+    assert_eq!(levels(&plan, "models", "service_us").len(), 11);
+    assert_eq!(levels(&plan, "models", "model").len(), 3);
+    assert_eq!(plan.series[0].replicates, 3);
+    assert_eq!(
+        levels(&plan, "threads", "workers"),
+        ["1", "2", "4", "8", "16", "30"]
+    );
+    assert_eq!(levels(&plan, "threads", "service_us").len(), 5);
+    for factor in ["loops", "workers"] {
+        let numbers = levels(&plan, "reactors", factor);
+        assert_eq!(numbers, ["1", "2", "4", "8", "16", "50"]);
+    }
+    assert_eq!(
+        levels(&plan, "reactors", "service_us"),
+        ["0", "200", "1000"]
+    );
+    let headline = plan.series.iter().filter(|one| one.name == "concurrency");
+    let has_20000 = headline.flat_map(|one| &one.factors).any(|factor| {
+        let levels = &factor.levels;
+        factor.name == "connections" && levels.iter().any(|it| it.level.to_string() == "20000")
+    });
+    assert!(has_20000);
+}
+
+#[test]
+fn the_full_grids_are_the_papers_own() {
+    let p1 = plan(&PAPERS[0], &full());
+    assert_eq!(levels(&p1, "threads", "workers").len(), 30);
+    assert_eq!(levels(&p1, "threads", "service_us").len(), 11);
+    assert_eq!(levels(&p1, "reactors", "loops").len(), 50);
+    assert_eq!(levels(&p1, "reactors", "workers").len(), 50);
+    assert!(words(&p1.series[0].load).contains(&"--connections=20000".to_owned()));
+    assert!((p1.series[0].duration_s - 5.0).abs() < 1e-9);
+    let soak = p1.series.iter().find(|one| one.name == "soak").unwrap();
+    assert!((soak.duration_s - 600.0).abs() < 1e-9);
+    let p3 = plan(&PAPERS[2], &full());
+    assert!((p3.series[0].duration_s - 30.0).abs() < 1e-9);
+    assert!(levels(&p3, "rates", "rate_per_s").contains(&"200000".to_owned()));
+    let p5 = plan(&PAPERS[4], &Grid::default());
+    assert_eq!(levels(&p5, "rates", "rate_per_s").len(), 25);
+    assert!(p5.series[..3].iter().all(|series| series.replicates == 5));
+}
+
+#[test]
+fn a_part_can_be_chosen() {
+    let grid = Grid {
+        only: vec!["soak".to_owned()],
+        duration_s: Some(1.0),
+        replicates: Some(1),
+        ..Grid::default()
+    };
+    let plan = plan(&PAPERS[0], &grid);
+    assert_eq!(plan.series.len(), 1);
+    assert_eq!(
+        (plan.series[0].duration_s, plan.series[0].replicates),
+        (1.0, 1)
+    );
+    assert_eq!(plan.charts.len(), 1);
+    let unknown = Grid {
+        only: vec!["sok".to_owned()],
+        ..Grid::default()
+    };
+    let message = unknown.plan_text(PAPERS[0].text, "P1").unwrap_err();
+    assert!(message.starts_with("P1: no series sok; right would be one of models, threads"));
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_one_line() {
+    for (text, right) in [
+        ("= 1", "x: "),
+        ("name = \"x\"", "x: no series; right would be"),
+        (
+            "full = 1\n[[series]]\nname = \"a\"",
+            "x: full is not a table",
+        ),
+    ] {
+        let message = Grid::default().plan_text(text, "x").unwrap_err();
+        assert!(message.starts_with(right), "{message}");
+        assert!(!message.contains('\n'), "{message}");
+    }
+}
+
+#[test]
+fn papers_have_names() {
+    assert_eq!(Paper::named("p3").unwrap().name, "P3");
+    let message = Paper::named("P6").unwrap_err();
+    assert_eq!(
+        message,
+        "no paper P6; right would be one of P1, P2, P3, P4, P5"
+    );
+}
+
+/// Curves that are laid beside ours stand in the plans, so that they can be read there; they are those
+/// of the table.
+#[test]
+fn curves_laid_beside_are_the_published_ones() {
+    for paper in &PAPERS {
+        let rows: Vec<&Published> = published()
+            .iter()
+            .filter(|row| row.paper == paper.name)
+            .collect();
+        let plan = plan(paper, &Grid::default());
+        for reference in plan.charts.iter().flat_map(|chart| &chart.reference) {
+            for (_, value) in &reference.points {
+                let is_row = |row: &&&Published| {
+                    // Milliseconds, percent and megabytes as what charts have.
+                    let units = [1.0, 1e3, 1e-2, 1e6];
+                    units
+                        .iter()
+                        .any(|unit| (row.value * unit - value).abs() <= 1e-6 * value)
+                };
+                assert!(
+                    rows.iter().any(|row| is_row(&row)),
+                    "{}: {value}",
+                    reference.label
+                );
+            }
+        }
+    }
+}
