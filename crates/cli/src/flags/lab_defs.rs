@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::capacity_defs::{CAPACITY_EXIT_CODES, CAPACITY_MORE, CapacityFlags};
+use super::lab_paper_defs::{LAB_COMPARE_MORE, LAB_PAPER_MORE, LabCompareFlags, LabPaperFlags};
 use super::lab_report_defs::{
     LAB_REPORT_EXIT_CODES, LAB_REPORT_MORE, LAB_VERIFY_EXIT_CODES, LabReportFlags, LabVerifyFlags,
 };
@@ -42,6 +43,12 @@ pub(crate) enum LabCommand {
     /// Derive every number of a report again from the raw files, and compare.
     #[command(after_help = LAB_VERIFY_EXIT_CODES)]
     Verify(LabVerifyFlags),
+    /// Run the experiment of a paper (docs/papers.md), or go on with it.
+    #[command(after_help = format!("{LAB_PAPER_MORE}\n\n{LAB_EXIT_CODES}"))]
+    Paper(LabPaperFlags),
+    /// Compare Loadline with other servers, whichever are installed (docs/lab.md), or go on with it.
+    #[command(after_help = format!("{LAB_COMPARE_MORE}\n\n{LAB_EXIT_CODES}"))]
+    Compare(LabCompareFlags),
     /// Looks after a server or client of a run; started by the run itself.
     #[command(hide = true)]
     Guard(GuardFlags),

@@ -5,6 +5,7 @@ pub(crate) mod capacity_defs;
 pub(crate) mod defs;
 pub(crate) mod high;
 pub(crate) mod lab_defs;
+pub(crate) mod lab_paper_defs;
 pub(crate) mod lab_report_defs;
 pub(crate) mod load_defs;
 pub(crate) mod load_values;
@@ -40,6 +41,8 @@ where
         (Some("lab"), Some("capacity")) => "lab capacity",
         (Some("lab"), Some("report")) => "lab report",
         (Some("lab"), Some("verify")) => "lab verify",
+        (Some("lab"), Some("paper")) => "lab paper",
+        (Some("lab"), Some("compare")) => "lab compare",
         (Some("lab"), _) => "lab",
         _ => "serve",
     };
@@ -140,32 +143,37 @@ fn one_line(error: &clap::Error, command: &str) -> String {
             text(ContextKind::InvalidSubcommand).unwrap_or_default(),
             did_you_mean(ContextKind::SuggestedSubcommand),
             match command {
-                "lab" => "run, capacity, report or verify",
+                "lab" => "run, paper, compare, capacity, report or verify",
                 _ => "serve, load, lab or completions",
             },
         ),
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             missing_command(command).to_owned()
         }
-        ErrorKind::MissingRequiredArgument if command == "lab run" => {
-            format!("{option} is missing; right would be loadline lab run PLAN --out DIR")
-        }
-        ErrorKind::MissingRequiredArgument if command == "lab capacity" => format!(
-            "{option} is missing; right would be loadline lab capacity --slo 'p99 < 50ms' URL, or -- \
-             and how a server is started"
-        ),
-        ErrorKind::MissingRequiredArgument if command.starts_with("lab ") => {
-            format!("the folder of the run is missing; right would be loadline {command} RUN")
-        }
-        ErrorKind::MissingRequiredArgument => {
-            format!("{option} is missing: the options given need it")
-        }
+        ErrorKind::MissingRequiredArgument => missing_argument(&option, command),
         ErrorKind::ArgumentConflict => format!("{option}: given more than once"),
         _ => {
             let whole = error.to_string();
             let line = whole.lines().next().unwrap_or_default();
             line.trim_start_matches("error: ").to_owned()
         }
+    }
+}
+
+fn missing_argument(option: &str, command: &str) -> String {
+    match command {
+        "lab run" => {
+            format!("{option} is missing; right would be loadline lab run PLAN --out DIR")
+        }
+        "lab capacity" => format!(
+            "{option} is missing; right would be loadline lab capacity --slo 'p99 < 50ms' URL, or -- \
+             and how a server is started"
+        ),
+        "lab paper" => "the paper is missing; right would be loadline lab paper P1".to_owned(),
+        of_lab if of_lab.starts_with("lab ") => {
+            format!("the folder of the run is missing; right would be loadline {of_lab} RUN")
+        }
+        _ => format!("{option} is missing: the options given need it"),
     }
 }
 
@@ -255,6 +263,7 @@ mod tests {
             (None, _) => match option.get_id().as_str() {
                 "root" => "DIR".to_owned(),
                 "plan" => "PLAN".to_owned(),
+                "paper" => "PAPER".to_owned(),
                 "url" => "URL".to_owned(),
                 "command" => "-- COMMAND...".to_owned(),
                 _ => "URL...".to_owned(),
@@ -309,10 +318,16 @@ mod tests {
         check_page("lab capacity");
     }
 
+    #[test]
+    fn every_option_of_lab_paper_is_documented() {
+        check_page("lab paper");
+    }
+
     fn check_page(name: &str) {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
         let page_name = match name {
             "lab capacity" => "capacity",
+            "lab paper" => "papers",
             _ => name.split(' ').next().unwrap(),
         };
         let path = format!("{folder}/{page_name}.md");

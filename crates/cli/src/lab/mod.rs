@@ -3,6 +3,7 @@
 mod capacity;
 mod check;
 mod interrupt;
+mod paper;
 mod report;
 mod run;
 
@@ -20,6 +21,8 @@ pub(crate) fn lab(command: &LabCommand) -> Result<(), Failure> {
         LabCommand::Capacity(flags) => capacity::capacity(flags),
         LabCommand::Report(flags) => report::report(flags),
         LabCommand::Verify(flags) => report::check(flags),
+        LabCommand::Paper(flags) => paper::paper(flags),
+        LabCommand::Compare(flags) => paper::compare(flags),
         LabCommand::Guard(flags) => look_after(flags),
     }
 }

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use loadline_lab::analysis::Run;
+use loadline_lab::claims::judged;
 use loadline_lab::export;
 use loadline_lab::plan::Plan;
 use loadline_lab::report::page::page;
-use loadline_lab::report::{Claim, REPORT, Report, svg};
+use loadline_lab::report::{REPORT, Report, svg};
 use loadline_lab::verify::verify;
 
 use crate::failure::Failure;
@@ -85,13 +86,8 @@ fn derived(folder: &Path) -> Result<(Run, Report), Failure> {
     // A plan of another version may have what this one cannot read: then what varies decides.
     let plan = Plan::parse(&run.head.plan_toml, &run.head.name, folder);
     let charts = plan.map(|plan| plan.charts).unwrap_or_default();
-    let report = Report::new(&run, &charts, claims(&run));
+    let report = Report::new(&run, &charts, judged(&run));
     Ok((run, report))
-}
-
-/// Claims are judged where there are papers; other runs have none.
-fn claims(_: &Run) -> Vec<Claim> {
-    Vec::new()
 }
 
 /// Whole or not at all: a reader never sees half of a report.

@@ -19,6 +19,9 @@ pub(super) struct Evidence<'r> {
 /// Something of a trial; `None`: it has none.
 pub(super) type Quantity<'q> = &'q dyn Fn(&Measured) -> Option<f64>;
 
+/// The numbers of a factor, each with a value by block.
+pub(super) type Along = Vec<(f64, BTreeMap<u32, f64>)>;
+
 /// By what is varied beside, by block.
 type ByRest = BTreeMap<String, BTreeMap<u32, f64>>;
 
@@ -153,7 +156,7 @@ impl<'r> Evidence<'r> {
         quantity: Quantity<'_>,
         select: &Select,
         factor: &'static str,
-    ) -> Result<Vec<(f64, BTreeMap<u32, f64>)>, String> {
+    ) -> Result<Along, String> {
         let numbers = self.numbers(select, factor);
         let tables: Vec<ByRest> = numbers
             .iter()

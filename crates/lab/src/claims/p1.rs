@@ -180,7 +180,7 @@ fn steepest(evidence: &Evidence<'_>) -> Result<Finding, String> {
     }
     let steepest = steps.steepest_fall(evidence.seed);
     let verdict = match (steepest.low, steepest.high) {
-        (_, high) if high == 0.0 => Verdict::Reproduced,
+        (_, 0.0) => Verdict::Reproduced,
         (low, _) if low > 0.0 => Verdict::NotReproduced,
         _ => Verdict::NotTestable,
     };

@@ -34,13 +34,9 @@ fn at(rate_per_s: f64, model: &'static str) -> Select {
 
 pub(super) fn rows(evidence: &Evidence<'_>) -> Vec<Row> {
     let starved = |rate, model, bound, published| starved(evidence, rate, model, bound, published);
-    let of = |rate, model, metric, bound, published| {
-        quantity(evidence, rate, model, metric, bound, published)
-    };
-    let none = Bound::AtMost(NONE_SHARE);
     let half = Bound::Within(HALF.0, HALF.1);
     let all = Bound::AtLeast(ALL_SHARE);
-    vec![
+    let mut rows = vec![
         Row::new(
             "One blocking thread starves all connections but one (first output).",
             starved(RATE_PER_S, BLOCKING, all, "0.96 (28,860 timeouts)"),
@@ -57,6 +53,18 @@ pub(super) fn rows(evidence: &Evidence<'_>) -> Vec<Row> {
             "The same at a rate that this machine can carry.",
             starved(MODEST_PER_S, POOL, half, ""),
         ),
+    ];
+    rows.extend(event_loops(evidence));
+    rows
+}
+
+/// What is claimed of one event loop and of several.
+fn event_loops(evidence: &Evidence<'_>) -> Vec<Row> {
+    let of = |rate, model, metric, bound, published| {
+        quantity(evidence, rate, model, metric, bound, published)
+    };
+    let none = Bound::AtMost(NONE_SHARE);
+    vec![
         Row::new(
             "One event loop serves all connections (third output).",
             of(

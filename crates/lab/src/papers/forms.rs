@@ -7,7 +7,7 @@ use loadline_load::report::{Page, Style, text};
 
 use super::Paper;
 use crate::analysis::Run;
-use crate::journal::Levels;
+use crate::cells::levels_text;
 
 impl Paper {
     /// The form of the tool that the paper used.
@@ -45,9 +45,4 @@ impl Paper {
             fs::write(file, page).map_err(fail)
         })
     }
-}
-
-fn levels_text(levels: &Levels) -> String {
-    let texts = levels.iter().map(|(name, level)| format!("{name}={level}"));
-    texts.collect::<Vec<_>>().join(", ")
 }

@@ -52,11 +52,20 @@ pub(super) fn judge(record: &TrialRecord, server: &ServerFacts, allow: &Allow) -
     }
     judgement.notes.extend(record.verdict.notes.iter().cloned());
     if let Some(little) = record.verdict.little.filter(|little| !little.holds) {
-        judgement.void.push(format!(
+        // Rate and time are of answers: requests that failed have been in flight, too.
+        let failed = |group: &GroupRecord| group.total.tally.errors_total() > 0;
+        let is_allowed = allow.errors > 0.0 && record.headline().is_some_and(failed);
+        let sentence = format!(
             "Little's law does not hold: {:.1} requests were in flight on average, and rate times time \
-             is {:.1}. Something was measured wrongly.",
-            little.in_flight, little.expected
-        ));
+             is {:.1}. {}",
+            little.in_flight,
+            little.expected,
+            match is_allowed {
+                true => "Requests that failed are in the first alone.",
+                false => "Something was measured wrongly.",
+            }
+        );
+        judgement.say(is_allowed, sentence);
     }
     judge_steal(record, allow, &mut judgement);
     judge_network(record, allow, &mut judgement);
@@ -303,6 +312,26 @@ mod tests {
             ),
             (1, 0)
         );
+    }
+
+    #[test]
+    fn requests_that_may_fail_are_in_flight_all_the_same() {
+        let judged = |errors: u64, allowed: f64| {
+            let change = |it: &mut TrialRecord| {
+                it.groups[0].total.tally.errors[ErrorKind::Timeout as usize] = errors;
+                it.verdict.little = Some(LittleRecord {
+                    in_flight: 2000.0,
+                    expected: 1.0,
+                    ..LittleRecord::default()
+                });
+            };
+            let allow = Allow {
+                errors: allowed,
+                ..Allow::default()
+            };
+            void(change, allow).void.len()
+        };
+        assert_eq!([judged(9, 1.0), judged(0, 1.0), judged(9, 0.0)], [0, 1, 2]);
     }
 
     #[test]

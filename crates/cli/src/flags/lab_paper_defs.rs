@@ -1,0 +1,79 @@
+//! The options of `loadline lab paper` and `loadline lab compare` as they are typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+pub(crate) const LAB_PAPER_MORE: &str = "\
+Examples:
+  loadline lab paper P1
+      a reduced grid, 10 to 20 minutes on two cores, into runs/P1; the same command goes on
+  loadline lab paper P1 --full --dry-run
+      how long the paper's own parameters would take
+  loadline lab paper P3 --only rates --seconds 1 --replicates 1 --out runs/look
+      a quick look at one part";
+
+pub(crate) const LAB_COMPARE_MORE: &str = "\
+Examples:
+  loadline lab compare
+      small and large files, 64 to 10,000 connections, idle memory, latency at the same rate
+  loadline lab compare --only small,idle
+      parts of it";
+
+/// The options of `loadline lab paper`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabPaperFlags {
+    /// Which: P1 to P5 (docs/papers.md).
+    #[arg(value_name = "PAPER")]
+    pub(crate) paper: String,
+
+    #[command(flatten)]
+    pub(crate) grid: LabGridFlags,
+}
+
+/// The options of `loadline lab compare`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabCompareFlags {
+    #[command(flatten)]
+    pub(crate) grid: LabGridFlags,
+}
+
+/// Which part of a plan is run, and where to.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabGridFlags {
+    /// The whole grid: a paper's own parameters. How long it takes is said first.
+    #[arg(long)]
+    pub(crate) full: bool,
+
+    /// Only these series of the plan.
+    #[arg(long, value_name = "SERIES", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+
+    /// How long each trial is measured, in place of what the plan says.
+    #[arg(long, value_name = "S")]
+    pub(crate) seconds: Option<f64>,
+
+    /// How often each cell is run, in place of what the plan says.
+    #[arg(long, value_name = "N")]
+    pub(crate) replicates: Option<u32>,
+
+    /// The folder of the run [default: runs/PAPER, runs/compare; with --full runs/PAPER-full].
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Of the order of trials and of their loads [default: the plan's].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+
+    /// Say what would be run, and how long it would take.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Print the plan that would be run.
+    #[arg(long)]
+    pub(crate) show: bool,
+
+    /// No progress, only what has to be known.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
