@@ -297,6 +297,7 @@ fn is_root(path: &str, manifests: &str) -> bool {
     let by_place = match folder {
         "src" => matches!(name, "main.rs" | "lib.rs"),
         "tests" | "benches" | "examples" | "bin" => true,
+        _ if name == "build.rs" => parts.len() == 3, // crates/NAME/build.rs
         _ => {
             let above = parts.len().checked_sub(3).map(|at| parts[at]);
             name == "main.rs" && matches!(above, Some("tests" | "benches"))

@@ -26,6 +26,20 @@ pub(super) fn charts(cells: &[Cell<'_>], order: &Order) -> Vec<Chart> {
     charts
 }
 
+const OF_ONE_CELL: [(ChartKind, Metric); 2] = [
+    (ChartKind::Spectrum, Metric::P50Us),
+    (ChartKind::TimeSeries, Metric::CompletedPerS),
+];
+
+const METRICS: [Metric; 6] = [
+    Metric::CompletedPerS,
+    Metric::P99Us,
+    Metric::ErrorShare,
+    Metric::CpuUsPerRequest,
+    Metric::ContextSwitchesPerRequest,
+    Metric::MemoryBytes,
+];
+
 fn of_one(series: &str, cells: &[&Cell<'_>], order: &Order) -> Vec<Chart> {
     let mut factors: BTreeMap<&str, Vec<Level>> = BTreeMap::new();
     for name in cells.iter().flat_map(|cell| cell.levels.keys()) {
@@ -47,13 +61,9 @@ fn of_one(series: &str, cells: &[&Cell<'_>], order: &Order) -> Vec<Chart> {
         ..Chart::default()
     };
     let mut charts = Vec::new();
-    let x = numbers.first().map(|(name, _)| *name);
-    let text_x = || {
-        varying()
-            .map(|(name, _)| *name)
-            .max_by_key(|name| factors[name].len())
-    };
-    let x = x.or_else(text_x);
+    let names = || varying().map(|(name, _)| *name);
+    let text_x = || names().max_by_key(|name| factors[name].len());
+    let x = numbers.first().map(|(name, _)| *name).or_else(text_x);
     if let [(x, x_levels), (y, y_levels), ..] = numbers[..]
         && x_levels.len() >= SIDE_MIN
         && y_levels.len() >= SIDE_MIN
@@ -66,14 +76,6 @@ fn of_one(series: &str, cells: &[&Cell<'_>], order: &Order) -> Vec<Chart> {
             });
         }
     }
-    let metrics = [
-        Metric::CompletedPerS,
-        Metric::P99Us,
-        Metric::ErrorShare,
-        Metric::CpuUsPerRequest,
-        Metric::ContextSwitchesPerRequest,
-        Metric::MemoryBytes,
-    ];
     let has_errors = cells
         .iter()
         .any(|cell| cell.values(Metric::ErrorShare).iter().any(|it| *it > 0.0));
@@ -85,7 +87,7 @@ fn of_one(series: &str, cells: &[&Cell<'_>], order: &Order) -> Vec<Chart> {
             true => ChartKind::Bars,
             false => ChartKind::Lines,
         };
-        for metric in metrics.into_iter().filter(worth_it) {
+        for metric in METRICS.into_iter().filter(worth_it) {
             charts.push(Chart {
                 x: x.to_owned(),
                 log_x: is_wide(&factors[x]),
@@ -95,10 +97,7 @@ fn of_one(series: &str, cells: &[&Cell<'_>], order: &Order) -> Vec<Chart> {
         }
     }
     let only = middle(cells, &factors, &numbers);
-    for (kind, metric) in [
-        (ChartKind::Spectrum, Metric::P50Us),
-        (ChartKind::TimeSeries, Metric::CompletedPerS),
-    ] {
+    for (kind, metric) in OF_ONE_CELL {
         if resolve::has_values(cells, metric) {
             charts.push(Chart {
                 only: only.clone(),

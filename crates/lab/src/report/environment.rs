@@ -97,24 +97,10 @@ fn facts(run: &Run) -> Vec<Fact> {
         ("Processor", machine.cpu_model.clone()),
         (
             "CPUs of the machine",
-            if machine.cpus > 0 {
-                machine.cpus.to_string()
-            } else {
-                String::new()
-            },
+            number(Some(u64::from(machine.cpus)).filter(|cpus| *cpus > 0)),
         ),
         ("CPUs of the run", cpus.join(", ")),
-        (
-            "CPUs of server | client",
-            each(&|trial| {
-                let server = &trial.server;
-                if server.cpus.is_empty() {
-                    String::new()
-                } else {
-                    format!("{} | {}", server.cpus, server.client_cpus)
-                }
-            }),
-        ),
+        ("CPUs of server | client", each(&cpus_of_both)),
         ("Kernel", each(&|trial| trial.machine.kernel.clone())),
         (
             "Congestion control",
@@ -149,6 +135,14 @@ fn facts(run: &Run) -> Vec<Fact> {
             value,
         })
         .collect()
+}
+
+fn cpus_of_both(trial: &Measured) -> String {
+    let server = &trial.server;
+    if server.cpus.is_empty() {
+        return String::new();
+    }
+    format!("{} | {}", server.cpus, server.client_cpus)
 }
 
 fn servers(run: &Run) -> Vec<ServerSheet> {
