@@ -310,6 +310,9 @@ impl<'i> Driver<'i> {
                     );
                     self.exchange = Some((exchange, Step::Blocking));
                 }
+                Action::Start(_) | Action::Offer(..) | Action::Pull(..) | Action::Cancel(_) => {
+                    unreachable!("no handler here says `Later`")
+                }
                 Action::Send(transmit) => {
                     assert!(self.exchange.is_none() && self.sending.is_none() && !self.finished);
                     assert!(!transmit.is_done());

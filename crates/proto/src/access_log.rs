@@ -2,7 +2,8 @@
 //!
 //! A small answer, copied behind its head, is logged when it is encoded, with all of its bytes. One
 //! with a file or shared content is logged when its last byte has left or the connection has ended
-//! before that, with the bytes of the content that were sent.
+//! before that, with the bytes of the content that were sent. One that an app streams is logged when
+//! the app has ended it, with all of its bytes, or when the connection has ended, with those sent.
 
 use crate::http1::push_decimal;
 use crate::request::FieldName;

@@ -2,7 +2,7 @@
 
 use loadline_base::Transmit;
 
-use crate::Exchange;
+use crate::{Exchange, Piece, StreamId};
 
 /// What the owner of a session has to do next.
 #[derive(Debug)]
@@ -12,6 +12,17 @@ pub enum Action {
     Run(Box<Exchange>),
     /// The handler's blocking step, where blocking is allowed; give back with `completed`.
     Block(Box<Exchange>),
+    /// Begin an app's task with this request (`Handler::start`). It speaks through its port: tell
+    /// what it says by `answered`, `consumed` and `produced`.
+    Start(Box<Exchange>),
+    /// Content of the request for the task: no more than the window before `consumed` reopens it.
+    Offer(StreamId, Piece),
+    /// Room for so many more bytes of the task's answer; what it makes of that comes by `produced`.
+    /// A task begins with room for a window.
+    Pull(StreamId, usize),
+    /// The client is gone, or time is up: the task is to be dropped, and nothing it says is to be
+    /// told any more.
+    Cancel(StreamId),
     /// Deliver this; give back with `sent`. One at a time.
     Send(Transmit),
     /// Half-close: no more output will come. (`shutdown(SHUT_WR)`.)

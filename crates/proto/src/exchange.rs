@@ -82,6 +82,14 @@ impl Exchange {
         std::mem::take(&mut self.output)
     }
 
+    /// Becomes a copy of another's request, to be answered in its place.
+    pub(crate) fn copy_request(&mut self, other: &Self) {
+        self.stream = other.stream;
+        self.peer = other.peer;
+        self.began = other.began;
+        self.request.copy_head(&other.request);
+    }
+
     /// Empties it for the next request, keeping its memory.
     pub(crate) fn clear(&mut self) {
         self.stream = StreamId(0);

@@ -1,6 +1,6 @@
 //! What turns requests into answers: the interface between the core and the apps.
 
-use crate::{Exchange, Turn};
+use crate::{Exchange, Port, Status, Task, Turn};
 
 /// What a handler's quick step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Outcome {
     },
     /// The rest may block: `handle_blocking` is to be called where blocking is allowed.
     Blocking,
+    /// An app's future answers: `start` is to be called. It reads and writes content as it comes.
+    Later,
 }
 
 /// Turns a request into an answer. It sees no sockets, no threads and no protocol versions.
@@ -39,6 +41,15 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Called after `Blocking`, on a thread that may block. Leaves the answer in the exchange.
     fn handle_blocking(&self, exchange: &mut Exchange);
+
+    /// Called after `Later`, once, on the thread that will poll the task: makes the future that
+    /// answers through its port. The task ends when the answer has been handed over, all of it.
+    fn start(&self, mut exchange: Box<Exchange>, port: Port) -> Task {
+        Box::pin(async move {
+            exchange.response.error(Status::INTERNAL_SERVER_ERROR); // said `Later` and has no task
+            port.answer(exchange);
+        })
+    }
 }
 
 /// A handler that others look into while it serves: the status page, say.
@@ -61,5 +72,9 @@ impl<H: Handler> Handler for std::sync::Arc<H> {
 
     fn handle_blocking(&self, exchange: &mut Exchange) {
         (**self).handle_blocking(exchange);
+    }
+
+    fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
+        (**self).start(exchange, port)
     }
 }

@@ -7,11 +7,15 @@
 //!
 //! ```text
 //!   received · ran · completed · progressed · sent · expired · draining      facts
+//!              answered · produced · consumed
 //!                               │
 //!                         ServerSession
 //!                               │
 //!            Run · Block · Send · Finish · Wait · Close                      orders
+//!              Start · Offer · Pull · Cancel
 //! ```
+//!
+//! The second lines are those of an app's answer, whose content streams in both directions.
 //!
 //! A request and its answer, without a socket:
 //!
@@ -55,6 +59,7 @@ pub mod handler;
 pub mod http1;
 pub mod limits;
 pub mod method;
+pub mod port;
 mod progress;
 pub mod request;
 pub mod response;
@@ -62,6 +67,7 @@ pub mod server_session;
 pub mod session_config;
 mod session_state;
 pub mod status;
+mod stream;
 pub mod turn;
 
 pub use access_log::{AccessFormat, AccessLog};
@@ -74,6 +80,7 @@ pub use fault::{Blame, Fault};
 pub use handler::{Handler, Outcome};
 pub use limits::{Limits, Pace};
 pub use method::Method;
+pub use port::{Courier, Gone, Piece, Port, Task};
 pub use request::{Field, FieldName, Request, RequestBody, Span, TargetForm, Version};
 pub use response::{Body, Response};
 pub use server_session::ServerSession;

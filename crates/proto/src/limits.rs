@@ -70,6 +70,15 @@ pub struct Limits {
     /// A body up to this length is copied behind its head, so that both leave in one piece: two
     /// pieces cost 0.5 us more than one, a copy of 16 KiB about as much.
     pub inline_body_bytes_max: usize,
+    /// Content that is on its way to an app, and as much of its answer on its way to the client. 64
+    /// KiB: a socket's receive window begins with it, and two wake-ups for each are cheap enough.
+    pub stream_window_bytes: usize,
+    /// Time for an app to answer, from its request's head or from its last step in reading the
+    /// content on: 60 s, as proxies give it. Then 503.
+    pub app_answer_timeout_ms: u64,
+    /// Time without a piece of an app's answer once it has begun; then the connection is closed. 5
+    /// minutes: event streams say something every 15 to 60 s to stay open.
+    pub app_silence_timeout_ms: u64,
     /// Bytes read and thrown away after an error answer, so that the client reads it instead of a
     /// reset (RFC 9112 section 9.6). 64 MiB: many clients send all of a photo or a film before they
     /// read a word. Throwing away costs no memory and little time; its bound is the next one.
@@ -100,6 +109,9 @@ impl Default for Limits {
             discard_bytes_max: 64 << 10,
             output_bytes_max: 64 << 10,
             inline_body_bytes_max: 16 << 10,
+            stream_window_bytes: 64 << 10,
+            app_answer_timeout_ms: 60_000,
+            app_silence_timeout_ms: 300_000,
             linger_bytes_max: 64 << 20,
             linger_pace: Pace {
                 grace_ms: 2_000,

@@ -4,6 +4,7 @@
 use loadline_base::{Buffer, Segment, Transmit};
 
 use crate::http1::{ChunkedDecoder, Framing, HeadScan, HeadScanner, encode};
+use crate::stream::Stream;
 use crate::{Exchange, Fault, Limits, RequestBody, Status, Turn};
 
 /// Room for content that was announced and has not come yet: what one read brings.
@@ -26,6 +27,30 @@ impl BodyReader {
             Framing::Empty => Self::Done,
             Framing::Length(left) => Self::Length { left },
             Framing::Chunked => Self::Chunked(ChunkedDecoder::default()),
+        }
+    }
+
+    /// Reads content from `input` on, giving each piece to `content`; returns how many bytes were
+    /// used and whether all of it has come.
+    fn read(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+        mut content: impl FnMut(&[u8]),
+    ) -> Result<(usize, bool), Fault> {
+        match self {
+            Self::Done => Ok((0, true)),
+            Self::Length { left } => {
+                let most = usize::try_from(*left).unwrap_or(usize::MAX);
+                let used = most.min(input.len());
+                content(&input[..used]);
+                *left -= used as u64;
+                Ok((used, *left == 0))
+            }
+            Self::Chunked(decoder) => {
+                let used = decoder.decode(input, limits, content)?;
+                Ok((used, decoder.is_done()))
+            }
         }
     }
 }
@@ -55,6 +80,8 @@ pub(crate) struct Progress {
     unlogged: Option<Box<Exchange>>,
     /// Length of the content of the last answer.
     pub(crate) content_len: u64,
+    /// What an app's task has.
+    pub(crate) stream: Stream,
 }
 
 impl Progress {
@@ -172,25 +199,12 @@ impl Progress {
     ) -> Result<bool, Fault> {
         let unread = &self.carry[self.carry_start..];
         let collected = &mut self.collected;
-        let mut take = |piece: &[u8]| {
+        let take = |piece: &[u8]| {
             if collecting {
                 collected.extend_from_slice(piece);
             }
         };
-        let read = match &mut self.body {
-            BodyReader::Done => Ok((0, true)),
-            BodyReader::Length { left } => {
-                let used = usize::try_from(*left)
-                    .unwrap_or(usize::MAX)
-                    .min(unread.len());
-                take(&unread[..used]);
-                *left -= used as u64;
-                Ok((used, *left == 0))
-            }
-            BodyReader::Chunked(decoder) => decoder
-                .decode(unread, limits, take)
-                .map(|used| (used, decoder.is_done())),
-        };
+        let read = self.body.read(unread, limits, take);
         // Before a fault behind it, so that it does not matter how the bytes were cut.
         if collecting && self.collected.len() as u64 > self.collect_bytes_max {
             self.collected = Vec::new();
@@ -211,6 +225,66 @@ impl Progress {
         Ok(done)
     }
 
+    /// Decodes content for an app's task, from `fresh` bytes (then nothing was kept) or from what
+    /// was kept, as far as the window allows. The rest is kept.
+    pub(crate) fn read_stream(
+        &mut self,
+        fresh: Option<&[u8]>,
+        limits: &Limits,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Fault> {
+        let unread = match fresh {
+            Some(bytes) => bytes,
+            None => &self.carry[self.carry_start..],
+        };
+        let stream = &mut self.stream;
+        let mut used = 0_usize;
+        loop {
+            let room = limits
+                .stream_window_bytes
+                .saturating_sub(stream.offered_bytes);
+            // What is encoded is never shorter than what is in it.
+            let input = &unread[used..unread.len().min(used.saturating_add(room))];
+            if input.is_empty() || matches!(self.body, BodyReader::Done) {
+                break;
+            }
+            let offer = &mut stream.offer;
+            encode::reserve(offer, input.len(), turn);
+            let before = offer.len();
+            let (now_used, done) = self
+                .body
+                .read(input, limits, |piece| offer.extend_from_slice(piece))?;
+            stream.offered_bytes += offer.len() - before;
+            used += now_used;
+            if done {
+                self.body = BodyReader::Done;
+            }
+        }
+        match fresh {
+            Some(bytes) => self.keep(&bytes[used..], turn),
+            None => self.used(used, turn),
+        }
+        Ok(())
+    }
+
+    /// An app's task is over: gives back what was kept for it, and logs the answer that it streamed.
+    /// `batch_bytes`: of the batch that is being sent so much has left, and no more will; `None`: all
+    /// of it will.
+    pub(crate) fn end_stream(&mut self, batch_bytes: Option<u64>, turn: &mut Turn<'_>) {
+        let mut stream = std::mem::take(&mut self.stream);
+        turn.pool.buffers.give(std::mem::take(&mut stream.offer));
+        if let Some(exchange) = stream.stand_in.take() {
+            turn.pool.give_exchange(exchange);
+        }
+        if let Some(exchange) = stream.answered.take() {
+            let bytes = match batch_bytes {
+                Some(sent) => stream.content_sent(sent),
+                None => stream.content_len,
+            };
+            log(exchange, bytes, turn);
+        }
+    }
+
     /// All output that waits, as one batch.
     pub(crate) fn take_output(&mut self, turn: &mut Turn<'_>) -> Transmit {
         let mut segments = if self.segments.capacity() == 0 {
@@ -221,14 +295,22 @@ impl Progress {
         if !self.output.is_empty() {
             segments.push(Segment::Buffer(std::mem::take(&mut self.output)));
         }
+        self.stream.leaves();
         self.out_bytes = segments.iter().map(Segment::len).sum();
         self.out_sent = 0;
         Transmit::new(segments)
     }
 
     /// Logs an answer at once if it is all in the output, else when it is out.
-    pub(crate) fn keep_or_log(&mut self, exchange: Box<Exchange>, turn: &mut Turn<'_>) {
-        if turn.log.is_some() && !self.segments.is_empty() && self.unlogged.is_none() {
+    /// Behind a batch that is being sent, at once too: what has left is counted for that one.
+    pub(crate) fn keep_or_log(
+        &mut self,
+        exchange: Box<Exchange>,
+        sending: bool,
+        turn: &mut Turn<'_>,
+    ) {
+        let is_free = self.unlogged.is_none() && !sending;
+        if turn.log.is_some() && !self.segments.is_empty() && is_free {
             self.unlogged = Some(exchange);
             return;
         }
@@ -249,6 +331,7 @@ impl Progress {
 
     /// Gives all memory back to the pool.
     pub(crate) fn recycle(&mut self, turn: &mut Turn<'_>) {
+        self.end_stream(Some(self.out_sent), turn);
         let Self {
             carry,
             output,

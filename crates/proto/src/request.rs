@@ -238,6 +238,21 @@ impl Request {
         self.known & set != 0
     }
 
+    /// Becomes a copy of another, without its content.
+    pub(crate) fn copy_head(&mut self, other: &Self) {
+        self.clear();
+        self.method = other.method;
+        self.version = other.version;
+        self.form = other.form;
+        self.head.extend_from_slice(&other.head);
+        self.fields.extend_from_slice(&other.fields);
+        self.target = other.target;
+        self.path = other.path;
+        self.authority = other.authority;
+        self.query = other.query;
+        self.known = other.known;
+    }
+
     /// Empties it for the next request, keeping its memory.
     pub(crate) fn clear(&mut self) {
         // An error before these are parsed must not be answered as the last request was: without

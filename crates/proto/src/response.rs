@@ -34,12 +34,17 @@ pub enum Body {
     },
     /// Several pieces in order, none of them empty (multipart/byteranges).
     Segments(Vec<Segment>),
+    /// An app produces it, piece by piece; `len` if its length is known before.
+    Stream {
+        /// Bytes that will come.
+        len: Option<u64>,
+    },
     /// `Exchange::answer_borrowed` has put head and body into the output already.
     Encoded,
 }
 
 impl Body {
-    /// Its length in bytes. (0 for `Encoded`: its head says it.)
+    /// Its length in bytes. (0 for `Encoded`: its head says it; for a `Stream`, as far as known.)
     #[must_use]
     pub fn len(&self) -> u64 {
         match self {
@@ -48,6 +53,7 @@ impl Body {
             Self::Shared { start, end, .. } => (end - start) as u64,
             Self::File { len, .. } => *len,
             Self::Segments(segments) => segments.iter().map(Segment::len).sum(),
+            Self::Stream { len } => len.unwrap_or(0),
         }
     }
 
@@ -70,6 +76,10 @@ pub struct Response {
     pub stated_len: Option<u64>,
     /// Close the connection after this answer.
     pub close: bool,
+    /// The handler's fields hold a Date of their own.
+    pub has_date: bool,
+    /// The handler's fields hold a Server of their own.
+    pub has_server: bool,
     pub(crate) fields: Vec<u8>,
 }
 
@@ -80,6 +90,8 @@ impl Default for Response {
             body: Body::Empty,
             stated_len: None,
             close: false,
+            has_date: false,
+            has_server: false,
             fields: Vec::new(),
         }
     }
@@ -124,6 +136,8 @@ impl Response {
         self.body = Body::Empty;
         self.stated_len = None;
         self.close = false;
+        self.has_date = false;
+        self.has_server = false;
         self.fields.clear();
     }
 }

@@ -11,6 +11,7 @@
 //! wants nothing else, so that a client which does not read is not read from.
 
 mod reading;
+mod streaming;
 
 use core::net::SocketAddr;
 use std::sync::Arc;
@@ -68,7 +69,9 @@ impl ServerSession {
             // Unread, it would turn the close into a reset that destroys the last answer.
             State::Ending { .. } => self.state = State::Ending { linger: true },
             // Not before the output is out: what moves now is counted for that.
-            _ if self.sending => self.progress(turn).keep(bytes, turn),
+            _ if self.sending && self.state != State::Streaming => {
+                self.progress(turn).keep(bytes, turn);
+            }
             State::Idle if !self.has_carry() => {
                 self.begin_period(turn);
                 self.read_head(Some(bytes), turn);
@@ -96,15 +99,24 @@ impl ServerSession {
                     self.close(CloseReason::Finished);
                 }
             }
-            State::RunDue | State::Running | State::BlockDue | State::Blocking => {
-                self.progress(turn).keep(bytes, turn);
-            }
+            State::RunDue
+            | State::Running
+            | State::BlockDue
+            | State::Blocking
+            | State::StartDue
+            | State::CancelDue { .. } => self.progress(turn).keep(bytes, turn),
+            State::Streaming => self.received_streaming(bytes, turn),
         }
     }
 
-    /// The peer will send no more (a half-close): answers still go out.
+    /// The peer will send no more (a half-close): answers still go out, but for those of an app,
+    /// which is not to work for a client that may have left.
     pub fn received_eof(&mut self, turn: &mut Turn<'_>) {
         self.eof = true;
+        if self.state == State::Streaming {
+            self.close(CloseReason::Vanished);
+            return;
+        }
         if self.sending || self.has_output() {
             return; // `sent` comes back to it
         }
@@ -144,6 +156,7 @@ impl ServerSession {
                 .bytes_out
                 .add(progress.out_bytes.saturating_sub(progress.out_sent));
             progress.log_pending(u64::MAX, turn);
+            progress.stream.left();
         }
         match self.state {
             State::Idle | State::Head if self.has_carry() => self.read_head(None, turn),
@@ -178,8 +191,11 @@ impl ServerSession {
         }
         match outcome {
             Outcome::Ready => self.answer(exchange, turn),
-            Outcome::Blocking => {
-                self.state = State::BlockDue;
+            Outcome::Blocking | Outcome::Later => {
+                self.state = match outcome {
+                    Outcome::Later => State::StartDue,
+                    _ => State::BlockDue,
+                };
                 let mut exchange = exchange;
                 let progress = self.progress(turn);
                 progress.output = exchange.output_without_answer();
@@ -210,6 +226,7 @@ impl ServerSession {
                 turn.counters.fault(&silent);
                 self.close(CloseReason::Slow);
             }
+            State::Streaming => self.expired_streaming(turn),
             State::Idle => self.close(CloseReason::Idle),
             State::Head | State::Collecting => {
                 let status = Some(Status::REQUEST_TIMEOUT);
@@ -252,11 +269,14 @@ impl ServerSession {
     /// The next order. To be asked after every fact until it says `Wait` or `Close`.
     #[inline]
     pub fn next_action(&mut self, turn: &mut Turn<'_>) -> Action {
-        if self.state == State::Closed {
-            return Action::Close;
+        if matches!(self.state, State::Closed | State::CancelDue { .. }) {
+            return self.cancel();
         }
         if self.sending {
-            return Action::Wait { read: false };
+            return match self.state {
+                State::Streaming => self.stream_action(turn),
+                _ => Action::Wait { read: false },
+            };
         }
         let full = match (&self.progress, self.state) {
             (None, _) => false,
@@ -282,6 +302,8 @@ impl ServerSession {
                 }
                 None => Action::Close,
             },
+            State::StartDue => self.start(turn),
+            State::Streaming => self.stream_action(turn),
             State::Running | State::Blocking => Action::Wait { read: false },
             State::Idle | State::Head | State::Collecting | State::Discarding => {
                 Action::Wait { read: !self.eof }
@@ -292,7 +314,7 @@ impl ServerSession {
                 self.begin_period(turn);
                 Action::Finish
             }
-            State::Ending { .. } | State::Closed => {
+            State::Ending { .. } | State::Closed | State::CancelDue { .. } => {
                 self.close(CloseReason::Finished);
                 Action::Close
             }
@@ -322,6 +344,7 @@ impl ServerSession {
                 Some(limits.body_pace.deadline(self.since, self.moved))
             }
             State::Lingering => Some(limits.linger_pace.deadline(self.since, self.moved)),
+            State::Streaming => self.streaming_deadline(),
             _ => None,
         }
     }
@@ -369,22 +392,34 @@ impl ServerSession {
     }
 
     /// Takes the answer over from the exchange into the output.
-    fn answer(&mut self, mut exchange: Box<Exchange>, turn: &mut Turn<'_>) {
+    fn answer(&mut self, exchange: Box<Exchange>, turn: &mut Turn<'_>) {
+        self.answer_with(exchange, false, turn);
+    }
+
+    /// The same, while a batch may be on its way.
+    fn answer_with(&mut self, mut exchange: Box<Exchange>, sending: bool, turn: &mut Turn<'_>) {
         let mut progress = self.take_progress(turn);
         let last = progress.is_last(self.draining);
         let persist = answer::take_over(&mut exchange, &mut progress, last, &self.config, turn);
-        progress.keep_or_log(exchange, turn);
+        progress.keep_or_log(exchange, sending, turn);
+        self.progress = Some(progress);
+        self.go_on(persist, turn);
+    }
+
+    /// Behind an answer: the end, content that nobody asked for, or the next request.
+    fn go_on(&mut self, persist: bool, turn: &mut Turn<'_>) {
+        let progress = self.progress(turn);
         let body_left = !matches!(progress.body, BodyReader::Done);
         let carry_left = progress.has_carry();
-        self.progress = Some(progress);
         if !persist {
             self.state = State::Ending {
                 linger: body_left || carry_left,
             };
             return;
         }
-        self.since = turn.now;
-        self.moved = 0;
+        if !self.sending {
+            self.begin_period(turn);
+        }
         if body_left {
             self.state = State::Discarding;
             self.read_body(turn);
@@ -467,7 +502,10 @@ impl ServerSession {
 
     fn close(&mut self, reason: CloseReason) {
         self.reason.get_or_insert(reason);
-        self.state = State::Closed;
+        self.state = match self.state {
+            State::Streaming | State::CancelDue { .. } => State::CancelDue { close: true },
+            _ => State::Closed,
+        };
     }
 
     fn progress(&mut self, turn: &mut Turn<'_>) -> &mut Progress {

@@ -15,6 +15,14 @@ pub(crate) enum State {
     BlockDue,
     /// The blocking step has the exchange.
     Blocking,
+    /// The request waits for an app's task to be started.
+    StartDue,
+    /// An app's task has it: content streams in both directions.
+    Streaming,
+    /// The app's task is to be dropped; `close`: the connection too, else it ends with its output.
+    CancelDue {
+        close: bool,
+    },
     /// Content is gathered for the handler.
     Collecting,
     /// Answered; content that nobody asked for is read and thrown away.

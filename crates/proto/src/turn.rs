@@ -34,6 +34,7 @@ pub struct HttpDate {
 /// The lines that every answer begins with, with room for the date.
 const FIELD_LINES: &[u8; 55] = b"Server: Loadline\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
 const IMF: std::ops::Range<usize> = 24..53;
+const SERVER_LINE_BYTES: usize = 18;
 
 impl HttpDate {
     /// The date `unix_seconds` after 1970-01-01T00:00:00Z.
@@ -80,6 +81,18 @@ impl HttpDate {
     #[must_use]
     pub fn field_lines(&self) -> &[u8] {
         &self.lines
+    }
+
+    /// The Server line alone, ending in CRLF.
+    #[must_use]
+    pub fn server_line(&self) -> &[u8] {
+        &self.lines[..SERVER_LINE_BYTES]
+    }
+
+    /// The Date line alone, ending in CRLF.
+    #[must_use]
+    pub fn date_line(&self) -> &[u8] {
+        &self.lines[SERVER_LINE_BYTES..]
     }
 
     /// As in the common log format.

@@ -65,7 +65,7 @@ fn drive(session: &mut ServerSession, wire: &mut Vec<u8>, turn: &mut Turn<'_>) {
             }
             Action::Finish => {}
             Action::Wait { .. } | Action::Close => return,
-            Action::Block(_) => unreachable!(),
+            action => unreachable!("{action:?}"),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! What every serving thread owns, and lends to sessions for one turn. The only reader of clocks.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use loadline_base::Millis;
 use loadline_proto::{AccessLog, Handler, HttpDate, Pool, Turn};
+use loadline_sys::Waker;
 use loadline_sys::write::FileBuffer;
 
 use crate::AccessSink;
@@ -34,6 +36,8 @@ pub(crate) struct Kit<H: Handler> {
     files: FileBuffer,
     log: Option<AccessLog>,
     sink: Option<Arc<dyn AccessSink>>,
+    /// What wakes a blocking thread for an app's task, once it has had one.
+    bell: Option<Arc<Waker>>,
 }
 
 /// The parts of a kit, lent at once for a turn.
@@ -69,6 +73,7 @@ impl<H: Handler> Kit<H> {
                 .as_ref()
                 .map(|(format, _)| AccessLog::new(*format)),
             sink: site.access.as_ref().map(|(_, sink)| Arc::clone(sink)),
+            bell: None,
         };
         kit.tick();
         kit
@@ -117,6 +122,16 @@ impl<H: Handler> Kit<H> {
                 log: self.log.as_mut(),
             },
         }
+    }
+
+    /// What wakes this thread for an app's task; costs a descriptor from the first time on.
+    pub(crate) fn bell(&mut self) -> io::Result<Arc<Waker>> {
+        let bell = match self.bell.take() {
+            Some(bell) => bell,
+            None => Arc::new(Waker::new()?),
+        };
+        self.bell = Some(Arc::clone(&bell));
+        Ok(bell)
     }
 
     /// Hands log lines on; to be called at the end of a turn, before waiting.

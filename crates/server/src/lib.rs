@@ -38,6 +38,7 @@ mod parts {
     pub(crate) mod crew;
     pub(crate) mod dispatch;
     pub(crate) mod door;
+    pub(crate) mod errand;
     pub(crate) mod event_loop;
     pub(crate) mod job_queue;
     pub(crate) mod mailbox;

@@ -4,10 +4,13 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use loadline_base::Millis;
-use loadline_proto::{AccessFormat, Exchange, Handler, Outcome, SessionConfig, Status, Turn};
+use loadline_proto::{
+    AccessFormat, Exchange, Handler, Outcome, Port, SessionConfig, Status, Task, Turn,
+};
 
 use crate::parts::acceptor::LogAfter;
 use crate::parts::counters::Registry;
@@ -47,6 +50,14 @@ impl<H: Handler> Site<H> {
         }
     }
 
+    /// An app's task for this request; `None` if making it has panicked.
+    pub(crate) fn start(&self, exchange: Box<Exchange>, port: Port) -> Option<Task> {
+        let start = AssertUnwindSafe(|| self.handler.start(exchange, port));
+        catch_unwind(start)
+            .inspect_err(|panic| log_panic("an app", panic.as_ref()))
+            .ok()
+    }
+
     /// The handler's blocking step, on a thread that may block; a panic becomes a 500.
     pub(crate) fn handle_blocking(&self, exchange: &mut Exchange) {
         let run = AssertUnwindSafe(|| self.handler.handle_blocking(exchange));
@@ -56,15 +67,39 @@ impl<H: Handler> Site<H> {
     }
 }
 
+/// Polls an app's task; a panic ends it.
+pub(crate) fn poll_guarded(task: &mut Task, context: &mut Context<'_>) -> Poll<()> {
+    // It is dropped next, so that nobody sees what a panic has left half done but its author.
+    let poll = AssertUnwindSafe(|| task.as_mut().poll(context));
+    catch_unwind(poll).unwrap_or_else(|panic| {
+        log_panic("an app", panic.as_ref());
+        Poll::Ready(())
+    })
+}
+
+/// Drops a task, whatever its own parts do then.
+pub(crate) fn drop_guarded(task: Option<Task>) {
+    if let Some(task) = task
+        && let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(task)))
+    {
+        log_panic("an app that was dropped", panic.as_ref());
+    }
+}
+
 #[cold]
 fn answer_panic(exchange: &mut Exchange, panic: &(dyn Any + Send)) {
+    log_panic("a handler", panic);
+    exchange.response.error(Status::INTERNAL_SERVER_ERROR);
+}
+
+#[cold]
+fn log_panic(who: &str, panic: &(dyn Any + Send)) {
     let text = panic
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
-    tracing::error!("a handler panicked: {text}");
-    exchange.response.error(Status::INTERNAL_SERVER_ERROR);
+    tracing::error!("{who} panicked: {text}");
 }
 
 /// The server's own clock: one for all its threads, so that parcels can carry times between them.

@@ -234,9 +234,11 @@ pub struct Readiness {
     pub gone: bool,
     /// The other descriptor is readable.
     pub other: bool,
+    /// So is the bell.
+    pub rung: bool,
 }
 
-/// Waits until `socket` is ready for what is asked, or has gone, or `other` is readable, or
+/// Waits until `socket` is ready for what is asked, or has gone, or `other` or `bell` is readable, or
 /// `timeout_ms` has passed. An interruption counts as nothing.
 ///
 /// # Errors
@@ -246,6 +248,7 @@ pub fn wait_socket(
     read: bool,
     write: bool,
     other: BorrowedFd<'_>,
+    bell: Option<BorrowedFd<'_>>,
     timeout_ms: Option<u64>,
 ) -> io::Result<Readiness> {
     let mut flags = PollFlags::empty();
@@ -254,15 +257,18 @@ pub fn wait_socket(
     let mut polled = [
         PollFd::from_borrowed_fd(socket, flags),
         PollFd::from_borrowed_fd(other, PollFlags::IN),
+        PollFd::from_borrowed_fd(bell.unwrap_or(other), PollFlags::IN),
     ];
-    poll_some(&mut polled, timeout_ms)?;
-    let [socket, other] = polled.map(|fd| fd.revents());
+    let count = if bell.is_some() { 3 } else { 2 };
+    poll_some(&mut polled[..count], timeout_ms)?;
+    let [socket, other, bell] = polled.map(|fd| fd.revents());
     let gone = socket.intersects(PollFlags::HUP | PollFlags::ERR);
     Ok(Readiness {
         readable: read && (gone || socket.contains(PollFlags::IN)),
         writable: write && (gone || socket.contains(PollFlags::OUT)),
         gone,
         other: !other.is_empty(),
+        rung: !bell.is_empty(),
     })
 }
 
@@ -359,8 +365,9 @@ mod tests {
     fn waiting_for_a_socket_tells_what_was_asked() {
         let (mut ours, theirs) = connected();
         let other = Waker::new().unwrap();
-        let look =
-            |read, write| wait_socket(theirs.as_fd(), read, write, other.as_fd(), Some(0)).unwrap();
+        let look = |read, write| {
+            wait_socket(theirs.as_fd(), read, write, other.as_fd(), None, Some(0)).unwrap()
+        };
         assert_eq!(look(true, false), Readiness::default());
         assert!(look(false, true).writable);
         ours.write_all(b"a").unwrap();

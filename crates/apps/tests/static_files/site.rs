@@ -195,6 +195,7 @@ fn run(
                 session.sent(transmit, &mut turn);
             }
             Action::Wait { .. } | Action::Finish | Action::Close => return (output, blocked),
+            action => unreachable!("{action:?}"),
         }
     }
 }

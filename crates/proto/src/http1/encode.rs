@@ -2,7 +2,7 @@
 
 use loadline_base::{Buffer, Segment};
 
-use crate::{Body, Exchange, Limits, Method, Request, Status, Turn, Version};
+use crate::{Body, Exchange, Limits, Method, Request, Response, Status, Turn, Version};
 
 /// What an answer needs besides the handler's own field lines: status line, Server and Date,
 /// Connection, Content-Length, empty line.
@@ -25,7 +25,8 @@ pub(crate) fn borrowed(
         content.len()
     };
     reserve(output, HEAD_EXTRA_BYTES + fields.len() + content_len, turn);
-    begin_head(output, request.version, persist, status, turn);
+    let lines = turn.date.field_lines();
+    begin_head(output, request.version, persist, status, lines);
     output.extend_from_slice(fields);
     end_head(output, Some(content.len() as u64));
     output.extend_from_slice(&content[..content_len]);
@@ -47,13 +48,12 @@ pub(crate) fn answer(
         ..
     } = exchange;
     let mut body = std::mem::take(&mut response.body);
-    let stated = match response.status {
-        status if status.code() < 200 || status == Status::NO_CONTENT => None,
-        Status::NOT_MODIFIED => response.stated_len,
-        _ if request.method == Method::Head => Some(response.stated_len.unwrap_or(body.len())),
-        _ => Some(body.len()),
-    };
-    if request.method == Method::Head || response.status.has_no_content() {
+    let stated = stated_len(request, response, &body);
+    let is_chunked = is_chunked(request, response, &body);
+    if request.method == Method::Head
+        || response.status.has_no_content()
+        || matches!(body, Body::Stream { .. })
+    {
         body = Body::Empty;
     }
     let len = body.len();
@@ -69,37 +69,138 @@ pub(crate) fn answer(
         HEAD_EXTRA_BYTES + response.fields.len() + inline_len,
         turn,
     );
-    begin_head(output, request.version, persist, response.status, turn);
+    let lines = match (response.has_server, response.has_date) {
+        (false, false) => turn.date.field_lines(),
+        (true, false) => turn.date.date_line(),
+        (false, true) => turn.date.server_line(),
+        (true, true) => b"",
+    };
+    begin_head(output, request.version, persist, response.status, lines);
     output.extend_from_slice(&response.fields);
+    if is_chunked {
+        output.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
     end_head(output, stated);
     match body {
         Body::Bytes(bytes) if is_inline => output.extend_from_slice(&bytes),
         Body::Shared { bytes, start, end } if is_inline => {
             output.extend_from_slice(&bytes[start..end]);
         }
-        Body::Empty | Body::Encoded => {}
+        Body::Empty | Body::Encoded | Body::Stream { .. } => {}
         body if len > 0 => {
             if segments.capacity() == 0 {
                 *segments = turn.pool.take_segments();
             }
             segments.push(Segment::Buffer(std::mem::take(output)));
-            match body {
-                Body::Bytes(bytes) => segments.push(Segment::Buffer(Buffer::from(bytes))),
-                Body::Shared { bytes, start, end } => {
-                    segments.push(Segment::Shared { bytes, start, end });
-                }
-                Body::File { file, offset, len } => {
-                    segments.push(Segment::File { file, offset, len });
-                }
-                Body::Segments(pieces) => {
-                    segments.extend(pieces.into_iter().filter(|piece| !piece.is_empty()));
-                }
-                Body::Empty | Body::Encoded => {}
-            }
+            push_large(body, segments);
         }
         _ => {}
     }
     len
+}
+
+/// What Content-Length is to say, if anything.
+#[inline]
+fn stated_len(request: &Request, response: &Response, body: &Body) -> Option<u64> {
+    let known = match body {
+        Body::Stream { len } => *len,
+        body => Some(body.len()),
+    };
+    match response.status {
+        status if status.code() < 200 || status == Status::NO_CONTENT => None,
+        Status::NOT_MODIFIED => response.stated_len,
+        _ if request.method == Method::Head => response.stated_len.or(known),
+        _ => known,
+    }
+}
+
+#[inline]
+fn is_chunked(request: &Request, response: &Response, body: &Body) -> bool {
+    matches!(body, Body::Stream { len: None })
+        && request.method != Method::Head
+        && !response.status.has_no_content()
+        && request.version == Version::Http11
+}
+
+/// Content that is too large to be copied.
+fn push_large(body: Body, segments: &mut Vec<Segment>) {
+    match body {
+        Body::Bytes(bytes) => segments.push(Segment::Buffer(Buffer::from(bytes))),
+        Body::Shared { bytes, start, end } => {
+            segments.push(Segment::Shared { bytes, start, end });
+        }
+        Body::File { file, offset, len } => {
+            segments.push(Segment::File { file, offset, len });
+        }
+        Body::Segments(pieces) => {
+            segments.extend(pieces.into_iter().filter(|piece| !piece.is_empty()));
+        }
+        Body::Empty | Body::Encoded | Body::Stream { .. } => {}
+    }
+}
+
+/// A piece shorter than this is copied, so that it leaves in one with its framing: a copy of 16 KiB
+/// costs as much as a second piece.
+const COPY_BYTES_MAX: usize = 16 << 10;
+
+/// Adds streamed content behind the output so far: a chunk, or the bytes alone.
+pub(crate) fn content(
+    bytes: Buffer,
+    chunked: bool,
+    output: &mut Buffer,
+    segments: &mut Vec<Segment>,
+    turn: &mut Turn<'_>,
+) {
+    const FRAMING_BYTES: usize = 20; // 16 digits and two line ends
+    let copied = bytes.len() <= COPY_BYTES_MAX;
+    let len = if copied { bytes.len() } else { 0 };
+    reserve(output, FRAMING_BYTES + len, turn);
+    if chunked {
+        push_hexadecimal(output, bytes.len());
+        output.extend_from_slice(b"\r\n");
+    }
+    if copied {
+        output.extend_from_slice(&bytes);
+        turn.pool.buffers.give(bytes);
+    } else {
+        if segments.capacity() == 0 {
+            *segments = turn.pool.take_segments();
+        }
+        if !output.is_empty() {
+            segments.push(Segment::Buffer(std::mem::take(output)));
+        }
+        segments.push(Segment::Buffer(bytes));
+        reserve(output, FRAMING_BYTES, turn);
+    }
+    if chunked {
+        output.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The end of chunked content; `trailers` are ready field lines.
+pub(crate) fn last_chunk(trailers: &[u8], output: &mut Buffer, turn: &mut Turn<'_>) {
+    reserve(output, trailers.len() + 5, turn);
+    output.extend_from_slice(b"0\r\n");
+    output.extend_from_slice(trailers);
+    output.extend_from_slice(b"\r\n");
+}
+
+/// Whether the client has said that it does not drop trailers (RFC 9110 section 6.5.1).
+pub(crate) fn takes_trailers(request: &Request) -> bool {
+    let has_it = |value: &[u8]| {
+        let mut codings = value.split(|byte| *byte == b',');
+        codings.any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+    };
+    let mut fields = request.fields();
+    fields.any(|(name, value)| name.eq_ignore_ascii_case(b"te") && has_it(value))
+}
+
+fn push_hexadecimal(output: &mut Vec<u8>, number: usize) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = (usize::BITS - number.leading_zeros()).div_ceil(4).max(1);
+    for digit in (0..digits).rev() {
+        output.push(DIGITS[number >> (4 * digit) & 15]);
+    }
 }
 
 /// Makes room for `len` more bytes, from the pool where the buffer at hand is too small.
@@ -114,13 +215,7 @@ pub(crate) fn reserve(output: &mut Buffer, len: usize, turn: &mut Turn<'_>) {
 }
 
 #[inline]
-fn begin_head(
-    output: &mut Buffer,
-    version: Version,
-    persist: bool,
-    status: Status,
-    turn: &Turn<'_>,
-) {
+fn begin_head(output: &mut Buffer, version: Version, persist: bool, status: Status, lines: &[u8]) {
     match status.line() {
         Some(line) => output.extend_from_slice(line.as_bytes()),
         None => {
@@ -129,7 +224,7 @@ fn begin_head(
             output.extend_from_slice(b" \r\n");
         }
     }
-    output.extend_from_slice(turn.date.field_lines());
+    output.extend_from_slice(lines);
     if !persist {
         output.extend_from_slice(b"Connection: close\r\n");
     } else if version == Version::Http10 {

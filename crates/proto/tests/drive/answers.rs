@@ -6,6 +6,8 @@ pub struct Answer {
     pub status: u16,
     pub fields: Vec<(String, String)>,
     pub body: Vec<u8>,
+    /// Behind chunked content.
+    pub trailers: Vec<(String, String)>,
 }
 
 impl Answer {
@@ -63,8 +65,8 @@ fn parse_answer(bytes: &[u8], is_head: bool) -> (Answer, &[u8]) {
         status,
         fields,
         body: Vec::new(),
+        trailers: Vec::new(),
     };
-    assert_eq!(answer.field("transfer-encoding"), None);
     let len = content_length(&answer);
     if status >= 200 {
         let date = answer.field("date").expect("a Date");
@@ -72,7 +74,14 @@ fn parse_answer(bytes: &[u8], is_head: bool) -> (Answer, &[u8]) {
     }
     let after = &bytes[end + 4..];
     let len = if is_head || status < 200 || status == 204 || status == 304 {
+        assert_eq!(answer.field("transfer-encoding"), None);
         0
+    } else if let Some(coding) = answer.field("transfer-encoding") {
+        assert_eq!((coding, len), ("chunked", None));
+        let rest = read_chunks(after, &mut answer);
+        return (answer, rest);
+    } else if len.is_none() && answer.closes() {
+        after.len() // until the end of the connection
     } else {
         len.expect("a Content-Length")
     };
@@ -83,6 +92,32 @@ fn parse_answer(bytes: &[u8], is_head: bool) -> (Answer, &[u8]) {
     );
     answer.body = after[..len].to_vec();
     (answer, &after[len..])
+}
+
+/// Reads chunked content; what is behind it is the next answer's.
+fn read_chunks<'b>(mut bytes: &'b [u8], answer: &mut Answer) -> &'b [u8] {
+    let line = |bytes: &mut &'b [u8]| {
+        let end = bytes.windows(2).position(|w| w == b"\r\n");
+        let (line, rest) = bytes.split_at(end.expect("a whole line in chunked content"));
+        *bytes = &rest[2..];
+        std::str::from_utf8(line).expect("framing in ASCII")
+    };
+    loop {
+        let len = line(&mut bytes);
+        let len = usize::from_str_radix(len, 16).unwrap_or_else(|_| panic!("chunk size {len:?}"));
+        if len == 0 {
+            break;
+        }
+        answer.body.extend_from_slice(&bytes[..len]);
+        assert_eq!(&bytes[len..len + 2], b"\r\n");
+        bytes = &bytes[len + 2..];
+    }
+    loop {
+        match line(&mut bytes) {
+            "" => return bytes,
+            field => answer.trailers.push(parse_field(field)),
+        }
+    }
 }
 
 fn parse_field(line: &str) -> (String, String) {

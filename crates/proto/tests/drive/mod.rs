@@ -4,9 +4,11 @@
 #![allow(unreachable_pub, reason = "a module of tests")]
 
 mod answers;
+mod app;
 pub mod refused;
 
 pub use answers::{Answer, parse_answers};
+pub use app::App;
 
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt as _;
@@ -14,8 +16,8 @@ use std::sync::Arc;
 
 use loadline_base::{Chunk, Millis, Transmit};
 use loadline_proto::{
-    Action, CloseReason, Counters, ErrorPages, Exchange, HttpDate, Limits, Outcome, Pool,
-    RequestBody, ServerSession, SessionConfig, Status, Turn,
+    AccessLog, Action, CloseReason, Counters, ErrorPages, Exchange, HttpDate, Limits, Outcome,
+    Pool, RequestBody, ServerSession, SessionConfig, Status, Turn,
 };
 
 /// What a driver saw its session order.
@@ -23,6 +25,8 @@ use loadline_proto::{
 pub enum Event {
     Run,
     Block,
+    Start,
+    Cancel,
     /// With the number of bytes.
     Send(u64),
     Finish,
@@ -58,6 +62,14 @@ pub struct Driver<'h> {
     pub hold_blocking: bool,
     pub held: Option<Transmit>,
     pub parked: Option<Box<Exchange>>,
+    /// What an app's task holds; `None` while none is out.
+    pub app: Option<App>,
+    /// The one that was cancelled last, and the one that ended its answer last.
+    pub cancelled: Option<App>,
+    pub ended: Option<App>,
+    /// How much may be on its way to an app, and from it.
+    window: usize,
+    pub log: Option<AccessLog>,
     unread: VecDeque<u8>,
     eof: bool,
     finished: bool,
@@ -74,7 +86,7 @@ macro_rules! turn {
             date: &$driver.date,
             pool: &mut $driver.pool,
             counters: &$driver.counters,
-            log: None,
+            log: $driver.log.as_mut(),
         }
     };
 }
@@ -142,6 +154,11 @@ impl<'h> Driver<'h> {
             hold_blocking: false,
             held: None,
             parked: None,
+            app: None,
+            cancelled: None,
+            ended: None,
+            window: config.limits.stream_window_bytes,
+            log: None,
             unread: VecDeque::new(),
             eof: false,
             finished: false,
@@ -325,6 +342,10 @@ impl<'h> Driver<'h> {
             match session.next_action(turn!(self)) {
                 Action::Run(exchange) => self.run(exchange),
                 Action::Block(exchange) => self.block(exchange),
+                Action::Start(exchange) => self.start(exchange),
+                Action::Offer(_, piece) => self.app().offered(piece),
+                Action::Pull(_, room) => self.app().room += room,
+                Action::Cancel(_) => self.cancelled(),
                 Action::Send(transmit) => self.send(transmit),
                 Action::Finish => {
                     assert!(!self.finished, "Finish twice");
@@ -395,7 +416,7 @@ impl<'h> Driver<'h> {
     }
 
     fn wait(&mut self, read: bool) {
-        let out = self.held.is_some() || self.parked.is_some();
+        let out = self.held.is_some() || self.parked.is_some() || self.app.is_some();
         assert!(
             read || out,
             "Wait for nothing: no input wanted, nothing on its way"
@@ -413,6 +434,7 @@ impl<'h> Driver<'h> {
 
     fn close(&mut self) {
         self.events.push(Event::Close);
+        assert!(self.app.is_none(), "Close before Cancel");
         let session = self.session.take().expect("an open connection");
         let counted = |counters: &Counters| -> u64 {
             counters.closed.iter().map(|counter| counter.value()).sum()

@@ -6,13 +6,15 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use loadline_base::{Millis, Transmit};
-use loadline_proto::{Action, CloseReason, Handler, ServerSession, Status};
+use loadline_proto::{Action, CloseReason, Exchange, Handler, ServerSession, Status};
 use loadline_sys::write::{Files, Progress, WriteError, write};
-use loadline_sys::{Accepted, socket, wait_socket};
+use loadline_sys::{Accepted, Waker, socket, wait_socket};
 
 use crate::kit::{Kit, Lent};
+use crate::parts::errand::{Bell, Held, Told};
 use crate::parts::shutdown::Stage;
 use crate::site::Site;
 
@@ -74,9 +76,16 @@ pub(crate) fn serve<H: Handler, T: Tenure>(
         tenure,
         session,
         seen: Stage::Up,
+        errand: None,
+        out: None,
     };
     conversation.run();
-    let Conversation { kit, session, .. } = conversation;
+    let Conversation {
+        kit, session, out, ..
+    } = conversation;
+    if let Some(transmit) = out {
+        kit.turn().pool.give_segments(transmit.into_segments());
+    }
     // Before the close is counted: whoever sees all closed sees nobody connected.
     kit.row.connections.sub(1);
     session.ended(&mut kit.turn());
@@ -101,9 +110,8 @@ pub(crate) fn refuse_at_once<H: Handler>(accepted: &Accepted, site: &Site<H>, ki
             }
             Action::Finish => _ = socket::finish(socket), // gone already: closed either way
             Action::Close => break,
-            Action::Wait { .. } | Action::Run(_) | Action::Block(_) => {
-                session.abort(CloseReason::Refused);
-            }
+            // Nobody runs anything for it, and nobody waits.
+            _ => session.abort(CloseReason::Refused),
         }
     }
     session.ended(&mut turn);
@@ -117,6 +125,16 @@ struct Conversation<'c, H: Handler, T> {
     session: ServerSession,
     /// The stage of the shutdown that the session has been told.
     seen: Stage,
+    /// The app's task that has the request: polled by this thread, while it waits for the socket.
+    errand: Option<Errand>,
+    /// What the socket has not taken yet, while a task is to be polled beside it.
+    out: Option<Transmit>,
+}
+
+/// An app's task and what wakes the thread for it.
+struct Errand {
+    held: Held,
+    bell: Arc<Waker>,
 }
 
 impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
@@ -140,6 +158,18 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
                     self.announce_drain();
                     self.session.completed(exchange, &mut self.kit.turn());
                 }
+                Action::Start(exchange) => self.start(exchange),
+                Action::Offer(_, piece) => {
+                    if let Some(errand) = &self.errand {
+                        errand.held.offer(piece);
+                    }
+                }
+                Action::Pull(_, room) => {
+                    if let Some(errand) = &self.errand {
+                        errand.held.pull(room);
+                    }
+                }
+                Action::Cancel(_) => self.errand = None,
                 Action::Send(transmit) => self.send(transmit),
                 Action::Finish => {
                     if socket::finish(self.socket).is_err() {
@@ -152,15 +182,60 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
         }
     }
 
-    /// Waits for bytes, the deadline or the shutdown, and tells the session.
+    /// Begins an app's task.
+    fn start(&mut self, mut exchange: Box<Exchange>) {
+        match self.kit.bell() {
+            Ok(bell) => {
+                let ring = Bell::Thread(Arc::clone(&bell));
+                let held = Held::here(exchange, ring, self.site);
+                self.errand = Some(Errand { held, bell });
+            }
+            Err(error) => {
+                tracing::warn!("no descriptor to wait for an app with: {error}");
+                exchange.response.error(Status::SERVICE_UNAVAILABLE);
+                exchange.response.field("Retry-After", "1");
+                self.session.answered(exchange, &mut self.kit.turn());
+            }
+        }
+    }
+
+    /// Polls the task if that is due, and tells the session what it has said; `false`: nothing.
+    fn go_on(&mut self) -> bool {
+        let Some(errand) = &mut self.errand else {
+            return false;
+        };
+        let mut turn = self.kit.turn();
+        if self.site.shutdown.is_draining() {
+            self.session.draining(&mut turn); // shows in a head that is still to come
+        }
+        let told = errand.held.go_on(&mut self.session, &mut turn);
+        if told == Told::Last {
+            self.errand = None;
+        }
+        self.kit.tick(); // the task may have taken its time
+        told != Told::Nothing
+    }
+
+    /// Waits for bytes, the deadline, a task or the shutdown, and tells the session.
     fn wait(&mut self, read: bool) {
+        if self.errand.is_some() && self.go_on() {
+            return;
+        }
         let idle = self.session.is_idle();
         if idle {
             self.tenure.rest(self.kit.now());
         }
         self.kit.offer_log();
         let stage_fd = self.site.shutdown.next_fd(self.seen);
-        let result = wait_socket(self.socket, read, false, stage_fd, self.timeout_ms());
+        let bell = self.errand.as_ref().map(|errand| errand.bell.as_fd());
+        let timeout_ms = self.timeout_ms();
+        let write = self.out.is_some();
+        let result = wait_socket(self.socket, read, write, stage_fd, bell, timeout_ms);
+        if let Some(errand) = &self.errand
+            && result.as_ref().is_ok_and(|ready| ready.rung)
+        {
+            errand.bell.clear();
+        }
         self.kit.tick();
         if idle && !self.tenure.resume() {
             self.session.abort(CloseReason::Evicted);
@@ -178,6 +253,11 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
             self.session.peer_gone(&mut self.kit.turn());
         } else {
             self.session.expired(&mut self.kit.turn());
+        }
+        if ready.writable
+            && let Some(transmit) = self.out.take()
+        {
+            self.send(transmit);
         }
     }
 
@@ -216,10 +296,14 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
             match written.progress {
                 Progress::Blocked => {
                     self.session.progressed(written.bytes, &mut turn);
+                    if self.errand.is_some() {
+                        self.out = Some(transmit);
+                        return; // `wait` comes back to it
+                    }
                     // A drain that begins meanwhile moves the time until which to wait.
                     let stage_fd = self.site.shutdown.next_fd(self.site.shutdown.stage());
                     let timeout_ms = self.timeout_ms();
-                    if wait_socket(self.socket, false, true, stage_fd, timeout_ms).is_err() {
+                    if wait_socket(self.socket, false, true, stage_fd, None, timeout_ms).is_err() {
                         self.session.abort(CloseReason::Failed);
                         break;
                     }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use loadline_base::{Millis, OpenFile, Transmit};
-use loadline_proto::{Action, CloseReason, Exchange, Handler, ServerSession, Status, Turn};
+use loadline_proto::{Action, CloseReason, Exchange, Handler, Piece, ServerSession, Status, Turn};
 use loadline_sys::write::{self, FileBuffer, Files, Progress, Written};
 use loadline_sys::{Accepted, Event};
 use loadline_sys::{file, socket};
@@ -55,6 +55,14 @@ pub(crate) enum Pause {
     Block(Box<Exchange>),
     /// Read this range; then `warmed`.
     Warm(Range),
+    /// Begin an app's task; then visit again.
+    Start(Box<Exchange>),
+    /// Content for the task; then visit again.
+    Offer(Piece),
+    /// Room for the task's answer; then visit again.
+    Pull(usize),
+    /// Drop the task; then visit again.
+    Cancel,
     /// Close it: `end`.
     Close,
 }
@@ -189,6 +197,10 @@ impl Connection {
                     self.session.ran(exchange, outcome, &mut turn);
                 }
                 Action::Block(exchange) => return Pause::Block(exchange),
+                Action::Start(exchange) => return Pause::Start(exchange),
+                Action::Offer(_, piece) => return Pause::Offer(piece),
+                Action::Pull(_, room) => return Pause::Pull(room),
+                Action::Cancel(_) => return Pause::Cancel,
                 Action::Send(transmit) => {
                     if let Some(pause) = self.send(transmit, &mut bytes_left, buffers, &mut turn) {
                         return pause;
@@ -228,6 +240,11 @@ impl Connection {
             self.session.draining(&mut turn);
         }
         self.session.completed(exchange, &mut turn);
+    }
+
+    /// For what an app's task says.
+    pub(crate) fn session(&mut self) -> &mut ServerSession {
+        &mut self.session
     }
 
     /// The range that a pause asked for is in memory.

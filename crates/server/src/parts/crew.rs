@@ -11,9 +11,9 @@ use loadline_sys::{Waker, wait_readable};
 use crate::parts::shutdown::Stage;
 use crate::site::Site;
 
-/// Stack of a blocking thread: 256 KiB instead of 2 MiB, for thousands of them. Only what is used
-/// is ever real memory (some 20 KiB); the rest is for handlers, and for the report of a panic.
-pub(crate) const STACK_BYTES: usize = 256 << 10;
+/// Stack of a blocking thread: 1 MiB instead of 2 MiB, for thousands of them. Only what is used is
+/// ever real memory (some 20 KiB); the rest is for handlers and apps, and for the report of a panic.
+pub(crate) const STACK_BYTES: usize = 1 << 20;
 
 /// Time that threads have to end after everything was cut. One that is still inside a handler then
 /// is left behind: nothing can interrupt it.

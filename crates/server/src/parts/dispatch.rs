@@ -7,6 +7,7 @@ use loadline_proto::{Exchange, Handler, Status};
 
 use crate::parts::connection::{Connection, Range};
 use crate::parts::counters::Row;
+use crate::parts::errand::WorkerTask;
 use crate::parts::mailbox::Mailbox;
 use crate::parts::workers::{Job, Message, Workers};
 use crate::site::Site;
@@ -21,6 +22,8 @@ pub(crate) enum Work {
     /// Serve a connection that is ready, from reading to writing (`--socket-io worker`). Back with
     /// the connection, and whether it is to be closed.
     Serve(Box<Served>),
+    /// Carry an app's task out. Back when it has ended; its answer goes its own way.
+    Errand(WorkerTask),
 }
 
 /// A connection on its way to a worker and back. The box is made once and used again.
@@ -33,13 +36,15 @@ pub(crate) struct Served {
 }
 
 /// How a worker leaves a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) enum After {
     /// Nothing to do before an event.
     #[default]
     Wait,
     /// More to do, others first.
     Again,
+    /// An app's task is to be started for it, by the loop.
+    Start(Box<Exchange>),
     /// To be closed.
     Close,
 }
@@ -57,7 +62,7 @@ pub(crate) struct Desk {
 impl Desk {
     /// Hands work over. `None`: it comes back through the mailbox. `Some`: it is here again, done
     /// because there are no workers, or answered with 503 because their queue is full (a whole
-    /// connection comes back untouched then).
+    /// connection comes back untouched then, and so does a task).
     pub(crate) fn dispatch<H: Handler>(
         &self,
         work: Work,
@@ -85,7 +90,7 @@ impl Desk {
             }
             // The answer has begun, so there is nothing to refuse it with.
             Work::Warm(range) => self.do_here(Work::Warm(range), site, scratch),
-            Work::Serve(served) => Work::Serve(served),
+            work @ (Work::Serve(_) | Work::Errand(_)) => work,
         })
     }
 
@@ -95,7 +100,7 @@ impl Desk {
         match &mut work {
             Work::Block(exchange) => site.handle_blocking(exchange),
             Work::Warm(range) => range.read(scratch),
-            Work::Serve(_) => return work,
+            Work::Serve(_) | Work::Errand(_) => return work,
         }
         self.row.blocked_in_place.add(1);
         let took_us = site.clock.now_us().saturating_sub(began_us);

@@ -13,6 +13,7 @@
 
 pub(crate) mod driver;
 pub(crate) mod epoll;
+mod errands;
 mod fleet;
 mod going_down;
 mod main_loop;
@@ -35,10 +36,12 @@ use crate::parts::connection::{BLOCKS_MAX, Noted, Pause};
 use crate::parts::counters::Role;
 use crate::parts::dispatch::{After, Desk, Served, Work};
 use crate::parts::door::Door;
+use crate::parts::errand::Held;
 use crate::parts::shutdown::Stage;
 use crate::parts::workers::{Message, Workers};
 use crate::site::Site;
 use driver::{Driver, Happened, Heard, Link};
+use errands::STEPS_MAX;
 use fleet::Fleet;
 pub(crate) use threads::run;
 
@@ -55,6 +58,8 @@ struct Slot<C> {
     /// The session knows that the server is going down.
     told: bool,
     standing: Standing,
+    /// The app's task that has its request.
+    errand: Option<Box<Held>>,
 }
 
 /// How a connection counts.
@@ -307,7 +312,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Visits a connection, here or at a worker.
     #[inline]
     fn attend(&mut self, token: Token) {
-        if self.site.options.socket_io == SocketIo::Worker {
+        if self.site.options.socket_io == SocketIo::Worker && !self.has_errand(token) {
             self.hand_over(token);
         } else {
             self.serve(token);
@@ -318,6 +323,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     #[inline]
     fn serve(&mut self, token: Token) {
         let mut blocked_here = 0;
+        let mut steps = 0;
         loop {
             let Some(slot) = self.slots.get_mut(token) else {
                 return;
@@ -326,7 +332,20 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 return;
             };
             let work = match connection.visit(&self.site, &mut self.kit, &mut self.driver) {
-                Pause::Wait => return self.settle(token),
+                Pause::Wait if slot.errand.is_none() => return self.settle(token),
+                Pause::Wait if !self.go_on(token) => return self.settle(token),
+                pause @ (Pause::Wait
+                | Pause::Start(_)
+                | Pause::Offer(_)
+                | Pause::Pull(_)
+                | Pause::Cancel) => {
+                    self.follow_errand(token, pause);
+                    steps += 1;
+                    if steps == STEPS_MAX {
+                        return self.queue(token);
+                    }
+                    continue;
+                }
                 Pause::Again => return self.queue(token),
                 Pause::Close => return self.close(token),
                 Pause::Block(exchange) => Work::Block(exchange),
@@ -364,6 +383,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             (Work::Warm(_), Some(connection)) => connection.warmed(),
             (Work::Warm(_), None) => {}
             (Work::Serve(served), _) => self.take_back(token, served),
+            // Refused, or over long ago.
+            (Work::Errand(task), _) => self.refuse_errand(token, task),
         }
     }
 
@@ -495,6 +516,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let mut mail = std::mem::take(&mut self.mail);
         self.desk.mailbox.take(&mut mail);
         for message in mail.drain(..) {
+            if let Message::Errand(token) = message {
+                self.on_errand(token);
+                continue;
+            }
             self.load().under_way.fetch_sub(1, Relaxed);
             match message {
                 Message::Arrival(arrival) => self.welcome(arrival),
@@ -502,15 +527,17 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                     self.evict_oldest();
                 }
                 Message::Done { token, work } => self.on_done(token, work),
+                Message::Errand(_) => {}
             }
         }
         self.mail = mail;
     }
 
-    fn on_done(&mut self, token: Token, work: Work) {
-        let after = match &work {
-            Work::Serve(served) => Some(served.after),
+    fn on_done(&mut self, token: Token, mut work: Work) {
+        let after = match &mut work {
+            Work::Serve(served) => Some(std::mem::take(&mut served.after)),
             Work::Block(_) | Work::Warm(_) => None,
+            Work::Errand(_) => return, // what it had to say has its own way
         };
         self.give_back(token, work);
         let Some(slot) = self.slots.get_mut(token) else {
@@ -520,6 +547,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let is_ready = slot.missed.is_anything();
         match after {
             Some(After::Close) => self.close(token),
+            Some(After::Start(exchange)) => {
+                self.start(token, exchange);
+                self.serve(token);
+            }
             _ if self.stage != Stage::Up && !slot.told => self.tell_going_down(token),
             None => self.serve(token),
             Some(After::Again) => self.queue(token),

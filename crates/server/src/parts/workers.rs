@@ -13,6 +13,7 @@ use crate::options::SocketIo;
 use crate::parts::connection::{Arrival, BLOCKS_MAX, Pause};
 use crate::parts::counters::{Role, Row};
 use crate::parts::dispatch::{After, Served, Work};
+use crate::parts::errand::Sleeper;
 use crate::parts::job_queue::{JobQueue, JobSource, Taken};
 use crate::parts::mailbox::Mailbox;
 use crate::site::Site;
@@ -29,6 +30,8 @@ pub(crate) enum Message {
     },
     /// A connection to serve.
     Arrival(Arrival),
+    /// The task of this connection has said something, or is to be polled.
+    Errand(Token),
     /// Another loop has run out of descriptors: close the oldest idle connection.
     MakeRoom,
 }
@@ -175,6 +178,7 @@ impl<H: Handler> WorkerDesk<H> {
         if let Err(error) = loadline_sys::usage::sleep_precisely() {
             tracing::warn!("sleeps of workers may be 50 us late: {error}");
         }
+        let sleeper = Sleeper::new();
         let mut scratch = vec![0; if self.kit.is_some() { 0 } else { SCRATCH_BYTES }];
         while let Some(Taken { job, stolen }) = self.source.take() {
             let began_us = site.clock.now_us();
@@ -198,6 +202,7 @@ impl<H: Handler> WorkerDesk<H> {
                     serve(served, site, kit);
                     kit.offer_log();
                 }
+                (Work::Errand(task), _) => task.run(site, &sleeper),
                 (Work::Serve(_), None) => unreachable!("ordered by `--socket-io worker` alone"),
             }
             self.row.jobs.add(1);
@@ -233,6 +238,9 @@ fn serve<H: Handler>(served: &mut Served, site: &Site<H>, kit: &mut Kit<H>) {
                 range.read(kit.lend().scratch);
                 connection.warmed();
             }
+            Pause::Start(exchange) => break After::Start(exchange),
+            // The loop serves a connection with a task itself, until that has ended.
+            Pause::Offer(_) | Pause::Pull(_) | Pause::Cancel => {}
             Pause::Wait => break After::Wait,
             Pause::Again => break After::Again,
             Pause::Close => break After::Close,

@@ -2,12 +2,13 @@
 
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_proto::{
-    Body, Exchange, Handler, Limits, Outcome, Pace, RequestBody, SessionConfig, Turn,
+    Body, Exchange, Handler, Limits, Outcome, Pace, Port, RequestBody, SessionConfig, Task, Turn,
 };
 use loadline_server::{
     Accept, Architecture, Balance, Control, ListenAddr, Queue, ServerConfig, ServerHandle,
@@ -16,6 +17,7 @@ use loadline_server::{
 use tempfile::TempDir;
 
 use crate::client::{Client, PATIENCE};
+use crate::later;
 
 macro_rules! models {
     ($($model:ident,)*) => {
@@ -157,6 +159,8 @@ impl Gate {
 pub struct TestSite {
     files: StaticFiles,
     pub gate: Gate,
+    /// Tasks that have begun and not ended.
+    pub at_work: Arc<AtomicU64>,
 }
 
 impl TestSite {
@@ -195,6 +199,7 @@ impl Handler for TestSite {
                     Outcome::Ready
                 }
             },
+            path if path.starts_with(b"/-/later/") => Outcome::Later,
             b"/-/panic" => panic!("on purpose"),
             b"/-/panic-blocking" | b"/-/gate" => Outcome::Blocking,
             _ => self.files.handle(local, exchange, turn),
@@ -211,6 +216,10 @@ impl Handler for TestSite {
             }
             _ => self.files.handle_blocking(exchange),
         }
+    }
+
+    fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
+        later::task(exchange, port, &self.at_work)
     }
 }
 
@@ -293,6 +302,7 @@ impl Server {
         let site = Arc::new(TestSite {
             files,
             gate: Gate::default(),
+            at_work: Arc::default(),
         });
         let config = ServerConfig {
             options,

@@ -37,6 +37,7 @@ mod failures;
 mod files;
 mod framing;
 mod last_words;
+mod later;
 mod regression;
 mod ring_features;
 mod selection;

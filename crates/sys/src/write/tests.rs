@@ -87,7 +87,8 @@ fn deliver(
                     Progress::Done => break Ok(()),
                     Progress::Blocked => {
                         let stage = crate::Waker::new().unwrap();
-                        crate::wait_socket(ours.as_fd(), false, true, stage.as_fd(), None).unwrap();
+                        crate::wait_socket(ours.as_fd(), false, true, stage.as_fd(), None, None)
+                            .unwrap();
                     }
                     Progress::Budget => {}
                     Progress::Cold { .. } => panic!("not asked for"),

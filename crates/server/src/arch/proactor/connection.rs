@@ -231,6 +231,10 @@ impl Link<RingDriver> for RingConnection {
                     self.known.wanted = false;
                     return Pause::Block(exchange);
                 }
+                Action::Start(exchange) => return Pause::Start(exchange),
+                Action::Offer(_, piece) => return Pause::Offer(piece),
+                Action::Pull(_, room) => return Pause::Pull(room),
+                Action::Cancel(_) => return Pause::Cancel,
                 Action::Send(transmit) => {
                     if let Some(pause) =
                         self.send(transmit, &mut bytes_left, ring, files, &mut turn)
@@ -281,6 +285,10 @@ impl Link<RingDriver> for RingConnection {
             self.session.draining(&mut turn);
         }
         self.session.completed(exchange, &mut turn);
+    }
+
+    fn session(&mut self) -> &mut ServerSession {
+        &mut self.session
     }
 
     fn warmed(&mut self) {

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use loadline_base::{Millis, Token};
-use loadline_proto::{CloseReason, Exchange, Handler, Turn};
+use loadline_proto::{CloseReason, Exchange, Handler, ServerSession, Turn};
 use loadline_sys::{Accepted, Interest};
 
 use crate::kit::Kit;
@@ -107,6 +107,9 @@ pub(crate) trait Link<D: Driver>: Sized {
         kit: &mut Kit<H>,
         driver: &mut D,
     );
+
+    /// For what an app's task says.
+    fn session(&mut self) -> &mut ServerSession;
 
     /// The range that a pause asked for is in memory.
     fn warmed(&mut self);

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use loadline_base::{Millis, Token};
-use loadline_proto::{CloseReason, Exchange, Handler, Turn};
+use loadline_proto::{CloseReason, Exchange, Handler, ServerSession, Turn};
 use loadline_sys::{Accepted, Event, Events, Interest, Poller};
 
 use super::driver::{Driver, Happened, Heard, Link, Watch};
@@ -140,6 +140,10 @@ impl Link<Epoll> for Connection {
         _driver: &mut Epoll,
     ) {
         self.completed(exchange, site, kit);
+    }
+
+    fn session(&mut self) -> &mut ServerSession {
+        self.session()
     }
 
     fn warmed(&mut self) {

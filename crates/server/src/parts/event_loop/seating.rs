@@ -125,6 +125,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             queued: false,
             told: false,
             standing,
+            errand: None,
         });
         if let Some(slot) = self.slots.get_mut(token)
             && let Some(connection) = &mut slot.connection

@@ -1,0 +1,184 @@
+//! What a session keeps of a request that an app's task has: windows, times, and what stands in for
+//! the parcel that the app holds.
+//!
+//! ```text
+//!   content   received ─► offer ─► offered, not consumed ─► consumed       │ one window
+//!   answer    room, not used ─► produced, waiting ─► leaving ─► left       │ one window
+//! ```
+
+use loadline_base::{Buffer, Millis};
+
+use crate::{Exchange, Limits, Piece};
+
+/// How the end of a streamed answer is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum AnswerEnd {
+    /// Its head is still awaited.
+    #[default]
+    NoHead,
+    /// After so many more bytes.
+    Length { left: u64 },
+    /// By the last chunk.
+    Chunked,
+    /// By the end of the connection (HTTP/1.0).
+    Close,
+    /// No content may follow this head (HEAD, 204, 304): what the app produces is dropped.
+    Nothing,
+}
+
+/// How long somebody may take, and who.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// The client, with content that the app asks for.
+    Client(Millis),
+    /// The app.
+    App(Millis),
+}
+
+/// Of the one request that an app's task has. Default while there is none.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    /// A copy of the request, to be answered without the app. Until the app answers.
+    pub(crate) stand_in: Option<Box<Exchange>>,
+    /// The answer whose content follows, for the log.
+    pub(crate) answered: Option<Box<Exchange>>,
+    pub(crate) end: AnswerEnd,
+    pub(crate) persist: bool,
+    pub(crate) takes_trailers: bool,
+    pub(crate) trailers: Vec<u8>,
+    /// Length of the content produced so far.
+    pub(crate) content_len: u64,
+
+    /// Content that waits to be offered.
+    pub(crate) offer: Buffer,
+    /// Bytes that wait to be offered or consumed.
+    pub(crate) offered_bytes: usize,
+    /// All content has come, and the app has been told or need not be.
+    pub(crate) end_offered: bool,
+    /// The app reads.
+    pub(crate) asked: bool,
+
+    /// Bytes that the app may still produce.
+    room_bytes: usize,
+    /// Bytes of the content that wait to be sent.
+    waiting_bytes: usize,
+    /// Bytes of the content that are being sent.
+    leaving_bytes: usize,
+
+    /// When the app last did something.
+    app_since: Millis,
+    /// The period of the client's content, not counting time in which nobody awaited any.
+    client_since: Millis,
+    client_moved: u64,
+    /// Since when nobody awaits content.
+    fed_since: Option<Millis>,
+}
+
+impl Stream {
+    /// A task begins.
+    pub(crate) fn begin(&mut self, stand_in: Box<Exchange>, window: usize, now: Millis) {
+        *self = Self {
+            stand_in: Some(stand_in),
+            room_bytes: window,
+            app_since: now,
+            client_since: now,
+            fed_since: Some(now),
+            ..Self::default()
+        };
+    }
+
+    pub(crate) fn has_head(&self) -> bool {
+        self.end != AnswerEnd::NoHead
+    }
+
+    /// The app did something: its time begins anew.
+    pub(crate) fn app_moved(&mut self, now: Millis) {
+        self.app_since = now;
+    }
+
+    /// Bytes of content came.
+    pub(crate) fn client_moved(&mut self, bytes: usize, limits: &Limits, now: Millis) {
+        self.client_moved += bytes as u64;
+        let (since, moved) = (self.client_since, self.client_moved);
+        if let Some(since) = limits.body_pace.renewed(since, moved, now) {
+            self.client_since = since;
+            self.client_moved = 0;
+        }
+    }
+
+    /// Follows whether the app waits for the client: only that time counts as the client's.
+    pub(crate) fn note_hunger(&mut self, content_left: bool, now: Millis) {
+        let hungry = content_left && self.asked && self.offered_bytes == 0;
+        match self.fed_since {
+            Some(since) if hungry => {
+                self.client_since.0 += now.since(since);
+                self.fed_since = None;
+            }
+            None if !hungry => {
+                self.fed_since = Some(now);
+                self.app_since = now; // what it waited for is there
+            }
+            _ => {}
+        }
+    }
+
+    /// Who is awaited, and until when.
+    pub(crate) fn awaited(&self, limits: &Limits) -> Awaited {
+        if self.fed_since.is_none() {
+            let pace = &limits.body_pace;
+            return Awaited::Client(pace.deadline(self.client_since, self.client_moved));
+        }
+        let ms = match self.has_head() {
+            false => limits.app_answer_timeout_ms,
+            true => limits.app_silence_timeout_ms,
+        };
+        Awaited::App(Millis(self.app_since.0.saturating_add(ms)))
+    }
+
+    /// What the app is to get next of the request's content.
+    pub(crate) fn next_offer(&mut self, content_left: bool) -> Option<Piece> {
+        if !self.offer.is_empty() {
+            return Some(Piece::Data(std::mem::take(&mut self.offer)));
+        }
+        if content_left || self.end_offered {
+            return None;
+        }
+        self.end_offered = true;
+        Some(Piece::End)
+    }
+
+    /// Room to give to the app, once it is half a window.
+    pub(crate) fn take_room(&mut self, window: usize) -> Option<usize> {
+        let used = self.room_bytes + self.waiting_bytes + self.leaving_bytes;
+        let room = window.saturating_sub(used);
+        if room < window.div_ceil(2) {
+            return None;
+        }
+        self.room_bytes += room;
+        Some(room)
+    }
+
+    /// The app has produced so much, of which `sent` bytes go out.
+    pub(crate) fn produced(&mut self, bytes: usize, sent: usize) {
+        self.room_bytes = self.room_bytes.saturating_sub(bytes);
+        self.waiting_bytes += sent;
+        self.content_len += sent as u64;
+    }
+
+    /// What waits is being sent.
+    pub(crate) fn leaves(&mut self) {
+        self.leaving_bytes = std::mem::take(&mut self.waiting_bytes);
+    }
+
+    /// It has left.
+    pub(crate) fn left(&mut self) {
+        self.leaving_bytes = 0;
+    }
+
+    /// Content of the answer that has left by now, if `batch_bytes` of the present batch have.
+    pub(crate) fn content_sent(&self, batch_bytes: u64) -> u64 {
+        let unsent = self.waiting_bytes as u64;
+        let leaving = (self.leaving_bytes as u64).saturating_sub(batch_bytes);
+        self.content_len.saturating_sub(unsent + leaving)
+    }
+}

@@ -1,0 +1,453 @@
+//! A request that an app's task has: what passes between the thread that polls the task and the one
+//! that owns the connection. Often both are one.
+//!
+//! ```text
+//!   owner   offer · pull · cancel ──►  ┌────────┐ ──► content · room · gone     task
+//!           take_news            ◄──   │ Errand │ ◄── answer · produce
+//!                                      └────────┘
+//! ```
+//!
+//! What the task says is kept until the owner takes it, and the owner is told once for all of it: by
+//! its mailbox, or by an eventfd that a blocking thread polls. Bounded by the windows of the session.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use loadline_base::{Buffer, Token};
+use loadline_proto::{
+    Body, Courier, Exchange, Gone, Handler, Piece, Port, ServerSession, StreamId, Task, Turn,
+};
+
+use crate::parts::mailbox::Mailbox;
+use crate::parts::workers::Message;
+use crate::site::{self, Site};
+
+/// What a task has said.
+#[derive(Debug)]
+enum News {
+    Answered(Box<Exchange>),
+    Produced(Piece),
+    Consumed(usize),
+}
+
+/// How the owner learns that there is news.
+pub(crate) enum Bell {
+    /// A loop, of this connection.
+    Loop {
+        mailbox: Arc<Mailbox<Message>>,
+        token: Token,
+    },
+    /// A blocking thread.
+    Thread(Arc<loadline_sys::Waker>),
+}
+
+impl Bell {
+    fn ring(&self) {
+        match self {
+            Self::Loop { mailbox, token } => mailbox.post(Message::Errand(*token)),
+            Self::Thread(waker) => waker.wake(),
+        }
+    }
+}
+
+/// What passes between owner and task.
+pub(crate) struct Errand {
+    state: Mutex<State>,
+    /// The owner has been told and has not looked yet, or is looking.
+    rung: AtomicBool,
+    /// The task is to be polled. Only where the owner polls it.
+    woken: AtomicBool,
+    bell: Bell,
+}
+
+#[derive(Default)]
+struct State {
+    content: VecDeque<Buffer>,
+    content_ended: bool,
+    asked: bool,
+    room: usize,
+    /// The answer is complete, or never will be.
+    done: bool,
+    gone: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    /// Whom to wake when the task is to be dropped, where a worker has it.
+    poller: Option<Waker>,
+    news: Vec<News>,
+}
+
+impl fmt::Debug for Errand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Errand")
+    }
+}
+
+impl Errand {
+    fn new(exchange: &Exchange, room: usize, bell: Bell) -> Arc<Self> {
+        let has_content = !matches!(exchange.request.body, loadline_proto::RequestBody::Empty);
+        Arc::new(Self {
+            state: Mutex::new(State {
+                content_ended: !has_content,
+                room,
+                ..State::default()
+            }),
+            rung: AtomicBool::new(false),
+            woken: AtomicBool::new(false),
+            bell,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the owner, unless it knows.
+    fn ring(&self) {
+        if !self.rung.swap(true, Ordering::SeqCst) {
+            self.bell.ring();
+        }
+    }
+
+    fn tell(&self, news: News) {
+        let mut state = self.lock();
+        if state.gone {
+            return; // nobody listens
+        }
+        state.news.push(news);
+        drop(state);
+        self.ring();
+    }
+
+    /// The task is over: an answer that is not complete never will be.
+    fn finish(&self) {
+        let mut state = self.lock();
+        let is_missing = !std::mem::replace(&mut state.done, true);
+        drop(state);
+        if is_missing {
+            self.tell(News::Produced(Piece::Abort));
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.lock().gone
+    }
+
+    fn cancel(&self) {
+        let mut state = self.lock();
+        state.gone = true;
+        state.content.clear();
+        state.news.clear();
+        let wakers = [
+            state.reader.take(),
+            state.writer.take(),
+            state.poller.take(),
+        ];
+        drop(state);
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+impl Courier for Errand {
+    fn answer(&self, exchange: Box<Exchange>) {
+        if !matches!(exchange.response.body, Body::Stream { .. }) {
+            self.lock().done = true;
+        }
+        self.tell(News::Answered(exchange));
+    }
+
+    fn produce(&self, piece: Piece) {
+        match &piece {
+            Piece::Data(bytes) => {
+                let mut state = self.lock();
+                state.room = state.room.saturating_sub(bytes.len());
+            }
+            Piece::Trailers(_) => {}
+            Piece::End | Piece::Abort => self.lock().done = true,
+        }
+        self.tell(News::Produced(piece));
+    }
+
+    fn poll_content(&self, context: &mut Context<'_>) -> Poll<Result<Option<Buffer>, Gone>> {
+        let mut state = self.lock();
+        if state.gone {
+            return Poll::Ready(Err(Gone));
+        }
+        if let Some(bytes) = state.content.pop_front() {
+            state.asked = true;
+            drop(state);
+            self.tell(News::Consumed(bytes.len()));
+            return Poll::Ready(Ok(Some(bytes)));
+        }
+        if state.content_ended {
+            return Poll::Ready(Ok(None));
+        }
+        remember(&mut state.reader, context);
+        let is_first = !std::mem::replace(&mut state.asked, true);
+        drop(state);
+        if is_first {
+            self.tell(News::Consumed(0));
+        }
+        Poll::Pending
+    }
+
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<usize, Gone>> {
+        let mut state = self.lock();
+        if state.gone {
+            return Poll::Ready(Err(Gone));
+        }
+        if state.room > 0 {
+            return Poll::Ready(Ok(state.room));
+        }
+        remember(&mut state.writer, context);
+        Poll::Pending
+    }
+}
+
+fn remember(waker: &mut Option<Waker>, context: &Context<'_>) {
+    match waker {
+        Some(known) => known.clone_from(context.waker()),
+        None => *waker = Some(context.waker().clone()),
+    }
+}
+
+/// Wakes a task that its owner polls.
+impl Wake for Errand {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.woken.swap(true, Ordering::SeqCst) {
+            self.ring();
+        }
+    }
+}
+
+/// The owner's end of an errand. Dropped, it cancels the task.
+pub(crate) struct Held {
+    errand: Arc<Errand>,
+    /// Where the owner polls it itself.
+    task: Option<Task>,
+    news: Vec<News>,
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Held")
+    }
+}
+
+/// What telling a session has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// There was nothing to tell.
+    Nothing,
+    /// Something; there may be more to come.
+    Some,
+    /// The last of it: the answer is complete.
+    Last,
+}
+
+impl Held {
+    /// Begins a task that the owner polls: `poll` is due.
+    pub(crate) fn here<H: Handler>(exchange: Box<Exchange>, bell: Bell, site: &Site<H>) -> Self {
+        let window = site.session.limits.stream_window_bytes;
+        let errand = Errand::new(&exchange, window, bell);
+        errand.woken.store(true, Ordering::SeqCst);
+        errand.rung.store(true, Ordering::SeqCst); // `tell` is due
+        let port = Port::new(Arc::clone(&errand) as Arc<dyn Courier>);
+        let task = site.start(exchange, port);
+        if task.is_none() {
+            errand.finish();
+        }
+        Self {
+            errand,
+            task,
+            news: Vec::new(),
+        }
+    }
+
+    /// Prepares a task for a worker.
+    pub(crate) fn away<H: Handler>(
+        exchange: Box<Exchange>,
+        bell: Bell,
+        site: &Site<H>,
+    ) -> (Self, WorkerTask) {
+        let window = site.session.limits.stream_window_bytes;
+        let errand = Errand::new(&exchange, window, bell);
+        let task = WorkerTask {
+            exchange: Some(exchange),
+            errand: Arc::clone(&errand),
+        };
+        let held = Self {
+            errand,
+            task: None,
+            news: Vec::new(),
+        };
+        (held, task)
+    }
+
+    /// A task that is polled here is woken without a bell: `go_on` is due after this.
+    fn expect(&self) {
+        if self.task.is_some() {
+            self.errand.rung.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Content for the task; `go_on` is due.
+    pub(crate) fn offer(&self, piece: Piece) {
+        self.expect();
+        let mut state = self.errand.lock();
+        match piece {
+            Piece::Data(bytes) => state.content.push_back(bytes),
+            Piece::End => state.content_ended = true,
+            Piece::Trailers(_) | Piece::Abort => return,
+        }
+        let reader = state.reader.take();
+        drop(state);
+        reader.into_iter().for_each(Waker::wake);
+    }
+
+    /// Room for the task's answer; `go_on` is due.
+    pub(crate) fn pull(&self, room: usize) {
+        self.expect();
+        let mut state = self.errand.lock();
+        state.room += room;
+        let writer = state.writer.take();
+        drop(state);
+        writer.into_iter().for_each(Waker::wake);
+    }
+
+    /// Polls the task once, if that is due and it is here, and tells the session what there is.
+    pub(crate) fn go_on(&mut self, session: &mut ServerSession, turn: &mut Turn<'_>) -> Told {
+        if self.task.is_some() && self.errand.woken.swap(false, Ordering::SeqCst) {
+            self.expect();
+            self.poll();
+        }
+        let told = self.tell(session, turn);
+        if told != Told::Last && self.task.is_some() && self.errand.woken.load(Ordering::SeqCst) {
+            self.errand.ring(); // others first
+        }
+        told
+    }
+
+    fn poll(&mut self) {
+        let waker = Waker::from(Arc::clone(&self.errand));
+        let Some(task) = &mut self.task else { return };
+        if site::poll_guarded(task, &mut Context::from_waker(&waker)).is_ready() {
+            site::drop_guarded(self.task.take());
+            self.errand.finish();
+        }
+    }
+
+    fn tell(&mut self, session: &mut ServerSession, turn: &mut Turn<'_>) -> Told {
+        self.errand.rung.store(false, Ordering::SeqCst);
+        std::mem::swap(&mut self.news, &mut self.errand.lock().news);
+        let mut told = Told::Nothing;
+        for news in self.news.drain(..) {
+            let is_last = match news {
+                News::Answered(exchange) => {
+                    let is_last = !matches!(exchange.response.body, Body::Stream { .. });
+                    session.answered(exchange, turn);
+                    is_last
+                }
+                News::Produced(piece) => {
+                    let is_last = matches!(piece, Piece::End | Piece::Abort);
+                    session.produced(StreamId::default(), piece, turn);
+                    is_last
+                }
+                News::Consumed(bytes) => {
+                    session.consumed(StreamId::default(), bytes, turn);
+                    false
+                }
+            };
+            if is_last {
+                return Told::Last;
+            }
+            told = Told::Some;
+        }
+        told
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.expect();
+        self.errand.cancel();
+        site::drop_guarded(self.task.take());
+    }
+}
+
+/// A task on its way to a worker.
+#[derive(Debug)]
+pub(crate) struct WorkerTask {
+    /// Until it begins.
+    pub(crate) exchange: Option<Box<Exchange>>,
+    errand: Arc<Errand>,
+}
+
+impl WorkerTask {
+    /// Carries the task out, to its end or until it is cancelled; sleeps in between.
+    pub(crate) fn run<H: Handler>(&mut self, site: &Site<H>, sleeper: &Arc<Sleeper>) {
+        let Some(exchange) = self.exchange.take_if(|_| !self.errand.is_gone()) else {
+            return;
+        };
+        let waker = Waker::from(Arc::clone(sleeper));
+        self.errand.lock().poller = Some(waker.clone());
+        let port = Port::new(Arc::clone(&self.errand) as Arc<dyn Courier>);
+        let mut task = site.start(exchange, port);
+        while let Some(running) = &mut task {
+            if self.errand.is_gone() {
+                break;
+            }
+            if site::poll_guarded(running, &mut Context::from_waker(&waker)).is_ready() {
+                break;
+            }
+            sleeper.sleep();
+        }
+        site::drop_guarded(task);
+        self.errand.lock().poller = None;
+        self.errand.finish();
+    }
+}
+
+/// How a worker sleeps while its task waits.
+pub(crate) struct Sleeper {
+    thread: Thread,
+    woken: AtomicBool,
+}
+
+impl Sleeper {
+    /// Of this thread.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            thread: std::thread::current(),
+            woken: AtomicBool::new(false),
+        })
+    }
+
+    /// Until somebody wakes it; not at all if somebody has. A task may still be woken by wakers of an
+    /// earlier one: then it is polled once in vain.
+    fn sleep(&self) {
+        while !self.woken.swap(false, Ordering::Acquire) {
+            std::thread::park();
+        }
+    }
+}
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.woken.swap(true, Ordering::Release) {
+            self.thread.unpark();
+        }
+    }
+}
