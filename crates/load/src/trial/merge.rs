@@ -256,12 +256,18 @@ impl Merger {
         let unfinished = plain.total.tally.unfinished;
         let unfinished = unfinished.min(u64::from(self.run.connections));
         let out_s = unfinished as f64 * self.run.timeout_s.min(counted_s);
+        // Loops look once a turn: a request that is due and sent in the turn in which the one before
+        // it was answered has been in flight all the time, for all that they see.
+        let turns_s = match self.run.load {
+            LoadRecord::Closed { .. } => sum_s(&plain.total.latency) - sum_s(service),
+            _ => 0.0,
+        };
         Some(LittleEvidence {
             in_flight,
             completed,
             service_mean_s: completed_s / completed.max(1) as f64,
             service_stdev_s: service.stdev_us()? / 1e6,
-            others_s_max: sum_s(&late) + sum_s(&plain.total.failure) + out_s,
+            others_s_max: sum_s(&late) + sum_s(&plain.total.failure) + out_s + turns_s.max(0.0),
             seconds: counted_s,
         })
     }
