@@ -43,7 +43,8 @@ fn found(machine: &Machine) -> String {
     )
 }
 
-fn chosen(plan: &Plan) -> String {
+/// What was chosen: "2 loops, 4 workers, ..."
+pub(crate) fn chosen(plan: &Plan) -> String {
     let options = &plan.options;
     let mut parts = match options.architecture {
         Architecture::Sequential => vec!["one thread".to_owned()],

@@ -105,6 +105,9 @@ pub struct Trial {
     /// What is worth knowing and does not make it void: what the plan allows, or that no steady state
     /// was seen.
     pub notes: Vec<String>,
+    /// The client of a closed loop was at its end. The trial counts, and what was carried is the
+    /// least that the server can carry.
+    pub client_limited: bool,
     /// How long it took altogether: start of the server, connections, load, end of the server.
     pub took_s: f64,
 }

@@ -29,7 +29,9 @@ pub use claim::{Claim, Verdict};
 pub use environment::{Environment, Fact, ServerSheet};
 pub use figure::{Axis, Curve, Figure, Panel, Point, VoidMark};
 
-use crate::analysis::{self, Noise, Run};
+pub use words::shell;
+
+use crate::analysis::{self, Metric, Noise, Run};
 use order::Order;
 
 /// Name and version of the form of the data in a report.
@@ -88,6 +90,12 @@ pub struct Note {
     pub text: String,
     /// How many trials it was noted of.
     pub trials: usize,
+}
+
+/// A value of a metric as people read it: "48,210/s".
+#[must_use]
+pub fn quantity(metric: Metric, value: f64) -> String {
+    words::value(value, Some(metric.unit()))
 }
 
 impl Report {

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub use bootstrap::{RESAMPLES, bootstrap_interval, mean};
 pub use median::{median, median_interval, quantile};
-pub use pairs::{Comparison, Difference, compare, geometric_mean};
+pub use pairs::{Comparison, Difference, Range, compare, compare_ranges, geometric_mean};
 pub use ranking::{Place, holm, rank};
 pub use ranks::{sign_test, signed_rank};
 pub use steps::{Optimum, Steps, StepsTrend};

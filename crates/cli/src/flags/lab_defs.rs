@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::capacity_defs::{CAPACITY_EXIT_CODES, CAPACITY_MORE, CapacityFlags};
+use super::lab_advise_defs::{LAB_ADVISE_EXIT_CODES, LAB_ADVISE_MORE, LabAdviseFlags};
 use super::lab_paper_defs::{LAB_COMPARE_MORE, LAB_PAPER_MORE, LabCompareFlags, LabPaperFlags};
 use super::lab_report_defs::{
     LAB_REPORT_EXIT_CODES, LAB_REPORT_MORE, LAB_VERIFY_EXIT_CODES, LabReportFlags, LabVerifyFlags,
@@ -49,6 +50,9 @@ pub(crate) enum LabCommand {
     /// Compare Loadline with other servers, whichever are installed (docs/lab.md), or go on with it.
     #[command(after_help = format!("{LAB_COMPARE_MORE}\n\n{LAB_EXIT_CODES}"))]
     Compare(LabCompareFlags),
+    /// Say which server to use for a workload that was measured, and how to start it (docs/advice.md).
+    #[command(after_help = format!("{LAB_ADVISE_MORE}\n\n{LAB_ADVISE_EXIT_CODES}"))]
+    Advise(LabAdviseFlags),
     /// Looks after a server or client of a run; started by the run itself.
     #[command(hide = true)]
     Guard(GuardFlags),

@@ -4,6 +4,7 @@
 pub(crate) mod capacity_defs;
 pub(crate) mod defs;
 pub(crate) mod high;
+pub(crate) mod lab_advise_defs;
 pub(crate) mod lab_defs;
 pub(crate) mod lab_paper_defs;
 pub(crate) mod lab_report_defs;
@@ -43,6 +44,7 @@ where
         (Some("lab"), Some("verify")) => "lab verify",
         (Some("lab"), Some("paper")) => "lab paper",
         (Some("lab"), Some("compare")) => "lab compare",
+        (Some("lab"), Some("advise")) => "lab advise",
         (Some("lab"), _) => "lab",
         _ => "serve",
     };
@@ -143,7 +145,7 @@ fn one_line(error: &clap::Error, command: &str) -> String {
             text(ContextKind::InvalidSubcommand).unwrap_or_default(),
             did_you_mean(ContextKind::SuggestedSubcommand),
             match command {
-                "lab" => "run, paper, compare, capacity, report or verify",
+                "lab" => "run, paper, compare, capacity, report, verify or advise",
                 _ => "serve, load, lab or completions",
             },
         ),
@@ -263,6 +265,7 @@ mod tests {
             (None, _) => match option.get_id().as_str() {
                 "root" => "DIR".to_owned(),
                 "plan" => "PLAN".to_owned(),
+                "run" => "RUN".to_owned(),
                 "paper" => "PAPER".to_owned(),
                 "url" => "URL".to_owned(),
                 "command" => "-- COMMAND...".to_owned(),
@@ -319,6 +322,11 @@ mod tests {
     }
 
     #[test]
+    fn every_option_of_lab_advise_is_documented() {
+        check_page("lab advise");
+    }
+
+    #[test]
     fn every_option_of_lab_paper_is_documented() {
         check_page("lab paper");
     }
@@ -328,6 +336,7 @@ mod tests {
         let page_name = match name {
             "lab capacity" => "capacity",
             "lab paper" => "papers",
+            "lab advise" => "advice",
             _ => name.split(' ').next().unwrap(),
         };
         let path = format!("{folder}/{page_name}.md");

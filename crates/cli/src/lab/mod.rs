@@ -1,5 +1,6 @@
 //! `loadline lab`: from options to a run of the lab, what is said of it, and its report.
 
+mod advise;
 mod capacity;
 mod check;
 mod interrupt;
@@ -23,6 +24,7 @@ pub(crate) fn lab(command: &LabCommand) -> Result<(), Failure> {
         LabCommand::Verify(flags) => report::check(flags),
         LabCommand::Paper(flags) => paper::paper(flags),
         LabCommand::Compare(flags) => paper::compare(flags),
+        LabCommand::Advise(flags) => advise::tell(flags),
         LabCommand::Guard(flags) => look_after(flags),
     }
 }

@@ -61,9 +61,59 @@ fn a_report_is_made_of_a_run_and_is_true() {
 }
 
 #[test]
+fn what_was_measured_is_advised_on_and_nothing_else() {
+    let plan = PLAN
+        .replace("replicates = 2", "replicates = 3\na_a = false")
+        .replace("loops = [1, 2]", "loops = [1, 2], connections = [1, 2]");
+    let bench = Bench::new(&plan);
+    bench.complete();
+    let folder = bench.out();
+    let (out, json) = (folder.to_str().unwrap(), folder.join("advice.json"));
+    let asked = ["lab", "advise", out, "--for", "connections=2"];
+    let output = run(&[&asked[..], &["--json", json.to_str().unwrap()]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let page = printed(&output);
+    for part in [
+        "For connections = 2: loops = ",
+        "; on 1 CPU\n",
+        "the ratio is ",
+        "Start it with\n  loadline serve DIR --listen=127.0.0.1:8080 --loops=",
+        " --workers=0 --architecture=reactor\n",
+        "Rests on series s, connections = 2, 3 blocks of trials.",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(
+        fs::read_to_string(json)
+            .unwrap()
+            .contains("\"goal\": \"throughput\"")
+    );
+
+    for (workload, why) in [
+        ("connections=1000", "connections = 1000 was not measured"),
+        ("moon=1", "moon was not varied in this series"),
+        (
+            "loops=1",
+            "connections was varied: right would be to name it, one of 1, 2",
+        ),
+    ] {
+        let output = run(&["lab", "advise", out, "--for", workload]);
+        assert_eq!(output.status.code(), Some(3), "{}", printed(&output));
+        assert!(said(&output).contains(why), "{}", said(&output));
+    }
+    let output = run(&["lab", "advise", out, "--for", "connections"]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(
+        said(&output).contains("as in service_us=200"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
 fn a_folder_without_a_run_is_said_to_be_one() {
     let folder = tempfile::tempdir().unwrap();
-    for command in ["report", "verify"] {
+    for command in ["report", "verify", "advise"] {
         let output = run(&["lab", command, folder.path().to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         assert!(

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Metric;
 use crate::journal::{Levels, ServerFacts, Trial};
+use crate::stats::Range;
 
 /// Percentiles of spectra, in percent, evenly spread over powers of the share beyond.
 pub const SPECTRUM_PERCENTS: [f64; 22] = [
@@ -41,7 +42,12 @@ pub struct Measured {
     /// As in [`Trial`].
     pub notes: Vec<String>,
     /// As in [`Trial`].
+    pub client_limited: bool,
+    /// As in [`Trial`].
     pub took_s: f64,
+    /// What share of its CPUs the server used, or of one CPU its busiest thread, whichever is
+    /// larger; `None`: it was not seen.
+    pub server_busy: Option<f64>,
     /// The client's machine.
     pub machine: MachineRecord,
     /// How the client was started.
@@ -82,11 +88,13 @@ impl Measured {
             block: trial.block,
             is_a_a: trial.is_a_a,
             start_unix_ms: trial.start_unix_ms,
-            server: trial.server,
             hdr_file: trial.hdr_file,
             void: trial.void,
             notes: trial.notes,
+            client_limited: trial.client_limited,
             took_s: trial.took_s,
+            server_busy: server_busy(&server_values, &trial.server.cpus),
+            server: trial.server,
             values: server_values,
             ..Self::default()
         };
@@ -119,6 +127,70 @@ impl Measured {
     pub fn value(&self, metric: Metric) -> Option<f64> {
         self.values.get(&metric).copied()
     }
+
+    /// The value, and how far it may be from what the server can do.
+    ///
+    /// A client of a closed loop that was at its end carried the least that the server can carry. How
+    /// much more that is follows from the utilisation law: a server that was busy for a part of the
+    /// time could have answered no more than its throughput over that part. Times are the other way
+    /// round, since in a closed loop they are the requests in flight over the throughput (Little's
+    /// law).
+    #[must_use]
+    pub fn range(&self, metric: Metric) -> Option<Range> {
+        let value = self.value(metric)?;
+        let room = match self.client_limited {
+            true => 1.0 / self.server_busy.unwrap_or(0.0).clamp(BUSY_SHARE_MIN, 1.0),
+            false => 1.0,
+        };
+        let room = if room <= ROOM_NONE { 1.0 } else { room };
+        Some(match metric {
+            Metric::CompletedPerS | Metric::GoodPerS | Metric::BytesPerS => Range {
+                low: value,
+                value,
+                high: value * room,
+            },
+            Metric::MeanUs
+            | Metric::P50Us
+            | Metric::P90Us
+            | Metric::P99Us
+            | Metric::P999Us
+            | Metric::MaxUs
+            | Metric::ServiceP50Us
+            | Metric::ServiceP99Us => Range {
+                low: value / room,
+                value,
+                high: value,
+            },
+            _ => Range::exact(value),
+        })
+    }
+}
+
+/// A server that was seen to do nothing, or not seen, has so much room: more says nothing either.
+const BUSY_SHARE_MIN: f64 = 0.01;
+/// A server that was busy 98 % of the time was the limit itself: what it could have done beyond is
+/// below any difference that matters.
+const ROOM_NONE: f64 = 1.0 / 0.98;
+
+/// Of all CPUs that it had, or of one by its busiest thread.
+fn server_busy(values: &BTreeMap<Metric, f64>, cpus: &str) -> Option<f64> {
+    let share = |metric| values.get(&metric).copied();
+    let all = share(Metric::CpuUserShare)? + share(Metric::CpuKernelShare)?;
+    let of_cpus = all / cpu_count(cpus).max(1) as f64;
+    let busiest = share(Metric::BusiestThreadShare).unwrap_or(0.0);
+    Some(of_cpus.max(busiest))
+}
+
+/// Of a list as "1" or "0,2-3".
+fn cpu_count(cpus: &str) -> usize {
+    let count = |part: &str| match part.split_once('-') {
+        Some((first, last)) => {
+            let number = |text: &str| text.trim().parse::<usize>().unwrap_or(0);
+            (number(last) + 1).saturating_sub(number(first))
+        }
+        None => usize::from(!part.trim().is_empty()),
+    };
+    cpus.split(',').map(count).sum()
 }
 
 /// What the client's plain group says; void trials have it too, as far as it goes.
@@ -238,4 +310,49 @@ fn seconds(load: &TrialRecord, group: &GroupRecord) -> Vec<Second> {
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_at_its_end_leaves_room() {
+        let mut trial = Measured {
+            values: [(Metric::GoodPerS, 900.0), (Metric::P99Us, 500.0)].into(),
+            server_busy: Some(0.5),
+            ..Measured::default()
+        };
+        let range = |trial: &Measured, metric| {
+            let it = trial.range(metric).unwrap();
+            (it.low, it.value, it.high)
+        };
+        assert_eq!(range(&trial, Metric::GoodPerS), (900.0, 900.0, 900.0));
+        trial.client_limited = true;
+        assert_eq!(range(&trial, Metric::GoodPerS), (900.0, 900.0, 1800.0));
+        assert_eq!(range(&trial, Metric::P99Us), (250.0, 500.0, 500.0));
+        // The server was at its end, too.
+        trial.server_busy = Some(0.985);
+        assert_eq!(range(&trial, Metric::GoodPerS), (900.0, 900.0, 900.0));
+        trial.server_busy = None;
+        assert_eq!(range(&trial, Metric::GoodPerS), (900.0, 900.0, 90_000.0));
+        assert_eq!(trial.range(Metric::MeanUs), None);
+    }
+
+    #[test]
+    fn cpus_of_a_list_are_counted() {
+        let counts = ["", "1", "0,2-3", "0-7"].map(cpu_count);
+        assert_eq!(counts, [0, 1, 3, 8]);
+        let values = |user, kernel, busiest| {
+            [
+                (Metric::CpuUserShare, user),
+                (Metric::CpuKernelShare, kernel),
+                (Metric::BusiestThreadShare, busiest),
+            ]
+            .into()
+        };
+        assert_eq!(server_busy(&values(0.5, 1.0, 0.9), "0-1"), Some(0.9));
+        assert_eq!(server_busy(&values(0.5, 1.0, 0.3), "0-1"), Some(0.75));
+        assert_eq!(server_busy(&BTreeMap::new(), "0"), None);
+    }
 }

@@ -63,6 +63,20 @@ pub(crate) fn ratio(ratio: f64) -> String {
     }
 }
 
+/// Words as a shell takes them.
+#[must_use]
+pub fn shell(command: &[String]) -> String {
+    let quoted = command.iter().map(|word| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,+@%".contains(&byte);
+        if !word.is_empty() && word.bytes().all(is_plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
 fn thousands(whole: &str) -> String {
     let mut text = String::new();
     for (index, digit) in whole.chars().enumerate() {

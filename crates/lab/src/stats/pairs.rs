@@ -78,6 +78,75 @@ pub fn compare(pairs: &[(f64, f64)], matters: f64, seed: u64) -> Option<Comparis
     })
 }
 
+/// What was measured, and how far the truth may lie from it for reasons that no repetition shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// The truth is not below it.
+    pub low: f64,
+    /// What was measured.
+    pub value: f64,
+    /// The truth is not above it.
+    pub high: f64,
+}
+
+impl Range {
+    /// A value that is what it is.
+    #[must_use]
+    pub fn exact(value: f64) -> Self {
+        Self {
+            low: value,
+            value,
+            high: value,
+        }
+    }
+
+    /// Whether it is more than a value.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.low >= self.high
+    }
+
+    /// What `self / other` can be.
+    #[must_use]
+    pub fn over(&self, other: &Self) -> Self {
+        Self {
+            low: self.low / other.high,
+            value: self.value / other.value,
+            high: self.high / other.low,
+        }
+    }
+}
+
+/// As [`compare`], for ratios that are known to lie in a range only: the interval reaches from the low
+/// end of the lowest to the high end of the highest.
+#[must_use]
+pub fn compare_ranges(ratios: &[Range], matters: f64, seed: u64) -> Option<Comparison> {
+    let of = |end: fn(&Range) -> f64| -> Option<Comparison> {
+        let pairs: Vec<(f64, f64)> = ratios.iter().map(|ratio| (end(ratio), 1.0)).collect();
+        compare(&pairs, matters, seed)
+    };
+    let measured = of(|ratio| ratio.value)?;
+    if ratios.iter().all(Range::is_exact) {
+        return Some(measured);
+    }
+    let (low, high) = (of(|ratio| ratio.low)?, of(|ratio| ratio.high)?);
+    let interval = low.interval.zip(high.interval).map(|(low, high)| Interval {
+        low: low.low,
+        high: high.high,
+        level: low.level,
+    });
+    Some(Comparison {
+        interval,
+        // The larger of the two: that the ratio is 1 is rejected at both ends on the same side.
+        p: match (low.ratio - 1.0) * (high.ratio - 1.0) > 0.0 {
+            true => low.p.max(high.p),
+            false => 1.0,
+        },
+        difference: interval.map_or(Difference::Unknown, |interval| judged(&interval, matters)),
+        ..measured
+    })
+}
+
 /// More or less only where the whole interval is on one side of 1 and the estimate beyond what
 /// matters; alike where the whole interval is within it.
 fn judged(interval: &Interval, matters: f64) -> Difference {
@@ -158,6 +227,30 @@ mod tests {
         let error = (10.0_f64 / 4.0 / 5.0).sqrt();
         let values = spread.map(|value| value + 2.776_445 * error);
         assert!((t_test(&values) - 0.05).abs() < 1e-5);
+    }
+
+    #[test]
+    fn a_range_widens_the_interval_to_its_ends() {
+        let wide = |low: f64, high: f64| Range {
+            low,
+            value: low,
+            high,
+        };
+        let exact: Vec<Range> = [1.10, 1.12, 1.11].map(Range::exact).into();
+        let pairs = [(1.10, 1.0), (1.12, 1.0), (1.11, 1.0)];
+        assert_eq!(compare_ranges(&exact, 0.02, 1), compare(&pairs, 0.02, 1));
+        let above = [wide(1.10, 1.5), wide(1.12, 1.6), wide(1.11, 1.55)];
+        let above = compare_ranges(&above, 0.02, 1).unwrap();
+        assert!((above.ratio - 1.11).abs() < 0.001);
+        let interval = above.interval.unwrap();
+        assert!(interval.low < 1.11 && interval.low > 1.09 && interval.high > 1.5);
+        assert_eq!(above.difference, Difference::More);
+        // Below or above, for all that is known.
+        let both = [wide(0.9, 1.5), wide(0.91, 1.5)];
+        let both = compare_ranges(&both, 0.02, 1).unwrap();
+        assert_eq!((both.difference, both.p), (Difference::Unknown, 1.0));
+        let ratio = wide(900.0, 1800.0).over(&wide(300.0, 600.0));
+        assert_eq!((ratio.low, ratio.value, ratio.high), (1.5, 3.0, 6.0));
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::escaped;
-use crate::report::{Report, Verdict, words};
+use crate::report::{Report, Verdict, shell, words};
 use crate::stats::Interval;
 
 pub(super) fn head(report: &Report, page: &mut String) {
@@ -248,19 +248,6 @@ pub(super) fn environment(report: &Report, page: &mut String) {
         "<p class=\"tools\"><button type=\"button\" data-save=\"json\" data-needs-script hidden>All data \
          of this report (JSON)</button></p>\n</section>\n",
     );
-}
-
-/// Words as a shell takes them.
-fn shell(command: &[String]) -> String {
-    let quoted = command.iter().map(|word| {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,+@%".contains(&byte);
-        if !word.is_empty() && word.bytes().all(is_plain) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    });
-    quoted.collect::<Vec<_>>().join(" ")
 }
 
 pub(super) fn foot(page: &mut String) {

@@ -1,0 +1,81 @@
+//! The options of `loadline lab advise` as they are typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+use loadline_lab::advice::Goal;
+use loadline_lab::journal::Level;
+
+pub(crate) const LAB_ADVISE_EXIT_CODES: &str = "\
+Exit codes:
+  0    here is what to use
+  1    a file cannot be written
+  2    bad usage: an option, or a folder without a run
+  3    nothing can be said: it was not measured, or not often enough";
+
+pub(crate) const LAB_ADVISE_MORE: &str = "\
+Examples:
+  loadline lab advise runs/service-time --for service_us=200
+      the architecture, loops and workers for that workload, and the command line to start it
+  loadline lab advise runs/P1 --series reactors --for service_us=200
+      of one series of a run that has several
+  loadline lab advise runs/compare --series rate --for rate_per_s=5000 --goal latency
+      by the tail of the latency instead of the throughput";
+
+/// The options of `loadline lab advise`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabAdviseFlags {
+    /// The folder of the run.
+    #[arg(value_name = "RUN", value_hint = ValueHint::DirPath)]
+    pub(crate) run: PathBuf,
+
+    /// The series, where the run has several: their cells differ in more than their levels.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) series: Option<String>,
+
+    /// The workload, as levels of factors that were varied; a choice that has been made may be named
+    /// too (architecture=reactor).
+    #[arg(long = "for", value_name = "FACTOR=LEVEL", value_delimiter = ',', value_parser = level)]
+    pub(crate) workload: Vec<(String, Level)>,
+
+    /// What is better: more good answers a second, a lower 99th percentile of the latency, less CPU
+    /// time of the server for an answer, or less memory.
+    #[arg(long, value_name = "GOAL", default_value = "throughput")]
+    pub(crate) goal: GoalWord,
+
+    /// Write the advice as JSON, too.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// A goal as it is typed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GoalWord(pub(crate) Goal);
+
+impl ValueEnum for GoalWord {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [GoalWord; 4] = [
+            GoalWord(Goal::ALL[0]),
+            GoalWord(Goal::ALL[1]),
+            GoalWord(Goal::ALL[2]),
+            GoalWord(Goal::ALL[3]),
+        ];
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+        Some(clap::builder::PossibleValue::new(self.0.name()))
+    }
+}
+
+/// `service_us=200`: a number where it reads as one.
+fn level(text: &str) -> Result<(String, Level), String> {
+    let (factor, level) = text
+        .split_once('=')
+        .map(|(factor, level)| (factor.trim(), level.trim()))
+        .filter(|(factor, level)| !factor.is_empty() && !level.is_empty())
+        .ok_or("right would be a factor and its level, as in service_us=200")?;
+    let number = level.parse::<f64>().ok().filter(|it| it.is_finite());
+    let level = number.map_or_else(|| Level::Text(level.to_owned()), Level::Number);
+    Ok((factor.to_owned(), level))
+}

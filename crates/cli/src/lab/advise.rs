@@ -1,0 +1,251 @@
+//! `loadline lab advise`: what a run says should be used, in words, with the command line to start it.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+
+use loadline_lab::advice::{Advice, Change, Choice, Goal, Question, advise, text};
+use loadline_lab::analysis::Run;
+use loadline_lab::journal::Levels;
+use loadline_lab::report::{quantity, shell};
+use loadline_lab::stats::Comparison;
+
+use crate::failure::{Exit, Failure};
+use crate::flags::defs::Command;
+use crate::flags::high::{Machine, Plan, plan};
+use crate::flags::lab_advise_defs::LabAdviseFlags;
+use crate::flags::{self, Typed};
+use crate::start_up::chosen;
+
+/// Options of a trial's server that are of the trial and not of the choice.
+const OF_THE_TRIAL: [&str; 5] = [
+    "--listen",
+    "--status-path",
+    "--log-level",
+    "--service-time",
+    "--service-kind",
+];
+
+/// Advises, or says why not.
+pub(super) fn tell(flags: &LabAdviseFlags) -> Result<(), Failure> {
+    let run = Run::read(&flags.run).map_err(Failure::usage)?;
+    let question = Question {
+        series: flags.series.clone(),
+        workload: flags.workload.iter().cloned().collect::<Levels>(),
+        goal: flags.goal.0,
+    };
+    let advice = advise(&run, &question).map_err(|why| Failure {
+        exit: Exit::BindOrAssert,
+        message: format!("no advice: {why}"),
+    })?;
+    if let Some(path) = &flags.json {
+        let text = serde_json::to_string_pretty(&advice).map_err(std::io::Error::from);
+        text.and_then(|text| fs::write(path, text + "\n"))
+            .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+    }
+    crate::print(page(&advice).as_bytes())
+}
+
+fn page(advice: &Advice) -> String {
+    let goal = advice.goal;
+    let mut page = format!(
+        "For {}: {}",
+        text(&advice.workload),
+        named(&advice.best, goal)
+    );
+    page += &match advice.rests_on.as_slice() {
+        [first, _, ..] => format!(" at {}.\n", text(first)),
+        _ => ".\n".to_owned(),
+    };
+    if let Some(resolved) = resolved(&advice.best) {
+        let (chosen, cpus) = (chosen(&resolved), cpus(&advice.best.cpus));
+        let _ = writeln!(page, "  {chosen}; on {cpus}");
+    }
+    page += &comparison(advice);
+    page += &changes(advice);
+    page += &start(&advice.best);
+    let rests_on: Vec<String> = advice.rests_on.iter().map(text).collect();
+    let _ = writeln!(
+        page,
+        "Rests on series {}, {}, {} of trials{}.",
+        advice.series,
+        rests_on.join(" and "),
+        count(advice.best.blocks, "block"),
+        match advice.void {
+            0 => String::new(),
+            void => format!("; {} of the series void", count(void, "trial")),
+        }
+    );
+    page
+}
+
+/// "reactor, 48,210/s" with what is to be known about that value.
+fn named(choice: &Choice, goal: Goal) -> String {
+    let least = match (choice.is_client_limited, goal) {
+        (true, Goal::Throughput) => "at least ",
+        (true, Goal::TailLatency) => "at most ",
+        _ => "",
+    };
+    let what = match choice.levels.is_empty() {
+        true => "the only server".to_owned(),
+        false => text(&choice.levels),
+    };
+    format!("{what}, {least}{}", quantity(goal.metric(), choice.value))
+}
+
+fn comparison(advice: &Advice) -> String {
+    let Some((runner_up, comparison)) = &advice.runner_up else {
+        return "There was no other choice to compare it with.\n".to_owned();
+    };
+    let is_tied = advice.tied.iter().any(|it| it.levels == runner_up.levels);
+    let margin = margin(comparison);
+    let runner_up = named(runner_up, advice.goal);
+    let mut page = match is_tied {
+        true => format!("Not distinguishable from {runner_up}: the ratio is {margin}.\n"),
+        false => format!("Runner-up: {runner_up}; the advice is {margin} times as good.\n"),
+    };
+    for choice in advice.tied.iter().skip(usize::from(is_tied)) {
+        let _ = writeln!(
+            page,
+            "Nor is it distinguishable from {}.",
+            named(choice, advice.goal)
+        );
+    }
+    let limited =
+        advice.best.is_client_limited || advice.tied.iter().any(|it| it.is_client_limited);
+    if limited {
+        page +=
+            "Where the client was the limit, what the server's CPU leaves room for counts too.\n";
+    }
+    let _ = writeln!(
+        page,
+        "Differences below {:.1} % count as none here.",
+        advice.matters * 100.0
+    );
+    page
+}
+
+fn margin(comparison: &Comparison) -> String {
+    let interval = comparison.interval.map_or_else(
+        || " (no interval)".to_owned(),
+        |it| {
+            format!(
+                " ({:.2} to {:.2}, {:.0} % interval)",
+                it.low,
+                it.high,
+                it.level * 100.0
+            )
+        },
+    );
+    format!("{:.2}{interval}", comparison.ratio)
+}
+
+fn changes(advice: &Advice) -> String {
+    if advice.would_change.is_empty() {
+        return "Nothing that was measured beside it would change that.\n".to_owned();
+    }
+    let mut page = "What would change that:\n".to_owned();
+    for change in &advice.would_change {
+        let Change {
+            factor,
+            level,
+            best,
+            comparison,
+        } = change;
+        let _ = writeln!(
+            page,
+            "  {factor} = {level}: {} is {} times as good there",
+            text(best),
+            margin(comparison)
+        );
+    }
+    page
+}
+
+/// How to start it, where it is Loadline with its numbers written out: on another machine `auto` would
+/// be others.
+fn start(choice: &Choice) -> String {
+    let Some(words) = choice.command.split_first() else {
+        return String::new();
+    };
+    let Some(resolved) = resolved(choice) else {
+        let mut page = format!("It was started with\n  {}\n", shell(&choice.command));
+        if let Some(text) = &choice.configuration {
+            let _ = writeln!(page, "and this file:\n{}", text.trim_end());
+        }
+        return page;
+    };
+    let mut line = vec!["loadline", "serve", "DIR", "--listen=127.0.0.1:8080"]
+        .into_iter()
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    let is_own = |word: &&String| {
+        let name = word.split('=').next().unwrap_or_default();
+        word.starts_with("--") && !OF_THE_TRIAL.contains(&name)
+    };
+    line.extend(words.1.iter().filter(is_own).cloned());
+    for (name, value) in numbers(&resolved) {
+        if !line.iter().any(|word| word.starts_with(name)) {
+            line.push(format!("{name}={value}"));
+        }
+    }
+    format!("Start it with\n  {}\n", shell(&line))
+}
+
+/// Numbers of an architecture that has them.
+fn numbers(plan: &Plan) -> Vec<(&'static str, String)> {
+    use loadline_server::Architecture;
+    let options = &plan.options;
+    let architecture = ("--architecture", options.architecture.name().to_owned());
+    match options.architecture {
+        Architecture::Reactor | Architecture::Proactor => vec![
+            architecture,
+            ("--loops", options.loops.to_string()),
+            ("--workers", options.workers.to_string()),
+        ],
+        Architecture::ThreadPool => {
+            vec![architecture, ("--threads", options.threads.to_string())]
+        }
+        Architecture::Sequential | Architecture::ThreadPerConnection => vec![architecture],
+    }
+}
+
+/// What `loadline serve` made of its options on the CPUs of the trial; `None`: it was another server.
+fn resolved(choice: &Choice) -> Option<Plan> {
+    let is_loadline = choice
+        .command
+        .first()
+        .is_some_and(|name| name == "loadline");
+    if !is_loadline {
+        return None;
+    }
+    let cpus = cpu_count(&choice.cpus).max(1);
+    let machine = Machine {
+        affinity: cpus,
+        quota_milli: None,
+        cpus,
+        descriptors_max: usize::MAX,
+    };
+    match flags::read(choice.command.iter().map(OsString::from)) {
+        Ok(Typed::Command(Command::Serve(flags))) => plan(*flags, &machine).ok(),
+        _ => None,
+    }
+}
+
+fn cpu_count(list: &str) -> usize {
+    flags::load_defs::cpu_list(list).map_or(0, |list| list.0.len())
+}
+
+fn cpus(list: &str) -> String {
+    match cpu_count(list) {
+        0 => "unknown CPUs".to_owned(),
+        several => count(several, "CPU"),
+    }
+}
+
+fn count(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
+}

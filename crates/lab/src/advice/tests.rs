@@ -1,0 +1,230 @@
+//! Advice from made-up runs.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::analysis::Measured;
+use crate::journal::RunHead;
+
+const PLAN: &str = r#"name = "t"
+[servers.loadline]
+[[series]]
+name = "models"
+[series.factors]
+architecture = ["reactor", "proactor", "thread-pool"]
+service_us = [0, 500]
+"#;
+
+/// Answers a second of each architecture at each service time, five blocks that differ by a half.
+fn run(values: &[(&str, f64, f64)]) -> Run {
+    let mut trials = Vec::new();
+    for block in 0..5_u32 {
+        for (index, (architecture, service_us, per_s)) in values.iter().enumerate() {
+            let wobble = 1.0 + 0.004 * f64::from((block * 7 + index as u32 * 3) % 5);
+            let value = per_s * wobble * (1.0 + 0.1 * f64::from(block));
+            let mut trial = Measured {
+                number: trials.len() as u32,
+                series: "models".to_owned(),
+                block,
+                levels: levels(&[("service_us", Level::Number(*service_us))]),
+                values: BTreeMap::from([(Metric::GoodPerS, value), (Metric::P99Us, 1e9 / value)]),
+                ..Measured::default()
+            };
+            let name = Level::Text((*architecture).to_owned());
+            trial.levels.insert("architecture".to_owned(), name);
+            trial.server.command = vec!["loadline".to_owned(), (*architecture).to_owned()];
+            trials.push(trial);
+        }
+    }
+    Run {
+        head: RunHead {
+            plan_toml: PLAN.to_owned(),
+            seed: 1,
+            ..RunHead::default()
+        },
+        trials,
+        ..Run::default()
+    }
+}
+
+fn levels(of: &[(&str, Level)]) -> Levels {
+    let pairs = of.iter();
+    let pairs = pairs.map(|(name, level)| ((*name).to_owned(), level.clone()));
+    pairs.collect()
+}
+
+fn question(workload: Levels) -> Question {
+    Question {
+        workload,
+        ..Question::default()
+    }
+}
+
+fn ask(run: &Run, service_us: f64) -> Result<Advice, String> {
+    let asked = levels(&[("service_us", Level::Number(service_us))]);
+    advise(run, &question(asked))
+}
+
+const RUN: [(&str, f64, f64); 6] = [
+    ("reactor", 0.0, 60_000.0),
+    ("proactor", 0.0, 59_700.0),
+    ("thread-pool", 0.0, 40_000.0),
+    ("reactor", 500.0, 2_000.0),
+    ("proactor", 500.0, 2_000.0),
+    ("thread-pool", 500.0, 8_000.0),
+];
+
+fn name(choice: &Choice) -> String {
+    text(&choice.levels)
+}
+
+fn is(trial: &Measured, architecture: &str, service_us: f64) -> bool {
+    trial.levels["architecture"] == Level::Text(architecture.to_owned())
+        && trial.levels["service_us"] == Level::Number(service_us)
+}
+
+#[test]
+fn the_best_its_ties_and_what_would_change_it() {
+    let advice = ask(&run(&RUN), 0.0).unwrap();
+    assert_eq!(name(&advice.best), "architecture = reactor");
+    assert_eq!(advice.best.command, ["loadline", "reactor"]);
+    let tied: Vec<String> = advice.tied.iter().map(name).collect();
+    assert_eq!(tied, ["architecture = proactor"]);
+    let (runner_up, comparison) = advice.runner_up.unwrap();
+    assert_eq!(name(&runner_up), "architecture = proactor");
+    assert!(!comparison.difference.is_distinguishable());
+    let change = &advice.would_change[0];
+    assert_eq!(
+        (change.factor.as_str(), &change.level),
+        ("service_us", &Level::Number(500.0))
+    );
+    assert_eq!(text(&change.best), "architecture = thread-pool");
+    assert!((change.comparison.ratio - 4.0).abs() < 0.1);
+}
+
+#[test]
+fn less_is_better_where_times_are_asked_for() {
+    let asked = Question {
+        goal: Goal::TailLatency,
+        ..question(levels(&[("service_us", Level::Number(500.0))]))
+    };
+    let advice = advise(&run(&RUN), &asked).unwrap();
+    assert_eq!(name(&advice.best), "architecture = thread-pool");
+    // 1e9 over 8000 answers a second, and more in later blocks.
+    assert!((100_000.0..125_001.0).contains(&advice.best.value));
+    assert!((advice.runner_up.unwrap().1.ratio - 4.0).abs() < 0.1);
+}
+
+#[test]
+fn nothing_is_said_beyond_what_was_measured() {
+    let trials = run(&RUN);
+    let refused = ask(&trials, 1000.0).unwrap_err();
+    assert!(refused.contains("nothing can be said"), "{refused}");
+    // Between the two the best one changes.
+    let refused = ask(&trials, 100.0).unwrap_err();
+    assert!(refused.contains("the best choice changes"), "{refused}");
+    let strange = question(levels(&[("moon", Level::Number(1.0))]));
+    let refused = advise(&trials, &strange).unwrap_err();
+    assert!(refused.contains("moon was not varied"), "{refused}");
+    assert!(refused.contains("service_us, architecture"), "{refused}");
+    let refused = advise(&trials, &Question::default()).unwrap_err();
+    assert!(refused.contains("service_us was varied"), "{refused}");
+    assert!(advise(&Run::default(), &Question::default()).is_err());
+    // Two blocks are not enough.
+    let mut few = trials;
+    few.trials.retain(|trial| trial.block < 2);
+    assert!(
+        ask(&few, 0.0)
+            .unwrap_err()
+            .contains("every choice was measured: 2;")
+    );
+}
+
+#[test]
+fn between_two_that_agree() {
+    let agreeing = [
+        ("reactor", 0.0, 60_000.0),
+        ("thread-pool", 0.0, 40_000.0),
+        ("reactor", 100.0, 30_000.0),
+        ("thread-pool", 100.0, 20_000.0),
+    ];
+    let advice = ask(&run(&agreeing), 50.0).unwrap();
+    assert_eq!(text(&advice.best.levels), "architecture = reactor");
+    assert_eq!(advice.rests_on.len(), 2);
+}
+
+#[test]
+fn void_trials_say_nothing_and_noise_is_believed() {
+    let mut made_up = run(&RUN);
+    for trial in &mut made_up.trials {
+        if is(trial, "reactor", 0.0) {
+            trial.void.push("disturbed".to_owned());
+        }
+    }
+    let advice = ask(&made_up, 0.0).unwrap();
+    assert_eq!(text(&advice.best.levels), "architecture = proactor");
+    assert_eq!(advice.void, 5);
+    // A/A cells that differ by a half make a third no difference.
+    let mut again = run(&[("thread-pool", 0.0, 25_000.0)]).trials;
+    for trial in &mut again {
+        trial.is_a_a = true;
+    }
+    made_up.trials.extend(again);
+    let advice = ask(&made_up, 0.0).unwrap();
+    assert!(advice.matters > 0.4, "{}", advice.matters);
+    assert_eq!(advice.tied.len(), 1);
+}
+
+#[test]
+fn a_choice_that_was_made_is_not_questioned() {
+    let made = levels(&[
+        ("service_us", Level::Number(0.0)),
+        ("architecture", Level::Text("thread-pool".to_owned())),
+    ]);
+    let advice = advise(&run(&RUN), &question(made)).unwrap();
+    assert_eq!(name(&advice.best), "architecture = thread-pool");
+    assert!(advice.runner_up.is_none() && advice.would_change.is_empty());
+}
+
+#[test]
+fn where_the_client_was_the_limit_what_could_be_more_is_not_called_less() {
+    let mut made_up = run(&RUN);
+    for trial in &mut made_up.trials {
+        if is(trial, "thread-pool", 0.0) {
+            (trial.client_limited, trial.server_busy) = (true, Some(0.5));
+        }
+    }
+    // It carried 40,000/s with half of its CPU: 80,000/s, for all that is known.
+    let advice = ask(&made_up, 0.0).unwrap();
+    assert_eq!(name(&advice.best), "architecture = reactor");
+    let tied: Vec<String> = advice.tied.iter().map(name).collect();
+    assert_eq!(
+        tied,
+        ["architecture = proactor", "architecture = thread-pool"]
+    );
+    assert!(advice.tied[1].is_client_limited);
+    for trial in &mut made_up.trials {
+        trial.server_busy = trial.server_busy.map(|_| 0.9);
+    }
+    assert_eq!(ask(&made_up, 0.0).unwrap().tied.len(), 1);
+}
+
+#[test]
+fn one_of_several_series_has_to_be_named() {
+    let mut made_up = run(&RUN);
+    made_up.trials[0].series = "others".to_owned();
+    let refused = ask(&made_up, 0.0).unwrap_err();
+    assert!(
+        refused.contains("--series with one of models, others"),
+        "{refused}"
+    );
+    let asked = Question {
+        series: Some("moon".to_owned()),
+        ..Question::default()
+    };
+    let refused = advise(&made_up, &asked).unwrap_err();
+    assert!(
+        refused.contains("no series moon; right would be one of models"),
+        "{refused}"
+    );
+}
