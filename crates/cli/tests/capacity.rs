@@ -84,13 +84,13 @@ fn a_command_is_started_afresh_for_each_trial() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("capacity.json");
     let output = capacity(&[
-        "--slo=p50 < 1s",
+        "--slo=p90 < 1s",
         "--budget=6s",
         "--trial=300ms",
         "--sweep=200ms",
         "--warm-up=50ms",
-        "--from=200",
-        "--to=400",
+        "--from=300",
+        "--to=700",
         &format!("--json={}", json.display()),
         "--",
         env!("CARGO_BIN_EXE_loadline"),

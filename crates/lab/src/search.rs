@@ -96,7 +96,9 @@ impl Limits {
             Length::Short => self.short_s,
             Length::Long => self.long_s,
         };
-        wanted.max(self.requests_min / rate_per_s)
+        let seconds = wanted.max(self.requests_min / rate_per_s);
+        // As people write it, and as options are read.
+        (seconds * 1e3).ceil() / 1e3
     }
 
     fn cost_s(&self, length: Length, rate_per_s: f64) -> f64 {

@@ -491,3 +491,10 @@ fn rates_have_four_digits() {
         assert_eq!(four_digits(rounded), rounded);
     }
 }
+
+#[test]
+fn lengths_are_whole_milliseconds() {
+    let seconds = limits().seconds(Length::Short, 307.7);
+    assert_eq!(seconds.to_string(), "3.25");
+    assert_eq!(limits().seconds(Length::Long, 1e5).to_string(), "10");
+}
