@@ -2,10 +2,11 @@
 //!
 //! Two kinds of assertions stand here. What no clock has a part in is exact: counts, kinds of
 //! errors, and that no time is reported that is shorter than the true one. What a clock has a part
-//! in is held to 2 % or 50 us; such a run is repeated when the machine, by its own account, kept one
-//! of the two sides from running for long enough to explain the difference (see `witness`). Runs of
-//! which every repetition was disturbed prove nothing; that is said on standard error, and is a
-//! failure if `LOADLINE_TRUTH_STRICT` is set.
+//! in is held to 2 % or 50 us of what the stub recorded; a run that is not good is repeated, up to
+//! four times, with new seeds. If none was good, a witness says whether the machine explains it (see
+//! `witness`): if not, the case has failed; if so, it proves nothing, and is told as skipped on
+//! standard error, or is a failure, too, if `LOADLINE_TRUTH_STRICT` is set. The quickest requests are
+//! held to 90 us in every run, and nothing excuses them.
 //!
 //! What is drawn by chance is so by a seed that is printed; `LOADLINE_SEED` repeats it.
 #![forbid(unsafe_code)]

@@ -2,20 +2,21 @@
 //! queue is known in closed form (L. Kleinrock, *Queueing Systems*, volume 1, 3.2 and 3.5).
 //!
 //! Theory speaks of the mean over all runs. How far the mean of one run may be from it is an interval
-//! that is computed from the run (`statistics::Interval`); a time may also be longer than theory has
-//! it by what measuring adds, 200 us at most: a timer, two wake-ups of CPUs that sleep and two ways
-//! through the kernel. How far the reported times may be from those of the stub's record, which are
-//! of the same run, is not left to chance.
+//! that is computed from the run (`statistics::Interval`). It is held to the times at which answers
+//! were due by the stub's record, which are arithmetic over the arrivals: if these are not Poisson,
+//! the theory does not hold, and no machine explains that. The reported times are held to those that
+//! the record has of the same run, which is not left to chance.
 
 use loadline_load::Arrivals;
-use loadline_stub::{Draw, Latency, StubOptions};
+use loadline_stub::{Draw, Latency, StubOptions, Times};
 
 use crate::run::{self, Outcome, SECOND, open};
 use crate::statistics::{Interval, mean};
-use crate::witness::{TooLong, judged};
+use crate::witness::{TooLong, Whose, judged};
 
-/// What measuring may add to a time, in seconds.
-const ADDED_S: f64 = 200e-6;
+/// What measuring may add to a mean, in seconds: 105 and 112 us were seen in two runs of a debug build
+/// on a virtual machine, beyond the 10 and 14 us that the stub was late.
+const ADDED_S: f64 = 150e-6;
 
 /// A queue with `servers` servers: M/M/c.
 #[derive(Clone, Copy)]
@@ -69,26 +70,31 @@ impl Queue {
     }
 }
 
-/// True response times in seconds, in the order of arrival.
+/// Programmed response times in seconds, in the order of arrival.
 fn responses_s(outcome: &Outcome) -> Vec<f64> {
     let mut times = outcome.report.times.clone();
     times.sort_unstable_by_key(|times| times.number);
-    times
-        .iter()
-        .map(|times| times.true_ns() as f64 / 1e9)
-        .collect()
+    let programmed = times.iter().map(|times| times.due_ns - times.arrived_ns);
+    programmed.map(|ns| ns as f64 / 1e9).collect()
 }
 
-/// `found` is within `interval.half` of `theory`, or by at most `added` above that.
-fn near(what: &str, found: f64, theory: f64, half: f64, added: f64) -> Option<TooLong> {
+/// `found` is within `half` of `theory`.
+fn near(what: &str, found: f64, theory: f64, half: f64) -> Option<TooLong> {
     eprintln!("{what}: {found:.6}, in theory {theory:.6}, interval +-{half:.6}");
-    assert!(
-        found >= theory - half,
-        "{what}: {found:.6} is below {theory:.6} - {half:.6}"
-    );
-    (found > theory + half + added).then(|| TooLong {
-        what: format!("{what}: {found:.6} is above {theory:.6} + {half:.6}"),
-        beyond: 0.05,
+    ((found - theory).abs() > half).then(|| TooLong {
+        whose: Whose::Nobody,
+        what: format!("{what}: {found:.6} is not {theory:.6} +- {half:.6}"),
+        beyond: 1.0,
+    })
+}
+
+/// What is reported is what happened, and at most `added` above that.
+fn reported(what: &str, found: f64, happened: f64, added: f64) -> Option<TooLong> {
+    eprintln!("{what}: {found:.6} is reported, {happened:.6} happened");
+    (found > happened + added).then(|| TooLong {
+        whose: Whose::Client,
+        what: format!("{what} of {found:.6} is reported where {happened:.6} happened"),
+        beyond: 0.01, // with as few that are 10 ms late a mean is 100 us too long
     })
 }
 
@@ -99,62 +105,70 @@ fn judge_mean(queue: &Queue, outcome: &Outcome) -> Vec<TooLong> {
     assert_eq!(results.tally.offered, requests);
     assert_eq!(results.tally.good, requests);
     assert_eq!(outcome.report.counts.answers, requests);
-    let responses_s = responses_s(outcome);
-    let (interval, happened_s) = (Interval::of(&responses_s), mean(&responses_s));
-    let found_s = results.latency.mean_us().unwrap() / 1e6;
+    let happened_s: Vec<f64> = (outcome.report.times.iter())
+        .map(|times| times.true_ns() as f64 / 1e9)
+        .collect();
+    let (found_s, happened_s) = (results.latency.mean_us().unwrap() / 1e6, mean(&happened_s));
     // The mean of times in whole microseconds, and three digits.
     assert!(
         found_s >= happened_s * 0.999 - 1e-6,
         "{found_s} {happened_s}"
     );
-    let longer = (found_s > happened_s + ADDED_S).then(|| TooLong {
-        what: format!("mean of {found_s:.6} s where {happened_s:.6} s happened"),
-        beyond: 0.05,
-    });
-    let (theory_s, half) = (queue.mean_response_s(), interval.half);
+    let added_s = ADDED_S.max(happened_s * 0.02);
+    let (theory_s, programmed_s) = (queue.mean_response_s(), responses_s(outcome));
+    let Interval { mean, half } = Interval::of(&programmed_s);
     let vague = (half > theory_s / 2.0).then(|| TooLong {
+        whose: Whose::Nobody,
         what: format!("an interval of {half:.6} s says nothing about {theory_s:.6} s"),
-        beyond: 0.05,
+        beyond: 1.0,
     });
-    let mean = near("mean response", found_s, theory_s, half, ADDED_S);
-    let wait_s = found_s - 1.0 / queue.service;
-    let wait = near("mean wait", wait_s, queue.mean_wait_s(), half, ADDED_S);
     let little = outcome.record.verdict.little.unwrap();
     assert!(little.holds, "{little:?}");
-    // The same law, with the theory on the other side.
-    let in_flight = results.in_flight.unwrap();
-    let law = near(
-        "requests in flight",
-        in_flight,
-        queue.arrivals * theory_s,
-        queue.arrivals * half,
-        queue.arrivals * ADDED_S,
-    );
-    [longer, vague, mean, wait, law]
-        .into_iter()
-        .flatten()
-        .collect()
+    let found = [
+        reported("mean response", found_s, happened_s, added_s),
+        near("mean response", mean, theory_s, half),
+        near(
+            "mean wait",
+            mean - 1.0 / queue.service,
+            queue.mean_wait_s(),
+            half,
+        ),
+        // Little's law, with what happened on the other side.
+        reported(
+            "requests in flight",
+            results.in_flight.unwrap(),
+            queue.arrivals * happened_s,
+            queue.arrivals * added_s,
+        ),
+        vague,
+    ];
+    found.into_iter().flatten().collect()
 }
 
 /// The share of responses that are longer than some times, where it is exponential: M/M/1.
 fn judge_tail(queue: &Queue, outcome: &Outcome) -> Vec<TooLong> {
-    let responses_s = responses_s(outcome);
+    let programmed_s = responses_s(outcome);
     let histogram = outcome.results().latency.histogram();
+    let happened_ns = outcome.report.times.iter().map(Times::true_ns);
+    let mut happened_us: Vec<f64> = happened_ns.map(|ns| ns as f64 / 1e3).collect();
+    happened_us.sort_unstable_by(f64::total_cmp);
     let rate = queue.service - queue.arrivals;
     let mut found = Vec::new();
     for means in [0.5, 1.0, 2.0, 3.0] {
-        let at_s = means / rate;
-        let (theory, with_added) = ((-rate * at_s).exp(), (-rate * (at_s - ADDED_S)).exp());
+        let (at_s, theory) = (means / rate, f64::exp(-means));
         let is_longer = |s: &f64| f64::from(u8::from(*s > at_s));
-        let longer: Vec<f64> = responses_s.iter().map(is_longer).collect();
-        let half = Interval::of(&longer).half;
-        let within = histogram.count_between(0, (at_s * 1e6) as u64);
-        let share = 1.0 - within as f64 / histogram.len() as f64;
-        // One bucket of the histogram at most is counted as within.
-        let bucket = theory * rate * at_s * 0.001;
+        let longer: Vec<f64> = programmed_s.iter().map(is_longer).collect();
+        let Interval { mean, half } = Interval::of(&longer);
         let what = format!("share beyond {means} mean responses");
-        let added = with_added - theory;
-        found.extend(near(&what, share, theory, half + bucket, added));
+        found.extend(near(&what, mean, theory, half));
+        // Below the bucket of the histogram, and before what measuring may add.
+        let at_us = at_s * 1e6;
+        let within = histogram.count_between(0, at_us as u64);
+        let share = 1.0 - within as f64 / histogram.len() as f64;
+        let least_us = at_us * 0.999 - ADDED_S.max(at_s * 0.02) * 1e6;
+        let first = happened_us.partition_point(|us| *us <= least_us);
+        let happened = 1.0 - first as f64 / happened_us.len() as f64;
+        found.extend(reported(&what, share, happened, 0.0));
     }
     found
 }

@@ -12,8 +12,8 @@ use loadline_load::{
 };
 use loadline_proto::Method;
 use loadline_stub::{Report, Stub, StubOptions};
-use loadline_sys::affinity;
 use loadline_sys::clock::monotonic_ns;
+use loadline_sys::{affinity, usage};
 
 pub(crate) const US: u64 = 1000;
 pub(crate) const MS: u64 = 1000 * US;
@@ -47,10 +47,20 @@ fn cpus() -> Option<(usize, usize)> {
     }
 }
 
-/// A stub that starts with these options, on a CPU of its own.
+/// The client's CPU, if it has one of its own.
+pub(crate) fn client_cpu() -> Option<usize> {
+    cpus().map(|(_, client)| client)
+}
+
+/// A stub that starts with these options, on a CPU of its own, and wakes promptly: threads inherit
+/// that from the one that starts them.
 pub(crate) fn stub(options: StubOptions) -> Stub {
     let cpu = cpus().map(|(stub, _)| stub);
-    Stub::start(StubOptions { cpu, ..options }).unwrap()
+    let start = move || {
+        let _ = usage::wake_promptly(); // what it cannot do shows in its record
+        Stub::start(StubOptions { cpu, ..options }).unwrap()
+    };
+    std::thread::spawn(start).join().unwrap()
 }
 
 /// A seed of chance, printed; or the one that is asked for.
@@ -165,7 +175,7 @@ pub(crate) fn run_from(
     let crew = Crew {
         share: Share::WHOLE,
         engine_threads,
-        cpus: cpus().map_or_else(Vec::new, |(_, client)| vec![client]),
+        cpus: client_cpu().into_iter().collect(),
     };
     let (plan, control) = (Arc::new(plan), Arc::new(Control::new()));
     let mut merger = Merger::new(&plan);

@@ -1,164 +1,172 @@
 //! Who kept whom from running: whether the machine can explain that a time was too long.
 //!
-//! There are five witnesses, none of which is the thing that is measured: how late the stub's own
-//! answers were after their programmed moment; how long its thread, and the client's threads, could
-//! have run and were not let (the kernel's `schedstat`); how long the hypervisor took the machine's
-//! CPUs away; and how much of them other processes used, which makes every wake-up longer.
+//! The stub's record holds its own delays, since the kernel stamps what arrives. What is left is the
+//! client's thread, kept from running by others on its CPU or by the hypervisor. A witness sleeps on
+//! that CPU, a millisecond at a time, and looks how late it wakes: the share of late wake-ups is the
+//! share of moments in which a client without fault would have been late as well.
 
 use std::fmt;
-use std::fs;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use crate::run::{Outcome, US};
+use loadline_sys::clock::monotonic_ns;
+use loadline_sys::{affinity, usage};
 
-/// Runs of one test at most, if all are disturbed.
-const ATTEMPTS: u32 = 4;
+use crate::run::{self, MS, Outcome, US};
+
+/// Runs of one test at most, each with a new seed, if none is good.
+const ATTEMPTS: usize = 5;
 /// Time that all tests together may spend on repeating, in milliseconds: the suite is to end.
-const REPEATING_MS_MAX: u64 = 12_000;
-/// An answer that was later than this was disturbed: the stub spins towards its moment.
-const LATE_NS: u64 = 20 * US;
+const REPEATING_MS_MAX: u64 = 60_000;
+/// A wake-up or an answer that is later than this was disturbed. Within it lie a virtual CPU's way
+/// out of its sleep, an interrupt, and the turns that threads on one CPU take.
+const LATE_NS: u64 = 200 * US;
+/// How often the witness looks.
+const LOOK_NS: u64 = MS;
+/// A request passes the client's thread twice: when it is sent and when its answer is read.
+const PASSES: f64 = 2.0;
 
-/// From this share of the machine's CPU time on, other processes explain whatever is too long.
-const OTHERS_SHARE_MIN: f64 = 0.1;
+/// The share of the quickest requests that is judged in every run: of ten thousand, ten. However
+/// much the machine disturbs, some requests go undisturbed, but an error of the client is in all.
+pub(crate) const QUICKEST_SHARE: f64 = 0.001;
+/// What measuring may add to those, in microseconds: 15 to 56 were measured, in a debug build on a
+/// disturbed machine.
+pub(crate) const QUICKEST_ADDED_US: f64 = 90.0;
 
 /// What the witnesses saw.
 pub(crate) struct Disturbance {
-    /// Share of the answers that were late.
-    pub(crate) late_share: f64,
-    /// Share of the time in which one of the two sides could have run and was not let.
-    pub(crate) held_share: f64,
-    /// Share of the time in which the hypervisor ran somebody else.
-    pub(crate) stolen_share: f64,
-    /// Share of the machine's CPU time that other processes used.
-    pub(crate) others_share: f64,
+    /// Share of the moments in which a thread on the client's CPU woke late.
+    client_share: f64,
+    /// Share of the stub's answers that were late.
+    stub_share: f64,
 }
 
 impl Disturbance {
-    /// `others_share`: of the time of the run, by `Ticks`.
-    pub(crate) fn of(outcome: &Outcome, others_share: f64) -> Self {
+    fn of(outcome: &Outcome, client_share: f64) -> Self {
         let times = &outcome.report.times;
         let late = times.iter().filter(|one| one.late_ns() > LATE_NS).count();
-        let wall_s = outcome.results().seconds.max(1e-3);
-        let threads = outcome.record.threads.iter();
-        let client_s: f64 = threads
-            .map(|thread| thread.run_delay_share * thread.wall_s)
-            .sum();
-        let stub_s = outcome.report.run_delay_ns as f64 / 1e9;
         Self {
-            late_share: late as f64 / times.len().max(1) as f64,
-            held_share: (client_s + stub_s) / wall_s,
-            stolen_share: outcome.record.machine.steal_s.unwrap_or(0.0) / wall_s,
-            others_share,
+            client_share,
+            stub_share: late as f64 / times.len().max(1) as f64,
         }
     }
 
-    /// Whether the part `beyond` of all times can be too long for reasons of the machine: the
-    /// disturbances fell onto a quarter of them or more, or it was not ours.
-    fn explains(&self, beyond: f64) -> bool {
-        let is_crowded = self.others_share >= OTHERS_SHARE_MIN;
-        is_crowded || self.late_share + self.held_share + self.stolen_share >= beyond / 4.0
+    /// Whether as large a part of the times can be too long for reasons of the machine.
+    fn explains(&self, found: &TooLong) -> bool {
+        match found.whose {
+            Whose::Client => PASSES * self.client_share >= found.beyond,
+            Whose::Stub => self.stub_share >= found.beyond,
+            Whose::Nobody => false,
+        }
     }
 }
 
 impl fmt::Display for Disturbance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (client, stub) = (self.client_share * 100.0, self.stub_share * 100.0);
         write!(
             f,
-            "{:.3} % of the stub's answers late, threads kept from running for {:.3} % of the time, \
-             {:.3} % stolen, {:.1} % of the CPUs used by others",
-            self.late_share * 100.0,
-            self.held_share * 100.0,
-            self.stolen_share * 100.0,
-            self.others_share * 100.0
+            "on the client's CPU {client:.2} % of wake-ups, and {stub:.2} % of the stub's answers, \
+             were more than {} us late",
+            LATE_NS / US
         )
     }
 }
 
-/// CPU time so far, in ticks, as /proc/stat has it.
-#[derive(Clone, Copy)]
-struct Ticks {
-    /// Of all CPUs, in which something ran.
-    busy: f64,
-    /// Of all CPUs.
-    all: f64,
-    /// Of this process.
-    own: f64,
+/// Sleeps and wakes on the client's CPU.
+struct Witness {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<f64>,
 }
 
-impl Ticks {
-    fn now() -> Self {
-        let (machine, own) = (text("/proc/stat"), text("/proc/self/stat"));
-        let numbers = |text: &str| -> Vec<f64> {
-            let words = text.split_ascii_whitespace();
-            words.filter_map(|word| word.parse().ok()).collect()
-        };
-        // user, nice, system, idle, iowait, irq, softirq, steal
-        let cpu = numbers(machine.lines().next().unwrap_or_default());
-        let all: f64 = cpu.iter().take(8).sum();
-        let idle: f64 = cpu.iter().skip(3).take(2).sum();
-        // Behind the name in its brackets: state, then numbers, of which 11 and 12 are utime, stime.
-        let own = numbers(own.rsplit(')').next().unwrap_or_default());
-        Self {
-            busy: all - idle,
-            all,
-            own: own.iter().skip(10).take(2).sum(),
-        }
+impl Witness {
+    fn begin() -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let looked_at = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            if let Some(cpu) = run::client_cpu() {
+                affinity::pin_thread(&[cpu]).unwrap();
+            }
+            let _ = usage::wake_promptly(); // as the client's thread does
+            let _ = usage::sleep_precisely();
+            let (mut looks, mut late) = (0_u64, 0_u64);
+            while !looked_at.load(Ordering::Relaxed) {
+                let due_ns = monotonic_ns() + LOOK_NS;
+                std::thread::sleep(Duration::from_nanos(LOOK_NS));
+                let late_ns = monotonic_ns().saturating_sub(due_ns);
+                // One that was kept for long has missed as many moments.
+                looks += 1 + late_ns / LOOK_NS;
+                late += u64::from(late_ns > LATE_NS) + late_ns / LOOK_NS;
+            }
+            late as f64 / looks.max(1) as f64
+        });
+        Self { is_over, thread }
     }
 
-    /// Share of the time since then that others used.
-    fn others_share(self) -> f64 {
-        let now = Self::now();
-        let others = (now.busy - self.busy) - (now.own - self.own);
-        others.max(0.0) / (now.all - self.all).max(1.0)
+    fn end(self) -> f64 {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
     }
 }
 
-fn text(path: &str) -> String {
-    fs::read_to_string(path).unwrap_or_default()
+/// Whose time a time is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// What the client reports, against the record.
+    Client,
+    /// What the record has, against the program.
+    Stub,
+    /// The machine has no part in it.
+    Nobody,
 }
 
 /// A time that is too long, and which part of all times it concerns: 0.01 where the 99th percentile
 /// is too large.
 #[derive(Debug)]
 pub(crate) struct TooLong {
+    pub(crate) whose: Whose,
     pub(crate) what: String,
     pub(crate) beyond: f64,
 }
 
-/// Runs and judges until a run is good. One that is not, and that the machine cannot explain, is a
-/// failure.
+/// Runs and judges until a run is good. If none is, and the machine explains all that was wrong with
+/// half of them or more, the case is skipped, which is told past the capture of the test's output.
+/// Otherwise it has failed: an error of the client is in every run, a disturbance is not.
 pub(crate) fn judged(run: impl Fn() -> Outcome, judge: impl Fn(&Outcome) -> Vec<TooLong>) {
     static REPEATING_MS: AtomicU64 = AtomicU64::new(0);
-    for attempt in 1..=ATTEMPTS {
-        let (begin, ticks) = (Instant::now(), Ticks::now());
+    let (mut attempts, mut unexplained) = (0, Vec::new());
+    while attempts < ATTEMPTS {
+        attempts += 1;
+        let (begin, witness) = (Instant::now(), Witness::begin());
         let outcome = run();
-        let others_share = ticks.others_share();
+        let disturbance = Disturbance::of(&outcome, witness.end());
         let found = judge(&outcome);
-        let disturbance = Disturbance::of(&outcome, others_share);
-        eprintln!("run {attempt}: {disturbance}");
+        eprintln!("run {attempts}: {disturbance}");
         for one in &found {
             eprintln!("  {}", one.what);
         }
         if found.is_empty() {
             return;
         }
-        let unexplained = found.iter().find(|one| !disturbance.explains(one.beyond));
-        if let Some(one) = unexplained {
-            panic!(
-                "{}, and the machine does not explain it: {disturbance}",
-                one.what
-            );
-        }
+        let error = found.iter().find(|one| !disturbance.explains(one));
+        unexplained.extend(error.map(|one| format!("{}, though {disturbance}", one.what)));
         let took_ms = begin.elapsed().as_millis() as u64;
         if REPEATING_MS.fetch_add(took_ms, Ordering::Relaxed) + took_ms > REPEATING_MS_MAX {
             break;
         }
     }
-    let message = "not judged: the machine disturbed every run";
+    assert!(
+        unexplained.len() * 2 <= attempts,
+        "none of {attempts} runs was good, and the machine does not explain: {unexplained:#?}"
+    );
+    let name = std::thread::current().name().unwrap_or("?").to_owned();
+    let message = format!("{name}: SKIPPED, the machine disturbed {attempts} runs of {ATTEMPTS}\n");
     assert!(
         std::env::var_os("LOADLINE_TRUTH_STRICT").is_none(),
         "{message}"
     );
-    eprintln!("{message}");
+    std::io::stderr().write_all(message.as_bytes()).unwrap();
 }
