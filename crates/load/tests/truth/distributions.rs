@@ -79,7 +79,6 @@ fn judge(outcome: &Outcome, latency: &Latency) -> Vec<TooLong> {
 }
 
 /// What is reported against what happened.
-
 fn compare(name: &str, times: &Distribution, percent: f64, true_ns: &[u64]) -> Option<TooLong> {
     let p = percent / 100.0;
     let found_us = times.percentile_us(percent).unwrap() as f64;
