@@ -25,11 +25,12 @@ const BIMODAL: Latency = Latency::Bimodal {
 };
 const CLIENTS: u32 = 60;
 const RATE: u64 = 3000;
-const CONSTANT: Latency = Latency::Constant { ns: 20 * MS };
+/// Five times as long, so that 2 % are 2 ms: one wake-up in 150 of a virtual CPU that is otherwise
+/// idle was more than 0.2 ms late and one in 500 more than 1 ms, whoever slept on it, which where all
+/// times are the same is all that a 99th percentile has to show.
+const CONSTANT: Latency = Latency::Constant { ns: 100 * MS };
 /// Not counted where the clients' first answers are spread over 30 ms.
 const WARM_UP_NS: u64 = 100 * MS;
-/// What 60 clients can ask in the warm-up, if not more.
-const WARM_UP_REQUESTS: u64 = 420;
 
 /// What a time may be too long by: 2 %, or 50 us if that is more.
 fn tolerance_us(truth_us: f64) -> f64 {
@@ -143,10 +144,12 @@ fn check_closed(latency: Latency) {
 /// are the same they are few.
 fn check_closed_and_spread(latency: Latency, clients: u32) {
     let _turn = run::turn();
+    // What they can ask in the warm-up, if not more.
+    let warm_up_requests = u64::from(clients) * (WARM_UP_NS / (16 * MS) + 1);
     judged(
         || {
             let stub = stub(latency, 30 * MS);
-            let mut plan = closed(stub.address(), clients, REQUESTS + WARM_UP_REQUESTS);
+            let mut plan = closed(stub.address(), clients, REQUESTS + warm_up_requests);
             let mut warm_up = plan.phases[0].clone();
             warm_up.end_ns = WARM_UP_NS;
             warm_up.counted = false;
@@ -175,7 +178,7 @@ fn check_open(latency: Latency) {
 
 #[test]
 fn constant_in_a_closed_loop() {
-    check_closed_and_spread(CONSTANT, 40);
+    check_closed_and_spread(CONSTANT, 200);
 }
 
 #[test]
