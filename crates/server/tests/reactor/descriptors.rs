@@ -44,7 +44,11 @@ fn server_in_a_child() {
     for line in std::io::stdin().lines() {
         match line.unwrap().as_str() {
             "open the gate" => server.handler.gate.open(),
-            _ => writeln!(out, "deferred {}", server.total().accepts_deferred).unwrap(),
+            _ => {
+                let deferred = server.total().accepts_deferred;
+                let waiting = server.handler.gate.waiting();
+                writeln!(out, "deferred {deferred} waiting {waiting}").unwrap();
+            }
         }
     }
     assert!(server.end().is_clean());
@@ -94,10 +98,16 @@ impl ChildServer {
         writeln!(self.stdin.as_ref().unwrap(), "{line}").unwrap();
     }
 
-    /// How often accepting was put off.
-    fn deferred(&mut self) -> u64 {
+    /// How often accepting was put off, and how many requests have come to the gate.
+    fn counts(&mut self) -> (u64, u64) {
         self.tell("count");
-        self.line("deferred ").parse().unwrap()
+        let line = self.line("deferred ");
+        let (deferred, waiting) = line.split_once(" waiting ").unwrap();
+        (deferred.parse().unwrap(), waiting.parse().unwrap())
+    }
+
+    fn deferred(&mut self) -> u64 {
+        self.counts().0
     }
 
     /// CPU time so far, in ticks of 10 ms.
@@ -139,13 +149,17 @@ fn at_the_limit_the_oldest_idle_connection_goes() {
 fn at_the_limit_with_nobody_idle_one_is_told_and_nothing_spins() {
     for accept in Accept::ALL {
         let mut server = ChildServer::start(*accept);
-        let mut clients: Vec<Client> = (0..CLIENTS)
-            .map(|_| {
-                let mut client = Client::connect(server.address);
-                client.ask("/gate");
-                client
-            })
-            .collect();
+        let mut clients: Vec<Client> = Vec::new();
+        for count in 1..=CLIENTS as u64 {
+            let mut client = Client::connect(server.address);
+            client.ask("/gate");
+            clients.push(client);
+            // Not idle before the next one comes, which would be given its place.
+            eventually(|| {
+                let (deferred, waiting) = server.counts();
+                deferred > 0 || waiting == count
+            });
+        }
         eventually(|| server.deferred() >= 2);
         let ticks = server.cpu_ticks();
         std::thread::sleep(Duration::from_millis(600)); // to see that it does not spin meanwhile

@@ -32,7 +32,12 @@ impl Gate {
 
     /// Waits until `count` requests have come to the gate.
     pub(crate) fn await_waiting(&self, count: u64) {
-        eventually(|| self.waiting.load(Ordering::SeqCst) >= count);
+        eventually(|| self.waiting() >= count);
+    }
+
+    /// Requests that have come to the gate so far.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::SeqCst)
     }
 
     fn pass(&self) {

@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 
 use loadline_base::{Millis, Token};
 use loadline_proto::{CloseReason, Exchange, Handler, ServerSession, Turn};
-use loadline_sys::{Accepted, Event, Events, Interest, Poller};
+use loadline_sys::{Accepted, Event, Events, Interest, Poller, socket};
 
 use super::driver::{Driver, Happened, Heard, Link, Watch};
 use crate::kit::Kit;
@@ -182,8 +182,9 @@ impl Link<Epoll> for Connection {
         self.is_idle()
     }
 
+    /// A request may be an event that was not told yet.
     fn is_idle_for_certain(&self, _driver: &mut Epoll) -> bool {
-        self.is_idle()
+        self.is_idle() && !socket::has_input(self.socket())
     }
 
     #[inline]
