@@ -1,10 +1,11 @@
-//! Handlers: static files, service time, the status page, and what routes between them.
+//! Handlers: static files, service time, the status page, and what routes between them and apps.
 //!
 //! A handler sees no socket, no thread and no architecture: see `loadline_proto::Handler`.
 #![forbid(unsafe_code)]
 
 pub mod content;
 pub mod file_cache;
+pub mod mounts;
 pub mod router;
 pub mod service_time;
 pub mod static_files;
@@ -12,6 +13,7 @@ pub mod status;
 
 pub use content::error_pages::error_pages;
 pub use file_cache::CacheLimits;
+pub use mounts::Mounts;
 pub use router::Router;
 pub use service_time::{ServiceKind, ServiceTime};
 pub use static_files::{CacheControlRule, CacheUse, StaticFiles, StaticOptions};

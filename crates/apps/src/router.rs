@@ -1,6 +1,6 @@
 //! Which handler a request goes to: the status page at its path, all else to the site.
 
-use loadline_proto::{Exchange, Handler, Outcome, Turn};
+use loadline_proto::{Exchange, Handler, Outcome, Port, Task, Turn};
 
 use crate::status::StatusPage;
 
@@ -44,5 +44,9 @@ impl<H: Handler> Handler for Router<H> {
 
     fn handle_blocking(&self, exchange: &mut Exchange) {
         self.site.handle_blocking(exchange);
+    }
+
+    fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
+        self.site.start(exchange, port)
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use loadline_proto::{Exchange, Handler, Outcome, Turn};
+use loadline_proto::{Exchange, Handler, Outcome, Port, Task, Turn};
 
 /// How the time is spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +61,11 @@ impl<H: Handler> Handler for ServiceTime<H> {
         if !exchange.inner_ready {
             self.inner.handle_blocking(exchange);
         }
+    }
+
+    /// An app's own time is enough: nothing is added to it.
+    fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
+        self.inner.start(exchange, port)
     }
 }
 

@@ -18,6 +18,9 @@ pub struct Exchange {
     pub stream: StreamId,
     /// The client's address; `None` over a Unix socket.
     pub peer: Option<SocketAddr>,
+    /// The address that the client has connected to. There for an app's task (`Handler::start`)
+    /// alone, since it costs a system call; `None` over a Unix socket.
+    pub local: Option<SocketAddr>,
     /// When the head was complete, on the server's clock.
     pub began: Millis,
     /// The request.
@@ -94,6 +97,7 @@ impl Exchange {
     pub(crate) fn clear(&mut self) {
         self.stream = StreamId(0);
         self.peer = None;
+        self.local = None;
         self.inner_ready = false;
         self.request.clear();
         self.response.clear();

@@ -15,6 +15,37 @@
 //! Each is one file in `arch/`, whose heart is one exhaustive match over
 //! [`Action`](loadline_proto::Action). Architecture files never import each other; what they share
 //! is in `parts/`.
+//!
+//! Files beside an axum app, under any of them:
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use loadline_apps::{Mounts, StaticFiles, StaticOptions};
+//! use loadline_server::{Architecture, Server};
+//! use loadline_tower::Tower;
+//!
+//! fn main() -> std::io::Result<()> {
+//!     # let root = tempfile::tempdir()?;
+//!     # std::env::set_current_dir(root.path())?;
+//!     # std::fs::create_dir("public")?;
+//!     let app = Router::new().route("/api/hello", get(|| async { "hello" }));
+//!     let files = StaticFiles::new("public".as_ref(), StaticOptions::default())?;
+//!     let site = Mounts::new(files).mount("/api", Tower::new(app)?);
+//!
+//!     let server = Server::new(site)
+//!         .architecture(Architecture::Reactor)
+//!         .loops(2)
+//!         .listen(([127, 0, 0, 1], 0))
+//!         .start()?;
+//!     println!("serving at {:?}", server.addresses());
+//!
+//!     let control = server.control(); // for other threads: a signal handler's, say
+//!     control.drain();
+//!     let ending = server.wait()?;
+//!     println!("{} requests, {ending:?}", control.snapshot().total.requests());
+//!     Ok(())
+//! }
+//! ```
 #![forbid(unsafe_code)]
 
 mod arch {
@@ -25,6 +56,7 @@ mod arch {
     pub(crate) mod thread_pool;
 }
 mod architecture;
+mod builder;
 mod handle;
 mod kit;
 mod listener;
@@ -55,6 +87,7 @@ use std::sync::mpsc::sync_channel;
 use loadline_proto::{AccessFormat, Handler, SessionConfig};
 
 pub use architecture::Architecture;
+pub use builder::Server;
 pub use handle::{Control, Ending, ServerHandle};
 pub use loadline_sys::ListenAddr;
 pub use options::{

@@ -22,6 +22,12 @@ pub enum ListenAddr {
     Unix(PathBuf),
 }
 
+impl<A: Into<SocketAddr>> From<A> for ListenAddr {
+    fn from(address: A) -> Self {
+        Self::Tcp(address.into())
+    }
+}
+
 impl fmt::Display for ListenAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -193,6 +199,12 @@ pub enum AcceptError {
 pub fn peer(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
     let peer = net::getpeername(socket).ok().flatten();
     peer.and_then(internet_address)
+}
+
+/// The address at which a connection has arrived.
+#[must_use]
+pub fn local(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
+    net::getsockname(socket).ok().and_then(internet_address)
 }
 
 fn internet_address(address: SocketAddrAny) -> Option<SocketAddr> {

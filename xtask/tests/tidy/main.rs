@@ -18,6 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &["loadline-base", "loadline-proto", "loadline-sys"],
     ),
     ("loadline-apps", &["loadline-base", "loadline-proto"]),
+    ("loadline-tower", &["loadline-base", "loadline-proto"]),
     (
         "loadline-load",
         &["loadline-base", "loadline-proto", "loadline-sys"],
@@ -53,7 +54,8 @@ const EDGES: &[(&str, &[&str])] = &[
 
 /// What further crates the tests of each may import: they marry what the crates may not.
 const TEST_EDGES: &[(&str, &[&str])] = &[
-    ("loadline-server", &["loadline-apps"]),
+    ("loadline-server", &["loadline-apps", "loadline-tower"]),
+    ("loadline-tower", &["loadline-apps", "loadline-server"]),
     ("loadline-load", &["loadline-stub"]),
     ("loadline-lab", &["loadline-stub"]),
     ("loadline", &["loadline-stub"]),

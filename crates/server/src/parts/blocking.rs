@@ -184,6 +184,7 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
 
     /// Begins an app's task.
     fn start(&mut self, mut exchange: Box<Exchange>) {
+        exchange.local = socket::local(self.socket);
         match self.kit.bell() {
             Ok(bell) => {
                 let ring = Bell::Thread(Arc::clone(&bell));

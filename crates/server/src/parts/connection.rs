@@ -197,7 +197,10 @@ impl Connection {
                     self.session.ran(exchange, outcome, &mut turn);
                 }
                 Action::Block(exchange) => return Pause::Block(exchange),
-                Action::Start(exchange) => return Pause::Start(exchange),
+                Action::Start(mut exchange) => {
+                    exchange.local = socket::local(self.socket.as_fd());
+                    return Pause::Start(exchange);
+                }
                 Action::Offer(_, piece) => return Pause::Offer(piece),
                 Action::Pull(_, room) => return Pause::Pull(room),
                 Action::Cancel(_) => return Pause::Cancel,

@@ -80,10 +80,18 @@ impl Client {
             .filter_map(|line| line.split_once(':'))
             .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
             .map_or(0, |(_, value)| value.trim().parse().unwrap());
-        let len = head_len + if has_content { content_len } else { 0 };
-        while self.unread.len() < len {
-            assert!(self.fill(), "the end in the middle of an answer: {head}");
-        }
+        let is_chunked =
+            has_content && head.to_ascii_lowercase().contains("\r\ntransfer-encoding:");
+        let len = loop {
+            let len = match is_chunked {
+                true => chunked_len(&self.unread[head_len..]).map(|len| head_len + len),
+                false => Some(head_len + if has_content { content_len } else { 0 }),
+            };
+            match len {
+                Some(len) if self.unread.len() >= len => break len,
+                _ => assert!(self.fill(), "the end in the middle of an answer: {head}"),
+            }
+        };
         let bytes: Vec<u8> = self.unread.drain(..len).collect();
         let mut answers = parse_answers(&bytes, |_| is_head);
         assert_eq!(answers.len(), 1);
@@ -117,5 +125,30 @@ impl Client {
         self.bytes_in += count as u64;
         self.unread.extend_from_slice(&chunk[..count]);
         count > 0
+    }
+}
+
+/// The length of chunked content with its framing, once all of it is there.
+fn chunked_len(bytes: &[u8]) -> Option<usize> {
+    let line_len = |from: usize| {
+        let rest = bytes.get(from..)?;
+        rest.windows(2).position(|w| w == b"\r\n")
+    };
+    let mut at = 0;
+    loop {
+        let digits = line_len(at)?;
+        let size = std::str::from_utf8(&bytes[at..at + digits]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        at += digits + 2;
+        if size == 0 {
+            break;
+        }
+        at += size + 2;
+    }
+    loop {
+        match line_len(at)? {
+            0 => return Some(at + 2),
+            field => at += field + 2,
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! A server in this process, on a port that the kernel chooses, over a folder of its own.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
@@ -10,119 +9,12 @@ use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_proto::{
     Body, Exchange, Handler, Limits, Outcome, Pace, Port, RequestBody, SessionConfig, Task, Turn,
 };
-use loadline_server::{
-    Accept, Architecture, Balance, Control, ListenAddr, Queue, ServerConfig, ServerHandle,
-    ServerOptions, SocketIo, serve,
-};
+use loadline_server::{Control, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve};
 use tempfile::TempDir;
 
 use crate::client::{Client, PATIENCE};
 use crate::later;
-
-macro_rules! models {
-    ($($model:ident,)*) => {
-        /// An architecture with its numbers.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Model {
-            $($model,)*
-        }
-
-        impl Model {
-            pub const ALL: &'static [Self] = &[$(Self::$model,)*];
-        }
-    };
-}
-
-models! {
-    Sequential,
-    ThreadPerConnection,
-    ThreadPool,
-    Reactor1x0,
-    Reactor1xM,
-    ReactorNx0,
-    ReactorNxM,
-    ReactorHandoff,
-    ReactorSocketIoWorker,
-    Proactor1x0,
-    Proactor1xM,
-    ProactorNx0,
-    ProactorNxM,
-    ProactorHandoff,
-}
-
-impl Model {
-    pub fn options(self) -> ServerOptions {
-        let reactor = |loops, workers| ServerOptions {
-            architecture: Architecture::Reactor,
-            loops,
-            workers,
-            ..ServerOptions::default()
-        };
-        let proactor = |loops, workers| ServerOptions {
-            architecture: Architecture::Proactor,
-            ..reactor(loops, workers)
-        };
-        let blocking = |architecture| ServerOptions {
-            architecture,
-            threads: 16,
-            ..ServerOptions::default()
-        };
-        match self {
-            Self::Sequential => blocking(Architecture::Sequential),
-            Self::ThreadPerConnection => blocking(Architecture::ThreadPerConnection),
-            Self::ThreadPool => blocking(Architecture::ThreadPool),
-            Self::Reactor1x0 => reactor(1, 0),
-            Self::Reactor1xM => reactor(1, 2),
-            Self::ReactorNx0 => ServerOptions {
-                accept: Accept::ReusePort,
-                ..reactor(3, 0)
-            },
-            Self::ReactorNxM => ServerOptions {
-                queue: Queue::WorkStealing,
-                ..reactor(2, 3)
-            },
-            Self::ReactorHandoff => ServerOptions {
-                accept: Accept::Handoff,
-                balance: Balance::LeastBusy,
-                ..reactor(2, 2)
-            },
-            Self::Proactor1x0 => proactor(1, 0),
-            Self::Proactor1xM => proactor(1, 4),
-            Self::ProactorNx0 => ServerOptions {
-                accept: Accept::ReusePort,
-                ..proactor(2, 0)
-            },
-            Self::ProactorNxM => ServerOptions {
-                queue: Queue::WorkStealing,
-                ..proactor(2, 4)
-            },
-            Self::ProactorHandoff => ServerOptions {
-                accept: Accept::Handoff,
-                balance: Balance::LeastBusy,
-                ..proactor(2, 2)
-            },
-            Self::ReactorSocketIoWorker => ServerOptions {
-                socket_io: SocketIo::Worker,
-                ..reactor(1, 3)
-            },
-        }
-    }
-
-    /// Whether this machine offers it; says so visibly if not.
-    pub fn is_offered(self) -> bool {
-        let offered = self.options().architecture.check_offered();
-        if let Err(error) = &offered {
-            // Not by `eprintln`, which nobody would see from a test.
-            let _ = writeln!(std::io::stderr(), "\nskipped, {self:?}: {error}");
-        }
-        offered.is_ok()
-    }
-
-    /// Whether it serves more than one connection at a time.
-    pub fn is_concurrent(self) -> bool {
-        self != Self::Sequential
-    }
-}
+pub use crate::model::Model;
 
 /// What blocking steps for `/-/gate` wait at.
 #[derive(Default)]

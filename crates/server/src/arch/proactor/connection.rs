@@ -231,7 +231,10 @@ impl Link<RingDriver> for RingConnection {
                     self.known.wanted = false;
                     return Pause::Block(exchange);
                 }
-                Action::Start(exchange) => return Pause::Start(exchange),
+                Action::Start(mut exchange) => {
+                    exchange.local = self.socket(ring).and_then(socket::local);
+                    return Pause::Start(exchange);
+                }
                 Action::Offer(_, piece) => return Pause::Offer(piece),
                 Action::Pull(_, room) => return Pause::Pull(room),
                 Action::Cancel(_) => return Pause::Cancel,

@@ -1,0 +1,107 @@
+//! Apps by path, in front of a site.
+
+use std::fmt;
+use std::sync::Arc;
+
+use loadline_proto::{Exchange, Handler, Outcome, Port, Task, Turn};
+
+type App = Arc<dyn Handler<Local = ()>>;
+
+/// A site with apps at some of its paths.
+///
+/// An app at `/shop` gets `/shop` and everything below it, `/shop/cart?item=1` say, with the target
+/// as it was sent. Paths are compared as they were sent, too: byte by byte, nothing decoded. Of
+/// several apps, the one with the longest path has it.
+pub struct Mounts<H> {
+    /// Longest first, without slashes at their end.
+    apps: Vec<(Box<[u8]>, App)>,
+    site: H,
+}
+
+impl<H: fmt::Debug> fmt::Debug for Mounts<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paths = self.apps.iter().map(|(path, _)| path.escape_ascii());
+        let paths: Vec<String> = paths.map(|path| path.to_string()).collect();
+        f.debug_struct("Mounts")
+            .field("apps", &paths)
+            .field("site", &self.site)
+            .finish()
+    }
+}
+
+impl<H: Handler> Mounts<H> {
+    /// A site without apps.
+    #[must_use]
+    pub fn new(site: H) -> Self {
+        Self {
+            apps: Vec::new(),
+            site,
+        }
+    }
+
+    /// Puts an app at a path, `/shop` say; at `/` it gets everything that no other app does. A second
+    /// one at the same path takes its place.
+    #[must_use]
+    pub fn mount(mut self, path: &str, app: impl Handler<Local = ()>) -> Self {
+        let path = path.trim_matches('/');
+        let path = match path.is_empty() {
+            true => String::new(),
+            false => format!("/{path}"),
+        };
+        let path = path.into_bytes().into_boxed_slice();
+        self.apps.retain(|(other, _)| *other != path);
+        self.apps.push((path, Arc::new(app)));
+        self.apps
+            .sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+        self
+    }
+
+    #[inline]
+    fn app(&self, exchange: &Exchange) -> Option<&App> {
+        if self.apps.is_empty() {
+            return None;
+        }
+        let target = exchange.request.path();
+        let is_at = |path: &[u8]| {
+            let rest = target.strip_prefix(path);
+            rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/')) || path.is_empty())
+        };
+        let mut apps = self.apps.iter();
+        apps.find(|(path, _)| is_at(path)).map(|(_, app)| app)
+    }
+}
+
+impl<H: Handler> Handler for Mounts<H> {
+    type Local = H::Local;
+
+    fn local(&self) -> Self::Local {
+        self.site.local()
+    }
+
+    #[inline]
+    fn handle(
+        &self,
+        local: &mut Self::Local,
+        exchange: &mut Exchange,
+        turn: &mut Turn<'_>,
+    ) -> Outcome {
+        match self.app(exchange) {
+            Some(app) => app.handle(&mut (), exchange, turn),
+            None => self.site.handle(local, exchange, turn),
+        }
+    }
+
+    fn handle_blocking(&self, exchange: &mut Exchange) {
+        match self.app(exchange) {
+            Some(app) => app.handle_blocking(exchange),
+            None => self.site.handle_blocking(exchange),
+        }
+    }
+
+    fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
+        match self.app(&exchange) {
+            Some(app) => app.start(exchange, port),
+            None => self.site.start(exchange, port),
+        }
+    }
+}

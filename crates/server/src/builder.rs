@@ -1,0 +1,135 @@
+//! A server put together in code, one choice after the other.
+
+use std::io;
+use std::sync::Arc;
+
+use loadline_proto::{ErrorPages, Handler, Limits, SessionConfig};
+
+use crate::{
+    AccessLogging, Architecture, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve,
+};
+
+/// A server that is being put together; what is not chosen has its default. See the crate's
+/// documentation for an example.
+#[derive(Clone)]
+pub struct Server<H> {
+    handler: Arc<H>,
+    options: ServerOptions,
+    session: SessionConfig,
+    listen: Vec<ListenAddr>,
+    unix_mode: Option<u32>,
+    access_log: Option<AccessLogging>,
+}
+
+impl<H> std::fmt::Debug for Server<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("options", &self.options)
+            .field("listen", &self.listen)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<H: Handler> Server<H> {
+    /// A server of this handler. To keep an eye on the handler while it serves, give an `Arc` of it.
+    pub fn new(handler: H) -> Self {
+        Self {
+            handler: Arc::new(handler),
+            options: ServerOptions::default(),
+            session: SessionConfig::default(),
+            listen: Vec::new(),
+            unix_mode: None,
+            access_log: None,
+        }
+    }
+
+    /// Where to listen, as often as wanted: a `SocketAddr` (port 0: a free one), `([127, 0, 0, 1], 8080)`
+    /// say, or `ListenAddr::Unix`. Without any it is `127.0.0.1:8080`.
+    #[must_use]
+    pub fn listen(mut self, address: impl Into<ListenAddr>) -> Self {
+        self.listen.push(address.into());
+        self
+    }
+
+    /// Permissions of the files of Unix sockets; by the process's mask unless said.
+    #[must_use]
+    pub fn unix_mode(mut self, mode: u32) -> Self {
+        self.unix_mode = Some(mode);
+        self
+    }
+
+    /// Which threads serve, and how they wait.
+    #[must_use]
+    pub fn architecture(mut self, architecture: Architecture) -> Self {
+        self.options.architecture = architecture;
+        self
+    }
+
+    /// Loops (reactor, proactor). No more than there are CPUs.
+    #[must_use]
+    pub fn loops(mut self, loops: usize) -> Self {
+        self.options.loops = loops;
+        self
+    }
+
+    /// Workers (reactor, proactor): so many app requests are in progress at once. With 0 the loops
+    /// poll the apps themselves, as many as come.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.options.workers = workers;
+        self
+    }
+
+    /// Threads (thread-pool).
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.options.threads = threads;
+        self
+    }
+
+    /// All options of the architecture at once.
+    #[must_use]
+    pub fn options(mut self, options: ServerOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The bounds of each connection: sizes, windows, times.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.session.limits = limits;
+        self
+    }
+
+    /// Content of error answers that a handler leaves without any.
+    #[must_use]
+    pub fn error_pages(mut self, pages: ErrorPages) -> Self {
+        self.session.error_pages = pages;
+        self
+    }
+
+    /// The access log.
+    #[must_use]
+    pub fn access_log(mut self, log: AccessLogging) -> Self {
+        self.access_log = Some(log);
+        self
+    }
+
+    /// Binds and starts; returns once connections can be served.
+    ///
+    /// # Errors
+    /// As [`serve`].
+    pub fn start(mut self) -> io::Result<ServerHandle> {
+        if self.listen.is_empty() {
+            self.listen.push(([127, 0, 0, 1], 8080).into());
+        }
+        let config = ServerConfig {
+            options: self.options,
+            session: Arc::new(self.session),
+            listen: self.listen,
+            unix_mode: self.unix_mode,
+            access_log: self.access_log,
+        };
+        serve(self.handler, config)
+    }
+}

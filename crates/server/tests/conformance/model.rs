@@ -1,0 +1,134 @@
+//! Every architecture with numbers that make a difference, and a test for each case under each.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::io::Write as _;
+
+use loadline_server::{Accept, Architecture, Balance, Queue, ServerOptions, SocketIo};
+
+/// One `#[test]` for each case and model, so that a failure is named.
+macro_rules! every_model {
+    ($($case:ident,)*) => {
+        $(mod $case {
+            use crate::model::Model;
+            every_model!(@models $case: sequential Sequential, thread_per_connection ThreadPerConnection,
+                thread_pool ThreadPool, reactor_1x0 Reactor1x0, reactor_1xm Reactor1xM,
+                reactor_nx0 ReactorNx0, reactor_nxm ReactorNxM, reactor_handoff ReactorHandoff,
+                reactor_socket_io_worker ReactorSocketIoWorker, proactor_1x0 Proactor1x0,
+                proactor_1xm Proactor1xM, proactor_nx0 ProactorNx0, proactor_nxm ProactorNxM,
+                proactor_handoff ProactorHandoff);
+        })*
+    };
+    (@models $case:ident: $($name:ident $model:ident),*) => {
+        $(#[test]
+        fn $name() {
+            if Model::$model.is_offered() {
+                super::$case(Model::$model);
+            }
+        })*
+    };
+}
+
+macro_rules! models {
+    ($($model:ident,)*) => {
+        /// An architecture with its numbers.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Model {
+            $($model,)*
+        }
+
+        impl Model {
+            pub const ALL: &'static [Self] = &[$(Self::$model,)*];
+        }
+    };
+}
+
+models! {
+    Sequential,
+    ThreadPerConnection,
+    ThreadPool,
+    Reactor1x0,
+    Reactor1xM,
+    ReactorNx0,
+    ReactorNxM,
+    ReactorHandoff,
+    ReactorSocketIoWorker,
+    Proactor1x0,
+    Proactor1xM,
+    ProactorNx0,
+    ProactorNxM,
+    ProactorHandoff,
+}
+
+impl Model {
+    pub fn options(self) -> ServerOptions {
+        let reactor = |loops, workers| ServerOptions {
+            architecture: Architecture::Reactor,
+            loops,
+            workers,
+            ..ServerOptions::default()
+        };
+        let proactor = |loops, workers| ServerOptions {
+            architecture: Architecture::Proactor,
+            ..reactor(loops, workers)
+        };
+        let blocking = |architecture| ServerOptions {
+            architecture,
+            threads: 16,
+            ..ServerOptions::default()
+        };
+        match self {
+            Self::Sequential => blocking(Architecture::Sequential),
+            Self::ThreadPerConnection => blocking(Architecture::ThreadPerConnection),
+            Self::ThreadPool => blocking(Architecture::ThreadPool),
+            Self::Reactor1x0 => reactor(1, 0),
+            Self::Reactor1xM => reactor(1, 2),
+            Self::ReactorNx0 => ServerOptions {
+                accept: Accept::ReusePort,
+                ..reactor(3, 0)
+            },
+            Self::ReactorNxM => ServerOptions {
+                queue: Queue::WorkStealing,
+                ..reactor(2, 3)
+            },
+            Self::ReactorHandoff => ServerOptions {
+                accept: Accept::Handoff,
+                balance: Balance::LeastBusy,
+                ..reactor(2, 2)
+            },
+            Self::Proactor1x0 => proactor(1, 0),
+            Self::Proactor1xM => proactor(1, 4),
+            Self::ProactorNx0 => ServerOptions {
+                accept: Accept::ReusePort,
+                ..proactor(2, 0)
+            },
+            Self::ProactorNxM => ServerOptions {
+                queue: Queue::WorkStealing,
+                ..proactor(2, 4)
+            },
+            Self::ProactorHandoff => ServerOptions {
+                accept: Accept::Handoff,
+                balance: Balance::LeastBusy,
+                ..proactor(2, 2)
+            },
+            Self::ReactorSocketIoWorker => ServerOptions {
+                socket_io: SocketIo::Worker,
+                ..reactor(1, 3)
+            },
+        }
+    }
+
+    /// Whether this machine offers it; says so visibly if not.
+    pub fn is_offered(self) -> bool {
+        let offered = self.options().architecture.check_offered();
+        if let Err(error) = &offered {
+            // Not by `eprintln`, which nobody would see from a test.
+            let _ = writeln!(std::io::stderr(), "\nskipped, {self:?}: {error}");
+        }
+        offered.is_ok()
+    }
+
+    /// Whether it serves more than one connection at a time.
+    pub fn is_concurrent(self) -> bool {
+        self != Self::Sequential
+    }
+}

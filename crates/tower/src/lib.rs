@@ -1,0 +1,177 @@
+//! Any tower service as a handler: an axum app runs under every architecture of Loadline.
+//!
+//! [`Tower`] turns a `tower_service::Service<http::Request<`[`Body`]`>>` whose answer has an
+//! `http_body::Body` into a [`Handler`](loadline_proto::Handler). The service's future is polled
+//! where the architecture says: by a worker, by a loop without workers, or by the connection's own
+//! thread. Content streams in both directions as it comes, with backpressure.
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use loadline_tower::Tower;
+//!
+//! let app = Router::new().route("/hello", get(|| async { "hello" }));
+//! let handler = Tower::new(app)?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! **What a service sees.** Method, target and fields as they were sent, with duplicates, in order;
+//! the addresses of the client and of the server as extensions, [`PeerAddr`] and [`LocalAddr`]. What
+//! Loadline refuses before (malformed requests, methods beyond RFC 9110 and PATCH) it never sees.
+//! Trailers of requests are dropped. `Upgrade` is ignored.
+//!
+//! **What a client gets.** Status, fields and content as the service gives them. Loadline adds Date
+//! and Server where they are missing, and answers for the framing: Content-Length is checked against
+//! the content, Transfer-Encoding and Connection (but for `close`) are its own. A service that
+//! fails, panics or answers with 1xx is a 500 and a line in the log.
+//!
+//! **When a client leaves**, or a time limit of [`Limits`](loadline_proto::Limits) passes, the
+//! service's future is dropped, as in other servers: what is to be finished in any case belongs into
+//! `tokio::spawn`.
+//!
+//! **The runtime.** Each poll is inside the context of a tokio runtime, so that timers, sockets,
+//! `tokio::spawn` and `spawn_blocking` work. It has one thread for all of this process ([`runtime`]),
+//! unless another is given ([`Tower::on`]).
+//!
+//! **Memory.** A request in progress holds at most one window (64 KiB) of content in each direction,
+//! what has come behind it (128 KiB), and what the service itself keeps: a frame of its answer that
+//! is larger than the window stays the service's until it is sent.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod body;
+mod context;
+mod request;
+
+use core::net::SocketAddr;
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use http::{Request, Response};
+use loadline_proto::{Exchange, Handler, Outcome, Port, Status, Task, Turn};
+use tokio::runtime::Handle;
+use tower_service::Service;
+
+pub use body::Body;
+pub use context::runtime;
+
+/// The client's address, as an extension of each request. Not there over a Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddr(pub SocketAddr);
+
+/// The address that the client has connected to, as an extension of each request. Not there over a
+/// Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalAddr(pub SocketAddr);
+
+type MapRequest = Box<dyn Fn(&mut Request<Body>) + Send + Sync>;
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// A tower service as a handler.
+pub struct Tower<S> {
+    service: S,
+    runtime: Handle,
+    map_request: Option<MapRequest>,
+}
+
+impl<S: fmt::Debug> fmt::Debug for Tower<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tower").field(&self.service).finish()
+    }
+}
+
+impl<S> Tower<S> {
+    /// Mounts a service, within the process's own [`runtime`].
+    ///
+    /// # Errors
+    /// The runtime cannot be started: no thread or no descriptor is to be had.
+    pub fn new(service: S) -> io::Result<Self> {
+        Ok(Self::on(runtime()?, service))
+    }
+
+    /// Mounts a service within a runtime that the caller keeps alive, `Handle::current()` say. It
+    /// needs its drivers (`enable_all`) and a thread that runs them.
+    pub fn on(runtime: Handle, service: S) -> Self {
+        Self {
+            service,
+            runtime,
+            map_request: None,
+        }
+    }
+
+    /// Has each request pass by before the service sees it, to add an extension in the form that
+    /// an app expects, say: axum's `ConnectInfo`.
+    #[must_use]
+    pub fn map_request(mut self, map: impl Fn(&mut Request<Body>) + Send + Sync + 'static) -> Self {
+        self.map_request = Some(Box::new(map));
+        self
+    }
+}
+
+impl<S, B> Handler for Tower<S>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, (): &mut (), _exchange: &mut Exchange, _turn: &mut Turn<'_>) -> Outcome {
+        Outcome::Later
+    }
+
+    fn handle_blocking(&self, exchange: &mut Exchange) {
+        exchange.response.error(Status::INTERNAL_SERVER_ERROR); // nobody says `Blocking`
+    }
+
+    fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
+        let _guard = self.runtime.enter(); // a service may begin its work when it is cloned or called
+        let mut request = request::from_exchange(&exchange, &port);
+        if let (Ok(request), Some(map)) = (&mut request, &self.map_request) {
+            map(request);
+        }
+        let service = self.service.clone();
+        let task = serve(service, request, exchange, port);
+        Box::pin(context::Within::new(self.runtime.clone(), task))
+    }
+}
+
+async fn serve<S, B>(
+    mut service: S,
+    request: Result<Request<Body>, request::Unfit>,
+    mut exchange: Box<Exchange>,
+    port: Port,
+) where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: http_body::Body,
+    B::Error: Into<BoxError>,
+{
+    let request = match request {
+        Ok(request) => request,
+        Err(unfit) => {
+            tracing::debug!("a request that no app can be given: {unfit}");
+            exchange.response.error(Status::BAD_REQUEST);
+            return port.answer(exchange);
+        }
+    };
+    let ready = core::future::poll_fn(|context| service.poll_ready(context)).await;
+    let refusal: Option<BoxError> = ready.err().map(Into::into);
+    let response = match refusal {
+        None => service.call(request).await.map_err(Into::into),
+        Some(error) => Err(error),
+    };
+    match response {
+        Ok(response) => answer::give(response, exchange, &port).await,
+        Err(error) => {
+            tracing::error!("an app failed: {error}");
+            exchange.response.error(Status::INTERNAL_SERVER_ERROR);
+            port.answer(exchange);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! From a parcel to an `http::Request`.
+
+use std::fmt;
+
+use http::header::{HeaderName, HeaderValue};
+use http::{Method, Request, Uri, Version};
+use loadline_proto::{Exchange, Port};
+
+use crate::{Body, LocalAddr, PeerAddr};
+
+/// What of a request the `http` types cannot hold, though HTTP allows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    Target,
+    Field,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Target => "its target is no URI",
+            Self::Field => "a field is beyond the limits of the http crate",
+        })
+    }
+}
+
+/// The request as it was sent.
+pub(crate) fn from_exchange(exchange: &Exchange, port: &Port) -> Result<Request<Body>, Unfit> {
+    let from = &exchange.request;
+    let mut request = Request::new(Body::of(&from.body, port));
+    *request.method_mut() = method(from.method);
+    *request.uri_mut() = Uri::try_from(from.target()).map_err(|_| Unfit::Target)?;
+    *request.version_mut() = match from.version {
+        loadline_proto::Version::Http10 => Version::HTTP_10,
+        loadline_proto::Version::Http11 => Version::HTTP_11,
+    };
+    let headers = request.headers_mut();
+    headers.reserve(from.fields().count());
+    for (name, value) in from.fields() {
+        let name = HeaderName::from_bytes(name).map_err(|_| Unfit::Field)?;
+        let value = HeaderValue::from_bytes(value).map_err(|_| Unfit::Field)?;
+        headers.try_append(name, value).map_err(|_| Unfit::Field)?;
+    }
+    let extensions = request.extensions_mut();
+    if let Some(peer) = exchange.peer {
+        extensions.insert(PeerAddr(peer));
+    }
+    if let Some(local) = exchange.local {
+        extensions.insert(LocalAddr(local));
+    }
+    Ok(request)
+}
+
+fn method(method: loadline_proto::Method) -> Method {
+    use loadline_proto::Method as From;
+    match method {
+        From::Get => Method::GET,
+        From::Head => Method::HEAD,
+        From::Post => Method::POST,
+        From::Put => Method::PUT,
+        From::Delete => Method::DELETE,
+        From::Connect => Method::CONNECT,
+        From::Options => Method::OPTIONS,
+        From::Trace => Method::TRACE,
+        From::Patch => Method::PATCH,
+    }
+}
