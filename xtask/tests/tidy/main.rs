@@ -40,6 +40,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &["loadline-base", "loadline-load", "loadline-sys"],
     ),
     ("loadline-stub", &[]),
+    ("loadline-accounts", &[]),
     ("xtask", &[]),
     (
         "loadline-fuzz",

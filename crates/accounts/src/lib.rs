@@ -1,0 +1,89 @@
+//! Accounts: register, log in, a page behind the login, change the password, log out, delete.
+//!
+//! An ordinary axum app with nothing of Loadline below it, built the way anybody would build theirs:
+//! [`Accounts::open`] connects to SQLite, MariaDB, MySQL or PostgreSQL and [`Accounts::router`] is
+//! the app, for `axum::serve` or any other server of tower services.
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! use loadline_accounts::{Accounts, Database, Options};
+//!
+//! let database: Database = "sqlite:accounts.db".parse()?;
+//! let accounts = Accounts::open(Options::new(database)).await?;
+//! let app = accounts.router().into_make_service_with_connect_info::<std::net::SocketAddr>();
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+//! axum::serve(listener, app).await?; // pages under http://127.0.0.1:8080/accounts/
+//! accounts.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `options.rs` | what can be chosen, and every limit with its reason |
+//! | `name.rs`, `password.rs` | which user names and passwords are taken, as pure functions |
+//! | `throttle.rs` | how many tries an account and an address have, as a function of time |
+//! | `hashing.rs`, `token.rs` | argon2id on blocking threads; random tokens and what is stored of them |
+//! | `store/` | the database: connections, migrations, statements |
+//! | `web/` | pages: who asks, sessions, forms, templates, security headers |
+#![forbid(unsafe_code)]
+
+mod clock;
+mod counters;
+mod hashing;
+mod name;
+mod options;
+mod password;
+mod store;
+mod throttle;
+mod token;
+mod web;
+
+use std::sync::Arc;
+
+pub use clock::Clock;
+pub use counters::Counters;
+pub use hashing::HashCost;
+pub use options::Options;
+pub use store::{Database, DatabaseError, OpenError};
+pub use throttle::Tries;
+pub use web::Peer;
+
+use web::App;
+
+/// Accounts on a database, ready to be served.
+#[derive(Clone)]
+pub struct Accounts {
+    app: Arc<App>,
+}
+
+impl Accounts {
+    /// Connects to the database and brings its tables up to date. While the database cannot be
+    /// reached it is tried again, with a warning each time, up to [`Options::start_patience`].
+    ///
+    /// Must be called inside the tokio runtime that the app is to run in.
+    ///
+    /// # Errors
+    /// The database cannot be reached in time or refuses; the file is not one to keep secrets in; a
+    /// parameter of the password hash is out of its bounds; the kernel gives no randomness.
+    pub async fn open(options: Options) -> Result<Self, OpenError> {
+        let app = Arc::new(App::open(options).await?);
+        Ok(Self { app })
+    }
+
+    /// The app: all pages below [`Options::base`].
+    pub fn router(&self) -> axum::Router {
+        web::router(Arc::clone(&self.app))
+    }
+
+    /// Ends all connections to the database, once each has finished what it is at. Whatever is asked
+    /// from then on is answered with 503.
+    pub async fn close(&self) {
+        self.app.store.close().await;
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> Counters {
+        self.app.counters()
+    }
+}

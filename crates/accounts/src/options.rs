@@ -1,0 +1,124 @@
+//! What can be chosen, and every limit with its reason.
+
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use crate::clock::Clock;
+use crate::hashing::HashCost;
+use crate::store::Database;
+use crate::throttle::Tries;
+
+/// Characters of a user name: enough for any name, little enough for any page.
+pub(crate) const NAME_CHARS_MAX: usize = 64;
+/// The same after normalisation, in bytes: the column has room for 255 characters.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
+/// NIST SP 800-63B and ASVS 6.2.1: at least 8.
+pub(crate) const PASSWORD_CHARS_MIN: usize = 8;
+/// ASVS 6.2.9 asks for at least 64. A bound all the same, since each byte is hashed.
+pub(crate) const PASSWORD_CHARS_MAX: usize = 128;
+/// Different characters that a password must have: `aaaaaaaa` and `12121212` are no secrets.
+pub(crate) const PASSWORD_DISTINCT_MIN: usize = 4;
+/// A form with the longest name and three of the longest passwords, percent-encoded, fits.
+pub(crate) const FORM_BYTES_MAX: usize = 16 * 1024;
+/// Sessions of one user; with another login the oldest ends.
+pub(crate) const SESSIONS_PER_USER_MAX: i64 = 20;
+/// A session's last use is written at most this often: a page view is a read, not a write.
+pub(crate) const SEEN_EVERY_MS: i64 = 60_000;
+/// Expired sessions are removed this often, by whichever login comes then.
+pub(crate) const PURGE_EVERY_MS: i64 = 60_000;
+/// Accounts and addresses whose tries are remembered: about 8 MiB.
+pub(crate) const TRIES_ENTRIES_MAX: usize = 65_536;
+/// Statements that may wait for a connection; more would wait too long anyway.
+pub(crate) const POOL_QUEUE_MAX: u64 = 1024;
+/// Passwords that may wait to be hashed; more would wait too long anyway.
+pub(crate) const HASH_QUEUE_MAX: u64 = 256;
+/// A connection idle for longer is asked whether it is still there before it is used.
+pub(crate) const STALE_AFTER: Duration = Duration::from_secs(1);
+/// Once the database was found gone, requests are answered at once for so long instead of waiting.
+pub(crate) const GONE_FOR_MS: u64 = 500;
+/// Pauses between tries to reach the database at the start: doubled from the first to the last.
+pub(crate) const START_PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
+
+/// How the accounts are to be. [`Options::new`] has the defaults.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where accounts are stored.
+    pub database: Database,
+    /// The path that all pages are below, with a slash at its begin and none at its end.
+    pub base: String,
+    /// Connections to the database.
+    pub pool_size: u32,
+    /// How long a request waits for one of them, or for one to be opened.
+    pub pool_wait: Duration,
+    /// How long a statement may take.
+    pub statement_timeout: Duration,
+    /// How long the database is waited for at the start.
+    pub start_patience: Duration,
+    /// What a password hash costs.
+    pub hash_cost: HashCost,
+    /// Hashes in progress at the same time, on threads that may block.
+    pub hashes_max: usize,
+    /// How long a request waits for its turn to hash.
+    pub hash_wait: Duration,
+    /// A session ends after so long without use.
+    pub session_idle: Duration,
+    /// A session ends after so long in any case.
+    pub session_max: Duration,
+    /// Tries to log in to one account, or to prove its password.
+    pub tries_by_account: Tries,
+    /// The same from one address.
+    pub tries_by_address: Tries,
+    /// Accounts made from one address.
+    pub registrations_by_address: Tries,
+    /// Proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Where the time comes from.
+    pub clock: Clock,
+}
+
+impl Options {
+    /// The defaults, on a database.
+    #[must_use]
+    pub fn new(database: Database) -> Self {
+        let minute = Duration::from_secs(60);
+        Self {
+            database,
+            base: "/accounts".to_owned(),
+            pool_size: 8, // as the study whose accounts these are (P2)
+            pool_wait: Duration::from_secs(2),
+            statement_timeout: Duration::from_secs(5),
+            start_patience: Duration::from_secs(30),
+            hash_cost: HashCost::default(),
+            // Each holds a CPU for its whole time: half of them stay for everything else.
+            hashes_max: std::thread::available_parallelism()
+                .map_or(1, |cpus| (cpus.get() / 2).max(1)),
+            hash_wait: Duration::from_secs(5),
+            session_idle: 30 * minute,
+            session_max: 12 * 60 * minute,
+            // About 300 guesses a day for one who never tires, and a wait of minutes for an owner
+            // whose account is under attack.
+            tries_by_account: Tries {
+                free: 5,
+                delay_first: Duration::from_secs(1),
+                delay_max: 5 * minute,
+                forgotten_after: 15 * minute,
+            },
+            // More than one account, because many people share an address.
+            tries_by_address: Tries {
+                free: 20,
+                delay_first: Duration::from_secs(1),
+                delay_max: 15 * minute,
+                forgotten_after: 30 * minute,
+            },
+            registrations_by_address: Tries {
+                free: 20,
+                delay_first: minute,
+                delay_max: 60 * minute,
+                forgotten_after: 60 * minute,
+            },
+            trusted_proxies: Vec::new(),
+            clock: Clock::system(),
+        }
+    }
+}

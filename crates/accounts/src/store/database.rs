@@ -1,0 +1,238 @@
+//! Which database it is, from the text that a person types.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+/// A database: `sqlite:PATH`, `mysql://USER:PASSWORD@HOST/NAME`, `postgres://USER:PASSWORD@HOST/NAME`.
+#[derive(Clone)]
+pub struct Database {
+    pub(super) kind: Kind,
+    shown: String,
+}
+
+#[derive(Clone)]
+pub(super) enum Kind {
+    Sqlite(PathBuf),
+    MySql(Box<MySqlConnectOptions>),
+    Postgres(Box<PgConnectOptions>),
+}
+
+/// What is wrong with the text, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseError(String);
+
+impl std::error::Error for DatabaseError {}
+
+impl fmt::Display for DatabaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Database {
+    /// The file, if it is one of SQLite. Beside it there are two more while it is open, with the same
+    /// name and `-wal` and `-shm` at its end.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match &self.kind {
+            Kind::Sqlite(path) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for Database {
+    type Err = DatabaseError;
+
+    fn from_str(text: &str) -> Result<Self, DatabaseError> {
+        let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
+        match scheme {
+            "sqlite" => sqlite(rest),
+            "mysql" | "mariadb" => mysql(rest),
+            "postgres" | "postgresql" => postgres(rest),
+            _ => Err(DatabaseError(
+                "not a database; right would be sqlite:FILE, mysql://USER:PASSWORD@HOST/NAME or \
+                 postgres://USER:PASSWORD@HOST/NAME"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+fn sqlite(rest: &str) -> Result<Database, DatabaseError> {
+    let path = rest.strip_prefix("//").unwrap_or(rest);
+    if path.is_empty() || path.contains(['?', '\0']) || path.ends_with('/') || path == ":memory:" {
+        return Err(DatabaseError(
+            "not the path of a file; right would be sqlite:accounts.db or sqlite:/var/lib/NAME.db"
+                .to_owned(),
+        ));
+    }
+    Ok(Database {
+        shown: format!("sqlite:{path}"),
+        kind: Kind::Sqlite(path.into()),
+    })
+}
+
+fn mysql(rest: &str) -> Result<Database, DatabaseError> {
+    let options = MySqlConnectOptions::from_str(&format!("mysql:{rest}")).map_err(unreadable)?;
+    let place = Place {
+        scheme: "mysql",
+        host: options.get_host().to_owned(),
+        port: options.get_port(),
+        socket: options.get_socket().cloned(),
+        name: named(options.get_database())?,
+    };
+    let is_open = matches!(options.get_ssl_mode(), MySqlSslMode::Disabled);
+    place.check(is_open, "ssl-mode=DISABLED")?;
+    Ok(Database {
+        shown: place.to_string(),
+        kind: Kind::MySql(Box::new(options)),
+    })
+}
+
+fn postgres(rest: &str) -> Result<Database, DatabaseError> {
+    let options = PgConnectOptions::from_str(&format!("postgres:{rest}")).map_err(unreadable)?;
+    let place = Place {
+        scheme: "postgres",
+        host: options.get_host().to_owned(),
+        port: options.get_port(),
+        socket: options.get_socket().cloned(),
+        name: named(options.get_database())?,
+    };
+    let is_open = matches!(options.get_ssl_mode(), PgSslMode::Disable);
+    place.check(is_open, "sslmode=disable")?;
+    Ok(Database {
+        shown: place.to_string(),
+        kind: Kind::Postgres(Box::new(options)),
+    })
+}
+
+/// The driver's own words could repeat what was typed, with the password in it: only the kind is told.
+fn unreadable(_: sqlx::Error) -> DatabaseError {
+    DatabaseError(
+        "cannot be read; right would be SCHEME://USER:PASSWORD@HOST:PORT/NAME, with % codes for \
+         special characters of the password"
+            .to_owned(),
+    )
+}
+
+fn named(name: Option<&str>) -> Result<String, DatabaseError> {
+    name.filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .ok_or_else(|| {
+            DatabaseError("names no database; right would be a name after the host: /NAME".into())
+        })
+}
+
+/// Where a server is, without what must not be shown.
+struct Place {
+    scheme: &'static str,
+    host: String,
+    port: u16,
+    socket: Option<PathBuf>,
+    name: String,
+}
+
+impl Place {
+    /// Refuses to send accounts over a network in the clear, unless that was asked for.
+    fn check(&self, is_open: bool, how: &str) -> Result<(), DatabaseError> {
+        let host = self.host.trim_matches(['[', ']']);
+        let is_loopback = |host: &str| {
+            let address = host.parse::<std::net::IpAddr>();
+            address.is_ok_and(|address| address.is_loopback())
+        };
+        let is_local = self.socket.is_some()
+            || host.starts_with('/')
+            || host == "localhost"
+            || is_loopback(host);
+        if is_local || is_open {
+            return Ok(());
+        }
+        Err(DatabaseError(format!(
+            "{host} is another machine, and connections to databases are not encrypted; right \
+             would be a socket, localhost (of a tunnel), or ?{how} if the network between is trusted"
+        )))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.socket {
+            Some(socket) => write!(f, "{} at {}", self.scheme, socket.display())?,
+            None => write!(f, "{}://{}:{}", self.scheme, self.host, self.port)?,
+        }
+        write!(f, "/{}", self.name)
+    }
+}
+
+/// Without user and password.
+impl fmt::Display for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// Without user and password.
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Database({})", self.shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn databases_are_shown_without_their_passwords() {
+        for (text, shown) in [
+            ("sqlite:accounts.db", "sqlite:accounts.db"),
+            ("sqlite:///var/lib/a.db", "sqlite:/var/lib/a.db"),
+            (
+                "mysql://me:secret@127.0.0.1/app",
+                "mysql://127.0.0.1:3306/app",
+            ),
+            (
+                "mariadb://me:secret@localhost:33/app",
+                "mysql://localhost:33/app",
+            ),
+            (
+                "postgres://me:secret@[::1]/app",
+                "postgres://[::1]:5432/app",
+            ),
+            (
+                "postgresql://me:secret@db.example/app?sslmode=disable",
+                "postgres://db.example:5432/app",
+            ),
+        ] {
+            let database: Database = text
+                .parse()
+                .unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(database.to_string(), shown);
+            assert!(!format!("{database:?}").contains("secret"));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_password() {
+        for (text, expected) in [
+            ("accounts.db", "sqlite:FILE"),
+            ("oracle://x", "sqlite:FILE"),
+            ("sqlite:", "path of a file"),
+            ("sqlite::memory:", "path of a file"),
+            ("sqlite:a.db?mode=ro", "path of a file"),
+            ("mysql://me:secret@127.0.0.1", "names no database"),
+            ("mysql://me:secret@:x/y", "cannot be read"),
+            ("postgres://me:secret@db.example/app", "another machine"),
+            ("mysql://me:secret@10.1.2.3/app", "another machine"),
+        ] {
+            let said = text.parse::<Database>().unwrap_err().to_string();
+            assert!(said.contains(expected), "{text}: {said}");
+            assert!(!said.contains("secret"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! From the name of a database to one that is ready: reaching it, its tables, its pool.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use sqlx::migrate::{Migrate, MigrateError, Migration, MigrationType, Migrator};
+use sqlx::mysql::MySqlConnectOptions;
+use sqlx::pool::PoolOptions;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{
+    ConnectOptions, Connection, Database as Driver, Error, Executor as _, MySqlConnection,
+    SqlSafeStr as _,
+};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::database::Kind;
+use super::run::Asking;
+use super::{Pool, Store};
+use crate::counters::Count;
+use crate::options::{Options, POOL_QUEUE_MAX, STALE_AFTER, START_PAUSES};
+
+/// What is done on a connection before the migrations.
+type Prepare<C> = for<'c> fn(&'c mut C) -> Asking<'c, ()>;
+
+/// Held until its connection ends. The lock of the driver's own migrations asks for a wait without end, which MariaDB does not know.
+const MARIADB_LOCK: &str = "SELECT GET_LOCK(CONCAT('loadline.', MD5(DATABASE())), 60)";
+
+/// Why accounts cannot be opened.
+#[derive(Debug)]
+pub struct OpenError(String);
+
+impl std::error::Error for OpenError {}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl OpenError {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl Store {
+    /// Reaches the database, brings its tables up to date and makes the pool.
+    pub(crate) async fn open(options: &Options, runtime: Handle) -> Result<Self, OpenError> {
+        let pool = match &options.database.kind {
+            Kind::Sqlite(path) => Pool::Sqlite(open_sqlite(path, options).await?),
+            Kind::MySql(connect) => {
+                let connect = MySqlConnectOptions::clone(connect).disable_statement_logging();
+                let sql = include_str!("../../migrations/mysql/0001_accounts.sql");
+                let prepare: Prepare<MySqlConnection> = |connection| {
+                    Box::pin(async { connection.execute(MARIADB_LOCK).await.map(drop) })
+                };
+                reach(&connect, prepare, sql, options).await?;
+                // Statements are single ones: no lock on what lies between rows is needed.
+                let calm = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+                let pool =
+                    pool_options::<sqlx::MySql>(options).after_connect(move |connection, _| {
+                        Box::pin(async move { connection.execute(calm).await.map(drop) })
+                    });
+                Pool::MySql(pool.connect_lazy_with(connect))
+            }
+            Kind::Postgres(connect) => {
+                let connect = PgConnectOptions::clone(connect)
+                    .application_name("loadline")
+                    .disable_statement_logging();
+                let sql = include_str!("../../migrations/postgres/0001_accounts.sql");
+                reach(&connect, |_| Box::pin(async { Ok(()) }), sql, options).await?;
+                Pool::Postgres(pool_options(options).connect_lazy_with(connect))
+            }
+        };
+        let connections = usize::try_from(options.pool_size.max(1)).unwrap_or(usize::MAX);
+        Ok(Self {
+            pool,
+            connections: Arc::new(Semaphore::new(connections)),
+            writer: Arc::new(Semaphore::new(1)),
+            queue: Semaphore::new(usize::try_from(POOL_QUEUE_MAX).unwrap_or(usize::MAX)),
+            wait: options.pool_wait,
+            statement_timeout: options.statement_timeout,
+            runtime,
+            began: Instant::now(),
+            gone_until_ms: AtomicU64::new(0),
+            asked: Count::default(),
+            waits: Count::default(),
+            wait_us: Count::default(),
+            refused: Count::default(),
+            failures: Count::default(),
+        })
+    }
+
+    /// Ends all connections, each once it is free.
+    pub(crate) async fn close(&self) {
+        match &self.pool {
+            Pool::Sqlite(pool) => pool.close().await,
+            Pool::MySql(pool) => pool.close().await,
+            Pool::Postgres(pool) => pool.close().await,
+        }
+    }
+
+    /// Connections that are open.
+    pub(crate) fn size(&self) -> u32 {
+        match &self.pool {
+            Pool::Sqlite(pool) => pool.size(),
+            Pool::MySql(pool) => pool.size(),
+            Pool::Postgres(pool) => pool.size(),
+        }
+    }
+}
+
+/// A pool that asks connections whether they are there before it lends those that were idle.
+fn pool_options<D: Driver>(options: &Options) -> PoolOptions<D> {
+    PoolOptions::new()
+        .max_connections(options.pool_size.max(1))
+        .acquire_timeout(options.pool_wait)
+        .test_before_acquire(false)
+        .before_acquire(|connection: &mut D::Connection, about| {
+            Box::pin(
+                async move { Ok(about.idle_for < STALE_AFTER || connection.ping().await.is_ok()) },
+            )
+        })
+}
+
+/// Opens a file that only its owner may read, and makes its tables under a lock of its directory.
+async fn open_sqlite(path: &Path, options: &Options) -> Result<sqlx::SqlitePool, OpenError> {
+    let shown = path.display();
+    let unusable = |error: &io::Error| OpenError(format!("sqlite:{shown}: {error}"));
+    let connect = SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Wal) // readers do not wait for the writer
+        .synchronous(SqliteSynchronous::Full) // an account that was made stays, also without power
+        .busy_timeout(options.statement_timeout)
+        .disable_statement_logging();
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let lock = File::open(folder).map_err(|error| unusable(&error))?;
+    let lock = tokio::task::spawn_blocking(move || lock.lock().map(|()| lock))
+        .await
+        .map_err(|error| OpenError(format!("sqlite:{shown}: {error}")))?
+        .map_err(|error| unusable(&error))?;
+    private_file(path).map_err(|error| unusable(&error))?;
+    let sql = include_str!("../../migrations/sqlite/0001_accounts.sql");
+    reach(&connect, |_| Box::pin(async { Ok(()) }), sql, options).await?;
+    drop(lock);
+    Ok(pool_options(options).connect_lazy_with(connect))
+}
+
+/// Makes the file with mode 0600, or takes from others what they may do with the one that is there.
+fn private_file(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    if about.permissions().mode() & 0o077 != 0 {
+        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        tracing::warn!(
+            "accounts: {} was open to others; its mode is 0600 now",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// Connects, trying again while the database cannot be reached, and brings the tables up to date.
+async fn reach<C>(
+    connect: &C,
+    prepare: Prepare<C::Connection>,
+    sql: &'static str,
+    options: &Options,
+) -> Result<(), OpenError>
+where
+    C: ConnectOptions,
+    C::Connection: Migrate + Sized,
+{
+    let shown = &options.database;
+    let began = Instant::now();
+    let [mut pause, pause_max] = START_PAUSES;
+    loop {
+        let left = options.start_patience.saturating_sub(began.elapsed());
+        let limit = left.max(Duration::from_secs(1));
+        let error = match timeout(limit, migrate(connect, prepare, sql)).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error,
+            Err(_) => Error::PoolTimedOut,
+        };
+        let text = match &error {
+            Error::PoolTimedOut => "no answer".to_owned(),
+            error => error.to_string(),
+        };
+        if !may_pass(&error) {
+            return Err(OpenError(format!("{shown}: {text}")));
+        }
+        if left <= pause {
+            let waited = began.elapsed().as_secs_f64();
+            return Err(OpenError(format!(
+                "{shown}: not reached within {waited:.0} s: {text}; is the database running there?"
+            )));
+        }
+        tracing::warn!("accounts: {shown} cannot be reached: {text}; trying again");
+        sleep(pause).await;
+        pause = (pause * 2).min(pause_max);
+    }
+}
+
+/// One connection for the migrations, which take a lock of the database's own where it has one.
+async fn migrate<C>(
+    connect: &C,
+    prepare: Prepare<C::Connection>,
+    sql: &'static str,
+) -> Result<(), Error>
+where
+    C: ConnectOptions,
+    C::Connection: Migrate + Sized,
+{
+    let mut connection = connect.connect().await?;
+    prepare(&mut connection).await?;
+    let first = Migration::new(
+        1,
+        "accounts".into(),
+        MigrationType::Simple,
+        sql.into_sql_str(),
+        false,
+    );
+    let migrator = Migrator::with_migrations(vec![first]);
+    let done = migrator.run_direct(None, &mut connection, false).await;
+    let _ = connection.close().await; // what could go wrong with that changes nothing
+    done.map_err(|error| match error {
+        MigrateError::Execute(error) => error,
+        error => Error::Migrate(Box::new(error)),
+    })
+}
+
+/// Whether the same may go well a moment later: nobody listens yet, or the database is starting.
+fn may_pass(error: &Error) -> bool {
+    match error {
+        Error::Io(_) | Error::PoolTimedOut | Error::Protocol(_) => true,
+        Error::Database(error) => {
+            let code = error.code().unwrap_or_default();
+            // PostgreSQL: starting, shutting down, too many connections. MariaDB: the latter.
+            code.starts_with("57P") || matches!(&*code, "53300" | "08004" | "HY000")
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,262 @@
+//! One statement: waiting for a connection, asking, judging what went wrong.
+//!
+//! It runs as a task of its own, so that a client who goes away in the middle neither leaves a
+//! connection with half an answer in it nor costs the pool a connection.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sqlx::{Database as Driver, Error, Pool as DriverPool};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit};
+use tokio::time::{Instant, timeout};
+
+use super::{Pool, Store, StoreError};
+use crate::options::GONE_FOR_MS;
+
+/// How often a statement is asked again that lost against another, or a read whose connection broke.
+const TRIES: u32 = 4;
+
+/// What a statement does with a connection.
+pub(super) type Asking<'c, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'c>>;
+
+/// Whether a statement changes anything.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    Write,
+}
+
+/// A statement that answers with at most one row.
+macro_rules! fetch {
+    ($store:expr, $sql:literal, [$($argument:ident),*]) => {
+        $crate::store::run::on_each!(Read, $store, $sql, [$($argument),*], asking, {
+            sqlx::query_as(asking.0)$(.bind($argument))*.fetch_optional(asking.1).await
+        })
+    };
+}
+
+/// A statement that answers with the number of rows it changed.
+macro_rules! change {
+    ($store:expr, $sql:literal, [$($argument:ident),*]) => {
+        $crate::store::run::on_each!(Write, $store, $sql, [$($argument),*], asking, {
+            let done = sqlx::query(asking.0)$(.bind($argument))*.execute(asking.1).await;
+            done.map(|done| done.rows_affected())
+        })
+    };
+}
+
+/// The same statement for the driver of each database.
+macro_rules! on_each {
+    ($kind:ident, $store:expr, $sql:literal, [$($argument:ident),*], $asking:ident, $ask:block) => {{
+        macro_rules! run {
+            ($pool:expr, $text:expr) => {
+                $store
+                    .run($pool, $crate::store::run::Kind::$kind, move |connection| {
+                        $(let $argument = $argument.clone();)*
+                        Box::pin(async move {
+                            let $asking = ($text, connection);
+                            $ask
+                        })
+                    })
+                    .await
+            };
+        }
+        match &$store.pool {
+            $crate::store::Pool::Sqlite(pool) => run!(pool, $sql),
+            $crate::store::Pool::Postgres(pool) => run!(pool, $sql),
+            $crate::store::Pool::MySql(pool) => {
+                run!(pool, sqlx::AssertSqlSafe($crate::store::run::with_question_marks($sql)))
+            }
+        }
+    }};
+}
+
+pub(super) use {change, fetch, on_each};
+
+/// MySQL has `?` in place of `$1`. All statements name their arguments once and in order.
+pub(super) fn with_question_marks(sql: &str) -> String {
+    let mut marked = String::with_capacity(sql.len());
+    for (index, piece) in sql.split('$').enumerate() {
+        if index > 0 {
+            marked.push('?');
+        }
+        let digits = match index {
+            0 => 0,
+            _ => piece.len() - piece.trim_start_matches(|c: char| c.is_ascii_digit()).len(),
+        };
+        marked.push_str(&piece[digits..]);
+    }
+    marked
+}
+
+/// The right to use a connection; and with SQLite, to write.
+struct Place {
+    _connection: OwnedSemaphorePermit,
+    _writer: Option<OwnedSemaphorePermit>,
+}
+
+impl Store {
+    /// Asks with a connection of the pool, again where that is safe and may help.
+    pub(super) async fn run<D, T>(
+        &self,
+        pool: &DriverPool<D>,
+        kind: Kind,
+        ask: impl for<'c> Fn(&'c mut D::Connection) -> Asking<'c, T> + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        D: Driver,
+        T: Send + 'static,
+    {
+        self.asked.add(1);
+        if self.is_gone() {
+            self.failures.add(1);
+            return Err(StoreError::Unavailable);
+        }
+        let place = self.place(kind).await?;
+        let pool = pool.clone();
+        let limit = self.statement_timeout;
+        let task = self.runtime.spawn(async move {
+            let _place = place; // by the task, not by the request, which may be gone before
+            let mut tries = 1;
+            loop {
+                let mut connection = pool.acquire().await?;
+                let result = timeout(limit, ask(&mut connection)).await;
+                let result =
+                    result.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+                let Err(error) = result else {
+                    return result;
+                };
+                let is_broken = is_broken(&error);
+                if is_broken {
+                    connection.close_on_drop();
+                }
+                let may_help = has_lost(&error) || (is_broken && kind == Kind::Read);
+                if !may_help || tries == TRIES || is_timeout(&error) {
+                    return Err(error);
+                }
+                tries += 1;
+            }
+        });
+        match task.await {
+            Ok(Ok(value)) => {
+                self.gone_until_ms.store(0, Ordering::Relaxed);
+                Ok(value)
+            }
+            Ok(Err(error)) => Err(self.judge(&error)),
+            Err(error) => {
+                tracing::error!("a statement was lost: {error}");
+                Err(StoreError::Unavailable)
+            }
+        }
+    }
+
+    /// Waits for a connection to be free, for so long and with so many others at most.
+    async fn place(&self, kind: Kind) -> Result<Place, StoreError> {
+        let has_writer = kind == Kind::Write && matches!(self.pool, Pool::Sqlite(_));
+        let writer = has_writer.then(|| Arc::clone(&self.writer).try_acquire_owned());
+        if let None | Some(Ok(_)) = writer
+            && let Ok(connection) = Arc::clone(&self.connections).try_acquire_owned()
+        {
+            return Ok(Place {
+                _connection: connection,
+                _writer: writer.and_then(Result::ok),
+            });
+        }
+        drop(writer);
+        let Ok(_queued) = self.queue.try_acquire() else {
+            self.refused.add(1);
+            return Err(StoreError::Unavailable);
+        };
+        self.waits.add(1);
+        let began = Instant::now();
+        let waiting = async {
+            let writer = match has_writer {
+                true => Some(Arc::clone(&self.writer).acquire_owned().await?),
+                false => None,
+            };
+            let connection = Arc::clone(&self.connections).acquire_owned().await?;
+            Ok::<_, AcquireError>(Place {
+                _connection: connection,
+                _writer: writer,
+            })
+        };
+        let place = timeout(self.wait, waiting).await;
+        let waited = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.wait_us.add(waited);
+        place.ok().and_then(Result::ok).ok_or_else(|| {
+            self.refused.add(1);
+            StoreError::Unavailable
+        })
+    }
+
+    /// What an error means for the request; those of a database that is gone are told once in a while.
+    fn judge(&self, error: &Error) -> StoreError {
+        if let Error::Database(error) = error
+            && error.is_unique_violation()
+        {
+            return StoreError::Taken;
+        }
+        self.failures.add(1);
+        if !self.is_gone() && !matches!(error, Error::PoolClosed) {
+            tracing::warn!("accounts: the database did not answer: {error}");
+        }
+        if is_broken(error) || matches!(error, Error::PoolTimedOut) {
+            let until = self.now_ms().saturating_add(GONE_FOR_MS);
+            self.gone_until_ms.store(until, Ordering::Relaxed);
+        }
+        StoreError::Unavailable
+    }
+
+    fn is_gone(&self) -> bool {
+        self.now_ms() < self.gone_until_ms.load(Ordering::Relaxed)
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Whether the connection is of no more use.
+fn is_broken(error: &Error) -> bool {
+    match error {
+        Error::Database(error) => {
+            // Of PostgreSQL and MariaDB: shutting down, crashed, starting, connection lost.
+            let code = error.code().unwrap_or_default();
+            code.starts_with("57P") || code.starts_with("08")
+        }
+        Error::Io(_) | Error::Protocol(_) | Error::WorkerCrashed | Error::Tls(_) => true,
+        _ => false,
+    }
+}
+
+fn is_timeout(error: &Error) -> bool {
+    matches!(error, Error::Io(error) if error.kind() == io::ErrorKind::TimedOut)
+}
+
+/// Whether the statement lost against others, without any effect: a deadlock, a lock held for too long.
+fn has_lost(error: &Error) -> bool {
+    let Error::Database(error) = error else {
+        return false;
+    };
+    let code = error.code().unwrap_or_default();
+    matches!(&*code, "40001" | "40P01" | "5" | "261" | "517")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_become_question_marks() {
+        for (numbered, marked) in [
+            ("SELECT 1", "SELECT 1"),
+            ("a = $1 AND b = $2", "a = ? AND b = ?"),
+            ("($1, $2, $10)", "(?, ?, ?)"),
+        ] {
+            assert_eq!(with_question_marks(numbered), marked);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The pages: routes, and what all of them share.
+//!
+//! A request goes through `headers.rs` (security headers on every answer) and `visitor.rs` (who asks:
+//! address, TLS, cookies) to its page: `register.rs`, `login.rs` or `account.rs`. `pages.rs` has the
+//! templates' values and the answers.
+
+mod account;
+mod headers;
+mod login;
+mod pages;
+mod register;
+mod visitor;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::Redirect;
+use axum::routing::{get, post};
+use tokio::runtime::Handle;
+
+pub use visitor::Peer;
+
+use crate::counters::{Count, Counters};
+use crate::hashing::Hasher;
+use crate::options::{FORM_BYTES_MAX, Options, PURGE_EVERY_MS, TRIES_ENTRIES_MAX};
+use crate::store::{OpenError, Store};
+use crate::throttle::Throttle;
+
+/// What all requests share.
+pub(crate) struct App {
+    pub(crate) options: Options,
+    pub(crate) store: Store,
+    pub(crate) hasher: Hasher,
+    pub(crate) tries_by_account: Throttle<String>,
+    pub(crate) tries_by_address: Throttle<IpAddr>,
+    pub(crate) registrations: Throttle<IpAddr>,
+    purged_ms: AtomicI64,
+    counts: Counts,
+}
+
+/// What happened, see [`Counters`].
+#[derive(Debug, Default)]
+struct Counts {
+    registered: Count,
+    logins: Count,
+    logins_refused: Count,
+    throttled: Count,
+    forged: Count,
+}
+
+impl App {
+    pub(crate) async fn open(options: Options) -> Result<Self, OpenError> {
+        let base = &options.base;
+        if !base.starts_with('/') || base.ends_with('/') || base.contains(['{', '}', '?', '#']) {
+            return Err(OpenError::new(format!(
+                "{base}: not a path for pages; right would be one like /accounts"
+            )));
+        }
+        let runtime = Handle::current();
+        let hasher = Hasher::new(&options, runtime.clone()).map_err(OpenError::new)?;
+        let store = Store::open(&options, runtime).await?;
+        Ok(Self {
+            store,
+            hasher,
+            tries_by_account: Throttle::new(options.tries_by_account, TRIES_ENTRIES_MAX),
+            tries_by_address: Throttle::new(options.tries_by_address, TRIES_ENTRIES_MAX),
+            registrations: Throttle::new(options.registrations_by_address, TRIES_ENTRIES_MAX),
+            purged_ms: AtomicI64::new(0),
+            counts: Counts::default(),
+            options,
+        })
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let (counts, store, hasher) = (&self.counts, &self.store, &self.hasher);
+        Counters {
+            registered: counts.registered.get(),
+            logins: counts.logins.get(),
+            logins_refused: counts.logins_refused.get(),
+            throttled: counts.throttled.get(),
+            forged: counts.forged.get(),
+            connections: store.size().into(),
+            pool_asked: store.asked.get(),
+            pool_waits: store.waits.get(),
+            pool_wait_us: store.wait_us.get(),
+            pool_refused: store.refused.get(),
+            database_failures: store.failures.get(),
+            hashes: hasher.done.get(),
+            hashes_refused: hasher.refused.get(),
+        }
+    }
+
+    /// Removes expired sessions, if that was not done for a while.
+    async fn purge(&self) {
+        let now_ms = self.options.clock.now_ms();
+        let last_ms = self.purged_ms.load(Ordering::Relaxed);
+        let is_due = now_ms.saturating_sub(last_ms) >= PURGE_EVERY_MS;
+        let took = is_due
+            && self
+                .purged_ms
+                .compare_exchange(last_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if took {
+            // What fails now is done the next time.
+            let _ = self
+                .store
+                .purge(now_ms, as_ms(self.options.session_idle))
+                .await;
+        }
+    }
+}
+
+/// The app.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let base = app.options.base.clone();
+    let root = format!("{base}/");
+    let pages = Router::new()
+        .route("/", get(account::home))
+        .route("/register", get(register::form).post(register::register))
+        .route("/login", get(login::form).post(login::login))
+        .route("/member", get(account::member))
+        .route("/picture", get(account::picture))
+        .route(
+            "/password",
+            get(account::password_form).post(account::change_password),
+        )
+        .route("/delete", get(account::delete_form).post(account::delete))
+        .route("/logout", post(account::logout))
+        .route("/style.css", get(pages::style))
+        .fallback(pages::not_found)
+        .method_not_allowed_fallback(pages::not_allowed)
+        .with_state(Arc::clone(&app));
+    Router::new()
+        .route(
+            &base,
+            get(move || async move { Redirect::permanent(&root) }),
+        )
+        .nest(&format!("{base}/"), pages)
+        .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
+        .layer(from_fn(headers::secure))
+        .layer(from_fn_with_state(app, visitor::recognise))
+}
+
+fn as_ms(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}

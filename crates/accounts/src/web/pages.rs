@@ -1,0 +1,288 @@
+//! What pages are made of: the templates and their values, and answers.
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::App;
+use super::visitor::{Cookie, Visitor};
+use crate::hashing::HashError;
+use crate::store::{SessionRow, StoreError};
+use crate::token::Token;
+
+/// Seconds after which to try again what failed for want of a database or of time.
+const RETRY_AFTER: &str = "2";
+
+/// What every page shows.
+pub(super) struct Frame {
+    /// The path that all pages are below.
+    pub(super) base: String,
+    /// The user who is logged in.
+    pub(super) user: Option<String>,
+    /// What forms carry to prove that they are from here; empty where nobody can send one.
+    pub(super) form_token: String,
+    /// What has just been done.
+    pub(super) notice: &'static str,
+    /// What went wrong, for all of the page.
+    pub(super) warning: String,
+}
+
+#[derive(Template)]
+#[template(path = "home.html")]
+pub(super) struct Home {
+    pub(super) frame: Frame,
+}
+
+#[derive(Template)]
+#[template(path = "register.html")]
+pub(super) struct RegisterPage {
+    pub(super) frame: Frame,
+    pub(super) name: String,
+    pub(super) name_warning: &'static str,
+    pub(super) password_warning: &'static str,
+    pub(super) repeat_warning: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "login.html")]
+pub(super) struct LoginPage {
+    pub(super) frame: Frame,
+    pub(super) name: String,
+}
+
+#[derive(Template)]
+#[template(path = "member.html")]
+pub(super) struct Member {
+    pub(super) frame: Frame,
+}
+
+#[derive(Template)]
+#[template(path = "password.html")]
+pub(super) struct PasswordPage {
+    pub(super) frame: Frame,
+    pub(super) current_warning: &'static str,
+    pub(super) password_warning: &'static str,
+    pub(super) repeat_warning: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "delete.html")]
+pub(super) struct DeletePage {
+    pub(super) frame: Frame,
+    pub(super) current_warning: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "problem.html")]
+struct Problem {
+    frame: Frame,
+    title: &'static str,
+    text: &'static str,
+}
+
+/// Why a request has another answer than the page it was for.
+pub(super) enum Failure {
+    /// The database or the time for a hash is not there: 503.
+    Unavailable,
+    /// A mistake of ours or of the machine: 500.
+    Broken(String),
+    /// Nobody is logged in.
+    NotLoggedIn,
+    /// A form whose token is missing, or of another browser.
+    Forged,
+    /// A form that cannot be read.
+    Unreadable(StatusCode),
+}
+
+/// A failure with what its page needs.
+pub(super) struct Failed {
+    pub(super) base: String,
+    pub(super) failure: Failure,
+}
+
+impl From<StoreError> for Failure {
+    fn from(_: StoreError) -> Self {
+        Self::Unavailable
+    }
+}
+
+impl From<HashError> for Failure {
+    fn from(error: HashError) -> Self {
+        match error {
+            HashError::Busy => Self::Unavailable,
+            HashError::Failed(text) => Self::Broken(text),
+        }
+    }
+}
+
+impl From<getrandom::Error> for Failure {
+    fn from(error: getrandom::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+impl App {
+    pub(super) fn frame(&self) -> Frame {
+        Frame {
+            base: self.options.base.clone(),
+            user: None,
+            form_token: String::new(),
+            notice: "",
+            warning: String::new(),
+        }
+    }
+
+    /// The frame for who is logged in.
+    pub(super) fn frame_of(&self, session: &SessionRow, token: &Token) -> Frame {
+        Frame {
+            user: Some(session.name.clone()),
+            form_token: token.for_forms(),
+            ..self.frame()
+        }
+    }
+
+    pub(super) fn failed(&self, failure: impl Into<Failure>) -> Failed {
+        Failed {
+            base: self.options.base.clone(),
+            failure: failure.into(),
+        }
+    }
+
+    /// To another page of the app, as the answer to a form (303).
+    pub(super) fn redirect(&self, to: &str) -> Response {
+        Redirect::to(&format!("{}{to}", self.options.base)).into_response()
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        let (status, title, text) = match self.failure {
+            Failure::NotLoggedIn => {
+                return Redirect::to(&format!("{}/login", self.base)).into_response();
+            }
+            Failure::Unavailable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Not now",
+                "Accounts cannot be reached at the moment. Please try again in a little while.",
+            ),
+            Failure::Broken(error) => {
+                tracing::error!("accounts: {error}");
+                (
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "Something went wrong",
+                    "That is not your fault. Please try again later.",
+                )
+            }
+            Failure::Forged => (
+                StatusCode::FORBIDDEN,
+                "This form has expired",
+                "Nothing was done. Please go back, load the page again and send the form once more.",
+            ),
+            Failure::Unreadable(status) => (
+                status,
+                "This form cannot be read",
+                "Nothing was done. Please go back and send the form once more.",
+            ),
+        };
+        let mut response = problem(self.base, status, title, text);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            let after = HeaderValue::from_static(RETRY_AFTER);
+            response.headers_mut().insert(header::RETRY_AFTER, after);
+        }
+        response
+    }
+}
+
+fn problem(base: String, status: StatusCode, title: &'static str, text: &'static str) -> Response {
+    let frame = Frame {
+        base,
+        user: None,
+        form_token: String::new(),
+        notice: "",
+        warning: String::new(),
+    };
+    render(status, &Problem { frame, title, text })
+}
+
+/// A page.
+pub(super) fn render(status: StatusCode, page: &impl Template) -> Response {
+    match page.render() {
+        Ok(text) => {
+            let kind = HeaderValue::from_static("text/html; charset=utf-8");
+            (status, [(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(error) => {
+            tracing::error!("accounts: a page: {error}");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// Adds a cookie to an answer, or ends it.
+pub(super) fn with_cookie(
+    mut response: Response,
+    cookie: Cookie,
+    token: Option<&Token>,
+    app: &App,
+    visitor: &Visitor,
+) -> Response {
+    if let Some(field) = cookie.set(token, visitor.is_secure, &app.options.base) {
+        response.headers_mut().append(header::SET_COOKIE, field);
+    }
+    response
+}
+
+/// Says when the next try may come.
+pub(super) fn with_wait(mut response: Response, wait: Duration) -> Response {
+    let seconds = HeaderValue::from(seconds(wait));
+    response.headers_mut().insert(header::RETRY_AFTER, seconds);
+    response
+}
+
+/// The same in words.
+pub(super) fn too_many(wait: Duration) -> String {
+    match seconds(wait) {
+        1 => "Too many tries. Please wait a second.".to_owned(),
+        seconds @ 2..=90 => format!("Too many tries. Please wait {seconds} seconds."),
+        seconds => format!(
+            "Too many tries. Please wait {} minutes.",
+            seconds.div_ceil(60)
+        ),
+    }
+}
+
+fn seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
+pub(super) async fn style() -> Response {
+    let kind = HeaderValue::from_static("text/css; charset=utf-8");
+    let cache = HeaderValue::from_static("max-age=3600");
+    let fields = [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, cache)];
+    (fields, include_str!("../../assets/style.css")).into_response()
+}
+
+pub(super) async fn not_found(State(app): State<Arc<App>>) -> Response {
+    problem(
+        app.options.base.clone(),
+        StatusCode::NOT_FOUND,
+        "No such page",
+        "There is nothing here.",
+    )
+}
+
+pub(super) async fn not_allowed(
+    State(app): State<Arc<App>>,
+    Extension(_): Extension<Visitor>,
+) -> Response {
+    problem(
+        app.options.base.clone(),
+        StatusCode::METHOD_NOT_ALLOWED,
+        "Not this way",
+        "This page cannot be asked for in this way.",
+    )
+}

@@ -1,0 +1,218 @@
+//! How often something may be tried, from where.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use loadline_accounts::Options;
+use tokio::task::JoinSet;
+
+use super::client::{Client, PASSWORD};
+use super::site::Site;
+
+#[tokio::test]
+async fn an_account_has_five_tries_and_then_waits_that_double() {
+    let site = Site::on_sqlite().await;
+    Client::new(&site.router).enter("ada").await;
+    // From everywhere, so that no address is the limit; for one who is not there, too.
+    for name in ["nobody", "ada"] {
+        let mut waits = Vec::new();
+        let mut tries = 0;
+        for number in 0..41_u8 {
+            let mut client = Client::from(&site.router, [203, 0, 113, number]);
+            let answer = client.log_in(name, "wrong wrong").await;
+            match answer.status.as_u16() {
+                403 => tries += 1,
+                429 => {
+                    answer.says("Too many tries");
+                    waits.push(answer.retry_after());
+                    site.time.pass(Duration::from_secs(answer.retry_after()));
+                }
+                status => panic!("{status}"),
+            }
+            if number == 4 {
+                assert_eq!((tries, waits.len()), (5, 0), "{name}");
+            }
+        }
+        assert_eq!(
+            waits[..10],
+            [1, 2, 4, 8, 16, 32, 64, 128, 256, 300],
+            "{name}"
+        );
+    }
+    // The right password is not looked at during a wait either, and ends the count after it.
+    let mut owner = Client::from(&site.router, [198, 51, 100, 1]);
+    let wait = owner.log_in("ada", PASSWORD).await.is(429).retry_after();
+    site.time.pass(Duration::from_secs(wait));
+    owner.log_in("ada", PASSWORD).await.is(303);
+    let mut again = Client::from(&site.router, [198, 51, 100, 2]);
+    for _ in 0..5 {
+        again.log_in("ada", "wrong wrong").await.is(403);
+    }
+}
+
+#[tokio::test]
+async fn an_address_has_twenty_failed_logins_however_many_at_once() {
+    let site = Site::on_sqlite().await;
+    let mut tries = JoinSet::new();
+    for number in 0..100 {
+        let mut client = Client::from(&site.router, [203, 0, 113, 9]);
+        tries.spawn(async move {
+            client
+                .log_in(&format!("user{number}"), "wrong wrong")
+                .await
+                .status
+        });
+    }
+    let statuses = tries.join_all().await;
+    let count = |status: u16| statuses.iter().filter(|found| **found == status).count();
+    assert_eq!((count(403), count(429)), (20, 80));
+    assert_eq!(
+        site.accounts.counters().hashes,
+        20,
+        "what is refused costs nothing"
+    );
+    Client::from(&site.router, [203, 0, 113, 10])
+        .enter("ada")
+        .await;
+}
+
+#[tokio::test]
+async fn logins_that_succeed_are_not_limited() {
+    let site = Site::on_sqlite().await;
+    Client::new(&site.router)
+        .register("ada", PASSWORD)
+        .await
+        .is(303);
+    for _ in 0..60 {
+        Client::new(&site.router)
+            .log_in("ada", PASSWORD)
+            .await
+            .is(303);
+    }
+}
+
+#[tokio::test]
+async fn an_address_makes_twenty_accounts_and_then_one_after_each_wait() {
+    let site = Site::on_sqlite().await;
+    let mut tries = JoinSet::new();
+    for number in 0..50 {
+        let mut client = Client::new(&site.router);
+        tries.spawn(async move {
+            client
+                .register(&format!("user{number}"), PASSWORD)
+                .await
+                .status
+        });
+    }
+    let statuses = tries.join_all().await;
+    let made = statuses.iter().filter(|status| **status == 303).count();
+    assert_eq!((made, site.accounts.counters().registered), (20, 20));
+    let mut client = Client::new(&site.router);
+    for wait in [60, 120, 240] {
+        let answer = client.register("another", PASSWORD).await;
+        assert_eq!(answer.is(429).retry_after(), wait);
+        site.time.pass(Duration::from_secs(wait));
+        client
+            .register(&format!("another{wait}"), PASSWORD)
+            .await
+            .is(303);
+    }
+}
+
+#[tokio::test]
+async fn proving_the_password_again_counts_as_a_try() {
+    let site = Site::on_sqlite().await;
+    let mut client = Client::new(&site.router);
+    client.enter("ada").await;
+    for _ in 0..3 {
+        client
+            .submit("/accounts/delete", &[("current", "wrong wrong")])
+            .await
+            .is(403);
+    }
+    let fields = [
+        ("current", "wrong wrong"),
+        ("password", "a good new one"),
+        ("repeat", "a good new one"),
+    ];
+    for _ in 0..2 {
+        client.submit("/accounts/password", &fields).await.is(403);
+    }
+    client
+        .submit("/accounts/password", &fields)
+        .await
+        .is(429)
+        .says("Please wait a second");
+    client
+        .submit("/accounts/delete", &[("current", PASSWORD)])
+        .await
+        .is(429);
+    client.log_out().await;
+    client.log_in("ada", PASSWORD).await.is(429);
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_trusted_says_who_asks() {
+    let trust = |options: &mut Options| {
+        options.trusted_proxies = vec!["127.0.0.0/8".parse().expect("a network")];
+    };
+    let site = Site::on_sqlite_with(trust).await;
+    let from = |last: u8| {
+        let mut client = Client::from(&site.router, Ipv4Addr::LOCALHOST);
+        client.fields = vec![("x-forwarded-for", format!("6.6.6.6, 203.0.113.{last}"))];
+        client
+    };
+    for number in 0..20 {
+        from(1)
+            .log_in(&format!("user{number}"), "wrong wrong")
+            .await
+            .is(403);
+    }
+    from(1).log_in("another", "wrong wrong").await.is(429);
+    from(2).log_in("another", "wrong wrong").await.is(403);
+    let site = Site::on_sqlite().await;
+    for number in 0..21_u8 {
+        let mut client = Client::new(&site.router);
+        client.fields = vec![("x-forwarded-for", format!("203.0.113.{number}"))];
+        let expected = if number < 20 { 403 } else { 429 };
+        client
+            .log_in(&format!("user{number}"), "wrong wrong")
+            .await
+            .is(expected);
+    }
+}
+
+#[tokio::test]
+async fn hashes_beyond_the_bound_wait_and_then_are_refused() {
+    let site = Site::on_sqlite_with(|options| {
+        options.hashes_max = 1;
+        options.hash_wait = Duration::ZERO;
+        options.hash_cost.memory_kib = 16 * 1024; // some milliseconds: all others come in that time
+    })
+    .await;
+    let mut tries = JoinSet::new();
+    for number in 0..40_u8 {
+        let mut client = Client::from(&site.router, [203, 0, 113, number]);
+        let page = client.get("/accounts/login").await.token();
+        tries.spawn(async move {
+            let name = format!("user{number}");
+            let fields = [
+                ("token", page.as_str()),
+                ("name", &name),
+                ("password", "wrong wrong"),
+            ];
+            client.post("/accounts/login", &fields).await
+        });
+    }
+    let answers = tries.join_all().await;
+    let refused: Vec<_> = answers
+        .iter()
+        .filter(|answer| answer.status == 503)
+        .collect();
+    let counters = site.accounts.counters();
+    assert_eq!(counters.hashes + counters.hashes_refused, 40);
+    assert_eq!(refused.len() as u64, counters.hashes_refused);
+    for answer in refused {
+        assert_eq!(answer.retry_after(), 2);
+    }
+}

@@ -1,0 +1,12 @@
+//! The app as a browser sees it: on SQLite in this process, and on servers of MariaDB and PostgreSQL
+//! that the tests start and stop.
+
+mod client;
+mod databases;
+mod forms;
+mod limits;
+mod outages;
+mod secrets;
+mod servers;
+mod sessions;
+mod site;

@@ -1,0 +1,152 @@
+//! A database server that is down, dies, or hangs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use loadline_accounts::Accounts;
+use tokio::task::JoinSet;
+
+use super::client::{Client, PASSWORD};
+use super::servers::{Kind, Server};
+use super::site::{Site, Time, options};
+
+/// How long anything may take that is waited for.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(crate) async fn all(server: &mut Server) {
+    drains(server).await;
+    dies_under_load(server).await;
+    is_down_at_the_start(server).await;
+}
+
+/// Closing the app ends each of its connections on the server, too.
+async fn drains(server: &Server) {
+    let site = Site::on(&server.database("drain").await, |_| ()).await;
+    let mut users = JoinSet::new();
+    for number in 0..16_u8 {
+        let mut client = Client::from(&site.router, [10, 1, 0, number]);
+        users.spawn(async move { client.enter(&format!("user{number}")).await });
+    }
+    users.join_all().await;
+    let connected = match server.kind {
+        Kind::MariaDb => "SELECT count(*) FROM information_schema.processlist WHERE db = 'drain'",
+        Kind::PostgreSql => "SELECT count(*) FROM pg_stat_activity WHERE datname = 'drain'",
+    };
+    let control = match server.kind {
+        Kind::MariaDb => "mysql",
+        Kind::PostgreSql => "postgres",
+    };
+    assert!(server.count(control, connected).await >= 1);
+    site.accounts.close().await;
+    let began = Instant::now();
+    while server.count(control, connected).await > 0 {
+        assert!(began.elapsed() < PATIENCE, "a connection was left");
+        tokio::task::yield_now().await; // the server notices an end in its own time
+    }
+}
+
+/// Killed and started again while users come: what was promised is there, and all goes on.
+async fn dies_under_load(server: &mut Server) {
+    let site = Site::on(&server.database("outage").await, |options| {
+        options.pool_wait = Duration::from_millis(300);
+        options.registrations_by_address.free = u32::MAX;
+    })
+    .await;
+    let mut member = Client::new(&site.router);
+    member.enter("before").await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (made, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut users = JoinSet::new();
+    for worker in 0..8_u8 {
+        let mut client = Client::from(&site.router, [10, 2, 0, worker]);
+        let (stop, made, refused) = (Arc::clone(&stop), Arc::clone(&made), Arc::clone(&refused));
+        users.spawn(async move {
+            let mut names = Vec::new();
+            for number in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let name = format!("user{worker}-{number}");
+                match client.register(&name, PASSWORD).await.status.as_u16() {
+                    303 => {
+                        made.fetch_add(1, Ordering::Relaxed);
+                        names.push(name);
+                    }
+                    503 => _ = refused.fetch_add(1, Ordering::Relaxed),
+                    status => panic!("{status}"),
+                }
+                tokio::task::yield_now().await;
+            }
+            names
+        });
+    }
+    until(|| made.load(Ordering::Relaxed) >= 50).await;
+    server.kill();
+    let so_far = refused.load(Ordering::Relaxed);
+    until(|| refused.load(Ordering::Relaxed) >= so_far + 20).await;
+    let answer = member.get("/accounts/member").await;
+    answer.is(503).says("cannot be reached");
+    assert!(answer.retry_after() > 0);
+    member.get("/accounts/style.css").await.is(200);
+    server.run().await;
+    let so_far = made.load(Ordering::Relaxed);
+    until(|| made.load(Ordering::Relaxed) >= so_far + 50).await;
+    stop.store(true, Ordering::Relaxed);
+    let names: Vec<String> = users.join_all().await.into_iter().flatten().collect();
+    assert!(member.is_in().await, "sessions are still there");
+    for name in names.iter().rev().take(20).chain(names.iter().take(20)) {
+        Client::new(&site.router)
+            .log_in(name, PASSWORD)
+            .await
+            .is(303);
+    }
+    let rows = server.count("outage", "SELECT count(*) FROM users").await;
+    let promised = i64::try_from(names.len()).expect("few") + 1;
+    let unknown = i64::try_from(refused.load(Ordering::Relaxed)).expect("few");
+    assert!(
+        (promised..=promised + unknown).contains(&rows),
+        "{promised} {rows}"
+    );
+    site.accounts.close().await;
+}
+
+/// Waited for, and then said; and nothing to wait for where waiting does not help.
+async fn is_down_at_the_start(server: &mut Server) {
+    let url = server.database("start").await;
+    let with_patience = |url: &str, patience| {
+        let mut options = options(url, &Time::default());
+        options.start_patience = patience;
+        options
+    };
+    let missing = server.url("missing");
+    let error = Accounts::open(with_patience(&missing, PATIENCE))
+        .await
+        .err()
+        .expect("no database");
+    assert!(
+        error.to_string().to_lowercase().contains("missing"),
+        "{error}"
+    );
+    server.kill();
+    let error = Accounts::open(with_patience(&url, Duration::ZERO))
+        .await
+        .err();
+    let said = error.expect("nobody answers").to_string();
+    assert!(said.contains("is the database running there?"), "{said}");
+    let waiting = tokio::spawn(Accounts::open(with_patience(&url, PATIENCE)));
+    server.run().await;
+    let accounts = waiting
+        .await
+        .expect("no panic")
+        .unwrap_or_else(|error| panic!("{error}"));
+    accounts.close().await;
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "waited in vain");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
