@@ -95,7 +95,12 @@ fn is_of_the_connection(name: &HeaderName) -> bool {
 fn give_head(mut exchange: Box<Exchange>, stated: Option<u64>, len: Option<u64>, port: &Port) {
     let response = &mut exchange.response;
     let is_head = exchange.request.method == Method::Head && !response.status.has_no_content();
-    response.stated_len = if is_head { len } else { stated };
+    // A length of 0 may be a framework's, for content that it left out itself.
+    let len = match is_head {
+        true => len.filter(|len| *len > 0).or(stated),
+        false => stated.filter(|len| *len > 0),
+    };
+    response.stated_len = len;
     if is_head && len.is_none() {
         response.body = AnswerBody::Stream { len: None }; // states no length
         port.answer(exchange);

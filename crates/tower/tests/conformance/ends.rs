@@ -1,0 +1,72 @@
+//! Clients that leave, and time that passes.
+
+use std::net::Shutdown;
+
+use loadline_proto::Limits;
+
+use crate::fixture::Running;
+use crate::model::Model;
+
+every_model! {
+    a_client_that_leaves_drops_the_future,
+    an_app_that_takes_too_long,
+    workers_bound_the_requests_in_progress,
+}
+
+fn a_client_that_leaves_drops_the_future(model: Model) {
+    let server = Running::start(model);
+    for target in ["GET /hang", "GET /hang-late", "POST /hang"] {
+        let mut client = server.connect();
+        client.send(format!(
+            "{target} HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc"
+        ));
+        server.await_hanging(1);
+        client.stream.shutdown(Shutdown::Both).unwrap();
+        server.await_hanging(0);
+    }
+    assert_eq!(server.connect().get("/hello", "").body, b"hello");
+}
+
+fn an_app_that_takes_too_long(model: Model) {
+    let limits = Limits {
+        app_answer_timeout_ms: 100,
+        app_silence_timeout_ms: 100,
+        ..Limits::default()
+    };
+    let server = Running::start_with(model.options(), limits);
+    for _ in 0..3 {
+        let mut client = server.connect();
+        let answer = client.get("/hang", "");
+        assert_eq!((answer.status, answer.closes()), (503, true));
+        server.await_hanging(0);
+        drop(client);
+        let mut client = server.connect();
+        client.send("GET /hang-late HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert!(
+            client.rest().ends_with(b"\r\n\r\n5\r\nbegun\r\n"),
+            "then the end"
+        );
+        server.await_hanging(0);
+    }
+    assert_eq!(server.connect().get("/hello", "").body, b"hello");
+}
+
+fn workers_bound_the_requests_in_progress(model: Model) {
+    let options = model.options();
+    if !options.architecture.has_loops() || options.workers == 0 {
+        return;
+    }
+    let server = Running::start(model);
+    let workers = options.workers;
+    let mut clients: Vec<_> = (0..workers + 3).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /hang HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    server.await_hanging(workers as u64);
+    // Whoever leaves makes room for one that waits, until nobody does.
+    while let Some(client) = clients.pop() {
+        drop(client);
+        server.await_hanging(clients.len().min(workers) as u64);
+    }
+    assert_eq!(server.connect().get("/hello", "").body, b"hello");
+}

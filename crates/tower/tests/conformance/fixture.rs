@@ -1,0 +1,76 @@
+//! The app on a server in this process, on a port that the kernel chooses.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use loadline_proto::Limits;
+use loadline_server::{Server, ServerHandle, ServerOptions};
+use loadline_tower::Tower;
+
+use crate::app::{self, Shared};
+use crate::client::{Client, PATIENCE};
+use crate::model::Model;
+
+/// A running server. Dropping it drains it.
+pub struct Running {
+    pub address: SocketAddr,
+    pub shared: Arc<Shared>,
+    handle: Option<ServerHandle>,
+}
+
+impl Running {
+    pub fn start(model: Model) -> Self {
+        Self::start_with(model.options(), Limits::default())
+    }
+
+    pub fn start_with(options: ServerOptions, limits: Limits) -> Self {
+        let shared = Arc::<Shared>::default();
+        let app = app::router(Arc::clone(&shared));
+        let handle = Server::new(Tower::new(app).unwrap())
+            .options(options)
+            .limits(limits)
+            .listen(([127, 0, 0, 1], 0))
+            .start()
+            .unwrap();
+        Self {
+            address: handle.tcp_address().unwrap(),
+            shared,
+            handle: Some(handle),
+        }
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Waits until so many requests hang in the app.
+    pub fn await_hanging(&self, count: u64) {
+        eventually("so many hang", || self.shared.hanging.load(SeqCst) == count);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(handle) = self.handle.take() else {
+            return;
+        };
+        if std::thread::panicking() {
+            handle.stop_now();
+            return;
+        }
+        handle.drain();
+        assert!(handle.wait().unwrap().is_clean(), "a clean drain");
+        assert_eq!(self.shared.hanging.load(SeqCst), 0, "a future left behind");
+    }
+}
+
+/// Waits for what comes about on another thread.
+pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "it never came about that {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,99 @@
+//! What reaches the app.
+
+use std::fmt::Write as _;
+
+use crate::fixture::Running;
+use crate::model::Model;
+
+every_model! {
+    a_request_as_it_was_sent,
+    content_in_every_framing,
+    content_that_nobody_reads,
+    what_the_http_types_cannot_hold,
+}
+
+fn a_request_as_it_was_sent(model: Model) {
+    let server = Running::start(model);
+    let mut client = server.connect();
+    client.send(
+        b"OPTIONS /saw/a%20b//c?x=%C3%A4&y&=z HTTP/1.1\r\nhOsT: Example.org:80\r\nX-Twice: 1\r\n\
+          X-Between:  spaces \t\r\nx-twice: 2\r\nX-Opaque: \xff\x80\ttab\r\nX-Empty:\r\n\
+          Upgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
+    );
+    let answer = client.answer();
+    assert_eq!(answer.status, 200);
+    let said = String::from_utf8(answer.body).unwrap();
+    let mut expected = String::from("OPTIONS /saw/a%20b//c?x=%C3%A4&y&=z HTTP/1.1\n");
+    for line in [
+        "host: Example.org:80",
+        "x-twice: 1",
+        "x-twice: 2",
+        "x-between: spaces",
+        "x-opaque: \\xff\\x80\\ttab",
+        "x-empty: ",
+        "upgrade: h2c",
+        "connection: Upgrade",
+    ] {
+        writeln!(expected, "{line}").unwrap();
+    }
+    let mine = client.stream.local_addr().unwrap();
+    let theirs = server.address;
+    write!(expected, "peer Some({mine})\nlocal Some({theirs})\n").unwrap();
+    expected.push_str("length Some(0)\ncontent \n");
+    let mut lines: Vec<_> = said.lines().collect();
+    let mut wanted: Vec<_> = expected.lines().collect();
+    // A map may keep names in an order of its own; values of one name stay in theirs.
+    lines[1..].sort_by_key(|line| line.split(' ').next());
+    wanted[1..].sort_by_key(|line| line.split(' ').next());
+    assert_eq!(lines, wanted);
+    client.send("GET http://other/saw?absolute HTTP/1.0\r\n\r\n");
+    let said = String::from_utf8(client.answer().body).unwrap();
+    assert!(
+        said.starts_with("GET http://other/saw?absolute HTTP/1.0\n"),
+        "{said}"
+    );
+}
+
+fn content_in_every_framing(model: Model) {
+    let server = Running::start(model);
+    let mut client = server.connect();
+    for method in ["POST", "PUT", "PATCH", "DELETE", "GET"] {
+        let head = format!("{method} /saw HTTP/1.1\r\nHost: h\r\n");
+        client.send(format!("{head}Content-Length: 5\r\n\r\nhello"));
+        let said = String::from_utf8(client.answer().body).unwrap();
+        assert!(said.ends_with("length Some(5)\ncontent hello\n"), "{said}");
+        client.send(format!("{head}Transfer-Encoding: chunked\r\n\r\n"));
+        client
+            .send("3\r\nhel\r\n2\r\nlo\r\n")
+            .send("0\r\nX-Trailer: 1\r\n\r\n");
+        let said = String::from_utf8(client.answer().body).unwrap();
+        assert!(said.ends_with("length None\ncontent hello\n"), "{said}");
+    }
+    client.send("POST /saw HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n");
+    client.send("Expect: 100-continue\r\n\r\n");
+    assert_eq!(client.answer().status, 100);
+    client.send("ok");
+    assert!(client.answer().body.ends_with(b"content ok\n"));
+}
+
+fn content_that_nobody_reads(model: Model) {
+    let server = Running::start(model);
+    let mut client = server.connect();
+    for _ in 0..3 {
+        client.send("POST /unread HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n");
+        client.send([b'x'; 1000]);
+        assert_eq!(client.answer().body, b"unread");
+    }
+    client.send(
+        "POST /unread HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n",
+    );
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.closes()), (200, true));
+    client.end();
+}
+
+fn what_the_http_types_cannot_hold(model: Model) {
+    let server = Running::start(model);
+    let mut client = server.connect();
+    assert_eq!(client.get("/saw|\"<>", "").status, 400);
+}
