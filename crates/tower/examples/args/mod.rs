@@ -1,0 +1,83 @@
+//! What every example takes on its command line.
+#![allow(dead_code, reason = "each example uses a part of it")]
+
+use std::net::SocketAddr;
+use std::process::exit;
+
+use loadline_proto::Handler;
+use loadline_server::{Architecture, Server};
+
+/// `--architecture NAME --listen ADDRESS --loops N --workers N --threads N`, each optional.
+pub(crate) struct Args {
+    pub(crate) architecture: String,
+    pub(crate) listen: SocketAddr,
+    pub(crate) loops: usize,
+    workers: usize,
+    threads: usize,
+}
+
+impl Args {
+    /// What was typed; ends the process with a line that says what would be right.
+    pub(crate) fn parse() -> Self {
+        let mut args = Self {
+            architecture: "reactor".into(),
+            listen: ([127, 0, 0, 1], 8080).into(),
+            loops: 1,
+            workers: 2,
+            threads: 64,
+        };
+        let mut typed = std::env::args().skip(1);
+        while let Some(name) = typed.next() {
+            let Some(value) = typed.next() else {
+                fail(&format!("{name}: its value is missing"));
+            };
+            match &*name {
+                "--architecture" => args.architecture = value,
+                "--listen" => args.listen = parsed(&name, &value),
+                "--loops" => args.loops = parsed(&name, &value),
+                "--workers" => args.workers = parsed(&name, &value),
+                "--threads" => args.threads = parsed(&name, &value),
+                _ => fail(&format!(
+                    "{name}: right would be --architecture, --listen, --loops, --workers or --threads"
+                )),
+            }
+        }
+        args
+    }
+
+    /// Serves until the process is ended.
+    pub(crate) fn serve(&self, handler: impl Handler) -> std::io::Result<()> {
+        let Some(architecture) = Architecture::parse(&self.architecture) else {
+            let names = Architecture::ALL.iter().map(|known| known.name());
+            let names: Vec<_> = names.collect();
+            fail(&format!(
+                "--architecture: right would be {}",
+                names.join(", ")
+            ));
+        };
+        let server = Server::new(handler)
+            .architecture(architecture)
+            .loops(self.loops)
+            .workers(self.workers)
+            .threads(self.threads)
+            .listen(self.listen)
+            .start()?;
+        println!(
+            "serving at http://{}/ by {}",
+            self.listen,
+            architecture.name()
+        );
+        server.wait().map(drop)
+    }
+}
+
+fn parsed<T: std::str::FromStr>(name: &str, value: &str) -> T {
+    value
+        .parse()
+        .unwrap_or_else(|_| fail(&format!("{name} {value}: not what it takes")))
+}
+
+fn fail(text: &str) -> ! {
+    eprintln!("{text}");
+    exit(2)
+}

@@ -1,0 +1,58 @@
+//! A handler of Loadline's own, on the fast path: no future, no allocation, nothing shared between
+//! threads. It counts the requests of each thread.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program of its own"
+)]
+
+mod args;
+
+use std::io::Write as _;
+
+use loadline_proto::{Exchange, Handler, Method, Outcome, Status, Turn};
+
+struct Counting;
+
+/// What each serving thread has of its own.
+#[derive(Default)]
+struct Local {
+    requests: u64,
+    page: Vec<u8>,
+}
+
+impl Handler for Counting {
+    type Local = Local;
+
+    fn local(&self) -> Local {
+        Local::default()
+    }
+
+    /// On the thread that owns the connection: it must not block.
+    fn handle(&self, local: &mut Local, exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
+        if !matches!(exchange.request.method, Method::Get | Method::Head) {
+            exchange.response.error(Status::METHOD_NOT_ALLOWED);
+            exchange.response.field("Allow", "GET, HEAD");
+            return Outcome::Ready;
+        }
+        if exchange.request.path() == b"/slow" {
+            return Outcome::Blocking;
+        }
+        local.requests += 1;
+        local.page.clear();
+        let _ = writeln!(local.page, "request {} of this thread", local.requests); // into memory
+        let fields = b"Content-Type: text/plain\r\n";
+        exchange.answer_borrowed(Status::OK, fields, &local.page, turn);
+        Outcome::Ready
+    }
+
+    /// On a thread that may block, where there is one.
+    fn handle_blocking(&self, exchange: &mut Exchange) {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        exchange.response.body = loadline_proto::Body::Bytes(b"slowly\n".to_vec());
+    }
+}
+
+fn main() -> std::io::Result<()> {
+    args::Args::parse().serve(Counting)
+}
