@@ -1,7 +1,7 @@
 //! Much at once on a lone loop without workers: event streams, 1 GiB up and 1 GiB down, files that
 //! keep answering, and memory within its bound. One test, alone in its process: it measures.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may")]
 
 use std::convert::Infallible;
 use std::fs;
