@@ -35,6 +35,28 @@ pub struct Counters {
     pub hashes_refused: u64,
 }
 
+impl Counters {
+    /// All of them with their names, for status pages.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, u64); 13] {
+        [
+            ("registered", self.registered),
+            ("logins", self.logins),
+            ("logins_refused", self.logins_refused),
+            ("throttled", self.throttled),
+            ("forged", self.forged),
+            ("connections", self.connections),
+            ("pool_asked", self.pool_asked),
+            ("pool_waits", self.pool_waits),
+            ("pool_wait_us", self.pool_wait_us),
+            ("pool_refused", self.pool_refused),
+            ("database_failures", self.database_failures),
+            ("hashes", self.hashes),
+            ("hashes_refused", self.hashes_refused),
+        ]
+    }
+}
+
 /// A count that many threads raise.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);

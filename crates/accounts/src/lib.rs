@@ -47,7 +47,7 @@ pub use hashing::HashCost;
 pub use options::Options;
 pub use store::{Database, DatabaseError, OpenError};
 pub use throttle::Tries;
-pub use web::Peer;
+pub use web::{Peer, TrustedProxy};
 
 use web::App;
 

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use ipnet::IpNet;
-
 use crate::clock::Clock;
 use crate::hashing::HashCost;
 use crate::store::Database;
 use crate::throttle::Tries;
+use crate::web::TrustedProxy;
 
 /// Characters of a user name: enough for any name, little enough for any page.
 pub(crate) const NAME_CHARS_MAX: usize = 64;
@@ -72,7 +71,7 @@ pub struct Options {
     /// Accounts made from one address.
     pub registrations_by_address: Tries,
     /// Proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
-    pub trusted_proxies: Vec<IpNet>,
+    pub trusted_proxies: Vec<TrustedProxy>,
     /// Where the time comes from.
     pub clock: Clock,
 }

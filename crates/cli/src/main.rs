@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod access_log;
+mod accounts;
 mod failure;
 mod flags;
 mod lab;

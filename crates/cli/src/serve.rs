@@ -7,13 +7,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use loadline_apps::{
-    CacheLimits, CacheUse, Router, ServiceKind, ServiceTime, StaticFiles, StaticOptions,
+    CacheLimits, CacheUse, Mounts, Router, ServiceKind, ServiceTime, StaticFiles, StaticOptions,
     StatusPage, StatusSource,
 };
 use loadline_proto::{AccessFormat, ErrorPages, Handler, SessionConfig};
 use loadline_server::{AccessLogging, ListenAddr, OptionError, ServerConfig, ServerHandle};
 
 use crate::access_log::{AccessLogWriter, Closing, Target};
+use crate::accounts::{self, Mounted};
 use crate::failure::{Exit, Failure};
 use crate::flags::high::{Machine, Plan};
 use crate::signals;
@@ -41,12 +42,14 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         }
         None => (None, None),
     };
+    let accounts = Mounted::open(&plan.flags.accounts, &root)?;
     let status = Arc::new(Status {
         began: Instant::now(),
         options: plan.options.clone(),
         control: OnceLock::new(),
         access_log: log.clone(),
         cache: status_cache,
+        accounts: accounts.clone(),
     });
     let page = running
         .status_path
@@ -69,13 +72,11 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     };
     let work = &plan.flags.work;
     let handle = match work.service_time {
-        None => start(Router::new(page, files), config),
+        None => start(Router::new(page, mounted(files, accounts.as_ref())), config),
         Some(time) => {
             let kind = work.service_kind.unwrap_or(ServiceKind::Sleep);
-            start(
-                Router::new(page, ServiceTime::new(files, time, kind)),
-                config,
-            )
+            let files = ServiceTime::new(files, time, kind);
+            start(Router::new(page, mounted(files, accounts.as_ref())), config)
         }
     }?;
     let _ = status.control.set(handle.control()); // set nowhere else
@@ -83,7 +84,16 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         .obey(handle.control(), plan.options.grace, log)
         .map_err(|error| Failure::failed(format!("signals: {error}")))?;
     tell(&start_up::text(plan, machine, &root, handle.addresses()));
-    wait(handle, closing)
+    wait(handle, closing, accounts.as_ref())
+}
+
+/// Files, and accounts in front of them if there are any.
+fn mounted<H: Handler>(files: H, accounts: Option<&Mounted>) -> Mounts<H> {
+    let mounts = Mounts::new(files);
+    match accounts {
+        Some(app) => mounts.mount(accounts::BASE, app.handler()),
+        None => mounts,
+    }
 }
 
 fn start<H: Handler>(handler: H, config: ServerConfig) -> Result<ServerHandle, Failure> {
@@ -92,9 +102,16 @@ fn start<H: Handler>(handler: H, config: ServerConfig) -> Result<ServerHandle, F
 }
 
 /// Waits for the end and says how it was.
-fn wait(handle: ServerHandle, closing: Option<Closing>) -> Result<(), Failure> {
+fn wait(
+    handle: ServerHandle,
+    closing: Option<Closing>,
+    accounts: Option<&Mounted>,
+) -> Result<(), Failure> {
     let control = handle.control();
     let ending = handle.wait();
+    if let Some(accounts) = accounts {
+        accounts.close();
+    }
     let total = control.snapshot().total;
     if let Some(closing) = closing {
         let log = closing.finish(LOG_PATIENCE);

@@ -13,6 +13,7 @@ use loadline_server::{Architecture, Control, Counts, Role, ServerOptions, Snapsh
 use serde_json::{Map, Value, json};
 
 use crate::access_log::AccessLogWriter;
+use crate::accounts::Mounted;
 
 /// Rows of one kind of thread that Prometheus is shown one by one. Beyond it only the sum: each
 /// label value is a time series that somebody has to store.
@@ -32,6 +33,7 @@ pub(crate) struct Status {
     pub(crate) control: OnceLock<Control>,
     pub(crate) access_log: Option<Arc<AccessLogWriter>>,
     pub(crate) cache: Box<dyn Fn() -> CacheUse + Send + Sync>,
+    pub(crate) accounts: Option<Mounted>,
 }
 
 impl StatusSource for Status {
@@ -52,6 +54,11 @@ impl StatusSource for Status {
             })
         });
         let cache = (self.cache)();
+        let accounts = self.accounts.as_ref().map(|accounts| {
+            let named = accounts.counters().named();
+            let pairs = named.map(|(name, value)| (name.to_owned(), Value::from(value)));
+            Value::Object(pairs.into_iter().collect())
+        });
         let is = |architecture| self.options.architecture == architecture;
         let has_loops = self.options.architecture.has_loops();
         let page = json!({
@@ -69,6 +76,7 @@ impl StatusSource for Status {
             "connections_cut": snapshot.cut,
             "threads": threads.collect::<Vec<_>>(),
             "access_log": log,
+            "accounts": accounts,
             "cache": {
                 "entries": cache.entries,
                 "misses": cache.misses,
@@ -141,6 +149,14 @@ impl StatusSource for Status {
         text.sample("cache_entries", "", cache.entries as f64);
         text.family("cache_weight_bytes", "gauge", "Weight of the cache");
         text.sample("cache_weight_bytes", "", cache.weight as f64);
+        if let Some(accounts) = &self.accounts {
+            for (name, value) in accounts.counters().named() {
+                let metric = Metric::of(name);
+                let full = format!("accounts_{}", metric.name);
+                text.family(&full, metric.kind, &name.replace('_', " "));
+                text.sample(&full, "", metric.scaled(value));
+            }
+        }
         text.0
     }
 }

@@ -31,8 +31,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-sys",
             "loadline-server",
             "loadline-apps",
+            "loadline-tower",
             "loadline-load",
             "loadline-lab",
+            "loadline-accounts",
         ],
     ),
     (

@@ -23,7 +23,7 @@ use axum::response::Redirect;
 use axum::routing::{get, post};
 use tokio::runtime::Handle;
 
-pub use visitor::Peer;
+pub use visitor::{Peer, TrustedProxy};
 
 use crate::counters::{Count, Counters};
 use crate::hashing::Hasher;

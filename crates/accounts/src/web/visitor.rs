@@ -1,6 +1,7 @@
 //! Who asks: the address that limits are held against, whether by TLS, and the cookies.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request, State};
@@ -20,6 +21,22 @@ pub struct Peer {
     pub address: Option<IpAddr>,
     /// Whether the connection itself is encrypted.
     pub is_tls: bool,
+}
+
+/// A proxy, or a network of them, whose word about its clients is taken: `10.0.0.7`, `10.0.0.0/8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrustedProxy(IpNet);
+
+impl FromStr for TrustedProxy {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let address = text.parse::<IpAddr>().map(IpNet::from);
+        let network = address.or_else(|_| text.parse());
+        network
+            .map(Self)
+            .map_err(|_| "right would be an address or a network such as 10.0.0.0/8")
+    }
 }
 
 /// Who asks.
@@ -107,10 +124,10 @@ fn peer(extensions: &Extensions) -> Peer {
     }
 }
 
-fn visitor(peer: Peer, fields: &HeaderMap, trusted: &[IpNet]) -> Visitor {
+fn visitor(peer: Peer, fields: &HeaderMap, trusted: &[TrustedProxy]) -> Visitor {
     let is_trusted = |address: IpAddr| {
         let address = address.to_canonical();
-        trusted.iter().any(|net| net.contains(&address))
+        trusted.iter().any(|proxy| proxy.0.contains(&address))
     };
     // All who come by a unix socket are one: it is a proxy's, which can be trusted by its address.
     let mut address = peer.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -170,7 +187,7 @@ mod tests {
         for (name, value) in fields {
             map.append(*name, HeaderValue::from_static(value));
         }
-        let trusted: Vec<IpNet> = trusted.iter().map(|net| net.parse().unwrap()).collect();
+        let trusted: Vec<TrustedProxy> = trusted.iter().map(|net| net.parse().unwrap()).collect();
         let peer = Peer {
             address: peer.parse().ok(),
             is_tls: false,
@@ -191,7 +208,7 @@ mod tests {
         let client = ("203.0.113.9".to_owned(), true);
         assert_eq!(seen("192.0.2.1", &told, &["192.0.2.0/24"]), client);
         assert_eq!(seen("::ffff:192.0.2.1", &told, &["192.0.2.0/24"]), client);
-        assert_eq!(seen("unix", &told, &["127.0.0.1/32"]), client);
+        assert_eq!(seen("unix", &told, &["127.0.0.1"]), client);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod client;
 mod databases;
+mod docs;
 mod forms;
 mod limits;
 mod outages;

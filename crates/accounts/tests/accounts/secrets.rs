@@ -51,6 +51,10 @@ async fn every_answer_has_its_security_fields() {
     ] {
         for client in [&mut plain, &mut secure] {
             let answer = client.get(path).await;
+            let kind = answer.field("content-type");
+            let is_typed = kind.ends_with("; charset=utf-8") || kind == "image/png";
+            assert!(is_typed || answer.body.is_empty(), "{path}: {kind}");
+            assert_eq!(answer.field("access-control-allow-origin"), "");
             let policy = answer.field("content-security-policy");
             assert!(policy.starts_with("default-src 'none';"), "{path}");
             assert!(policy.contains("frame-ancestors 'none'") && !policy.contains("unsafe"));

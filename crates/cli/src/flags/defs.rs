@@ -11,6 +11,7 @@ use loadline_server::{
     Accept, Architecture, AtCapacity, Balance, ListenAddr, Queue, SocketIo, WorkerPools,
 };
 
+use super::accounts_defs::AccountsFlags;
 use super::lab_defs::{LAB_EXIT_CODES, LabCommand};
 use super::load_defs::{LOAD_EXIT_CODES, LOAD_MORE, LoadFlags};
 use super::values::{Auto, address, auto_count_in, count_in, duration, file_name, on_off, size};
@@ -104,6 +105,8 @@ pub(crate) struct ServeFlags {
     pub(crate) requests: RequestFlags,
     #[command(flatten)]
     pub(crate) content: ContentFlags,
+    #[command(flatten)]
+    pub(crate) accounts: AccountsFlags,
     #[command(flatten)]
     pub(crate) work: WorkFlags,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! The command line: what was typed (`defs`, `load_defs`) and what it means (`high`, and `load::plan`
 //! in its own folder).
 
+pub(crate) mod accounts_defs;
 pub(crate) mod capacity_defs;
 pub(crate) mod defs;
 pub(crate) mod high;
@@ -128,7 +129,10 @@ fn one_line(error: &clap::Error, command: &str) -> String {
         ),
         ErrorKind::ValueValidation => {
             let why = std::error::Error::source(error).map_or(String::new(), |why| why.to_string());
-            format!("{option} {}: {why}", quoted(&value))
+            match option.as_str() {
+                "--accounts" => format!("{option}: {why}"), // the value may hold a password
+                _ => format!("{option} {}: {why}", quoted(&value)),
+            }
         }
         ErrorKind::UnknownArgument if option.starts_with('-') => {
             let hint = did_you_mean(ContextKind::SuggestedArg);

@@ -2,11 +2,15 @@
 //!
 //! Screenshots are left in `target/browser`.
 
+mod accounts;
 mod chromium;
 #[path = "../../../lab/tests/report/fixture.rs"]
 mod fixture;
 mod program;
 mod report;
+#[path = "../../../accounts/tests/accounts/servers.rs"]
+#[expect(dead_code, reason = "a part of it is used here")]
+mod servers;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};

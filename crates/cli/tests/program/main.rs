@@ -1,6 +1,7 @@
 //! The program as people meet it: command line, messages, exit codes, signals, logs, status page.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod accounts;
 mod logs;
 mod messages;
 mod running;

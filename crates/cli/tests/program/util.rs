@@ -36,6 +36,7 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
         .args([&patience, PROGRAM])
         .args(arguments)
         .env_remove("LOADLINE_LOG")
+        .env_remove("LOADLINE_ACCOUNTS")
         .output();
     output.expect("the program can be run")
 }

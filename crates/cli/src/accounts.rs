@@ -1,0 +1,111 @@
+//! Accounts as an app of `loadline serve`: opened before the server listens, closed after it has
+//! drained.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use loadline_accounts::{Accounts, Counters, Options, Peer};
+use loadline_proto::Handler;
+use loadline_tower::{PeerAddr, Tower};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use crate::failure::Failure;
+use crate::flags::accounts_defs::AccountsFlags;
+use crate::flags::values::Auto;
+
+/// Where the pages are.
+pub(crate) const BASE: &str = "/accounts";
+/// How long the end waits for statements that are still running.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Accounts with their database open.
+#[derive(Clone)]
+pub(crate) struct Mounted {
+    accounts: Accounts,
+    runtime: Handle,
+}
+
+impl Mounted {
+    /// Opens the database, if there is to be one. It must not lie in `root`, where it could be asked
+    /// for.
+    pub(crate) fn open(flags: &AccountsFlags, root: &Path) -> Result<Option<Self>, Failure> {
+        let Some(database) = flags.accounts.clone() else {
+            return Ok(None);
+        };
+        if let Some(file) = database.file() {
+            refuse_inside(file, root)?;
+        }
+        let mut options = Options::new(database);
+        BASE.clone_into(&mut options.base);
+        if let Some(size) = flags.accounts_pool {
+            options.pool_size = u32::try_from(size).unwrap_or(u32::MAX);
+        }
+        if let Some(Auto::Given(hashes)) = flags.accounts_hashes {
+            options.hashes_max = hashes;
+        }
+        options.pool_wait = flags.accounts_pool_wait.unwrap_or(options.pool_wait);
+        options.session_idle = flags.accounts_idle.unwrap_or(options.session_idle);
+        options.session_max = flags.accounts_session.unwrap_or(options.session_max);
+        options.trusted_proxies.clone_from(&flags.accounts_proxy);
+        let runtime = loadline_tower::runtime()
+            .map_err(|error| Failure::failed(format!("the runtime of apps: {error}")))?;
+        let accounts = runtime
+            .block_on(Accounts::open(options))
+            .map_err(|error| Failure::failed(format!("--accounts {error}")))?;
+        Ok(Some(Self { accounts, runtime }))
+    }
+
+    /// The pages.
+    pub(crate) fn handler(&self) -> impl Handler<Local = ()> + use<> {
+        Tower::on(self.runtime.clone(), self.accounts.router()).map_request(|request| {
+            let address = request.extensions().get::<PeerAddr>();
+            let peer = Peer {
+                address: address.map(|PeerAddr(address)| address.ip()),
+                is_tls: false, // this server speaks none yet
+            };
+            request.extensions_mut().insert(peer);
+        })
+    }
+
+    /// What was counted.
+    pub(crate) fn counters(&self) -> Counters {
+        self.accounts.counters()
+    }
+
+    /// Ends every connection to the database.
+    pub(crate) fn close(&self) {
+        let closing = async { timeout(CLOSE_PATIENCE, self.accounts.close()).await };
+        if self.runtime.block_on(closing).is_err() {
+            tracing::warn!("accounts: connections to the database were cut");
+        }
+    }
+}
+
+/// Refuses a file that the server would hand out.
+fn refuse_inside(file: &Path, root: &Path) -> Result<(), Failure> {
+    let is_inside = full(file).is_some_and(|full| full.starts_with(root));
+    match is_inside {
+        false => Ok(()),
+        true => Err(Failure::usage(format!(
+            "--accounts sqlite:{}: in the directory that is served, {}; right would be a place \
+             outside of it",
+            file.display(),
+            root.display()
+        ))),
+    }
+}
+
+/// The full path of a file that may not be there yet. `None` if its directory is not there either:
+/// then it cannot be made, and opening it will say so.
+fn full(file: &Path) -> Option<PathBuf> {
+    if let Ok(full) = fs::canonicalize(file) {
+        return Some(full);
+    }
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    Some(fs::canonicalize(folder).ok()?.join(file.file_name()?))
+}

@@ -1,0 +1,95 @@
+//! Accounts as an app of the server: where they may be kept, what happens beside them.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use crate::util::{Server, architectures, exchange, run, site};
+
+#[test]
+fn what_is_no_database_is_refused_without_repeating_a_password() {
+    for (url, expected) in [
+        ("accounts.db", "sqlite:FILE"),
+        ("mysql://me:hush@127.0.0.1", "names no database"),
+        ("postgres://me:hush@db.example/app", "another machine"),
+    ] {
+        let output = run(&["serve", "--accounts", url]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{url}: {said}");
+        assert!(
+            said.contains("--accounts: ") && said.contains(expected),
+            "{said}"
+        );
+        assert!(!said.contains("hush"), "{said}");
+    }
+    let output = run(&["serve", "--accounts-pool", "4"]);
+    assert_eq!(output.status.code(), Some(2), "there are no accounts");
+}
+
+#[test]
+fn a_file_in_the_served_directory_is_refused() {
+    let site = site();
+    let root = site.path().display().to_string();
+    let outside = tempfile::tempdir().unwrap();
+    let link = outside.path().join("link");
+    std::os::unix::fs::symlink(site.path(), &link).unwrap();
+    for file in [
+        format!("{root}/accounts.db"),
+        format!(
+            "{root}/../{}/accounts.db",
+            site.path().file_name().unwrap().display()
+        ),
+        format!("{}/accounts.db", link.display()),
+    ] {
+        let output = run(&["serve", &root, "--accounts", &format!("sqlite:{file}")]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("in the directory that is served"), "{said}");
+        assert!(!site.path().join("accounts.db").exists());
+    }
+}
+
+#[test]
+fn accounts_stand_beside_files_under_every_architecture() {
+    for architecture in architectures() {
+        let site = site();
+        let state = tempfile::tempdir().unwrap();
+        let file = state.path().join("accounts.db");
+        let url = format!("sqlite:{}", file.display());
+        let more = [
+            "--architecture",
+            architecture,
+            "--accounts",
+            &url,
+            "--status-path",
+            "/-/status",
+        ];
+        let mut server = Server::start(site.path(), &more);
+        let (head, page) = exchange(server.connect(), "/accounts/login");
+        assert!(head.starts_with("HTTP/1.1 200 "), "{architecture}: {head}");
+        let policy = "content-security-policy: default-src 'none'";
+        assert!(head.to_lowercase().contains(policy), "{head}");
+        assert!(page.contains("<h1>Log in</h1>"), "{architecture}: {page}");
+        let (head, _) = exchange(server.connect(), "/accounts");
+        assert!(head.starts_with("HTTP/1.1 308 "), "{architecture}: {head}");
+        let (head, _) = exchange(server.connect(), "/accounts/member");
+        assert!(head.starts_with("HTTP/1.1 303 "), "{architecture}: {head}");
+        let (head, _) = exchange(server.connect(), "/accountsx");
+        assert!(head.starts_with("HTTP/1.1 404 "), "{architecture}: {head}");
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+        let (_, status) = exchange(server.connect(), "/-/status");
+        assert!(status.contains("\"pool_waits\": 0"), "{status}");
+        let (_, text) = exchange(server.connect(), "/-/status?format=prometheus");
+        assert!(
+            text.contains("loadline_accounts_pool_wait_seconds_total"),
+            "{text}"
+        );
+        server.signal("TERM");
+        assert_eq!(server.wait().code(), Some(0), "{architecture}");
+        let left: Vec<_> = fs::read_dir(state.path()).unwrap().flatten().collect();
+        assert_eq!(
+            left.len(),
+            1,
+            "{architecture}: the last connection takes the log with it: {left:?}"
+        );
+    }
+}
