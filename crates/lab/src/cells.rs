@@ -409,6 +409,16 @@ pub fn cpus_text(cpus: &[usize]) -> String {
     texts.join(",")
 }
 
+/// The CPUs of such a text; what is no number is passed over.
+#[must_use]
+pub fn cpus_of(text: &str) -> Vec<usize> {
+    let part = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
+    };
+    text.split(',').filter_map(part).flatten().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;

@@ -5,6 +5,9 @@
 //! name, and given an interval over blocks. A claim holds where the whole interval is on its side of
 //! the bound, does not where the whole interval is on the other, and else this run cannot tell: the
 //! reason says by how much, or which limit struck the trials out.
+//!
+//! Where the client of a closed loop was the limit, a claim has to come out the same for what was
+//! carried and for what the servers' CPU time left room for ([`crate::analysis::Measured::range`]).
 
 mod evidence;
 mod finding;
@@ -17,7 +20,7 @@ mod select;
 #[cfg(test)]
 mod tests;
 
-use crate::analysis::Run;
+use crate::analysis::{Metric, Run};
 use crate::report::Claim;
 
 use evidence::Evidence;
@@ -34,8 +37,40 @@ pub fn judged(run: &Run) -> Vec<Claim> {
         "P5" => p5::rows,
         _ => return Vec::new(),
     };
-    let rows = rows(&Evidence::new(run));
-    rows.into_iter()
-        .map(|row| row.into_claim(&run.head.name))
-        .collect()
+    let measured = rows(&Evidence::new(run));
+    let claims = match roomy(run) {
+        None => measured,
+        Some(roomy) => {
+            let roomy = rows(&Evidence::new(&roomy));
+            let both = measured.into_iter().zip(roomy);
+            both.map(|(measured, roomy)| measured.unless(roomy))
+                .collect()
+        }
+    };
+    let claims = claims.into_iter();
+    claims.map(|row| row.into_claim(&run.head.name)).collect()
+}
+
+/// The run as it would be if every server had carried all that its CPU time left room for, where the
+/// client was the limit; `None`: it never was.
+fn roomy(run: &Run) -> Option<Run> {
+    if !run.trials.iter().any(|trial| trial.client_limited) {
+        return None;
+    }
+    let mut roomy = run.clone();
+    for trial in &mut roomy.trials {
+        for metric in Metric::ALL {
+            let Some(range) = trial.range(metric) else {
+                continue;
+            };
+            // One of the two is what was measured.
+            let farthest = match range.high > range.value {
+                true => range.high,
+                false => range.low,
+            };
+            trial.values.insert(metric, farthest);
+        }
+        trial.client_limited = false;
+    }
+    Some(roomy)
 }

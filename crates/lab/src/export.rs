@@ -25,6 +25,7 @@ pub fn trials_csv(run: &Run) -> String {
         "block",
         "a_a",
         "void",
+        "client_limited",
         "start_unix_ms",
     ];
     let head = fixed.into_iter().map(str::to_owned);
@@ -39,6 +40,7 @@ pub fn trials_csv(run: &Run) -> String {
             trial.block.to_string(),
             trial.is_a_a.to_string(),
             trial.void.join("; "),
+            trial.client_limited.to_string(),
             trial.start_unix_ms.to_string(),
         ];
         let level = |name: &&String| {
@@ -64,7 +66,7 @@ pub fn figure_csv(figure: &Figure) -> String {
     ] {
         head.push(name.to_owned());
     }
-    head.extend(["metric", "void_trial", "void_value", "void_why"].map(str::to_owned));
+    head.extend(["metric", "void_trial", "void_value", "void_why", "room"].map(str::to_owned));
     let mut csv = line(&head);
     for row in table::rows(figure) {
         let mut fields = row.place(figure);
@@ -93,6 +95,7 @@ pub fn figure_csv(figure: &Figure) -> String {
                     none(),
                     none(),
                     none(),
+                    number(row.point.room),
                 ]);
             }
             Of::Void(mark) => {
@@ -102,13 +105,14 @@ pub fn figure_csv(figure: &Figure) -> String {
                     mark.trial.to_string(),
                     number(mark.value),
                     mark.reasons.join("; "),
+                    none(),
                 ]);
             }
             Of::Nothing => {
                 fields.push("0".to_owned());
                 fields.extend(std::iter::repeat_with(none).take(7));
                 fields.push(unit.to_owned());
-                fields.extend(std::iter::repeat_with(none).take(3));
+                fields.extend(std::iter::repeat_with(none).take(4));
             }
         }
         csv += &line(&fields);

@@ -78,8 +78,11 @@ pub type Levels = BTreeMap<String, Level>;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Trial {
-    /// Position in the run's order, from 0. A trial that is run again keeps its number.
+    /// Position in the run's order, from 0. A trial that is run again keeps its number; the last
+    /// one counts.
     pub number: u32,
+    /// How often it had been run before, and disturbed.
+    pub repeat: u32,
     /// Part of the plan that the cell belongs to: the name of a chart's data, "models", "surface".
     pub series: String,
     /// What distinguishes the cell from the others of its series.
@@ -108,6 +111,9 @@ pub struct Trial {
     /// The client of a closed loop was at its end. The trial counts, and what was carried is the
     /// least that the server can carry.
     pub client_limited: bool,
+    /// It is void for a reason that lies outside of what was measured: others had the CPUs. It is run
+    /// again, a few times at most.
+    pub disturbed: bool,
     /// How long it took altogether: start of the server, connections, load, end of the server.
     pub took_s: f64,
 }

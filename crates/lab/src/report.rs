@@ -31,7 +31,7 @@ pub use figure::{Axis, Curve, Figure, Panel, Point, VoidMark};
 
 pub use words::shell;
 
-use crate::analysis::{self, Metric, Noise, Run};
+use crate::analysis::{self, Measured, Metric, Noise, Run};
 use order::Order;
 
 /// Name and version of the form of the data in a report.
@@ -62,6 +62,9 @@ pub struct Report {
     pub trials_counted: usize,
     /// Trials that do not, by number.
     pub void: Vec<VoidTrial>,
+    /// Trials that were disturbed and run again, once for each time: what came of them in the end
+    /// counts.
+    pub repeated: Vec<VoidTrial>,
     /// What is worth knowing about trials that count.
     pub notes: Vec<Note>,
     /// Where it was measured, and how to measure it again.
@@ -119,7 +122,8 @@ impl Report {
             claims,
             noise: analysis::noise(run),
             trials_counted: run.trials.iter().filter(|trial| trial.counts()).count(),
-            void: void(run),
+            void: void(run.trials.iter().filter(|trial| !trial.counts())),
+            repeated: void(run.repeated.iter()),
             notes: notes(run),
             environment: Environment::new(run),
             ..Self::default()
@@ -182,16 +186,15 @@ fn resolved(
         .ok_or_else(|| format!("{}: no trial of its cells", named()))
 }
 
-fn void(run: &Run) -> Vec<VoidTrial> {
-    let void = run.trials.iter().filter(|trial| !trial.counts());
-    void.map(|trial| VoidTrial {
+fn void<'r>(trials: impl Iterator<Item = &'r Measured>) -> Vec<VoidTrial> {
+    let void = trials.map(|trial| VoidTrial {
         trial: trial.number,
         series: trial.series.clone(),
         cell: words::levels(&trial.levels),
         replicate: trial.replicate,
         reasons: trial.void.clone(),
-    })
-    .collect()
+    });
+    void.collect()
 }
 
 fn notes(run: &Run) -> Vec<Note> {

@@ -17,7 +17,7 @@ mod site;
 mod tests;
 mod trial;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 pub use prepare::{Asked, Prepared, prepare};
 pub use trial::Processes;
@@ -29,11 +29,15 @@ use crate::progress::Standing;
 
 /// Runs single trials.
 pub trait Bench {
-    /// Runs one from begin to end. A trial that went wrong is void, with its reasons.
+    /// Runs one from begin to end, which was run so often before and disturbed. A trial that went
+    /// wrong is void, with its reasons.
     ///
     /// # Errors
     /// It did not come to its end, and is not to be recorded.
-    fn run(&mut self, planned: &PlannedTrial) -> Result<Trial, Stop>;
+    fn run(&mut self, planned: &PlannedTrial, repeat: u32) -> Result<Trial, Stop>;
+
+    /// Waits, for a while at most, until nobody else uses the CPUs.
+    fn wait_for_calm(&mut self);
 }
 
 /// Why a trial did not come to its end.
@@ -64,14 +68,31 @@ pub trait Witness {
     fn recorded(&mut self, trial: &Trial, standing: &Standing);
 }
 
+/// How often a trial that was disturbed is run again, at the end of its block.
+const REPEATS_MAX: u32 = 2;
+/// Of the trials of a run, so many are run again at most: a machine that is never calm is told so by
+/// trials that are void.
+const REPEATS_SHARE_MAX: f64 = 0.25;
+/// Runs of few trials may repeat so many all the same.
+const REPEATS_LEAST: usize = 4;
+
+/// What was recorded of a trial.
+#[derive(Clone, Copy, Debug)]
+struct Recorded {
+    repeat: u32,
+    disturbed: bool,
+}
+
 /// A run that can be begun or gone on with.
 #[derive(Debug)]
 pub struct Runner<'a> {
     plan: &'a Plan,
     expansion: &'a Expansion,
     store: &'a mut Store,
-    /// Numbers of the trials that are recorded.
-    recorded: BTreeSet<u32>,
+    /// The last of each number.
+    recorded: BTreeMap<u32, Recorded>,
+    /// Trials that were run again.
+    repeats: usize,
     /// How long they took.
     took_s: f64,
     /// How long they took beside their load.
@@ -91,7 +112,8 @@ impl<'a> Runner<'a> {
             plan,
             expansion,
             store,
-            recorded: BTreeSet::new(),
+            recorded: BTreeMap::new(),
+            repeats: 0,
             took_s: 0.0,
             overhead_s: 0.0,
         };
@@ -114,29 +136,66 @@ impl<'a> Runner<'a> {
             let of_block = |trial: &&PlannedTrial| trial.block == block;
             let trials = self.expansion.trials.iter().filter(of_block);
             let (recorded, missing): (Vec<PlannedTrial>, Vec<PlannedTrial>) =
-                trials.partition(|trial| self.recorded.contains(&trial.number));
+                trials.partition(|trial| self.recorded.contains_key(&trial.number));
             if recorded.is_empty() && !self.fits(&missing)? {
                 return Ok(Ending::BudgetSpent);
             }
             for planned in &missing {
-                witness.begins(planned, &self.standing(planned));
-                let trial = match bench.run(planned) {
-                    Ok(trial) => trial,
-                    Err(Stop::Interrupted) => return Ok(Ending::Interrupted),
-                    Err(Stop::Failed(why)) => return Err(why),
-                };
-                self.store.append(&Line::Trial(Box::new(trial.clone())))?;
-                self.count(&trial);
-                witness.recorded(&trial, &self.standing(planned));
+                if let Some(ending) = self.run_one(planned, bench, witness)? {
+                    return Ok(ending);
+                }
+            }
+            while let Some(planned) = self.disturbed_of(block) {
+                bench.wait_for_calm();
+                if let Some(ending) = self.run_one(&planned, bench, witness)? {
+                    return Ok(ending);
+                }
             }
         }
         Ok(Ending::Complete)
     }
 
+    /// One trial, or one once more; says how the run ends, if it does.
+    fn run_one(
+        &mut self,
+        planned: &PlannedTrial,
+        bench: &mut dyn Bench,
+        witness: &mut dyn Witness,
+    ) -> Result<Option<Ending>, String> {
+        let before = self.recorded.get(&planned.number);
+        let repeat = before.map_or(0, |before| before.repeat + 1);
+        witness.begins(planned, &self.standing(planned));
+        let trial = match bench.run(planned, repeat) {
+            Ok(trial) => Trial { repeat, ..trial },
+            Err(Stop::Interrupted) => return Ok(Some(Ending::Interrupted)),
+            Err(Stop::Failed(why)) => return Err(why),
+        };
+        self.store.append(&Line::Trial(Box::new(trial.clone())))?;
+        self.count(&trial);
+        witness.recorded(&trial, &self.standing(planned));
+        Ok(None)
+    }
+
+    /// The next trial of a block that is to be run again.
+    fn disturbed_of(&self, block: u32) -> Option<PlannedTrial> {
+        let share = self.expansion.trials.len() as f64 * REPEATS_SHARE_MAX;
+        if self.repeats >= REPEATS_LEAST.max(share as usize) {
+            return None;
+        }
+        let of_block = self.expansion.trials.iter().filter(|it| it.block == block);
+        let disturbed = of_block.filter(|trial| {
+            let recorded = self.recorded.get(&trial.number);
+            recorded.is_some_and(|it| it.disturbed && it.repeat < REPEATS_MAX)
+        });
+        // One that was repeated least, so that the next attempt is later.
+        let by_repeat = |trial: &&PlannedTrial| self.recorded[&trial.number].repeat;
+        disturbed.min_by_key(by_repeat).copied()
+    }
+
     /// How long what is missing will take.
     #[must_use]
     pub fn left_s(&self) -> f64 {
-        let is_missing = |trial: &&PlannedTrial| !self.recorded.contains(&trial.number);
+        let is_missing = |trial: &&PlannedTrial| !self.recorded.contains_key(&trial.number);
         let missing: Vec<PlannedTrial> = self
             .expansion
             .trials
@@ -149,10 +208,15 @@ impl<'a> Runner<'a> {
 
     fn count(&mut self, trial: &Trial) {
         let planned = self.expansion.trials.get(trial.number as usize);
-        if !self.recorded.insert(trial.number) {
+        let recorded = Recorded {
+            repeat: trial.repeat,
+            disturbed: trial.disturbed,
+        };
+        self.took_s += trial.took_s;
+        if self.recorded.insert(trial.number, recorded).is_some() {
+            self.repeats += 1;
             return;
         }
-        self.took_s += trial.took_s;
         if let Some(planned) = planned {
             // One that had no load at all, since its server did not start, is no example.
             let load_s = self.expansion.load_s(self.plan, planned);

@@ -1,5 +1,6 @@
 //! `loadline lab run`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -62,10 +63,13 @@ pub(super) fn run(flags: &LabRunFlags) -> Result<(), Failure> {
         ));
     }
     if !recorded.is_empty() {
-        let (count, all) = (recorded.len(), expansion.trials.len());
+        let (count, all) = (distinct(&recorded), expansion.trials.len());
         say(&format!("going on: {count} of {all} trials are recorded"));
     }
-    let (count, left) = (expansion.trials.len() - recorded.len(), runner.left_s());
+    let (count, left) = (
+        expansion.trials.len() - distinct(&recorded),
+        runner.left_s(),
+    );
     say(&format!(
         "{}: {count} trials in {} blocks, about {}",
         plan.name,
@@ -84,6 +88,12 @@ pub(super) fn run(flags: &LabRunFlags) -> Result<(), Failure> {
     finish(flags, ending)
 }
 
+/// Trials without those that were run again.
+fn distinct(recorded: &[Trial]) -> usize {
+    let numbers: BTreeSet<u32> = recorded.iter().map(|trial| trial.number).collect();
+    numbers.len()
+}
+
 /// What is said at the end, and by the exit code.
 fn finish(flags: &LabRunFlags, ending: Result<Ending, String>) -> Result<(), Failure> {
     let out = flags.out.display();
@@ -96,15 +106,22 @@ fn finish(flags: &LabRunFlags, ending: Result<Ending, String>) -> Result<(), Fai
         }),
         Ok(ending) => {
             let recorded = loadline_lab::journal::read(&flags.out).map_err(Failure::failed)?;
-            let is_void = |trial: &&Trial| !trial.void.is_empty();
-            let void = recorded.trials.iter().filter(is_void).count();
-            let all = recorded.trials.len();
+            // The last of a number counts; those before it were disturbed.
+            let last: BTreeMap<u32, &Trial> = (recorded.trials.iter())
+                .map(|trial| (trial.number, trial))
+                .collect();
+            let void = last.values().filter(|it| !it.void.is_empty()).count();
+            let all = last.len();
+            let again = match recorded.trials.len() - all {
+                0 => String::new(),
+                count => format!("; {count} were disturbed and run again"),
+            };
             let why = match ending {
                 Ending::BudgetSpent => "; the budget is spent",
                 Ending::Complete | Ending::Interrupted => "",
             };
             tell(&format!(
-                "{all} trials are recorded in {out}, {void} of them void{why}"
+                "{all} trials are recorded in {out}, {void} of them void{again}{why}"
             ));
             Ok(())
         }
@@ -129,7 +146,7 @@ fn description(prepared: &Prepared) -> String {
         expansion.cells.len(),
         expansion.trials.len(),
         expansion.block_count(),
-        prepared.recorded.len(),
+        distinct(&prepared.recorded),
         span_s(estimate_s.round())
     );
     for name in &prepared.head.left_out {

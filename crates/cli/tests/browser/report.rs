@@ -276,6 +276,39 @@ fn tables_are_what_the_journal_says() {
 }
 
 #[test]
+fn where_the_client_was_the_limit_marks_are_hollow() {
+    let shown = made();
+    let mut browser = Browser::start();
+    browser.visit(&shown.url);
+    let figure = &shown.report.figures[0];
+    draw(&mut browser, &figure.id);
+    let is_limited = |point: &loadline_lab::report::Point| point.room.is_some();
+    let rooms: Vec<f64> = (figure.points())
+        .filter(|(_, _, point)| is_limited(point))
+        .filter_map(|(_, _, point)| point.room)
+        .collect();
+    assert_eq!(rooms.len(), 1);
+    let told = browser.evaluate(&format!(
+        "[...document.querySelectorAll('#{0} [data-room]')].map((it) => [Number(it.dataset.room), it.textContent.slice(0, 2), it.title.slice(0, 18)])",
+        figure.id
+    ));
+    assert_eq!(
+        told,
+        serde_json::json!([[rooms[0], "≥ ", "by CPU time up to "]])
+    );
+    let symbols = browser.evaluate(&format!(
+        "document.querySelector('#{} .plot')._fullData.flatMap((it) => [it.marker?.symbol].flat()).filter((it) => it?.endsWith('-open')).length",
+        figure.id
+    ));
+    assert_eq!(symbols, 1);
+    let explained = browser.evaluate(&format!(
+        "[...document.querySelectorAll('#{} .note')].some((it) => it.textContent.startsWith('Hollow marks'))",
+        figure.id
+    ));
+    assert_eq!(explained, true);
+}
+
+#[test]
 fn it_is_read_in_every_form() {
     let shown = made();
     let mut browser = Browser::start();

@@ -10,7 +10,7 @@ const PLAN: &str = "name = \"t\"\ntitle = \"Loops\"\nfiles = { \"index.html\" = 
     [servers.loadline]\noptions = { workers = 0 }\n\
     [[series]]\nname = \"s\"\npath = \"/index.html\"\nreplicates = 2\nduration_s = 0.3\n\
     warm_up_s = 0.2\nload = { connections = 2, rate = 400 }\nfactors = { loops = [1, 2] }\n\
-    allow = { client_limited = true, steal = 1 }\n\
+    allow = { client_limited = true, steal = 1, others = 1 }\n\
     [[chart]]\nseries = \"s\"\nx = \"loops\"\n\
     [[chart]]\nseries = \"s\"\nkind = \"spectrum\"\nmetric = \"p50_us\"\n";
 

@@ -20,6 +20,8 @@ pub struct Run {
     pub head: RunHead,
     /// Its trials by number. Of a trial that was run again the last one counts.
     pub trials: Vec<Measured>,
+    /// Trials that were disturbed, and run again.
+    pub repeated: Vec<Measured>,
     /// Whether the journal ends in the middle of a line: the trial in progress when the run was
     /// killed, or when this was read.
     pub is_torn: bool,
@@ -42,7 +44,8 @@ impl Run {
                 (1, Line::Trial(_)) => return Err("the first line is not that of a run".to_owned()),
                 (_, Line::Run(_)) => return Err("a second run in one journal".to_owned()),
                 (_, Line::Trial(trial)) => {
-                    trials.insert(trial.number, Measured::new(*trial));
+                    let before = trials.insert(trial.number, Measured::new(*trial));
+                    run.repeated.extend(before);
                 }
             }
             Ok(())
@@ -149,6 +152,7 @@ mod tests {
         let run = Run::read(folder.path()).unwrap();
         let seen: Vec<_> = run.trials.iter().map(|it| (it.number, it.took_s)).collect();
         assert_eq!(seen, [(0, 2.0), (1, 3.0)]);
+        assert_eq!((run.repeated.len(), run.repeated[0].took_s), (1, 1.0));
         assert!(run.is_torn);
     }
 

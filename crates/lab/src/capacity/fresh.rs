@@ -140,7 +140,7 @@ impl Trials for Fresh {
             Processes::new(&plan, &expansion, folder, self.is_over).map_err(Stop::Failed)?;
         let planned = expansion.trials.first();
         let planned = planned.ok_or_else(|| Stop::Failed("no trial was planned".to_owned()))?;
-        let ran = processes.run(planned).map_err(|stop| match stop {
+        let ran = processes.run(planned, 0).map_err(|stop| match stop {
             runner::Stop::Interrupted => Stop::Interrupted,
             runner::Stop::Failed(why) => Stop::Failed(why),
         })?;

@@ -7,7 +7,7 @@ use super::select::Select;
 use crate::analysis::{self, Cell, Measured, Metric, Run};
 use crate::journal::Level;
 use crate::plan::Plan;
-use crate::stats::{self, Comparison, Interval, Steps};
+use crate::stats::{self, Comparison, Interval, Range, Steps};
 
 /// A run, laid out for tests.
 pub(super) struct Evidence<'r> {
@@ -23,7 +23,16 @@ pub(super) type Quantity<'q> = &'q dyn Fn(&Measured) -> Option<f64>;
 pub(super) type Along = Vec<(f64, BTreeMap<u32, f64>)>;
 
 /// By what is varied beside, by block.
-type ByRest = BTreeMap<String, BTreeMap<u32, f64>>;
+type ByRest<T = f64> = BTreeMap<String, BTreeMap<u32, T>>;
+
+/// How something compares with something else.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Ratio {
+    pub(super) comparison: Comparison,
+    /// Whether its interval reaches as far as CPU time left room for, since the client was the limit
+    /// in some of the trials.
+    pub(super) is_widened: bool,
+}
 
 impl<'r> Evidence<'r> {
     pub(super) fn new(run: &'r Run) -> Self {
@@ -68,40 +77,46 @@ impl<'r> Evidence<'r> {
     }
 
     /// Values by what is varied beside; `but` is a factor that is not part of that.
-    fn by_rest(&self, select: &Select, but: &str, quantity: Quantity<'_>) -> ByRest {
+    fn by_rest<T>(
+        &self,
+        select: &Select,
+        but: &str,
+        quantity: &dyn Fn(&Measured) -> Option<T>,
+    ) -> ByRest<T> {
         let mut values = ByRest::new();
         for cell in self.cells(select) {
-            let of_cell = values.entry(select.rest(cell.levels, but)).or_default();
+            let of_cell: &mut BTreeMap<u32, T> =
+                values.entry(select.rest(cell.levels, but)).or_default();
             for trial in &cell.counted {
-                if let Some(value) = quantity(trial).filter(|value| *value > 0.0) {
-                    of_cell.insert(trial.block, value);
-                }
+                of_cell.extend(quantity(trial).map(|value| (trial.block, value)));
             }
         }
         values.retain(|_, blocks| !blocks.is_empty());
         values
     }
 
-    /// Logarithms of `this / other`, one for each block: pairs of the same block and the same other
-    /// levels, their mean. Conditions that lack a pair in a block do not shift it.
+    /// Logarithms of `this / other`, one for each block, as the ends of what they can be: pairs of the
+    /// same block and the same other levels, their mean. Conditions that lack a pair in a block do not
+    /// shift it.
     fn log_ratios(
         &self,
-        quantity: Quantity<'_>,
+        metric: Metric,
         this: &Select,
         other: &Select,
-    ) -> Result<BTreeMap<u32, f64>, String> {
+    ) -> Result<BTreeMap<u32, Range>, String> {
+        let quantity = |trial: &Measured| trial.range(metric).filter(|range| range.value > 0.0);
         let (these, others) = (
-            self.by_rest(this, "", quantity),
-            self.by_rest(other, "", quantity),
+            self.by_rest(this, "", &quantity),
+            self.by_rest(other, "", &quantity),
         );
-        let mut conditions: Vec<BTreeMap<u32, f64>> = Vec::new();
+        let mut conditions: Vec<BTreeMap<u32, Range>> = Vec::new();
         for (rest, blocks) in &these {
             let Some(partner) = others.get(rest) else {
                 continue;
             };
             let pairs = blocks
                 .iter()
-                .filter_map(|(block, value)| Some((*block, (value / partner.get(block)?).ln())));
+                .filter_map(|(block, range)| Some((*block, range.over(partner.get(block)?))));
             conditions.push(pairs.collect());
         }
         conditions.retain(|pairs| !pairs.is_empty());
@@ -109,7 +124,25 @@ impl<'r> Evidence<'r> {
             let lacking = if these.is_empty() { this } else { other };
             return Err(self.missing(lacking));
         }
-        Ok(by_block(&conditions))
+        let of_end = |end: fn(&Range) -> f64| {
+            let logs = conditions.iter().map(|pairs| {
+                let logs = pairs.iter().map(|(block, range)| (*block, end(range).ln()));
+                logs.collect::<BTreeMap<u32, f64>>()
+            });
+            by_block(&logs.collect::<Vec<_>>())
+        };
+        let (low, high) = (of_end(|range| range.low), of_end(|range| range.high));
+        let ranges = of_end(|range| range.value)
+            .into_iter()
+            .map(|(block, value)| {
+                let range = Range {
+                    low: low[&block],
+                    value,
+                    high: high[&block],
+                };
+                (block, range)
+            });
+        Ok(ranges.collect())
     }
 
     /// `this / other`, within blocks.
@@ -118,9 +151,9 @@ impl<'r> Evidence<'r> {
         metric: Metric,
         this: &Select,
         other: &Select,
-    ) -> Result<Comparison, String> {
-        let logs = self.log_ratios(&|trial| trial.value(metric), this, other)?;
-        self.compared(logs.into_values(), this)
+    ) -> Result<Ratio, String> {
+        let logs = self.log_ratios(metric, this, other)?;
+        self.compared_ranges(logs.into_values(), this)
     }
 
     /// One such ratio over another: by how much it grows.
@@ -129,14 +162,18 @@ impl<'r> Evidence<'r> {
         metric: Metric,
         this: [&Select; 2],
         other: [&Select; 2],
-    ) -> Result<Comparison, String> {
-        let quantity = |trial: &Measured| trial.value(metric);
-        let these = self.log_ratios(&quantity, this[0], this[1])?;
-        let others = self.log_ratios(&quantity, other[0], other[1])?;
-        let differences = these
-            .iter()
-            .filter_map(|(block, log)| Some(log - others.get(block)?));
-        self.compared(differences, this[0])
+    ) -> Result<Ratio, String> {
+        let these = self.log_ratios(metric, this[0], this[1])?;
+        let others = self.log_ratios(metric, other[0], other[1])?;
+        let differences = these.iter().filter_map(|(block, log)| {
+            let other = others.get(block)?;
+            Some(Range {
+                low: log.low - other.high,
+                value: log.value - other.value,
+                high: log.high - other.low,
+            })
+        });
+        self.compared_ranges(differences, this[0])
     }
 
     /// Compares logarithms of ratios with 0.
@@ -144,9 +181,26 @@ impl<'r> Evidence<'r> {
         &self,
         logs: impl Iterator<Item = f64>,
         about: &Select,
-    ) -> Result<Comparison, String> {
-        let pairs: Vec<(f64, f64)> = logs.map(|log| (log.exp(), 1.0)).collect();
-        stats::compare(&pairs, 0.0, self.seed).ok_or_else(|| self.missing(about))
+    ) -> Result<Ratio, String> {
+        self.compared_ranges(logs.map(Range::exact), about)
+    }
+
+    fn compared_ranges(
+        &self,
+        logs: impl Iterator<Item = Range>,
+        about: &Select,
+    ) -> Result<Ratio, String> {
+        let ratios = logs.map(|log| Range {
+            low: log.low.exp(),
+            value: log.value.exp(),
+            high: log.high.exp(),
+        });
+        let ratios: Vec<Range> = ratios.collect();
+        let comparison = stats::compare_ranges(&ratios, 0.0, self.seed);
+        Ok(Ratio {
+            comparison: comparison.ok_or_else(|| self.missing(about))?,
+            is_widened: !ratios.iter().all(Range::is_exact),
+        })
     }
 
     /// A quantity by the numbers of a factor, a value for each block: the geometric mean of all
@@ -158,9 +212,10 @@ impl<'r> Evidence<'r> {
         factor: &'static str,
     ) -> Result<Along, String> {
         let numbers = self.numbers(select, factor);
+        let positive = |trial: &Measured| quantity(trial).filter(|value| *value > 0.0);
         let tables: Vec<ByRest> = numbers
             .iter()
-            .map(|number| self.by_rest(&select.clone().is(factor, *number), factor, quantity))
+            .map(|number| self.by_rest(&select.clone().is(factor, *number), factor, &positive))
             .collect();
         let first = tables.first().ok_or_else(|| self.missing(select))?;
         let in_all = |rest: &&String| tables.iter().all(|table| table.contains_key(*rest));

@@ -1,5 +1,6 @@
 //! What a test comes to, and how it is said.
 
+use super::evidence::Ratio;
 use crate::report::{Claim, Verdict};
 use crate::stats::{Comparison, Interval};
 
@@ -35,6 +36,23 @@ impl Row {
             interval: None,
         });
         Self { text, finding }
+    }
+
+    /// The same, unless it came out otherwise for what servers may have had room for.
+    pub(super) fn unless(self, roomy: Self) -> Self {
+        let is_same = self.finding.verdict == roomy.finding.verdict;
+        if is_same || self.finding.verdict == Verdict::NotTestable {
+            return self;
+        }
+        let finding = Finding {
+            verdict: Verdict::NotTestable,
+            why: format!(
+                "Client-limited. As measured: {} With what the servers' CPU time left room for: {}",
+                self.finding.why, roomy.finding.why
+            ),
+            interval: None,
+        };
+        Self { finding, ..self }
     }
 
     pub(super) fn into_claim(self, paper: &str) -> Claim {
@@ -116,8 +134,25 @@ impl Finding {
     }
 
     /// The same of a ratio.
-    pub(super) fn of_ratio(what: &str, ratio: &Comparison, bound: Bound, published: &str) -> Self {
-        Self::of_quantity(what, ratio.ratio, ratio.interval, bound, published)
+    pub(super) fn of_ratio(what: &str, ratio: &Ratio, bound: Bound, published: &str) -> Self {
+        let Comparison {
+            ratio: value,
+            interval,
+            ..
+        } = ratio.comparison;
+        let mut finding = Self::of_quantity(what, value, interval, bound, published);
+        if ratio.is_widened {
+            finding.why += match finding.verdict {
+                Verdict::NotTestable => {
+                    " Client-limited: the interval reaches as far as the servers' CPU time left room."
+                }
+                _ => {
+                    " The client was the limit in some trials; the interval reaches as far as the \
+                     servers' CPU time left room."
+                }
+            };
+        }
+        finding
     }
 
     /// Of a claim that asks for two things: it fails where either does.

@@ -425,6 +425,69 @@ fn statix_and_nginx() {
     assert_eq!([five, linear, memory], [NotReproduced; 3]);
 }
 
+#[test]
+fn where_the_client_was_the_limit_a_claim_has_to_hold_for_what_there_was_room_for() {
+    let claim = |busy: f64, rate: f64| {
+        let mut made = Made::new("P4");
+        for (server, rate) in [("handoff", rate), ("nginx", 20_000.0)] {
+            let levels = [("server", server), ("connections", "10000")];
+            let values = [(CompletedPerS, rate)];
+            made.cell("connections", (&levels, &values), 0.01);
+            if server == "handoff" {
+                made.each(|trial| {
+                    (trial.client_limited, trial.server_busy) = (true, Some(busy));
+                });
+            }
+        }
+        let claim = made.claim("It serves nearly");
+        (claim.verdict, claim.why)
+    };
+    // 4.5 is asked for: 3 to 3.3, 3 to 6, 5 to 10.
+    let (verdict, why) = claim(0.9, 60_000.0);
+    assert_eq!(verdict, NotReproduced);
+    assert!(
+        why.contains("The client was the limit in some trials"),
+        "{why}"
+    );
+    let (verdict, why) = claim(0.5, 60_000.0);
+    assert_eq!(verdict, NotTestable);
+    assert!(
+        why.contains("Client-limited: the interval reaches"),
+        "{why}"
+    );
+    assert_eq!(claim(0.5, 100_000.0).0, Reproduced);
+    // At the end of its CPU, the server is what it was measured to be.
+    let (verdict, why) = claim(0.96, 60_000.0);
+    assert!(verdict == NotReproduced && !why.contains("client"), "{why}");
+}
+
+#[test]
+fn a_trend_has_to_be_there_with_what_there_was_room_for_too() {
+    let falls = |busy: f64| {
+        let mut made = Made::new("P1");
+        for (service, rate) in [
+            ("0", 20_000.0),
+            ("100", 21_000.0),
+            ("200", 5_000.0),
+            ("300", 3_000.0),
+        ] {
+            let levels = [("model", SINGLE), ("service_us", service)];
+            made.cell("models", (&levels, &[(GoodPerS, rate)]), 0.002);
+            if service == "0" {
+                made.each(|trial| {
+                    (trial.client_limited, trial.server_busy) = (true, Some(busy));
+                });
+            }
+        }
+        let claim = made.claim("Throughput of one reactor");
+        (claim.verdict, claim.why)
+    };
+    assert_eq!(falls(1.0).0, NotReproduced);
+    let (verdict, why) = falls(0.5);
+    assert_eq!(verdict, NotTestable);
+    assert!(why.starts_with("Client-limited. As measured: "), "{why}");
+}
+
 fn bends(threads: f64, events: f64) -> Made {
     let mut made = Made::new("P5");
     for (server, bend) in [("threads", threads), ("event-loop", events)] {

@@ -78,6 +78,7 @@ struct AllowTable {
     client_limited: Option<bool>,
     overflows: Option<bool>,
     steal: Option<Spanned<f64>>,
+    others: Option<Spanned<f64>>,
 }
 
 impl SeriesTable {
@@ -157,6 +158,7 @@ impl AllowTable {
         Ok(Allow {
             errors: either(&self.errors, &under.errors, default.errors)?,
             steal: either(&self.steal, &under.steal, default.steal)?,
+            others: either(&self.others, &under.others, default.others)?,
             client_limited: switch(self.client_limited, under.client_limited)
                 .unwrap_or(default.client_limited),
             overflows: switch(self.overflows, under.overflows).unwrap_or(default.overflows),

@@ -131,6 +131,10 @@ pub struct Point {
     pub x_text: String,
     /// What is drawn; `None`: no trial counts.
     pub estimate: Option<Estimate>,
+    /// Where the client was the limit in some of its trials: how far the truth may be from the
+    /// estimate, by what the server's CPU time left room for. Throughput is up to that, times down to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub room: Option<f64>,
     /// Numbers of the trials in it.
     pub trials: Vec<u32>,
     /// Trials that do not count.
@@ -146,6 +150,18 @@ pub struct VoidMark {
     pub value: Option<f64>,
     /// Why it does not count.
     pub reasons: Vec<String>,
+}
+
+impl Point {
+    /// The sign before an estimate that stands for a range: the least, or the most.
+    #[must_use]
+    pub fn sign(&self) -> &'static str {
+        match (self.room, self.estimate) {
+            (Some(room), Some(estimate)) if room > estimate.median => "≥ ",
+            (Some(_), Some(_)) => "≤ ",
+            _ => "",
+        }
+    }
 }
 
 impl Figure {
@@ -178,6 +194,12 @@ impl Figure {
             None => Some((value, value)),
             Some((low, high)) => Some((value.min(low), value.max(high))),
         })
+    }
+
+    /// Whether some of its points stand for a range, since the client was the limit.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.points().any(|(_, _, point)| point.room.is_some())
     }
 
     /// The value that is drawn for an estimate.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::figure::{Curve, Figure, Panel, Point};
 use super::{Chart, ChartKind, words};
 use crate::analysis::{Cell, Estimate, Metric};
-use crate::stats::{self, Comparison, Difference};
+use crate::stats::{self, Comparison, Difference, Range};
 
 /// Differences below it are none for anybody who chooses a server.
 pub(crate) const MATTERS: f64 = 0.02;
@@ -121,8 +121,9 @@ fn lines(
         format!("{name}, ")
     };
     let mut text = format!(
-        "{}: {who}{} {}.",
+        "{}: {who}{}{} {}.",
         word(chart.metric),
+        best.point.sign(),
         with_bounds(figure, best.estimate),
         at(figure, best)
     );
@@ -149,19 +150,19 @@ fn compared(
     cells: &[&Cell<'_>],
     seed: u64,
 ) -> Option<Comparison> {
-    let by_block = |point: &Point| -> BTreeMap<u32, f64> {
+    let by_block = |point: &Point| -> BTreeMap<u32, Range> {
         let trials = cells.iter().flat_map(|cell| &cell.counted);
         let of_point = trials.filter(|trial| point.trials.contains(&trial.number));
         of_point
-            .filter_map(|trial| Some((trial.block, trial.value(metric)?)))
+            .filter_map(|trial| Some((trial.block, trial.range(metric)?)))
             .collect()
     };
     let others = by_block(other);
-    let pairs: Vec<(f64, f64)> = by_block(one)
+    let ratios: Vec<Range> = by_block(one)
         .into_iter()
-        .filter_map(|(block, value)| Some((value, *others.get(&block)?)))
+        .filter_map(|(block, range)| Some(range.over(others.get(&block)?)))
         .collect();
-    stats::compare(&pairs, MATTERS, seed)
+    stats::compare_ranges(&ratios, MATTERS, seed)
 }
 
 fn against(second: &str, comparison: &Comparison) -> String {

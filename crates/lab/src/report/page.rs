@@ -8,7 +8,7 @@ mod parts;
 
 use std::fmt::Write as _;
 
-use super::figure::Figure;
+use super::figure::{Figure, Point};
 use super::svg::{self, COLOURS, DASHES};
 use super::table::{self, Of};
 use super::{ChartKind, Report, words};
@@ -83,6 +83,12 @@ fn chart(figure: &Figure, page: &mut String) {
     );
     if !figure.note.is_empty() {
         let _ = writeln!(page, "<p class=\"note\">{}</p>", escaped(&figure.note));
+    }
+    if figure.has_room() {
+        page.push_str(
+            "<p class=\"note\">Hollow marks, and ≥ or ≤ in the table: the client was at its end, and the \
+             server may do better than was measured, as far as its CPU time left room.</p>\n",
+        );
     }
     page.push_str("</figcaption>\n");
     let _ = writeln!(
@@ -227,7 +233,7 @@ fn table_of(figure: &Figure, page: &mut String) {
             let _ = write!(page, "<td>{}</td>", escaped(&text));
         }
         match row.of {
-            Of::Counted(estimate) => estimate_cells(figure, estimate, page),
+            Of::Counted(estimate) => estimate_cells(figure, row.point, estimate, page),
             Of::Void(mark) => void_cells(figure, mark, page),
             Of::Nothing => page.push_str("<td colspan=\"8\">not measured</td>"),
         }
@@ -236,7 +242,12 @@ fn table_of(figure: &Figure, page: &mut String) {
     page.push_str("</tbody></table></div></details>\n");
 }
 
-fn estimate_cells(figure: &Figure, estimate: &crate::analysis::Estimate, page: &mut String) {
+fn estimate_cells(
+    figure: &Figure,
+    point: &Point,
+    estimate: &crate::analysis::Estimate,
+    page: &mut String,
+) {
     let interval = estimate.interval;
     let number = |page: &mut String, value: Option<f64>| {
         let _ = match value {
@@ -253,7 +264,17 @@ fn estimate_cells(figure: &Figure, estimate: &crate::analysis::Estimate, page: &
         "<td class=\"number\" data-value=\"{0}\">{0}</td>",
         estimate.count
     );
-    number(page, Some(estimate.median));
+    let _ = write!(
+        page,
+        "<td class=\"number\" data-value=\"{}\"{}>{}{}</td>",
+        estimate.median,
+        point.room.map_or_else(String::new, |room| format!(
+            " data-room=\"{room}\" title=\"by CPU time up to {}\"",
+            escaped(&table::cell(figure, room))
+        )),
+        point.sign(),
+        escaped(&table::cell(figure, estimate.median))
+    );
     number(page, interval.map(|it| it.low));
     number(page, interval.map(|it| it.high));
     let _ = match interval {

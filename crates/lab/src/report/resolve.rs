@@ -5,6 +5,7 @@ use super::order::Order;
 use super::{Chart, ChartKind, finding, words};
 use crate::analysis::{Cell, Estimate, Measured, Metric, SPECTRUM_PERCENTS, Times, Unit};
 use crate::journal::Level;
+use crate::stats::{self, Range};
 
 /// Levels of the factors that tell curves or panels apart.
 type Key = Vec<Option<Level>>;
@@ -258,9 +259,10 @@ impl Layout {
                     .filter_map(|cell| {
                         let level = cell.level(&chart.x)?;
                         let x = self.position(&axis, &self.x_levels, level);
-                        Some(point(cell, x, words::level(level), &|it| {
-                            it.value(chart.metric)
-                        }))
+                        let mut point =
+                            point(cell, x, words::level(level), &|it| it.value(chart.metric));
+                        point.room = room(cell, chart.metric);
+                        Some(point)
                     })
                     .collect();
                 points.sort_by(|one, other| one.x.total_cmp(&other.x));
@@ -332,9 +334,25 @@ fn point(
         x,
         x_text,
         estimate: Estimate::new(&values),
+        room: None,
         trials,
         void: void.collect(),
     }
+}
+
+/// The median of what trials stand for at the far end of their ranges; `None`: they stand for
+/// themselves.
+fn room(cell: &Cell<'_>, metric: Metric) -> Option<f64> {
+    let ranges = cell.counted.iter().filter_map(|it| it.range(metric));
+    let ranges: Vec<Range> = ranges.collect();
+    if ranges.iter().all(Range::is_exact) {
+        return None;
+    }
+    let farthest = ranges.iter().map(|it| match it.high > it.value {
+        true => it.high,
+        false => it.low,
+    });
+    stats::median(&farthest.collect::<Vec<_>>())
 }
 
 /// Percentiles that all trials have samples enough for. Void trials are marked at the median.

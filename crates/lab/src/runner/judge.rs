@@ -4,8 +4,9 @@
 //! allows is noted instead.
 
 use loadline_load::ErrorKind;
-use loadline_load::trial::{GroupRecord, NetworkRecord, TrialRecord};
+use loadline_load::trial::{GroupRecord, LoadRecord, NetworkRecord, TrialRecord};
 
+use crate::cells::cpus_of;
 use crate::journal::ServerFacts;
 use crate::plan::Allow;
 
@@ -23,9 +24,18 @@ pub(super) struct Judgement {
     pub(super) void: Vec<String>,
     /// What is worth knowing and does not decide.
     pub(super) notes: Vec<String>,
+    /// Whether the client of a closed loop was at its end.
+    pub(super) client_limited: bool,
+    /// Whether one of the reasons lies outside of what was measured.
+    pub(super) disturbed: bool,
 }
 
 impl Judgement {
+    fn disturbed(&mut self, sentence: String) {
+        self.void.push(sentence);
+        self.disturbed = true;
+    }
+
     fn say(&mut self, is_allowed: bool, sentence: String) {
         if is_allowed {
             self.notes.push(format!("Allowed by the plan: {sentence}"));
@@ -47,10 +57,7 @@ pub(super) fn judge(record: &TrialRecord, server: &ServerFacts, allow: &Allow) -
         judge_errors(group, allow, &mut judgement);
         judge_steady(record, group, &mut judgement);
     }
-    for reason in &record.verdict.reasons {
-        judgement.say(allow.client_limited, format!("Client-limited. {reason}"));
-    }
-    judgement.notes.extend(record.verdict.notes.iter().cloned());
+    judge_client(record, allow, &mut judgement);
     if let Some(little) = record.verdict.little.filter(|little| !little.holds) {
         // Rate and time are of answers: requests that failed have been in flight, too.
         let failed = |group: &GroupRecord| group.total.tally.errors_total() > 0;
@@ -68,9 +75,28 @@ pub(super) fn judge(record: &TrialRecord, server: &ServerFacts, allow: &Allow) -
         judgement.say(is_allowed, sentence);
     }
     judge_steal(record, allow, &mut judgement);
+    judge_others(record, server, allow, &mut judgement);
     judge_network(record, allow, &mut judgement);
     judge_counts(record, server, &mut judgement);
     judgement
+}
+
+/// What a closed loop carries with a client at its end is the least that the server can carry; a
+/// schedule that was not kept says nothing.
+fn judge_client(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) {
+    let is_closed = matches!(record.run.load, LoadRecord::Closed { .. });
+    if is_closed && !record.verdict.reasons.is_empty() {
+        judgement.client_limited = true;
+        judgement.notes.push(
+            "The client was at its end: what was carried is the least that the server can carry."
+                .to_owned(),
+        );
+    } else {
+        for reason in &record.verdict.reasons {
+            judgement.say(allow.client_limited, format!("Client-limited. {reason}"));
+        }
+    }
+    judgement.notes.extend(record.verdict.notes.iter().cloned());
 }
 
 fn judge_errors(group: &GroupRecord, allow: &Allow, judgement: &mut Judgement) {
@@ -136,10 +162,33 @@ fn judge_steal(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) {
     };
     let all_s = record.run.ran_s * f64::from(record.machine.cpus.max(1));
     if all_s > 0.0 && steal_s > all_s * allow.steal {
-        judgement.void.push(format!(
+        judgement.disturbed(format!(
             "The hypervisor kept {:.1} % of the machine's time; at most {:.1} % are allowed.",
             steal_s / all_s * 100.0,
             allow.steal * 100.0
+        ));
+    }
+}
+
+/// Threads of the client that have CPUs of their own and wait for them all the same.
+fn judge_others(
+    record: &TrialRecord,
+    server: &ServerFacts,
+    allow: &Allow,
+    judgement: &mut Judgement,
+) {
+    let (of_server, of_client) = (cpus_of(&server.cpus), cpus_of(&server.client_cpus));
+    let is_alone = !of_client.iter().any(|cpu| of_server.contains(cpu));
+    if !is_alone || record.threads.len() > of_client.len() {
+        return;
+    }
+    let shares = record.threads.iter().map(|thread| thread.run_delay_share);
+    let most = shares.fold(0.0_f64, f64::max);
+    if most > allow.others {
+        judgement.disturbed(format!(
+            "Others had the client's CPU for {:.0} % of the time; at most {:.0} % are allowed.",
+            most * 100.0,
+            allow.others * 100.0
         ));
     }
 }
@@ -189,7 +238,7 @@ fn judge_counts(record: &TrialRecord, server: &ServerFacts, judgement: &mut Judg
 #[cfg(test)]
 mod tests {
     use loadline_load::Tally;
-    use loadline_load::trial::{LittleRecord, PhaseRecord, SecondRecord};
+    use loadline_load::trial::{LittleRecord, PhaseRecord, SecondRecord, ThreadRecord};
 
     use super::*;
 
@@ -206,6 +255,12 @@ mod tests {
         record.run.ran_s = 10.0;
         record.machine.cpus = 2;
         record.machine.steal_s = Some(0.1);
+        record.run.load = LoadRecord::Open {
+            arrivals: "poisson".to_owned(),
+            overflow: "queue".to_owned(),
+            catch_up: false,
+            segments: Vec::new(),
+        };
         let mut group = GroupRecord::default();
         group.total.tally = Tally {
             offered: 9_000,
@@ -312,6 +367,44 @@ mod tests {
             ),
             (1, 0)
         );
+    }
+
+    #[test]
+    fn a_closed_loop_with_a_client_at_its_end_counts_as_the_least() {
+        let closed = |it: &mut TrialRecord| {
+            it.run.load = LoadRecord::Closed {
+                think_s: 0.0,
+                coalesces: true,
+            };
+            it.verdict.reasons.push("Too busy.".to_owned());
+        };
+        let judgement = void(closed, Allow::default());
+        assert!(judgement.client_limited && judgement.void.is_empty());
+        assert_eq!(judgement.notes.len(), 1);
+        let sound = void(|_| {}, Allow::default());
+        assert!(!sound.client_limited && !sound.disturbed);
+    }
+
+    #[test]
+    fn cpus_that_others_had_disturb_unless_both_sides_share_them() {
+        let judged = |cpus: &str, share: f64| {
+            let mut record = sound();
+            record.threads = vec![ThreadRecord {
+                run_delay_share: share,
+                ..ThreadRecord::default()
+            }];
+            let server = ServerFacts {
+                cpus: cpus.to_owned(),
+                client_cpus: "0".to_owned(),
+                ..ServerFacts::default()
+            };
+            let judgement = judge(&record, &server, &Allow::default());
+            assert_eq!(judgement.disturbed, !judgement.void.is_empty());
+            judgement.void.first().cloned().unwrap_or_default()
+        };
+        assert_eq!(judged("1", 0.25), "");
+        assert!(judged("1", 0.42).starts_with("Others had the client's CPU for 42 %"));
+        assert_eq!(judged("0-1", 0.42), "");
     }
 
     #[test]

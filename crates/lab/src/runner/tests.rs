@@ -8,26 +8,38 @@ use crate::journal::{self, RunHead, SCHEMA};
 use crate::progress::Standing;
 
 /// Trials that take 2 s each, until the one before which it stops.
+#[derive(Default)]
 struct MadeUp {
     run: Vec<u32>,
     stops_before: Option<(u32, Stop)>,
+    /// Trials that are disturbed, and how often.
+    disturbed: Vec<(u32, u32)>,
+    waits: usize,
 }
 
 impl Bench for MadeUp {
-    fn run(&mut self, planned: &PlannedTrial) -> Result<Trial, Stop> {
+    fn run(&mut self, planned: &PlannedTrial, repeat: u32) -> Result<Trial, Stop> {
         if let Some((number, stop)) = &self.stops_before
             && *number == planned.number
         {
             return Err(stop.clone());
         }
         self.run.push(planned.number);
+        let of_trial = |(number, times): &(u32, u32)| *number == planned.number && repeat < *times;
+        let disturbed = self.disturbed.iter().any(of_trial);
         Ok(Trial {
             number: planned.number,
             block: planned.block,
+            disturbed,
+            void: disturbed.then(|| "others".to_owned()).into_iter().collect(),
             load: Some(Box::default()),
             took_s: 2.0,
             ..Trial::default()
         })
+    }
+
+    fn wait_for_calm(&mut self) {
+        self.waits += 1;
     }
 }
 
@@ -55,10 +67,22 @@ fn plan(more: &str) -> Plan {
 struct Outcome {
     ending: Result<Ending, String>,
     run: Vec<u32>,
+    waits: usize,
     told: Vec<(u32, usize, f64)>,
 }
 
 fn run(plan: &Plan, folder: &Path, stops_before: Option<(u32, Stop)>) -> Outcome {
+    run_on(
+        plan,
+        folder,
+        MadeUp {
+            stops_before,
+            ..MadeUp::default()
+        },
+    )
+}
+
+fn run_on(plan: &Plan, folder: &Path, mut bench: MadeUp) -> Outcome {
     let expansion = expand(plan, 5, &[0], &[]).unwrap();
     let (mut store, contents) = Store::open(folder).unwrap();
     if contents.head.is_none() {
@@ -68,15 +92,12 @@ fn run(plan: &Plan, folder: &Path, stops_before: Option<(u32, Stop)>) -> Outcome
         };
         store.append(&Line::Run(Box::new(head))).unwrap();
     }
-    let mut bench = MadeUp {
-        run: Vec::new(),
-        stops_before,
-    };
     let mut notes = Notes::default();
     let mut runner = Runner::new(plan, &expansion, &mut store, &contents.trials);
     let ending = runner.run(&mut bench, &mut notes);
     Outcome {
         ending,
+        waits: bench.waits,
         run: bench.run,
         told: notes.0,
     }
@@ -161,4 +182,52 @@ fn a_budget_for_less_than_a_block_is_refused() {
         "{message}"
     );
     assert!(outcome.run.is_empty());
+}
+
+fn disturbed(disturbed: &[(u32, u32)]) -> MadeUp {
+    MadeUp {
+        disturbed: disturbed.to_vec(),
+        ..MadeUp::default()
+    }
+}
+
+#[test]
+fn what_was_disturbed_is_run_again_at_the_end_of_its_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = run_on(&plan(""), folder.path(), disturbed(&[(1, 1), (2, 2)]));
+    assert_eq!(outcome.ending, Ok(Ending::Complete));
+    assert_eq!(outcome.run[..7], [0, 1, 2, 3, 1, 2, 2]);
+    assert_eq!((outcome.run.len(), outcome.waits), (15, 3));
+    let trials = journal::read(folder.path()).unwrap().trials;
+    let of_two: Vec<_> = trials.iter().filter(|it| it.number == 2).collect();
+    let seen: Vec<_> = of_two.iter().map(|it| (it.repeat, it.disturbed)).collect();
+    assert_eq!(seen, [(0, true), (1, true), (2, false)]);
+    // Nothing is left to be done.
+    let again = run(&plan(""), folder.path(), None);
+    assert_eq!((again.ending, again.run.len()), (Ok(Ending::Complete), 0));
+}
+
+#[test]
+fn repeats_have_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let always: Vec<(u32, u32)> = (0..12).map(|number| (number, 99)).collect();
+    let outcome = run_on(&plan(""), folder.path(), disturbed(&always));
+    assert_eq!(outcome.ending, Ok(Ending::Complete));
+    assert_eq!((outcome.run.len(), outcome.waits), (16, 4));
+    let one = tempfile::tempdir().unwrap();
+    let outcome = run_on(&plan(""), one.path(), disturbed(&[(5, 99)]));
+    assert_eq!((outcome.run.len(), outcome.waits), (14, 2));
+}
+
+#[test]
+fn a_run_that_was_killed_between_repeats_goes_on_with_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = disturbed(&[(3, 9)]);
+    bench.stops_before = Some((4, Stop::Interrupted));
+    let first = run_on(&plan(""), folder.path(), bench);
+    assert_eq!(first.run, [0, 1, 2, 3, 3, 3]);
+    let second = run_on(&plan(""), folder.path(), disturbed(&[(3, 9), (4, 1)]));
+    assert_eq!(second.run[..5], [4, 5, 6, 7, 4]);
+    let third = run_on(&plan(""), folder.path(), disturbed(&[]));
+    assert_eq!(third.run.len(), 0);
 }

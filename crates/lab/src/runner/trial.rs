@@ -38,6 +38,15 @@ const COUNTED_WITHIN: Duration = Duration::from_millis(500);
 /// From this size on, files are large: they do not go out in one write.
 const LARGE_BYTES: u64 = 64 << 10;
 
+/// How long it is waited until others have left the CPUs, before a trial is run again.
+const CALM_WITHIN: Duration = Duration::from_secs(30);
+/// How long one look at that takes.
+const CALM_LOOK: Duration = Duration::from_millis(500);
+/// Of one CPU, so much is nobody's business.
+const CALM_SHARE_MAX: f64 = 0.1;
+/// Of `/proc/stat` on every Linux of today.
+const TICKS_PER_S: f64 = 100.0;
+
 /// Servers and clients as processes of this machine.
 #[derive(Debug)]
 pub struct Processes<'p> {
@@ -205,7 +214,10 @@ impl<'p> Processes<'p> {
         let is_loadline = self.plan.servers[&cell.server].kind == Kind::Loadline;
         let counted_before = is_loadline.then(|| answers_counted(running.port)).flatten();
         let series = &self.plan.series[cell.series];
-        let hdr_file = format!("trials/{:06}.hdr", planned.number);
+        let hdr_file = match trial.repeat {
+            0 => format!("trials/{:06}.hdr", planned.number),
+            repeat => format!("trials/{:06}-{repeat}.hdr", planned.number),
+        };
         let hdr = self.folder.join(&hdr_file);
         let task = Task {
             place: &place,
@@ -244,6 +256,8 @@ impl<'p> Processes<'p> {
         let judgement = judge(&record, &trial.server, &series.allow);
         trial.void.extend(judgement.void);
         trial.notes = judgement.notes;
+        trial.client_limited = judgement.client_limited;
+        trial.disturbed = judgement.disturbed;
         reach_disk(&hdr)?;
         trial.hdr_file = Some(hdr_file);
         trial.load = Some(record);
@@ -258,7 +272,7 @@ fn reach_disk(file: &Path) -> Result<(), Stop> {
 }
 
 impl Bench for Processes<'_> {
-    fn run(&mut self, planned: &PlannedTrial) -> Result<Trial, Stop> {
+    fn run(&mut self, planned: &PlannedTrial, repeat: u32) -> Result<Trial, Stop> {
         let began = Instant::now();
         let cell = self.expansion.cell(planned).clone();
         let scratch = self.folder.join(format!("scratch/{:06}", planned.number));
@@ -272,6 +286,7 @@ impl Bench for Processes<'_> {
         let server = &self.plan.servers[&cell.server];
         let mut trial = Trial {
             number: planned.number,
+            repeat,
             series: self.plan.series[cell.series].name.clone(),
             levels: cell.levels.clone(),
             replicate: planned.replicate,
@@ -293,6 +308,28 @@ impl Bench for Processes<'_> {
         trial.took_s = began.elapsed().as_secs_f64();
         Ok(trial)
     }
+
+    fn wait_for_calm(&mut self) {
+        let until = Instant::now() + CALM_WITHIN;
+        while Instant::now() < until && !(self.is_over)() {
+            let Some(before) = busy_cpu() else { return };
+            thread::sleep(CALM_LOOK);
+            let Some(after) = busy_cpu() else { return };
+            let busy_s = after.saturating_sub(before) as f64 / TICKS_PER_S;
+            if busy_s < CALM_LOOK.as_secs_f64() * CALM_SHARE_MAX {
+                return;
+            }
+        }
+    }
+}
+
+/// Ticks that all CPUs have been busy for, since the machine was started.
+fn busy_cpu() -> Option<u64> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let fields = text.lines().next()?.split_ascii_whitespace().skip(1);
+    let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
+    // user, nice, system; then idle, iowait, irq, softirq, steal
+    Some(ticks.get(..3)?.iter().sum())
 }
 
 fn start_one(

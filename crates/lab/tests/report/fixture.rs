@@ -151,6 +151,15 @@ pub(crate) fn write_run(folder: &Path) -> Vec<Trial> {
     }
     trials[40].load = None;
     trials[40].hdr_file = None;
+    // The client was the limit of one cell.
+    let is_limited = |trial: &&mut Trial| {
+        trial.series == "models"
+            && trial.levels["architecture"] == Level::Text("proactor".to_owned())
+            && trial.levels["service_us"] == Level::Number(0.0)
+    };
+    for trial in trials.iter_mut().filter(is_limited) {
+        trial.client_limited = true;
+    }
     trials[7].notes = vec!["no steady state was seen".to_owned()];
     write(folder, &mut trials);
     trials

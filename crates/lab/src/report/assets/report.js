@@ -49,8 +49,10 @@
     const value = (it) => valueText(it, figure.value.unit);
     const around = bounds(figure, point.estimate);
     const trials = point.trials.length;
-    return value(middle(figure, point.estimate)) + (around ? ` (${value(around[0])} to ${value(around[1])})` : "")
-      + (isReference ? ", published" : `, ${trials} trial${trials === 1 ? "" : "s"}`);
+    const room = point.room ?? null;
+    const sign = room === null ? "" : room > point.estimate.median ? "≥ " : "≤ ";
+    return sign + value(middle(figure, point.estimate)) + (around ? ` (${value(around[0])} to ${value(around[1])})` : "")
+      + (isReference ? ", published" : `, ${trials} trial${trials === 1 ? "" : "s"}`) + (room === null ? "" : `; client-limited, room to ${value(room)}`);
   }
   const nameOf = (axis, at) => axis.names[at] ?? digits(at, 6);
 
@@ -98,11 +100,11 @@
         hovertemplate: "%{customdata}" + (figure.legend[curve.legend] ? "<extra>%{fullData.name}</extra>" : "<extra></extra>"),
       };
       if (isBar) {
-        trace.marker = { color: style.colour };
+        trace.marker = { color: points.map((point) => point.room == null ? style.colour : faint(style.colour, 0.45)), line: { color: style.colour, width: points.map((point) => point.room == null ? 0 : 2) } };
       } else {
         trace.mode = "lines+markers";
         trace.line = { color: style.colour, width: 2.4, dash: style.dash };
-        trace.marker = { color: style.colour, size: 8, symbol: style.symbol, maxdisplayed: points.length <= MARKERS_MAX ? 0 : 16, line: { width: 1, color: colour("--card") } };
+        trace.marker = { color: style.colour, size: 8, symbol: points.map((point) => point.room == null ? style.symbol : `${style.symbol}-open`), maxdisplayed: points.length <= MARKERS_MAX ? 0 : 16, line: { width: points.map((point) => point.room == null ? 1 : 2), color: points.map((point) => point.room == null ? colour("--card") : style.colour) } };
         if (curve.is_reference) trace.mode = "lines";
       }
       const hasBars = isBar || figure.spread === "min_max";

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::escaped;
-use crate::report::{Report, Verdict, shell, words};
+use crate::report::{Report, Verdict, VoidTrial, shell, words};
 use crate::stats::Interval;
 
 pub(super) fn head(report: &Report, page: &mut String) {
@@ -146,7 +146,12 @@ pub(super) fn trust(report: &Report, page: &mut String) {
         }
         page.push_str("</tbody></table></div>\n");
     }
-    void(report, page);
+    void(&report.void, "void trial", page);
+    void(
+        &report.repeated,
+        "trial that was disturbed and run again",
+        page,
+    );
     let notes = report.notes.iter().map(|note| {
         format!(
             "{} ({})",
@@ -160,19 +165,28 @@ pub(super) fn trust(report: &Report, page: &mut String) {
     page.push_str("</section>\n");
 }
 
-fn void(report: &Report, page: &mut String) {
-    if report.void.is_empty() {
+fn void(trials: &[VoidTrial], what: &str, page: &mut String) {
+    if trials.is_empty() {
         return;
     }
+    let what = match what.split_once(' ') {
+        Some((noun, rest)) if trials.len() > 1 && noun == "trial" => {
+            format!(
+                "{} {noun}s {}",
+                trials.len(),
+                rest.replacen("was", "were", 1)
+            )
+        }
+        _ => words::count(trials.len(), what),
+    };
     let _ = writeln!(
         page,
-        "<details><summary>{}</summary>\n<div class=\"table\" tabindex=\"0\" role=\"region\" \
-         aria-label=\"Void trials\"><table>\n<thead><tr><th scope=\"col\" class=\"number\">Trial</th>\
+        "<details><summary>{what}</summary>\n<div class=\"table\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"{what}\"><table>\n<thead><tr><th scope=\"col\" class=\"number\">Trial</th>\
          <th scope=\"col\">Series</th><th scope=\"col\">Cell</th>\
-         <th scope=\"col\" class=\"number\">Replicate</th><th scope=\"col\">Why</th></tr></thead>\n<tbody>",
-        words::count(report.void.len(), "void trial")
+         <th scope=\"col\" class=\"number\">Replicate</th><th scope=\"col\">Why</th></tr></thead>\n<tbody>"
     );
-    for trial in &report.void {
+    for trial in trials {
         let _ = writeln!(
             page,
             "<tr class=\"void\"><td class=\"number\"><s>{}</s></td><td>{}</td><td>{}</td>\

@@ -124,11 +124,14 @@ impl Canvas {
         self.text += "</rect>";
     }
 
-    /// The mark of a point; each curve has its own form.
-    pub(super) fn marker(&mut self, at: (f64, f64), form: usize, colour: &str) {
+    /// The mark of a point, hollow or not; each curve has its own form.
+    pub(super) fn marker(&mut self, at: (f64, f64), form: usize, colour: &str, is_hollow: bool) {
         let (x, y) = at;
         const R: f64 = 4.2;
-        let fill = format!("fill=\"{colour}\" stroke=\"#fff\" stroke-width=\"1\"");
+        let fill = match is_hollow {
+            true => format!("fill=\"#fff\" stroke=\"{colour}\" stroke-width=\"2\""),
+            false => format!("fill=\"{colour}\" stroke=\"#fff\" stroke-width=\"1\""),
+        };
         match form % 4 {
             0 => {
                 let (x, y) = (short(x), short(y));

@@ -80,7 +80,7 @@ pub(super) fn legend(figure: &Figure, canvas: &mut Canvas, left: f64, top: f64) 
         } else {
             stroke(canvas, &[(x, y), (x + 32.0, y)], &curve);
             if !curve.is_reference {
-                canvas.marker((x + 16.0, y), index, colour(&curve));
+                canvas.marker((x + 16.0, y), index, colour(&curve), false);
             }
         }
         canvas.text(x + 40.0, y + 4.5, name, "font-size=\"13.5\"");
@@ -143,8 +143,8 @@ pub(super) fn lines(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut 
         stroke(canvas, &line, curve);
         if !curve.is_reference {
             let every = line.len().div_ceil(MARKERS_MAX).max(1);
-            for place in line.into_iter().step_by(every) {
-                canvas.marker(place, curve.legend, colour(curve));
+            for (place, (point, _)) in line.into_iter().zip(&drawn).step_by(every) {
+                canvas.marker(place, curve.legend, colour(curve), point.room.is_some());
             }
         }
         for point in &curve.points {
