@@ -125,3 +125,63 @@ fn pid(number: u32) -> Result<Pid, rustix::io::Errno> {
         .and_then(Pid::from_raw)
         .ok_or(rustix::io::Errno::SRCH)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Child;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    /// Ends by itself long after any test.
+    fn sleeper() -> Command {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        command
+    }
+
+    fn end(child: &mut Child) -> String {
+        let how = wait_for_end(child.id()).unwrap();
+        child.wait().unwrap();
+        how
+    }
+
+    #[test]
+    fn how_a_child_ended_is_told_before_it_is_taken() {
+        let mut child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
+        assert_eq!(wait_for_end(child.id()).unwrap(), "exit status 7");
+        assert!(children().contains(&child.id()));
+        assert_eq!(child.wait().unwrap().code(), Some(7));
+        assert!(!children().contains(&child.id()));
+    }
+
+    #[test]
+    fn children_end_by_what_they_are_asked() {
+        for (asked, how) in [(Asked::End, "signal 15"), (Asked::Kill, "signal 9")] {
+            let mut child = sleeper().spawn().unwrap();
+            signal(child.id(), asked).unwrap();
+            assert_eq!(end(&mut child), how);
+        }
+    }
+
+    #[test]
+    fn what_is_no_process_or_no_child_is_refused() {
+        for nobody in [0, u32::MAX] {
+            assert!(signal(nobody, Asked::End).is_err());
+        }
+        assert!(wait_for_end(std::process::id()).is_err());
+    }
+
+    #[test]
+    fn a_process_ends_with_the_thread_that_started_it() {
+        let (tell, started) = channel();
+        let thread = thread::spawn(move || {
+            tell.send(die_with_parent(&mut sleeper()).spawn().unwrap())
+                .unwrap();
+        });
+        let mut child = started.recv().unwrap();
+        thread.join().unwrap();
+        assert_eq!(end(&mut child), "signal 9");
+    }
+}
