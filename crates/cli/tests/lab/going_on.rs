@@ -14,7 +14,8 @@ fn plan(replicates: u32) -> String {
          [servers.pool]\nkind = \"loadline\"\n\
          options = {{ architecture = \"thread-pool\", threads = 4 }}\n\
          [[series]]\nname = \"s\"\npath = \"/index.html\"\nreplicates = {replicates}\n\
-         duration_s = 0.02\nwarm_up_s = 0\nload = {{ connections = 2, rate = 500 }}"
+         duration_s = 0.02\nwarm_up_s = 0\nload = {{ connections = 2, rate = 500 }}\n\
+         allow = {{ steal = 1, others = 1 }}"
     )
 }
 
