@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use crate::analysis::{self, Cell, Metric, Run};
 use crate::journal::Level;
-use crate::stats::{self, Comparison, Difference};
+use crate::stats::{self, Comparison, Difference, Range};
 
 /// `lab/compare.toml`, with its reduced and its full grid (see [`crate::papers::Grid`]).
 pub const PLAN: &str = include_str!("../../../lab/compare.toml");
@@ -45,6 +45,9 @@ pub struct Ratio {
     pub median: Option<f64>,
     /// To [`BASELINE`] in the same blocks; `None`: there are no pairs.
     pub ratio: Option<Comparison>,
+    /// Trials that count in which the client was the limit: the server may do better, and the ratio's
+    /// interval reaches as far as CPU time left room for.
+    pub client_limited: usize,
 }
 
 /// Every server in every load, in the order of the plan's series.
@@ -65,6 +68,7 @@ pub fn ratios(run: &Run) -> Vec<Ratio> {
                     server: name_of(cell),
                     metric: *metric,
                     median: cell.estimate(*metric).map(|estimate| estimate.median),
+                    client_limited: cell.counted.iter().filter(|it| it.client_limited).count(),
                     ratio: baseline.and_then(|other| ratio(cell, other, *metric, run.head.seed)),
                 }));
             }
@@ -85,18 +89,17 @@ fn load_of(cell: &Cell<'_>) -> String {
 }
 
 fn ratio(this: &Cell<'_>, other: &Cell<'_>, metric: Metric, seed: u64) -> Option<Comparison> {
-    let by_block = |cell: &Cell<'_>| -> BTreeMap<u32, f64> {
-        let values = cell.counted.iter();
-        values
-            .filter_map(|trial| Some((trial.block, trial.value(metric)?)))
-            .collect()
+    let by_block = |cell: &Cell<'_>| -> BTreeMap<u32, Range> {
+        let trials = cell.counted.iter();
+        let ranges = trials.filter_map(|trial| Some((trial.block, trial.range(metric)?)));
+        ranges.collect()
     };
     let others = by_block(other);
-    let pairs: Vec<(f64, f64)> = by_block(this)
+    let ratios: Vec<Range> = by_block(this)
         .into_iter()
-        .filter_map(|(block, value)| Some((value, *others.get(&block)?)))
+        .filter_map(|(block, range)| Some(range.over(others.get(&block)?)))
         .collect();
-    stats::compare(&pairs, MATTERS, seed)
+    stats::compare_ranges(&ratios, MATTERS, seed)
 }
 
 /// The ratios as a table for people. With nginx not installed, there are values and no ratios.
@@ -119,10 +122,18 @@ pub fn table(run: &Run) -> String {
             Some(value) => amount(value),
             None => "void".to_owned(),
         };
-        let ratio = row.ratio.as_ref().map_or_else(String::new, ratio_text);
+        let mut ratio = row.ratio.as_ref().map_or_else(String::new, ratio_text);
+        if row.client_limited > 0 && is_limited_by_clients(row.metric) {
+            ratio += "  client-limited";
+        }
         let _ = writeln!(text, "  {:<24} {value:>12}  {ratio}", row.server);
     }
     text
+}
+
+/// What a client at its end makes worse than the server is.
+fn is_limited_by_clients(metric: Metric) -> bool {
+    matches!(metric, Metric::GoodPerS | Metric::P50Us | Metric::P99Us)
 }
 
 fn ratio_text(comparison: &Comparison) -> String {

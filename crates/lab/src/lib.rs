@@ -28,6 +28,7 @@ pub mod papers;
 pub mod plan;
 pub mod progress;
 pub mod report;
+pub mod results;
 pub mod runner;
 pub mod search;
 pub mod slo;

@@ -10,6 +10,7 @@ use super::lab_paper_defs::{LAB_COMPARE_MORE, LAB_PAPER_MORE, LabCompareFlags, L
 use super::lab_report_defs::{
     LAB_REPORT_EXIT_CODES, LAB_REPORT_MORE, LAB_VERIFY_EXIT_CODES, LabReportFlags, LabVerifyFlags,
 };
+use super::lab_results_defs::{LAB_RESULTS_EXIT_CODES, LAB_RESULTS_MORE, LabResultsFlags};
 use super::load_defs::{CpuList, cpu_list};
 
 pub(crate) const LAB_EXIT_CODES: &str = "\
@@ -53,6 +54,9 @@ pub(crate) enum LabCommand {
     /// Say which server to use for a workload that was measured, and how to start it (docs/advice.md).
     #[command(after_help = format!("{LAB_ADVISE_MORE}\n\n{LAB_ADVISE_EXIT_CODES}"))]
     Advise(LabAdviseFlags),
+    /// Write several runs on one page of Markdown: charts, claims, machine (docs/papers.md).
+    #[command(after_help = format!("{LAB_RESULTS_MORE}\n\n{LAB_RESULTS_EXIT_CODES}"))]
+    Results(LabResultsFlags),
     /// Looks after a server or client of a run; started by the run itself.
     #[command(hide = true)]
     Guard(GuardFlags),

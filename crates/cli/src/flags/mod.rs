@@ -9,6 +9,7 @@ pub(crate) mod lab_advise_defs;
 pub(crate) mod lab_defs;
 pub(crate) mod lab_paper_defs;
 pub(crate) mod lab_report_defs;
+pub(crate) mod lab_results_defs;
 pub(crate) mod load_defs;
 pub(crate) mod load_values;
 pub(crate) mod values;
@@ -46,6 +47,7 @@ where
         (Some("lab"), Some("paper")) => "lab paper",
         (Some("lab"), Some("compare")) => "lab compare",
         (Some("lab"), Some("advise")) => "lab advise",
+        (Some("lab"), Some("results")) => "lab results",
         (Some("lab"), _) => "lab",
         _ => "serve",
     };
@@ -149,7 +151,7 @@ fn one_line(error: &clap::Error, command: &str) -> String {
             text(ContextKind::InvalidSubcommand).unwrap_or_default(),
             did_you_mean(ContextKind::SuggestedSubcommand),
             match command {
-                "lab" => "run, paper, compare, capacity, report, verify or advise",
+                "lab" => "run, paper, compare, capacity, report, verify, advise or results",
                 _ => "serve, load, lab or completions",
             },
         ),

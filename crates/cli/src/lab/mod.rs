@@ -6,6 +6,7 @@ mod check;
 mod interrupt;
 mod paper;
 mod report;
+mod results;
 mod run;
 
 use std::io;
@@ -25,6 +26,7 @@ pub(crate) fn lab(command: &LabCommand) -> Result<(), Failure> {
         LabCommand::Paper(flags) => paper::paper(flags),
         LabCommand::Compare(flags) => paper::compare(flags),
         LabCommand::Advise(flags) => advise::tell(flags),
+        LabCommand::Results(flags) => results::results(flags),
         LabCommand::Guard(flags) => look_after(flags),
     }
 }

@@ -81,7 +81,7 @@ pub(super) fn check(flags: &LabVerifyFlags) -> Result<(), Failure> {
     }
 }
 
-fn derived(folder: &Path) -> Result<(Run, Report), Failure> {
+pub(super) fn derived(folder: &Path) -> Result<(Run, Report), Failure> {
     let run = Run::read(folder).map_err(Failure::usage)?;
     // A plan of another version may have what this one cannot read: then what varies decides.
     let plan = Plan::parse(&run.head.plan_toml, &run.head.name, folder);
@@ -91,7 +91,7 @@ fn derived(folder: &Path) -> Result<(Run, Report), Failure> {
 }
 
 /// Whole or not at all: a reader never sees half of a report.
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".part");
     let part: PathBuf = path.with_file_name(name);

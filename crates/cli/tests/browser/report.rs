@@ -54,6 +54,8 @@ fn claims() -> Vec<Claim> {
     let claim = |(verdict, text, why): (Verdict, &str, &str)| Claim {
         paper: "P1".to_owned(),
         text: text.to_owned(),
+        source: "Fig. 20".to_owned(),
+        published: "3".to_owned(),
         verdict,
         why: why.to_owned(),
         interval: (verdict != Verdict::NotTestable).then_some(Interval {

@@ -130,3 +130,47 @@ fn a_folder_without_a_run_is_said_to_be_one() {
         );
     }
 }
+
+#[test]
+fn runs_are_written_on_one_page_with_their_first_charts() {
+    let bench = Bench::new(PLAN);
+    bench.complete();
+    let folder = bench.out();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (out, page, readme) = (folder.to_str().unwrap(), path("all.md"), path("README.md"));
+    let words = [
+        "lab", "results", out, out, "--out", &page, "--readme", &readme,
+    ];
+    fs::write(&readme, "# Mine\n").unwrap();
+    let output = run(&words);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(
+        said(&output).contains("no place for it; right would be"),
+        "{}",
+        said(&output)
+    );
+
+    let marks =
+        "# Mine\n<!-- ./x bench papers -->\nold\n<!-- end of what the papers came to -->\nrest\n";
+    fs::write(&readme, marks).unwrap();
+    let output = run(&words);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(
+        text.contains("## t: loops\n\n![Completed requests by loops"),
+        "{text}"
+    );
+    assert!(text.contains("](all/t.svg)"), "{text}");
+    assert!(
+        fs::read_to_string(path("all/t.svg"))
+            .unwrap()
+            .starts_with("<svg")
+    );
+    let text = fs::read_to_string(&readme).unwrap();
+    assert!(text.contains("| t: loops | 0 | 0 | 0 | 6 | "), "{text}");
+    assert!(text.contains("[All claims](all.md)"), "{text}");
+    assert!(
+        !text.contains("old") && text.ends_with("to -->\nrest\n"),
+        "{text}"
+    );
+}

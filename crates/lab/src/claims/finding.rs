@@ -6,7 +6,7 @@ use crate::stats::{Comparison, Interval};
 
 /// A claim and what came of it.
 pub(super) struct Row {
-    /// In our words, with its place in the paper.
+    /// In our words, with its place in the paper in parentheses at the end.
     pub(super) text: &'static str,
     pub(super) finding: Finding,
 }
@@ -17,6 +17,8 @@ pub(super) struct Finding {
     pub(super) verdict: Verdict,
     pub(super) why: String,
     pub(super) interval: Option<Interval>,
+    /// The paper's own number, or empty.
+    pub(super) published: String,
 }
 
 /// What is asked of a quantity.
@@ -34,6 +36,7 @@ impl Row {
             verdict: Verdict::NotTestable,
             why,
             interval: None,
+            published: String::new(),
         });
         Self { text, finding }
     }
@@ -51,18 +54,33 @@ impl Row {
                 self.finding.why, roomy.finding.why
             ),
             interval: None,
+            published: self.finding.published,
         };
         Self { finding, ..self }
     }
 
     pub(super) fn into_claim(self, paper: &str) -> Claim {
+        let (text, source) = parted(self.text);
         Claim {
             paper: paper.to_owned(),
-            text: self.text.to_owned(),
+            text,
+            source,
+            published: self.finding.published,
             verdict: self.finding.verdict,
             why: self.finding.why,
             interval: self.finding.interval,
         }
+    }
+}
+
+/// "It falls (Fig. 20)." as what is claimed and where.
+fn parted(text: &str) -> (String, String) {
+    let parts = text
+        .strip_suffix(").")
+        .and_then(|text| text.rsplit_once(" ("));
+    match parts {
+        Some((claim, source)) => (format!("{claim}."), source.to_owned()),
+        None => (text.to_owned(), String::new()),
     }
 }
 
@@ -119,9 +137,6 @@ impl Finding {
             }
         };
         why += &format!("; the claim asks for {}", bound.text());
-        if !published.is_empty() {
-            why += &format!("; published: {published}");
-        }
         why += match (verdict, interval.is_some()) {
             (Verdict::NotTestable, true) => ". Not distinguishable with these trials.",
             _ => ".",
@@ -130,6 +145,7 @@ impl Finding {
             verdict,
             why,
             interval,
+            published: published.to_owned(),
         }
     }
 
@@ -166,6 +182,11 @@ impl Finding {
             verdict,
             why: format!("{} {}", self.why, other.why),
             interval: self.interval.or(other.interval),
+            published: match (self.published.is_empty(), other.published.is_empty()) {
+                (false, false) => format!("{}; {}", self.published, other.published),
+                (_, true) => self.published,
+                (true, false) => other.published,
+            },
         }
     }
 
@@ -198,6 +219,7 @@ impl Finding {
             verdict,
             why: format!("{what}. {}.", capitalised(&parts.join("; "))),
             interval: None,
+            published: String::new(),
         }
     }
 }
@@ -265,9 +287,15 @@ mod tests {
         );
         assert_eq!(
             finding.why,
-            "several over one: 3.46 (3.1 to 3.9, 95 % interval); the claim asks for at least 3; \
-             published: 3."
+            "several over one: 3.46 (3.1 to 3.9, 95 % interval); the claim asks for at least 3."
         );
+        assert_eq!(finding.published, "3");
+        let (claim, source) = parted("It falls (in all), too (abstract, Fig. 25).");
+        assert_eq!(
+            (claim.as_str(), source.as_str()),
+            ("It falls (in all), too.", "abstract, Fig. 25")
+        );
+        assert_eq!(parted("The same."), ("The same.".to_owned(), String::new()));
         let texts = [0.0, 0.001_234, 99.96, 12_345.6, 1.0].map(number);
         assert_eq!(texts, ["0", "0.00123", "100", "12346", "1"]);
     }

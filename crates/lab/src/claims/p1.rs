@@ -155,6 +155,7 @@ fn falls(evidence: &Evidence<'_>) -> Result<Finding, String> {
             Digits(trend.trend.p_falling.min(trend.trend.p_rising))
         ),
         interval: None,
+        published: String::new(),
     })
 }
 
@@ -193,6 +194,7 @@ fn steepest(evidence: &Evidence<'_>) -> Result<Finding, String> {
             number(steepest.high)
         ),
         interval: Some(interval_of(&steepest)),
+        published: String::new(),
     })
 }
 
@@ -309,6 +311,7 @@ fn moves(
         verdict,
         why: format!("Number of {factor}: {}.", texts.join("; ")),
         interval: None,
+        published: String::new(),
     })
 }
 
@@ -330,6 +333,7 @@ fn switches(evidence: &Evidence<'_>) -> Result<Finding, String> {
                 number(most)
             ),
             interval: None,
+            published: String::new(),
         });
     }
     let (this, other) = (all.clone().is("workers", most), all.is("workers", best));

@@ -156,6 +156,7 @@ fn suffers(evidence: &Evidence<'_>) -> Result<Finding, String> {
                 number(best)
             ),
             interval: None,
+            published: String::new(),
         });
     }
     let (this, other) = (at(CLIENTS, "workers"), at(best, "workers"));

@@ -11,6 +11,12 @@ pub struct Claim {
     pub paper: String,
     /// The claim, in our words.
     pub text: String,
+    /// Where it stands in the paper: "Fig. 20"; may be empty.
+    #[serde(default)]
+    pub source: String,
+    /// The paper's own number; empty: it has none.
+    #[serde(default)]
+    pub published: String,
     /// What came of it.
     pub verdict: Verdict,
     /// Why: what was compared, or the measured limit that prevents the test.

@@ -33,6 +33,8 @@ fn claims() -> Vec<Claim> {
     vec![Claim {
         paper: "P1".to_owned(),
         text: "More <loops> help".to_owned(),
+        source: "Fig. 23(b)".to_owned(),
+        published: String::new(),
         verdict: Verdict::NotReproduced,
         why: "the ratio's interval holds 1".to_owned(),
         interval: Some(Interval {

@@ -73,16 +73,19 @@ pub(super) fn claims(report: &Report, page: &mut String) {
     }
     page.push_str(
         "<section class=\"card\" id=\"claims\">\n<h2>Claims</h2>\n<div class=\"table whole\"><table>\n\
-         <thead><tr><th scope=\"col\">Paper</th><th scope=\"col\">Claim</th><th scope=\"col\">Verdict</th>\
+         <thead><tr><th scope=\"col\">Paper</th><th scope=\"col\">Claim</th><th scope=\"col\">Source</th>\
+         <th scope=\"col\">Published</th><th scope=\"col\">Verdict</th>\
          <th scope=\"col\">Interval</th><th scope=\"col\">Why</th></tr></thead>\n<tbody>\n",
     );
     for claim in &report.claims {
         let _ = writeln!(
             page,
-            "<tr><td>{}</td><td>{}</td><td class=\"verdict {}\"><span aria-hidden=\"true\">{}</span> {}</td>\
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"verdict {}\"><span aria-hidden=\"true\">{}</span> {}</td>\
              <td class=\"number\">{}</td><td>{}</td></tr>",
             escaped(&claim.paper),
             escaped(&claim.text),
+            escaped(&claim.source),
+            escaped(&claim.published),
             claim.verdict.name(),
             claim.verdict.mark(),
             claim.verdict.label(),
