@@ -130,6 +130,10 @@ pub struct HeadFacts {
 }
 
 /// Parses `request.head`, which holds exactly one head, into the rest of `request`.
+///
+/// Kept apart: inlined into the session, its loops over bytes took 4 % more instructions for a
+/// browser's head, depending on what else was there.
+#[inline(never)]
 pub(crate) fn parse(request: &mut Request, limits: &Limits) -> Result<HeadFacts, Fault> {
     let head = std::mem::take(&mut request.head);
     let result = parse_lines(&head, request, limits);

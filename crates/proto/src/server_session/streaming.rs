@@ -100,6 +100,7 @@ impl ServerSession {
     }
 
     /// Orders `Start`, or nothing more if the client has left meanwhile.
+    #[inline(never)]
     pub(super) fn start(&mut self, turn: &mut Turn<'_>) -> Action {
         if self.eof {
             self.close(CloseReason::Vanished);
@@ -123,6 +124,7 @@ impl ServerSession {
     }
 
     /// What is to be done for an app's task, while output may be on its way.
+    #[inline(never)]
     pub(super) fn stream_action(&mut self, turn: &mut Turn<'_>) -> Action {
         let window = self.config.limits.stream_window_bytes;
         if !self.sending && self.has_output() {
@@ -160,6 +162,7 @@ impl ServerSession {
     }
 
     /// Bytes came while a task has the request.
+    #[inline(never)]
     pub(super) fn received_streaming(&mut self, bytes: &[u8], turn: &mut Turn<'_>) {
         let limits = &self.config.limits;
         let Some(progress) = &mut self.progress else {
@@ -175,6 +178,7 @@ impl ServerSession {
     }
 
     /// Time is up for the client or for the app.
+    #[inline(never)]
     pub(super) fn expired_streaming(&mut self, turn: &mut Turn<'_>) {
         let limits = &self.config.limits;
         let Some(progress) = &self.progress else {
@@ -191,6 +195,7 @@ impl ServerSession {
     }
 
     /// Until when somebody is awaited.
+    #[inline(never)]
     pub(super) fn streaming_deadline(&self) -> Option<loadline_base::Millis> {
         let progress = self.progress.as_ref()?;
         match progress.stream.awaited(&self.config.limits) {
