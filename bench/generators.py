@@ -290,7 +290,7 @@ class Bench:
         rows: dict[str, list[dict]] = {"loadline": [], "wrk": []}
         try:
             for number in range(self.args.rounds):
-                self.wait_quiet()
+                self.rig.wait_quiet()
                 for name in list(rows) if number % 2 == 0 else list(rows)[::-1]:
                     run = (
                         self.generators.loadline(url, "-c", "64", seconds=self.args.seconds)
