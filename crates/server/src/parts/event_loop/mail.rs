@@ -1,0 +1,113 @@
+//! What a loop gives to others, and what comes back by mail.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use loadline_base::Token;
+use loadline_proto::Handler;
+
+use super::EventLoop;
+use super::driver::{Driver, Link};
+use crate::parts::connection::Noted;
+use crate::parts::dispatch::{After, Served, Work};
+use crate::parts::shutdown::Stage;
+use crate::parts::workers::Message;
+
+impl<H: Handler, D: Driver> EventLoop<H, D> {
+    /// Gives a connection that is ready to a worker (`--socket-io worker`).
+    pub(super) fn hand_over(&mut self, token: Token) {
+        let Some(slot) = self.slots.get_mut(token) else {
+            return;
+        };
+        let Some(connection) = slot.connection.take() else {
+            return;
+        };
+        let connection = match connection.into_served() {
+            Ok(connection) => connection,
+            Err(connection) => {
+                slot.connection = Some(connection); // not with this driver: served here
+                return self.serve(token);
+            }
+        };
+        slot.missed = Noted::default();
+        self.idle.remove(token.index);
+        let mut served = self.boxes.pop().unwrap_or_default();
+        served.connection = Some(connection);
+        let scratch = self.kit.lend().scratch;
+        let work = Work::Serve(served);
+        match self.desk.dispatch(work, token, &self.site, scratch) {
+            None => {
+                self.load().under_way.fetch_add(1, Relaxed);
+            }
+            Some(work) => {
+                // The queue is full: 503, unless an answer is on its way already.
+                self.give_back(token, work);
+                if let Some(connection) = self
+                    .slots
+                    .get_mut(token)
+                    .and_then(|slot| slot.connection.as_mut())
+                    && connection.is_idle()
+                {
+                    connection.refuse(&mut self.kit.turn());
+                }
+                self.serve(token);
+            }
+        }
+    }
+
+    /// A connection is here again.
+    pub(super) fn take_back(&mut self, token: Token, mut served: Box<Served>) {
+        let connection = served.connection.take();
+        self.boxes.push(served);
+        if let (Some(slot), Some(connection)) = (self.slots.get_mut(token), connection) {
+            slot.connection = Link::from_served(connection, slot.missed);
+        }
+    }
+
+    /// What came by mail: results of workers, newcomers.
+    pub(super) fn letters(&mut self) {
+        let mut mail = std::mem::take(&mut self.mail);
+        self.desk.mailbox.take(&mut mail);
+        for message in mail.drain(..) {
+            if let Message::Errand(token) = message {
+                self.on_errand(token);
+                continue;
+            }
+            self.load().under_way.fetch_sub(1, Relaxed);
+            match message {
+                Message::Arrival(arrival) => self.welcome(arrival),
+                Message::MakeRoom => {
+                    self.evict_oldest();
+                }
+                Message::Done { token, work } => self.on_done(token, work),
+                Message::Errand(_) => {}
+            }
+        }
+        self.mail = mail;
+    }
+
+    fn on_done(&mut self, token: Token, mut work: Work) {
+        let after = match &mut work {
+            Work::Serve(served) => Some(std::mem::take(&mut served.after)),
+            Work::Block(_) | Work::Warm(_) => None,
+            Work::Errand(_) => return, // what it had to say has its own way
+        };
+        self.give_back(token, work);
+        let Some(slot) = self.slots.get_mut(token) else {
+            return;
+        };
+        // Only what is new: the worker has left it with nothing to do.
+        let is_ready = slot.missed.is_anything();
+        match after {
+            Some(After::Close) => self.close(token),
+            Some(After::Start(exchange)) => {
+                self.start(token, exchange);
+                self.serve(token);
+            }
+            _ if self.stage != Stage::Up && !slot.told => self.tell_going_down(token),
+            None => self.serve(token),
+            Some(After::Again) => self.queue(token),
+            Some(After::Wait) if is_ready => self.hand_over(token),
+            Some(After::Wait) => self.settle(token),
+        }
+    }
+}
