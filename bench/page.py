@@ -207,7 +207,7 @@ def readme_block(results: Results) -> str:
             f"{dates}; {'; '.join(results.machines())}. Medians of interleaved rounds; "
             f"{results.versions()}. Rows named ceil-... are bare loops that parse nothing. Of the "
             f"goals for the hot path {counts[0]} are met and {counts[1]} are not: "
-            "[all figures and goals](docs/results.md).",
+            "[all figures and goals](docs/results.md), [where the time goes](docs/hot-path.md).",
             "",
             END,
         ]

@@ -1,0 +1,102 @@
+"""Two or more servers that stay up, loaded for a second each in turn: small differences.
+
+  ./x bench slices small-1000 ceil-epoll reactor proactor
+  ./x bench slices small-64 'cmd:old:old/loadline serve {root} --listen 127.0.0.1:{port}' reactor
+
+A round of `./x bench servers` lasts for seconds and starts each server anew, and the speed of a
+shared machine drifts in that time by more than two builds of one server differ. Here the servers
+stay, the slices are short (A B C C B A ...), and the CPU time that a request took is read from the
+scheduler in nanoseconds. What is printed is the median of the ratios to the first server in each
+round of slices, with a 95 % bootstrap interval of that median: an interval that holds 1 says that
+the two cannot be told apart.
+"""
+
+import argparse
+import random
+import statistics
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from load import wrk
+from peers import PEERS, SCENARIOS, Scenario, Server, pick_server
+from processes import become_reaper, tree
+from rig import Rig, build_ceilings
+
+RESAMPLES = 5000
+
+
+def arguments() -> argparse.Namespace:
+    p = argparse.ArgumentParser(
+        prog="./x bench slices",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    o = p.add_argument
+    keep_alive = [name for name, sc in SCENARIOS.items() if not sc.idle]
+    o("scenario", choices=keep_alive, help="what is asked: " + ", ".join(keep_alive))
+    known = ", ".join(PEERS)
+    which = f"the first is what the others are compared with: {known}, or cmd:LABEL:COMMAND"
+    o("servers", nargs="+", metavar="SERVER", help=which)
+    o("-n", "--slices", type=int, default=20, help="for each server (default 20)")
+    o("-d", "--seconds", type=int, default=1, help="of each slice (default 1)")
+    o("--server-core", type=int, default=0, metavar="CPU")
+    o("--client-core", type=int, default=1, metavar="CPU")
+    o("--port", type=int, default=21000, help="ports used lie above it (default 21000)")
+    return p.parse_args()
+
+
+def cpu_ns(root: int) -> int:
+    """CPU time of all threads of a process and its children, by the scheduler."""
+    total = 0
+    for pid, _ in tree(root):
+        for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            try:
+                total += int(file.read_text().split()[0])
+            except (OSError, ValueError):
+                pass  # a thread that has ended meanwhile
+    return total
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    chance = random.Random(1)
+    medians = sorted(
+        statistics.median(chance.choices(values, k=len(values))) for _ in range(RESAMPLES)
+    )
+    return medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
+
+
+def measure(rig: Rig, servers: list[Server], sc: Scenario, args) -> dict[str, list[float]]:
+    us: dict[str, list[float]] = {server.name: [] for server in servers}
+    with ExitStack() as stack:
+        up = [(s.name, *stack.enter_context(rig.running(s, sc))) for s in servers]
+        for number in range(-1, args.slices):  # the first warms up
+            for name, proc, url in up if number % 2 == 0 else up[::-1]:
+                before = cpu_ns(proc.pid)
+                run = wrk(url, sc, args.seconds * sc.stretch, rig.client_cores, rig.script)
+                if number >= 0:
+                    us[name].append((cpu_ns(proc.pid) - before) / 1e3 / max(run["requests"], 1))
+    return us
+
+
+def main() -> None:
+    args = arguments()
+    become_reaper({args.client_core})
+    build_ceilings()
+    servers = [pick_server(name) for name in args.servers]
+    sc = SCENARIOS[args.scenario]
+    with tempfile.TemporaryDirectory(prefix="slices-") as folder:
+        rig = Rig(Path(folder), args.port, {args.server_core}, {args.client_core})
+        us = measure(rig, servers, sc, args)
+    first = us[servers[0].name]
+    print(f"| {args.scenario} | server CPU us a request | requests per CPU second, x {servers[0].name} |")
+    print("|---|---:|---:|")
+    for server in servers:
+        ratios = [base / own for base, own in zip(first, us[server.name])]
+        low, high = interval(ratios)
+        middle = f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f})"
+        print(f"| {server.name} | {statistics.median(us[server.name]):.2f} | {middle} |")
+
+
+if __name__ == "__main__":
+    main()
