@@ -21,6 +21,9 @@ pub(crate) fn text(
         found(machine),
         chosen(plan)
     );
+    if let Some(why) = &plan.fallback {
+        text += &format!("loadline: the reactor instead of the proactor: {why}\n");
+    }
     for address in addresses {
         text += &format!("loadline: serving {} on {}\n", root.display(), url(address));
     }
@@ -32,14 +35,14 @@ fn found(machine: &Machine) -> String {
         None => "no quota".to_owned(),
         Some(milli) => format!("a quota of {}.{:03}", milli / 1000, milli % 1000),
     };
-    let Machine { affinity, cpus, .. } = *machine;
+    let Machine { affinity, cpus, .. } = machine;
     let descriptors = match machine.descriptors_max {
         usize::MAX => "no descriptor limit".to_owned(),
         most => format!("{most} descriptors"),
     };
     format!(
         "{} ({affinity} by affinity, {quota}) and {descriptors}",
-        count(cpus, "CPU")
+        count(*cpus, "CPU")
     )
 }
 

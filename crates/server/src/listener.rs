@@ -6,11 +6,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use loadline_sys::socket::{backlog_len, listen};
 use loadline_sys::{ListenAddr, ListenOptions};
 
 use crate::{Accept, ServerOptions};
+
+/// How often, and how long apart, an address is tried again that is in use. The kernel takes a ring
+/// down some time after its process has ended, and the listener with it: after a kill, a server that
+/// is started again at once would find its own address taken. Half a second in all.
+const IN_USE_TRIES: u32 = 25;
+const IN_USE_PAUSE: Duration = Duration::from_millis(20);
 
 /// A listening socket.
 #[derive(Debug)]
@@ -36,7 +43,7 @@ impl Listener {
             defer_accept: options.defer_accept,
             unix_mode,
         };
-        let (socket, bound) = listen(address, options).map_err(|error| {
+        let (socket, bound) = listen_patiently(address, options).map_err(|error| {
             io::Error::new(error.kind(), format!("listening on {address}: {error}"))
         })?;
         let file = match &bound {
@@ -77,6 +84,23 @@ impl Listener {
     /// Where it is bound: with the port that the kernel chose, if it was 0.
     pub(crate) fn address(&self) -> &ListenAddr {
         &self.address
+    }
+}
+
+/// Listens, also where a predecessor is about to leave the address.
+fn listen_patiently(
+    address: &ListenAddr,
+    options: ListenOptions,
+) -> io::Result<(OwnedFd, ListenAddr)> {
+    let mut tries_left = IN_USE_TRIES;
+    loop {
+        match listen(address, options) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries_left > 0 => {
+                tries_left -= 1;
+                std::thread::sleep(IN_USE_PAUSE);
+            }
+            result => return result,
+        }
     }
 }
 

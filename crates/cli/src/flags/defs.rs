@@ -117,7 +117,7 @@ pub(crate) struct ServeFlags {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Architecture")]
 pub(crate) struct ArchitectureFlags {
-    /// Which thread does what; auto is the reactor.
+    /// Which thread does what; auto is the proactor, or the reactor where there is no io_uring.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = architecture())]
     pub(crate) architecture: Auto<Architecture>,
 

@@ -15,7 +15,7 @@ use super::values::Auto;
 use crate::failure::Failure;
 
 /// What was found about the machine.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Machine {
     /// CPUs in the affinity mask.
     pub(crate) affinity: usize,
@@ -25,6 +25,8 @@ pub(crate) struct Machine {
     pub(crate) cpus: usize,
     /// Descriptors that the process may have.
     pub(crate) descriptors_max: usize,
+    /// Why there is no io_uring here; `None`: there is.
+    pub(crate) refuses_io_uring: Option<String>,
 }
 
 impl Machine {
@@ -37,6 +39,9 @@ impl Machine {
             quota_milli: budget.quota_milli,
             cpus: budget.cpus(),
             descriptors_max: usize::try_from(limit.soft).unwrap_or(usize::MAX),
+            refuses_io_uring: loadline_sys::ring::available()
+                .err()
+                .map(|why| why.to_string()),
         }
     }
 }
@@ -48,6 +53,8 @@ pub(crate) struct Plan {
     pub(crate) flags: Arc<ServeFlags>,
     /// Architecture and numbers.
     pub(crate) options: ServerOptions,
+    /// Why it is not the architecture that `auto` would rather have.
+    pub(crate) fallback: Option<String>,
     /// Bounds of a connection.
     pub(crate) limits: Limits,
     /// Files that the cache keeps open.
@@ -69,10 +76,7 @@ const OPEN_FILES_AUTO: usize = 4096;
 
 /// Works out a plan.
 pub(crate) fn plan(flags: ServeFlags, machine: &Machine) -> Result<Plan, Failure> {
-    let architecture = flags
-        .architecture
-        .architecture
-        .or_else(|| Architecture::Reactor);
+    let (architecture, fallback) = choose(&flags.architecture, machine);
     refuse_foreign(&flags, architecture)?;
     let options = options(&flags, architecture, machine);
     refuse_contradictions(&flags, &options)?;
@@ -94,8 +98,22 @@ pub(crate) fn plan(flags: ServeFlags, machine: &Machine) -> Result<Plan, Failure
         limits: limits(&flags.requests, &flags)?,
         flags: Arc::new(flags),
         options,
+        fallback,
         open_files_max,
     })
+}
+
+/// The proactor by `auto`, since it costs no more than the reactor (docs/hot-path.md), unless the
+/// machine or another option does not allow it; then says which of them.
+fn choose(typed: &ArchitectureFlags, machine: &Machine) -> (Architecture, Option<String>) {
+    match typed.architecture {
+        Auto::Given(architecture) => (architecture, None),
+        Auto::Auto if typed.socket_io == Some(SocketIo::Worker) => (Architecture::Reactor, None),
+        Auto::Auto => match &machine.refuses_io_uring {
+            None => (Architecture::Proactor, None),
+            Some(why) => (Architecture::Reactor, Some(why.clone())),
+        },
+    }
 }
 
 fn refused(error: OptionError) -> Failure {
@@ -334,6 +352,7 @@ mod tests {
         quota_milli: Some(3500),
         cpus: 4,
         descriptors_max: 20_000,
+        refuses_io_uring: None,
     };
 
     fn planned(line: &str, machine: &Machine) -> Result<Plan, Failure> {
@@ -347,10 +366,33 @@ mod tests {
     }
 
     #[test]
-    fn auto_is_a_reactor_by_what_was_found() {
+    fn auto_is_a_proactor_or_else_a_reactor() {
+        let refusing = Machine {
+            refuses_io_uring: Some("no".into()),
+            ..MACHINE
+        };
+        for (line, machine, architecture, fallback) in [
+            ("", &MACHINE, Architecture::Proactor, None),
+            ("--loops 3", &MACHINE, Architecture::Proactor, None),
+            ("--socket-io worker", &MACHINE, Architecture::Reactor, None),
+            (
+                "--architecture reactor",
+                &refusing,
+                Architecture::Reactor,
+                None,
+            ),
+            ("", &refusing, Architecture::Reactor, Some("no")),
+        ] {
+            let plan = planned(line, machine).unwrap();
+            assert_eq!(plan.options.architecture, architecture, "{line}");
+            assert_eq!(plan.fallback.as_deref(), fallback, "{line}");
+        }
+    }
+
+    #[test]
+    fn auto_is_by_what_was_found() {
         let plan = planned("", &MACHINE).unwrap();
         let options = &plan.options;
-        assert_eq!(options.architecture, Architecture::Reactor);
         assert_eq!((options.loops, options.workers), (4, 4));
         assert_eq!(plan.open_files_max, 2500);
         assert!(
@@ -437,7 +479,7 @@ mod tests {
                 "--architecture thread-pool --workers 2",
                 "--workers 2 thread-pool reactor",
             ),
-            ("--threads 4", "--threads 4 reactor thread-pool"),
+            ("--threads 4", "--threads 4 proactor thread-pool"),
             (
                 "--architecture sequential --queue-max 4",
                 "--queue-max 4 reactor, proactor or thread-pool",

@@ -225,6 +225,7 @@ fn resolved(choice: &Choice) -> Option<Plan> {
         quota_milli: None,
         cpus,
         descriptors_max: usize::MAX,
+        refuses_io_uring: None,
     };
     match flags::read(choice.command.iter().map(OsString::from)) {
         Ok(Typed::Command(Command::Serve(flags))) => plan(*flags, &machine).ok(),

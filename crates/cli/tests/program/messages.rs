@@ -122,6 +122,20 @@ fn a_proactor_where_io_uring_is_refused() {
 }
 
 #[test]
+fn without_io_uring_auto_is_the_reactor_and_says_why() {
+    let site = site();
+    let listen = ["--listen", "127.0.0.1:0"];
+    let mut command = Command::new(PROGRAM);
+    command.arg("serve").arg(site.path()).args(listen);
+    command.env("LOADLINE_RING_WITHOUT", "io-uring");
+    let server = Server::start_command(command, &listen);
+    let told = "loadline: the reactor instead of the proactor: io_uring is off";
+    let lines = server.start_up.iter();
+    assert_eq!(lines.filter(|line| line.starts_with(told)).count(), 1);
+    assert_eq!(server.get("/"), "<p>hello</p>");
+}
+
+#[test]
 fn a_directory_that_cannot_be_served() {
     let site = site();
     let file = site.path().join("index.html");

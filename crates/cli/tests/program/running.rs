@@ -3,25 +3,29 @@
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::process::{Command, Stdio};
 
-use crate::util::{PROGRAM, Server, exchange, site, unix};
+use crate::util::{PROGRAM, Server, architectures, exchange, site, unix};
 
 #[test]
 fn the_start_up_line_says_what_was_found_and_chosen() {
     let site = site();
     let server = Server::start(site.path(), &[]);
     let line = &server.start_up[0];
+    let chosen = match architectures().contains(&"proactor") {
+        true => "chose proactor (auto)",
+        false => "chose reactor (auto)",
+    };
     for part in [
         "found ",
         "CPU",
         "by affinity",
         "quota",
         "descriptors",
-        "chose reactor (auto)",
+        chosen,
     ] {
         assert!(line.contains(part), "{part}: {line}");
     }
     assert!(!line.contains(" 0 workers"), "{line}");
-    let where_ = &server.start_up[1];
+    let where_ = server.start_up.last().unwrap();
     assert!(
         where_.contains(site.path().canonicalize().unwrap().to_str().unwrap()),
         "{where_}"
@@ -37,8 +41,8 @@ fn the_start_up_line_says_what_was_found_and_chosen() {
         "{:?}",
         server.start_up
     );
-    let papers =
-        "--loops 3 --workers 2 --worker-pools per-loop --accept handoff --balance least-busy";
+    let papers = "--architecture reactor --loops 3 --workers 2 --worker-pools per-loop --accept handoff \
+         --balance least-busy";
     let papers: Vec<&str> = papers.split(' ').collect();
     let line = &Server::start(site.path(), &papers).start_up[0];
     assert!(

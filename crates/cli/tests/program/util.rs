@@ -68,12 +68,15 @@ impl Server {
 
     /// The same without an address, and with a standard output of one's own.
     pub(crate) fn start_with(site: &Path, more: &[&str], stdout: impl Into<Stdio>) -> Self {
-        let mut child = Command::new(PROGRAM)
-            .arg("serve")
-            .arg(site)
-            .args(more)
+        let mut command = Command::new(PROGRAM);
+        command.arg("serve").arg(site).args(more).stdout(stdout);
+        Self::start_command(command, more)
+    }
+
+    /// The same with a command that is made already, and has these arguments.
+    pub(crate) fn start_command(mut command: Command, more: &[&str]) -> Self {
+        let mut child = command
             .env_remove("LOADLINE_LOG")
-            .stdout(stdout)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
