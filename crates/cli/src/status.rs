@@ -150,12 +150,7 @@ impl StatusSource for Status {
         text.family("cache_weight_bytes", "gauge", "Weight of the cache");
         text.sample("cache_weight_bytes", "", cache.weight as f64);
         if let Some(accounts) = &self.accounts {
-            for (name, value) in accounts.counters().named() {
-                let metric = Metric::of(name);
-                let full = format!("accounts_{}", metric.name);
-                text.family(&full, metric.kind, &name.replace('_', " "));
-                text.sample(&full, "", metric.scaled(value));
-            }
+            show_accounts(&mut text, accounts);
         }
         text.0
     }
@@ -260,6 +255,15 @@ impl Exposition {
     /// `labels` with their braces, or empty.
     fn sample(&mut self, name: &str, labels: &str, value: f64) {
         let _ = writeln!(self.0, "loadline_{name}{labels} {value}");
+    }
+}
+
+fn show_accounts(text: &mut Exposition, accounts: &Mounted) {
+    for (name, value) in accounts.counters().named() {
+        let metric = Metric::of(name);
+        let full = format!("accounts_{}", metric.name);
+        text.family(&full, metric.kind, &name.replace('_', " "));
+        text.sample(&full, "", metric.scaled(value));
     }
 }
 
