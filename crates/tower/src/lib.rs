@@ -9,7 +9,7 @@
 //! use axum::{Router, routing::get};
 //! use loadline_tower::Tower;
 //!
-//! let app = Router::new().route("/hello", get(|| async { "hello" }));
+//! let app: Router = Router::new().route("/hello", get(|| async { "hello" }));
 //! let handler = Tower::new(app)?;
 //! # Ok::<(), std::io::Error>(())
 //! ```

@@ -39,11 +39,15 @@ impl Machine {
             quota_milli: budget.quota_milli,
             cpus: budget.cpus(),
             descriptors_max: usize::try_from(limit.soft).unwrap_or(usize::MAX),
-            refuses_io_uring: loadline_sys::ring::available()
-                .err()
-                .map(|why| why.to_string()),
+            refuses_io_uring: why_no_io_uring(),
         }
     }
+}
+
+/// Why there is no io_uring on this machine; `None`: there is.
+pub(crate) fn why_no_io_uring() -> Option<String> {
+    let refused = loadline_sys::ring::available().err();
+    refused.map(|why| why.to_string())
 }
 
 /// What is to be done.

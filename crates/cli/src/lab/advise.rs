@@ -12,7 +12,7 @@ use loadline_lab::stats::Comparison;
 
 use crate::failure::{Exit, Failure};
 use crate::flags::defs::Command;
-use crate::flags::high::{Machine, Plan, plan};
+use crate::flags::high::{Machine, Plan, plan, why_no_io_uring};
 use crate::flags::lab_advise_defs::LabAdviseFlags;
 use crate::flags::{self, Typed};
 use crate::start_up::chosen;
@@ -210,7 +210,7 @@ fn numbers(plan: &Plan) -> Vec<(&'static str, String)> {
     }
 }
 
-/// What `loadline serve` made of its options on the CPUs of the trial; `None`: it was another server.
+/// What `loadline serve` made of its options on the CPUs of the trial, where `auto` is by this machine; `None`: it was another server.
 fn resolved(choice: &Choice) -> Option<Plan> {
     let is_loadline = choice
         .command
@@ -225,7 +225,7 @@ fn resolved(choice: &Choice) -> Option<Plan> {
         quota_milli: None,
         cpus,
         descriptors_max: usize::MAX,
-        refuses_io_uring: None,
+        refuses_io_uring: why_no_io_uring(),
     };
     match flags::read(choice.command.iter().map(OsString::from)) {
         Ok(Typed::Command(Command::Serve(flags))) => plan(*flags, &machine).ok(),

@@ -64,7 +64,8 @@ fn a_report_is_made_of_a_run_and_is_true() {
 fn what_was_measured_is_advised_on_and_nothing_else() {
     let plan = PLAN
         .replace("replicates = 2", "replicates = 3\na_a = false")
-        .replace("loops = [1, 2]", "loops = [1, 2], connections = [1, 2]");
+        .replace("loops = [1, 2]", "loops = [1, 2], connections = [1, 2]")
+        .replace("options = {", "options = { architecture = \"reactor\",");
     let bench = Bench::new(&plan);
     bench.complete();
     let folder = bench.out();
@@ -77,8 +78,8 @@ fn what_was_measured_is_advised_on_and_nothing_else() {
         "For connections = 2: loops = ",
         "; on 1 CPU\n",
         "the ratio is ",
-        "Start it with\n  loadline serve DIR --listen=127.0.0.1:8080 --loops=",
-        " --workers=0 --architecture=reactor\n",
+        "Start it with\n  loadline serve DIR --listen=127.0.0.1:8080 --architecture=reactor --loops=",
+        " --workers=0\n",
         "Rests on series s, connections = 2, 3 blocks of trials.",
     ] {
         assert!(page.contains(part), "{part}: {page}");
