@@ -60,6 +60,12 @@ pub enum Order {
         /// By RST instead of FIN.
         reset: bool,
     },
+    /// What had to be done before the start is done; answered by the next `next_order`, after the
+    /// start. Only for an actor that [prepares](Actor::prepares).
+    AwaitStart,
+    /// What had to be done before the start cannot be done, for this reason: there will be no start.
+    /// Only for an actor that [prepares](Actor::prepares).
+    GiveUp(String),
     /// This client does nothing any more.
     Done,
 }
@@ -82,12 +88,18 @@ pub struct Scene<'s> {
 /// scene's recorder; connections that come to be, and bytes, are counted by the stage.
 ///
 /// - Its first order is asked for before the start. If that is `Connect`, it is carried out then,
-///   and its outcome told at the start; any other order waits for the start.
+///   and its outcome told at the start; any other order waits for the start. An actor that
+///   [prepares](Actor::prepares) is on stage before: its orders are carried out up to `AwaitStart`.
 /// - At the end it is asked anew, whatever it waits for: the order takes the place of the last one.
 ///   Only bytes that are being sent are sent first. Who wants to wait for an answer says so again.
 /// - A peer that takes no more bytes but has said something counts as having taken them: what it
 ///   said comes with the next `Receive`.
 pub trait Actor: Send {
+    /// Whether its orders are carried out before the start, until it gives [`Order::AwaitStart`] or
+    /// [`Order::GiveUp`]. Bytes of that time are not counted.
+    fn prepares(&self) -> bool {
+        false
+    }
     /// What to do next.
     fn next_order(&mut self, scene: &mut Scene<'_>) -> Order;
     /// The connection is open.

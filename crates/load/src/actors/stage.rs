@@ -26,11 +26,13 @@ use loadline_sys::{Events, Poller, usage};
 
 mod member;
 mod opening;
+mod preparing;
 mod presence;
 mod visit;
 
 use self::member::{Doing, Member};
 use self::opening::Opening;
+use self::preparing::Preparing;
 use self::presence::Presence;
 use super::timers::Timers;
 use super::{Actor, Scene};
@@ -61,6 +63,7 @@ pub(super) struct Stage<'p> {
     presence: Presence,
     meter: Meter,
     opening: Opening,
+    preparing: Preparing,
     /// Members that have more to do.
     revisits: VecDeque<u32>,
     buffer: Box<[u8]>,
@@ -89,6 +92,7 @@ impl<'p> Stage<'p> {
                     until_ns: u64::MAX,
                     number,
                     crowd: index as u16,
+                    is_preparing: false,
                     is_queued: false,
                     requests_out: 0,
                 })
@@ -109,6 +113,7 @@ impl<'p> Stage<'p> {
             presence: Presence::new(groups),
             meter: Meter::new(),
             opening: Opening::default(),
+            preparing: Preparing::default(),
             revisits: VecDeque::new(),
             buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
             members,
@@ -119,8 +124,8 @@ impl<'p> Stage<'p> {
         })
     }
 
-    /// Carries out the first orders, as far as that can be done before the start; returns how many
-    /// connections are open.
+    /// Carries out the first orders, as far as that can be done before the start, and all of those who
+    /// prepare; returns how many connections are open. An error says why there will be no start.
     pub(super) fn open_beforehand(
         &mut self,
         control: &Control,
@@ -129,13 +134,24 @@ impl<'p> Stage<'p> {
         for index in 0..self.member_count() {
             self.ask_beforehand(index);
         }
-        self.open_more();
-        while !self.opening.is_done() && !control.is_stopped() {
-            self.turn(u64::MAX, out)?;
+        loop {
             self.open_more();
+            self.prepare_more();
+            if let Some(why) = self.preparing.failure() {
+                return Err(io::Error::other(why));
+            }
+            let is_done = self.opening.is_done() && self.preparing.is_done();
+            if is_done || control.is_stopped() {
+                break;
+            }
+            self.turn(u64::MAX, out)?;
         }
         let members = self.members.iter().flatten();
-        let is_open = |member: &&Member| matches!(member.doing, Doing::Opened(Ok(())));
+        let is_open = |member: &&Member| match member.doing {
+            Doing::Opened(Ok(())) => true,
+            Doing::Prepared => member.link.is_some(),
+            _ => false,
+        };
         Ok(members.filter(is_open).count() as u64)
     }
 
@@ -316,7 +332,9 @@ impl<'p> Stage<'p> {
                 && !matches!(member.doing, Doing::Sending { .. })
             {
                 let doing = std::mem::replace(&mut member.doing, Doing::Nothing);
-                self.no_longer_opening(&doing);
+                let is_preparing = member.is_preparing;
+                self.no_longer_opening(&doing, is_preparing);
+                self.no_longer_preparing(index);
                 self.visit(index);
             }
         }
@@ -366,12 +384,15 @@ impl<'p> Stage<'p> {
 
     /// This member is done.
     fn take_off(&mut self, index: u32) {
+        let is_preparing = self.members[index as usize].as_ref();
+        let is_preparing = is_preparing.is_some_and(|member| member.is_preparing);
+        self.no_longer_preparing(index);
         let Some(member) = self.members[index as usize].take() else {
             return;
         };
         self.left -= 1;
         self.timers.clear(index);
-        self.no_longer_opening(&member.doing);
+        self.no_longer_opening(&member.doing, is_preparing);
         let group = self.plan.crowds[usize::from(member.crowd)].group;
         let recorder = &mut self.recorder;
         self.presence

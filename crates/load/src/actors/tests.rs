@@ -344,7 +344,7 @@ fn happen(rehearsal: &mut Rehearsal, order: Order, what: u8) {
             };
             rehearsal.received(&bytes[..bytes.len().min(bytes_max)]);
         }
-        (Order::Close { .. } | Order::Done, _) => {}
+        (Order::Close { .. } | Order::Done | Order::AwaitStart | Order::GiveUp(_), _) => {}
     }
 }
 

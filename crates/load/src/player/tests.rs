@@ -100,7 +100,9 @@ fn play(bits_per_second: u64, link: &mut Link, seconds: u64) -> (Tally, Player, 
                     player.received(&bytes, &mut scene);
                 }
             }
-            order @ Order::Receive { .. } => panic!("{order:?}"),
+            order @ (Order::Receive { .. } | Order::AwaitStart | Order::GiveUp(_)) => {
+                panic!("{order:?}")
+            }
         }
     }
     let mut tally = Tally::default();

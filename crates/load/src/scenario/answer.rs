@@ -1,6 +1,9 @@
-//! What a user keeps of an answer until it has been looked at, in bounded memory.
+//! What a user keeps of an answer until it has been looked at, in bounded memory; and what can be
+//! wrong with one, in words.
 
-use loadline_proto::ReplyObserver;
+use loadline_proto::{ReplyFault, ReplyObserver};
+
+use crate::{ErrorKind, judge};
 
 /// Content that is kept to be searched. A page; what lies behind is not seen.
 const CONTENT_BYTES_MAX: usize = 1 << 20;
@@ -38,5 +41,35 @@ impl Answer {
         if self.content.capacity() > KEPT_BYTES_MAX {
             self.content = Vec::new();
         }
+    }
+}
+
+/// Why a step did not end well, in words.
+pub(super) type Problem = (ErrorKind, String);
+
+/// Whether a status is one of those that are expected; empty: 200 to 299.
+pub(super) fn check_status(status: u16, expected: &[u16]) -> Result<(), Problem> {
+    let Some(kind) = judge::status_fault(status, expected) else {
+        return Ok(());
+    };
+    let wanted = match expected {
+        [] => "200 to 299".to_owned(),
+        list => list
+            .iter()
+            .map(u16::to_string)
+            .collect::<Vec<_>>()
+            .join(" or "),
+    };
+    Err((kind, format!("the status {status}, not {wanted}")))
+}
+
+/// What a broken answer is told as.
+pub(super) fn named(fault: ReplyFault) -> &'static str {
+    match fault {
+        ReplyFault::ClosedEarly => "closed before an answer",
+        ReplyFault::CutHead => "closed within the head of the answer",
+        ReplyFault::CutContent { .. } => "closed within the content",
+        ReplyFault::Malformed(text) => text,
+        ReplyFault::Unsolicited => "bytes behind the last answer",
     }
 }

@@ -48,11 +48,6 @@ struct Attributes<'a> {
 }
 
 impl Jar {
-    /// Forgets everything.
-    pub(super) fn clear(&mut self) {
-        self.cookies.clear();
-    }
-
     /// Takes the value of a Set-Cookie field (sections 5.2 and 5.3). What is malformed, too large or
     /// for another host is ignored, as the RFC wants it.
     pub(super) fn set(&mut self, field: &[u8], origin: &Origin<'_>) {
@@ -267,7 +262,7 @@ mod tests {
         assert_eq!(sent(&mut jar, "/x/y/q", 0), "Cookie: c=3=3; b=2; a=1\r\n");
         jar.set(b"a=4; Path=/", &origin("/", 0));
         assert_eq!(jar.value(b"a"), Some(&b"4"[..]));
-        jar.clear();
+        jar = Jar::default();
         assert_eq!(sent(&mut jar, "/x/y", 0), "");
     }
 

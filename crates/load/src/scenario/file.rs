@@ -50,6 +50,8 @@ struct ScenarioTable {
     variables: BTreeMap<String, Spanned<String>>,
     users: Option<UsersTable>,
     #[serde(default)]
+    setup: Vec<Spanned<StepTable>>,
+    #[serde(default)]
     step: Vec<Spanned<StepTable>>,
 }
 
@@ -187,18 +189,24 @@ fn script(table: ScenarioTable, folder: &Path) -> Located<Script> {
         ));
     }
     let follow_max = table.follow.as_ref().map_or(0, follow_max);
-    let mut steps = Vec::new();
-    for (index, step) in table.step.into_iter().enumerate() {
-        let common = Common {
-            headers: &table.headers,
-            follow_max,
-            folder,
-            index,
-        };
-        steps.push(common.step(step, &mut names)?);
-    }
+    let common = Common {
+        headers: &table.headers,
+        follow_max,
+        folder,
+    };
+    let setup_count = table.setup.len();
+    let numbered = |kind: &'static str, steps: Vec<Spanned<StepTable>>| {
+        let named = move |(index, step)| (format!("{kind} {}", index + 1), step);
+        steps.into_iter().enumerate().map(named)
+    };
+    let setup = numbered("setup", table.setup);
+    let steps = setup
+        .chain(numbered("step", table.step))
+        .map(|(number, step)| common.step(number, step, &mut names))
+        .collect::<Located<Vec<_>>>()?;
     Ok(Script {
         steps,
+        setup_count,
         repeat: table.repeat.map(Spanned::into_inner),
         keeps_state: table.keep_state,
         sends_secure_cookies: table.send_secure_cookies,
@@ -227,21 +235,22 @@ fn users_table(file: &Spanned<String>, folder: &Path, names: &mut Names) -> Loca
     Ok(users)
 }
 
-/// What the file says for all steps, and which step it is.
+/// What the file says for all steps.
 struct Common<'f> {
     headers: &'f BTreeMap<String, Spanned<String>>,
     follow_max: u32,
     folder: &'f Path,
-    index: usize,
 }
 
 impl Common<'_> {
-    /// Messages about a step say which.
-    fn step(&self, step: Spanned<StepTable>, names: &mut Names) -> Located<Step> {
-        let name = match &step.get_ref().name {
-            Some(name) => name.clone(),
-            None => format!("step {}", self.index + 1),
-        };
+    /// Messages about a step say which; one without a name is called by its number.
+    fn step(
+        &self,
+        number: String,
+        step: Spanned<StepTable>,
+        names: &mut Names,
+    ) -> Located<Step> {
+        let name = step.get_ref().name.clone().unwrap_or(number);
         let named = |(span, message)| (span, format!("{name}: {message}"));
         self.named_step(step.into_inner(), name.clone(), names)
             .map_err(named)

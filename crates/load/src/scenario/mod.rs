@@ -11,6 +11,9 @@
 //!                                            └── cookies, captured values, random numbers by the seed
 //! ```
 //!
+//! Steps of a setup are taken once by each user, before the start, and are in no figure; what they
+//! leave is what the user begins with, each time. One that fails ends the run.
+//!
 //! Latency counts from when the think time ended, so that the time to connect and the time that the
 //! client itself was late are in it. A redirect is a request of its own, due when it came.
 //!
@@ -25,6 +28,7 @@ mod file;
 mod link;
 mod request;
 mod script;
+mod state;
 mod table;
 mod template;
 #[cfg(test)]

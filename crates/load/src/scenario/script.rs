@@ -13,8 +13,10 @@ use super::template::Template;
 /// What every user does.
 #[derive(Debug)]
 pub(super) struct Script {
-    /// At least one.
+    /// Those of the setup, then those that are taken again and again: at least one.
     pub(super) steps: Vec<Step>,
+    /// How many of them are the setup, which each user goes through once, before the start.
+    pub(super) setup_count: usize,
     /// How often; `None`: until the end of the run.
     pub(super) repeat: Option<u64>,
     /// Whether cookies and captured values stay from one time to the next.
@@ -63,6 +65,14 @@ pub(super) enum Content {
 pub(super) struct Think {
     pub(super) least_ns: u64,
     pub(super) most_ns: u64,
+}
+
+impl Think {
+    /// The time that a random number stands for.
+    pub(super) fn chosen(self, random: u64) -> u64 {
+        let range = u128::from(self.most_ns - self.least_ns) + 1;
+        self.least_ns + ((u128::from(random) * range) >> 64) as u64
+    }
 }
 
 impl Step {

@@ -13,6 +13,7 @@ use crate::{ErrorKind, Message, Tally};
 
 mod behaviour;
 mod files;
+mod setup;
 
 const MS: u64 = 1_000_000;
 /// How long a connection takes to come to be, and an answer to come, in every test.
@@ -105,6 +106,9 @@ struct Play {
     idle_ns: u64,
     refuses: bool,
     reaction: Option<Reaction>,
+    /// How often it has told that its setup is done.
+    starts: usize,
+    gave_up: Option<String>,
 }
 
 impl Play {
@@ -124,6 +128,8 @@ impl Play {
             idle_ns: u64::MAX,
             refuses: false,
             reaction: None,
+            starts: 0,
+            gave_up: None,
         }
     }
 
@@ -186,6 +192,11 @@ impl Play {
                     assert!(self.is_connected);
                     self.is_connected = false;
                     self.closes += 1;
+                }
+                Order::AwaitStart => self.starts += 1,
+                Order::GiveUp(why) => {
+                    self.gave_up = Some(why);
+                    break;
                 }
                 Order::Receive { .. } => panic!("waits without an end"),
                 Order::Done => {

@@ -2,51 +2,28 @@
 
 use std::sync::Arc;
 
-use loadline_proto::{ClientSession, Received, Reply, ReplyFault};
+use loadline_proto::{ClientSession, Received, Reply};
 use rand::Rng;
 use rand_pcg::Pcg64Mcg;
 
 use super::Setting;
-use super::answer::Answer;
+use super::answer::{Answer, Problem, check_status, named};
 use super::capture::{self, Source};
 use super::cookies::{Jar, Origin};
 use super::request::{self, Ask};
-use super::script::{Script, Step, Think};
+use super::script::{Script, Step};
+use super::state::{Base, Stage};
 use super::template::{Escape, Values};
 use crate::actors::{Actor, Order, Scene};
 use crate::recorder::Stamps;
 use crate::seed::{Purpose, generator};
-use crate::{ErrorKind, Share, judge};
+use crate::{ErrorKind, Share, Tally, judge};
 
 /// What is received at once.
 const RECEIVE_BYTES_MAX: usize = 64 << 10;
 /// How long a user waits before it begins anew after a connection failed: long enough that
 /// thousands of them do not spin on a server that is gone, short enough to see it come back.
 const PAUSE_NS: u64 = 100_000_000;
-
-/// Where a user stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Not asked yet.
-    Begin,
-    /// The first connection is opened, before anything is due.
-    Opening,
-    /// Nothing until then; then the next step is due.
-    Thinking { until_ns: u64 },
-    /// A request is due; a connection may be missing.
-    Due,
-    /// The connection was asked for.
-    Connecting,
-    /// The request is on its way out.
-    Sending,
-    /// The answer is awaited, until then.
-    Awaiting { until_ns: u64 },
-    /// It does nothing any more.
-    Done,
-}
-
-/// Why a step did not end well, in words.
-type Problem = (ErrorKind, String);
 
 /// One user.
 #[derive(Debug)]
@@ -57,6 +34,10 @@ pub(super) struct User {
     random: Pcg64Mcg,
     jar: Jar,
     captured: Vec<Option<Vec<u8>>>,
+    /// What the setup left: what the user begins with, each time.
+    base: Base,
+    /// Why the setup failed.
+    failure: Option<String>,
     /// How often it has begun, from 1.
     iteration: u64,
     step: usize,
@@ -85,7 +66,12 @@ impl User {
             setting,
             number,
             jar: Jar::default(),
+            base: Base {
+                jar: Jar::default(),
+                captured: captured.clone(),
+            },
             captured,
+            failure: None,
             iteration: 1,
             step: 0,
             stage: Stage::Begin,
@@ -105,13 +91,26 @@ impl User {
         &self.script.steps[self.step]
     }
 
+    /// Before the start: nothing is counted.
+    fn is_in_setup(&self) -> bool {
+        self.step < self.script.setup_count
+    }
+
+    /// Where what it does is counted, if it is.
+    fn tally<'s>(&self, scene: &'s mut Scene<'_>) -> Option<&'s mut Tally> {
+        let is_counted = !self.is_in_setup();
+        is_counted.then(|| scene.recorder.tally(self.phase))
+    }
+
+    fn count_error(&self, kind: ErrorKind, scene: &mut Scene<'_>) {
+        if let Some(tally) = self.tally(scene) {
+            tally.error(kind);
+        }
+    }
+
     /// Thinks before the step at hand, and for `least_ns` in any case.
     fn think(&mut self, now_ns: u64, least_ns: u64) {
-        let Think {
-            least_ns: from,
-            most_ns: to,
-        } = self.script_step().think;
-        let think_ns = from + spread(self.random.next_u64(), to - from);
+        let think_ns = self.script_step().think.chosen(self.random.next_u64());
         self.stage = Stage::Thinking {
             until_ns: now_ns.saturating_add(think_ns.max(least_ns)),
         };
@@ -126,7 +125,9 @@ impl User {
         };
         self.ask = Some(ask);
         self.stage = Stage::Due;
-        scene.recorder.tally(self.phase).offered += 1;
+        if let Some(tally) = self.tally(scene) {
+            tally.offered += 1;
+        }
         self.script_step().counts.requested();
     }
 
@@ -150,10 +151,7 @@ impl User {
             has_content: false,
         };
         self.due(due_ns, nowhere, scene);
-        scene
-            .recorder
-            .tally(self.phase)
-            .error(ErrorKind::WrongContent);
+        self.count_error(ErrorKind::WrongContent, scene);
         self.problem(|| "the link that was captured leads elsewhere".to_owned());
         self.begin_anew(scene.now_ns, PAUSE_NS);
     }
@@ -198,7 +196,9 @@ impl User {
         self.answer.begin(step.needs_content());
         self.stamps.sent_ns = scene.now_ns;
         self.stage = Stage::Sending;
-        scene.recorder.tally(self.phase).sent += 1;
+        if let Some(tally) = self.tally(scene) {
+            tally.sent += 1;
+        }
         bytes
     }
 
@@ -216,49 +216,53 @@ impl User {
 
     /// The request at hand will have no answer.
     fn lost(&mut self, kind: ErrorKind, what: impl FnOnce() -> String, scene: &mut Scene<'_>) {
-        let after_ns = scene.now_ns.saturating_sub(self.stamps.due_ns);
-        scene.recorder.failed(self.phase, kind, after_ns);
+        if !self.is_in_setup() {
+            let after_ns = scene.now_ns.saturating_sub(self.stamps.due_ns);
+            scene.recorder.failed(self.phase, kind, after_ns);
+        }
         self.problem(what);
         self.must_close = Some(kind == ErrorKind::Timeout);
         self.begin_anew(scene.now_ns, PAUSE_NS);
     }
 
-    /// The first problem of a step is told in words.
-    fn problem(&self, what: impl FnOnce() -> String) {
+    /// The first problem of a step is told in words; one of the setup is the end.
+    fn problem(&mut self, what: impl FnOnce() -> String) {
         let user = self.number + 1;
-        self.script_step()
-            .counts
-            .failed(|| format!("user {user}: {}", what()));
+        if self.is_in_setup() {
+            let words = format!("{}: user {user}: {}", self.script_step().name, what());
+            self.failure.get_or_insert(words);
+            return;
+        }
+        let counts = &self.script_step().counts;
+        counts.failed(|| format!("user {user}: {}", what()));
     }
 
     /// An answer is complete.
     fn completed(&mut self, reply: Reply, scene: &mut Scene<'_>) {
         self.stamps.last_ns = scene.now_ns;
-        let tally = scene.recorder.tally(self.phase);
-        tally.answered(&reply);
-        scene.recorder.completed(self.phase, &self.stamps);
+        if let Some(tally) = self.tally(scene) {
+            tally.answered(&reply);
+            scene.recorder.completed(self.phase, &self.stamps);
+        }
         if !reply.keep_alive || self.stage == Stage::Sending {
             self.must_close = Some(false);
         }
         self.take_cookies(scene.now_ns);
         match self.judge(&reply) {
             Err((kind, text)) => {
-                scene.recorder.tally(self.phase).error(kind);
+                self.count_error(kind, scene);
                 self.problem(|| text);
                 self.begin_anew(scene.now_ns, 0);
             }
             Ok(redirect) => {
                 let late_ns = self.stamps.last_ns.saturating_sub(self.stamps.due_ns);
-                if self
-                    .setting
-                    .deadline_ns
-                    .is_some_and(|deadline_ns| late_ns > deadline_ns)
-                {
+                let deadline_ns = self.setting.deadline_ns.filter(|_| !self.is_in_setup());
+                if deadline_ns.is_some_and(|deadline_ns| late_ns > deadline_ns) {
                     // It has its answer all the same.
-                    scene.recorder.tally(self.phase).error(ErrorKind::Late);
+                    self.count_error(ErrorKind::Late, scene);
                     self.problem(|| "later than the deadline".to_owned());
-                } else {
-                    scene.recorder.tally(self.phase).good += 1;
+                } else if let Some(tally) = self.tally(scene) {
+                    tally.good += 1;
                 }
                 self.go_on(redirect, scene);
             }
@@ -276,20 +280,30 @@ impl User {
             self.page = ask.target;
         }
         self.step += 1;
+        if self.step == self.script.setup_count {
+            self.base.jar.clone_from(&self.jar);
+            self.base.captured.clone_from(&self.captured);
+            self.stage = Stage::SetUp;
+            return;
+        }
         if self.step < self.script.steps.len() {
             return self.think(now_ns, 0);
         }
         self.begin_anew(now_ns, 0);
     }
 
-    /// Begins with the first step again, as often as the scenario says.
+    /// Begins with the first step again, as often as the scenario says; not where the setup failed.
     fn begin_anew(&mut self, now_ns: u64, pause_ns: u64) {
-        let was_whole = self.step == self.script.steps.len();
-        self.step = 0;
         self.ask = None;
+        if self.is_in_setup() {
+            self.stage = Stage::SetUp;
+            return;
+        }
+        let was_whole = self.step == self.script.steps.len();
+        self.step = self.script.setup_count;
         if !(was_whole && self.script.keeps_state) {
-            self.jar.clear();
-            self.captured.fill(None);
+            self.jar.clone_from(&self.base.jar);
+            self.captured.clone_from(&self.base.captured);
         }
         if self
             .script
@@ -386,9 +400,15 @@ impl User {
         match self.stage {
             Stage::Awaiting { .. } | Stage::Done => return,
             Stage::Due | Stage::Connecting | Stage::Sending => {
-                scene.recorder.tally(self.phase).unfinished += 1;
+                if let Some(tally) = self.tally(scene) {
+                    tally.unfinished += 1;
+                }
             }
-            Stage::Begin | Stage::Opening | Stage::Thinking { .. } => {}
+            Stage::Begin
+            | Stage::Opening
+            | Stage::Thinking { .. }
+            | Stage::SetUp
+            | Stage::Starting => {}
         }
         self.stage = Stage::Done;
     }
@@ -402,6 +422,10 @@ impl User {
 }
 
 impl Actor for User {
+    fn prepares(&self) -> bool {
+        self.is_in_setup()
+    }
+
     fn next_order(&mut self, scene: &mut Scene<'_>) -> Order {
         if scene.is_ending {
             self.end(scene);
@@ -438,6 +462,17 @@ impl Actor for User {
                 bytes_max: RECEIVE_BYTES_MAX,
                 ns: until_ns,
             },
+            Stage::SetUp => match self.failure.take() {
+                Some(why) => Order::GiveUp(why),
+                None => {
+                    self.stage = Stage::Starting;
+                    Order::AwaitStart
+                }
+            },
+            Stage::Starting => {
+                self.think(scene.now_ns, 0);
+                self.next_order(scene)
+            }
             Stage::Begin | Stage::Thinking { .. } => self.next_order(scene),
             Stage::Done if self.is_connected => self.close(false),
             Stage::Done => Order::Done,
@@ -502,7 +537,8 @@ impl Actor for User {
         self.is_connected = false;
         if self.stage == Stage::Opening {
             // No request was due; the next one will open another.
-            scene.recorder.tally(scene.phase).error(kind);
+            self.phase = scene.phase;
+            self.count_error(kind, scene);
             self.think(scene.now_ns, PAUSE_NS);
         }
         if matches!(
@@ -516,43 +552,18 @@ impl Actor for User {
     }
 
     fn abandoned(&mut self, scene: &mut Scene<'_>) {
-        if self.stage != Stage::Done && self.ask.is_some() {
-            scene.recorder.tally(self.phase).unfinished += 1;
-            self.ask = None;
+        if self.stage != Stage::Done
+            && self.ask.take().is_some()
+            && let Some(tally) = self.tally(scene)
+        {
+            tally.unfinished += 1;
         }
         self.stage = Stage::Done;
     }
 
     fn requests_out(&self) -> u32 {
-        u32::from(matches!(
-            self.stage,
-            Stage::Sending | Stage::Awaiting { .. }
-        ))
-    }
-}
-
-fn check_status(status: u16, expected: &[u16]) -> Result<(), Problem> {
-    let Some(kind) = judge::status_fault(status, expected) else {
-        return Ok(());
-    };
-    let wanted = match expected {
-        [] => "200 to 299".to_owned(),
-        list => list
-            .iter()
-            .map(u16::to_string)
-            .collect::<Vec<_>>()
-            .join(" or "),
-    };
-    Err((kind, format!("the status {status}, not {wanted}")))
-}
-
-fn named(fault: ReplyFault) -> &'static str {
-    match fault {
-        ReplyFault::ClosedEarly => "closed before an answer",
-        ReplyFault::CutHead => "closed within the head of the answer",
-        ReplyFault::CutContent { .. } => "closed within the content",
-        ReplyFault::Malformed(text) => text,
-        ReplyFault::Unsolicited => "bytes behind the last answer",
+        let is_out = matches!(self.stage, Stage::Sending | Stage::Awaiting { .. });
+        u32::from(is_out && !self.is_in_setup())
     }
 }
 
@@ -562,10 +573,4 @@ const fn stream(number: u64) -> Share {
         index: number as u32,
         of: (number >> 32) as u32,
     }
-}
-
-/// From a random number to one from 0 to `most`.
-fn spread(random: u64, most: u64) -> u64 {
-    let wide = u128::from(random) * (u128::from(most) + 1);
-    (wide >> 64) as u64
 }

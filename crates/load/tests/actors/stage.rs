@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use loadline_load::ErrorKind;
-use loadline_load::actors::{Actor, Crowd, Order, Scene};
+use loadline_load::actors::{self, Actor, Crowd, Order, Scene};
+use loadline_load::{Control, ErrorKind, Share};
 
 use crate::crowds::{AGES, Show, plan};
 use crate::server::{self, Notes};
@@ -36,6 +36,11 @@ impl Scripted {
 }
 
 impl Actor for Scripted {
+    fn prepares(&self) -> bool {
+        let is_of_preparing = |order: &Order| matches!(order, Order::AwaitStart | Order::GiveUp(_));
+        self.orders.as_slice().iter().any(is_of_preparing)
+    }
+
     fn next_order(&mut self, scene: &mut Scene<'_>) -> Order {
         if scene.is_ending {
             return Order::Done;
@@ -297,4 +302,72 @@ fn who_never_waits_keeps_nobody_from_their_turn() {
     let _ = show.stop();
     let expected = [Fact::Connected, Fact::Received(b"x".to_vec()), Fact::Closed];
     assert_eq!(*facts.lock().unwrap(), expected);
+}
+
+fn echo() -> std::net::SocketAddr {
+    server::each(|_, mut stream| {
+        let mut word = [0; 5];
+        while stream.read_exact(&mut word).is_ok() {
+            stream.write_all(&word).unwrap();
+        }
+    })
+}
+
+/// Says hello before the start and again after it.
+fn early() -> Vec<Order> {
+    vec![
+        Order::Connect,
+        Order::Send(b"hello".to_vec()),
+        Order::Receive { bytes_max: 5 },
+        Order::AwaitStart,
+        Order::Send(b"again".to_vec()),
+        Order::Receive { bytes_max: 5 },
+    ]
+}
+
+#[test]
+fn what_is_done_before_the_start_is_not_counted() {
+    let (mut crowd, facts, _) = one(early());
+    crowd.count = 40; // more than prepare at once
+    let cast = Arc::clone(&crowd.cast);
+    crowd.cast = Arc::new(move |_, seed| cast(0, seed));
+    let show = Show::begin(plan(echo(), crowd, AGES));
+    assert_eq!(show.ready, 40);
+    let outcome = show.end();
+    let counts = (outcome.tally.bytes_sent, outcome.tally.bytes_received);
+    assert_eq!((counts, outcome.tally.connections), ((200, 200), 40));
+    let facts = facts.lock().unwrap();
+    let early = Fact::Received(b"hello".to_vec());
+    let last_early = facts.iter().rposition(|fact| *fact == early);
+    let again = Fact::Received(b"again".to_vec());
+    let first_late = facts.iter().position(|fact| *fact == again);
+    assert!(last_early < first_late, "{facts:?}");
+    assert_eq!(facts.len(), 40 * 5);
+}
+
+#[test]
+fn a_connection_that_ends_before_the_start_is_told_at_the_start() {
+    let address = server::each(|_, mut stream| {
+        let mut word = [0; 5];
+        stream.read_exact(&mut word).unwrap();
+        stream.write_all(&word).unwrap();
+    });
+    let mut orders = early();
+    orders.insert(3, Order::SleepUntil { ns: FOREVER_NS }); // until the end is seen
+    orders.truncate(5);
+    let (crowd, facts, _) = one(orders);
+    let show = Show::begin(plan(address, crowd, AGES));
+    assert_eq!(show.ready, 0);
+    let _ = show.end();
+    let facts = facts.lock().unwrap();
+    assert_eq!(facts[2..], [Fact::Received(b"hello".to_vec()), Fact::Closed]);
+}
+
+#[test]
+fn who_cannot_prepare_ends_the_run_with_the_reason() {
+    let (crowd, facts, _) = one(vec![Order::Connect, Order::GiveUp("no".to_owned())]);
+    let plan = plan(echo(), crowd, AGES);
+    let ended = actors::run(&plan, Share::WHOLE, &Control::new(), &mut |_| {});
+    assert_eq!(ended.unwrap_err().to_string(), "no");
+    assert_eq!(*facts.lock().unwrap(), [Fact::Connected]);
 }

@@ -19,6 +19,8 @@ pub(super) struct Member {
     pub(super) number: u64,
     /// Index into the plan's crowds.
     pub(super) crowd: u16,
+    /// Before the start: its orders are carried out all the same.
+    pub(super) is_preparing: bool,
     /// Whether it waits in the queue of those to be visited again.
     pub(super) is_queued: bool,
     /// Requests of it that are counted as being out.
@@ -37,6 +39,10 @@ pub(super) enum Doing {
     Connecting,
     /// Before the start: what became of its connection.
     Opened(Result<(), ErrorKind>),
+    /// Before the start: it waits for its turn to prepare.
+    Unprepared,
+    /// It has prepared, and waits for the start.
+    Prepared,
     Sending {
         bytes: Vec<u8>,
         sent: usize,

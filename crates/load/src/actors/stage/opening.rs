@@ -37,6 +37,9 @@ impl Opening {
 impl Stage<'_> {
     /// Asks for the first order, before the start.
     pub(super) fn ask_beforehand(&mut self, index: u32) {
+        if self.will_prepare(index) {
+            return;
+        }
         let order = self.tell(index, |actor, _, scene: &mut Scene<'_>| {
             actor.next_order(scene)
         });
@@ -123,7 +126,7 @@ impl Stage<'_> {
         let group = self.plan.crowds[usize::from(member.crowd)].group;
         let phase = self.calendar.phase();
         self.recorder.group(group).tally(phase).connections += 1;
-        if !self.is_started {
+        if !self.is_started && !member.is_preparing {
             member.doing = Doing::Opened(Ok(()));
             self.opening.ended();
             return Step::Waits;
@@ -133,7 +136,8 @@ impl Stage<'_> {
     }
 
     fn not_connected(&mut self, index: u32, kind: ErrorKind) -> Step {
-        if self.is_started {
+        let member = self.members[index as usize].as_ref();
+        if self.is_started || member.is_some_and(|member| member.is_preparing) {
             return self.failed(index, kind);
         }
         self.timers.clear(index);
@@ -146,8 +150,8 @@ impl Stage<'_> {
     }
 
     /// Whoever was doing this does it no more.
-    pub(super) fn no_longer_opening(&mut self, doing: &Doing) {
-        if !self.is_started && matches!(doing, Doing::Connecting) {
+    pub(super) fn no_longer_opening(&mut self, doing: &Doing, is_preparing: bool) {
+        if !self.is_started && !is_preparing && matches!(doing, Doing::Connecting) {
             self.opening.ended();
         }
     }

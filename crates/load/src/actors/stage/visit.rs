@@ -44,7 +44,15 @@ impl Stage<'_> {
             Doing::Sending { .. } => self.sending(index),
             Doing::Receiving { .. } => self.receiving(index),
             Doing::Sleeping => self.sleeping(index),
-            Doing::Held(_) | Doing::Queued | Doing::Opened(_) if !self.is_started => Step::Waits,
+            Doing::Held(_)
+            | Doing::Queued
+            | Doing::Opened(_)
+            | Doing::Unprepared
+            | Doing::Prepared
+                if !self.is_started =>
+            {
+                Step::Waits
+            }
             Doing::Held(order) => {
                 let order = std::mem::replace(order, Order::Done);
                 self.begin(index, order)
@@ -55,6 +63,11 @@ impl Stage<'_> {
                 let kind = *kind;
                 self.failed(index, kind)
             }
+            Doing::Unprepared => self.ask(index), // the start came before its turn
+            Doing::Prepared if member.link.as_ref().is_some_and(|link| link.is_half_closed) => {
+                self.closed(index)
+            }
+            Doing::Prepared => self.ask(index),
         }
     }
 
@@ -94,6 +107,8 @@ impl Stage<'_> {
                 }
                 Doing::Nothing
             }
+            Order::AwaitStart => return self.prepared(index),
+            Order::GiveUp(why) => return self.gave_up(index, why),
             Order::Done => {
                 self.take_off(index);
                 return Step::Waits;
@@ -135,9 +150,11 @@ impl Stage<'_> {
                 if !is_whole {
                     self.timers.set(index, member.until_ns);
                 }
-                let group = self.plan.crowds[usize::from(member.crowd)].group;
-                let phase = self.calendar.phase();
-                self.recorder.group(group).tally(phase).bytes_sent += count as u64;
+                if self.is_started {
+                    let group = self.plan.crowds[usize::from(member.crowd)].group;
+                    let phase = self.calendar.phase();
+                    self.recorder.group(group).tally(phase).bytes_sent += count as u64;
+                }
                 self.look_at_clock();
                 match is_whole {
                     true => self.told(index, |actor, _, scene| actor.sent(scene)),
@@ -214,7 +231,9 @@ impl Stage<'_> {
     }
 
     fn received(&mut self, index: u32, count: usize) -> Step {
-        if let Some(member) = &self.members[index as usize] {
+        if let Some(member) = &self.members[index as usize]
+            && self.is_started
+        {
             let group = self.plan.crowds[usize::from(member.crowd)].group;
             let phase = self.calendar.phase();
             self.recorder.group(group).tally(phase).bytes_received += count as u64;

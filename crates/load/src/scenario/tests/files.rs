@@ -14,6 +14,12 @@ fn mistakes_are_told_with_their_line() {
     let step = "[[step]]\npath = \"/\"\n";
     for (text, line, words) in [
         ("", 1, "no steps"),
+        ("[[setup]]\npath = \"/\"\n", 1, "no steps"),
+        (
+            "[[step]]\npath = \"/\"\n[[setup]]\npath = \"/{{who}}\"\n",
+            4,
+            "setup 1: there is no variable `who`",
+        ),
         ("repeat = 0\n[[step]]\npath = \"/\"\n", 1, "repeat 0"),
         ("reapeat = 1\n", 1, "unknown field `reapeat`"),
         ("x = [\n", 1, "unclosed array"),
