@@ -150,4 +150,24 @@ pub struct ServerFacts {
     pub threads_max: Option<u32>,
     /// What the server counted itself, where it can (`/status` of Loadline).
     pub requests_counted: Option<u64>,
+    /// Database servers that the lab started for it. What they used is in none of the figures above.
+    pub databases: Vec<DatabaseFacts>,
+}
+
+/// A database server that the lab started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DatabaseFacts {
+    /// "MariaDB", "PostgreSQL".
+    pub name: String,
+    /// As it says itself.
+    pub version: String,
+    /// How it was started, one element for each word.
+    pub command: Vec<String>,
+    /// CPUs that it could use: those of the server.
+    pub cpus: String,
+    /// CPU time of its processes while the load was counted, in user mode.
+    pub cpu_user_s: f64,
+    /// The same, in the kernel.
+    pub cpu_kernel_s: f64,
 }

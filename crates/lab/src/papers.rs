@@ -22,7 +22,25 @@ pub struct Paper {
     pub title: &'static str,
     /// `lab/papers/NAME.toml`, with both grids.
     pub text: &'static str,
+    /// What the plan names besides, to be put beside it: name and text.
+    pub files: &'static [(&'static str, &'static str)],
 }
+
+/// The scenarios of users with accounts.
+const ACCOUNTS: [(&str, &str); 3] = [
+    (
+        "accounts-page.toml",
+        include_str!("../../../lab/papers/accounts-page.toml"),
+    ),
+    (
+        "accounts-register.toml",
+        include_str!("../../../lab/papers/accounts-register.toml"),
+    ),
+    (
+        "accounts-login.toml",
+        include_str!("../../../lab/papers/accounts-login.toml"),
+    ),
+];
 
 /// All of them.
 pub const PAPERS: [Paper; 5] = [
@@ -30,26 +48,31 @@ pub const PAPERS: [Paper; 5] = [
         name: "P1",
         title: "reactor models under high concurrency",
         text: include_str!("../../../lab/papers/P1.toml"),
+        files: &[],
     },
     Paper {
         name: "P2",
         title: "reactor against proactor",
         text: include_str!("../../../lab/papers/P2.toml"),
+        files: &ACCOUNTS,
     },
     Paper {
         name: "P3",
         title: "four architectures under a constant rate",
         text: include_str!("../../../lab/papers/P3.toml"),
+        files: &[],
     },
     Paper {
         name: "P4",
         title: "a static server against 10,000 connections",
         text: include_str!("../../../lab/papers/P4.toml"),
+        files: &[],
     },
     Paper {
         name: "P5",
         title: "thread per connection against one event loop",
         text: include_str!("../../../lab/papers/P5.toml"),
+        files: &[],
     },
 ];
 

@@ -7,6 +7,7 @@
 mod child;
 mod client;
 mod configurations;
+mod databases;
 pub mod guard;
 mod judge;
 mod prepare;

@@ -39,8 +39,14 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "loadline-lab",
-        &["loadline-base", "loadline-load", "loadline-sys"],
+        &[
+            "loadline-base",
+            "loadline-databases",
+            "loadline-load",
+            "loadline-sys",
+        ],
     ),
+    ("loadline-databases", &[]),
     ("loadline-stub", &[]),
     ("loadline-accounts", &[]),
     ("xtask", &[]),
@@ -61,7 +67,8 @@ const TEST_EDGES: &[(&str, &[&str])] = &[
     ("loadline-tower", &["loadline-apps", "loadline-server"]),
     ("loadline-load", &["loadline-stub"]),
     ("loadline-lab", &["loadline-stub"]),
-    ("loadline", &["loadline-stub"]),
+    ("loadline-accounts", &["loadline-databases"]),
+    ("loadline", &["loadline-databases", "loadline-stub"]),
     ("xtask", &["loadline-server"]),
 ];
 

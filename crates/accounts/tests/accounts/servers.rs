@@ -1,12 +1,11 @@
-//! Database servers of Debian's packages, started for a test and stopped with it: in a directory of
-//! their own, on a unix socket, as somebody who is not root.
+//! Database servers of Debian's packages, started for a test and stopped with it.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+pub(crate) use loadline_databases::Kind;
+use loadline_databases::{Installed, prepare_folder};
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
@@ -15,16 +14,10 @@ use tempfile::TempDir;
 /// How long a server may take to answer after its start.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A kind of server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    MariaDb,
-    PostgreSql,
-}
-
 /// A running server; ends with the value.
 pub(crate) struct Server {
     pub(crate) kind: Kind,
+    installed: Installed,
     folder: TempDir,
     child: Option<Child>,
 }
@@ -36,12 +29,10 @@ impl Server {
             .prefix("accounts-")
             .tempdir()
             .expect("a directory");
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
-        if let Some((user, group)) = other_user() {
-            chown(folder.path(), Some(user), Some(group)).expect("an owner");
-        }
+        prepare_folder(folder.path()).expect("an owner");
         let mut server = Self {
             kind,
+            installed: Installed::find(kind).unwrap_or_else(|missing| panic!("{missing}")),
             folder,
             child: None,
         };
@@ -59,11 +50,7 @@ impl Server {
     }
 
     pub(crate) fn url(&self, name: &str) -> String {
-        let path = self.folder.path().display();
-        match self.kind {
-            Kind::MariaDb => format!("mysql://root@localhost/{name}?socket={path}/sql"),
-            Kind::PostgreSql => format!("postgres://tester@localhost/{name}?host={path}"),
-        }
+        self.installed.url(self.folder.path(), name)
     }
 
     /// A statement of the server's own administration.
@@ -163,96 +150,18 @@ impl Server {
 
     /// What a new server has to find.
     fn prepare(&self) {
-        let data = self.folder.path().join("data");
-        let mut command = match self.kind {
-            Kind::MariaDb => {
-                let mut command = self.as_other("mariadb-install-db");
-                command
-                    .arg("--no-defaults")
-                    .arg(format!("--datadir={}", data.display()));
-                command.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
-                command.args(["--skip-name-resolve", "--innodb-log-file-size=8M"]);
-                command
-            }
-            Kind::PostgreSql => {
-                let mut command = self.as_other(postgres_program("initdb"));
-                command.arg("-D").arg(data);
-                command.args([
-                    "-A",
-                    "trust",
-                    "-U",
-                    "tester",
-                    "-E",
-                    "UTF8",
-                    "--locale=C",
-                    "--no-sync",
-                ]);
-                command
-            }
-        };
-        let output = command.output().expect("setpriv, of util-linux");
+        let words = self.installed.prepare(self.folder.path());
+        let output = command(&words).output().expect("setpriv, of util-linux");
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "{command:?}: {said}; {}",
-            self.missing()
-        );
-    }
-
-    fn missing(&self) -> &'static str {
-        match self.kind {
-            Kind::MariaDb => "needs Debian's mariadb-server-core and mariadb-client-core",
-            Kind::PostgreSql => "needs Debian's postgresql",
-        }
+        assert!(output.status.success(), "{words:?}: {said}");
     }
 
     /// The server itself. It writes no file out to the disk: only the process is killed here.
     fn program(&self) -> Command {
         let path = self.folder.path();
-        let data = path.join("data");
-        let mut command = match self.kind {
-            Kind::MariaDb => {
-                let mut command = self.as_other("mariadbd");
-                command
-                    .arg("--no-defaults")
-                    .arg(format!("--datadir={}", data.display()));
-                command.arg(format!("--socket={}/sql", path.display()));
-                command.arg(format!("--pid-file={}/pid", path.display()));
-                command.args(["--skip-networking", "--innodb-flush-log-at-trx-commit=2"]);
-                command.args(["--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M"]);
-                command.args(["--innodb-flush-method=fsync", "--performance-schema=OFF"]);
-                command
-            }
-            Kind::PostgreSql => {
-                let mut command = self.as_other(postgres_program("postgres"));
-                command.arg("-D").arg(data).arg("-k").arg(path);
-                command.args(["-c", "listen_addresses=", "-c", "fsync=off"]);
-                command.args(["-c", "shared_buffers=16MB", "-c", "jit=off"]);
-                command
-            }
-        };
         let log = fs::File::create(path.join("log")).expect("a log");
+        let mut command = command(&self.installed.serve(path, false));
         command.stdout(Stdio::null()).stderr(log);
-        command
-    }
-
-    /// A program that runs as somebody else if this is root (servers refuse to be), and ends with the
-    /// thread that started it.
-    fn as_other(&self, program: impl AsRef<Path>) -> Command {
-        let mut command = Command::new("setpriv");
-        command.arg("--pdeathsig=KILL");
-        if let Some((user, group)) = other_user() {
-            command
-                .arg(format!("--reuid={user}"))
-                .arg(format!("--regid={group}"));
-            command.arg("--clear-groups");
-        }
-        command.arg("--").arg(program.as_ref());
-        command
-            .current_dir(self.folder.path())
-            .env("HOME", self.folder.path());
-        command.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
-        command.stdin(Stdio::null());
         command
     }
 }
@@ -263,21 +172,8 @@ impl Drop for Server {
     }
 }
 
-/// Debian has nobody as 65534, and nogroup.
-fn other_user() -> Option<(u32, u32)> {
-    use std::os::unix::fs::MetadataExt as _;
-    let own = fs::metadata("/proc/self").expect("a process").uid();
-    (own == 0).then_some((65_534, 65_534))
-}
-
-/// Debian keeps the programs of each version apart: the newest.
-fn postgres_program(name: &str) -> PathBuf {
-    let versions = fs::read_dir("/usr/lib/postgresql")
-        .into_iter()
-        .flatten()
-        .flatten();
-    let programs = versions.map(|version| version.path().join("bin").join(name));
-    let mut found: Vec<PathBuf> = programs.filter(|program| program.exists()).collect();
-    found.sort();
-    found.pop().unwrap_or_else(|| name.into())
+fn command(words: &[String]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::null());
+    command
 }

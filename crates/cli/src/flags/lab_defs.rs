@@ -97,6 +97,10 @@ pub(crate) struct GuardFlags {
     #[arg(long)]
     pub(crate) log: PathBuf,
 
+    /// A folder that is removed when nothing is left of the process.
+    #[arg(long)]
+    pub(crate) remove: Option<PathBuf>,
+
     /// Its command line.
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<String>,

@@ -69,6 +69,8 @@ fn line(prepared: &Prepared, first: &[&str], options: Vec<String>) -> Vec<String
             .replace("{root}", ".")
             .replace("{dir}", ".")
             .replace("{port}", "1")
+            .replace("{mariadb}", "mysql://root@localhost/lab")
+            .replace("{postgresql}", "postgres://root@localhost/lab")
     };
     std::iter::once("loadline")
         .chain(first.iter().copied())

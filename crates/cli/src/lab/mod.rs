@@ -35,6 +35,7 @@ fn look_after(flags: &GuardFlags) -> Result<(), Failure> {
     let guarded = Guarded {
         cpus: flags.cpus.as_ref().map_or(&[], |list| &list.0),
         log: &flags.log,
+        remove: flags.remove.as_deref(),
         command: &flags.command,
     };
     guard(&guarded).map_err(|error: io::Error| Failure::failed(format!("guard: {error}")))

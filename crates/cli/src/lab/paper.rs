@@ -16,7 +16,7 @@ use crate::flags::lab_report_defs::LabReportFlags;
 /// Runs a paper's experiment, or goes on with it.
 pub(super) fn paper(flags: &LabPaperFlags) -> Result<(), Failure> {
     let paper = Paper::named(&flags.paper).map_err(Failure::usage)?;
-    let Some(out) = run_plan(paper.name, paper.text, &flags.grid)? else {
+    let Some(out) = run_plan((paper.name, paper.text), paper.files, &flags.grid)? else {
         return Ok(());
     };
     paper.write_forms(&out).map_err(Failure::failed)?;
@@ -25,7 +25,7 @@ pub(super) fn paper(flags: &LabPaperFlags) -> Result<(), Failure> {
 
 /// Compares servers, or goes on with it.
 pub(super) fn compare(flags: &LabCompareFlags) -> Result<(), Failure> {
-    let Some(out) = run_plan("compare", compare::PLAN, &flags.grid)? else {
+    let Some(out) = run_plan(("compare", compare::PLAN), &[], &flags.grid)? else {
         return Ok(());
     };
     let run = Run::read(&out).map_err(Failure::failed)?;
@@ -43,8 +43,13 @@ fn write_report(run: PathBuf) -> Result<(), Failure> {
     })
 }
 
-/// Runs the grid of a plan. The folder of the run; `None` where nothing was run.
-fn run_plan(name: &str, text: &str, flags: &LabGridFlags) -> Result<Option<PathBuf>, Failure> {
+/// Runs the grid of a plan, with files that it names beside it. The folder of the run; `None` where
+/// nothing was run.
+fn run_plan(
+    (name, text): (&str, &str),
+    files: &[(&str, &str)],
+    flags: &LabGridFlags,
+) -> Result<Option<PathBuf>, Failure> {
     let text = grid(flags).plan_text(text, name).map_err(Failure::usage)?;
     if flags.show {
         crate::print(text.as_bytes())?;
@@ -60,9 +65,12 @@ fn run_plan(name: &str, text: &str, flags: &LabGridFlags) -> Result<Option<PathB
         true => std::env::temp_dir().join(format!("loadline-{}", std::process::id())),
     };
     let plan = folder.join(format!("{name}.toml"));
-    let fail = |error: std::io::Error| Failure::failed(format!("{}: {error}", plan.display()));
+    let fail = |error: std::io::Error| Failure::failed(format!("{}: {error}", folder.display()));
     fs::create_dir_all(&folder).map_err(fail)?;
     fs::write(&plan, text).map_err(fail)?;
+    for (name, text) in files {
+        fs::write(folder.join(name), text).map_err(fail)?;
+    }
     let ran = run::run(&LabRunFlags {
         plan: plan.clone(),
         out: out.clone(),

@@ -31,6 +31,11 @@ impl Bench {
         fs::write(self.plan(), plan).unwrap();
     }
 
+    /// A file that the plan names, beside it.
+    pub(crate) fn write_beside(&self, name: &str, text: &str) {
+        fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
     fn plan(&self) -> PathBuf {
         self.folder.path().join("plan.toml")
     }
@@ -120,6 +125,10 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal by name.
     pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill")

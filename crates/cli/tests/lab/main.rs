@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod bench;
+mod databases;
 mod going_on;
 #[allow(dead_code, reason = "the tests of the server use the rest of it")]
 #[path = "../program/util.rs"]

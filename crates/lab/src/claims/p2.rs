@@ -4,12 +4,17 @@ use super::evidence::Evidence;
 use super::finding::{Bound, Finding, Row, number};
 use super::select::Select;
 use crate::analysis::Metric;
+use crate::report::Verdict;
 
 /// The paper's clients.
 const CLIENTS: f64 = 10_000.0;
 const FEW_CLIENTS: f64 = 10.0;
 const PUBLISHED_RATIO: f64 = 1.27;
 const MATTERS: f64 = 0.02;
+/// Where accounts are kept.
+const DATABASES: [&str; 3] = ["SQLite", "MariaDB", "PostgreSQL"];
+/// What the hash of a password bounds is the same under each arm, but for what else there is to do.
+const SAME: Bound = Bound::Within(0.9, 1.1);
 
 fn arm(name: &'static str) -> Select {
     Select::series("arms").is("arm", name)
@@ -70,6 +75,18 @@ pub(super) fn rows(evidence: &Evidence<'_>) -> Vec<Row> {
             "The proactor's gain shrinks under heavy computation (section 4.3).",
             shrinks(evidence),
         ),
+        Row::new(
+            "Behind the login, too, the loop serves more than the workers, on each database.",
+            behind_login(evidence, "loop"),
+        ),
+        Row::new(
+            "Behind the login, too, the kernel serves more than the workers, on each database.",
+            behind_login(evidence, "kernel"),
+        ),
+        Row::new(
+            "Registering and logging in are as fast under each arm: hashing the password bounds them.",
+            as_fast(evidence),
+        ),
     ]
 }
 
@@ -124,7 +141,7 @@ fn no_failures(evidence: &Evidence<'_>) -> Result<Finding, String> {
 /// A failure that was seen is one, however usual it is.
 fn settled(mut finding: Finding, most: f64) -> Finding {
     if most > 0.0 {
-        finding.verdict = crate::report::Verdict::NotReproduced;
+        finding.verdict = Verdict::NotReproduced;
         finding.why = finding
             .why
             .replace(". Not distinguishable with these trials.", ".");
@@ -150,7 +167,7 @@ fn suffers(evidence: &Evidence<'_>) -> Result<Finding, String> {
     let best = steps.optimum(evidence.seed).at;
     if best >= CLIENTS {
         return Ok(Finding {
-            verdict: crate::report::Verdict::NotReproduced,
+            verdict: Verdict::NotReproduced,
             why: format!(
                 "It serves the most at {} clients, the largest number.",
                 number(best)
@@ -184,4 +201,55 @@ fn shrinks(evidence: &Evidence<'_>) -> Result<Finding, String> {
         Bound::AtMost(1.0 - MATTERS),
         "",
     ))
+}
+
+/// Page and picture of users who are logged in, whatever their number.
+fn behind_login(evidence: &Evidence<'_>, name: &'static str) -> Result<Finding, String> {
+    let of_database = |database: &'static str| {
+        let page = |arm: &'static str| {
+            Select::series("page")
+                .is("database", database)
+                .is("arm", arm)
+        };
+        let ratio = evidence.ratio(Metric::GoodPerS, &page(name), &page("workers"))?;
+        let what = format!("{database}: {name} over workers");
+        let bound = Bound::AtLeast(1.0 + MATTERS);
+        Ok(Finding::of_ratio(&what, &ratio, bound, ""))
+    };
+    together(DATABASES.map(of_database))
+}
+
+fn as_fast(evidence: &Evidence<'_>) -> Result<Finding, String> {
+    let mut findings = Vec::new();
+    for action in ["register", "log in"] {
+        let of = || Select::series("accounts").is("action", action);
+        let per_s = evidence.median(&|trial| trial.value(Metric::GoodPerS), &of());
+        for name in ["loop", "kernel"] {
+            let (this, other) = (of().is("arm", name), of().is("arm", "workers"));
+            let ratio = evidence.ratio(Metric::GoodPerS, &this, &other);
+            findings.push(ratio.and_then(|ratio| {
+                let per_s = per_s.clone()?.0;
+                let what = format!("{action} ({per_s:.0} a second): {name} over workers");
+                Ok(Finding::of_ratio(&what, &ratio, SAME, ""))
+            }));
+        }
+    }
+    together(findings)
+}
+
+/// A claim about several things. Of those that cannot be tested, it is said why, and what the others
+/// came to.
+fn together(
+    findings: impl IntoIterator<Item = Result<Finding, String>>,
+) -> Result<Finding, String> {
+    let said = findings.into_iter().map(|finding| {
+        finding.unwrap_or_else(|why| Finding {
+            verdict: Verdict::NotTestable,
+            why,
+            interval: None,
+            published: String::new(),
+        })
+    });
+    said.reduce(Finding::and)
+        .ok_or_else(|| "Nothing was compared.".to_owned())
 }

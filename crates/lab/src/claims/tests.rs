@@ -367,6 +367,61 @@ fn the_gain_of_the_proactor() {
 }
 
 #[test]
+fn behind_the_login_and_logging_in() {
+    let run = |of_loop: f64, of_hash: f64| {
+        let mut made = Made::new("P2");
+        for database in ["SQLite", "MariaDB", "PostgreSQL"] {
+            for (arm, rate) in [("workers", 1000.0), ("loop", of_loop), ("kernel", 1200.0)] {
+                for users in ["10", "50"] {
+                    let levels = [("arm", arm), ("database", database), ("users", users)];
+                    made.cell("page", (&levels, &[(GoodPerS, rate)]), 0.02);
+                }
+            }
+            for (arm, rate) in [("workers", 40.0), ("loop", of_hash), ("kernel", 40.0)] {
+                for action in ["register", "log in"] {
+                    let levels = [("arm", arm), ("database", database), ("action", action)];
+                    made.cell("accounts", (&levels, &[(GoodPerS, rate)]), 0.02);
+                }
+            }
+        }
+        made
+    };
+    let (more, fast) = (
+        "Behind the login, too, the loop",
+        "Registering and logging in",
+    );
+    let verdicts = |made: &Made| (made.verdict(more), made.verdict(fast));
+    assert_eq!(verdicts(&run(1200.0, 40.0)), (Reproduced, Reproduced));
+    assert_eq!(verdicts(&run(900.0, 60.0)), (NotReproduced, NotReproduced));
+    let claim = run(1200.0, 40.0).claim(fast);
+    assert!(
+        claim
+            .why
+            .contains("log in (40 a second): kernel over workers")
+    );
+    // A database that is not there is said so, and what the others came to.
+    let mut made = run(1200.0, 40.0);
+    let of = |trial: &Measured, database| trial.levels["database"] == level(database);
+    for trial in &mut made.run.trials {
+        if of(trial, "MariaDB") {
+            trial.void.push("MariaDB is not installed.".to_owned());
+        }
+    }
+    let claim = made.claim(more);
+    assert_eq!(claim.verdict, NotTestable);
+    assert!(
+        claim.why.contains("MariaDB is not installed."),
+        "{}",
+        claim.why
+    );
+    assert!(
+        claim.why.contains("PostgreSQL: loop over workers: 1.2"),
+        "{}",
+        claim.why
+    );
+}
+
+#[test]
 fn connections_that_starve() {
     let run = |timeouts: u64| {
         let mut made = Made::new("P3");

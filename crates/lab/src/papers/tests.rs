@@ -85,6 +85,34 @@ fn the_full_grids_are_the_papers_own() {
 }
 
 #[test]
+fn p2_has_each_database_under_each_arm_and_logging_in_apart() {
+    let paper = Paper::named("P2").unwrap();
+    for grid in [Grid::default(), full()] {
+        let plan = plan(paper, &grid);
+        for series in ["page", "accounts"] {
+            let databases = levels(&plan, series, "database");
+            assert_eq!(databases, ["SQLite", "MariaDB", "PostgreSQL"]);
+            assert_eq!(levels(&plan, series, "arm"), ["workers", "loop", "kernel"]);
+        }
+        assert_eq!(levels(&plan, "accounts", "action"), ["register", "log in"]);
+        // Every scenario that it names is there.
+        let settings = plan.series.iter().flat_map(|series| {
+            let levels = series.factors.iter().flat_map(|factor| &factor.levels);
+            let of_levels = levels.map(|level| &level.sets.load);
+            of_levels.chain([&series.load])
+        });
+        let scenarios = settings.filter_map(|load| load.get("scenario")?.text());
+        let named: Vec<&str> = scenarios
+            .map(|text| text.strip_prefix("{plan}/").unwrap())
+            .collect();
+        assert_eq!(named.len(), 3);
+        for name in named {
+            assert!(paper.files.iter().any(|(file, _)| *file == name), "{name}");
+        }
+    }
+}
+
+#[test]
 fn a_part_can_be_chosen() {
     let grid = Grid {
         only: vec!["soak".to_owned()],

@@ -101,6 +101,7 @@ fn facts(run: &Run) -> Vec<Fact> {
         ),
         ("CPUs of the run", cpus.join(", ")),
         ("CPUs of server | client", each(&cpus_of_both)),
+        ("Databases", databases(run)),
         ("Kernel", each(&|trial| trial.machine.kernel.clone())),
         (
             "Congestion control",
@@ -143,6 +144,24 @@ fn cpus_of_both(trial: &Measured) -> String {
         return String::new();
     }
     format!("{} | {}", server.cpus, server.client_cpus)
+}
+
+/// Which there were, each with its CPUs and how it was started.
+fn databases(run: &Run) -> String {
+    let mut seen: Vec<String> = Vec::new();
+    for database in run.trials.iter().flat_map(|trial| &trial.server.databases) {
+        let text = format!(
+            "{} on CPUs {}, those of the server ({}; {})",
+            database.name,
+            database.cpus,
+            database.version,
+            super::shell(&database.command)
+        );
+        if !seen.contains(&text) {
+            seen.push(text);
+        }
+    }
+    seen.join("; ")
 }
 
 fn servers(run: &Run) -> Vec<ServerSheet> {

@@ -30,8 +30,21 @@ pub(super) struct Guarded {
 impl Guarded {
     /// Starts a command on some CPUs; its output goes to `log`.
     pub(super) fn start(command: &[String], cpus: &[usize], log: &Path) -> Result<Self, String> {
+        Self::start_with(command, cpus, log, None)
+    }
+
+    /// The same; a folder is removed with its end.
+    pub(super) fn start_with(
+        command: &[String],
+        cpus: &[usize],
+        log: &Path,
+        folder: Option<&Path>,
+    ) -> Result<Self, String> {
         let mut guard = Command::new(THIS_PROGRAM);
         guard.args(["lab", "guard", "--log"]).arg(log);
+        if let Some(folder) = folder {
+            guard.arg("--remove").arg(folder);
+        }
         if !cpus.is_empty() {
             guard.args(["--cpus", &cpus_text(cpus)]);
         }

@@ -31,6 +31,8 @@ pub(super) struct Task<'a> {
     pub(super) seed: u64,
     pub(super) cpus: &'a [usize],
     pub(super) server_pid: u32,
+    /// What is watched besides, by name.
+    pub(super) watched: &'a [(String, u32)],
     pub(super) hdr: &'a Path,
 }
 
@@ -64,6 +66,8 @@ impl Task<'_> {
         if self.warm_up_s > 0.0 {
             command.push(format!("--warm-up={}s", self.warm_up_s));
         }
+        let watched = self.watched.iter();
+        command.extend(watched.map(|(name, pid)| format!("--watch={name}={pid}")));
         command.extend(expected(self.load, self.content));
         let names = names(self.place);
         command.extend(words(self.load).iter().map(|word| fill(word, &names)));

@@ -39,6 +39,8 @@ pub struct Guarded<'a> {
     pub cpus: &'a [usize],
     /// Where its standard output and error go.
     pub log: &'a Path,
+    /// A folder that is removed when nothing is left of it.
+    pub remove: Option<&'a Path>,
     /// Its command line.
     pub command: &'a [String],
 }
@@ -58,6 +60,7 @@ pub fn guard(guarded: &Guarded<'_>) -> io::Result<()> {
     let pid = match start(guarded) {
         Ok(pid) => pid,
         Err(error) => {
+            remove(guarded.remove);
             tell(&format!("failed {error}"));
             return Err(error);
         }
@@ -91,6 +94,7 @@ pub fn guard(guarded: &Guarded<'_>) -> io::Result<()> {
         }
     };
     clear_away();
+    remove(guarded.remove);
     tell(&format!("ended {how}"));
     Ok(())
 }
@@ -144,6 +148,13 @@ fn clear_away() {
             let _ = process::signal(child, Asked::Kill);
         }
         thread::sleep(LOOK);
+    }
+}
+
+/// What cannot be removed stays: it is in the system's folder for temporary files.
+fn remove(folder: Option<&Path>) {
+    if let Some(folder) = folder {
+        let _ = std::fs::remove_dir_all(folder);
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Place<'a> {
     pub(super) is_root: bool,
     /// Descriptors that they may have.
     pub(super) descriptors: u64,
+    /// Addresses of the trial's databases, by placeholder.
+    pub(super) databases: &'a BTreeMap<String, String>,
 }
 
 /// What is started.
@@ -161,15 +163,18 @@ fn own(server: &Server, options: &Options, place: &Place<'_>) -> Launch {
 /// What stands in the place of what.
 pub(super) fn names(place: &Place<'_>) -> BTreeMap<String, String> {
     let path = |path: &Path| path.display().to_string();
-    [
-        ("{port}", place.port.to_string()),
-        ("{root}", path(place.root)),
-        ("{dir}", path(place.scratch)),
-        ("{plan}", path(place.plan)),
-        ("{configuration}", path(&place.configuration_file())),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into()
+    let mut names = place.databases.clone();
+    names.extend(
+        [
+            ("{port}", place.port.to_string()),
+            ("{root}", path(place.root)),
+            ("{dir}", path(place.scratch)),
+            ("{plan}", path(place.plan)),
+            ("{configuration}", path(&place.configuration_file())),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    );
+    names
 }
 
 /// Replaces placeholders; braces around anything else stay, since configurations are full of them.
@@ -208,6 +213,7 @@ mod tests {
     use super::*;
     use crate::plan::Plan;
 
+    static NONE: BTreeMap<String, String> = BTreeMap::new();
     const PLACE: (&str, &str) = ("/out/root", "/out/scratch/7");
 
     fn place<'a>() -> Place<'a> {
@@ -220,6 +226,7 @@ mod tests {
             large_files: &[],
             is_root: false,
             descriptors: 50_000,
+            databases: &NONE,
         }
     }
 

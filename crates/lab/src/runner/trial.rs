@@ -12,6 +12,7 @@ use loadline_load::trial::TrialRecord;
 
 use super::child::{Guarded, find_program, last_words};
 use super::client::{Heard, Task, check};
+use super::databases::{Databases, Given};
 use super::judge::judge;
 use super::reach::{answers_counted, free_port, is_free, listens};
 use super::servers::{self, Launch, Place, launch, shown, version_command};
@@ -57,6 +58,7 @@ pub struct Processes<'p> {
     large_files: Vec<String>,
     /// By name of the server.
     versions: BTreeMap<String, String>,
+    databases: Databases,
     is_over: fn() -> bool,
 }
 
@@ -100,6 +102,7 @@ impl<'p> Processes<'p> {
             root,
             large_files: large.map(|(name, _)| format!("/{name}")).collect(),
             versions: BTreeMap::new(),
+            databases: Databases::new(&folder.join("scratch")),
             folder,
             is_over,
         };
@@ -136,7 +139,7 @@ impl<'p> Processes<'p> {
         &self,
         planned: &PlannedTrial,
         cell: &Cell,
-        scratch: &Path,
+        (scratch, given): (&Path, &Given),
         facts: &mut ServerFacts,
     ) -> Result<Running, String> {
         let server = &self.plan.servers[&cell.server];
@@ -145,7 +148,7 @@ impl<'p> Processes<'p> {
             // Runs beside each other begin their search in different places.
             let from = std::process::id().wrapping_mul(31) + planned.number * STARTS_MAX + attempt;
             let port = free_port(from).ok_or("No port is free.")?;
-            let place = self.place(cell, scratch, port);
+            let place = self.place(cell, (scratch, given), port);
             let launch = launch(server, &cell.serve, &place);
             facts.command = shown(&launch.command);
             facts.configuration.clone_from(&launch.configuration);
@@ -160,7 +163,12 @@ impl<'p> Processes<'p> {
         Err(why)
     }
 
-    fn place<'a>(&'a self, cell: &Cell, scratch: &'a Path, port: u16) -> Place<'a> {
+    fn place<'a>(
+        &'a self,
+        cell: &Cell,
+        (scratch, given): (&'a Path, &'a Given),
+        port: u16,
+    ) -> Place<'a> {
         Place {
             port,
             root: &self.root.folder,
@@ -170,6 +178,7 @@ impl<'p> Processes<'p> {
             large_files: &self.large_files,
             is_root: servers::is_root(),
             descriptors: loadline_sys::usage::descriptor_limit().hard.min(1 << 20),
+            databases: &given.addresses,
         }
     }
 
@@ -180,18 +189,22 @@ impl<'p> Processes<'p> {
         cell: &Cell,
         scratch: &Path,
         trial: &mut Trial,
-    ) -> Result<Running, String> {
+    ) -> Result<(Running, Given), String> {
+        let server = &self.plan.servers[&cell.server];
+        let given = self.databases.give(server, cell);
+        let given = given.map_err(|why| format!("{why}."))?;
+        trial.server.databases.clone_from(&given.facts);
         let mut facts = std::mem::take(&mut trial.server);
-        let started = self.start(planned, cell, scratch, &mut facts);
+        let started = self.start(planned, cell, (scratch, &given), &mut facts);
         trial.server = facts;
         let mut running = started?;
         let content = self.root.content(&cell.path);
-        let place = self.place(cell, scratch, running.port);
+        let place = self.place(cell, (scratch, &given), running.port);
         let asked = (cell.path.as_str(), &cell.load);
         running
             .wait_until_right(|| check(&place, asked, content.as_ref(), &cell.placement.client))
             .map_err(|why| format!("The fresh server answers {} wrongly: {why}.", cell.path))?;
-        Ok(running)
+        Ok((running, given))
     }
 
     /// Everything between the start of the server and its end.
@@ -202,15 +215,15 @@ impl<'p> Processes<'p> {
         scratch: &Path,
         trial: &mut Trial,
     ) -> Result<(), Stop> {
-        let mut running = match self.start_right(planned, cell, scratch, trial) {
-            Ok(running) => running,
+        let (mut running, given) = match self.start_right(planned, cell, scratch, trial) {
+            Ok(started) => started,
             Err(why) => {
                 trial.void.push(why);
                 return Ok(());
             }
         };
         let content = self.root.content(&cell.path);
-        let place = self.place(cell, scratch, running.port);
+        let place = self.place(cell, (scratch, &given), running.port);
         let is_loadline = self.plan.servers[&cell.server].kind == Kind::Loadline;
         let counted_before = is_loadline.then(|| answers_counted(running.port)).flatten();
         let series = &self.plan.series[cell.series];
@@ -229,6 +242,7 @@ impl<'p> Processes<'p> {
             seed: planned.load_seed,
             cpus: &cell.placement.client,
             server_pid: running.server.pid(),
+            watched: &given.processes,
             hdr: &hdr,
         };
         trial.start_unix_ms = unix_ms();
@@ -425,9 +439,16 @@ fn counted_since(port: u16, before: u64, completed: u64) -> Option<u64> {
     }
 }
 
-/// What the client saw of the server's processes.
+/// What the client saw of the server's processes, and of its databases'.
 fn seen(record: &TrialRecord, facts: &mut ServerFacts) {
-    let Some(watched) = record.watched.iter().find(|one| one.name == "server") else {
+    let of = |name: &str| record.watched.iter().find(|one| one.name == name);
+    for database in &mut facts.databases {
+        if let Some(watched) = of(&database.name) {
+            database.cpu_user_s = watched.cpu_user_s;
+            database.cpu_kernel_s = watched.cpu_kernel_s;
+        }
+    }
+    let Some(watched) = of("server") else {
         return;
     };
     facts.cpu_user_s = watched.cpu_user_s;

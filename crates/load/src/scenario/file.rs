@@ -244,12 +244,7 @@ struct Common<'f> {
 
 impl Common<'_> {
     /// Messages about a step say which; one without a name is called by its number.
-    fn step(
-        &self,
-        number: String,
-        step: Spanned<StepTable>,
-        names: &mut Names,
-    ) -> Located<Step> {
+    fn step(&self, number: String, step: Spanned<StepTable>, names: &mut Names) -> Located<Step> {
         let name = step.get_ref().name.clone().unwrap_or(number);
         let named = |(span, message)| (span, format!("{name}: {message}"));
         self.named_step(step.into_inner(), name.clone(), names)

@@ -360,7 +360,10 @@ fn a_connection_that_ends_before_the_start_is_told_at_the_start() {
     assert_eq!(show.ready, 0);
     let _ = show.end();
     let facts = facts.lock().unwrap();
-    assert_eq!(facts[2..], [Fact::Received(b"hello".to_vec()), Fact::Closed]);
+    assert_eq!(
+        facts[2..],
+        [Fact::Received(b"hello".to_vec()), Fact::Closed]
+    );
 }
 
 #[test]

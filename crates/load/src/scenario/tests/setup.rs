@@ -76,7 +76,10 @@ fn a_step_that_fails_begins_anew_with_what_the_setup_left() {
 #[test]
 fn a_setup_that_fails_says_why_and_counts_nothing() {
     for (reaction, words) in [
-        (answer(429, "", ""), "login: user 3: the status 429, not 303"),
+        (
+            answer(429, "", ""),
+            "login: user 3: the status 429, not 303",
+        ),
         (Reaction::Reset, "login: user 3: the connection: reset"),
         (Reaction::Silence, "login: user 3: no answer within"),
     ] {
