@@ -59,6 +59,8 @@ def cell(result: PartResult, row: str, column: Column, noise_max: float) -> str:
     middle = statistics.median(found)
     if column.key == "errors" and not column.base:
         middle = sum(found)  # of all rounds: an error in one of five is an error
+    if column.spread:
+        return spread(found, column.digits)
     mark = "!" if column.key == "noise" and middle > noise_max else ""
     return f"{middle:.{column.digits}f}{mark}"
 
@@ -126,9 +128,11 @@ def arm_lines(results: Results) -> str:
     )
 
 
-def spread(found: list[float]) -> str:
-    text = f"{statistics.median(found):.2f}"
-    return text + (f" ({min(found):.2f} to {max(found):.2f})" if len(found) > 1 else "")
+def spread(found: list[float], digits: int = 2) -> str:
+    text = f"{statistics.median(found):.{digits}f}"
+    if len(found) > 1:
+        text += f" ({min(found):.{digits}f} to {max(found):.{digits}f})"
+    return text
 
 
 def render(results: Results) -> str:
@@ -217,9 +221,14 @@ def readme_block(results: Results) -> str:
 def publish(results: Results) -> list[Path]:
     """Writes the page, and the block in the README between its marks."""
     PAGE.write_text(INTRODUCTION + "\n" + render(results))
-    text = README.read_text()
-    if BEGIN not in text or END not in text:
-        raise ValueError(f"{README.name} has no place for the table: {BEGIN} ... {END}")
-    before, rest = text.split(BEGIN, 1)
-    README.write_text(before + readme_block(results) + rest.split(END, 1)[1])
+    put_in_readme(BEGIN, readme_block(results))
     return [PAGE, README]
+
+
+def put_in_readme(begin: str, block: str) -> None:
+    """Puts a block, which has its own marks, where the README has these marks."""
+    before, found, rest = README.read_text().partition(begin)
+    _, ends, after = rest.partition(END)
+    if not found or not ends:
+        raise ValueError(f"{README.name} has no place for the table: {begin} ... {END}")
+    README.write_text(before + block + after)

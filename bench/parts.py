@@ -32,6 +32,7 @@ class Column:
     key: str
     digits: int = 0
     base: str | None = None  # the row that it is a ratio to, round by round
+    spread: bool = False  # with the lowest and the highest round
 
 
 @dataclass(frozen=True)

@@ -121,15 +121,9 @@ def one_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0][:200]
 
 
-def arguments() -> argparse.Namespace:
-    raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(prog="./x bench servers", description=__doc__, formatter_class=raw)
-    p.add_argument("parts", nargs="*", metavar="PART", help="default all but those of arms")
+def round_options(p: argparse.ArgumentParser) -> None:
+    """How rounds are run, where, and where their results go."""
     o = p.add_argument
-    o("--quick", action="store_true", help="few parts and rows, 3 rounds of 2 s")
-    o("--rows", nargs="+", metavar="ROW", help="only these servers, and own ones")
-    o("--show", action="store_true", help="print what was measured last")
-    o("--publish", action="store_true", help="write it into docs/results.md and README.md")
     o("--add", action="store_true", help="add rounds to those that a part has, do not replace them")
     o("-r", "--rounds", type=int, help="default 5")
     o("-d", "--seconds", type=int, help="load per round (default 4)")
@@ -155,6 +149,18 @@ def arguments() -> argparse.Namespace:
     o("--json", type=Path, metavar="FILE", help="where results are kept (default: see above)")
     o("--markdown", type=Path, metavar="FILE", help="where tables go (default: beside them)")
     o("-v", "--verbose", action="store_true", help="print every round to stderr")
+
+
+def arguments() -> argparse.Namespace:
+    raw = argparse.RawDescriptionHelpFormatter
+    p = argparse.ArgumentParser(prog="./x bench servers", description=__doc__, formatter_class=raw)
+    p.add_argument("parts", nargs="*", metavar="PART", help="default all but those of arms")
+    o = p.add_argument
+    o("--quick", action="store_true", help="few parts and rows, 3 rounds of 2 s")
+    o("--rows", nargs="+", metavar="ROW", help="only these servers, and own ones")
+    o("--show", action="store_true", help="print what was measured last")
+    o("--publish", action="store_true", help="write it into docs/results.md and README.md")
+    round_options(p)
     args = p.parse_args()
     args.command_line = shlex.join(["./x", "bench", "servers", *sys.argv[1:]])
     known = {**PARTS, "arms": None, "all": None}
@@ -182,17 +188,16 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def measure_parts(args: argparse.Namespace, results: Results) -> None:
+def measure_parts(args: argparse.Namespace, results: Results, parts: list[Part]) -> None:
     require_programs("loadline", "wrk")
-    build_ceilings()
     become_reaper(args.client_cores)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         cores = (args.server_cores, args.client_cores)
         rig = Rig(Path(folder), args.port, *cores, args.quiet_wait)
         bench = Bench(args, rig, results)
-        for name in args.parts:
-            bench.run(PARTS[name])
+        for part in parts:
+            bench.run(part)
 
 
 def main() -> None:
@@ -203,7 +208,8 @@ def main() -> None:
     except (OSError, ValueError) as error:
         sys.exit(str(error))
     if not args.show and not args.publish:
-        measure_parts(args, results)
+        build_ceilings()
+        measure_parts(args, results, [PARTS[name] for name in args.parts])
     if not results.parts:
         sys.exit("nothing was measured")
     text = page.render(results)

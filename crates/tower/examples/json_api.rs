@@ -1,4 +1,4 @@
-//! A JSON API with state, beside the files of the working directory.
+//! A JSON API with state, beside files (`--root`).
 //!
 //! `curl -d '{"text":"milk"}' -H 'content-type: application/json' localhost:8080/api/todos`
 #![allow(
@@ -38,8 +38,9 @@ fn main() -> std::io::Result<()> {
         .route("/api/todos", get(list).post(add))
         .route("/api/todos/{id}", get(show).delete(remove))
         .with_state(Todos::default());
-    let files = StaticFiles::new(".".as_ref(), StaticOptions::default())?;
-    args::Args::parse().serve(Mounts::new(files).mount("/api", Tower::new(app)?))
+    let args = args::Args::parse();
+    let files = StaticFiles::new(&args.root, StaticOptions::default())?;
+    args.serve(Mounts::new(files).mount("/api", Tower::new(app)?))
 }
 
 /// Held for some instructions, never across an `await`.

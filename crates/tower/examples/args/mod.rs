@@ -2,19 +2,24 @@
 #![allow(dead_code, reason = "each example uses a part of it")]
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::exit;
 
 use loadline_proto::Handler;
 use loadline_server::{Architecture, Server};
 
-/// `--architecture NAME --listen ADDRESS --loops N --workers N --threads N`, each optional.
+/// `--architecture NAME --listen ADDRESS --loops N --workers N --threads N --root DIR`, each optional.
 pub(crate) struct Args {
     pub(crate) architecture: String,
     pub(crate) listen: SocketAddr,
     pub(crate) loops: usize,
+    /// What files are served from, where an example has files: the working directory.
+    pub(crate) root: PathBuf,
     workers: usize,
     threads: usize,
 }
+
+const NAMES: &str = "--architecture, --listen, --loops, --workers, --threads or --root";
 
 impl Args {
     /// What was typed; ends the process with a line that says what would be right.
@@ -23,6 +28,7 @@ impl Args {
             architecture: "reactor".into(),
             listen: ([127, 0, 0, 1], 8080).into(),
             loops: 1,
+            root: ".".into(),
             workers: 2,
             threads: 64,
         };
@@ -37,9 +43,8 @@ impl Args {
                 "--loops" => args.loops = parsed(&name, &value),
                 "--workers" => args.workers = parsed(&name, &value),
                 "--threads" => args.threads = parsed(&name, &value),
-                _ => fail(&format!(
-                    "{name}: right would be --architecture, --listen, --loops, --workers or --threads"
-                )),
+                "--root" => args.root = value.into(),
+                _ => fail(&format!("{name}: right would be {NAMES}")),
             }
         }
         args
