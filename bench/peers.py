@@ -28,6 +28,7 @@ SCENARIOS = {
     "big-64": Scenario("/big.bin", BIG, 64),
     "close-64": Scenario("/small.html", SMALL, 64, close=True),
     "idle-10000": Scenario("/small.html", SMALL, 10000, idle=True),
+    "hello": Scenario("/", len("hello"), 64),  # crates/tower/examples/hello.rs
 }
 
 

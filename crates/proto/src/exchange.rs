@@ -19,7 +19,7 @@ pub struct Exchange {
     /// The client's address; `None` over a Unix socket.
     pub peer: Option<SocketAddr>,
     /// The address that the client has connected to. There for an app's task (`Handler::start`)
-    /// alone, since it costs a system call; `None` over a Unix socket.
+    /// alone, since it costs a system call for each connection; `None` over a Unix socket.
     pub local: Option<SocketAddr>,
     /// When the head was complete, on the server's clock.
     pub began: Millis,

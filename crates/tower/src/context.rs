@@ -46,8 +46,10 @@ pin_project! {
     impl<F> PinnedDrop for Within<F> {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
-            let _guard = this.runtime.enter();
-            this.future.set(None);
+            if this.future.is_some() {
+                let _guard = this.runtime.enter();
+                this.future.set(None);
+            }
         }
     }
 }
@@ -65,11 +67,15 @@ impl<F: Future<Output = ()>> Future for Within<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let this = self.project();
+        let mut this = self.project();
         let _guard = this.runtime.enter();
-        match this.future.as_pin_mut() {
-            Some(future) => future.poll(context),
-            None => Poll::Ready(()),
+        let Some(future) = this.future.as_mut().as_pin_mut() else {
+            return Poll::Ready(());
+        };
+        let polled = future.poll(context);
+        if polled.is_ready() {
+            this.future.set(None); // while the context is there
         }
+        polled
     }
 }

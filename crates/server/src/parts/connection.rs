@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use loadline_base::{Millis, OpenFile, Transmit};
 use loadline_proto::{Action, CloseReason, Exchange, Handler, Piece, ServerSession, Status, Turn};
+use loadline_sys::socket::LocalAddress;
 use loadline_sys::write::{self, FileBuffer, Files, Progress, Written};
 use loadline_sys::{Accepted, Event};
 use loadline_sys::{file, socket};
@@ -74,6 +75,7 @@ pub(crate) struct Connection {
     socket: OwnedFd,
     ready: Ready,
     sending: Option<Box<Sending>>,
+    local: LocalAddress,
 }
 
 /// What a thread lends to the connection that it visits.
@@ -154,6 +156,7 @@ impl Connection {
                 registered: false,
             },
             sending: None,
+            local: LocalAddress::default(),
         }
     }
 
@@ -198,7 +201,7 @@ impl Connection {
                 }
                 Action::Block(exchange) => return Pause::Block(exchange),
                 Action::Start(mut exchange) => {
-                    exchange.local = socket::local(self.socket.as_fd());
+                    exchange.local = self.local.of(self.socket.as_fd());
                     return Pause::Start(exchange);
                 }
                 Action::Offer(_, piece) => return Pause::Offer(piece),

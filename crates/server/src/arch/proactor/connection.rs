@@ -6,8 +6,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use loadline_base::{Millis, Token, Transmit};
 use loadline_proto::{Action, CloseReason, Exchange, Handler, ServerSession, Status, Turn};
 use loadline_sys::ring::{Ring, SocketId, Told};
+use loadline_sys::socket::{self, LocalAddress};
+use loadline_sys::Accepted;
 use loadline_sys::write::FileBuffer;
-use loadline_sys::{Accepted, socket};
 
 use super::driver::{Fact, RingDriver};
 use crate::kit::Kit;
@@ -24,6 +25,7 @@ pub(crate) struct RingConnection {
     /// Output with files on its way: what the ring cannot send.
     files: Option<Box<Sending>>,
     known: Known,
+    local: LocalAddress,
 }
 
 /// Where the socket is.
@@ -148,6 +150,7 @@ impl Link<RingDriver> for RingConnection {
             place: Place::Here(accepted.socket),
             files: None,
             known: Known::default(),
+            local: LocalAddress::default(),
         }
     }
 
@@ -232,7 +235,8 @@ impl Link<RingDriver> for RingConnection {
                     return Pause::Block(exchange);
                 }
                 Action::Start(mut exchange) => {
-                    exchange.local = self.socket(ring).and_then(socket::local);
+                    let socket = self.id().and_then(|id| ring.socket(id));
+                    exchange.local = socket.and_then(|socket| self.local.of(socket));
                     return Pause::Start(exchange);
                 }
                 Action::Offer(_, piece) => return Pause::Offer(piece),
