@@ -50,7 +50,8 @@ def wrk(url: str, sc: Scenario, seconds: int, cores: set[int], script: Path) -> 
 def loadline_load(
     url: str, options: tuple[str, ...], seconds: int, cores: set[int], folder: Path
 ) -> dict:
-    """`loadline load`; times in ms. `limited`: it says itself that it was the limit."""
+    """`loadline load`; times in ms. `limited`: it says itself that it was the limit; `late`: how much
+    later than due one request in a hundred was sent though a connection was free."""
     out = folder / "load.json"
     argv = ["loadline", "load", url, f"--duration={seconds}s", f"--threads={len(cores)}"]
     argv += ["--quiet", "--allow-client-limited", f"--json={out}", *options]
@@ -71,6 +72,7 @@ def loadline_load(
         "p50": (percentiles["p50"] or 0) / 1e3,
         "p99": (percentiles["p99"] or 0) / 1e3,
         "limited": float(record["verdict"]["client_limited"]),
+        "late": record["verdict"]["lag_p99_us"] / 1e3,
     }
 
 

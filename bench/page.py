@@ -83,7 +83,7 @@ def part_section(part: Part, result: PartResult) -> str:
     if part.note:
         lines += [part.note, ""]
     info = data["info"]
-    if "rate" in info:
+    if "capacity" in info:
         text = (
             f"Tuned nginx did {info['capacity']:.0f} requests/s; the rate was {info['rate']:.0f}/s."
         )
