@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Apps under each architecture of Loadline, and beside axum's own `serve`.
 
-  ./x bench apps                  everything: about 25 minutes on an idle machine
+  ./x bench apps                  everything: about 20 minutes on an idle machine
   ./x bench apps hello rate       some parts
   ./x bench apps busy -r 3        fewer rounds
   ./x bench apps --show           what was measured last, without measuring
@@ -15,8 +15,9 @@ Parts:
 
 The programs are crates/tower/examples/hello.rs and busy.rs, built as releases. axum::serve has as
 many threads as Loadline has loops, one, on the same CPU. Rounds are interleaved (A B C C B A ...),
-each with a fresh server; rounds in which others used the machine are repeated. Results are kept in
-target/bench/apps.json: a part that is measured again takes the place of its earlier self.
+each with a fresh server; for `hello` all servers stay up and are loaded for a second each in turn,
+which shows differences of a few hundredths. Results are kept in target/bench/apps.json: a part that
+is measured again takes the place of its earlier self.
 """
 
 import argparse
@@ -27,18 +28,19 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import page
 from load import loadline_load
 from measure import Figures
-from parts import COST, LATENCY, MEMORY, SHARES, Column, Part, Row, Settings
-from parts import by_the_clock, under_load
+from parts import COST, LATENCY, SHARES, Column, Part, Row, Settings, by_the_clock
 from peers import SMALL, Scenario, Server, command
 from processes import BIN_DIRS, REPOSITORY, find_program, spawn, stop
 from results import Results, unique
 from rig import Failed, Rig, require_programs
+from slices import slices
 from servers import measure_parts, round_options
 
 PAGE = REPOSITORY / "docs" / "apps-results.md"
@@ -91,8 +93,24 @@ def rows(name: str, servers: dict[str, str], scenario: Scenario, more: str = "")
 # --------------------------------------------------------- hello and rate
 
 
+def in_turns(rig: Rig, rows: list[Row], settings: Settings) -> Iterator[tuple[str, int, Figures]]:
+    """Servers that stay up, each loaded for a second in turn: they differ by less than one server
+    does from one start to the next."""
+    servers, scenario = [row.server for row in rows], rows[0].scenario
+    rig.wait_quiet()
+    for found in slices(rig, servers, scenario, settings.turns, 1):
+        run = found.run
+        figures = {key: run[key] for key in ("errors", "p50", "p99")}
+        share = 100 * found.us * run["requests"] / 1e6 / run["seconds"]
+        figures |= {"rps": found.rps, "cpu_us": found.us, "cap": 1e6 / found.us, "srv": share}
+        figures["wrk"] = 100 * run["wrk_cpu"] / run["seconds"]
+        yield found.name, found.number, figures
+
+
 def beside_axum(head: str, key: str) -> list[Column]:
-    return [Column(f"{head} x {base}", key, 2, base, True) for base in (AXUM, AXUM_ONE)]
+    return [
+        Column(f"{head} x {base}", key, 2, base, interval=True) for base in (AXUM, AXUM_ONE)
+    ]
 
 
 def library_versions(_: Rig, __: Settings) -> dict:
@@ -108,20 +126,21 @@ HELLO = Part(
     "hello",
     f"The smallest axum route, {CONNECTIONS} connections, closed loop",
     rows("hello", SERVES | LOOPS | THREADS | ALONE, Scenario("/", HELLO_ANSWER, CONNECTIONS)),
-    under_load,
+    None,
     [
-        Column("req/s", "rps", spread=True),
+        Column("req/s", "rps"),
         *COST[:1],
         *beside_axum("requests a CPU second,", "cap"),
+        Column("the same, all turns", "cap", 2, AXUM, spread=True),
         *beside_axum("req/s,", "rps"),
         Column("errors", "errors"),
         *LATENCY,
         *SHARES,
-        *MEMORY,
     ],
     f"`sequential` answers one connection at a time, so of the {CONNECTIONS} only one: its requests "
     "are those of one client, which wait for nobody. Its p99 says nothing of the other 63, who get "
     "no answer.",
+    together=in_turns,
     prepare=library_versions,
 )
 
@@ -243,8 +262,9 @@ static file waits for while an app beside it is busy. How apps are served is in 
 - Names ending in *workers*: the app runs on them. `reactor` and `proactor` without: the loop itself
   polls the app.
 - **cpu us** is the server's CPU time for a request, *requests a CPU second* its inverse, as a ratio
-  in the same round: above 1, Loadline needs less. Figures are medians, in brackets the lowest and
-  the highest round; of p99 ratios less is better.
+  in the same round: above 1, Loadline needs less. Of p99 ratios less is better. Figures are medians;
+  in brackets behind ratios of the closed loop stands a 95 % bootstrap interval of the median, elsewhere
+  (and under *all turns*) the lowest and the highest round.
 
 This page is written by `./x bench apps --publish` from what `./x bench apps` measured last.
 """
@@ -275,7 +295,7 @@ def summary(results: Results) -> str:
     for name in names:
         row = [f"{statistics.median(hello.figures(name, 'rps')):,.0f}"]
         row += [f"{statistics.median(hello.figures(name, 'cpu_us')):.2f}"]
-        row += [page.spread(hello.ratios(name, AXUM, "cap"))]
+        row += [page.cell(hello, name, HELLO.columns[2], 0)]
         p99 = rate.figures(name, "p99") if rate else []
         row += [f"{statistics.median(p99):.2f}" if p99 else ""]
         body.append([name, *row])
@@ -305,7 +325,7 @@ def readme_block(results: Results) -> str:
         busy_summary(results),
         "",
         f"{' and '.join(days)}; {'; '.join(results.machines())}; server and client one CPU each. "
-        "Medians of interleaved rounds, in brackets the lowest and the highest. "
+        "Medians of interleaved rounds, in brackets a 95 % interval of the median. "
         f"`{AXUM}` is the same app under `axum::serve` with one thread. "
         "[All figures, and how they were taken](docs/apps-results.md).",
         "",
@@ -328,6 +348,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("parts", nargs="*", metavar="PART", help="hello, rate, busy (default all)")
     o = p.add_argument
     o("--rows", nargs="+", metavar="ROW", help="only these servers")
+    o("--turns", type=int, default=20, help="of hello, a second for each row (default 20)")
     o("--show", action="store_true", help="print what was measured last")
     o("--publish", action="store_true", help="write it into docs/apps-results.md and README.md")
     round_options(p)

@@ -72,7 +72,7 @@ def loadline_load(
         "p50": (percentiles["p50"] or 0) / 1e3,
         "p99": (percentiles["p99"] or 0) / 1e3,
         "limited": float(record["verdict"]["client_limited"]),
-        "late": record["verdict"]["lag_p99_us"] / 1e3,
+        "late": (record["verdict"]["lag_p99_us"] or 0) / 1e3,
     }
 
 

@@ -8,6 +8,7 @@ from goals import RECORDED, judge_all
 from parts import ARM_PARTS, PARTS, SERVER_PARTS, Column, Part
 from processes import REPOSITORY
 from results import PartResult, Results, unique
+from slices import interval
 
 PAGE = REPOSITORY / "docs" / "results.md"
 README = REPOSITORY / "README.md"
@@ -59,6 +60,9 @@ def cell(result: PartResult, row: str, column: Column, noise_max: float) -> str:
     middle = statistics.median(found)
     if column.key == "errors" and not column.base:
         middle = sum(found)  # of all rounds: an error in one of five is an error
+    if column.interval:
+        low, high = interval(found)
+        return f"{middle:.{column.digits}f} ({low:.{column.digits}f} to {high:.{column.digits}f})"
     if column.spread:
         return spread(found, column.digits)
     mark = "!" if column.key == "noise" and middle > noise_max else ""

@@ -2,7 +2,7 @@
 how their figures are shown."""
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import measure
@@ -33,6 +33,7 @@ class Column:
     digits: int = 0
     base: str | None = None  # the row that it is a ratio to, round by round
     spread: bool = False  # with the lowest and the highest round
+    interval: bool = False  # with an interval of the median
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,12 @@ class Settings:
 
     seconds: int
     all_cores: set[int]
+    turns: int = 20  # of servers that stay up
 
 
 Measure = Callable[[Rig, Row, Settings, dict], Figures]
+# All rows in one go: which row, in which turn, what.
+Together = Callable[[Rig, list[Row], Settings], Iterator[tuple[str, int, Figures]]]
 
 
 @dataclass(frozen=True)
@@ -51,11 +55,13 @@ class Part:
     name: str
     title: str
     rows: list[Row]
-    measure: Measure
+    measure: Measure | None
     columns: list[Column]
     note: str = ""
     # Noise that is no reason to repeat a round: the kernel's own work for this many connections.
     noise_max: float = 0
+    # Instead of `measure`: in turns, in which all rows stay up.
+    together: Together | None = None
     # Finds out what all rounds need to know.
     prepare: Callable[[Rig, Settings], dict] = field(default=lambda rig, settings: {})
 

@@ -58,7 +58,8 @@ from rig import BIN_DIRS, Failed, Rig, build_ceilings, cores_of, require_program
 class Bench:
     def __init__(self, args: argparse.Namespace, rig: Rig, results: Results):
         self.args, self.rig, self.results = args, rig, results
-        self.settings = Settings(args.seconds, args.server_cores | args.client_cores)
+        cores = args.server_cores | args.client_cores
+        self.settings = Settings(args.seconds, cores, getattr(args, "turns", Settings.turns))
 
     def run(self, part: Part) -> None:
         """All rounds of a part. What an earlier run found goes when the first round is there."""
@@ -73,6 +74,28 @@ class Bench:
             print(f"{part.name} left out: {one_line(error)}", file=sys.stderr)
             return
         rows = self.rows(part, result)
+        if part.together:
+            self.in_turns(part, rows, result)
+        else:
+            self.in_rounds(part, rows, result)
+        print("\n" + page.part_section(part, result), flush=True)
+
+    def in_turns(self, part: Part, rows: list[Row], result: PartResult) -> None:
+        """Servers that stay up."""
+        result.data["seconds"] = 1
+        first = result.rounds()
+        try:
+            for name, turn, figures in part.together(self.rig, rows, self.settings):
+                result.add(name, first + turn, figures)
+                self.report(part, first + turn, name, figures)
+        except (Failed, OSError, RuntimeError) as error:
+            print(f"{part.name} left out: {one_line(error)}", file=sys.stderr)
+            return
+        self.results.parts[part.name] = result
+        self.results.save()
+
+    def in_rounds(self, part: Part, rows: list[Row], result: PartResult) -> None:
+        """A fresh server for each round of each row."""
         first = result.rounds()
         for index in range(first, first + self.args.rounds):
             for row in rows[::-1] if index % 2 else list(rows):
@@ -84,10 +107,9 @@ class Bench:
                     rows.remove(row)
                     continue
                 result.add(row.name, index, figures)
-                self.report(part, index, row, figures)
+                self.report(part, index, row.name, figures)
             self.results.parts[part.name] = result
             self.results.save()
-        print("\n" + page.part_section(part, result), flush=True)
 
     def rows(self, part: Part, result: PartResult) -> list[Row]:
         """Those asked for whose program is there."""
@@ -110,10 +132,10 @@ class Bench:
                 break
         return figures
 
-    def report(self, part: Part, index: int, row: Row, figures: dict) -> None:
+    def report(self, part: Part, index: int, name: str, figures: dict) -> None:
         text = " ".join(f"{key}={value:.4g}" for key, value in figures.items())
         if self.args.verbose:
-            line = f"{part.name} round {index + 1} {row.name}: {text}"
+            line = f"{part.name} round {index + 1} {name}: {text}"
             print(line, file=sys.stderr, flush=True)
 
 

@@ -15,7 +15,9 @@ import argparse
 import random
 import statistics
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from load import wrk
@@ -66,17 +68,33 @@ def interval(values: list[float]) -> tuple[float, float]:
     return medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
 
 
-def measure(rig: Rig, servers: list[Server], sc: Scenario, args) -> dict[str, list[float]]:
-    us: dict[str, list[float]] = {server.name: [] for server in servers}
+@dataclass(frozen=True)
+class Slice:
+    """What one server did in one turn."""
+
+    name: str
+    number: int
+    us: float  # its CPU time for a request
+    run: dict  # what wrk says
+
+    @property
+    def rps(self) -> float:
+        return self.run["requests"] / self.run["seconds"]
+
+
+def slices(
+    rig: Rig, servers: list[Server], sc: Scenario, count: int, seconds: int
+) -> Iterator[Slice]:
+    """All servers in turn, forwards and backwards; the first turn, which warms them up, not shown."""
     with ExitStack() as stack:
         up = [(s.name, *stack.enter_context(rig.running(s, sc))) for s in servers]
-        for number in range(-1, args.slices):  # the first warms up
+        for number in range(-1, count):
             for name, proc, url in up if number % 2 == 0 else up[::-1]:
                 before = cpu_ns(proc.pid)
-                run = wrk(url, sc, args.seconds * sc.stretch, rig.client_cores, rig.script)
+                run = wrk(url, sc, seconds * sc.stretch, rig.client_cores, rig.script)
+                us = (cpu_ns(proc.pid) - before) / 1e3 / max(run["requests"], 1)
                 if number >= 0:
-                    us[name].append((cpu_ns(proc.pid) - before) / 1e3 / max(run["requests"], 1))
-    return us
+                    yield Slice(name, number, us, run)
 
 
 def main() -> None:
@@ -87,7 +105,9 @@ def main() -> None:
     sc = SCENARIOS[args.scenario]
     with tempfile.TemporaryDirectory(prefix="slices-") as folder:
         rig = Rig(Path(folder), args.port, {args.server_core}, {args.client_core})
-        us = measure(rig, servers, sc, args)
+        us: dict[str, list[float]] = {server.name: [] for server in servers}
+        for found in slices(rig, servers, sc, args.slices, args.seconds):
+            us[found.name].append(found.us)
     first = us[servers[0].name]
     print(f"| {args.scenario} | server CPU us a request | requests per CPU second, x {servers[0].name} |")
     print("|---|---:|---:|")
