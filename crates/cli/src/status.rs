@@ -23,7 +23,7 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 const BLAMES: [&str; 4] = ["peer", "local", "limit", "timeout"];
 
 /// Counts that go up and down; the others only rise.
-const GAUGES: [&str; 2] = ["connections", "queue_depth"];
+const GAUGES: [&str; 3] = ["connections", "app_requests_in_progress", "queue_depth"];
 
 /// Where the status page gets its texts.
 pub(crate) struct Status {

@@ -191,7 +191,7 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
         match self.kit.bell() {
             Ok(bell) => {
                 let ring = Bell::Thread(Arc::clone(&bell));
-                let held = Held::here(exchange, ring, self.site);
+                let held = Held::here(exchange, ring, self.site, &self.kit.row);
                 self.errand = Some(Errand { held, bell });
             }
             Err(error) => {

@@ -63,6 +63,10 @@ pub(crate) struct Row {
     pub(crate) core: Counters,
     /// Connections that the thread serves now.
     pub(crate) connections: Counter,
+    /// Requests that went to an app's task, for connections of this thread.
+    pub(crate) app_requests: Counter,
+    /// Those whose task has not ended, or waits for a worker.
+    pub(crate) app_requests_in_progress: Counter,
     /// Blocking steps that ran on a thread that should not block, for want of workers.
     pub(crate) blocked_in_place: Counter,
     /// Time that they took, in microseconds.
@@ -193,6 +197,10 @@ counts! {
     accepted,
     /// Connections being served.
     connections,
+    /// Requests that went to an app's task.
+    app_requests,
+    /// Those whose task has not ended, or waits for a worker.
+    app_requests_in_progress,
     /// Blocking steps that ran where nothing should block, for want of workers.
     blocked_in_place,
     /// Time that they took, in microseconds.
@@ -229,6 +237,8 @@ impl Counts {
             bytes_out: row.core.bytes_out.value(),
             accepted: row.core.accepted.value(),
             connections: row.connections.value(),
+            app_requests: row.app_requests.value(),
+            app_requests_in_progress: row.app_requests_in_progress.value(),
             blocked_in_place: row.blocked_in_place.value(),
             blocked_in_place_us: row.blocked_in_place_us.value(),
             jobs: row.jobs.value(),

@@ -22,6 +22,7 @@ use loadline_proto::{
     Body, Courier, Exchange, Gone, Handler, Piece, Port, ServerSession, StreamId, Task, Turn,
 };
 
+use crate::parts::counters::Row;
 use crate::parts::mailbox::Mailbox;
 use crate::parts::workers::Message;
 use crate::site::{self, Site};
@@ -231,6 +232,8 @@ impl Wake for Errand {
 /// The owner's end of an errand. Dropped, it cancels the task.
 pub(crate) struct Held {
     errand: Arc<Errand>,
+    /// Of the owner's thread, which alone makes and drops it.
+    row: Arc<Row>,
     /// Where the owner polls it itself.
     task: Option<Task>,
     news: Vec<News>,
@@ -255,7 +258,12 @@ pub(crate) enum Told {
 
 impl Held {
     /// Begins a task that the owner polls: `poll` is due.
-    pub(crate) fn here<H: Handler>(exchange: Box<Exchange>, bell: Bell, site: &Site<H>) -> Self {
+    pub(crate) fn here<H: Handler>(
+        exchange: Box<Exchange>,
+        bell: Bell,
+        site: &Site<H>,
+        row: &Arc<Row>,
+    ) -> Self {
         let window = site.session.limits.stream_window_bytes;
         let errand = Errand::new(&exchange, window, bell);
         errand.woken.store(true, Ordering::SeqCst);
@@ -265,11 +273,7 @@ impl Held {
         if task.is_none() {
             errand.finish();
         }
-        Self {
-            errand,
-            task,
-            news: Vec::new(),
-        }
+        Self::new(errand, task, row)
     }
 
     /// Prepares a task for a worker.
@@ -277,6 +281,7 @@ impl Held {
         exchange: Box<Exchange>,
         bell: Bell,
         site: &Site<H>,
+        row: &Arc<Row>,
     ) -> (Self, WorkerTask) {
         let window = site.session.limits.stream_window_bytes;
         let errand = Errand::new(&exchange, window, bell);
@@ -284,12 +289,18 @@ impl Held {
             exchange: Some(exchange),
             errand: Arc::clone(&errand),
         };
-        let held = Self {
+        (Self::new(errand, None, row), task)
+    }
+
+    fn new(errand: Arc<Errand>, task: Option<Task>, row: &Arc<Row>) -> Self {
+        row.app_requests.add(1);
+        row.app_requests_in_progress.add(1);
+        Self {
             errand,
-            task: None,
+            row: Arc::clone(row),
+            task,
             news: Vec::new(),
-        };
-        (held, task)
+        }
     }
 
     /// A task that is polled here is woken without a bell: `go_on` is due after this.
@@ -380,6 +391,7 @@ impl Drop for Held {
         self.expect();
         self.errand.cancel();
         site::drop_guarded(self.task.take());
+        self.row.app_requests_in_progress.sub(1);
     }
 }
 

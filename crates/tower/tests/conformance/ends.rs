@@ -21,8 +21,10 @@ fn a_client_that_leaves_drops_the_future(model: Model) {
             "{target} HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc"
         ));
         server.await_hanging(1);
+        server.await_in_progress(1);
         client.stream.shutdown(Shutdown::Both).unwrap();
         server.await_hanging(0);
+        server.await_in_progress(0);
     }
     assert_eq!(server.connect().get("/hello", "").body, b"hello");
 }
@@ -63,10 +65,12 @@ fn workers_bound_the_requests_in_progress(model: Model) {
         client.send("GET /hang HTTP/1.1\r\nHost: h\r\n\r\n");
     }
     server.await_hanging(workers as u64);
+    server.await_in_progress(clients.len() as u64); // with those that wait for a worker
     // Whoever leaves makes room for one that waits, until nobody does.
     while let Some(client) = clients.pop() {
         drop(client);
         server.await_hanging(clients.len().min(workers) as u64);
+        server.await_in_progress(clients.len() as u64);
     }
     assert_eq!(server.connect().get("/hello", "").body, b"hello");
 }

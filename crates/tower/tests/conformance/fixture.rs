@@ -49,6 +49,14 @@ impl Running {
     pub fn await_hanging(&self, count: u64) {
         eventually("so many hang", || self.shared.hanging.load(SeqCst) == count);
     }
+
+    /// Waits until the server counts so many requests that an app has.
+    pub fn await_in_progress(&self, count: u64) {
+        let total = || self.handle.as_ref().map(|handle| handle.snapshot().total);
+        eventually("so many are in progress", || {
+            total().is_some_and(|total| total.app_requests_in_progress == count)
+        });
+    }
 }
 
 impl Drop for Running {

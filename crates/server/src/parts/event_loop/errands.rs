@@ -51,10 +51,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             return;
         };
         if self.desk.workers.is_none() {
-            slot.errand = Some(Box::new(Held::here(exchange, bell, &self.site)));
+            let held = Held::here(exchange, bell, &self.site, &self.desk.row);
+            slot.errand = Some(Box::new(held));
             return;
         }
-        let (held, task) = Held::away(exchange, bell, &self.site);
+        let (held, task) = Held::away(exchange, bell, &self.site, &self.desk.row);
         slot.errand = Some(Box::new(held));
         let scratch = self.kit.lend().scratch;
         let work = Work::Errand(task);
