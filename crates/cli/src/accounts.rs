@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use loadline_accounts::{Accounts, Counters, Options, Peer};
 use loadline_proto::Handler;
-use loadline_tower::{PeerAddr, Tower};
+use loadline_tower::{Addresses, Tower};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -60,9 +60,10 @@ impl Mounted {
     /// The pages.
     pub(crate) fn handler(&self) -> impl Handler<Local = ()> + use<> {
         Tower::on(self.runtime.clone(), self.accounts.router()).map_request(|request| {
-            let address = request.extensions().get::<PeerAddr>();
+            let addresses = request.extensions().get::<Addresses>();
+            let peer = addresses.and_then(|addresses| addresses.peer);
             let peer = Peer {
-                address: address.map(|PeerAddr(address)| address.ip()),
+                address: peer.map(|peer| peer.ip()),
                 is_tls: false, // this server speaks none yet
             };
             request.extensions_mut().insert(peer);

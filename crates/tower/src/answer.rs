@@ -28,6 +28,7 @@ where
         exchange.response.error(Status::INTERNAL_SERVER_ERROR);
         return port.answer(exchange);
     };
+    crate::request::spare(parts.headers);
     let len = stated.or_else(|| body.size_hint().exact());
     if exchange.request.method == Method::Head || exchange.response.status.has_no_content() {
         return give_head(exchange, stated, len, port);

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! **What a service sees.** Method, target and fields as they were sent, with duplicates, in order;
-//! the addresses of the client and of the server as extensions, [`PeerAddr`] and [`LocalAddr`]. What
+//! the addresses of the client and of the server as an extension, [`Addresses`]. What
 //! Loadline refuses before (malformed requests, methods beyond RFC 9110 and PATCH) it never sees.
 //! Trailers of requests are dropped. `Upgrade` is ignored.
 //!
@@ -46,6 +46,7 @@ use core::net::SocketAddr;
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use http::{Request, Response};
 use loadline_proto::{Exchange, Handler, Outcome, Port, Status, Task, Turn};
@@ -55,21 +56,21 @@ use tower_service::Service;
 pub use body::Body;
 pub use context::runtime;
 
-/// The client's address, as an extension of each request. Not there over a Unix socket.
+/// Both ends of the connection, as an extension of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerAddr(pub SocketAddr);
+pub struct Addresses {
+    /// The client's; `None` over a Unix socket.
+    pub peer: Option<SocketAddr>,
+    /// The one that the client has connected to; `None` over a Unix socket.
+    pub local: Option<SocketAddr>,
+}
 
-/// The address that the client has connected to, as an extension of each request. Not there over a
-/// Unix socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LocalAddr(pub SocketAddr);
-
-type MapRequest = Box<dyn Fn(&mut Request<Body>) + Send + Sync>;
+type MapRequest = Arc<dyn Fn(&mut Request<Body>) + Send + Sync>;
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A tower service as a handler.
 pub struct Tower<S> {
-    service: S,
+    service: Arc<S>,
     runtime: Handle,
     map_request: Option<MapRequest>,
 }
@@ -93,7 +94,7 @@ impl<S> Tower<S> {
     /// needs its drivers (`enable_all`) and a thread that runs them.
     pub fn on(runtime: Handle, service: S) -> Self {
         Self {
-            service,
+            service: Arc::new(service),
             runtime,
             map_request: None,
         }
@@ -103,7 +104,7 @@ impl<S> Tower<S> {
     /// an app expects, say: axum's `ConnectInfo`.
     #[must_use]
     pub fn map_request(mut self, map: impl Fn(&mut Request<Body>) + Send + Sync + 'static) -> Self {
-        self.map_request = Some(Box::new(map));
+        self.map_request = Some(Arc::new(map));
         self
     }
 }
@@ -130,36 +131,38 @@ where
     }
 
     fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
-        let _guard = self.runtime.enter(); // a service may begin its work when it is cloned or called
-        let mut request = request::from_exchange(&exchange, &port);
-        if let (Ok(request), Some(map)) = (&mut request, &self.map_request) {
-            map(request);
-        }
-        let service = self.service.clone();
-        let task = serve(service, request, exchange, port);
+        let service = Arc::clone(&self.service);
+        let task = serve(service, self.map_request.clone(), exchange, port);
         Box::pin(context::Within::new(self.runtime.clone(), task))
     }
 }
 
+/// Everything happens within the runtime: a service may begin its work when it is cloned.
 async fn serve<S, B>(
-    mut service: S,
-    request: Result<Request<Body>, request::Unfit>,
+    service: Arc<S>,
+    map_request: Option<MapRequest>,
     mut exchange: Box<Exchange>,
     port: Port,
 ) where
-    S: Service<Request<Body>, Response = Response<B>>,
+    S: Service<Request<Body>, Response = Response<B>> + Clone,
     S::Error: Into<BoxError>,
     B: http_body::Body,
     B::Error: Into<BoxError>,
 {
-    let request = match request {
-        Ok(request) => request,
+    let request = match request::from_exchange(&exchange, &port) {
+        Ok(mut request) => {
+            if let Some(map) = map_request {
+                map(&mut request);
+            }
+            request
+        }
         Err(unfit) => {
             tracing::debug!("a request that no app can be given: {unfit}");
             exchange.response.error(Status::BAD_REQUEST);
             return port.answer(exchange);
         }
     };
+    let mut service = (*service).clone();
     let ready = core::future::poll_fn(|context| service.poll_ready(context)).await;
     let refusal: Option<BoxError> = ready.err().map(Into::into);
     let response = match refusal {

@@ -1,12 +1,29 @@
 //! From a parcel to an `http::Request`.
 
+use std::cell::Cell;
 use std::fmt;
 
-use http::header::{HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri, Version};
 use loadline_proto::{Exchange, Port};
 
-use crate::{Body, LocalAddr, PeerAddr};
+use crate::{Addresses, Body};
+
+/// Fields that a map may have room for and be kept: what browsers send, doubled.
+const SPARE_FIELDS_MAX: usize = 64;
+
+thread_local! {
+    /// The memory of an answer's fields, for those of the next request.
+    static SPARE: Cell<Option<HeaderMap>> = const { Cell::new(None) };
+}
+
+/// Keeps the memory of fields that nobody needs any more.
+pub(crate) fn spare(mut headers: HeaderMap) {
+    if headers.capacity() <= SPARE_FIELDS_MAX {
+        headers.clear();
+        SPARE.set(Some(headers));
+    }
+}
 
 /// What of a request the `http` types cannot hold, though HTTP allows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,19 +52,19 @@ pub(crate) fn from_exchange(exchange: &Exchange, port: &Port) -> Result<Request<
         loadline_proto::Version::Http11 => Version::HTTP_11,
     };
     let headers = request.headers_mut();
+    if let Some(spare) = SPARE.take() {
+        *headers = spare;
+    }
     headers.reserve(from.fields().count());
     for (name, value) in from.fields() {
         let name = HeaderName::from_bytes(name).map_err(|_| Unfit::Field)?;
         let value = HeaderValue::from_bytes(value).map_err(|_| Unfit::Field)?;
         headers.try_append(name, value).map_err(|_| Unfit::Field)?;
     }
-    let extensions = request.extensions_mut();
-    if let Some(peer) = exchange.peer {
-        extensions.insert(PeerAddr(peer));
-    }
-    if let Some(local) = exchange.local {
-        extensions.insert(LocalAddr(local));
-    }
+    request.extensions_mut().insert(Addresses {
+        peer: exchange.peer,
+        local: exchange.local,
+    });
     Ok(request)
 }
 

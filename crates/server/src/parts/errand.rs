@@ -78,7 +78,9 @@ struct State {
     writer: Option<Waker>,
     /// Whom to wake when the task is to be dropped, where a worker has it.
     poller: Option<Waker>,
-    news: Vec<News>,
+    /// What it has said: mostly one thing.
+    first: Option<News>,
+    more: Vec<News>,
 }
 
 impl fmt::Debug for Errand {
@@ -88,7 +90,8 @@ impl fmt::Debug for Errand {
 }
 
 impl Errand {
-    fn new(exchange: &Exchange, room: usize, bell: Bell) -> Arc<Self> {
+    /// `here`: its owner polls it, and is about to.
+    fn new(exchange: &Exchange, room: usize, bell: Bell, here: bool) -> Arc<Self> {
         let has_content = !matches!(exchange.request.body, loadline_proto::RequestBody::Empty);
         Arc::new(Self {
             state: Mutex::new(State {
@@ -96,8 +99,8 @@ impl Errand {
                 room,
                 ..State::default()
             }),
-            rung: AtomicBool::new(false),
-            woken: AtomicBool::new(false),
+            rung: AtomicBool::new(here),
+            woken: AtomicBool::new(here),
             bell,
         })
     }
@@ -114,12 +117,14 @@ impl Errand {
         }
     }
 
-    fn tell(&self, news: News) {
-        let mut state = self.lock();
+    fn tell(&self, mut state: MutexGuard<'_, State>, news: News) {
         if state.gone {
             return; // nobody listens
         }
-        state.news.push(news);
+        match state.first.is_none() && state.more.is_empty() {
+            true => state.first = Some(news),
+            false => state.more.push(news),
+        }
         drop(state);
         self.ring();
     }
@@ -128,9 +133,8 @@ impl Errand {
     fn finish(&self) {
         let mut state = self.lock();
         let is_missing = !std::mem::replace(&mut state.done, true);
-        drop(state);
         if is_missing {
-            self.tell(News::Produced(Piece::Abort));
+            self.tell(state, News::Produced(Piece::Abort));
         }
     }
 
@@ -142,7 +146,8 @@ impl Errand {
         let mut state = self.lock();
         state.gone = true;
         state.content.clear();
-        state.news.clear();
+        state.first = None;
+        state.more.clear();
         let wakers = [
             state.reader.take(),
             state.writer.take(),
@@ -155,22 +160,19 @@ impl Errand {
 
 impl Courier for Errand {
     fn answer(&self, exchange: Box<Exchange>) {
-        if !matches!(exchange.response.body, Body::Stream { .. }) {
-            self.lock().done = true;
-        }
-        self.tell(News::Answered(exchange));
+        let mut state = self.lock();
+        state.done |= !matches!(exchange.response.body, Body::Stream { .. });
+        self.tell(state, News::Answered(exchange));
     }
 
     fn produce(&self, piece: Piece) {
+        let mut state = self.lock();
         match &piece {
-            Piece::Data(bytes) => {
-                let mut state = self.lock();
-                state.room = state.room.saturating_sub(bytes.len());
-            }
+            Piece::Data(bytes) => state.room = state.room.saturating_sub(bytes.len()),
             Piece::Trailers(_) => {}
-            Piece::End | Piece::Abort => self.lock().done = true,
+            Piece::End | Piece::Abort => state.done = true,
         }
-        self.tell(News::Produced(piece));
+        self.tell(state, News::Produced(piece));
     }
 
     fn poll_content(&self, context: &mut Context<'_>) -> Poll<Result<Option<Buffer>, Gone>> {
@@ -180,8 +182,7 @@ impl Courier for Errand {
         }
         if let Some(bytes) = state.content.pop_front() {
             state.asked = true;
-            drop(state);
-            self.tell(News::Consumed(bytes.len()));
+            self.tell(state, News::Consumed(bytes.len()));
             return Poll::Ready(Ok(Some(bytes)));
         }
         if state.content_ended {
@@ -189,9 +190,8 @@ impl Courier for Errand {
         }
         remember(&mut state.reader, context);
         let is_first = !std::mem::replace(&mut state.asked, true);
-        drop(state);
         if is_first {
-            self.tell(News::Consumed(0));
+            self.tell(state, News::Consumed(0));
         }
         Poll::Pending
     }
@@ -236,7 +236,7 @@ pub(crate) struct Held {
     row: Arc<Row>,
     /// Where the owner polls it itself.
     task: Option<Task>,
-    news: Vec<News>,
+    more: Vec<News>,
 }
 
 impl fmt::Debug for Held {
@@ -265,9 +265,7 @@ impl Held {
         row: &Arc<Row>,
     ) -> Self {
         let window = site.session.limits.stream_window_bytes;
-        let errand = Errand::new(&exchange, window, bell);
-        errand.woken.store(true, Ordering::SeqCst);
-        errand.rung.store(true, Ordering::SeqCst); // `tell` is due
+        let errand = Errand::new(&exchange, window, bell, true);
         let port = Port::new(Arc::clone(&errand) as Arc<dyn Courier>);
         let task = site.start(exchange, port);
         if task.is_none() {
@@ -284,7 +282,7 @@ impl Held {
         row: &Arc<Row>,
     ) -> (Self, WorkerTask) {
         let window = site.session.limits.stream_window_bytes;
-        let errand = Errand::new(&exchange, window, bell);
+        let errand = Errand::new(&exchange, window, bell, false);
         let task = WorkerTask {
             exchange: Some(exchange),
             errand: Arc::clone(&errand),
@@ -299,13 +297,13 @@ impl Held {
             errand,
             row: Arc::clone(row),
             task,
-            news: Vec::new(),
+            more: Vec::new(),
         }
     }
 
     /// A task that is polled here is woken without a bell: `go_on` is due after this.
     fn expect(&self) {
-        if self.task.is_some() {
+        if self.task.is_some() && !self.errand.rung.load(Ordering::SeqCst) {
             self.errand.rung.store(true, Ordering::SeqCst);
         }
     }
@@ -358,9 +356,12 @@ impl Held {
 
     fn tell(&mut self, session: &mut ServerSession, turn: &mut Turn<'_>) -> Told {
         self.errand.rung.store(false, Ordering::SeqCst);
-        std::mem::swap(&mut self.news, &mut self.errand.lock().news);
+        let mut state = self.errand.lock();
+        std::mem::swap(&mut self.more, &mut state.more);
+        let first = state.first.take();
+        drop(state);
         let mut told = Told::Nothing;
-        for news in self.news.drain(..) {
+        for news in first.into_iter().chain(self.more.drain(..)) {
             let is_last = match news {
                 News::Answered(exchange) => {
                     let is_last = !matches!(exchange.response.body, Body::Stream { .. });

@@ -18,7 +18,7 @@ use axum::routing::{any, get, post};
 use futures_util::stream::{self, StreamExt as _};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use loadline_tower::{LocalAddr, PeerAddr};
+use loadline_tower::Addresses;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, mpsc};
@@ -96,10 +96,9 @@ async fn saw(request: Request) -> String {
     for (name, value) in &parts.headers {
         writeln!(said, "{name}: {}", value.as_bytes().escape_ascii()).unwrap();
     }
-    let peer = parts.extensions.get::<PeerAddr>();
-    let local = parts.extensions.get::<LocalAddr>();
-    writeln!(said, "peer {:?}", peer.map(|peer| peer.0)).unwrap();
-    writeln!(said, "local {:?}", local.map(|local| local.0)).unwrap();
+    let addresses = parts.extensions.get::<Addresses>().unwrap();
+    writeln!(said, "peer {:?}", addresses.peer).unwrap();
+    writeln!(said, "local {:?}", addresses.local).unwrap();
     let hint = http_body::Body::size_hint(&body).exact();
     writeln!(said, "length {hint:?}").unwrap();
     let content = body.collect().await.unwrap().to_bytes();

@@ -5,9 +5,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use loadline_base::{Millis, Token, Transmit};
 use loadline_proto::{Action, CloseReason, Exchange, Handler, ServerSession, Status, Turn};
+use loadline_sys::Accepted;
 use loadline_sys::ring::{Ring, SocketId, Told};
 use loadline_sys::socket::{self, LocalAddress};
-use loadline_sys::Accepted;
 use loadline_sys::write::FileBuffer;
 
 use super::driver::{Fact, RingDriver};
