@@ -40,27 +40,39 @@ pub fn read_answers(mut wire: &[u8], methods: &[Method], whole: bool) -> Vec<Ans
             content: Vec::new(),
         };
         let mut len = None;
+        let mut chunked = false;
         for line in lines {
             let (name, value) = line.split_once(": ").expect("a field line");
             match name {
                 "Content-Length" => assert_eq!(len.replace(value.parse().unwrap()), None),
                 "Connection" => answer.close |= value.eq_ignore_ascii_case("close"),
+                "Transfer-Encoding" => {
+                    assert_eq!(value, "chunked");
+                    chunked = true;
+                }
                 _ => {}
             }
         }
         let bare = code == 204 || code == 304 || methods.get(answers.len()) == Some(&Method::Head);
         // Whether an unreadable request was a HEAD is the server's guess.
         let guessed = methods.len() <= answers.len() && after.is_empty();
-        let len: usize = if bare || guessed {
-            0
-        } else {
-            len.expect("a length")
+        assert!(!chunked || len.is_none(), "two lengths");
+        let content = match len {
+            _ if bare || guessed => Some((Vec::new(), after)),
+            Some(len) => after
+                .split_at_checked(len)
+                .map(|(content, rest)| (content.to_vec(), rest)),
+            None if chunked => read_chunks(after),
+            None => {
+                assert!(answer.close, "an end that nobody tells");
+                Some((after.to_vec(), &[][..]))
+            }
         };
-        if after.len() < len {
+        let Some((content, rest)) = content else {
             break;
-        }
-        answer.content = after[..len].to_vec();
-        wire = &after[len..];
+        };
+        answer.content = content;
+        wire = rest;
         answers.push(answer);
     }
     assert!(
@@ -69,4 +81,37 @@ pub fn read_answers(mut wire: &[u8], methods: &[Method], whole: bool) -> Vec<Ans
         wire.escape_ascii()
     );
     answers
+}
+
+/// Content in chunks, and what follows; `None`: it is not complete.
+fn read_chunks(mut wire: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut content = Vec::new();
+    loop {
+        let (line, rest) = split_line(wire)?;
+        let len = std::str::from_utf8(line).expect("a size is ASCII");
+        let len = usize::from_str_radix(len, 16).expect("a size");
+        if len == 0 {
+            wire = rest;
+            break;
+        }
+        let (chunk, rest) = rest.split_at_checked(len)?;
+        content.extend_from_slice(chunk);
+        let (line, rest) = split_line(rest)?;
+        assert!(line.is_empty(), "a chunk longer than its size");
+        wire = rest;
+    }
+    loop {
+        let (line, rest) = split_line(wire)?;
+        if line.is_empty() {
+            return Some((content, rest));
+        }
+        assert_eq!(line, b"X-Sum: 1", "a trailer that nobody sent");
+        wire = rest;
+    }
+}
+
+/// A line without its end, and what follows it.
+fn split_line(wire: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = wire.windows(2).position(|text| text == b"\r\n")?;
+    Some((&wire[..end], &wire[end + 2..]))
 }

@@ -23,6 +23,7 @@ static CONFIGS: LazyLock<[Arc<SessionConfig>; 4]> = LazyLock::new(|| {
         let mut limits = Limits {
             inline_body_bytes_max: 64,
             output_bytes_max: 400,
+            stream_window_bytes: 24,
             ..Limits::default()
         };
         if flags & TIGHT_LIMITS != 0 {
@@ -79,6 +80,11 @@ fn operate(flags: u8, operations: &[u8], stream: &[u8]) {
             b'd' => driver.drain(),
             b'v' => driver.vanish(),
             b'u' => driver.receive(5, true),
+            b'k' => _ = driver.app_step(),
+            b'c' => driver.app_reads(1),
+            b'b' => driver.app_answers(),
+            b'o' => driver.app_produces(3),
+            b'n' => driver.app_ends(),
             b'w' => driver.receive(usize::MAX, false),
             len => driver.receive(usize::from(*len), false),
         }
