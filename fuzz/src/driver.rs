@@ -170,10 +170,7 @@ impl<'i> Driver<'i> {
             return;
         };
         match step {
-            Step::Quick => {
-                let outcome = self.handle(&mut exchange);
-                self.session.ran(exchange, outcome, &mut self.lent.turn());
-            }
+            Step::Quick => self.run(exchange),
             Step::Blocking => {
                 self.respond(&mut exchange);
                 self.session.completed(exchange, &mut self.lent.turn());
@@ -313,9 +310,8 @@ impl<'i> Driver<'i> {
                     }
                     self.exchange = Some((exchange, Step::Quick));
                     if !self.hold_runs {
-                        let (mut exchange, _) = self.exchange.take().expect("it was just put in");
-                        let outcome = self.handle(&mut exchange);
-                        self.session.ran(exchange, outcome, &mut self.lent.turn());
+                        let (exchange, _) = self.exchange.take().expect("it was just put in");
+                        self.run(exchange);
                     }
                 }
                 Action::Block(exchange) => {
@@ -386,6 +382,14 @@ impl<'i> Driver<'i> {
             return;
         }
         assert!(!self.session.is_idle());
+    }
+
+    fn run(&mut self, mut exchange: Box<Exchange>) {
+        let outcome = self.handle(&mut exchange);
+        if exchange.request.method == Method::Other && outcome != Outcome::Later {
+            self.note(Status::NOT_IMPLEMENTED, None);
+        }
+        self.session.ran(exchange, outcome, &mut self.lent.turn());
     }
 
     /// The handler's quick step: what it does is in the first letter of the path.

@@ -80,7 +80,7 @@ fn check_second_opinion(head: &[u8], request: &Request) {
         "{parsed:?}: {}",
         as_text(head)
     );
-    assert_eq!(other.method, Some(request.method.as_str()));
+    assert_eq!(other.method.map(str::as_bytes), Some(request.method_name()));
     assert_eq!(other.path.map(str::as_bytes), Some(request.target()));
     let theirs = other
         .headers
@@ -94,8 +94,7 @@ fn write(request: &Request) -> Vec<u8> {
         Version::Http10 => "HTTP/1.0",
         Version::Http11 => "HTTP/1.1",
     };
-    let mut head = format!("{} ", request.method.as_str()).into_bytes();
-    head.extend_from_slice(request.target());
+    let mut head = [request.method_name(), b" ", request.target()].concat();
     head.extend_from_slice(format!(" {version}\r\n").as_bytes());
     for (name, value) in request.fields() {
         head.extend([name, b":", value, b"\r\n"].concat());

@@ -31,7 +31,8 @@ pub trait Handler: Send + Sync + 'static {
     /// A fresh `Local` for a thread that starts serving.
     fn local(&self) -> Self::Local;
 
-    /// Called at the end of the head, on the thread that owns the connection. Must not block.
+    /// Called at the end of the head, on the thread that owns the connection. Must not block. A
+    /// request of `Method::Other` is for apps: what is not `Later` is answered with 501.
     fn handle(
         &self,
         local: &mut Self::Local,

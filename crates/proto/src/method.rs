@@ -1,6 +1,6 @@
 //! Request methods (RFC 9110 section 9, RFC 5789).
 
-/// A method that Loadline knows; any other is answered with 501 before a handler sees it.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are the standard's")]
 pub enum Method {
@@ -13,10 +13,13 @@ pub enum Method {
     Options,
     Trace,
     Patch,
+    /// Any other token; `Request::method_name` has it. For apps alone: whatever else a handler makes
+    /// of it is answered with 501.
+    Other,
 }
 
 impl Method {
-    /// The method by its name, which is case-sensitive; `None` if it is not known.
+    /// The method by its name, which is case-sensitive; `None` if it is none of RFC 9110 and 5789.
     #[must_use]
     pub fn from_token(token: &[u8]) -> Option<Self> {
         Some(match token {
@@ -33,7 +36,7 @@ impl Method {
         })
     }
 
-    /// The name on the wire.
+    /// The name on the wire; of `Other` nothing.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -46,6 +49,7 @@ impl Method {
             Self::Options => "OPTIONS",
             Self::Trace => "TRACE",
             Self::Patch => "PATCH",
+            Self::Other => "",
         }
     }
 }

@@ -190,6 +190,18 @@ impl Request {
         &self.head[..end]
     }
 
+    /// The method's name as it came.
+    #[must_use]
+    pub fn method_name(&self) -> &[u8] {
+        match self.method {
+            Method::Other => {
+                let line = self.line();
+                &line[..memchr::memchr(b' ', line).unwrap_or(line.len())]
+            }
+            known => known.as_str().as_bytes(),
+        }
+    }
+
     /// The path as it came, not decoded: begins with `/` (also in absolute
     /// form), is `*` in asterisk form and empty in authority form.
     #[must_use]

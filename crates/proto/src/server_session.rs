@@ -21,7 +21,8 @@ use loadline_base::{Millis, Segment, Transmit};
 use crate::progress::{BodyReader, Progress};
 use crate::session_state::State;
 use crate::{
-    Action, CloseReason, Exchange, Fault, Outcome, Pace, SessionConfig, Status, Turn, answer,
+    Action, CloseReason, Exchange, Fault, Method, Outcome, Pace, SessionConfig, Status, Turn,
+    answer,
 };
 
 /// One connection of a server. An idle one owns no memory besides itself.
@@ -183,11 +184,15 @@ impl ServerSession {
     }
 
     /// The quick step ran.
-    pub fn ran(&mut self, exchange: Box<Exchange>, outcome: Outcome, turn: &mut Turn<'_>) {
+    pub fn ran(&mut self, mut exchange: Box<Exchange>, outcome: Outcome, turn: &mut Turn<'_>) {
         debug_assert!(matches!(self.state, State::Running | State::Closed));
         if self.state == State::Closed {
             turn.pool.give_exchange(exchange);
             return;
+        }
+        if exchange.request.method == Method::Other && outcome != Outcome::Later {
+            exchange.response.error(Status::NOT_IMPLEMENTED);
+            return self.answer(exchange, turn);
         }
         match outcome {
             Outcome::Ready => self.answer(exchange, turn),
@@ -196,7 +201,6 @@ impl ServerSession {
                     Outcome::Later => State::StartDue,
                     _ => State::BlockDue,
                 };
-                let mut exchange = exchange;
                 let progress = self.progress(turn);
                 progress.output = exchange.output_without_answer();
                 progress.exchange = Some(exchange);

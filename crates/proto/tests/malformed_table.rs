@@ -108,7 +108,6 @@ fn methods_that_nobody_knows() {
         let mut whole = Driver::echo();
         whole.feed(bytes.as_bytes());
         assert_eq!(whole.statuses(), [501], "{method}");
-        assert!(whole.seen.is_empty(), "{method} before a handler sees it");
         let mut dripped = Driver::echo();
         dripped.drip(bytes.as_bytes());
         assert_eq!(dripped.output, whole.output, "{method}");

@@ -16,7 +16,7 @@
 //!
 //! **What a service sees.** Method, target and fields as they were sent, with duplicates, in order;
 //! the addresses of the client and of the server as an extension, [`Addresses`]. What
-//! Loadline refuses before (malformed requests, methods beyond RFC 9110 and PATCH) it never sees.
+//! Loadline refuses before (malformed requests) it never sees.
 //! Trailers of requests are dropped. `Upgrade` is ignored.
 //!
 //! **What a client gets.** Status, fields and content as the service gives them. Loadline adds Date

@@ -28,6 +28,7 @@ pub(crate) fn spare(mut headers: HeaderMap) {
 /// What of a request the `http` types cannot hold, though HTTP allows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
+    Method,
     Target,
     Field,
 }
@@ -35,6 +36,7 @@ pub(crate) enum Unfit {
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Method => "its method is none to the http crate",
             Self::Target => "its target is no URI",
             Self::Field => "a field is beyond the limits of the http crate",
         })
@@ -45,7 +47,7 @@ impl fmt::Display for Unfit {
 pub(crate) fn from_exchange(exchange: &Exchange, port: &Port) -> Result<Request<Body>, Unfit> {
     let from = &exchange.request;
     let mut request = Request::new(Body::of(&from.body, port));
-    *request.method_mut() = method(from.method);
+    *request.method_mut() = method(from)?;
     *request.uri_mut() = Uri::try_from(from.target()).map_err(|_| Unfit::Target)?;
     *request.version_mut() = match from.version {
         loadline_proto::Version::Http10 => Version::HTTP_10,
@@ -68,9 +70,9 @@ pub(crate) fn from_exchange(exchange: &Exchange, port: &Port) -> Result<Request<
     Ok(request)
 }
 
-fn method(method: loadline_proto::Method) -> Method {
+fn method(from: &loadline_proto::Request) -> Result<Method, Unfit> {
     use loadline_proto::Method as From;
-    match method {
+    Ok(match from.method {
         From::Get => Method::GET,
         From::Head => Method::HEAD,
         From::Post => Method::POST,
@@ -80,5 +82,6 @@ fn method(method: loadline_proto::Method) -> Method {
         From::Options => Method::OPTIONS,
         From::Trace => Method::TRACE,
         From::Patch => Method::PATCH,
-    }
+        From::Other => Method::from_bytes(from.method_name()).map_err(|_| Unfit::Method)?,
+    })
 }

@@ -202,13 +202,7 @@ fn parse_request_line(head: &[u8], request: &mut Request, limits: &Limits) -> Re
             "the target is longer than allowed",
         ));
     }
-    let Some(method) = Method::from_token(method) else {
-        return Err(Fault::peer(
-            Status::NOT_IMPLEMENTED,
-            "the method is not known",
-        ));
-    };
-    request.method = method;
+    request.method = Method::from_token(method).unwrap_or(Method::Other);
     request.target = span(target_start, target_end);
     parse_target(head, request)?;
     Ok(line_end + 2)

@@ -57,10 +57,16 @@ fn a_request_as_it_was_sent(model: Model) {
 fn content_in_every_framing(model: Model) {
     let server = Running::start(model);
     let mut client = server.connect();
-    for method in ["POST", "PUT", "PATCH", "DELETE", "GET"] {
+    for method in [
+        "POST", "PUT", "PATCH", "DELETE", "GET", "PROPFIND", "x-Mine!",
+    ] {
         let head = format!("{method} /saw HTTP/1.1\r\nHost: h\r\n");
         client.send(format!("{head}Content-Length: 5\r\n\r\nhello"));
         let said = String::from_utf8(client.answer().body).unwrap();
+        assert!(
+            said.starts_with(&format!("{method} /saw HTTP/1.1\n")),
+            "{said}"
+        );
         assert!(said.ends_with("length Some(5)\ncontent hello\n"), "{said}");
         client.send(format!("{head}Transfer-Encoding: chunked\r\n\r\n"));
         client
