@@ -22,7 +22,7 @@ from pathlib import Path
 
 from load import wrk
 from peers import PEERS, SCENARIOS, Scenario, Server, pick_server
-from processes import become_reaper, tree
+from processes import become_reaper, cpu_seconds, tree
 from rig import Rig, build_ceilings
 
 RESAMPLES = 5000
@@ -60,6 +60,21 @@ def cpu_ns(root: int) -> int:
     return total
 
 
+class CpuTime:
+    """What a server uses from now on."""
+
+    def __init__(self, root: int):
+        self.root = root
+        self.ns, self.seconds = cpu_ns(root), cpu_seconds(root)
+
+    def us(self) -> float:
+        """Of threads that have ended only the process's own count knows, in hundredths of a second:
+        it is taken where it says clearly more."""
+        exact = (cpu_ns(self.root) - self.ns) / 1e3
+        coarse = (cpu_seconds(self.root) - self.seconds) * 1e6
+        return coarse if coarse > 1.05 * exact + 20_000 else exact
+
+
 def interval(values: list[float]) -> tuple[float, float]:
     chance = random.Random(1)
     medians = sorted(
@@ -90,9 +105,9 @@ def slices(
         up = [(s.name, *stack.enter_context(rig.running(s, sc))) for s in servers]
         for number in range(-1, count):
             for name, proc, url in up if number % 2 == 0 else up[::-1]:
-                before = cpu_ns(proc.pid)
+                cpu = CpuTime(proc.pid)
                 run = wrk(url, sc, seconds * sc.stretch, rig.client_cores, rig.script)
-                us = (cpu_ns(proc.pid) - before) / 1e3 / max(run["requests"], 1)
+                us = cpu.us() / max(run["requests"], 1)
                 if number >= 0:
                     yield Slice(name, number, us, run)
 
