@@ -73,6 +73,7 @@ mod parts {
     pub(crate) mod errand;
     pub(crate) mod event_loop;
     pub(crate) mod job_queue;
+    pub(crate) mod local_address;
     pub(crate) mod mailbox;
     pub(crate) mod sending;
     pub(crate) mod shutdown;
@@ -158,6 +159,7 @@ pub fn serve<H: Handler>(handler: Arc<H>, config: ServerConfig) -> io::Result<Se
         descriptor_log_after: parts::acceptor::LogAfter::default(),
         shutdown: Shutdown::new()?,
         registry: Arc::default(),
+        local_addresses: Default::default(),
         access: config.access_log.map(|access| (access.format, access.sink)),
         options: config.options,
     });

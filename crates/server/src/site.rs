@@ -14,6 +14,7 @@ use loadline_proto::{
 
 use crate::parts::acceptor::LogAfter;
 use crate::parts::counters::Registry;
+use crate::parts::local_address::LocalAddresses;
 use crate::parts::shutdown::Shutdown;
 use crate::{AccessSink, ServerOptions};
 
@@ -26,6 +27,7 @@ pub(crate) struct Site<H: Handler> {
     pub(crate) descriptor_log_after: LogAfter,
     pub(crate) shutdown: Shutdown,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) local_addresses: LocalAddresses,
     pub(crate) access: Option<(AccessFormat, Arc<dyn AccessSink>)>,
 }
 

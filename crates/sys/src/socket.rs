@@ -201,19 +201,10 @@ pub fn peer(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
     peer.and_then(internet_address)
 }
 
-/// The address at which a connection has arrived: one system call when it is first wanted, kept in a
-/// box so that connections of which nobody wants it stay small.
-#[derive(Debug, Default)]
-pub struct LocalAddress(Option<Box<Option<SocketAddr>>>);
-
-impl LocalAddress {
-    /// Of this socket, which has to be the same each time; `None` over a Unix socket.
-    #[inline]
-    pub fn of(&mut self, socket: BorrowedFd<'_>) -> Option<SocketAddr> {
-        **self.0.get_or_insert_with(|| {
-            Box::new(net::getsockname(socket).ok().and_then(internet_address))
-        })
-    }
+/// The address at which a connection has arrived.
+#[must_use]
+pub fn local(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
+    net::getsockname(socket).ok().and_then(internet_address)
 }
 
 fn internet_address(address: SocketAddrAny) -> Option<SocketAddr> {

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use loadline_base::{Millis, Transmit};
 use loadline_proto::{Action, CloseReason, Exchange, Handler, ServerSession, Status};
-use loadline_sys::socket::LocalAddress;
 use loadline_sys::write::{Files, Progress, WriteError, write};
 use loadline_sys::{Accepted, Waker, socket, wait_socket};
 
 use crate::kit::{Kit, Lent};
 use crate::parts::errand::{Bell, Held, Told};
+use crate::parts::local_address::Arrived;
 use crate::parts::shutdown::Stage;
 use crate::site::Site;
 
@@ -79,7 +79,7 @@ pub(crate) fn serve<H: Handler, T: Tenure>(
         seen: Stage::Up,
         errand: None,
         out: None,
-        local: LocalAddress::default(),
+        arrived: Arrived::default(),
     };
     conversation.run();
     let Conversation {
@@ -131,7 +131,7 @@ struct Conversation<'c, H: Handler, T> {
     errand: Option<Errand>,
     /// What the socket has not taken yet, while a task is to be polled beside it.
     out: Option<Transmit>,
-    local: LocalAddress,
+    arrived: Arrived,
 }
 
 /// An app's task and what wakes the thread for it.
@@ -187,7 +187,7 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
 
     /// Begins an app's task.
     fn start(&mut self, mut exchange: Box<Exchange>) {
-        exchange.local = self.local.of(self.socket);
+        exchange.local = self.site.local_addresses.of(&mut self.arrived, self.socket);
         match self.kit.bell() {
             Ok(bell) => {
                 let ring = Bell::Thread(Arc::clone(&bell));

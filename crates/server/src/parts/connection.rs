@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use loadline_base::{Millis, OpenFile, Transmit};
 use loadline_proto::{Action, CloseReason, Exchange, Handler, Piece, ServerSession, Status, Turn};
-use loadline_sys::socket::LocalAddress;
 use loadline_sys::write::{self, FileBuffer, Files, Progress, Written};
 use loadline_sys::{Accepted, Event};
 use loadline_sys::{file, socket};
 
 use crate::kit::Kit;
+use crate::parts::local_address::Arrived;
 use crate::parts::sending::{Sending, Went};
 use crate::site::Site;
 
@@ -75,7 +75,7 @@ pub(crate) struct Connection {
     socket: OwnedFd,
     ready: Ready,
     sending: Option<Box<Sending>>,
-    local: LocalAddress,
+    arrived: Arrived,
 }
 
 /// What a thread lends to the connection that it visits.
@@ -156,7 +156,7 @@ impl Connection {
                 registered: false,
             },
             sending: None,
-            local: LocalAddress::default(),
+            arrived: Arrived::default(),
         }
     }
 
@@ -201,7 +201,9 @@ impl Connection {
                 }
                 Action::Block(exchange) => return Pause::Block(exchange),
                 Action::Start(mut exchange) => {
-                    exchange.local = self.local.of(self.socket.as_fd());
+                    exchange.local = site
+                        .local_addresses
+                        .of(&mut self.arrived, self.socket.as_fd());
                     return Pause::Start(exchange);
                 }
                 Action::Offer(_, piece) => return Pause::Offer(piece),

@@ -5,15 +5,15 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use loadline_base::{Millis, Token, Transmit};
 use loadline_proto::{Action, CloseReason, Exchange, Handler, ServerSession, Status, Turn};
-use loadline_sys::Accepted;
 use loadline_sys::ring::{Ring, SocketId, Told};
-use loadline_sys::socket::{self, LocalAddress};
 use loadline_sys::write::FileBuffer;
+use loadline_sys::{Accepted, socket};
 
 use super::driver::{Fact, RingDriver};
 use crate::kit::Kit;
 use crate::parts::connection::{ACTIONS_MAX, Connection, Noted, Pause, WRITE_BYTES_MAX};
 use crate::parts::event_loop::driver::{Heard, Link};
+use crate::parts::local_address::Arrived;
 use crate::parts::sending::{Sending, Went};
 use crate::site::Site;
 
@@ -25,7 +25,7 @@ pub(crate) struct RingConnection {
     /// Output with files on its way: what the ring cannot send.
     files: Option<Box<Sending>>,
     known: Known,
-    local: LocalAddress,
+    arrived: Arrived,
 }
 
 /// Where the socket is.
@@ -150,7 +150,7 @@ impl Link<RingDriver> for RingConnection {
             place: Place::Here(accepted.socket),
             files: None,
             known: Known::default(),
-            local: LocalAddress::default(),
+            arrived: Arrived::default(),
         }
     }
 
@@ -236,7 +236,8 @@ impl Link<RingDriver> for RingConnection {
                 }
                 Action::Start(mut exchange) => {
                     let socket = self.id().and_then(|id| ring.socket(id));
-                    exchange.local = socket.and_then(|socket| self.local.of(socket));
+                    exchange.local = socket
+                        .and_then(|socket| site.local_addresses.of(&mut self.arrived, socket));
                     return Pause::Start(exchange);
                 }
                 Action::Offer(_, piece) => return Pause::Offer(piece),

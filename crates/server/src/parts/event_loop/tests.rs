@@ -49,6 +49,7 @@ fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
         descriptor_log_after: LogAfter::default(),
         shutdown: Shutdown::new().unwrap(),
         registry: Registry::default().into(),
+        local_addresses: Default::default(),
         access: None,
     });
     let fleet = Fleet::new(1, 100, 0).unwrap();
