@@ -297,7 +297,7 @@ def summary(results: Results) -> str:
         row += [f"{statistics.median(hello.figures(name, 'cpu_us')):.2f}"]
         row += [page.cell(hello, name, HELLO.columns[2], 0)]
         p99 = rate.figures(name, "p99") if rate else []
-        row += [f"{statistics.median(p99):.2f}" if p99 else ""]
+        row += [page.spread(p99, 1) if p99 else ""]
         body.append([name, *row])
     head = ["`hello`", "requests/s", "server CPU us a request", f"requests a CPU second, x {AXUM}"]
     return page.table([*head, f"p99 ms at {asked}"], body)
@@ -325,7 +325,8 @@ def readme_block(results: Results) -> str:
         busy_summary(results),
         "",
         f"{' and '.join(days)}; {'; '.join(results.machines())}; server and client one CPU each. "
-        "Medians of interleaved rounds, in brackets a 95 % interval of the median. "
+        "Medians of interleaved rounds; in brackets a 95 % interval of the median, behind p99 the "
+        "lowest and the highest round. "
         f"`{AXUM}` is the same app under `axum::serve` with one thread. "
         "[All figures, and how they were taken](docs/apps-results.md).",
         "",
