@@ -110,6 +110,7 @@ fn plan(
         timeout_ns: 2_000_000_000,
         deadline_ns: None,
         content_sample: 0,
+        spins: false,
         sources: Vec::new(),
         groups: Vec::new(),
         crowds: Vec::new(),

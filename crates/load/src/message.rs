@@ -88,6 +88,8 @@ pub struct ThreadReport {
     pub events: u64,
     /// How long it waited, after its last request was due or the run was ended, for what was out.
     pub after_end_ns: u64,
+    /// Requests that were due and never sent, since at the end (nearly) no connection was free.
+    pub held_back: u64,
     /// The sum over time of requests in flight, in request-nanoseconds, taken from samples at each
     /// turn (independent of the latencies: for Little's law).
     pub in_flight_ns: u128,

@@ -77,6 +77,9 @@ pub struct Plan {
     pub deadline_ns: Option<u64>,
     /// Of how many answers the content is checked: every n-th.
     pub content_sample: u32,
+    /// Whether the threads of the plain clients look for answers and for what is due without ever
+    /// sleeping: each takes a whole CPU, and none has to be woken.
+    pub spins: bool,
     /// Addresses that connections come from, in turn; empty: the kernel's choice.
     pub sources: Vec<IpAddr>,
     /// Group 0 is the plain clients; the others belong to `crowds`.

@@ -66,6 +66,8 @@ pub struct ThreadEvidence {
     pub cpu_share: f64,
     /// Not waiting for something to do.
     pub busy_share: f64,
+    /// It waits without sleeping, so its CPU time says nothing.
+    pub spins: bool,
     /// Ready to run, and not let.
     pub run_delay_share: f64,
 }
@@ -122,7 +124,10 @@ pub fn judge(evidence: &Evidence) -> Verdict {
 
 fn judge_threads(evidence: &Evidence, verdict: &mut Verdict) {
     for thread in &evidence.threads {
-        let share = thread.busy_share.max(thread.cpu_share);
+        let share = match thread.spins {
+            true => thread.busy_share,
+            false => thread.busy_share.max(thread.cpu_share),
+        };
         if verdict.busiest_share.is_none_or(|most| share > most) {
             verdict.busiest_share = Some(share);
             verdict.busiest_thread = Some(thread.name.clone());
@@ -274,6 +279,7 @@ mod tests {
             name: name.to_owned(),
             cpu_share: share,
             busy_share: share,
+            spins: false,
             run_delay_share: 0.0,
         }
     }
@@ -326,6 +332,18 @@ mod tests {
             assert_eq!(verdict.reasons.len(), 1, "{:?}", verdict.reasons);
             assert!(verdict.reasons[0].contains(reason), "{:?}", verdict.reasons);
         }
+    }
+
+    #[test]
+    fn a_thread_that_spins_is_judged_by_what_it_does_between() {
+        let mut evidence = sound();
+        evidence.threads[0].spins = true;
+        evidence.threads[0].cpu_share = 1.0;
+        let verdict = judge(&evidence);
+        assert!(!verdict.client_limited);
+        assert_eq!(verdict.busiest_share, Some(0.4));
+        evidence.threads[0].busy_share = 0.81;
+        assert!(judge(&evidence).client_limited);
     }
 
     #[test]

@@ -139,6 +139,7 @@ struct FinishedLine {
     turns: u64,
     events: u64,
     after_end_ns: u64,
+    held_back: u64,
     in_flight_ns: u128,
     lag: String,
 }
@@ -178,6 +179,7 @@ impl Line {
                 turns: report.turns,
                 events: report.events,
                 after_end_ns: report.after_end_ns,
+                held_back: report.held_back,
                 in_flight_ns: report.in_flight_ns,
                 lag: to_text(&report.lag)?,
             })),
@@ -223,6 +225,7 @@ impl Line {
                 turns: line.turns,
                 events: line.events,
                 after_end_ns: line.after_end_ns,
+                held_back: line.held_back,
                 in_flight_ns: line.in_flight_ns,
                 lag: from_text(&line.lag)?,
             })),
@@ -319,7 +322,7 @@ mod tests {
             shares(),
             any::<String>(),
             any::<(u16, u128)>(),
-            any::<[u64; 7]>(),
+            any::<[u64; 8]>(),
             histograms(),
         )
             .prop_map(|(share, name, (group, in_flight_ns), numbers, lag)| {
@@ -334,6 +337,7 @@ mod tests {
                     turns: numbers[4],
                     events: numbers[5],
                     after_end_ns: numbers[6],
+                    held_back: numbers[7],
                     in_flight_ns,
                     lag,
                 }))
@@ -471,6 +475,7 @@ mod tests {
             turns: 0,
             events: 0,
             after_end_ns: 0,
+            held_back: 0,
             in_flight_ns: 0,
             lag: foreign,
         };

@@ -299,6 +299,12 @@ pub(crate) struct MachineFlags {
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     pub(crate) cpus: Option<CpuList>,
 
+    /// Never sleep: threads look for answers, and for what is due, without a pause. Requests leave and
+    /// answers are read within microseconds, and the server wakes nobody; each thread takes a whole
+    /// CPU, which nothing else may need.
+    #[arg(long)]
+    pub(crate) spin: bool,
+
     /// Addresses that connections come from, in turn: 127.0.0.2-127.0.0.9 [default: as many of
     /// loopback as ports ask for].
     #[arg(long, value_name = "RANGE", value_parser = source_list)]

@@ -127,6 +127,7 @@ fn refuse_plain(flags: &LoadFlags) -> Result<(), Failure> {
         ("--requests", clients.requests.is_some()),
         ("--think", clients.think.is_some()),
         ("--no-coalescing", clients.no_coalescing),
+        ("--spin", flags.machine.spin),
         ("--new-connection", clients.new_connection),
         (
             "--requests-per-connection",

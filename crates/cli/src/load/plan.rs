@@ -14,7 +14,7 @@ use super::limits::{Division, Found, Wanted, divide};
 use super::pace::{nanos, pace, replay_pace};
 use super::requests::{self, Sent};
 use crate::failure::Failure;
-use crate::flags::load_defs::LoadFlags;
+use crate::flags::load_defs::{LoadFlags, MachineFlags};
 
 /// A run, ready to be started.
 #[derive(Clone, Debug)]
@@ -107,6 +107,7 @@ pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure>
         timeout_ns: nanos(clients.timeout),
         deadline_ns: clients.deadline.map(nanos),
         content_sample: sample.map_or(CONTENT_SAMPLE, saturating_u32),
+        spins: flags.machine.spin,
         sources: division.sources.clone(),
         groups: Vec::new(),
         crowds: Vec::new(),
@@ -116,11 +117,13 @@ pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure>
             .unwrap_or_else(random_seed),
     };
     let scenario = crowds::add(flags, counts, &mut plan)?;
+    let division = Division {
+        threads: threads(division.threads, &division, counts),
+        ..division
+    };
+    refuse_spinning_in_turns(machine, &division, found)?;
     Ok(Planned {
-        division: Division {
-            threads: threads(division.threads, &division, counts),
-            ..division
-        },
+        division,
         plan,
         cpus: machine.cpus.clone().map_or_else(Vec::new, |list| list.0),
         scenario,
@@ -129,6 +132,28 @@ pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure>
         command: command::typed(),
         urls: flags.urls.iter().map(|url| mask_url(url)).collect(),
     })
+}
+
+/// A thread that spins keeps another from its CPU.
+fn refuse_spinning_in_turns(
+    machine: &MachineFlags,
+    division: &Division,
+    found: &Found,
+) -> Result<(), Failure> {
+    let cpus = machine
+        .cpus
+        .as_ref()
+        .map_or(found.cpus, |list| list.0.len());
+    let (processes, threads) = (division.processes, division.threads);
+    if !machine.spin || u64::from(processes) * u64::from(threads) <= cpus as u64 {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--spin: each thread takes a whole CPU, and there would be {} for {cpus} of them; right \
+         would be --threads {}, or without --spin",
+        processes * threads,
+        (cpus as u32 / processes).max(1)
+    )))
 }
 
 fn wanted<'w>(flags: &'w LoadFlags, counts: Counts, servers: &'w [SocketAddr]) -> Wanted<'w> {
@@ -229,6 +254,21 @@ mod tests {
         assert_eq!((weighttp.division.processes, weighttp.plan.seed), (2, 7));
         let hour = u64::try_from(Duration::from_secs(3600).as_nanos()).unwrap();
         assert!(weighttp.plan.duration_ns() > hour);
+    }
+
+    #[test]
+    fn who_spins_has_a_cpu() {
+        assert!(planned("--spin --threads 8").plan.spins);
+        assert!(planned("--spin --cpus 1 --threads 1").plan.spins);
+        assert!(!planned("--threads 9").plan.spins);
+        let words = "loadline load http://127.0.0.1:9/ --spin --cpus 0,1 --threads 3";
+        let Ok(Typed::Command(Command::Load(flags))) =
+            read(words.split_ascii_whitespace().map(Into::into))
+        else {
+            panic!("{words}");
+        };
+        let message = plan(&flags, &FOUND).unwrap_err().to_string();
+        assert!(message.contains("3 for 2 of them"), "{message}");
     }
 
     #[test]

@@ -16,6 +16,8 @@ use crate::plan::{OptionValue, Options, words};
 const CLIENT_PATIENCE: Duration = Duration::from_secs(120);
 /// How often it is looked whether somebody wants the run to end.
 const GLANCE: Duration = Duration::from_millis(50);
+/// A process may have 20,000 descriptors on many machines, and needs some for itself.
+const SPIN_CONNECTIONS_MAX: usize = 16_000;
 /// Time for a single answer.
 const ANSWER_TIMEOUT_S: u64 = 5;
 
@@ -30,6 +32,7 @@ pub(super) struct Task<'a> {
     pub(super) warm_up_s: f64,
     pub(super) seed: u64,
     pub(super) cpus: &'a [usize],
+    pub(super) server_cpus: &'a [usize],
     pub(super) server_pid: u32,
     /// What is watched besides, by name.
     pub(super) watched: &'a [(String, u32)],
@@ -68,6 +71,9 @@ impl Task<'_> {
         }
         let watched = self.watched.iter();
         command.extend(watched.map(|(name, pid)| format!("--watch={name}={pid}")));
+        if can_spin(self.load, self.cpus, self.server_cpus) {
+            command.push("--spin".to_owned());
+        }
         command.extend(expected(self.load, self.content));
         let names = names(self.place);
         command.extend(words(self.load).iter().map(|word| fill(word, &names)));
@@ -104,6 +110,32 @@ impl Task<'_> {
             }
         }
     }
+}
+
+/// Where requests are due by the clock, and the client has CPUs of its own, it need not sleep on
+/// them: a CPU that sleeps takes 20 to 100 us and more to wake up in a virtual machine, which would
+/// be counted as the server's time. More connections than a process has descriptors for are left out:
+/// the client then has more threads than CPUs.
+fn can_spin(load: &Options, cpus: &[usize], server_cpus: &[usize]) -> bool {
+    let is_given = |name: &str| {
+        let value = load.get(name);
+        value.is_some_and(|value| !matches!(value, OptionValue::Absent))
+    };
+    let by_clock = ["rate", "steps", "ramp"].into_iter().any(is_given);
+    let has_actors = ["scenario", "player", "users", "players"]
+        .into_iter()
+        .any(is_given);
+    let says_itself = ["spin", "threads", "processes"]
+        .iter()
+        .any(|name| load.contains_key(*name));
+    let connections = load.get("connections").and_then(|value| value.text());
+    let connections = connections.map_or(Ok(0), str::parse);
+    by_clock
+        && !has_actors
+        && !says_itself
+        && connections.is_ok_and(|count: usize| count <= SPIN_CONNECTIONS_MAX)
+        && !cpus.is_empty()
+        && cpus.iter().all(|cpu| !server_cpus.contains(cpu))
 }
 
 /// What answers have to be, where the plan does not say so and plain clients ask for one thing alone.
@@ -231,6 +263,28 @@ mod tests {
         }
         let absent = [("player".to_owned(), OptionValue::Absent)].into();
         assert_eq!(expected(&absent, Some(&content)).len(), 2);
+    }
+
+    #[test]
+    fn who_has_cpus_of_its_own_and_sends_by_the_clock_spins() {
+        let of = |words: &[(&str, &str)], cpus: &[usize], server: &[usize]| {
+            let load = words.iter().map(|(name, value)| {
+                let value = match *value {
+                    "false" => OptionValue::Absent,
+                    text => OptionValue::Text(text.to_owned()),
+                };
+                ((*name).to_owned(), value)
+            });
+            can_spin(&load.collect(), cpus, server)
+        };
+        let rate = ("rate", "2000");
+        assert!(of(&[rate, ("connections", "2000")], &[0], &[1]));
+        assert!(of(&[rate, ("player", "false")], &[0], &[1]));
+        assert!(!of(&[rate], &[0, 1], &[1]));
+        assert!(!of(&[("connections", "2000")], &[0], &[1]));
+        assert!(!of(&[rate, ("connections", "20000")], &[0], &[1]));
+        assert!(!of(&[rate, ("spin", "false")], &[0], &[1]));
+        assert!(!of(&[rate, ("scenario", "x.toml")], &[0], &[1]));
     }
 
     #[test]

@@ -241,6 +241,7 @@ impl<'p> Processes<'p> {
             warm_up_s: series.warm_up_s,
             seed: planned.load_seed,
             cpus: &cell.placement.client,
+            server_cpus: &cell.placement.server,
             server_pid: running.server.pid(),
             watched: &given.processes,
             hdr: &hdr,

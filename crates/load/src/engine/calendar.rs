@@ -177,6 +177,7 @@ mod tests {
             timeout_ns: 0,
             deadline_ns: None,
             content_sample: 0,
+            spins: false,
             sources: Vec::new(),
             groups: Vec::new(),
             crowds: Vec::new(),

@@ -34,6 +34,11 @@ impl IdleClients {
         self.order.first()
     }
 
+    /// Whether this client is free.
+    pub(super) fn contains(&self, index: u32) -> bool {
+        self.order.contains(index)
+    }
+
     /// Whether there is any client, free or not: each has been free before the start.
     #[inline]
     pub(super) fn has_members(&self) -> bool {

@@ -19,6 +19,7 @@ pub(crate) struct Meter {
     turns: u64,
     events: u64,
     after_end_ns: u64,
+    held_back: u64,
     in_flight_ns: u128,
     last_in_flight: u64,
     last_ns: u64,
@@ -55,6 +56,7 @@ impl Meter {
             turns: 0,
             events: 0,
             after_end_ns: 0,
+            held_back: 0,
             in_flight_ns: 0,
             last_in_flight: 0,
             last_ns: 0,
@@ -119,6 +121,11 @@ impl Meter {
         self.after_end_ns = waited_ns;
     }
 
+    /// So many requests were given up for want of a connection.
+    pub(super) fn held_back(&mut self, requests: u64) {
+        self.held_back = requests;
+    }
+
     /// What was measured.
     pub(crate) fn report(self, share: Share) -> ThreadReport {
         ThreadReport {
@@ -132,6 +139,7 @@ impl Meter {
             turns: self.turns,
             events: self.events,
             after_end_ns: self.after_end_ns,
+            held_back: self.held_back,
             in_flight_ns: self.in_flight_ns,
             lag: self.lag,
         }

@@ -191,13 +191,7 @@ impl<'p> Engine<'p> {
             driver: driver(plan, share, count),
             choices: Choices::new(plan, share),
             opener: Opener::new(count),
-            coalescing: Coalescing::new(matches!(
-                plan.load,
-                Loop::Closed {
-                    coalesces: true,
-                    ..
-                }
-            )),
+            coalescing: Coalescing::new(coalesces(&plan.load) && !plan.spins),
             wheel: TimerWheel::new(Millis(now_ns / 1_000_000)),
             calendar: Calendar::new(plan),
             recorder: GroupRecorder::new(0),
@@ -278,7 +272,10 @@ impl<'p> Engine<'p> {
         let is_early = !std::mem::replace(&mut self.is_ending, true);
         self.meter.end(self.now_ns);
         let until_ns = self.now_ns.saturating_add(1).min(end_ns);
-        self.give_up_queue(until_ns);
+        let given_up = self.give_up_queue(until_ns);
+        if !self.has_free_clients() {
+            self.meter.held_back(given_up);
+        }
         for index in 0..self.client_count() {
             let client = self.client(index);
             if client.has_request && client.sent_bytes == 0 {
@@ -392,6 +389,11 @@ fn check(plan: &Plan) -> io::Result<()> {
     }
     let text = "the plan names a request, an expectation or a server that it does not have";
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
+
+/// Whether the loop may let a few answers come before it looks.
+fn coalesces(load: &Loop) -> bool {
+    matches!(load, Loop::Closed { coalesces, .. } if *coalesces)
 }
 
 fn driver<'p>(plan: &'p Plan, share: Share, clients: usize) -> Driver<'p> {

@@ -8,6 +8,10 @@ use crate::{ErrorKind, Schedule};
 /// Requests sent in one go before events are looked at again.
 const SENT_MAX: usize = 64;
 
+/// A tenth of the clients or fewer are hardly any: a connection is free for a moment between two
+/// requests, too.
+const FREE_SHARE: usize = 10;
+
 /// What is due, and who is free.
 #[derive(Debug)]
 pub(super) struct OpenLoop<'p> {
@@ -210,15 +214,37 @@ impl Engine<'_> {
         }
     }
 
-    /// Gives up what was due before `until_ns` and not sent.
-    pub(super) fn give_up_queue(&mut self, until_ns: u64) {
+    /// Gives up what was due before `until_ns` and not sent; returns how many those were.
+    pub(super) fn give_up_queue(&mut self, until_ns: u64) -> u64 {
         let Driver::Open(open) = &mut self.driver else {
-            return;
+            return 0;
         };
+        let mut count = 0;
         while open.queue.next_ns() < until_ns {
             let phase = self.calendar.phase_of(open.queue.next_ns());
             self.recorder.tally(phase).unfinished += 1;
             open.pop();
+            count += 1;
         }
+        count
+    }
+
+    /// The warm-up is over: what was due in it and still waits is given up, or a server that is
+    /// behind would answer nothing else while it is measured.
+    pub(super) fn forget_queue(&mut self, until_ns: u64) {
+        self.give_up_queue(until_ns);
+        if let Driver::Open(open) = &mut self.driver {
+            open.next_ns = open.queue.next_ns();
+        }
+    }
+
+    /// Whether more than a few clients wait for something to do.
+    pub(super) fn has_free_clients(&self) -> bool {
+        let Driver::Open(open) = &self.driver else {
+            return false;
+        };
+        let is_free = |index: &u32| open.idle.iter().any(|idle| idle.contains(*index));
+        let free = (0..self.client_count()).filter(is_free).count();
+        free * FREE_SHARE > self.clients.len()
     }
 }

@@ -62,19 +62,40 @@ impl Engine<'_> {
         let before_ns = monotonic_ns();
         self.sample_in_flight(before_ns);
         let wait_ns = self.wait_ns(before_ns, until_ns);
-        let nap_ns = self.coalescing.nap_ns(self.in_flight).min(wait_ns);
-        if nap_ns > 0 {
-            std::thread::sleep(Duration::from_nanos(nap_ns));
-        }
         self.event_next = 0;
-        self.poller.wait_ns(&mut self.events, Some(wait_ns))?;
-        self.look_at_clock();
+        match self.plan.spins {
+            true => self.spin(before_ns.saturating_add(wait_ns))?,
+            false => self.sleep(wait_ns)?,
+        }
         self.woken_ns = self.now_ns;
         self.sample_in_flight(self.now_ns);
         let waited_ns = self.now_ns.saturating_sub(before_ns);
         self.coalescing.woken(self.now_ns, self.events.len());
         self.meter.waited(waited_ns, self.events.len());
         Ok(())
+    }
+
+    /// Until something has happened, or for so long.
+    #[inline]
+    fn sleep(&mut self, wait_ns: u64) -> io::Result<()> {
+        let nap_ns = self.coalescing.nap_ns(self.in_flight).min(wait_ns);
+        if nap_ns > 0 {
+            std::thread::sleep(Duration::from_nanos(nap_ns));
+        }
+        self.poller.wait_ns(&mut self.events, Some(wait_ns))?;
+        self.look_at_clock();
+        Ok(())
+    }
+
+    /// Until something has happened, or that moment has come, without letting go of the CPU.
+    fn spin(&mut self, until_ns: u64) -> io::Result<()> {
+        loop {
+            self.poller.wait_ns(&mut self.events, Some(0))?;
+            self.look_at_clock();
+            if self.has_events() || self.now_ns >= until_ns {
+                return Ok(());
+            }
+        }
     }
 
     #[inline]
@@ -171,6 +192,9 @@ impl Engine<'_> {
             match is_counted && !is_end {
                 true => self.meter.begin(self.now_ns),
                 false => self.meter.end(self.now_ns),
+            }
+            if is_counted && !self.calendar.is_counted(phase) {
+                self.forget_queue(boundary.at_ns);
             }
             self.is_ending |= is_end; // what is due at the end is not begun
             let (second, phase) = (boundary.second, boundary.phase);

@@ -148,6 +148,8 @@ impl Merger {
             .map(|group| group.into_record(&phases, counted_s, ran_s))
             .collect();
         let verdict = self.verdict(&groups, &phases, counted_s, &ending);
+        let spins = self.run.spins;
+        let threads = self.threads.into_iter().map(|report| thread(report, spins));
         let mut watched = ending.watched;
         let completed: u64 = groups
             .iter()
@@ -174,7 +176,7 @@ impl Merger {
             phases,
             groups,
             everything: self.everything,
-            threads: self.threads.into_iter().map(thread).collect(),
+            threads: threads.collect(),
             verdict,
             limits: ending.limits,
             watched,
@@ -226,19 +228,34 @@ impl Merger {
         let has_plan = !matches!(self.run.load, LoadRecord::Closed { .. });
         let headline = groups.iter().find(|group| group.total.tally.offered > 0);
         judge(&Evidence {
-            threads: self.threads.iter().map(evidence).collect(),
+            threads: self
+                .threads
+                .iter()
+                .map(|report| evidence(report, self.run.spins))
+                .collect(),
             lag_p99_us: Distribution::new(lag).percentile_us(99.0),
             latency_p50_us: headline.and_then(|group| group.total.latency.percentile_us(50.0)),
             plan: (has_plan && plain.total.tally.offered > 0).then(|| PlanEvidence {
                 offered: plain.total.tally.offered,
                 sent: plain.total.tally.sent,
                 connections: self.run.connections,
-                held_back_share: held_back_share(plain, phases, self.run.connections),
+                held_back_share: self.held_back_share(plain, phases),
             }),
             throttled_s: ending.machine.throttled_s,
             seconds: counted_s,
             little: self.little(plain, counted_s),
         })
+    }
+
+    /// By the seconds, or by what was left at the end: a connection that the server does not accept
+    /// carries nothing, and is not free either.
+    fn held_back_share(&self, plain: &GroupRecord, phases: &[PhaseRecord]) -> Option<f64> {
+        let by_seconds = held_back_share(plain, phases, self.run.connections);
+        let tally = &plain.total.tally;
+        let missing = tally.offered.saturating_sub(tally.sent).max(1);
+        let left: u64 = self.threads.iter().map(|report| report.held_back).sum();
+        let at_end = (left as f64 / missing as f64).min(1.0);
+        Some(by_seconds.map_or(at_end, |share| share.max(at_end)))
     }
 
     /// Of the plain clients: their loops sample what is in flight.
@@ -347,6 +364,7 @@ fn describe(plan: &Plan) -> RunRecord {
         timeout_s: seconds(plan.timeout_ns),
         deadline_s: plan.deadline_ns.map(seconds),
         planned_s: planned_ns.map(seconds),
+        spins: plan.spins,
         seed: plan.seed,
         ..RunRecord::default()
     }
@@ -405,7 +423,7 @@ fn in_flight(report: &ThreadReport) -> f64 {
 
 /// A thread that waits for events and is then kept from running takes that time for waiting: so the
 /// delay comes off the wait.
-fn evidence(report: &ThreadReport) -> ThreadEvidence {
+fn evidence(report: &ThreadReport, spins: bool) -> ThreadEvidence {
     let idle_ns = report.waited_ns.saturating_sub(report.run_delay_ns);
     let is_measured = report.wall_ns > 0;
     ThreadEvidence {
@@ -416,12 +434,13 @@ fn evidence(report: &ThreadReport) -> ThreadEvidence {
         } else {
             0.0
         },
+        spins: spins && report.group == 0, // the others' threads sleep
         run_delay_share: share(report.run_delay_ns, report.wall_ns),
     }
 }
 
-fn thread(report: ThreadReport) -> ThreadRecord {
-    let evidence = evidence(&report);
+fn thread(report: ThreadReport, spins: bool) -> ThreadRecord {
+    let evidence = evidence(&report, spins);
     ThreadRecord {
         group: report.group,
         wall_s: seconds(report.wall_ns),

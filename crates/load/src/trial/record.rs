@@ -72,6 +72,8 @@ pub struct RunRecord {
     pub planned_s: Option<f64>,
     /// Length that it had, warm-up included, without the wait for the last answers.
     pub ran_s: f64,
+    /// Whether the threads of the plain clients never slept.
+    pub spins: bool,
     /// Repeats every choice made at random.
     pub seed: u64,
     /// Processes of the client.

@@ -64,6 +64,7 @@ pub(crate) fn plan(server: SocketAddr, crowd: Crowd, duration: Duration) -> Plan
         timeout_ns: AGES.as_nanos() as u64,
         deadline_ns: None,
         content_sample: 1,
+        spins: false,
         sources: Vec::new(),
         groups: vec![
             Group {

@@ -278,3 +278,47 @@ fn a_thread_that_was_held_up_does_not_send_a_storm() {
     let latency = outcome.histogram(|interval| &interval.latency);
     assert!(latency.max() >= 250_000 || tally.unfinished > 0);
 }
+
+#[test]
+fn a_client_that_spins_sends_what_is_due() {
+    let server = Server::answering("hello");
+    let mut plan = open(
+        closed(server.address, 20, 0),
+        1000.0,
+        200 * MS,
+        Overflow::Queue,
+    );
+    plan.spins = true;
+    let outcome = run(&plan);
+    let tally = outcome.tally();
+    assert_eq!(tally.offered, 200);
+    assert_eq!(tally.sent + tally.unfinished, 200);
+    assert_eq!(tally.good, tally.sent);
+    // It looks far more often than something happens.
+    assert!(outcome.report.waited_ns > 0 && outcome.report.cpu_ns > 0);
+}
+
+#[test]
+fn what_waited_in_the_warm_up_does_not_delay_what_is_measured() {
+    // One connection that answers after 10 ms: a tenth of what is asked for.
+    let server = Server::start(|_, _| {
+        std::thread::sleep(Duration::from_millis(10));
+        Act::Send(answer(200, "hello"))
+    });
+    let mut plan = open(
+        closed(server.address, 1, 0),
+        1000.0,
+        400 * MS,
+        Overflow::Queue,
+    );
+    let mut warm_up = phase(0, 200 * MS);
+    warm_up.counted = false;
+    plan.phases = vec![warm_up, phase(200 * MS, 400 * MS)];
+    let outcome = run(&plan);
+    let before = outcome.tally_of(|interval| interval.phase == 0);
+    let counted = outcome.tally_of(|interval| interval.phase == 1);
+    assert!(before.unfinished >= 170, "{before:?}");
+    assert!(counted.sent >= 1, "{counted:?}");
+    // The only connection was taken, so what is left is not the client's fault.
+    assert_eq!(outcome.report.held_back, counted.unfinished);
+}

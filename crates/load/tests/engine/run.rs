@@ -94,6 +94,7 @@ pub(crate) fn closed(server: SocketAddr, connections: u32, requests: u64) -> Pla
         timeout_ns: 20 * SECOND,
         deadline_ns: None,
         content_sample: 1,
+        spins: false,
         sources: Vec::new(),
         groups: Vec::new(),
         crowds: Vec::new(),

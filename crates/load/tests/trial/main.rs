@@ -67,6 +67,7 @@ fn plan(server: SocketAddr, load: Loop) -> Plan {
         timeout_ns: 10_000 * MS,
         deadline_ns: None,
         content_sample: 0,
+        spins: false,
         sources: Vec::new(),
         groups: vec![Group {
             name: "clients".to_owned(),

@@ -142,6 +142,7 @@ fn plan(server: SocketAddr, connections: u32, load: Loop) -> Plan {
         timeout_ns: 30 * SECOND,
         deadline_ns: None,
         content_sample: 1,
+        spins: false,
         sources: Vec::new(),
         groups: Vec::new(),
         crowds: Vec::new(),

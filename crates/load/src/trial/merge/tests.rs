@@ -53,6 +53,7 @@ fn plan() -> Plan {
         timeout_ns: 2 * S,
         deadline_ns: None,
         content_sample: 1,
+        spins: false,
         sources: Vec::new(),
         groups: ["clients", "slow-readers"]
             .map(|name| PlanGroup {
@@ -102,6 +103,7 @@ fn report(index: u32, wall_ns: u64) -> ThreadReport {
         turns: 10,
         events: 40,
         after_end_ns: 0,
+        held_back: 0,
         in_flight_ns: u128::from(wall_ns) * 2,
         lag: latencies(),
     }
@@ -311,6 +313,21 @@ fn a_plan_held_back_by_the_connections_is_not_the_clients_fault() {
     assert!(!held_back.client_limited && held_back.notes[0].contains("all 10 connections"));
     assert_eq!(held_back.sent_share, Some(0.5));
     assert!(short(8).client_limited);
+}
+
+#[test]
+fn connections_that_the_server_does_not_accept_are_not_free() {
+    let verdict = |held_back: u64| {
+        let mut interval = interval(2, (1, 1), 100, 1000);
+        interval.tally.offered = 200;
+        let report = ThreadReport {
+            held_back,
+            ..report(0, 4 * S)
+        };
+        merged([boxed(interval), Message::Finished(Box::new(report))]).verdict
+    };
+    assert!(!verdict(95).client_limited);
+    assert!(verdict(80).client_limited);
 }
 
 #[test]
