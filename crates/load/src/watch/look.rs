@@ -3,11 +3,15 @@
 //! What is cumulative must not fall when a thread or a child ends. CPU time is taken with that
 //! of children that were waited for, so it passes to the parent; context switches and run delay are
 //! known of living threads only, so each thread's increase is added up.
+//!
+//! Reading about a thread takes some 30 us. What is known of a process as a whole is read at each
+//! look; of the threads, no more at a time than leaves the client its CPU (`Haste`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::trial::WatchedSample;
 use crate::trial::machine::TICKS_PER_S;
@@ -15,9 +19,26 @@ use crate::trial::machine::TICKS_PER_S;
 /// Processes below one that is watched; more are not looked at.
 const PROCESSES_MAX: usize = 4096;
 
+/// Threads that are read about before the next rest: a tenth of a millisecond.
+const THREADS_AT_ONCE: usize = 4;
+/// A rest between them, so that a hundredth of a CPU is used: one request in a hundred may be sent
+/// late because of it, and p99 holds.
+const REST: Duration = Duration::from_millis(10);
+/// Threads of one look, which then takes 0.6 s; the next look goes on with the others.
+const THREADS_PER_LOOK: usize = 256;
+
+/// How many threads a look reads about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Haste {
+    /// All, at once: before and after the load.
+    All,
+    /// Some, with rests: while there is load.
+    Some,
+}
+
 /// Reading the proportional set size takes the process's memory lock for as long as it walks the
 /// pages: at most one part in so many of the time.
-const REST_PER_PSS: u64 = 50;
+const REST_PER_PSS: u64 = 200;
 
 /// At most once a second in any case.
 const PSS_INTERVAL_NS: u64 = 900_000_000;
@@ -29,18 +50,24 @@ pub(super) struct Looker {
     pid: u32,
     /// When the process began, in ticks: tells it from a later one of the same number.
     began_ticks: u64,
+    /// The process and its descendants, as far as they have been found.
+    pids: Vec<u32>,
     threads: HashMap<u32, ThreadCounts>,
+    /// Process and thread of those that this round has yet to read about.
+    left: VecDeque<(u32, u32)>,
+    round: u64,
     cpu_before: Option<Cpu>,
     pss_due_ns: u64,
     sum: WatchedSample,
-    looked_ns: Option<u64>,
 }
 
 /// What is cumulative of a living thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadCounts {
-    /// The process that it belongs to.
-    pid: u32,
+    /// When it was read.
+    at_ns: u64,
+    /// The last round in which it was there.
+    round: u64,
     cpu_ns: u64,
     voluntary: u64,
     involuntary: u64,
@@ -60,6 +87,7 @@ struct Stat {
     state: u8,
     cpu_user: u64,
     cpu_kernel: u64,
+    threads: u64,
     began_ticks: u64,
 }
 
@@ -79,68 +107,147 @@ impl Looker {
             proc: proc.to_owned(),
             pid,
             began_ticks: stat.began_ticks,
+            pids: vec![pid],
             threads: HashMap::new(),
+            left: VecDeque::new(),
+            round: 0,
             cpu_before: None,
             pss_due_ns: 0,
             sum: WatchedSample::default(),
-            looked_ns: None,
         })
     }
 
     /// Looks; and whether the process is still there.
-    pub(super) fn look(&mut self, now_ns: u64) -> (WatchedSample, bool) {
-        let (is_alive, pids) = self.tree();
-        let mut cpu = Cpu::default();
-        let mut threads = HashMap::with_capacity(self.threads.len());
-        let mut descriptors = Some(0);
-        for pid in &pids {
-            let folder = self.proc.join(pid.to_string());
-            if let Some(stat) = read_stat(&folder) {
-                cpu.user += stat.cpu_user;
-                cpu.kernel += stat.cpu_kernel;
-            }
-            for tid in numbers_in(&folder.join("task")) {
-                let thread = folder.join("task").join(tid.to_string());
-                threads.insert(tid, thread_counts(*pid, &thread));
-            }
-            descriptors = descriptors
-                .zip(count_descriptors(&folder.join("fd")))
-                .map(|(sum, count)| sum + count);
+    pub(super) fn look(&mut self, now_ns: u64, haste: Haste) -> (WatchedSample, bool) {
+        let own = read_stat(&self.proc.join(self.pid.to_string()))
+            .filter(|stat| stat.began_ticks == self.began_ticks);
+        if own.is_none() {
+            self.pids.clear();
+            self.left.clear();
         }
-        if !pids.is_empty() {
-            self.add_cpu(cpu);
+        let is_alive = own.is_some_and(|stat| stat.is_alive());
+        if haste == Haste::All {
+            // New processes are known before they are asked about.
+            self.look_at_threads(haste);
         }
-        self.sum.processes = pids.len() as u64;
-        self.sum.threads = threads.len() as u64;
-        self.sum.descriptors = descriptors.filter(|_| is_alive);
-        self.add_threads(threads, now_ns);
-        self.sum.pss_bytes = self.pss(&pids, now_ns);
-        self.looked_ns = Some(now_ns);
+        self.look_at_processes(is_alive);
+        self.sum.pss_bytes = self.pss(now_ns);
+        if haste == Haste::Some {
+            self.look_at_threads(haste);
+        }
         (self.sum.clone(), is_alive)
     }
 
-    /// The process and its descendants, itself first; none if it has ended for good.
-    fn tree(&self) -> (bool, Vec<u32>) {
-        let own = read_stat(&self.proc.join(self.pid.to_string()))
-            .filter(|stat| stat.began_ticks == self.began_ticks);
-        let Some(own) = own else {
-            return (false, Vec::new());
-        };
-        let mut pids = vec![self.pid];
-        let mut next = 0;
-        while next < pids.len() && pids.len() < PROCESSES_MAX {
-            let tasks = self.proc.join(pids[next].to_string()).join("task");
-            for tid in numbers_in(&tasks) {
-                let path = tasks.join(tid.to_string()).join("children");
-                let text = fs::read_to_string(path).unwrap_or_default();
-                pids.extend(
-                    text.split_ascii_whitespace()
-                        .filter_map(|pid| pid.parse::<u32>().ok()),
-                );
-            }
-            next += 1;
+    fn look_at_processes(&mut self, is_alive: bool) {
+        let (mut cpu, mut threads, mut descriptors) = (Cpu::default(), 0, Some(0));
+        self.pids.retain(|pid| {
+            let folder = self.proc.join(pid.to_string());
+            let Some(stat) = read_stat(&folder) else {
+                return false;
+            };
+            cpu.user += stat.cpu_user;
+            cpu.kernel += stat.cpu_kernel;
+            threads += stat.threads;
+            descriptors = descriptors
+                .zip(count_descriptors(&folder.join("fd")))
+                .map(|(sum, count)| sum + count);
+            true
+        });
+        if !self.pids.is_empty() {
+            self.add_cpu(cpu);
         }
-        (own.is_alive(), pids)
+        self.sum.processes = self.pids.len() as u64;
+        self.sum.threads = threads;
+        self.sum.descriptors = descriptors.filter(|_| is_alive);
+    }
+
+    /// Goes on with the round of threads, or begins one.
+    fn look_at_threads(&mut self, haste: Haste) {
+        if haste == Haste::All || self.left.is_empty() {
+            self.begin_round();
+        }
+        let mut busiest = (0.0, None);
+        let most = match haste {
+            Haste::All => usize::MAX,
+            Haste::Some => THREADS_PER_LOOK,
+        };
+        let mut count = 0;
+        while count < most
+            && let Some((pid, tid)) = self.left.pop_front()
+        {
+            self.look_at_thread(pid, tid, &mut busiest);
+            count += 1;
+            if haste == Haste::Some && count % THREADS_AT_ONCE == 0 && !self.left.is_empty() {
+                std::thread::sleep(REST);
+            }
+        }
+        if self.left.is_empty() {
+            let round = self.round;
+            self.threads.retain(|_, counts| counts.round == round);
+        }
+        let (share, who) = busiest;
+        let name = who.and_then(|(pid, tid): (u32, u32)| {
+            let path = self.proc.join(format!("{pid}/task/{tid}/comm"));
+            fs::read_to_string(path).ok()
+        });
+        self.sum.busiest_share = who.map(|_| f64::min(share, 1.0));
+        self.sum.busiest_thread = name.map(|name| name.trim().to_owned());
+    }
+
+    fn begin_round(&mut self) {
+        self.left.clear();
+        self.round += 1;
+        for pid in self.pids.clone() {
+            self.enlist(pid);
+        }
+    }
+
+    fn enlist(&mut self, pid: u32) {
+        let tasks = self.proc.join(pid.to_string()).join("task");
+        let tids = numbers_in(&tasks).into_iter();
+        self.left.extend(tids.map(|tid| (pid, tid)));
+    }
+
+    /// Reads about a thread, and about the children that it has started.
+    fn look_at_thread(&mut self, pid: u32, tid: u32, busiest: &mut (f64, Option<(u32, u32)>)) {
+        let folder = self.proc.join(format!("{pid}/task/{tid}"));
+        let children = fs::read_to_string(folder.join("children")).unwrap_or_default();
+        for child in children.split_ascii_whitespace() {
+            if let Ok(child) = child.parse::<u32>()
+                && self.pids.len() < PROCESSES_MAX
+                && !self.pids.contains(&child)
+            {
+                self.pids.push(child);
+                self.enlist(child);
+            }
+        }
+        let now = ThreadCounts {
+            at_ns: loadline_sys::clock::monotonic_ns(),
+            round: self.round,
+            ..thread_counts(&folder)
+        };
+        let is_first = self.round == 1;
+        let before = self.threads.insert(tid, now);
+        if is_first {
+            return; // what it did before it was watched is not ours
+        }
+        // A smaller count is that of another thread with the same number.
+        let before = before.filter(|before| now.voluntary >= before.voluntary);
+        let since = before.unwrap_or_default();
+        let more = |now: u64, before: u64| now.saturating_sub(before);
+        self.sum.switches_voluntary += more(now.voluntary, since.voluntary);
+        self.sum.switches_involuntary += more(now.involuntary, since.involuntary);
+        self.sum.run_delay_s += more(now.run_delay_ns, since.run_delay_ns) as f64 / 1e9;
+        if let Some(before) = before
+            && now.at_ns > before.at_ns
+        {
+            // The kernel's clock of a thread is ahead of ours by what the look takes.
+            let cpu_ns = more(now.cpu_ns, before.cpu_ns) as f64;
+            let share = cpu_ns / (now.at_ns - before.at_ns) as f64;
+            if share >= busiest.0 {
+                *busiest = (share, Some((pid, tid)));
+            }
+        }
     }
 
     /// Where children are not waited for, their time is lost with them, and the sum falls: that
@@ -154,46 +261,13 @@ impl Looker {
         self.cpu_before = Some(cpu);
     }
 
-    fn add_threads(&mut self, threads: HashMap<u32, ThreadCounts>, now_ns: u64) {
-        (self.sum.busiest_share, self.sum.busiest_thread) = (None, None);
-        if let Some(looked_ns) = self.looked_ns {
-            let mut busiest = (0, None);
-            for (tid, now) in &threads {
-                let before = self.threads.get(tid).copied().unwrap_or_default();
-                // A smaller count is that of another thread with the same number.
-                let is_same = now.voluntary >= before.voluntary;
-                let before = if is_same {
-                    before
-                } else {
-                    ThreadCounts::default()
-                };
-                let more = |now: u64, before: u64| now.saturating_sub(before);
-                self.sum.switches_voluntary += more(now.voluntary, before.voluntary);
-                self.sum.switches_involuntary += more(now.involuntary, before.involuntary);
-                self.sum.run_delay_s += more(now.run_delay_ns, before.run_delay_ns) as f64 / 1e9;
-                busiest = busiest.max((more(now.cpu_ns, before.cpu_ns), Some((now.pid, *tid))));
-            }
-            if let (cpu_ns, Some((pid, tid))) = busiest
-                && now_ns > looked_ns
-            {
-                let path = self.proc.join(format!("{pid}/task/{tid}/comm"));
-                let name = fs::read_to_string(path).ok();
-                self.sum.busiest_thread = name.map(|name| name.trim().to_owned());
-                // The kernel's clock of a thread is ahead of ours by what the look takes.
-                let share = cpu_ns as f64 / (now_ns - looked_ns) as f64;
-                self.sum.busiest_share = Some(share.min(1.0));
-            }
-        }
-        self.threads = threads;
-    }
-
-    fn pss(&mut self, pids: &[u32], now_ns: u64) -> Option<u64> {
-        if now_ns < self.pss_due_ns || pids.is_empty() {
+    fn pss(&mut self, now_ns: u64) -> Option<u64> {
+        if now_ns < self.pss_due_ns || self.pids.is_empty() {
             return None;
         }
         let began_ns = loadline_sys::clock::monotonic_ns();
         let mut sum = None;
-        for pid in pids {
+        for pid in &self.pids {
             let path = self.proc.join(pid.to_string()).join("smaps_rollup");
             let bytes = fs::read_to_string(path)
                 .ok()
@@ -230,11 +304,12 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         state: *fields.first()?.as_bytes().first()?,
         cpu_user: number(14)? + number(16)?,
         cpu_kernel: number(15)? + number(17)?,
+        threads: number(20)?,
         began_ticks: number(22)?,
     })
 }
 
-fn thread_counts(pid: u32, folder: &Path) -> ThreadCounts {
+fn thread_counts(folder: &Path) -> ThreadCounts {
     let status = fs::read_to_string(folder.join("status")).unwrap_or_default();
     let number = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -245,11 +320,11 @@ fn thread_counts(pid: u32, folder: &Path) -> ThreadCounts {
         .split_ascii_whitespace()
         .map(|ns| ns.parse().unwrap_or(0));
     ThreadCounts {
-        pid,
         cpu_ns: times.next().unwrap_or(0),
         voluntary: number("voluntary_ctxt_switches:").unwrap_or(0),
         involuntary: number("nonvoluntary_ctxt_switches:").unwrap_or(0),
         run_delay_ns: times.next().unwrap_or(0),
+        ..ThreadCounts::default()
     }
 }
 

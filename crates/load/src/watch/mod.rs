@@ -1,8 +1,9 @@
 //! Watches processes while they are under load: CPU, memory, threads, context switches, descriptors
 //! of each with all its descendants, once a second, on a thread of its own.
 //!
-//! `look` reads /proc; here is when. A look that is expensive (ten thousands of threads) is
-//! taken less often, so that watching takes no more than a twentieth of one CPU.
+//! `look` reads /proc; here is when. A look that is expensive (thousands of processes) is taken less
+//! often, so that watching takes no more than a hundredth of one CPU; of many threads each look
+//! sees a part.
 
 mod look;
 mod totals;
@@ -14,15 +15,16 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use loadline_sys::clock::monotonic_ns;
+use loadline_sys::usage;
 
 use crate::trial::{WatchedRecord, WatchedSample};
-use look::Looker;
+use look::{Haste, Looker};
 
 /// Time between looks.
 const INTERVAL_NS: u64 = 1_000_000_000;
 
-/// Looks take at most one part in so many of the time.
-const REST_PER_LOOK: u64 = 20;
+/// Looks take at most one part in so many of the time, by their thread's CPU time.
+const REST_PER_LOOK: u64 = 100;
 
 /// What is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,14 +103,20 @@ fn watch(
     stopped: &mpsc::Receiver<()>,
 ) -> Vec<Watched> {
     let mut due_ns = monotonic_ns();
+    let mut haste = Haste::All;
     loop {
-        let before_ns = monotonic_ns();
+        let before_ns = thread_cpu_ns();
         for one in &mut watched {
-            one.look();
+            one.look(haste);
         }
+        let cost_ns = match haste {
+            Haste::All => 0, // there was no load yet
+            Haste::Some => thread_cpu_ns().saturating_sub(before_ns),
+        };
+        haste = Haste::Some;
         let _ = began.send(());
         let after_ns = monotonic_ns();
-        due_ns = next_due(due_ns, before_ns, after_ns);
+        due_ns = next_due(due_ns, cost_ns, after_ns);
         let rest = Duration::from_nanos(due_ns.saturating_sub(after_ns));
         match stopped.recv_timeout(rest) {
             Err(RecvTimeoutError::Timeout) => {}
@@ -116,14 +124,17 @@ fn watch(
         }
     }
     for one in &mut watched {
-        one.look();
+        one.look(Haste::All);
     }
     watched
 }
 
+fn thread_cpu_ns() -> u64 {
+    u64::try_from(usage::thread_cpu().as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// A second after the last time, or later if looks are expensive.
-fn next_due(due_ns: u64, before_ns: u64, after_ns: u64) -> u64 {
-    let cost_ns = after_ns - before_ns;
+fn next_due(due_ns: u64, cost_ns: u64, after_ns: u64) -> u64 {
     let next_ns = due_ns + INTERVAL_NS;
     if next_ns > after_ns && cost_ns * REST_PER_LOOK <= INTERVAL_NS {
         return next_ns;
@@ -132,12 +143,12 @@ fn next_due(due_ns: u64, before_ns: u64, after_ns: u64) -> u64 {
 }
 
 impl Watched {
-    fn look(&mut self) {
+    fn look(&mut self, haste: Haste) {
         if self.ended_ns.is_some() {
             return;
         }
         let now_ns = monotonic_ns();
-        let (sample, is_alive) = self.looker.look(now_ns);
+        let (sample, is_alive) = self.looker.look(now_ns, haste);
         self.looks.push((now_ns, sample));
         if !is_alive {
             self.ended_ns = Some(now_ns);
@@ -244,6 +255,33 @@ mod tests {
     }
 
     #[test]
+    fn of_many_threads_all_are_seen_in_the_end() {
+        let [begin, begun, seen] = [(); 3].map(|()| std::sync::Barrier::new(301));
+        thread::scope(|scope| {
+            for _ in 0..300 {
+                scope.spawn(|| {
+                    begin.wait();
+                    for _ in 0..5 {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    begun.wait();
+                    seen.wait(); // what has ended is not known any more
+                });
+            }
+            let mut looker = Looker::new(Path::new("/proc"), std::process::id()).unwrap();
+            let (first, _) = looker.look(monotonic_ns(), Haste::All);
+            assert!(first.threads >= 301 && first.switches_voluntary == 0);
+            begin.wait();
+            begun.wait();
+            let (part, _) = looker.look(monotonic_ns(), Haste::Some);
+            let (whole, _) = looker.look(monotonic_ns(), Haste::Some);
+            seen.wait();
+            assert!(part.switches_voluntary >= 5 * 200, "{part:?}");
+            assert!(whole.switches_voluntary >= 5 * 300, "{whole:?}");
+        });
+    }
+
+    #[test]
     fn what_does_not_exist_cannot_be_watched() {
         let target = Target {
             name: "ghost".to_owned(),
@@ -258,8 +296,8 @@ mod tests {
         let second = INTERVAL_NS;
         assert_eq!(next_due(0, 10, 1_000_000), second);
         let cost = second / 10;
-        assert_eq!(next_due(0, 0, cost), cost + 2 * second);
+        assert_eq!(next_due(0, cost, cost), cost + 10 * second);
         // After a pause (of the machine, say) there is no row of looks to catch up with.
-        assert_eq!(next_due(0, 5 * second, 5 * second + 1), 6 * second + 1);
+        assert_eq!(next_due(0, 1, 5 * second + 1), 6 * second + 1);
     }
 }
