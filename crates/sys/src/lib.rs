@@ -11,6 +11,7 @@ pub mod affinity;
 pub mod clock;
 pub mod connect;
 pub mod file;
+pub mod memory;
 pub mod poller;
 pub mod process;
 pub mod ring;
