@@ -264,6 +264,10 @@ pub(crate) struct HostileFlags {
     #[arg(long, value_name = "N", value_parser = count_in(1..=CLIENTS_MAX))]
     pub(crate) idle_connections: Option<usize>,
 
+    /// Each of them asks once before it stays, as a browser does.
+    #[arg(long)]
+    pub(crate) idle_request: bool,
+
     /// Clients that read their answers slowly: 200@10KB/s.
     #[arg(long, value_name = "N@SPEED", value_parser = slow_crowd)]
     pub(crate) slow_readers: Option<SlowCrowd>,

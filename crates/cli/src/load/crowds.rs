@@ -110,7 +110,8 @@ fn add_hostile(flags: &LoadFlags, plan: &mut Plan) -> Result<(), Failure> {
     let hostile = &flags.hostile;
     if let Some(count) = hostile.idle_connections {
         let group = add_group(plan, "idle");
-        plan.crowds.push(idle::crowd(group, 0, count as u64, None));
+        let first = hostile.idle_request.then(|| asked(plan));
+        plan.crowds.push(idle::crowd(group, 0, count as u64, first));
     }
     if let Some(crowd) = hostile.slow_readers {
         let (group, speed) = (add_group(plan, "slow-readers"), crowd.bytes_per_second);

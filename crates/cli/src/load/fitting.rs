@@ -197,6 +197,11 @@ fn refuse_idle(flags: &LoadFlags) -> Result<(), Failure> {
             "in an open loop requests are due by the clock",
         ),
         (
+            "--idle-request",
+            flags.hostile.idle_request && flags.hostile.idle_connections.is_none(),
+            "it is of idle connections, and there are none; right would be --idle-connections beside it",
+        ),
+        (
             "--no-coalescing",
             clients.no_coalescing && by_clock,
             "an open loop wakes up for each answer in any case",

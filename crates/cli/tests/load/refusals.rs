@@ -45,6 +45,7 @@ fn values_are_refused_with_what_would_be_right() {
         ),
         ("--http 2", &["--http 2", "1.0", "1.1"]),
         ("--style wrk", &["--style wrk", "wrk2", "webbench"]),
+        ("--idle-request", &["--idle-request", "--idle-connections"]),
         ("--slow-readers 5", &["--slow-readers 5", "200@10KB/s"]),
         ("--slow-heads 5@1", &["--slow-heads 5@1", "10B/s"]),
         ("--player 5", &["--player 5", "5Mbps"]),
