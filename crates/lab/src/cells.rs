@@ -333,7 +333,7 @@ fn refuse_own(what: &str, options: &Options, own: &[(&str, &str)]) -> Result<(),
 }
 
 /// Whether a server has these options.
-fn check_serve(server: &Server, serve: &mut Options) -> Result<(), String> {
+pub(crate) fn check_serve(server: &Server, serve: &mut Options) -> Result<(), String> {
     match server.kind {
         Kind::Loadline => {
             for name in ON_OFF {

@@ -76,6 +76,8 @@ pub struct Server {
     pub version: Vec<String>,
     /// Whether the run goes without it where its program is not installed.
     pub optional: bool,
+    /// Whether it is shown beside the others for what it says of them, and never advised.
+    pub is_reference: bool,
 }
 
 /// Servers that the lab knows how to start.

@@ -14,6 +14,7 @@ mod prepare;
 mod reach;
 mod servers;
 mod site;
+mod start;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -21,6 +22,7 @@ mod trial;
 use std::collections::BTreeMap;
 
 pub use prepare::{Asked, Prepared, prepare};
+pub use start::{Start, Where, starts};
 pub use trial::Processes;
 
 use crate::expand::{Expansion, OVERHEAD_S, PlannedTrial};

@@ -11,6 +11,7 @@ use super::lab_report_defs::{
     LAB_REPORT_EXIT_CODES, LAB_REPORT_MORE, LAB_VERIFY_EXIT_CODES, LabReportFlags, LabVerifyFlags,
 };
 use super::lab_results_defs::{LAB_RESULTS_EXIT_CODES, LAB_RESULTS_MORE, LabResultsFlags};
+use super::lab_server_defs::{LAB_SERVER_EXIT_CODES, LAB_SERVER_MORE, LabServerFlags};
 use super::load_defs::{CpuList, cpu_list};
 
 pub(crate) const LAB_EXIT_CODES: &str = "\
@@ -57,6 +58,9 @@ pub(crate) enum LabCommand {
     /// Write several runs on one page of Markdown: charts, claims, machine (docs/papers.md).
     #[command(after_help = format!("{LAB_RESULTS_MORE}\n\n{LAB_RESULTS_EXIT_CODES}"))]
     Results(LabResultsFlags),
+    /// Print how a server of a plan is started, as JSON, and write its configuration (docs/lab.md).
+    #[command(after_help = format!("{LAB_SERVER_MORE}\n\n{LAB_SERVER_EXIT_CODES}"))]
+    Server(LabServerFlags),
     /// Looks after a server or client of a run; started by the run itself.
     #[command(hide = true)]
     Guard(GuardFlags),

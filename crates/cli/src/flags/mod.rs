@@ -10,6 +10,7 @@ pub(crate) mod lab_defs;
 pub(crate) mod lab_paper_defs;
 pub(crate) mod lab_report_defs;
 pub(crate) mod lab_results_defs;
+pub(crate) mod lab_server_defs;
 pub(crate) mod load_defs;
 pub(crate) mod load_values;
 pub(crate) mod values;
@@ -48,6 +49,7 @@ where
         (Some("lab"), Some("compare")) => "lab compare",
         (Some("lab"), Some("advise")) => "lab advise",
         (Some("lab"), Some("results")) => "lab results",
+        (Some("lab"), Some("server")) => "lab server",
         (Some("lab"), _) => "lab",
         _ => "serve",
     };

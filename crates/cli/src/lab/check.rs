@@ -67,6 +67,7 @@ fn line(prepared: &Prepared, first: &[&str], options: Vec<String>) -> Vec<String
     let filled = |word: String| {
         word.replace("{plan}", &folder)
             .replace("{root}", ".")
+            .replace("{path}", "/")
             .replace("{dir}", ".")
             .replace("{port}", "1")
             .replace("{mariadb}", "mysql://root@localhost/lab")

@@ -4,10 +4,12 @@ mod advise;
 mod capacity;
 mod check;
 mod interrupt;
+mod marks;
 mod paper;
 mod report;
 mod results;
 mod run;
+mod server;
 
 use std::io;
 
@@ -27,6 +29,7 @@ pub(crate) fn lab(command: &LabCommand) -> Result<(), Failure> {
         LabCommand::Compare(flags) => paper::compare(flags),
         LabCommand::Advise(flags) => advise::tell(flags),
         LabCommand::Results(flags) => results::results(flags),
+        LabCommand::Server(flags) => server::server(flags),
         LabCommand::Guard(flags) => look_after(flags),
     }
 }

@@ -6,13 +6,16 @@ use std::path::Path;
 use loadline_lab::report::{Report, svg};
 use loadline_lab::results::{Entry, headline, page, summary};
 
+use super::marks::{Marks, relative};
 use super::report::{derived, write};
 use crate::failure::Failure;
 use crate::flags::lab_results_defs::LabResultsFlags;
 
 /// What the README has before and behind the summary.
-const BEGIN: &str = "<!-- ./x bench papers -->";
-const END: &str = "<!-- end of what the papers came to -->";
+const MARKS: Marks = Marks {
+    begin: "<!-- ./x bench papers -->",
+    end: "<!-- end of what the papers came to -->",
+};
 
 /// Writes the page and its pictures.
 pub(super) fn results(flags: &LabResultsFlags) -> Result<(), Failure> {
@@ -31,10 +34,8 @@ pub(super) fn results(flags: &LabResultsFlags) -> Result<(), Failure> {
     let mut said = format!("page: {}\n", flags.out.display());
     if let Some(readme) = &flags.readme {
         let link = relative(readme, &flags.out);
-        insert(
-            readme,
-            &format!("{}\n[All claims]({link})", summary(&entries)),
-        )?;
+        let text = format!("{}\n[All claims]({link})", summary(&entries));
+        MARKS.insert("--readme", readme, &text)?;
         said += &format!("summary: {}\n", readme.display());
     }
     crate::print(said.as_bytes())
@@ -61,29 +62,4 @@ fn pictures(out: &Path, reports: &[Report]) -> Result<Vec<Option<String>>, Failu
 fn slug(name: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     name.chars().map(fit).collect()
-}
-
-/// As a link from one file to another below its folder.
-fn relative(from: &Path, to: &Path) -> String {
-    let folder = from.parent().unwrap_or_else(|| Path::new(""));
-    let path = to.strip_prefix(folder).unwrap_or(to);
-    path.display().to_string()
-}
-
-fn insert(file: &Path, text: &str) -> Result<(), Failure> {
-    let name = file.display();
-    let before = fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("--readme {name}: {error}")))?;
-    let (Some(begin), Some(end)) = (before.find(BEGIN), before.find(END)) else {
-        return Err(Failure::usage(format!(
-            "--readme {name}: no place for it; right would be the lines {BEGIN} and {END}"
-        )));
-    };
-    if end < begin {
-        return Err(Failure::usage(format!(
-            "--readme {name}: {END} stands before {BEGIN}; right would be the other way round"
-        )));
-    }
-    let (head, tail) = (&before[..begin + BEGIN.len()], &before[end..]);
-    write(file, &format!("{head}\n\n{text}\n\n{tail}"))
 }

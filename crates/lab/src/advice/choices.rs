@@ -1,4 +1,5 @@
-//! Which factors of a series are what a user can choose, and which are the workload that a user has.
+//! Which factors of a series are what a user can choose, and which are the workload that a user has;
+//! and which servers nobody would use.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,11 +10,19 @@ use crate::plan::{Factor, FactorLevel, Plan};
 /// Options of the server that stand for what its handlers do: a workload, made up.
 const WORK: [&str; 2] = ["service-time", "service-kind"];
 
-/// The factors of a series that are choices: the server, and whatever sets options of it.
+/// What the plan of a run says of a series.
+pub(super) struct Known {
+    /// The factors that are choices: the server, and whatever sets options of it.
+    pub(super) choices: BTreeSet<String>,
+    /// Servers that are there for comparison alone.
+    pub(super) references: BTreeSet<String>,
+}
+
+/// Reads it.
 ///
 /// # Errors
 /// One line: the plan of the run cannot be read.
-pub(super) fn choices_of(run: &Run, series: &str) -> Result<BTreeSet<String>, String> {
+pub(super) fn known(run: &Run, series: &str) -> Result<Known, String> {
     let plan = Plan::parse(&run.head.plan_toml, &run.head.name, Path::new("."))
         .map_err(|why| format!("the plan of the run cannot be read by this version: {why}"))?;
     let mut choices = BTreeSet::from(["server".to_owned()]);
@@ -21,7 +30,11 @@ pub(super) fn choices_of(run: &Run, series: &str) -> Result<BTreeSet<String>, St
         let chosen = of_plan.factors.iter().filter(|factor| is_choice(factor));
         choices.extend(chosen.map(|factor| factor.name.clone()));
     }
-    Ok(choices)
+    let references = plan.servers.into_values().filter(|it| it.is_reference);
+    Ok(Known {
+        choices,
+        references: references.map(|server| server.name).collect(),
+    })
 }
 
 fn is_choice(factor: &Factor) -> bool {

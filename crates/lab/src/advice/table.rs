@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::choices::choices_of;
+use super::choices::{Known, known};
 use super::{Change, Choice, Goal, Question, text};
 use crate::analysis::{Measured, Run, compare};
 use crate::journal::{Level, Levels};
@@ -40,7 +40,10 @@ struct Cell<'r> {
 
 impl<'r> Table<'r> {
     pub(super) fn of(run: &'r Run, series: &str, question: &Question) -> Result<Self, String> {
-        let choices = choices_of(run, series)?;
+        let Known {
+            choices,
+            references,
+        } = known(run, series)?;
         let mut table = Self {
             goal: question.goal,
             cells: BTreeMap::new(),
@@ -57,6 +60,7 @@ impl<'r> Table<'r> {
             .trials
             .iter()
             .filter(|it| it.series == series && it.counts())
+            .filter(|it| !references.contains(&it.server.name))
             .filter(is_made);
         let mut cells: BTreeMap<String, OfWorkload<'r>> = BTreeMap::new();
         let mut repeated: BTreeMap<String, BTreeMap<u32, f64>> = BTreeMap::new();

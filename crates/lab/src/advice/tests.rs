@@ -228,3 +228,21 @@ fn one_of_several_series_has_to_be_named() {
         "{refused}"
     );
 }
+
+#[test]
+fn what_is_there_for_comparison_is_never_advised() {
+    let mut run = run(&[("reactor", 0.0, 1000.0), ("proactor", 0.0, 3000.0)]);
+    run.head.plan_toml = PLAN.replace(
+        "[servers.loadline]",
+        "[servers.loadline]\n[servers.bare]\ncommand = [\"bare\"]\nreference = true",
+    );
+    for trial in &mut run.trials {
+        let is_reactor = trial.levels["architecture"] == Level::Text("reactor".to_owned());
+        trial.server.name = if is_reactor { "loadline" } else { "bare" }.to_owned();
+    }
+    let best = advise(&run, &question(Levels::new())).unwrap().best;
+    assert_eq!(
+        best.levels["architecture"],
+        Level::Text("reactor".to_owned())
+    );
+}

@@ -40,7 +40,9 @@ pub enum Metric {
     InFlight,
     /// CPU time of the server for each complete answer.
     CpuUsPerRequest,
-    /// The part of it in user mode.
+    /// The same with the CPU time of the client: on the loopback each does part of the other's work.
+    CpuBothUsPerRequest,
+    /// The part of the server's in user mode.
     CpuUserUsPerRequest,
     /// The part of it in the kernel.
     CpuKernelUsPerRequest,
@@ -78,7 +80,7 @@ pub enum Unit {
 
 impl Metric {
     /// All, in the order of tables.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::CompletedPerS,
         Self::GoodPerS,
         Self::OfferedPerS,
@@ -94,6 +96,7 @@ impl Metric {
         Self::ServiceP99Us,
         Self::InFlight,
         Self::CpuUsPerRequest,
+        Self::CpuBothUsPerRequest,
         Self::CpuUserUsPerRequest,
         Self::CpuKernelUsPerRequest,
         Self::CpuUserShare,
@@ -123,6 +126,7 @@ impl Metric {
             Self::ServiceP99Us => "service_p99_us",
             Self::InFlight => "in_flight",
             Self::CpuUsPerRequest => "cpu_us_per_request",
+            Self::CpuBothUsPerRequest => "cpu_both_us_per_request",
             Self::CpuUserUsPerRequest => "cpu_user_us_per_request",
             Self::CpuKernelUsPerRequest => "cpu_kernel_us_per_request",
             Self::CpuUserShare => "cpu_user_share",
@@ -153,6 +157,7 @@ impl Metric {
             Self::ServiceP99Us => "Service time p99",
             Self::InFlight => "Requests in flight",
             Self::CpuUsPerRequest => "CPU time per request",
+            Self::CpuBothUsPerRequest => "CPU time per request, server and client",
             Self::CpuUserUsPerRequest => "CPU time per request, user",
             Self::CpuKernelUsPerRequest => "CPU time per request, kernel",
             Self::CpuUserShare => "CPU use, user",
@@ -183,6 +188,7 @@ impl Metric {
             | Self::ServiceP50Us
             | Self::ServiceP99Us
             | Self::CpuUsPerRequest
+            | Self::CpuBothUsPerRequest
             | Self::CpuUserUsPerRequest
             | Self::CpuKernelUsPerRequest => Unit::Microseconds,
             Self::MemoryBytes => Unit::Bytes,

@@ -224,6 +224,11 @@ fn server_values(trial: &Trial) -> BTreeMap<Metric, f64> {
             .sum()
     });
     let is_seen = server.cpu_user_s + server.cpu_kernel_s > 0.0;
+    // Shares are of the whole run, which hardly differs from the part that counts.
+    let client_s = seconds
+        * trial.load.as_ref().map_or(0.0, |load| {
+            load.threads.iter().map(|thread| thread.cpu_share).sum()
+        });
     let per_request = |amount: f64| (completed > 0.0).then(|| amount / completed);
     let us = |cpu_s: f64| per_request(cpu_s * 1e6).filter(|_| is_seen);
     let share = |cpu_s: f64| (is_seen && seconds > 0.0).then(|| cpu_s / seconds);
@@ -231,6 +236,10 @@ fn server_values(trial: &Trial) -> BTreeMap<Metric, f64> {
         (
             Metric::CpuUsPerRequest,
             us(server.cpu_user_s + server.cpu_kernel_s),
+        ),
+        (
+            Metric::CpuBothUsPerRequest,
+            us(server.cpu_user_s + server.cpu_kernel_s + client_s),
         ),
         (Metric::CpuUserUsPerRequest, us(server.cpu_user_s)),
         (Metric::CpuKernelUsPerRequest, us(server.cpu_kernel_s)),

@@ -77,6 +77,7 @@ impl Fresh {
             configuration: None,
             version: Vec::new(),
             optional: false,
+            is_reference: false,
         };
         let mut load = self.load.clone();
         let mut set = |name: &str, value: String| {

@@ -65,6 +65,8 @@ struct ServerTable {
     version: Vec<String>,
     #[serde(default)]
     optional: bool,
+    #[serde(default)]
+    reference: bool,
 }
 
 /// A message, and which bytes of the file it is about.
@@ -291,6 +293,7 @@ fn server(name: String, table: Spanned<ServerTable>) -> Located<Server> {
         configuration: table.configuration,
         version: table.version,
         optional: table.optional,
+        is_reference: table.reference,
         name,
     })
 }

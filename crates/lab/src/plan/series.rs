@@ -47,6 +47,7 @@ pub(super) struct SeriesTable {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Defaults {
+    servers: Option<Vec<String>>,
     #[serde(default)]
     serve: OptionsTable,
     #[serde(default)]
@@ -110,7 +111,9 @@ impl SeriesTable {
         let common = self.common(defaults)?;
         Ok(Series {
             title: self.title,
-            servers: self.servers.unwrap_or_else(|| all_servers.to_vec()),
+            servers: (self.servers.as_ref())
+                .or(defaults.servers.as_ref())
+                .map_or_else(|| all_servers.to_vec(), Clone::clone),
             factors,
             except,
             serve: over(&defaults.serve, &self.serve),

@@ -17,6 +17,8 @@ pub(super) const STATUS_PATH: &str = "/-/status";
 pub(super) struct Place<'a> {
     pub(super) port: u16,
     pub(super) root: &'a Path,
+    /// What is asked for.
+    pub(super) path: &'a str,
     /// A folder of the trial's own, empty.
     pub(super) scratch: &'a Path,
     /// The folder of the plan.
@@ -168,6 +170,7 @@ pub(super) fn names(place: &Place<'_>) -> BTreeMap<String, String> {
         [
             ("{port}", place.port.to_string()),
             ("{root}", path(place.root)),
+            ("{path}", place.path.to_owned()),
             ("{dir}", path(place.scratch)),
             ("{plan}", path(place.plan)),
             ("{configuration}", path(&place.configuration_file())),
@@ -220,6 +223,7 @@ mod tests {
         Place {
             port: 8123,
             root: Path::new(PLACE.0),
+            path: "/index.html",
             scratch: Path::new(PLACE.1),
             plan: Path::new("/plans"),
             cpu_count: 2,
@@ -256,13 +260,14 @@ mod tests {
     #[test]
     fn a_command_of_ones_own_is_filled_in() {
         let launch = launched(
-            "command = [\"mine\", \"-p{port}\", \"{configuration}\", \"{worker_pools}\", \"{x}\"]\n\
+            "command = [\"mine\", \"-p{port}\", \"{configuration}\", \"{worker_pools}\", \"{x}\", \
+             \"{root}{path}\"]\n\
              configuration = \"a { root {root}; } {dir} {worker-pools}\"",
             "{ worker_pools = \"{plan}/p\" }",
         );
         assert_eq!(
             launch.command.join(" "),
-            "mine -p8123 /out/scratch/7/configuration /plans/p {x}"
+            "mine -p8123 /out/scratch/7/configuration /plans/p {x} /out/root/index.html"
         );
         assert_eq!(
             launch.configuration.as_deref(),

@@ -10,6 +10,8 @@ use sha2::{Digest as _, Sha256};
 
 /// What a file holds is made in pieces of this size.
 const PIECE_BYTES: usize = 1 << 16;
+/// From this size on, files are large: they do not go out in one write.
+const LARGE_BYTES: u64 = 64 << 10;
 
 /// What is served.
 #[derive(Clone, Debug)]
@@ -24,6 +26,12 @@ pub(super) struct Content {
     pub(super) bytes: u64,
     /// In hexadecimal.
     pub(super) sha256: String,
+}
+
+/// Paths of those that some servers treat differently.
+pub(super) fn large_files(files: &BTreeMap<String, u64>) -> Vec<String> {
+    let large = files.iter().filter(|(_, bytes)| **bytes >= LARGE_BYTES);
+    large.map(|(name, _)| format!("/{name}")).collect()
 }
 
 impl Root {

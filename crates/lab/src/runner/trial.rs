@@ -16,7 +16,7 @@ use super::databases::{Databases, Given};
 use super::judge::judge;
 use super::reach::{answers_counted, free_port, is_free, listens};
 use super::servers::{self, Launch, Place, launch, shown, version_command};
-use super::site::Root;
+use super::site::{Root, large_files};
 use super::{Bench, Stop};
 use crate::cells::{Cell, cpus_text};
 use crate::expand::{Expansion, PlannedTrial};
@@ -36,8 +36,6 @@ const LOOK_MAX: Duration = Duration::from_millis(100);
 const STARTS_MAX: u32 = 3;
 /// How long counters may lag behind answers: the proactor hears of a sent answer within 50 ms.
 const COUNTED_WITHIN: Duration = Duration::from_millis(500);
-/// From this size on, files are large: they do not go out in one write.
-const LARGE_BYTES: u64 = 64 << 10;
 
 /// How long it is waited until others have left the CPUs, before a trial is run again.
 const CALM_WITHIN: Duration = Duration::from_secs(30);
@@ -92,15 +90,11 @@ impl<'p> Processes<'p> {
             Site::Made(_) => Root::make(&folder.join("root"), &expansion.files)?,
             Site::Folder(root) => Root::found(root)?,
         };
-        let large = expansion
-            .files
-            .iter()
-            .filter(|(_, bytes)| **bytes >= LARGE_BYTES);
         let mut bench = Self {
             plan,
             expansion,
             root,
-            large_files: large.map(|(name, _)| format!("/{name}")).collect(),
+            large_files: large_files(&expansion.files),
             versions: BTreeMap::new(),
             databases: Databases::new(&folder.join("scratch")),
             folder,
@@ -165,13 +159,14 @@ impl<'p> Processes<'p> {
 
     fn place<'a>(
         &'a self,
-        cell: &Cell,
+        cell: &'a Cell,
         (scratch, given): (&'a Path, &'a Given),
         port: u16,
     ) -> Place<'a> {
         Place {
             port,
             root: &self.root.folder,
+            path: &cell.path,
             scratch,
             plan: &self.plan.folder,
             cpu_count: cell.placement.server.len(),

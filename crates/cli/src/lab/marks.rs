@@ -1,0 +1,50 @@
+//! Texts that are written between two marks of a file which says more than that.
+
+use std::fs;
+use std::path::Path;
+
+use super::report::write;
+use crate::failure::Failure;
+
+/// Lines of a file between which something is written.
+pub(super) struct Marks {
+    pub(super) begin: &'static str,
+    pub(super) end: &'static str,
+}
+
+impl Marks {
+    /// Whether a file has a place for it. `option` is what names the file.
+    pub(super) fn check(&self, option: &str, file: &Path) -> Result<(), Failure> {
+        self.split(option, file).map(drop)
+    }
+
+    /// Puts a text there, in place of what was there before.
+    pub(super) fn insert(&self, option: &str, file: &Path, text: &str) -> Result<(), Failure> {
+        let (head, tail) = self.split(option, file)?;
+        write(file, &format!("{head}\n\n{text}\n\n{tail}"))
+    }
+
+    /// What stands before the text and behind it, marks included.
+    fn split(&self, option: &str, file: &Path) -> Result<(String, String), Failure> {
+        let name = file.display();
+        let before = fs::read_to_string(file)
+            .map_err(|error| Failure::usage(format!("{option} {name}: {error}")))?;
+        let (begin, end) = (self.begin, self.end);
+        // Other texts of the file may end with the same mark.
+        let from = before.find(begin).map(|at| at + begin.len());
+        let to = from.and_then(|from| Some(from + before[from..].find(end)?));
+        match (from, to) {
+            (Some(from), Some(to)) => Ok((before[..from].to_owned(), before[to..].to_owned())),
+            _ => Err(Failure::usage(format!(
+                "{option} {name}: no place for it; right would be the line {begin} and, behind it, {end}"
+            ))),
+        }
+    }
+}
+
+/// As a link from one file to another below its folder.
+pub(super) fn relative(from: &Path, to: &Path) -> String {
+    let folder = from.parent().unwrap_or_else(|| Path::new(""));
+    let path = to.strip_prefix(folder).unwrap_or(to);
+    path.display().to_string()
+}
