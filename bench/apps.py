@@ -33,6 +33,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import page
+from goals import measure_parts, round_options
 from load import loadline_load
 from measure import Figures
 from parts import COST, LATENCY, SHARES, Column, Part, Row, Settings, by_the_clock
@@ -41,10 +42,10 @@ from processes import BIN_DIRS, REPOSITORY, find_program, spawn, stop
 from results import Results, unique
 from rig import Failed, Rig, require_programs
 from slices import slices
-from servers import measure_parts, round_options
 
 PAGE = REPOSITORY / "docs" / "apps-results.md"
-BEGIN = "<!-- ./x bench apps --publish -->"
+BEGIN, END = "<!-- ./x bench apps --publish -->", "<!-- end of what it writes -->"
+README = REPOSITORY / "README.md"
 EXAMPLES = REPOSITORY / "target" / "release" / "examples"
 
 AXUM, AXUM_ONE = "axum-serve", "axum-serve-current-thread"
@@ -330,7 +331,7 @@ def readme_block(results: Results) -> str:
         f"`{AXUM}` is the same app under `axum::serve` with one thread. "
         "[All figures, and how they were taken](docs/apps-results.md).",
         "",
-        page.END,
+        END,
     ]
     return "\n".join(lines)
 
@@ -339,8 +340,17 @@ def publish(results: Results) -> list[Path]:
     if not results.get(HELLO.name):
         sys.exit("nothing to publish: run ./x bench apps hello first")
     PAGE.write_text(INTRODUCTION + "\n" + render(results))
-    page.put_in_readme(BEGIN, readme_block(results))
-    return [PAGE, page.README]
+    put_in_readme(readme_block(results))
+    return [PAGE, README]
+
+
+def put_in_readme(block: str) -> None:
+    """The block has its own marks, and goes where the README has them."""
+    before, found, rest = README.read_text().partition(BEGIN)
+    _, ends, after = rest.partition(END)
+    if not found or not ends:
+        raise ValueError(f"{README.name} has no place for the table: {BEGIN} ... {END}")
+    README.write_text(before + block + after)
 
 
 def arguments() -> argparse.Namespace:

@@ -5,26 +5,25 @@
   bench/compare.py peers                       every installed server, all scenarios
   bench/compare.py peers reactor nginx-tuned h2o -s small-64 close-64
   bench/compare.py peers reactor 'cmd:mine:./mine --port {port} --root {root}' -s small-64
-  bench/compare.py peers nginx-tuned caddy --tls -s small-64 close-64
 
-The published table, with its goals, is bench/servers.py's.
+The published tables are those of `./x bench servers` and `./x bench goals`.
 
 Every round starts a fresh server on its own port, pinned to one core, loads it
 with wrk pinned to another, and stops it.  Rounds are interleaved (A B C C B A A
 B C ...) so that drift of the machine, and what a server leaves behind (sockets
 in TIME_WAIT), hit every server alike; the tables hold medians.  Needs Python
-3.11, wrk and, for --tls, openssl.  A system service that a package has started
-(nginx, apache2, lighttpd, h2o) must be stopped first.
+3.11 and wrk.  A system service that a package has started (nginx, apache2,
+lighttpd, h2o) must be stopped first.
 
-An own server is  cmd:LABEL:COMMAND ; in COMMAND {port} {root} {size} are filled
-in, and with --tls {cert} {key} too.  ROOT holds small.html (600 bytes) and
-big.bin (1 MiB); {size} is the body size the scenario asks for.  LABEL must not
-hold a colon.  Ports count up from --port, a fresh one for each start.
+Servers are those of lab/compare.toml.  An own one is  cmd:LABEL:COMMAND ; in
+COMMAND {port} {root} {path} {size} are filled in.  ROOT holds small.html (600
+bytes) and large.bin (1 MiB); {path} and {size} are what the scenario asks for.
+LABEL must not hold a colon.  Ports count up from --port, a fresh one for each
+start.
 
 The ceilings (ceil-epoll, ceil-epoll-eager, ceil-uring) answer any read that ends
 in an empty line with one prebuilt answer and parse nothing: what they cost is
-what the kernel's TCP and one event loop cost.  "peers" builds them with gcc;
-ceil-uring needs liburing-dev.
+what the kernel's TCP and one event loop cost.  `./x bench peers` builds them.
 
 Reading the tables
   req/s     what wrk saw.  Only comparable where 'srv%' is near 100: below that
@@ -54,11 +53,12 @@ from pathlib import Path
 
 import measure
 from page import table
-from peers import PEERS, SCENARIOS, SMALL, Server, pick_server
-from processes import become_reaper, find_program
-from rig import BIN_DIRS, Failed, Rig, build_ceilings, cores_of, require_programs
+from peers import SCENARIOS, Server, lab_servers, of_lab, pick_server
+from processes import become_reaper
+from rig import BIN_DIRS, Failed, Rig, cores_of, require_programs
 
-DEFAULT = ["reactor", "proactor", *(s.name for s in PEERS.values() if s.program != "loadline")]
+DEFAULT = ["reactor", "proactor", "nginx-tuned", "nginx-default", "apache-event", "lighttpd", "h2o"]
+DEFAULT += ["ceil-epoll", "ceil-epoll-eager", "ceil-uring"]
 
 
 class Bench:
@@ -80,16 +80,12 @@ class Bench:
 
     def run(self, servers: list[Server], scenarios: list[str]) -> None:
         for name in scenarios:
-            sc = SCENARIOS[name]
-            if sc.idle and self.args.tls:
-                print(f"{name}: not over TLS, left out", file=sys.stderr)
-                continue
-            group = [s for s in servers if sc.size == SMALL or not s.only_small]
+            group = list(servers)
             for i in range(self.args.rounds):
                 for server in group[::-1] if i % 2 else list(group):
                     try:
                         r = self.round(name, server)
-                    except (Failed, OSError) as e:
+                    except (Failed, OSError, RuntimeError) as e:
                         print(f"{name}: {server.name} left out: {e}", file=sys.stderr)
                         group.remove(server)
                         continue
@@ -104,8 +100,7 @@ class Bench:
             return
         med = {s: {k: statistics.median(r[k] for r in rs) for k in rs[0]} for s, rs in rows.items()}
         base = self.args.base if self.args.base in med else next(iter(med))
-        title = name + (" TLS" if self.args.tls else "")
-        print(f"\n### {title}  (base {base}, medians of {self.args.rounds} rounds)\n")
+        print(f"\n### {name}  (base {base}, medians of {self.args.rounds} rounds)\n")
         if SCENARIOS[name].idle:
             head = ["server", "conns", "err", "user B/conn", "kernel B/conn"]
             head += ["pss MiB start", "pss MiB end", "conn/s"]
@@ -145,8 +140,7 @@ class Bench:
 
     def dump(self, path: str) -> None:
         data = [
-            {"scenario": a, "server": b, "tls": self.args.tls, "rounds": r}
-            for (a, b), r in self.rounds.items()
+            {"scenario": a, "server": b, "rounds": r} for (a, b), r in self.rounds.items()
         ]
         Path(path).write_text(json.dumps(data, indent=1) + "\n")
 
@@ -156,7 +150,7 @@ class Bench:
 
 def against_nginx(bench: Bench) -> None:
     """One ratio of requests per server CPU second for each round, then their median."""
-    scenario, pair = "small-64", [PEERS["reactor"], PEERS["nginx-tuned"]]
+    scenario, pair = "small-64", [of_lab("reactor"), of_lab("nginx-tuned")]
     sc, args = SCENARIOS[scenario], bench.args
     print(
         f"a file of {sc.size} bytes, {sc.conns} keep-alive connections, "
@@ -168,7 +162,7 @@ def against_nginx(bench: Bench) -> None:
         for server in pair[::-1] if i % 2 else pair:
             try:
                 r = bench.round(scenario, server)
-            except (Failed, OSError) as e:
+            except (Failed, OSError, RuntimeError) as e:
                 sys.exit(f"{server.name} could not be measured: {e}")
             if r["errors"]:
                 sys.exit(f"{server.name} could not be measured: {r['errors']:.0f} failed requests")
@@ -190,16 +184,12 @@ def against_nginx(bench: Bench) -> None:
 def among_peers(bench: Bench) -> None:
     """A table for each scenario."""
     args = bench.args
-    if not args.servers or any(name.startswith("ceil-") for name in args.servers):
-        build_ceilings()
     servers = []
     for s in map(pick_server, args.servers or DEFAULT):
-        if not find_program(s.program):
-            print(f"{s.name} left out: {s.program} is not installed", file=sys.stderr)
-        elif args.tls and not s.tls:
-            print(f"{s.name} left out: no TLS", file=sys.stderr)
-        else:
+        if s.is_installed():
             servers.append(s)
+        else:
+            print(f"{s.name} left out: not installed", file=sys.stderr)
     if not servers:
         sys.exit("no server to run")
     bench.run(servers, args.scenario)
@@ -235,15 +225,14 @@ def arguments() -> argparse.Namespace:
     o("--json", metavar="FILE", help="write every round's figures")
     o("-v", "--verbose", action="store_true", help="print every round to stderr")
     commands = p.add_subparsers(dest="command", required=True)
-    n = commands.add_parser("nginx", parents=[common], help="Loadline against nginx")
-    n.set_defaults(tls=False)
+    commands.add_parser("nginx", parents=[common], help="Loadline against nginx")
     q = commands.add_parser("peers", parents=[common], help="a table of many servers")
     q.add_argument(
         "servers",
         nargs="*",
         metavar="SERVER",
-        help=f"cmd:LABEL:COMMAND or one of {', '.join(PEERS)} (default: all installed, of "
-        "Loadline's reactor and proactor)",
+        help=f"cmd:LABEL:COMMAND or one of {', '.join(lab_servers())} (default: "
+        f"{', '.join(DEFAULT)}, as far as they are installed)",
     )
     q.add_argument(
         "-s",
@@ -254,7 +243,6 @@ def arguments() -> argparse.Namespace:
         metavar="NAME",
         help="default all: " + ", ".join(SCENARIOS),
     )
-    q.add_argument("--tls", action="store_true", help="with a self-signed P-256 certificate")
     q.add_argument(
         "--base",
         default="nginx-tuned",
@@ -275,7 +263,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         cores = (args.server_core, args.client_core)
-        rig = Rig(Path(folder), args.port, *cores, args.quiet_wait, args.tls)
+        rig = Rig(Path(folder), args.port, *cores, args.quiet_wait)
         bench = Bench(args, rig)
         try:
             against_nginx(bench) if args.command == "nginx" else among_peers(bench)

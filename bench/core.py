@@ -23,7 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from goals import RECORDED
+from bounds import RECORDED
 from page import table
 from processes import REPOSITORY
 from rig import require_programs

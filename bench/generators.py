@@ -35,7 +35,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from page import table as markdown
-from peers import NGINX_TUNED, SCENARIOS, Server, nginx, nginx_default, nginx_tuned
+from peers import SCENARIOS, Ctx, Server, of_lab
 from processes import become_reaper, find_program, pss_bytes, spawn, stop
 from rig import Failed, Rig, cores_of, require_programs
 
@@ -48,6 +48,19 @@ TRUTHS = {
     "1 ms, of 5 % 20 ms": ["--latency", "bimodal:1ms,20ms,5%", "--strata", "1000"],
     "1 ms, and a stall of 1 s every 10 s": ["--latency", "1ms", "--stall", "1s/10s"],
 }
+
+
+def nginx_logged(c: Ctx) -> list[str]:
+    """Tuned, but for a log; and connections are accepted as they come."""
+    argv = of_lab("nginx-tuned").argv(c)
+    file = c.dir / "configuration"
+    log = f"access_log {c.dir}/access.log;"
+    file.write_text(file.read_text().replace("access_log off;", log).replace(" deferred", ""))
+    return argv
+
+
+LOGGED = Server("nginx-logged", nginx_logged, "nginx")
+DEFAULT, TUNED = of_lab("nginx-default"), of_lab("nginx-tuned")
 
 
 def middle(values: list[float], digits: int = 2) -> str:
@@ -156,8 +169,8 @@ class Bench:
 
     # ------------------------------------------------------------ servers
 
-    def nginx(self, settings) -> AbstractContextManager[tuple[subprocess.Popen, str]]:
-        return self.rig.running(Server("nginx", settings, "nginx"), SCENARIOS["small-64"])
+    def nginx(self, server: Server) -> AbstractContextManager[tuple[subprocess.Popen, str]]:
+        return self.rig.running(server, SCENARIOS["small-64"])
 
     def stub(self, options: list[str]) -> tuple[subprocess.Popen, str]:
         out = self.generators.file(".stub")
@@ -171,10 +184,12 @@ class Bench:
         stop(proc)
         raise Failed(f"loadline-stub did not start: {out.read_text()}")
 
-    def pairs(self, settings, ours: Callable, theirs: Callable, names=("loadline", "wrk")) -> list:
+    def pairs(
+        self, server: Server, ours: Callable, theirs: Callable, names=("loadline", "wrk")
+    ) -> list:
         """Rounds of both against the same server, each first every other time."""
         rounds = []
-        with self.nginx(settings) as (_, url):
+        with self.nginx(server) as (_, url):
             for number in range(self.args.rounds):
                 pair = {}
                 order = [(names[0], ours), (names[1], theirs)]
@@ -190,12 +205,6 @@ class Bench:
         """Nginx's log is written when it ends, so it is complete."""
         print("\n### Counted by the client and by nginx\n")
         rows = []
-        logged = lambda c: nginx(  # noqa: E731
-            c,
-            "multi_accept on; use epoll;",
-            NGINX_TUNED.replace("access_log off;", f"access_log {c.dir}/access.log;"),
-            "backlog=16384",
-        )
         kinds = {
             "closed loop, 64 connections": ["-c", "64"],
             "a new connection each": ["-c", "64", "--new-connection"],
@@ -203,7 +212,7 @@ class Bench:
             "3 processes": ["-c", "300", "--processes", "3"],
         }
         for name, options in kinds.items():
-            with self.nginx(logged) as (_, url):
+            with self.nginx(LOGGED) as (_, url):
                 run = self.generators.loadline(url, *options, seconds=self.args.seconds)
             lines = sum(1 for _ in open(self.rig.scratch() / "access.log", "rb"))
             lines -= 1  # that it was checked with
@@ -219,7 +228,7 @@ class Bench:
         for connections in CONNECTIONS:
             seconds = self.args.seconds
             rounds = self.pairs(
-                nginx_tuned,
+                TUNED,
                 lambda url, n=connections, s=seconds: self.generators.loadline(
                     url, "-c", str(n), seconds=s
                 ),
@@ -250,7 +259,7 @@ class Bench:
             def watch(pid: int, peak=peak) -> None:
                 peak[0] = max(peak[0], pss_bytes(pid))
 
-            with self.nginx(nginx_tuned) as (_, url):
+            with self.nginx(TUNED) as (_, url):
                 options = ["-c", str(connections)]
                 self.generators.loadline(url, *options, seconds=self.args.seconds, watch=watch)
             rows.append([f"{connections}", f"{peak[0] / 2**20:.1f}"])
@@ -274,7 +283,7 @@ class Bench:
             name = " ".join(["loadline", *options])
             print(f"\n### Closed loop, 64 connections, nginx is the limit: wrk beside {name}\n")
             rounds = self.pairs(
-                nginx_default,
+                DEFAULT,
                 lambda url, o=options: self.generators.loadline(
                     url, "-c", "64", *o, seconds=seconds
                 ),
@@ -316,7 +325,7 @@ class Bench:
         seconds = self.args.seconds
         options = ["-c", str(OPEN_CONNECTIONS), "--rate", str(OPEN_RATE), "--arrivals", "constant"]
         rounds = self.pairs(
-            nginx_default,
+            DEFAULT,
             lambda url: self.generators.loadline(url, *options, seconds=seconds),
             lambda url: self.generators.h2load(url, OPEN_CONNECTIONS, OPEN_RATE, seconds),
             ("loadline", "h2load"),

@@ -1,27 +1,26 @@
-"""Results as Markdown: tables, the lines of the goals, the page in docs/, the README's table."""
+"""Results as Markdown: tables, the lines of the goals, the page in docs/."""
 
 import json
 import statistics
 from pathlib import Path
 
-from goals import RECORDED, judge_all
-from parts import ARM_PARTS, PARTS, SERVER_PARTS, Column, Part
+from bounds import RECORDED, judge_all
+from parts import ARM_PARTS, GOAL_PARTS, Column, Part
 from processes import REPOSITORY
-from results import PartResult, Results, unique
+from results import PartResult, Results
 from slices import interval
 
-PAGE = REPOSITORY / "docs" / "results.md"
-README = REPOSITORY / "README.md"
+PAGE = REPOSITORY / "docs" / "goals.md"
 NOISE_MARKED = 5  # percent
-BEGIN, END = "<!-- ./x bench servers --publish -->", "<!-- end of what it writes -->"
 
-INTRODUCTION = """# Results
+INTRODUCTION = """# What the hot path is held to
 
-Loadline beside other servers, and beside bare loops (ceil-...) that parse nothing and answer every
-read with the same bytes: what those cost is what the kernel's TCP and one event loop cost. Each
-server runs on one core and wrk on the other, a fresh server for each round, the rounds of all
-servers interleaved (A B C C B A ...). Loadline serves files from a directory, with all of its
-limits, timers and counters on. The figures are medians; ratios are of the same round.
+Loadline beside bare loops (ceil-...) that parse nothing and answer every read with the same bytes:
+what those cost is what the kernel's TCP and one event loop cost; and beside other servers, where a
+goal names them ([results](results.md) has all of them, by the laboratory). The [goals](#goals)
+come last. Each server runs on one core and wrk on the other, a fresh server for each round, the
+rounds of all servers interleaved (A B C C B A ...). Loadline serves files from a directory, with
+all of its limits, timers and counters on. The figures are medians; ratios are of the same round.
 
 - **cpu us** is the server's CPU time for a request: the figure that does not depend on which of the
   two, server or wrk, was the bottleneck. The columns headed *x ...* are requests for each second of
@@ -31,8 +30,9 @@ limits, timers and counters on. The figures are medians; ratios are of the same 
 - *noise %*: CPU time that others used on the machine. Noisy rounds are repeated; those that stay so
   are kept, and marked with an exclamation mark.
 
-This page is written by `./x bench servers --publish`, from what `./x bench servers` and `./x bench
-arms` have measured last; `./x bench servers --help` says how to repeat a part.
+This page is written by `./x bench goals --publish`, from what `./x bench goals` and `./x bench
+arms` have measured last; `./x bench goals --help` says how to repeat a part. Parts with the command
+`./x bench servers` were measured when that was its name.
 """
 
 
@@ -145,7 +145,7 @@ def render(results: Results) -> str:
     machines = results.machines()
     if machines:
         lines += ["; ".join(machines) + ". " + results.versions() + ".", ""]
-    measured = [(part, results.get(name)) for name, part in SERVER_PARTS.items()]
+    measured = [(part, results.get(name)) for name, part in GOAL_PARTS.items()]
     lines += [part_section(part, result) for part, result in measured if result]
     arms = [(part, results.get(name)) for name, part in ARM_PARTS.items()]
     if any(result for _, result in arms):
@@ -171,68 +171,6 @@ def core_section() -> str:
     return "\n".join(["## Counts", "", text, "", table(["count", "recorded"], body), ""])
 
 
-# -------------------------------------------------------------- publish
-
-SUMMARY = [
-    ("small-64", "64 connections", "cpu_us", 2),
-    ("small-1000", "1000", "cpu_us", 2),
-    ("small-10000", "10,000", "cpu_us", 2),
-    ("new", "new connection each", "cpu_us", 2),
-    ("big", "1 MiB: requests/s", "rps", 0),
-    ("big", "server + client us", "both_us", 0),
-    ("idle", "bytes an idle connection", "user", 0),
-]
-
-
-def summary(results: Results) -> str:
-    """One row a server, one column a load: server CPU time in us where nothing else is said."""
-    found = [column for column in SUMMARY if results.get(column[0])]
-    names = unique(row.name for part, *_ in found for row in PARTS[part].rows if results.get(part))
-    body = []
-    for name in names:
-        cells = []
-        for part, _, key, digits in found:
-            figures = results.get(part).figures(name, key)
-            cells.append(f"{statistics.median(figures):.{digits}f}" if figures else "")
-        body.append([f"**{name}**" if name in OURS else name, *cells])
-    return table(["server CPU us a request", *(head for _, head, _, _ in found)], body)
-
-
-OURS = ["reactor", "reactor-deferred", "proactor", "proactor-deferred"]
-
-
-def readme_block(results: Results) -> str:
-    days = unique(part.data["when"][:10] for part in results.parts.values())
-    judged = judge_all(results)
-    counts = [sum(j.verdict == verdict for j in judged) for verdict in ("met", "not met")]
-    dates = days[0] if len(days) == 1 else f"{min(days)} to {max(days)}"
-    return "\n".join(
-        [
-            BEGIN,
-            "",
-            summary(results),
-            "",
-            f"{dates}; {'; '.join(results.machines())}. Medians of interleaved rounds; "
-            f"{results.versions()}. Rows named ceil-... are bare loops that parse nothing. Of the "
-            f"goals for the hot path {counts[0]} are met and {counts[1]} are not: "
-            "[all figures and goals](docs/results.md), [where the time goes](docs/hot-path.md).",
-            "",
-            END,
-        ]
-    )
-
-
-def publish(results: Results) -> list[Path]:
-    """Writes the page, and the block in the README between its marks."""
+def publish(results: Results) -> Path:
     PAGE.write_text(INTRODUCTION + "\n" + render(results))
-    put_in_readme(BEGIN, readme_block(results))
-    return [PAGE, README]
-
-
-def put_in_readme(begin: str, block: str) -> None:
-    """Puts a block, which has its own marks, where the README has these marks."""
-    before, found, rest = README.read_text().partition(begin)
-    _, ends, after = rest.partition(END)
-    if not found or not ends:
-        raise ValueError(f"{README.name} has no place for the table: {begin} ... {END}")
-    README.write_text(before + block + after)
+    return PAGE

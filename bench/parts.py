@@ -1,5 +1,5 @@
-"""What `./x bench servers` and `./x bench arms` consist of: which servers, under which load, and
-how their figures are shown."""
+"""What `./x bench goals` and `./x bench arms` consist of: which servers, under which load, and how
+their figures are shown."""
 
 import statistics
 from collections.abc import Callable, Iterator
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import measure
 from measure import Figures
-from peers import PEERS, SCENARIOS, Scenario, Server, loadline
+from peers import SCENARIOS, Scenario, Server, command, of_lab
 from rig import Failed, Rig
 
 ARCHITECTURES = ["reactor", "proactor"]
-FIELD = ["nginx-default", "nginx-tuned", "h2o", "lighttpd"]
+FIELD = ["nginx-tuned", "h2o", "lighttpd"]
 CEILINGS = ["ceil-epoll", "ceil-uring"]
 
 IDLERS = 10_000
@@ -67,7 +67,7 @@ class Part:
 
 
 def rows(names: list[str], scenario: Scenario) -> list[Row]:
-    return [Row(name, PEERS[name], scenario) for name in names]
+    return [Row(name, of_lab(name), scenario) for name in names]
 
 
 # ------------------------------------------------------------ under load
@@ -92,7 +92,10 @@ def small(connections: int) -> Part:
     return Part(
         f"small-{connections}",
         f"A file of 600 bytes, {connections:,} connections",
-        rows([*ARCHITECTURES, *FIELD, *CEILINGS], SCENARIOS[f"small-{connections}"]),
+        rows(
+            [*ARCHITECTURES, *(FIELD if connections == 64 else []), *CEILINGS],
+            SCENARIOS[f"small-{connections}"],
+        ),
         under_load,
         cost_columns("ceil-epoll", "ceil-uring", "nginx-tuned"),
         noise_max=15 if connections > 1000 else 0,
@@ -102,26 +105,20 @@ def small(connections: int) -> Part:
 NEW = Part(
     "new",
     "A file of 600 bytes, a new connection for each request, 64 at a time",
-    rows(
-        ["reactor", "reactor-deferred", "proactor", "proactor-deferred"]
-        + [*FIELD, "ceil-epoll-eager", *CEILINGS],
-        SCENARIOS["close-64"],
-    ),
+    rows(["reactor-deferred", "proactor-deferred", "ceil-epoll-eager"], SCENARIOS["close-64"]),
     under_load,
-    cost_columns("ceil-epoll-eager", "nginx-tuned"),
-    "Deferred accept: both Loadlines named so (`--defer-accept`), nginx-tuned, h2o, lighttpd and "
-    "ceil-epoll-eager.",
+    cost_columns("ceil-epoll-eager"),
+    "All with deferred accept: connections come once their request is there.",
 )
 
 BIG = Part(
     "big",
     "A file of 1 MiB, 64 connections",
-    rows([*ARCHITECTURES, *FIELD, *CEILINGS], SCENARIOS["big-64"]),
+    rows([*ARCHITECTURES, "lighttpd", "ceil-epoll"], SCENARIOS["big-64"]),
     under_load,
     [
         *REQUESTS,
         Column("x ceil-epoll", "rps", 2, "ceil-epoll"),
-        Column("x nginx-tuned", "rps", 2, "nginx-tuned"),
         Column("both us", "both_us", 1),
         Column("both, x lighttpd", "both_us", 2, "lighttpd"),
         Column("cpu us", "cpu_us", 1),
@@ -145,7 +142,7 @@ def while_idle(rig: Rig, row: Row, _: Settings, __: dict) -> Figures:
 IDLE = Part(
     "idle",
     f"Memory with {IDLERS:,} idle keep-alive connections",
-    rows([*ARCHITECTURES, *FIELD, *CEILINGS], SCENARIOS["idle-10000"]),
+    rows(ARCHITECTURES, SCENARIOS["idle-10000"]),
     while_idle,
     [
         Column("user bytes a connection", "user"),
@@ -165,7 +162,7 @@ def beside_idlers(rig: Rig, row: Row, settings: Settings, _: dict) -> Figures:
 CROWD = Part(
     "crowd",
     f"64 busy connections while {IDLERS:,} others idle",
-    rows([*ARCHITECTURES, "nginx-tuned", "ceil-epoll"], SCENARIOS["small-64"]),
+    rows(ARCHITECTURES, SCENARIOS["small-64"]),
     beside_idlers,
     [
         Column("p99 ms alone", "p99_alone", 3),
@@ -200,7 +197,7 @@ LOOPS = Part(
 
 
 def nginx_capacity(rig: Rig, settings: Settings) -> dict:
-    server, sc = PEERS["nginx-tuned"], SCENARIOS["small-64"]
+    server, sc = of_lab("nginx-tuned"), SCENARIOS["small-64"]
     found = [measure.load(rig, server, sc, settings.seconds)["rps"] for _ in range(3)]
     capacity = statistics.median(found)
     return {"capacity": capacity, "rate": capacity * OPEN_SHARE}
@@ -214,7 +211,7 @@ OPEN = Part(
     "open",
     f"Open loop at {OPEN_SHARE:.0%} of tuned nginx's capacity, Poisson arrivals",
     rows(
-        [*ARCHITECTURES, "nginx-tuned", "h2o", "lighttpd"],
+        [*ARCHITECTURES, "nginx-tuned"],
         replace(SCENARIOS["small-64"], conns=OPEN_CONNECTIONS),
     ),
     by_the_clock,
@@ -296,6 +293,7 @@ ARMS = {
     "loop": "reactor --socket-io loop",
     "kernel": "proactor",
 }
+LISTENS = "loadline serve {root} --listen 127.0.0.1:{port} --backlog 16384"
 ARM_CLIENTS = [10, 100, 1000, 10_000]
 TIMERS = {"15s": "timers", "24h": "no timers"}
 
@@ -306,7 +304,8 @@ def arm_rows(more: str = "") -> list[Row]:
         for timeout, timers in TIMERS.items():
             for arm, architecture in ARMS.items():
                 options = f"{architecture} --loops 1 --workers 2 {more}"
-                server = loadline(arm, options, idle_timeout=timeout)
+                line = f"{LISTENS} --idle-timeout {timeout} --architecture {options}"
+                server = Server(arm, command(line), "loadline")
                 scenario = replace(SCENARIOS["small-64"], conns=clients)
                 found.append(Row(f"{arm}, {timers}, {clients:,} clients", server, scenario))
     return found
@@ -351,7 +350,7 @@ ARMS_WORK = arm_part(
     "--service-time 100us --service-kind spin",
 )
 
-SERVER_PARTS = {
+GOAL_PARTS = {
     part.name: part
     for part in [
         small(64),
@@ -373,4 +372,4 @@ QUICK_PARTS = ["small-64", "new", "big", "idle"]
 QUICK_ROWS = [*ARCHITECTURES, "reactor-deferred", "nginx-tuned", "lighttpd"]
 QUICK_ROWS += ["ceil-epoll", "ceil-uring", "ceil-epoll-eager"]
 ARM_PARTS = {part.name: part for part in [ARMS_NEW, ARMS_KEEP_ALIVE, ARMS_WORK]}
-PARTS = {**SERVER_PARTS, **ARM_PARTS}
+PARTS = {**GOAL_PARTS, **ARM_PARTS}

@@ -13,8 +13,8 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 NOFILE = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-CEILINGS = REPOSITORY / "target" / "ceilings"
-BIN_DIRS = [str(REPOSITORY / "target" / "release"), str(CEILINGS)]  # searched before PATH
+TARGET = REPOSITORY / "target"
+BIN_DIRS = [str(TARGET / "release"), str(TARGET / "ceilings")]  # searched before PATH
 
 libc = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36

@@ -3,7 +3,6 @@
 import os
 import shlex
 import socket
-import ssl
 import subprocess
 import sys
 import time
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from load import WRK_DONE, fetch
 from peers import BIG, SMALL, Ctx, Scenario, Server
-from processes import BIN_DIRS, CEILINGS, REPOSITORY, find_program, machine_busy, spawn, stop
+from processes import BIN_DIRS, find_program, machine_busy, spawn, stop
 
 START_SECONDS_MAX = 10
 
@@ -39,21 +38,6 @@ def cores_of(text: str) -> set[int]:
     return cores
 
 
-def build_ceilings() -> None:
-    """Compiles bench/ceilings into target/ceilings, as far as the machine can."""
-    CEILINGS.mkdir(parents=True, exist_ok=True)
-    for source in sorted((REPOSITORY / "bench" / "ceilings").glob("*.c")):
-        program = CEILINGS / source.stem
-        if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
-            continue
-        libraries = ["-luring"] if "uring" in source.stem else []
-        argv = ["gcc", "-O2", "-o", str(program), str(source), *libraries]
-        try:
-            subprocess.run(argv, check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError):
-            print(f"could not build: {shlex.join(argv)}", file=sys.stderr)
-
-
 @dataclass
 class Rig:
     """Where servers are started, and with which cores."""
@@ -63,23 +47,18 @@ class Rig:
     server_cores: set[int]
     client_cores: set[int]
     quiet_wait: float = 20
-    tls: bool = False
 
     def __post_init__(self) -> None:
         self.dir.chmod(0o755)  # Apache's worker is not root
         self.root = self.dir / "root"
         self.root.mkdir()
         (self.root / "small.html").write_bytes(b"x" * SMALL)
-        (self.root / "big.bin").write_bytes(b"x" * BIG)
+        (self.root / "large.bin").write_bytes(b"x" * BIG)
         long_ago = time.time() - 3600  # so that nobody takes them for files being written
         for file in self.root.iterdir():
             os.utime(file, (long_ago, long_ago))
         self.script = self.dir / "done.lua"
         self.script.write_text(WRK_DONE)
-        self.cert = self.key = None
-        if self.tls:
-            self.cert, self.key = self.dir / "cert.pem", self.dir / "key.pem"
-            make_certificate(self.cert, self.key)
 
     def free_port(self) -> int:
         """The next port that no earlier client connection lingers on."""
@@ -104,7 +83,7 @@ class Rig:
         port = self.free_port()
         scratch = self.scratch()
         scratch.mkdir()
-        argv = server.argv(Ctx(port, self.root, scratch, sc.size, self.tls, self.cert, self.key))
+        argv = server.argv(Ctx(port, self.root, scratch, sc.path, sc.size))
         argv[0] = find_program(argv[0]) or argv[0]
         with open(scratch / "output", "wb") as log:
             proc = spawn(argv, cores or self.server_cores, log)
@@ -112,7 +91,7 @@ class Rig:
             if wrong := self.await_start(proc, port) or self.check(port, sc):
                 said = (scratch / "output").read_text(errors="replace")[-2000:]
                 raise Failed(f"{server.name}: {wrong}: {shlex.join(argv)}\n{said}")
-            yield proc, f"{'https' if self.tls else 'http'}://127.0.0.1:{port}{sc.path}"
+            yield proc, f"http://127.0.0.1:{port}{sc.path}"
         finally:
             stop(proc)
 
@@ -131,9 +110,6 @@ class Rig:
         """Only a server that answers correctly is worth measuring: what is wrong, or None."""
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=5) as s:
-                if self.tls:
-                    trust = ssl.create_default_context(cafile=self.cert)
-                    s = trust.wrap_socket(s, server_hostname="127.0.0.1")
                 return fetch(s, sc)
         except OSError as error:
             return str(error)
@@ -146,9 +122,3 @@ class Rig:
             time.sleep(0.3)
             if (machine_busy() - busy) / 0.3 < 0.1 or time.monotonic() > deadline:
                 return
-
-
-def make_certificate(cert: Path, key: Path) -> None:
-    argv = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30"
-    argv += " -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1,DNS:localhost"
-    subprocess.run([*argv.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)

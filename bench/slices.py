@@ -3,7 +3,7 @@
   ./x bench slices small-1000 ceil-epoll reactor proactor
   ./x bench slices small-64 'cmd:old:old/loadline serve {root} --listen 127.0.0.1:{port}' reactor
 
-A round of `./x bench servers` lasts for seconds and starts each server anew, and the speed of a
+A round of `./x bench goals` lasts for seconds and starts each server anew, and the speed of a
 shared machine drifts in that time by more than two builds of one server differ. Here the servers
 stay, the slices are short (A B C C B A ...), and the CPU time that a request took is read from the
 scheduler in nanoseconds. What is printed is the median of the ratios to the first server in each
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from load import wrk
-from peers import PEERS, SCENARIOS, Scenario, Server, pick_server
+from peers import SCENARIOS, Scenario, Server, lab_servers, pick_server
 from processes import become_reaper, cpu_seconds, tree
-from rig import Rig, build_ceilings
+from rig import Rig
 
 RESAMPLES = 5000
 
@@ -37,7 +37,7 @@ def arguments() -> argparse.Namespace:
     o = p.add_argument
     keep_alive = [name for name, sc in SCENARIOS.items() if not sc.idle]
     o("scenario", choices=keep_alive, help="what is asked: " + ", ".join(keep_alive))
-    known = ", ".join(PEERS)
+    known = ", ".join(lab_servers())
     which = f"the first is what the others are compared with: {known}, or cmd:LABEL:COMMAND"
     o("servers", nargs="+", metavar="SERVER", help=which)
     o("-n", "--slices", type=int, default=20, help="for each server (default 20)")
@@ -115,7 +115,6 @@ def slices(
 def main() -> None:
     args = arguments()
     become_reaper({args.client_core})
-    build_ceilings()
     servers = [pick_server(name) for name in args.servers]
     sc = SCENARIOS[args.scenario]
     with tempfile.TemporaryDirectory(prefix="slices-") as folder:

@@ -1,12 +1,11 @@
-// ceil-epoll PORT [BODY_BYTES]: physical limit of a one-thread epoll reactor.
+// ceil-epoll PORT FILE: physical limit of a one-thread epoll reactor.
 // Any read that ends with CRLFCRLF gets one prebuilt 200 answer. No parsing at all.
 #define _GNU_SOURCE
+#include "answer.h"
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -15,24 +14,13 @@
 static size_t pending[MAXFD]; // bytes of the answer not yet sent (0: idle)
 static char closing[MAXFD];
 int main(int c, char **v) {
+    if (c < 3) {
+        fprintf(stderr, "usage: ceil-epoll PORT FILE\n");
+        return 2;
+    }
     int port = atoi(v[1]);
-    size_t body = c > 2 ? strtoul(v[2], 0, 10) : 612;
+    struct answer keep = answer_of(v[2], ""), bye = answer_of(v[2], "Connection: close\r\n");
     signal(SIGPIPE, SIG_IGN);
-    char *resp = malloc(body + 512);
-    int h = sprintf(
-        resp,
-        "HTTP/1.1 200 OK\r\nServer: ceil\r\nContent-Type: text/html\r\nContent-Length: %zu\r\n\r\n",
-        body);
-    memset(resp + h, 'x', body);
-    size_t len = h + body;
-    char *keep = resp, *bye = malloc(body + 512);
-    size_t keep_len = len,
-           bye_len = sprintf(bye,
-                             "HTTP/1.1 200 OK\r\nServer: ceil\r\nContent-Type: "
-                             "text/html\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
-                             body);
-    memset(bye + bye_len, 'x', body);
-    bye_len += body;
     int l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), one = 1;
     setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     setsockopt(l, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); // inherited by accepted sockets
@@ -74,14 +62,14 @@ int main(int c, char **v) {
                 if (r < 4 || memcmp(buf + r - 4, "\r\n\r\n", 4))
                     continue;
                 closing[fd] = memmem(buf, r, "tion: close", 11) != 0;
-                pending[fd] = closing[fd] ? bye_len : keep_len;
+                pending[fd] = closing[fd] ? bye.len : keep.len;
             }
             if (pending[fd]) {
-                resp = closing[fd] ? bye : keep;
-                len = closing[fd] ? bye_len : keep_len;
+                struct answer *it = closing[fd] ? &bye : &keep;
+                char *end = it->bytes + it->len;
                 ssize_t w = 0;
                 while (pending[fd] &&
-                       (w = send(fd, resp + len - pending[fd], pending[fd], MSG_NOSIGNAL)) > 0)
+                       (w = send(fd, end - pending[fd], pending[fd], MSG_NOSIGNAL)) > 0)
                     pending[fd] -= w;
                 if (pending[fd] && errno != EAGAIN) {
                     close(fd);

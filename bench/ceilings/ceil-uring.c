@@ -1,13 +1,12 @@
-// ceil-uring PORT [BODY_BYTES] [fixed|plain]: physical limit of a one-thread io_uring proactor.
+// ceil-uring PORT FILE [fixed|plain]: physical limit of a one-thread io_uring proactor.
 // multishot accept, multishot recv with a provided buffer ring, send with CQE_SKIP_SUCCESS,
 // SINGLE_ISSUER | DEFER_TASKRUN. Any read that ends with CRLFCRLF gets one prebuilt 200 answer.
 #define _GNU_SOURCE
+#include "answer.h"
 #include <errno.h>
 #include <liburing.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -53,24 +52,14 @@ static void arm_accept(int l) {
     s->user_data = UD(ACCEPT, l);
 }
 int main(int c, char **v) {
+    if (c < 3) {
+        fprintf(stderr, "usage: ceil-uring PORT FILE [fixed|plain]\n");
+        return 2;
+    }
     int port = atoi(v[1]);
-    size_t body = c > 2 ? strtoul(v[2], 0, 10) : 612;
+    struct answer keep = answer_of(v[2], ""), bye = answer_of(v[2], "Connection: close\r\n");
     if (c > 3 && !strcmp(v[3], "plain"))
         fixed = 0;
-    char *resp = malloc(body + 512);
-    int h = sprintf(
-        resp,
-        "HTTP/1.1 200 OK\r\nServer: ceil\r\nContent-Type: text/html\r\nContent-Length: %zu\r\n\r\n",
-        body);
-    memset(resp + h, 'x', body);
-    size_t len = h + body;
-    char *bye = malloc(body + 512);
-    size_t bye_len = sprintf(bye,
-                             "HTTP/1.1 200 OK\r\nServer: ceil\r\nContent-Type: "
-                             "text/html\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
-                             body);
-    memset(bye + bye_len, 'x', body);
-    bye_len += body;
     int l = socket(AF_INET, SOCK_STREAM, 0), one = 1;
     setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     setsockopt(l, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -138,8 +127,8 @@ int main(int c, char **v) {
                 }
                 if (go) {
                     struct io_uring_sqe *s = sqe();
-                    io_uring_prep_send(s, fd, closing ? bye : resp, closing ? bye_len : len,
-                                       MSG_NOSIGNAL | MSG_WAITALL);
+                    struct answer *it = closing ? &bye : &keep;
+                    io_uring_prep_send(s, fd, it->bytes, it->len, MSG_NOSIGNAL | MSG_WAITALL);
                     s->flags |= (fixed ? IOSQE_FIXED_FILE : 0) | IOSQE_CQE_SKIP_SUCCESS;
                     s->user_data = UD(SEND, fd);
                     if (closing) { // send, cancel the armed recv, close: never shutdown(), which

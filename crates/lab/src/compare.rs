@@ -1,218 +1,309 @@
-//! Loadline's architectures against other servers: the plan of `loadline lab compare`, and its table of
-//! ratios to nginx tuned.
+//! Loadline's architectures against other servers: the plan of `loadline lab compare`, and what its run
+//! comes to.
+//!
+//! A run is a number of [`Load`]s; in each stand the servers that had it, with every [`Quantity`] of
+//! interest and its ratio to nginx tuned and to a bare loop within the same blocks. [`text`] is for
+//! terminals, [`page`] and [`summary`] are Markdown, [`json`] is for programs.
+
+mod page;
+mod quantity;
+#[cfg(test)]
+mod tests;
+mod text;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+
+pub use page::{page, summary};
+pub use quantity::Quantity;
+pub use text::text;
 
 use crate::analysis::{self, Cell, Metric, Run};
-use crate::journal::Level;
-use crate::stats::{self, Comparison, Difference, Range};
+use crate::journal::{Level, Levels, RunHead};
+use crate::plan::Plan;
+use crate::report::order::Order;
+use crate::report::{Fact, Report, words};
+use crate::stats::{self, Comparison, Range};
+use quantity::SERIES;
 
 /// `lab/compare.toml`, with its reduced and its full grid (see [`crate::papers::Grid`]).
 pub const PLAN: &str = include_str!("../../../lab/compare.toml");
 
 /// What the others are compared with.
 pub const BASELINE: &str = "nginx-tuned";
+/// What answers without parsing: what is left to gain.
+const CEILING: &str = "ceil-epoll";
+/// The same with deferred accept, which is what makes new connections cheap.
+const CEILING_OF_NEW: &str = "ceil-epoll-eager";
+/// Servers with two loops are named so after those with one.
+const TWO_LOOPS: &str = "-2-loops";
 
 /// The smallest difference that matters to anybody who chooses a server.
 const MATTERS: f64 = 0.02;
 
-/// What is compared in a series.
-const METRICS: [(&str, &[Metric]); 5] = [
-    ("small", &[Metric::GoodPerS, Metric::CpuUsPerRequest]),
-    ("large", &[Metric::GoodPerS, Metric::CpuUsPerRequest]),
-    (
-        "new-connections",
-        &[Metric::GoodPerS, Metric::CpuUsPerRequest],
-    ),
-    ("idle", &[Metric::MemoryBytes]),
-    (
-        "rate",
-        &[Metric::P50Us, Metric::P99Us, Metric::CpuUsPerRequest],
-    ),
-];
+/// Name and version of the form of [`json`].
+const SCHEMA: &str = "loadline-compare/1";
 
-/// One server in one load.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ratio {
+/// What servers were asked, and how each did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Load {
     /// "small, connections=64".
-    pub load: String,
-    /// The server.
-    pub server: String,
-    /// Of what.
-    pub metric: Metric,
-    /// The median of its trials; `None`: none counts.
-    pub median: Option<f64>,
-    /// To [`BASELINE`] in the same blocks; `None`: there are no pairs.
-    pub ratio: Option<Comparison>,
-    /// Trials that count in which the client was the limit: the server may do better, and the ratio's
-    /// interval reaches as far as CPU time left room for.
-    pub client_limited: usize,
+    pub name: String,
+    /// The series of the plan.
+    pub series: String,
+    /// What the plan says of it: "A file of 600 bytes over connections that stay".
+    pub title: String,
+    /// What distinguishes it within the series: "connections 64".
+    pub levels: String,
+    /// In the order of the plan.
+    pub servers: Vec<Standing>,
 }
 
-/// Every server in every load, in the order of the plan's series.
+/// A server under a load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Standing {
+    /// Its name in the plan.
+    pub server: String,
+    /// Whether it is Loadline.
+    pub is_ours: bool,
+    /// Trials that count.
+    pub counted: usize,
+    /// Trials that do not.
+    pub void: usize,
+    /// Those of `counted` in which the client was the limit: the server may do better, and intervals
+    /// reach as far as CPU time left room for.
+    pub client_limited: usize,
+    /// In the order of [`Quantity`]s of the series.
+    pub figures: Vec<Figure>,
+}
+
+/// A quantity of a server under a load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// Of what.
+    pub quantity: Quantity,
+    /// The median of trials, in the quantity's unit; `None`: none counts.
+    pub median: Option<f64>,
+    /// To what it is compared with, as far as there are pairs in the same blocks.
+    pub ratios: Vec<Ratio>,
+}
+
+/// How a server compares with another, or with itself under another load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Ratio {
+    /// "nginx-tuned", "ceil-epoll", "alone", "one loop".
+    pub to: String,
+    /// This over that.
+    pub comparison: Comparison,
+}
+
+impl Standing {
+    /// One of its figures.
+    #[must_use]
+    pub fn figure(&self, quantity: Quantity) -> Option<&Figure> {
+        self.figures.iter().find(|it| it.quantity == quantity)
+    }
+}
+
+impl Figure {
+    /// The ratio to one of those that it is compared with.
+    #[must_use]
+    pub fn ratio(&self, to: &str) -> Option<&Comparison> {
+        let found = self.ratios.iter().find(|ratio| ratio.to == to);
+        found.map(|ratio| &ratio.comparison)
+    }
+}
+
+/// Every load of a run, in the order of the plan.
 #[must_use]
-pub fn ratios(run: &Run) -> Vec<Ratio> {
-    let cells = analysis::cells(run);
-    let mut ratios = Vec::new();
-    for (series, metrics) in METRICS {
-        let mut loads: BTreeMap<String, Vec<&Cell<'_>>> = BTreeMap::new();
-        for cell in cells.iter().filter(|cell| cell.series == series) {
-            loads.entry(load_of(cell)).or_default().push(cell);
-        }
-        for (load, cells) in loads {
-            let baseline = cells.iter().find(|cell| name_of(cell) == BASELINE);
-            for metric in metrics {
-                ratios.extend(cells.iter().map(|cell| Ratio {
-                    load: load.clone(),
-                    server: name_of(cell),
-                    metric: *metric,
-                    median: cell.estimate(*metric).map(|estimate| estimate.median),
-                    client_limited: cell.counted.iter().filter(|it| it.client_limited).count(),
-                    ratio: baseline.and_then(|other| ratio(cell, other, *metric, run.head.seed)),
-                }));
+pub fn loads(run: &Run) -> Vec<Load> {
+    let of = Of {
+        cells: analysis::cells(run),
+        order: Order::new(&run.head),
+        titles: titles(&run.head),
+        seed: run.head.seed,
+    };
+    let names = SERIES.iter().map(|series| series.name);
+    names.flat_map(|series| of.series(series)).collect()
+}
+
+/// Everything that the page says, for programs.
+///
+/// # Errors
+/// A number that JSON has no form for.
+pub fn json(run: &Run, report: &Report) -> Result<String, String> {
+    #[derive(Serialize)]
+    struct File<'a> {
+        schema: &'a str,
+        start_unix_ms: u64,
+        command: &'a [String],
+        machine: &'a [Fact],
+        loads: Vec<Load>,
+    }
+    let file = File {
+        schema: SCHEMA,
+        start_unix_ms: run.head.start_unix_ms,
+        command: &run.head.command,
+        machine: &report.environment.facts,
+        loads: loads(run),
+    };
+    let text = serde_json::to_string_pretty(&file).map_err(|error| format!("compare: {error}"))?;
+    Ok(text + "\n")
+}
+
+/// Titles of series. A plan of another version may have what this one cannot read: then there are none.
+fn titles(head: &RunHead) -> BTreeMap<String, String> {
+    let plan = Plan::parse(&head.plan_toml, &head.name, Path::new("."));
+    let series = plan.map(|plan| plan.series).unwrap_or_default();
+    series.into_iter().map(|it| (it.name, it.title)).collect()
+}
+
+/// The cells of a run, and what is known of them.
+struct Of<'r> {
+    cells: Vec<Cell<'r>>,
+    order: Order,
+    titles: BTreeMap<String, String>,
+    seed: u64,
+}
+
+impl<'r> Of<'r> {
+    fn series(&self, series: &str) -> Vec<Load> {
+        let cells = || self.cells.iter().filter(|cell| cell.series == series);
+        let mut keys: Vec<Levels> = Vec::new();
+        for key in cells().map(levels_of_load) {
+            if !keys.contains(&key) {
+                keys.push(key);
             }
         }
+        let load = |key: Levels| {
+            let here: Vec<&Cell<'r>> = cells().filter(|it| levels_of_load(it) == key).collect();
+            let servers = self.order.levels(series, "server", &here);
+            let of_server = |server| here.iter().find(|it| it.level("server") == Some(server));
+            let standings = servers.iter().filter_map(of_server);
+            let named = key.iter().map(|(name, level)| format!(", {name}={level}"));
+            Load {
+                name: series.to_owned() + &named.collect::<String>(),
+                series: series.to_owned(),
+                title: self.titles.get(series).cloned().unwrap_or_default(),
+                levels: words::levels(&key),
+                servers: standings.map(|cell| self.standing(cell)).collect(),
+            }
+        };
+        keys.into_iter().map(load).collect()
     }
-    ratios
+
+    fn standing(&self, cell: &Cell<'r>) -> Standing {
+        let trials = || cell.counted.iter().chain(&cell.void);
+        let command = trials().find_map(|trial| trial.server.command.first());
+        let limited = cell.counted.iter().filter(|trial| trial.client_limited);
+        Standing {
+            server: name_of(cell),
+            is_ours: command.is_some_and(|program| program == "loadline"),
+            counted: cell.counted.len(),
+            void: cell.void.len(),
+            client_limited: limited.count(),
+            figures: quantity::of_series(cell.series)
+                .map(|quantity| self.figure(cell, quantity))
+                .collect(),
+        }
+    }
+
+    fn figure(&self, cell: &Cell<'r>, quantity: Quantity) -> Figure {
+        let values = self.by_block(cell, quantity);
+        let medians: Vec<f64> = values.values().map(|range| range.value).collect();
+        let compared = self.baselines(cell).into_iter().filter_map(|(to, other)| {
+            let others = self.by_block(other, quantity);
+            let pairs = values
+                .iter()
+                .filter_map(|(block, range)| Some(range.over(others.get(block)?)));
+            let comparison = stats::compare_ranges(&pairs.collect::<Vec<_>>(), MATTERS, self.seed)?;
+            Some(Ratio { to, comparison })
+        });
+        Figure {
+            quantity,
+            ratios: compared.collect(),
+            median: stats::median(&medians),
+        }
+    }
+
+    /// What a server under a load is compared with: not with itself.
+    fn baselines(&self, cell: &Cell<'r>) -> Vec<(String, &Cell<'r>)> {
+        let name = name_of(cell);
+        let beside = |server: &str| self.find(cell.series, server, &levels_of_load(cell));
+        let mut found = Vec::new();
+        match cell.series {
+            "loops" => found.push(("one loop", beside(name.trim_end_matches(TWO_LOOPS)))),
+            "crowd" => {
+                let mut levels = levels_of_load(cell);
+                levels.remove("idle_connections");
+                levels.insert("connections".to_owned(), Level::Number(64.0));
+                found.push(("alone", self.find("small", &name, &levels)));
+            }
+            _ => {}
+        }
+        let ceiling = match cell.series {
+            "new-connections" => CEILING_OF_NEW,
+            _ => CEILING,
+        };
+        for server in [BASELINE, ceiling] {
+            found.push((server, beside(server)));
+        }
+        let others = found.into_iter().filter_map(|(to, other)| {
+            let other = other.filter(|it| !std::ptr::eq(*it, cell))?;
+            Some((to.to_owned(), other))
+        });
+        others.collect()
+    }
+
+    fn find(&self, series: &str, server: &str, levels: &Levels) -> Option<&Cell<'r>> {
+        let is_it = |cell: &&Cell<'r>| {
+            cell.series == series && name_of(cell) == server && levels_of_load(cell) == *levels
+        };
+        self.cells.iter().find(is_it)
+    }
+
+    fn by_block(&self, cell: &Cell<'r>, quantity: Quantity) -> BTreeMap<u32, Range> {
+        match quantity {
+            Quantity::Of(metric) => plain(cell, metric),
+            Quantity::IdleBytes => self.idle_bytes(cell).unwrap_or_default(),
+        }
+    }
+
+    /// What memory grew by in the same block, for each connection.
+    fn idle_bytes(&self, cell: &Cell<'r>) -> Option<BTreeMap<u32, Range>> {
+        const FACTOR: &str = "idle_connections";
+        let count = match cell.level(FACTOR)? {
+            Level::Number(count) if *count > 0.0 => *count,
+            _ => return None,
+        };
+        let mut levels = levels_of_load(cell);
+        levels.insert(FACTOR.to_owned(), Level::Number(0.0));
+        let without = self.find(cell.series, &name_of(cell), &levels)?;
+        let without = plain(without, Metric::MemoryBytes);
+        let with = plain(cell, Metric::MemoryBytes);
+        let grown = with.into_iter().filter_map(|(block, with)| {
+            let bytes = with.value - without.get(&block)?.value;
+            Some((block, Range::exact(bytes / count)))
+        });
+        Some(grown.collect())
+    }
 }
 
 fn name_of(cell: &Cell<'_>) -> String {
-    cell.level("server")
-        .map_or_else(String::new, Level::to_string)
+    let level = cell.level("server");
+    level.map_or_else(String::new, Level::to_string)
 }
 
-fn load_of(cell: &Cell<'_>) -> String {
-    let others = cell.levels.iter().filter(|(name, _)| *name != "server");
-    let texts = others.map(|(name, level)| format!(", {name}={level}"));
-    cell.series.to_owned() + &texts.collect::<String>()
+fn levels_of_load(cell: &Cell<'_>) -> Levels {
+    let mut levels = cell.levels.clone();
+    levels.remove("server");
+    levels
 }
 
-fn ratio(this: &Cell<'_>, other: &Cell<'_>, metric: Metric, seed: u64) -> Option<Comparison> {
-    let by_block = |cell: &Cell<'_>| -> BTreeMap<u32, Range> {
-        let trials = cell.counted.iter();
-        let ranges = trials.filter_map(|trial| Some((trial.block, trial.range(metric)?)));
-        ranges.collect()
-    };
-    let others = by_block(other);
-    let ratios: Vec<Range> = by_block(this)
-        .into_iter()
-        .filter_map(|(block, range)| Some(range.over(others.get(&block)?)))
-        .collect();
-    stats::compare_ranges(&ratios, MATTERS, seed)
-}
-
-/// The ratios as a table for people. With nginx not installed, there are values and no ratios.
-#[must_use]
-pub fn table(run: &Run) -> String {
-    let mut text = String::new();
-    let mut heading = (String::new(), Metric::default());
-    for row in ratios(run) {
-        let this = (row.load.clone(), row.metric);
-        if this != heading {
-            let _ = writeln!(
-                text,
-                "\n{}: {}, ratio to {BASELINE}",
-                row.load,
-                row.metric.name()
-            );
-            heading = this;
-        }
-        let value = match row.median {
-            Some(value) => amount(value),
-            None => "void".to_owned(),
-        };
-        let mut ratio = row.ratio.as_ref().map_or_else(String::new, ratio_text);
-        if row.client_limited > 0 && is_limited_by_clients(row.metric) {
-            ratio += "  client-limited";
-        }
-        let _ = writeln!(text, "  {:<24} {value:>12}  {ratio}", row.server);
-    }
-    text
-}
-
-/// What a client at its end makes worse than the server is.
-fn is_limited_by_clients(metric: Metric) -> bool {
-    matches!(metric, Metric::GoodPerS | Metric::P50Us | Metric::P99Us)
-}
-
-fn ratio_text(comparison: &Comparison) -> String {
-    let mut text = format!("{:.3}", comparison.ratio);
-    if let Some(interval) = comparison.interval {
-        let _ = write!(text, " ({:.3} to {:.3})", interval.low, interval.high);
-    }
-    text + match comparison.difference {
-        Difference::More | Difference::Less => "",
-        Difference::Alike => "  alike",
-        Difference::Unknown => "  not distinguishable",
-    }
-}
-
-fn amount(value: f64) -> String {
-    let digits = match value.abs() {
-        small if small < 10.0 => 2,
-        medium if medium < 1000.0 => 1,
-        _ => 0,
-    };
-    format!("{value:.digits$}")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-    use crate::analysis::Measured;
-    use crate::papers::Grid;
-    use crate::plan::Plan;
-
-    #[test]
-    fn both_grids_are_plans() {
-        for full in [false, true] {
-            let grid = Grid {
-                full,
-                ..Grid::default()
-            };
-            let text = grid.plan_text(PLAN, "compare").unwrap();
-            let plan = Plan::parse(&text, "compare", Path::new("/")).unwrap();
-            assert!(plan.servers.contains_key(BASELINE));
-            for (series, _) in METRICS {
-                assert!(plan.series.iter().any(|one| one.name == series), "{series}");
-            }
-        }
-    }
-
-    #[test]
-    fn servers_are_laid_beside_nginx_tuned() {
-        let mut run = Run::default();
-        for block in 0..5_u32 {
-            for (server, rate) in [(BASELINE, 1000.0), ("reactor", 1200.0), ("h2o", 1001.0)] {
-                let noise = 1.0 + f64::from(block) / 1000.0;
-                run.trials.push(Measured {
-                    number: run.trials.len() as u32,
-                    block,
-                    series: "small".to_owned(),
-                    levels: [
-                        ("server".to_owned(), Level::Text(server.to_owned())),
-                        ("connections".to_owned(), Level::Number(64.0)),
-                    ]
-                    .into(),
-                    values: [(Metric::GoodPerS, rate * noise)].into(),
-                    ..Measured::default()
-                });
-            }
-        }
-        let rows = ratios(&run);
-        let of = |server: &str| rows.iter().find(|row| row.server == server).unwrap();
-        assert!((of("reactor").ratio.unwrap().ratio - 1.2).abs() < 1e-9);
-        let text = table(&run);
-        assert!(
-            text.contains("small, connections=64: good_per_s, ratio to nginx-tuned"),
-            "{text}"
-        );
-        assert!(text.contains("1.001 (1.001 to 1.001)  alike"), "{text}");
-        run.trials
-            .retain(|trial| trial.levels["server"] != Level::Text(BASELINE.to_owned()));
-        assert!(ratios(&run).iter().all(|row| row.ratio.is_none()));
-    }
+fn plain(cell: &Cell<'_>, metric: Metric) -> BTreeMap<u32, Range> {
+    let trials = cell.counted.iter();
+    let ranges = trials.filter_map(|trial| Some((trial.block, trial.range(metric)?)));
+    ranges.collect()
 }

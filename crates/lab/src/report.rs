@@ -15,12 +15,12 @@ mod claim;
 mod environment;
 mod figure;
 mod finding;
-mod order;
+pub(crate) mod order;
 pub mod page;
 mod resolve;
 pub mod svg;
 pub(crate) mod table;
-mod words;
+pub(crate) mod words;
 
 use serde::{Deserialize, Serialize};
 

@@ -114,7 +114,7 @@ fn claims(report: &Report, page: &mut String) {
 }
 
 /// The machine, and how much was measured, in a sentence or two.
-fn facts(report: &Report) -> String {
+pub(crate) fn facts(report: &Report) -> String {
     let of = |name: &str| {
         let facts = report.environment.facts.iter();
         let mut found = facts.filter(|fact| fact.name == name);
@@ -125,12 +125,13 @@ fn facts(report: &Report) -> String {
         count => format!("; {count} were disturbed and run again"),
     };
     format!(
-        "{} on {} CPUs of {}, Linux {}, Loadline {}; server | client on CPUs {}. {} trials in {}, {} of \
-         them void{repeated}.",
+        "{} on {} CPUs of {}, Linux {}, congestion control {}, Loadline {}; server | client on CPUs {}. {} \
+         trials in {}, {} of them void{repeated}.",
         of("Begun"),
         of("CPUs of the machine"),
         of("Processor"),
         of("Kernel"),
+        of("Congestion control"),
         of("Loadline"),
         of("CPUs of server | client"),
         report.trials_counted + report.void.len(),

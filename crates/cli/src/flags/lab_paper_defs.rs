@@ -16,9 +16,13 @@ Examples:
 pub(crate) const LAB_COMPARE_MORE: &str = "\
 Examples:
   loadline lab compare
-      small and large files, 64 to 10,000 connections, idle memory, latency at the same rate
+      small and large files, 64 to 10,000 connections, new ones, idle ones, latency at the same rate,
+      two loops: less than 20 minutes, into runs/compare; the same command goes on, or shows it again
   loadline lab compare --only small,idle
-      parts of it";
+      parts of it
+  loadline lab compare --page docs/results.md --readme README.md
+      the same, and writes the tables into these files, between the lines
+      <!-- ./x bench servers --publish --> and <!-- end of what it writes -->";
 
 /// The options of `loadline lab paper`.
 #[derive(Args, Clone, Debug)]
@@ -36,6 +40,14 @@ pub(crate) struct LabPaperFlags {
 pub(crate) struct LabCompareFlags {
     #[command(flatten)]
     pub(crate) grid: LabGridFlags,
+
+    /// Write all tables between the marks of this file, too.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) page: Option<PathBuf>,
+
+    /// Write the table of what matters most between the marks of this file, too.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) readme: Option<PathBuf>,
 }
 
 /// Which part of a plan is run, and where to.

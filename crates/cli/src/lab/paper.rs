@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use loadline_lab::analysis::Run;
 use loadline_lab::compare;
 use loadline_lab::papers::{Grid, Paper};
 
+use super::marks::{Marks, relative};
+use super::report::{derived, write};
 use super::{report, run};
 use crate::failure::Failure;
 use crate::flags::lab_defs::LabRunFlags;
@@ -23,13 +24,52 @@ pub(super) fn paper(flags: &LabPaperFlags) -> Result<(), Failure> {
     write_report(out)
 }
 
+/// What files have before and behind the tables of a comparison.
+const MARKS: Marks = Marks {
+    begin: "<!-- ./x bench servers --publish -->",
+    end: "<!-- end of what it writes -->",
+};
+
 /// Compares servers, or goes on with it.
 pub(super) fn compare(flags: &LabCompareFlags) -> Result<(), Failure> {
+    let places = [("--page", &flags.page), ("--readme", &flags.readme)];
+    for (option, file) in places {
+        // Told before the run, not after it.
+        file.as_ref()
+            .map_or(Ok(()), |file| MARKS.check(option, file))?;
+    }
     let Some(out) = run_plan(("compare", compare::PLAN), &[], &flags.grid)? else {
         return Ok(());
     };
-    let run = Run::read(&out).map_err(Failure::failed)?;
-    crate::print(compare::table(&run).as_bytes())?;
+    let (run, report) = derived(&out)?;
+    let loads = compare::loads(&run);
+    crate::print(compare::text(&loads).as_bytes())?;
+    let page = compare::page(&run, &report, &loads);
+    let markdown = out.join("compare.md");
+    write(&markdown, &format!("# {}\n\n{page}", report.title))?;
+    let json = out.join("compare.json");
+    write(
+        &json,
+        &compare::json(&run, &report).map_err(Failure::failed)?,
+    )?;
+    let mut said = format!(
+        "\ntables: {}\nfigures: {}\n",
+        markdown.display(),
+        json.display()
+    );
+    if let Some(file) = &flags.page {
+        MARKS.insert("--page", file, page.trim_end())?;
+        said += &format!("page: {}\n", file.display());
+    }
+    if let Some(file) = &flags.readme {
+        let mut summary = compare::summary(&run, &report, &loads);
+        if let Some(page) = &flags.page {
+            summary += &format!(" [All figures]({}).", relative(file, page));
+        }
+        MARKS.insert("--readme", file, &summary)?;
+        said += &format!("summary: {}\n", file.display());
+    }
+    crate::print(said.as_bytes())?;
     write_report(out)
 }
 

@@ -8,4 +8,5 @@ mod going_on;
 #[path = "../program/util.rs"]
 mod program;
 mod report;
+mod servers;
 mod trials;

@@ -1,0 +1,226 @@
+//! The comparison as Markdown: a page of tables, and one table of servers by loads.
+
+use std::fmt::Write as _;
+
+use super::quantity::is_compared;
+use super::text::{baselines, quantities, ratio, value};
+use super::{BASELINE, Load, Quantity, Standing};
+use crate::analysis::{Metric, Run, Unit};
+use crate::report::{Report, shell, words};
+use crate::results::facts;
+
+/// How to read the tables.
+const INTRODUCTION: &str = "\
+Loadline serves files from a directory, with all of its limits, timers and counters on; the others have \
+the best settings found, but `nginx-default`. Rows named ceil-... are bare loops that parse nothing and \
+answer every request with the same bytes: what they cost is what the kernel's TCP and one loop cost. Each \
+trial has a fresh server on CPUs of its own and `loadline load` on others; trials of all servers stand in \
+blocks, in an order drawn by lot.
+
+Values are medians of trials. *x nginx-tuned* is the ratio of the value to that of nginx tuned in the same \
+blocks, with its 95 % interval, and likewise for the others: of requests/s more is better, of everything \
+else less. ≥ and ≤: the client was at its end, the server may do better, and intervals reach as far as CPU \
+time left room for ([when the client is the limit](lab.md#when-the-client-is-the-limit)). Configurations \
+stand in the run's report.";
+
+/// The page: how to read it, where it was measured and how, a table for each load.
+#[must_use]
+pub fn page(run: &Run, report: &Report, loads: &[Load]) -> String {
+    let mut page = format!("{INTRODUCTION}\n\n{}\n", origin(run, report));
+    let mut series = "";
+    for load in loads.iter().filter(|load| !load.servers.is_empty()) {
+        if load.series != series {
+            let title = match load.title.as_str() {
+                "" => &load.series,
+                title => title,
+            };
+            let _ = writeln!(page, "\n## {title}");
+            series = &load.series;
+        }
+        if !load.levels.is_empty() {
+            let _ = writeln!(page, "\n{}:", words::capital(&load.levels));
+        }
+        let _ = writeln!(page, "\n{}", of_load(load));
+    }
+    page
+}
+
+/// One row for each server, one column for each load that matters most.
+#[must_use]
+pub fn summary(run: &Run, report: &Report, loads: &[Load]) -> String {
+    let find = |name: &str| loads.iter().find(|load| load.name == name);
+    let columns: Vec<(&Load, &str, Quantity)> = SUMMARY
+        .iter()
+        .filter_map(|(name, head, quantity)| Some((find(name)?, *head, *quantity)))
+        .collect();
+    let mut servers: Vec<&Standing> = Vec::new();
+    for server in columns.iter().flat_map(|(load, ..)| &load.servers) {
+        if !servers.iter().any(|it| it.server == server.server) {
+            servers.push(server);
+        }
+    }
+    let mut head = vec!["server CPU us a request".to_owned()];
+    head.extend(columns.iter().map(|(_, head, _)| (*head).to_owned()));
+    let mut rows = vec![head];
+    for server in servers {
+        let mut row = vec![match server.is_ours {
+            true => format!("**{}**", server.server),
+            false => server.server.clone(),
+        }];
+        row.extend(columns.iter().map(|(load, _, quantity)| {
+            let here = load.servers.iter().find(|it| it.server == server.server);
+            here.map_or_else(String::new, |it| short(it, *quantity))
+        }));
+        rows.push(row);
+    }
+    format!(
+        "{}\n\nIn brackets: times nginx-tuned's, in the same blocks. {}",
+        table(&rows),
+        origin(run, report)
+    )
+}
+
+const CPU: Quantity = Quantity::Of(Metric::CpuUsPerRequest);
+
+/// Loads of the summary: CPU time where the head says nothing else.
+const SUMMARY: [(&str, &str, Quantity); 8] = [
+    ("small, connections=64", "64 connections", CPU),
+    ("small, connections=1000", "1000", CPU),
+    ("small, connections=10000", "10,000", CPU),
+    (
+        "new-connections, connections=64",
+        "new connection each",
+        CPU,
+    ),
+    (
+        "large, connections=64",
+        "1 MiB: requests/s",
+        Quantity::Of(Metric::GoodPerS),
+    ),
+    (
+        "large, connections=64",
+        "server + client us",
+        Quantity::Of(Metric::CpuBothUsPerRequest),
+    ),
+    (
+        "idle, idle_connections=10000",
+        "bytes an idle connection",
+        Quantity::IdleBytes,
+    ),
+    (
+        "rate, rate_per_s=30000",
+        "p99 us at 30,000/s",
+        Quantity::Of(Metric::P99Us),
+    ),
+];
+
+/// "7.86 (0.91)": the unit is said above.
+fn short(server: &Standing, quantity: Quantity) -> String {
+    let Some(figure) = server.figure(quantity) else {
+        return String::new();
+    };
+    let Some(median) = figure.median else {
+        return value(server, quantity); // void
+    };
+    let number = match quantity.unit() {
+        Unit::Microseconds if median < 100.0 => format!("{median:.2}"),
+        _ => format!("{median:.0}"),
+    };
+    match figure.ratio(BASELINE) {
+        Some(comparison) => format!("{number} ({:.2})", comparison.ratio),
+        None => number,
+    }
+}
+
+/// Machine, versions and command.
+fn origin(run: &Run, report: &Report) -> String {
+    let mut versions: Vec<String> = Vec::new();
+    for trial in &run.trials {
+        let version = version(&trial.server.version);
+        if !version.is_empty() && !version.starts_with("loadline") && !versions.contains(&version) {
+            versions.push(version);
+        }
+    }
+    versions.sort_unstable();
+    let versions = match versions.as_slice() {
+        [] => String::new(),
+        some => format!(" {}.", some.join(", ")),
+    };
+    let command = shell(&report.environment.command);
+    format!("{}{versions} `{command}`", facts(report))
+}
+
+/// "nginx/1.22.1", "Apache/2.4.71", "h2o 2.2.5" of what a program says of itself.
+fn version(said: &str) -> String {
+    let has_number =
+        |word: &&str| word.contains(|c: char| c.is_ascii_digit()) && word.contains('.');
+    let Some(number) = said.split_whitespace().find(has_number) else {
+        return String::new();
+    };
+    match (number.contains('/'), said.split_whitespace().next()) {
+        (false, Some(name)) if name != number => format!("{name} {number}"),
+        _ => number.to_owned(),
+    }
+}
+
+/// Servers by quantities, each that is compared with its ratios.
+fn of_load(load: &Load) -> String {
+    let baselines = baselines(load);
+    let mut rows = vec![vec!["server".to_owned()]];
+    let has_void = load.servers.iter().any(|server| server.void > 0);
+    for quantity in quantities(load) {
+        rows[0].push(quantity.label().to_owned());
+        if is_compared(&load.series, quantity) {
+            rows[0].extend(baselines.iter().map(|to| format!("x {to}")));
+        }
+    }
+    rows[0].extend(has_void.then(|| "void trials".to_owned()));
+    for server in &load.servers {
+        let mut row = vec![server.server.clone()];
+        for quantity in quantities(load) {
+            row.push(value(server, quantity));
+            if is_compared(&load.series, quantity) {
+                let figure = server.figure(quantity);
+                let of = |to: &&str| figure.and_then(|it| it.ratio(to));
+                row.extend(
+                    baselines
+                        .iter()
+                        .map(|to| of(to).map_or_else(String::new, ratio)),
+                );
+            }
+        }
+        row.extend(has_void.then(|| server.void.to_string()));
+        rows.push(row);
+    }
+    table(&rows)
+}
+
+/// The first row is the head; numbers stand to the right.
+fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = match column {
+                0 => write!(text, "| {cell:<width$} |"),
+                _ => write!(text, " {cell:>width$} |"),
+            };
+        }
+        text.push('\n');
+        if index == 0 {
+            for (column, width) in widths.iter().enumerate() {
+                text += &match column {
+                    0 => format!("|{}|", "-".repeat(width + 2)),
+                    _ => format!("{}:|", "-".repeat(width + 1)),
+                };
+            }
+            text.push('\n');
+        }
+    }
+    text.trim_end().to_owned()
+}

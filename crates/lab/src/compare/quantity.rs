@@ -1,0 +1,143 @@
+//! What is compared in each series of the plan.
+
+use serde::{Serialize, Serializer};
+
+use crate::analysis::{Metric, Unit};
+
+/// Something that servers are compared in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// As trials have it.
+    Of(Metric),
+    /// By how many bytes memory grows with each idle connection.
+    IdleBytes,
+}
+
+/// What is looked at in a series.
+pub(super) struct Series {
+    pub(super) name: &'static str,
+    /// With their ratios.
+    pub(super) compared: &'static [Quantity],
+    /// Worth seeing beside them.
+    pub(super) beside: &'static [Quantity],
+}
+
+const GOOD: Quantity = Quantity::Of(Metric::GoodPerS);
+const CPU: Quantity = Quantity::Of(Metric::CpuUsPerRequest);
+const CPU_BOTH: Quantity = Quantity::Of(Metric::CpuBothUsPerRequest);
+const P50: Quantity = Quantity::Of(Metric::P50Us);
+const P99: Quantity = Quantity::Of(Metric::P99Us);
+const MEMORY: Quantity = Quantity::Of(Metric::MemoryBytes);
+
+/// All series, in the order of the page.
+pub(super) const SERIES: [Series; 7] = [
+    Series {
+        name: "small",
+        compared: &[GOOD, CPU],
+        beside: &[P50, P99, MEMORY],
+    },
+    Series {
+        name: "new-connections",
+        compared: &[GOOD, CPU],
+        beside: &[P50, P99],
+    },
+    // On the loopback much of a server's sending is done in its client's time.
+    Series {
+        name: "large",
+        compared: &[GOOD, CPU_BOTH],
+        beside: &[CPU, P99],
+    },
+    Series {
+        name: "idle",
+        compared: &[Quantity::IdleBytes],
+        beside: &[MEMORY],
+    },
+    Series {
+        name: "crowd",
+        compared: &[P99, CPU],
+        beside: &[GOOD],
+    },
+    Series {
+        name: "rate",
+        compared: &[P50, P99, CPU],
+        beside: &[],
+    },
+    Series {
+        name: "loops",
+        compared: &[GOOD, CPU],
+        beside: &[P99, MEMORY],
+    },
+];
+
+/// Those of a series, compared ones first; none of a series that is not known.
+pub(super) fn of_series(name: &str) -> impl Iterator<Item = Quantity> + use<> {
+    let found = SERIES.iter().find(|series| series.name == name);
+    let of = |of: fn(&Series) -> &'static [Quantity]| found.map_or(&[][..], of);
+    let (compared, beside) = (of(|it| it.compared), of(|it| it.beside));
+    compared.iter().chain(beside).copied()
+}
+
+/// Whether its ratios are shown.
+pub(super) fn is_compared(series: &str, quantity: Quantity) -> bool {
+    let mut all = SERIES.iter();
+    all.any(|it| it.name == series && it.compared.contains(&quantity))
+}
+
+impl Quantity {
+    /// As in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Of(metric) => metric.name(),
+            Self::IdleBytes => "bytes_per_idle_connection",
+        }
+    }
+
+    /// In words, at the head of a column.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Of(Metric::GoodPerS) => "requests/s",
+            Self::Of(Metric::CpuUsPerRequest) => "server CPU per request",
+            Self::Of(Metric::CpuBothUsPerRequest) => "server and client CPU per request",
+            Self::Of(Metric::P50Us) => "p50",
+            Self::Of(Metric::P99Us) => "p99",
+            Self::Of(Metric::MemoryBytes) => "memory",
+            Self::Of(metric) => metric.label(),
+            Self::IdleBytes => "memory per idle connection",
+        }
+    }
+
+    /// In what it is counted.
+    #[must_use]
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::Of(metric) => metric.unit(),
+            Self::IdleBytes => Unit::Bytes,
+        }
+    }
+
+    /// Whether more is better.
+    #[must_use]
+    pub fn is_better_with_more(self) -> bool {
+        match self {
+            Self::Of(metric) => metric.more_is_better() == Some(true),
+            Self::IdleBytes => false,
+        }
+    }
+
+    /// Whether a client at its end makes it worse than the server is.
+    #[must_use]
+    pub fn is_limited_by_clients(self) -> bool {
+        matches!(
+            self,
+            Self::Of(Metric::GoodPerS | Metric::P50Us | Metric::P99Us)
+        )
+    }
+}
+
+impl Serialize for Quantity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

@@ -1,0 +1,119 @@
+//! The comparison as a text for terminals: a table for each load and each quantity that is compared.
+
+use std::fmt::Write as _;
+
+use super::quantity::is_compared;
+use super::{Load, Quantity, Standing};
+use crate::report::words;
+use crate::stats::{Comparison, Difference};
+
+/// All loads.
+#[must_use]
+pub fn text(loads: &[Load]) -> String {
+    let mut text = String::new();
+    for load in loads {
+        for quantity in quantities(load) {
+            if is_compared(&load.series, quantity) {
+                one(load, quantity, &mut text);
+            }
+        }
+    }
+    text
+}
+
+/// Quantities of a load that any server has; a load may be without one of its series'.
+pub(super) fn quantities(load: &Load) -> Vec<Quantity> {
+    let mut found = Vec::new();
+    for figure in load.servers.iter().flat_map(|server| &server.figures) {
+        let is_there = figure.median.is_some() && !found.contains(&figure.quantity);
+        found.extend(is_there.then_some(figure.quantity));
+    }
+    found
+}
+
+/// What servers are compared with in a load, in the order of columns.
+pub(super) fn baselines(load: &Load) -> Vec<&str> {
+    let mut found: Vec<&str> = Vec::new();
+    let figures = load.servers.iter().flat_map(|server| &server.figures);
+    for ratio in figures.flat_map(|figure| &figure.ratios) {
+        if !found.contains(&ratio.to.as_str()) {
+            found.push(&ratio.to);
+        }
+    }
+    // As servers follow each other some lack one that others have.
+    found.sort_by_key(|to| match *to {
+        "alone" | "one loop" => 0,
+        super::BASELINE => 1,
+        _ => 2,
+    });
+    found
+}
+
+fn one(load: &Load, quantity: Quantity, text: &mut String) {
+    let better = match quantity.is_better_with_more() {
+        true => "more",
+        false => "less",
+    };
+    let _ = writeln!(
+        text,
+        "\n{}: {}, {better} is better",
+        load.name,
+        quantity.label()
+    );
+    let baselines = baselines(load);
+    let mut rows = vec![vec![String::new(), String::new()]];
+    rows[0].extend(baselines.iter().map(|to| format!("x {to}")));
+    for server in &load.servers {
+        let mut row = vec![server.server.clone(), value(server, quantity)];
+        row.extend(baselines.iter().map(|to| {
+            let figure = server.figure(quantity);
+            let ratio = figure.and_then(|figure| figure.ratio(to));
+            ratio.map_or_else(String::new, with_words)
+        }));
+        rows.push(row);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..rows[0].len()).filter_map(width).collect();
+    for row in &rows {
+        let mut line = format!("  {:<1$}  {2:>3$}", row[0], widths[0], row[1], widths[1]);
+        for (cell, width) in row.iter().zip(&widths).skip(2) {
+            let _ = write!(line, "  {cell:<width$}");
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+/// The median with its unit. Where the client was the limit in most trials, it is a bound.
+pub(super) fn value(server: &Standing, quantity: Quantity) -> String {
+    let Some(median) = server.figure(quantity).and_then(|figure| figure.median) else {
+        return match server.void {
+            0 => String::new(),
+            _ => "void".to_owned(),
+        };
+    };
+    let is_bound = quantity.is_limited_by_clients() && server.client_limited * 2 > server.counted;
+    let bound = match (is_bound, quantity.is_better_with_more()) {
+        (false, _) => "",
+        (true, true) => "≥ ",
+        (true, false) => "≤ ",
+    };
+    format!("{bound}{}", words::value(median, Some(quantity.unit())))
+}
+
+fn with_words(comparison: &Comparison) -> String {
+    let text = ratio(comparison);
+    match comparison.difference {
+        Difference::More | Difference::Less => text,
+        Difference::Alike => text + " alike",
+        Difference::Unknown => text + " ?",
+    }
+}
+
+/// "1.14 (1.05 to 1.21)".
+pub(super) fn ratio(comparison: &Comparison) -> String {
+    let mut text = format!("{:.2}", comparison.ratio);
+    if let Some(interval) = comparison.interval {
+        let _ = write!(text, " ({:.2} to {:.2})", interval.low, interval.high);
+    }
+    text
+}
