@@ -85,8 +85,24 @@ fn section(entry: &Entry<'_>, page: &mut String) {
     let _ = writeln!(
         page,
         "```console\n$ {}\n```",
-        shell(&report.environment.command)
+        shell(&repeated(&report.environment.command))
     );
+}
+
+/// The command that repeats a run anywhere: where the program lay, and where the results went, is of
+/// the machine that it was run on.
+fn repeated(command: &[String]) -> Vec<String> {
+    let mut words = command.iter();
+    let program = words.next().and_then(|path| path.rsplit('/').next());
+    let mut kept: Vec<String> = program.map(str::to_owned).into_iter().collect();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--out" => _ = words.next(),
+            word if word.starts_with("--out=") => {}
+            word => kept.push(word.to_owned()),
+        }
+    }
+    kept
 }
 
 fn claims(report: &Report, page: &mut String) {
@@ -189,7 +205,16 @@ mod tests {
             trials_counted: 9,
             ..Report::default()
         };
-        report.environment.command = ["loadline", "lab", "paper", "P1"].map(str::to_owned).into();
+        report.environment.command = [
+            "target/release/loadline",
+            "lab",
+            "paper",
+            "P1",
+            "--out",
+            "elsewhere/P1",
+        ]
+        .map(str::to_owned)
+        .into();
         report.environment.facts = vec![Fact {
             name: "Processor".to_owned(),
             value: "AMD EPYC".to_owned(),
