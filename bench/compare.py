@@ -53,7 +53,7 @@ from pathlib import Path
 
 import measure
 from page import table
-from peers import SCENARIOS, Server, lab_servers, of_lab, pick_server
+from peers import SCENARIOS, Server, of_lab, pick_server
 from processes import become_reaper
 from rig import BIN_DIRS, Failed, Rig, cores_of, require_programs
 
@@ -231,7 +231,7 @@ def arguments() -> argparse.Namespace:
         "servers",
         nargs="*",
         metavar="SERVER",
-        help=f"cmd:LABEL:COMMAND or one of {', '.join(lab_servers())} (default: "
+        help="cmd:LABEL:COMMAND or a server of lab/compare.toml (default: "
         f"{', '.join(DEFAULT)}, as far as they are installed)",
     )
     q.add_argument(

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from load import wrk
-from peers import SCENARIOS, Scenario, Server, lab_servers, pick_server
+from peers import SCENARIOS, Scenario, Server, pick_server
 from processes import become_reaper, cpu_seconds, tree
 from rig import Rig
 
@@ -37,8 +37,7 @@ def arguments() -> argparse.Namespace:
     o = p.add_argument
     keep_alive = [name for name, sc in SCENARIOS.items() if not sc.idle]
     o("scenario", choices=keep_alive, help="what is asked: " + ", ".join(keep_alive))
-    known = ", ".join(lab_servers())
-    which = f"the first is what the others are compared with: {known}, or cmd:LABEL:COMMAND"
+    which = "of lab/compare.toml, or cmd:LABEL:COMMAND; the first is what others are compared with"
     o("servers", nargs="+", metavar="SERVER", help=which)
     o("-n", "--slices", type=int, default=20, help="for each server (default 20)")
     o("-d", "--seconds", type=int, default=1, help="of each slice (default 1)")
