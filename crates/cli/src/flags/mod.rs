@@ -180,6 +180,9 @@ fn missing_argument(option: &str, command: &str) -> String {
              and how a server is started"
         ),
         "lab paper" => "the paper is missing; right would be loadline lab paper P1".to_owned(),
+        "lab server" => format!(
+            "{option} is missing; right would be loadline lab server NAME --root DIR --dir DIR"
+        ),
         of_lab if of_lab.starts_with("lab ") => {
             format!("the folder of the run is missing; right would be loadline {of_lab} RUN")
         }

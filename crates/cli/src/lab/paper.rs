@@ -112,7 +112,7 @@ fn run_plan(
         fs::write(folder.join(name), text).map_err(fail)?;
     }
     let ran = run::run(&LabRunFlags {
-        plan: plan.clone(),
+        plan,
         out: out.clone(),
         seed: flags.seed,
         dry_run: flags.dry_run,
