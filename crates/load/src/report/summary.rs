@@ -9,7 +9,7 @@ use crate::ErrorKind;
 use crate::trial::distribution::samples_min;
 use crate::trial::{
     Distribution, GroupRecord, LoadRecord, PhaseRecord, Results, Rounds, SegmentRecord, Spread,
-    TrialRecord, WatchedRecord,
+    ThreadRecord, TrialRecord, WatchedRecord,
 };
 
 /// Percentiles that are shown.
@@ -455,6 +455,8 @@ fn client_part(record: &TrialRecord, page: Page) -> String {
     if let Some(law) = &verdict.little {
         line(&little(law));
     }
+    out += &client_threads(&record.threads);
+    let mut line = |sentence: &str| out += &wrapped("    ", sentence, page.width);
     if let Some(surroundings) = surroundings(record) {
         line(&surroundings);
     }
@@ -462,6 +464,40 @@ fn client_part(record: &TrialRecord, page: Page) -> String {
         line(limit);
     }
     out
+}
+
+/// Threads of the client that are shown; all of them stand in the JSON.
+const THREADS_SHOWN_MAX: usize = 8;
+
+/// How busy the client's threads were, and how late.
+fn client_threads(threads: &[ThreadRecord]) -> String {
+    let mut busiest: Vec<&ThreadRecord> = threads.iter().collect();
+    if busiest.len() > THREADS_SHOWN_MAX {
+        busiest.sort_by(|one, other| other.busy_share.total_cmp(&one.busy_share));
+        busiest.truncate(THREADS_SHOWN_MAX);
+    }
+    let mut table = Table::new(4, 2);
+    let title = match threads.len() - busiest.len() {
+        0 => "thread".to_owned(),
+        more => format!("busiest threads, {more} more"),
+    };
+    let head = ["CPU", "busy", "events/turn", "lag p50", "p99", "max"];
+    table.row(std::iter::once(title.as_str()).chain(head));
+    for thread in &busiest {
+        table.row([
+            format!("  {}", thread.name),
+            percent(thread.cpu_share, 1.0),
+            percent(thread.busy_share, 1.0),
+            significant(thread.batch, 3),
+            percentile(&thread.lag, 50.0),
+            percentile(&thread.lag, 99.0),
+            maybe_us(thread.lag.max_us()),
+        ]);
+    }
+    match busiest.is_empty() {
+        true => String::new(),
+        false => table.text(),
+    }
 }
 
 /// wrk's last lines: numbers without commas, since scripts read them.

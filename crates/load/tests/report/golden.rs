@@ -140,6 +140,23 @@ fn no_summary_is_wider_than_its_page() {
 }
 
 #[test]
+fn of_many_threads_the_busiest_are_shown() {
+    let mut record = records::open();
+    let mut threads = vec![record.threads[0].clone(); 20];
+    for (index, thread) in threads.iter_mut().enumerate() {
+        thread.name = format!("engine {index}");
+        thread.busy_share = index as f64 / 100.0;
+    }
+    record.threads = threads;
+    let text = text(&[record], Style::Summary, Page::default());
+    assert!(text.contains("busiest threads, 12 more"), "{text}");
+    assert!(
+        text.contains("engine 19 ") && !text.contains("engine 11 "),
+        "{text}"
+    );
+}
+
+#[test]
 fn ascii_is_ascii() {
     let records = [
         records::open(),
