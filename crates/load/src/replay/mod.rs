@@ -52,7 +52,8 @@ pub struct Replay {
 pub struct Timing {
     /// Nanoseconds from the start, in order, one for each line of the mix's sequence.
     pub due_ns: Arc<[u64]>,
-    /// From the start to the end of the log: of its last second, if it has whole ones.
+    /// From the start to the end of the log: of its last second if it has whole ones, else a little
+    /// beyond its last line.
     pub duration_ns: u64,
 }
 
@@ -117,6 +118,9 @@ const READ_BYTES: usize = 128 * 1024;
 /// A second may last a day.
 const SCALE_MAX: f64 = 86_400.0;
 const NS_PER_S: u64 = 1_000_000_000;
+/// A run goes on for so long after its last request is due, at least: at the very end nothing is
+/// begun any more, and nobody is awake to the nanosecond.
+const LAST_NS: u64 = 20_000_000;
 
 /// Orders the lines of a log by their times (servers write a line when an answer ends, some with
 /// the time when it began), and says when each is due. Times in whole seconds are spread evenly
@@ -156,7 +160,7 @@ fn timing(log: &mut Log, scale: f64) -> Result<Timing, String> {
         }
     }
     Ok(Timing {
-        duration_ns: duration_ns.max(due_ns.last().map_or(0, |last| last + 1)),
+        duration_ns: duration_ns.max(due_ns.last().map_or(0, |last| last + LAST_NS)),
         due_ns: due_ns.into(),
     })
 }
