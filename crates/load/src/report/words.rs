@@ -68,7 +68,6 @@ pub fn notes(record: &TrialRecord) -> Vec<String> {
         }
     }
     notes.extend(surroundings(record));
-    notes.extend(record.limits.iter().cloned());
     notes
 }
 

@@ -32,7 +32,8 @@ impl Url {
     pub fn parse(text: &str) -> Result<Self, String> {
         let shown = text.escape_debug();
         let Some((scheme, _)) = text.split_once("://") else {
-            let rest = text.trim_start_matches('/');
+            let rest = text.strip_prefix("http:").unwrap_or(text);
+            let rest = rest.trim_start_matches('/');
             let place = if rest.is_empty() { "host/" } else { rest }.escape_debug();
             return Err(format!(
                 "URL without scheme: `{shown}`; did you mean `http://{place}`?"
@@ -202,6 +203,8 @@ mod tests {
         for (text, part) in [
             ("127.0.0.1:8080/", "did you mean `http://127.0.0.1:8080/`?"),
             ("//h/x", "did you mean `http://h/x`?"),
+            ("http:/h/x", "did you mean `http://h/x`?"),
+            ("http:h:80/x", "did you mean `http://h:80/x`?"),
             ("", "URL without scheme"),
             ("https://h/", "https is not supported"),
             ("ftp://h/", "the scheme is not supported"),

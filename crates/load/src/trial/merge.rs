@@ -107,12 +107,16 @@ impl Merger {
             .phases
             .partition_point(|phase| phase.end_ns <= elapsed_ns);
         let phase = &self.phases[at.min(self.phases.len() - 1)];
+        let counted = self.phases.iter().filter(|phase| phase.counted).count();
         let others = self.groups.iter().enumerate();
         Snapshot {
             elapsed_ns,
             planned_ns: self.planned_ns(),
             requests_max: self.run.requests_max,
-            phase: phase.label.clone(),
+            phase: match phase.counted && counted == 1 {
+                true => String::new(),
+                false => phase.label.clone(),
+            },
             planned_per_s: phase.rate,
             connections: self.connections_ready,
             last: settled.checked_sub(1).map(|at| group.series.second(at)),

@@ -55,7 +55,7 @@ pub struct Snapshot {
     pub planned_ns: Option<u64>,
     /// To be reached by `total.completed` and errors together.
     pub requests_max: Option<u64>,
-    /// Label of the phase at hand.
+    /// Label of the phase at hand; empty: it is the only one that counts.
     pub phase: String,
     /// The rate planned for it, per second.
     pub planned_per_s: Option<f64>,

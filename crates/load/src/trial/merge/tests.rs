@@ -387,6 +387,17 @@ fn a_snapshot_shows_the_last_full_second() {
 }
 
 #[test]
+fn a_phase_is_named_where_there_are_others() {
+    let whole = Plan {
+        phases: vec![phase("warm-up", 0, 1, false), phase("2000/s", 1, 5, true)],
+        ..plan()
+    };
+    let merger = Merger::new(&whole);
+    assert_eq!(merger.snapshot(S / 2).phase, "warm-up");
+    assert_eq!(merger.snapshot(2 * S).phase, "");
+}
+
+#[test]
 fn indexes_beyond_the_plan_are_kept_within_it() {
     let mut strange = interval(u32::MAX, (99, 99), 10, 1000);
     strange.group = 99;
