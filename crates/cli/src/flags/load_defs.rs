@@ -156,8 +156,7 @@ pub(crate) struct PaceFlags {
         value_parser = one_of(OVERFLOWS, overflow_name, |name| by_name(OVERFLOWS, overflow_name, name)))]
     pub(crate) overflow: Option<Overflow>,
 
-    /// Send at once what a held-up client could not send on time, instead of at most at twice the
-    /// rate.
+    /// Send at once what could not be sent on time, instead of at most at twice the rate.
     #[arg(long)]
     pub(crate) catch_up: bool,
 }

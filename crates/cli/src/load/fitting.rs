@@ -2,13 +2,14 @@
 
 use super::plan::SERVER;
 use crate::failure::Failure;
-use crate::flags::load_defs::LoadFlags;
+use crate::flags::load_defs::{HttpVersion, LoadFlags};
 
 /// Refuses the first pair that does not fit.
 pub(super) fn refuse_contradictions(flags: &LoadFlags) -> Result<(), Failure> {
     refuse_several(flags)?;
     refuse_without(flags)?;
     refuse_plain(flags)?;
+    refuse_known(flags)?;
     refuse_idle(flags)?;
     refuse_namesakes(flags)
 }
@@ -119,10 +120,12 @@ fn refuse_without(flags: &LoadFlags) -> Result<(), Failure> {
 
 /// What is for plain clients, where there are none.
 fn refuse_plain(flags: &LoadFlags) -> Result<(), Failure> {
-    let (clients, requests, users) = (&flags.clients, &flags.requests, &flags.users);
-    if !has_actors_alone(flags) {
-        return Ok(());
-    }
+    let clients = &flags.clients;
+    let why = match (clients.connections, has_actors_alone(flags)) {
+        (_, true) => "users and players stand in their place",
+        (Some(0), false) => "--connections 0 leaves none",
+        _ => return Ok(()),
+    };
     let plain = [
         ("--requests", clients.requests.is_some()),
         ("--think", clients.think.is_some()),
@@ -134,34 +137,51 @@ fn refuse_plain(flags: &LoadFlags) -> Result<(), Failure> {
             clients.requests_per_connection.is_some(),
         ),
     ];
-    let told_by_file = [
+    if let Some((option, _)) = plain.iter().find(|(_, given)| *given) {
+        return refuse(format!("{option}: it is for plain clients, and {why}"));
+    }
+    Ok(())
+}
+
+/// What users and players, where they are alone, know by themselves.
+fn refuse_known(flags: &LoadFlags) -> Result<(), Failure> {
+    let (requests, users, expect) = (&flags.requests, &flags.users, &flags.expect);
+    if !has_actors_alone(flags) {
+        return Ok(());
+    }
+    let expected = [
+        ("--expect-status", expect.expect_status.is_some()),
+        ("--expect-length", expect.expect_length.is_some()),
+        ("--expect-sha256", expect.expect_sha256.is_some()),
+    ];
+    let asked = [
         ("--method", requests.method.is_some()),
         ("--body", requests.body.is_some()),
         ("--body-file", requests.body_file.is_some()),
         ("--header", !requests.header.is_empty()),
         ("--user", requests.user.is_some()),
-        ("--expect-status", flags.expect.expect_status.is_some()),
-        ("--expect-length", flags.expect.expect_length.is_some()),
-        ("--expect-sha256", flags.expect.expect_sha256.is_some()),
     ];
-    if let Some((option, _)) = plain.iter().find(|(_, given)| *given) {
-        return refuse(format!(
-            "{option}: it is for plain clients, and users and players stand in their place"
-        ));
+    let given = |(_, given): &&(&str, bool)| *given;
+    if users.scenario.is_none() {
+        return match expected.iter().find(given) {
+            Some((option, _)) => refuse(format!("{option}: a player expects the part it asks for")),
+            None => Ok(()),
+        };
     }
-    if let Some((option, _)) = told_by_file.iter().find(|(_, given)| *given)
-        && users.scenario.is_some()
-    {
+    if let Some((option, _)) = asked.iter().chain(&expected).find(given) {
         return refuse(format!("{option}: the scenario says what is asked for"));
     }
-    Ok(())
+    match requests.http {
+        HttpVersion::Http10 => refuse("--http 1.0: users of a scenario speak HTTP/1.1".to_owned()),
+        HttpVersion::Http11 => Ok(()),
+    }
 }
 
 /// Whether users or players stand in place of plain clients.
 fn has_actors_alone(flags: &LoadFlags) -> bool {
     let users = &flags.users;
-    let beside =
-        flags.clients.connections.is_some() && (users.users.is_some() || users.players.is_some());
+    let plain = flags.clients.connections.is_some_and(|count| count > 0);
+    let beside = plain && (users.users.is_some() || users.players.is_some());
     (users.scenario.is_some() || users.player.is_some()) && !beside
 }
 
@@ -185,11 +205,6 @@ fn refuse_idle(flags: &LoadFlags) -> Result<(), Failure> {
             "--warm-up",
             clients.warm_up.is_some() && requests.replay_timing.is_some(),
             "--replay-timing begins with the log's first line",
-        ),
-        (
-            "--requests",
-            clients.requests.is_some() && clients.connections == Some(0),
-            "it counts those of plain clients, and --connections 0 leaves none",
         ),
         (
             "--think",

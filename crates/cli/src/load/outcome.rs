@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use loadline_load::assertion::Assertion;
@@ -91,8 +92,10 @@ fn refuse_same(flags: &OutputFlags) -> Result<(), Failure> {
         ("--hdr", &flags.hdr),
     ];
     for (index, (option, path)) in files.iter().enumerate() {
-        let before = files[..index].iter().find(|(_, other)| *other == *path);
-        if let (Some(path), Some((other, _))) = (path, before) {
+        let Some(path) = path else { continue };
+        let is_same = |other: &Option<PathBuf>| other.as_deref().map(place) == Some(place(path));
+        let before = files[..index].iter().find(|(_, other)| is_same(other));
+        if let Some((other, _)) = before {
             return Err(Failure::usage(format!(
                 "{option} {}: {other} goes there too; right would be a file for each",
                 path.display()
@@ -102,9 +105,27 @@ fn refuse_same(flags: &OutputFlags) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Where a file is, whichever way leads there; it need not be there yet.
+fn place(path: &Path) -> PathBuf {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let found = fs::canonicalize(path).ok().or_else(|| {
+        let folder = fs::canonicalize(folder).ok()?;
+        Some(folder.join(path.file_name()?))
+    });
+    found.unwrap_or_else(|| path.to_owned())
+}
+
 fn open(option: &str, path: Option<&Path>) -> Result<Option<Output>, Failure> {
     let Some(path) = path else { return Ok(None) };
     let name = format!("{option} {}", path.display());
+    if path.as_os_str() == "-" || is_standard_output(path) {
+        return Err(Failure::usage(format!(
+            "{name}: standard output has the result in words; right would be a file of its own"
+        )));
+    }
     match try_out(path) {
         Ok(open) => Ok(Some(Output {
             name,
@@ -123,6 +144,14 @@ fn open(option: &str, path: Option<&Path>) -> Result<Option<Output>, Failure> {
             )))
         }
     }
+}
+
+/// Whether the file is the one that standard output goes to: each would overwrite the other. A pipe or
+/// a terminal takes both, one behind the other.
+fn is_standard_output(path: &Path) -> bool {
+    let found = (fs::metadata(path), fs::metadata("/proc/self/fd/1"));
+    matches!(found, (Ok(file), Ok(output)) if file.is_file()
+        && (file.dev(), file.ino()) == (output.dev(), output.ino()))
 }
 
 /// Sees that a file can be written, and leaves it as it was; gives what is no file, open.
@@ -196,8 +225,10 @@ fn verdict(
             0 => "not one answer came, and no error: nothing was due, or the run was too short",
             _ => "not one answer came; the errors are in the result",
         };
-        // Idle and slow clients may well be asked for without anybody who gets an answer.
-        if record.everything.offered > 0 {
+        let all = &record.everything;
+        // Idle and slow clients may well be asked for without anybody who gets an answer; but they
+        // have connections.
+        if all.offered > 0 || (all.connections == 0 && all.errors_total() > 0) {
             return fail(Exit::Failed, message.to_owned());
         }
     }
@@ -229,6 +260,8 @@ fn tell(line: &str) {
 
 #[cfg(test)]
 mod tests {
+    use loadline_load::ErrorKind;
+
     use super::*;
 
     fn record(change: impl FnOnce(&mut TrialRecord)) -> TrialRecord {
@@ -268,5 +301,10 @@ mod tests {
             record.everything.offered = 0;
         };
         assert_eq!(exit_of(record(only_idle), 0, false), Ok(()));
+        let refused = |record: &mut TrialRecord| {
+            only_idle(record);
+            record.everything.error(ErrorKind::Refused);
+        };
+        assert_eq!(exit_of(record(refused), 0, false), Err(Exit::Failed));
     }
 }

@@ -57,6 +57,20 @@ fn refuse_foreign_sources(sources: &[IpAddr]) -> Result<(), Failure> {
     }
 }
 
+/// Refuses addresses of another family than a server's: no connection leads from one to the other.
+fn refuse_other_families(sources: &[IpAddr], servers: &[SocketAddr]) -> Result<(), Failure> {
+    for server in servers {
+        let family = if server.is_ipv4() { "IPv4" } else { "IPv6" };
+        if let Some(source) = sources.iter().find(|it| it.is_ipv4() != server.is_ipv4()) {
+            return Err(Failure::usage(format!(
+                "--sources {source}: no connection leads from there to {server}; right would be \
+                 {family} addresses alone"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// A connection goes to one server: with fewer of them than servers, some would get no request.
 fn refuse_unvisited(servers: &[SocketAddr], counts: Counts) -> Result<(), Failure> {
     let plain = counts.plain;
@@ -76,7 +90,8 @@ fn refuse_unvisited(servers: &[SocketAddr], counts: Counts) -> Result<(), Failur
 pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure> {
     refuse_contradictions(flags)?;
     let sources = flags.machine.sources.as_ref();
-    refuse_foreign_sources(sources.map_or(&[], |list| &list.0))?;
+    let sources = sources.map_or(&[][..], |list| &list.0);
+    refuse_foreign_sources(sources)?;
     let counts = crowds::count(flags)?;
     let Sent {
         mix,
@@ -89,6 +104,7 @@ pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure>
         None => pace(flags)?,
     };
     refuse_unvisited(&servers, counts)?;
+    refuse_other_families(sources, &servers)?;
     let division = divide(&wanted(flags, counts, &servers), found)?;
     let (clients, machine) = (&flags.clients, &flags.machine);
     let sample = flags.expect.content_sample;

@@ -141,9 +141,10 @@ impl Standing {
         team: &mut Team,
         told: &Receiver<Told>,
         progress: &mut Progress,
-        (start_ns, mut end_ns): (u64, u64),
+        (start_ns, end_ns): (u64, u64),
     ) {
         let expected = team.ends_expected();
+        let mut patience = Patience::until(end_ns, monotonic_ns());
         while self.ends < expected {
             match told.recv_timeout(GLANCE) {
                 Ok(told) => self.hear(told, team),
@@ -152,9 +153,9 @@ impl Standing {
             }
             let now_ns = monotonic_ns();
             if self.is_interrupted || self.lost.is_some() {
-                end_ns = end_ns.min(now_ns + PATIENCE_NS);
+                patience.shorten(now_ns + PATIENCE_NS);
             }
-            if now_ns > end_ns {
+            if patience.is_over(now_ns) {
                 let missing = expected - self.ends;
                 let stuck = || format!("{missing} of {expected} client threads do not end");
                 self.lost.get_or_insert_with(stuck);
@@ -195,6 +196,38 @@ impl Standing {
     }
 }
 
+/// How long the end is waited for. Time in which this process was stopped (by a debugger, by ^Z)
+/// does not count: its threads had none of it either.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    end_ns: u64,
+    /// When the clock was looked at last.
+    seen_ns: u64,
+}
+
+/// Between two glances so much time passes only for a process that was stopped.
+const STOPPED_NS_MIN: u64 = 1_000_000_000;
+
+impl Patience {
+    fn until(end_ns: u64, now_ns: u64) -> Self {
+        let seen_ns = now_ns;
+        Self { end_ns, seen_ns }
+    }
+
+    fn shorten(&mut self, end_ns: u64) {
+        self.end_ns = self.end_ns.min(end_ns);
+    }
+
+    fn is_over(&mut self, now_ns: u64) -> bool {
+        let passed_ns = now_ns.saturating_sub(self.seen_ns);
+        if passed_ns >= STOPPED_NS_MIN {
+            self.end_ns = self.end_ns.saturating_add(passed_ns);
+        }
+        self.seen_ns = now_ns;
+        now_ns > self.end_ns
+    }
+}
+
 impl Standing {
     /// With the last of the plain clients, the requests of the run are done.
     fn engine_ended(&mut self, team: &mut Team) {
@@ -212,4 +245,31 @@ fn unix_ms() -> u64 {
     since.map_or(0, |since| {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn who_was_stopped_has_the_time_all_the_same() {
+        let mut patience = Patience::until(2 * S, 0);
+        assert!(!patience.is_over(S / 10));
+        assert!(!patience.is_over(60 * S)); // it was stopped, and its threads with it
+        assert!(!patience.is_over(60 * S + S / 2));
+        assert!(!patience.is_over(61 * S));
+        assert!(!patience.is_over(61 * S + S / 2));
+        assert!(patience.is_over(62 * S));
+    }
+
+    #[test]
+    fn who_is_to_end_has_less_time() {
+        let mut patience = Patience::until(100 * S, 0);
+        patience.shorten(S / 2);
+        patience.shorten(S);
+        assert!(!patience.is_over(S / 2));
+        assert!(patience.is_over(S / 2 + 1));
+    }
 }

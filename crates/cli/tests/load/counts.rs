@@ -1,6 +1,9 @@
 //! What the client counts is what the server counts.
 
-use crate::util::{counted, measured, number, server};
+use std::process::Command;
+
+use crate::program::PROGRAM;
+use crate::util::{both, counted, measured, number, record, server, text};
 
 /// Completed requests and connections of the client, warm-up and stragglers included.
 fn client_counts(record: &serde_json::Value) -> (u64, u64) {
@@ -75,6 +78,30 @@ fn the_sum_over_processes_is_the_servers_count() {
         assert_eq!(after.1 - before.1 - 1, connections, "{more}");
         assert_eq!(record["run"]["processes"], 3);
     }
+}
+
+#[test]
+fn more_clients_than_a_process_may_have_descriptors_share_processes() {
+    let (server, _site) = server(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record.json");
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -n 256 && exec \"$0\" load \"$@\"", PROGRAM])
+        .arg(format!("http://{}/", server.address()))
+        .args(["-c", "300", "-n", "3000", "--allow-client-limited"])
+        .args(["--style", "weighttp", "--json"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", both(&output));
+    let limit = "a process may have 256 descriptors: 3 processes share 300 clients";
+    let told = text(&output.stderr).matches(limit).count();
+    assert_eq!(told, 1, "{}", both(&output));
+    let record = record(&path);
+    assert_eq!(record["limits"][0], limit);
+    assert_eq!(record["run"]["processes"], 3);
+    assert_eq!(client_counts(&record), (3000, 300));
+    assert_eq!(counted(&server), (3000, 300));
 }
 
 #[test]

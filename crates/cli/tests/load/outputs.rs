@@ -1,6 +1,8 @@
 //! What is printed, what stands in the files, and what conditions say.
 
-use crate::program::until;
+use std::process::Command;
+
+use crate::program::{PROGRAM, until};
 use crate::util::{both, load, measured, number, record, server, text};
 
 #[test]
@@ -284,6 +286,26 @@ fn what_became_of_idle_connections_is_in_the_summary() {
             out.contains("idle: 5 held at the end, closed by the server 0 times"),
             "{}",
             both(&output)
+        );
+    }
+}
+
+#[test]
+fn a_file_that_standard_output_goes_to_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("both");
+    let file = std::fs::File::create(&path).unwrap();
+    for name in ["/dev/stdout", path.to_str().unwrap()] {
+        let output = Command::new(PROGRAM)
+            .args(["load", "http://127.0.0.1:9/", "--json", name])
+            .stdout(file.try_clone().unwrap())
+            .output()
+            .unwrap();
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{name}: {err}");
+        assert!(
+            err.contains(name) && err.contains("standard output"),
+            "{err}"
         );
     }
 }

@@ -54,6 +54,7 @@ fn values_are_refused_with_what_would_be_right() {
             "--sources 192.0.2.1",
             &["--sources", "192.0.2.1", "machine"],
         ),
+        ("--sources ::1", &["--sources ::1", "127.0.0.1:9", "IPv4"]),
         ("--cpus a", &["--cpus a", "0,2-3"]),
         ("--cpus 8000", &["--cpus"]),
         ("--watch 5", &["--watch 5", "NAME=PID"]),
@@ -125,6 +126,15 @@ fn options_that_do_not_fit_together_are_refused() {
         ("--scenario x --method PUT", &["--method", "scenario"]),
         ("--scenario x -n 5", &["--requests", "plain clients"]),
         ("--scenario x --player 5Mbps", &["--scenario", "--player"]),
+        (
+            "--scenario x --users 5 -c 0 --method PUT",
+            &["--method", "scenario"],
+        ),
+        ("--scenario x --http 1.0", &["--http 1.0", "HTTP/1.1"]),
+        (
+            "--player 5Mbps --expect-status 200",
+            &["--expect-status", "player"],
+        ),
         ("-c 1 -c 2", &["--connections", "more than once"]),
         (
             "http://127.0.0.2:9/ -c 1",
@@ -134,7 +144,12 @@ fn options_that_do_not_fit_together_are_refused() {
             "-c 0 -n 5 --idle-connections 3",
             &["--requests", "--connections 0"],
         ),
+        (
+            "-c 0 --spin --idle-connections 3",
+            &["--spin", "--connections 0"],
+        ),
         ("--json /tmp/a --hdr /tmp/a", &["--hdr /tmp/a", "--json"]),
+        ("--json a --csv ./a", &["--csv ./a", "--json"]),
     ] {
         refuses(&format!("{URL} {options}"), parts);
     }
@@ -145,6 +160,7 @@ fn where_to_is_refused_with_what_would_be_right() {
     refuses("", &["URL", "missing", "http://127.0.0.1:8080/"]);
     refuses("127.0.0.1:8080", &["URL without scheme", "http://"]);
     refuses("localhost/path", &["URL without scheme"]);
+    refuses("http:/127.0.0.1/", &["`http://127.0.0.1/`"]);
     refuses("https://127.0.0.1/", &["https"]);
     refuses("http://127.0.0.1:99999/", &["port"]);
     refuses("http://", &["host is missing", "http://127.0.0.1:8080/"]);
@@ -163,6 +179,7 @@ fn files_that_cannot_be_read_or_written_are_refused() {
             &[option, missing, "no such directory"],
         );
         refuses(&format!("{URL} {option} /"), &[option, "a directory"]);
+        refuses(&format!("{URL} {option} -"), &[option, "standard output"]);
     }
 }
 
