@@ -30,8 +30,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from page import table as markdown
@@ -40,13 +41,32 @@ from processes import become_reaper, find_program, pss_bytes, spawn, stop
 from rig import Failed, Rig, cores_of, require_programs
 
 CONNECTIONS = [64, 1000, 10000]
+# Some 200 MB of times in the stub: more than it answers in a round.
+RECORDED_MAX = 4_000_000
 CAPACITY = ["--latency", "4ms", "--servers", "40"]
 OPEN_RATE, OPEN_CONNECTIONS = 4000, 50
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A responder's latency, and the load it is asked with."""
+
+    latency: list[str]
+    clients: int = 20  # of the closed loops
+    rate: int = 2000  # of the open ones, over so many connections
+    connections: int = 200
+    seconds: int = 0  # 0: as asked for
+
+
 TRUTHS = {
-    "constant 5 ms": ["--latency", "5ms"],
-    "exponential, mean 5 ms": ["--latency", "exp:5ms", "--strata", "1000"],
-    "1 ms, of 5 % 20 ms": ["--latency", "bimodal:1ms,20ms,5%", "--strata", "1000"],
-    "1 ms, and a stall of 1 s every 10 s": ["--latency", "1ms", "--stall", "1s/10s"],
+    "at once": Truth(["--latency", "0ms"], clients=64),
+    "exponential, mean 1 ms": Truth(["--latency", "exp:1ms", "--strata", "1000"], clients=64),
+    "constant 5 ms": Truth(["--latency", "5ms"]),
+    "exponential, mean 5 ms": Truth(["--latency", "exp:5ms", "--strata", "1000"]),
+    "1 ms, of 5 % 20 ms": Truth(["--latency", "bimodal:1ms,20ms,5%", "--strata", "1000"]),
+    "1 ms, and a stall of 1 s every 10 s": Truth(
+        ["--latency", "1ms", "--stall", "1s/10s"], 10, 1000, 2000, 20
+    ),
 }
 
 
@@ -172,16 +192,28 @@ class Bench:
     def nginx(self, server: Server) -> AbstractContextManager[tuple[subprocess.Popen, str]]:
         return self.rig.running(server, SCENARIOS["small-64"])
 
-    def stub(self, options: list[str]) -> tuple[subprocess.Popen, str]:
+    @contextmanager
+    def stub(self, options: list[str]) -> Iterator[tuple[str, dict[str, float]]]:
+        """A responder's URL, and what it recorded of itself, which is there when it has ended."""
         out = self.generators.file(".stub")
+        argv = [find_program("loadline-stub"), "--times", str(RECORDED_MAX), *options]
         with open(out, "wb") as log:
-            proc = spawn([find_program("loadline-stub"), *options], self.rig.server_cores, log)
+            proc = spawn(argv, self.rig.server_cores, log)
+        recorded: dict[str, float] = {}
+        try:
+            yield self.stub_url(out), recorded
+        finally:
+            stop(proc)
+        if found := re.search(r"^true-us p50 (\S+) p99 (\S+)", out.read_text(), re.M):
+            recorded.update(p50_us=float(found[1]), p99_us=float(found[2]))
+
+    @staticmethod
+    def stub_url(out: Path) -> str:
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             if found := re.search(r"127\.0\.0\.1:\d+", out.read_text()):
-                return proc, f"http://{found[0]}/"
+                return f"http://{found[0]}/"
             time.sleep(0.02)
-        stop(proc)
         raise Failed(f"loadline-stub did not start: {out.read_text()}")
 
     def pairs(
@@ -295,9 +327,8 @@ class Bench:
     def capacity(self) -> None:
         """A responder whose capacity does not depend on its client: who tells it right?"""
         print("\n### Closed loop, 64 connections, a responder of 10,000/s: 64 / 10,000 s is 6.4 ms\n")
-        proc, url = self.stub(CAPACITY)
         rows: dict[str, list[dict]] = {"loadline": [], "wrk": []}
-        try:
+        with self.stub(CAPACITY) as (url, _):
             for number in range(self.args.rounds):
                 self.rig.wait_quiet()
                 for name in list(rows) if number % 2 == 0 else list(rows)[::-1]:
@@ -307,8 +338,6 @@ class Bench:
                         else self.generators.wrk(url, 64, self.args.seconds)
                     )
                     rows[name].append(run)
-        finally:
-            stop(proc)
         column = lambda name, key: [run[key] for run in rows[name]]  # noqa: E731
         table(
             ["", "completed/s", "p50 us", "p99 us"],
@@ -333,34 +362,47 @@ class Bench:
         table(["", "loadline", "h2load", "ratio"], self.agreement(rounds, "h2load"))
 
     def truth(self) -> None:
-        print("\n### What is reported of a responder with a programmed latency, in ms\n")
-        rows = []
-        for name, options in TRUTHS.items():
-            stalls = "--stall" in options
-            seconds = 20 if stalls else max(self.args.seconds, 8)
-            rate, connections = (1000, 2000) if stalls else (2000, 200)
-            cells: dict[str, tuple[float, float]] = {}
-            proc, url = self.stub(options)
-            try:
-                self.rig.wait_quiet()
-                run = self.generators.wrk(url, 10 if stalls else 20, seconds)
-                cells["wrk, closed"] = (run["p50_us"], run["p99_us"])
-                run = self.generators.h2load(url, connections, rate, seconds)
-                cells["h2load, open"] = (run["p50_us"], run["p99_us"])
-                flags = ["-c", "10" if stalls else "20"]
-                run = self.generators.loadline(url, *flags, seconds=seconds)
-                cells["loadline, closed"] = (run["p50_us"], run["p99_us"])
-                flags = ["-c", str(connections), "--rate", str(rate)]
-                run = self.generators.loadline(url, *flags, seconds=seconds)
-                cells["loadline, open"] = (run["p50_us"], run["p99_us"])
-            finally:
-                stop(proc)
+        print("\n### Reported of a responder with a programmed latency (and recorded by it), us\n")
+        for name, truth in TRUTHS.items():
+            runs = self.truth_runs(truth)
+            found: dict[str, list[tuple[dict, dict]]] = {generator: [] for generator in runs}
+            for number in range(self.args.rounds):
+                for generator in list(runs) if number % 2 == 0 else list(runs)[::-1]:
+                    found[generator].append(self.truth_round(truth, runs[generator]))
+            rows = []
+            for generator, rounds in found.items():
+                rows.append([generator])
+                for key in ["p50_us", "p99_us"]:
+                    reported, recorded = ([f[side][key] for f in rounds] for side in (0, 1))
+                    medians = [statistics.median(side) for side in (reported, recorded)]
+                    excess = [a - b for a, b in zip(reported, recorded)]
+                    rows[-1] += ["{:.0f} ({:.0f})".format(*medians), middle(excess, 0)]
+                    self.figures[f"truth: {name}: {generator}: {key}"] = [reported, recorded]
             p50, p99 = theory(name)
-            rows.append([name, f"{p50:.2f} / {p99:.2f}"])
-            rows[-1] += [f"{a / 1e3:.2f} / {b / 1e3:.2f}" for a, b in cells.values()]
-            self.figures[f"truth: {name}"] = cells
-            head = ["latency", "true p50 / p99 (open)", *cells]
-        table(head, rows)
+            load = f"closed: {truth.clients} connections; open: {truth.rate}/s over "
+            print(f"\n**{name}** (p50 {p50:.2f} ms, p99 {p99:.2f} ms; {load}{truth.connections})\n")
+            table(["", "p50", "too much", "p99", "too much"], rows)
+
+    def truth_runs(self, truth: Truth) -> dict[str, Callable[[str], dict]]:
+        g, seconds = self.generators, truth.seconds or self.args.seconds
+        clients, rate, connections = truth.clients, truth.rate, truth.connections
+        ours = ["-c", str(connections), "--rate", str(rate)]
+        return {
+            "wrk, closed": lambda url: g.wrk(url, clients, seconds),
+            "loadline, closed": lambda url: g.loadline(url, "-c", str(clients), seconds=seconds),
+            "h2load, open": lambda url: g.h2load(url, connections, rate, seconds),
+            "loadline, open": lambda url: g.loadline(url, *ours, seconds=seconds),
+            "loadline, open, --spin": lambda url: g.loadline(url, *ours, "--spin", seconds=seconds),
+        }
+
+    def truth_round(self, truth: Truth, run: Callable[[str], dict]) -> tuple[dict, dict]:
+        """What was reported, and what the responder recorded of the same run."""
+        self.rig.wait_quiet()
+        with self.stub(truth.latency) as (url, recorded):
+            reported = run(url)
+        if not recorded:
+            raise Failed("loadline-stub said nothing of the times that it took")
+        return {key: reported[key] for key in ["p50_us", "p99_us"]}, recorded
 
     def mm1(self) -> None:
         print("\n### Mean time in an M/M/1 queue, in ms (service 2 ms, exponential)\n")
@@ -368,14 +410,10 @@ class Bench:
         for rate in [100, 250, 400]:
             means = []
             for seed in range(self.args.rounds):
-                proc, url = self.stub(
-                    ["--latency", "exp:2ms", "--servers", "1", "--seed", f"{seed + 1}"]
-                )
-                try:
-                    options = ["-c", "200", "--rate", f"{rate}", "--seed", f"{seed + 1}"]
+                drawn = ["--seed", f"{seed + 1}"]
+                with self.stub(["--latency", "exp:2ms", "--servers", "1", *drawn]) as (url, _):
+                    options = ["-c", "200", "--rate", f"{rate}", *drawn]
                     run = self.generators.loadline(url, *options, seconds=20)
-                finally:
-                    stop(proc)
                 total = run["record"]["groups"][0]["total"]
                 means.append(total["latency"]["mean_us"] / 1e3)
             theory_ms = 1000 / (500 - rate)
@@ -388,10 +426,12 @@ def theory(name: str) -> tuple[float, float]:
     """p50 and p99 in ms of latency from due, open loop, with enough connections."""
     from math import log
 
+    if name == "at once":
+        return 0, 0
     if name.startswith("constant"):
         return 5, 5
-    if name.startswith("exponential"):
-        return 5 * log(2), 5 * log(100)
+    if found := re.search(r"^exponential, mean (\d+) ms", name):
+        return int(found[1]) * log(2), int(found[1]) * log(100)
     if "stall" in name:
         # A tenth of the requests meets the stall and waits for what is left of it, evenly from 0
         # to 1000 ms: one in a hundred more than 900 ms.

@@ -8,7 +8,7 @@
 //! their interrupts.
 //!
 //! An answer may then be read so much later than it came. [`Coalescing::nap_ns`] says by how much at
-//! most. An open loop never does this.
+//! most, and what the machine oversleeps is part of that. An open loop never does this.
 
 /// Sleeps no longer than so many answers take to come.
 const ANSWERS_MAX: u64 = 16;
@@ -21,6 +21,10 @@ const GAP_NS_MAX: u64 = 33_000;
 /// the client may add to the truth.
 const NAP_NS_MAX: u64 = 50_000;
 const NAP_SHARE: u64 = 100;
+/// How late the machine ends a sleep is a mean over so many.
+const LATE_DECAY: u64 = 16;
+/// Where it was too late for sleeping, this is forgotten within so many turns: it may get better.
+const LATE_FORGOTTEN: u64 = 4096;
 /// Nor longer than an eighth of an answer's time, or the server might run out of requests.
 const RUN_DRY_SHARE: u64 = 8;
 
@@ -32,6 +36,8 @@ pub(super) struct Coalescing {
     over_ns: u64,
     woken_ns: u64,
     last: u64,
+    /// How much later than asked sleeps end.
+    late_ns: u64,
 }
 
 impl Coalescing {
@@ -42,6 +48,7 @@ impl Coalescing {
             over_ns: 0,
             woken_ns: 0,
             last: 0,
+            late_ns: 0,
         }
     }
 
@@ -54,6 +61,14 @@ impl Coalescing {
         // Decays over some sixteen turns. Scaled, so that what is left of small numbers counts.
         self.answers = self.answers - self.answers / 16 + (self.last << 8);
         self.over_ns = self.over_ns - self.over_ns / 16 + (since_ns << 8).min(1 << 50);
+        self.late_ns -= self.late_ns.div_ceil(LATE_FORGOTTEN);
+    }
+
+    /// A sleep of `asked_ns` took `slept_ns`.
+    #[inline]
+    pub(super) fn slept(&mut self, asked_ns: u64, slept_ns: u64) {
+        let late_ns = slept_ns.saturating_sub(asked_ns);
+        self.late_ns = (self.late_ns * (LATE_DECAY - 1) + late_ns) / LATE_DECAY;
     }
 
     /// How long to sleep before the next look, with so many requests out; 0: not at all.
@@ -71,11 +86,11 @@ impl Coalescing {
             return 0;
         }
         let answer_ns = gap_ns.saturating_mul(in_flight);
-        let nap_ns = (gap_ns * ANSWERS_MAX)
+        let pause_ns = (gap_ns * ANSWERS_MAX)
             .min(NAP_NS_MAX.max(answer_ns / NAP_SHARE))
             .min(answer_ns / RUN_DRY_SHARE);
-        match nap_ns >= gap_ns * ANSWERS_MIN {
-            true => nap_ns,
+        match pause_ns >= gap_ns * ANSWERS_MIN {
+            true => pause_ns.saturating_sub(self.late_ns),
             false => 0,
         }
     }
@@ -116,6 +131,25 @@ mod tests {
         // 100 clients that get an answer every 20 ms each: nothing to gather.
         assert_eq!(after(200_000, 1).nap_ns(100), 0);
         assert_eq!(Coalescing::new(false).nap_ns(64), 0);
+    }
+
+    #[test]
+    fn what_the_machine_oversleeps_is_part_of_it() {
+        let mut coalescing = after(8_000, 2);
+        for _ in 0..200 {
+            coalescing.slept(10_000, 40_000);
+        }
+        let nap_ns = coalescing.nap_ns(64);
+        assert!((19_000..=21_000).contains(&nap_ns), "{nap_ns}");
+        for _ in 0..200 {
+            coalescing.slept(10_000, 80_000);
+        }
+        assert_eq!(coalescing.nap_ns(64), 0);
+        // It is tried again after some time.
+        for turn in 0..4 * LATE_FORGOTTEN {
+            coalescing.woken((400 + turn) * 16_000, 2);
+        }
+        assert!(coalescing.nap_ns(64) > 40_000);
     }
 
     #[test]

@@ -80,7 +80,10 @@ impl Engine<'_> {
     fn sleep(&mut self, wait_ns: u64) -> io::Result<()> {
         let nap_ns = self.coalescing.nap_ns(self.in_flight).min(wait_ns);
         if nap_ns > 0 {
+            let before_ns = monotonic_ns();
             std::thread::sleep(Duration::from_nanos(nap_ns));
+            self.coalescing
+                .slept(nap_ns, monotonic_ns().saturating_sub(before_ns));
         }
         self.poller.wait_ns(&mut self.events, Some(wait_ns))?;
         self.look_at_clock();
