@@ -21,7 +21,6 @@ is measured again takes the place of its earlier self.
 """
 
 import argparse
-import os
 import re
 import shlex
 import statistics
@@ -33,14 +32,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import page
-from goals import measure_parts, round_options
 from load import loadline_load
 from measure import Figures
 from parts import COST, LATENCY, SHARES, Column, Part, Row, Settings, by_the_clock
 from peers import SMALL, Scenario, Server, command
-from processes import BIN_DIRS, REPOSITORY, find_program, spawn, stop
+from processes import REPOSITORY, find_program, spawn, stop
 from results import Results, unique
 from rig import Failed, Rig, require_programs
+from rounds import measure_and_show, round_options
 from slices import slices
 
 PAGE = REPOSITORY / "docs" / "apps-results.md"
@@ -381,28 +380,15 @@ def arguments() -> argparse.Namespace:
     return args
 
 
+def parts_asked(args: argparse.Namespace, results: Results) -> list[Part]:
+    require_programs(*(str(EXAMPLES / name) for name in ("hello", "busy")))
+    parts = parts_by_name(results)
+    return [parts[name] for name in args.parts]
+
+
 def main() -> None:
     args = arguments()
-    BIN_DIRS[:0] = args.bin
-    try:
-        results = Results(args.json)
-    except (OSError, ValueError) as error:
-        sys.exit(str(error))
-    if not args.show and not args.publish:
-        require_programs(*(str(EXAMPLES / name) for name in ("hello", "busy")))
-        parts = parts_by_name(results)
-        measure_parts(args, results, [parts[name] for name in args.parts])
-    if not results.parts:
-        sys.exit("nothing was measured")
-    if args.publish:
-        print("written:", *(os.path.relpath(path) for path in publish(results)))
-        return
-    text = render(results)
-    if args.show:
-        print(text)
-    else:
-        args.markdown.write_text(text)
-        print(f"tables: {os.path.relpath(args.markdown)}, figures: {os.path.relpath(args.json)}")
+    measure_and_show(args, lambda results: parts_asked(args, results), render, publish)
 
 
 if __name__ == "__main__":
