@@ -1,5 +1,6 @@
 //! The trials of a series as values by workload, by choice and by block; and what they say.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::choices::{Known, known};
@@ -187,18 +188,35 @@ impl<'r> Table<'r> {
                 return Ok(vec![below.1.clone(), above.1.clone()]);
             }
         }
-        let measured = self.cells.values().take(WORKLOADS_NAMED_MAX);
-        let measured: Vec<String> = measured.map(|it| text(&it.levels)).collect();
-        let more = match self.cells.len().saturating_sub(WORKLOADS_NAMED_MAX) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
         Err(format!(
             "{} was not measured and does not lie between workloads that were: nothing can be said; \
-             measured were {}{more}",
+             measured were {}",
             text(workload),
-            measured.join("; ")
+            self.measured()
         ))
+    }
+
+    /// The workloads that were measured, the first of them by name.
+    fn measured(&self) -> String {
+        let mut all: Vec<&Levels> = self.cells.values().map(|it| &it.levels).collect();
+        all.sort_by(|one, other| {
+            let levels = one.values().zip(other.values());
+            let mut orders = levels.map(|(one, other)| compare(one, other));
+            orders
+                .find(|order| order.is_ne())
+                .unwrap_or(Ordering::Equal)
+        });
+        let named: Vec<String> = all
+            .iter()
+            .take(WORKLOADS_NAMED_MAX)
+            .copied()
+            .map(text)
+            .collect();
+        let named = named.join("; ");
+        match all.len().saturating_sub(WORKLOADS_NAMED_MAX) {
+            0 => named,
+            more => format!("{named} and {more} more"),
+        }
     }
 
     pub(super) fn answer(

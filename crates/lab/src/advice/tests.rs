@@ -120,6 +120,10 @@ fn nothing_is_said_beyond_what_was_measured() {
     let trials = run(&RUN);
     let refused = ask(&trials, 1000.0).unwrap_err();
     assert!(refused.contains("nothing can be said"), "{refused}");
+    let backwards = run(&[("reactor", 500.0, 2_000.0), ("reactor", 60.0, 9_000.0)]);
+    let refused = ask(&backwards, 1000.0).unwrap_err();
+    let measured = "measured were service_us = 60; service_us = 500";
+    assert!(refused.ends_with(measured), "{refused}");
     // Between the two the best one changes.
     let refused = ask(&trials, 100.0).unwrap_err();
     assert!(refused.contains("the best choice changes"), "{refused}");
