@@ -183,13 +183,29 @@ fn start(choice: &Choice) -> String {
         let name = word.split('=').next().unwrap_or_default();
         word.starts_with("--") && !OF_THE_TRIAL.contains(&name)
     };
-    line.extend(words.1.iter().filter(is_own).cloned());
+    line.extend(
+        words
+            .1
+            .iter()
+            .filter(is_own)
+            .map(|word| for_others(word.as_str())),
+    );
     for (name, value) in numbers(&resolved) {
         if !line.iter().any(|word| word.starts_with(name)) {
             line.push(format!("{name}={value}"));
         }
     }
     format!("Start it with\n  {}\n", shell(&line))
+}
+
+/// The database of a trial is gone with it.
+fn for_others(word: &str) -> String {
+    let url = word.strip_prefix("--accounts=");
+    match url.and_then(|url| url.split_once(':')) {
+        Some(("sqlite", _)) => "--accounts=sqlite:accounts.db".to_owned(),
+        Some((scheme, _)) => format!("--accounts={scheme}://USER:PASSWORD@HOST/DATABASE"),
+        None => word.to_owned(),
+    }
 }
 
 /// Numbers of an architecture that has them.
@@ -248,5 +264,23 @@ fn count(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
         _ => format!("{count} {what}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::for_others;
+
+    #[test]
+    fn the_database_of_a_trial_is_not_advised() {
+        assert_eq!(
+            for_others("--accounts=sqlite:runs/P2/scratch/000080/accounts.db"),
+            "--accounts=sqlite:accounts.db"
+        );
+        assert_eq!(
+            for_others("--accounts=postgres://tester@%2Ftmp%2Fpg/trial6"),
+            "--accounts=postgres://USER:PASSWORD@HOST/DATABASE"
+        );
+        assert_eq!(for_others("--accounts-pool=8"), "--accounts-pool=8");
     }
 }
