@@ -1,12 +1,13 @@
 //! The verdict: a client that was the limit is called so, one that was not is not.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use loadline_stub::{Latency, Stub, StubOptions};
 
-use crate::util::{Running, both, load, server, signal};
+use crate::util::{Running, both, load, number, record, server, signal};
 
 /// Lets a process run for a fifth of the time, until told to stop.
 fn held_to_a_fifth(id: u32) -> (Arc<AtomicBool>, std::thread::JoinHandle<()>) {
@@ -60,6 +61,41 @@ fn a_client_that_waits_for_a_server_of_fixed_capacity_is_not_limited() {
         }
         assert_eq!(output.status.code(), Some(5), "{}", both(&output));
         verdicts.push(both(&output));
+    }
+    panic!("limited each time: {}", verdicts.join("\n"));
+}
+
+/// Answers to the client within a second, from a stub that answers at once.
+fn ceiling(folder: &Path) -> u64 {
+    let stub = Stub::start(StubOptions::default()).unwrap();
+    let path = folder.join("ceiling.json");
+    let url = format!("http://{}/", stub.address());
+    let line = format!("{url} -c 40 -d 1s --quiet --allow-client-limited");
+    let output = load(&format!("{line} --json {}", path.display()));
+    assert_eq!(output.status.code(), Some(0), "{}", both(&output));
+    number(&record(&path)["groups"][0]["total"]["tally"]["completed"])
+}
+
+#[test]
+fn a_client_at_half_its_ceiling_is_not_limited() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut verdicts = Vec::new();
+    for _ in 0..TRIES {
+        let per_s = ceiling(folder.path()) / 2;
+        let servers = u32::try_from(per_s / 50).unwrap().max(1);
+        let stub = Stub::start(StubOptions {
+            latency: Latency::Constant { ns: 20_000_000 },
+            servers: Some(servers),
+            ..StubOptions::default()
+        });
+        let stub = stub.unwrap();
+        let url = format!("http://{}/", stub.address());
+        let output = load(&format!("{url} -c {} -d 1s --style weighttp", 2 * servers));
+        if output.status.code() == Some(0) {
+            return;
+        }
+        assert_eq!(output.status.code(), Some(5), "{}", both(&output));
+        verdicts.push(format!("{per_s}/s: {}", both(&output)));
     }
     panic!("limited each time: {}", verdicts.join("\n"));
 }
