@@ -3,7 +3,7 @@
 use super::number::{bytes, count, maybe_us, percent, rate, significant, span_s, time_us};
 use super::parts::{Fates, Moments, threads};
 use super::table::{Table, wrapped};
-use super::words::{client, completed_only, interrupted, little, surroundings, words};
+use super::words::{client, completed_only, interrupted, little, loopback, surroundings, words};
 use super::{Page, blocks, spectrum};
 use crate::ErrorKind;
 use crate::trial::distribution::samples_min;
@@ -457,6 +457,9 @@ fn client_part(record: &TrialRecord, page: Page) -> String {
     }
     out += &client_threads(&record.threads);
     let mut line = |sentence: &str| out += &wrapped("    ", sentence, page.width);
+    if let Some(loopback) = loopback(record) {
+        line(loopback);
+    }
     if let Some(surroundings) = surroundings(record) {
         line(&surroundings);
     }

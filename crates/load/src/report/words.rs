@@ -1,5 +1,7 @@
 //! What is said in sentences: errors by kind, and what a form of another tool has no place for.
 
+use std::net::SocketAddr;
+
 use super::number::{count, percent, significant, span_s, time_us};
 use super::parts::Fates;
 use crate::trial::distribution::samples_min;
@@ -123,6 +125,18 @@ pub(super) fn little(law: &LittleRecord) -> String {
         "{holds}: {} requests in flight on average, {expected} by rate x service time (tolerance {})",
         rounded(law.in_flight),
         percent(law.tolerance, 1.0)
+    )
+}
+
+/// Where everything stayed within one machine: such figures say nothing of a network.
+pub(super) fn loopback(record: &TrialRecord) -> Option<&'static str> {
+    let servers = &record.run.servers;
+    let is_loopback = |server: &String| {
+        let address = server.parse::<SocketAddr>();
+        address.is_ok_and(|address| address.ip().is_loopback())
+    };
+    (!servers.is_empty() && servers.iter().all(is_loopback)).then_some(
+        "over the loopback: client and server are on one machine, and no network is between them",
     )
 }
 

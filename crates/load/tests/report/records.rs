@@ -156,6 +156,7 @@ fn make_open() -> TrialRecord {
     TrialRecord {
         run: RunRecord {
             urls: vec!["http://127.0.0.1:8080/".to_owned()],
+            servers: vec!["127.0.0.1:8080".to_owned()],
             command: words("loadline load http://127.0.0.1:8080/ --rate 2000"),
             load: LoadRecord::Open {
                 arrivals: "poisson".to_owned(),
@@ -234,6 +235,7 @@ pub(crate) fn closed(round: u32, rounds: u32) -> TrialRecord {
     TrialRecord {
         run: RunRecord {
             urls: vec!["http://127.0.0.1:8080/".to_owned()],
+            servers: vec!["127.0.0.1:8080".to_owned()],
             load: LoadRecord::Closed {
                 think_s: 0.0,
                 coalesces: true,
