@@ -61,8 +61,10 @@ pub struct Measured {
     pub service_us: Vec<(f64, u64)>,
     /// The seconds, warm-up included.
     pub seconds: Vec<Second>,
-    /// Errors by kind, those that occurred.
-    pub errors: Vec<(ErrorKind, u64)>,
+    /// Connections that came to be, from the begin of the warm-up until nothing was in flight any more.
+    pub connections: u64,
+    /// Those of them that were given up because an answer took too long.
+    pub timeouts: u64,
 }
 
 /// One second of a trial.
@@ -107,11 +109,9 @@ impl Measured {
             measured.latency_us = spectrum(&group.total.latency);
             measured.service_us = spectrum(&group.total.service);
             measured.seconds = seconds(&load, group);
-            let errors = ErrorKind::ALL
-                .into_iter()
-                .map(|kind| (kind, group.total.tally.errors_of(kind)));
-            measured.errors = errors.filter(|(_, count)| *count > 0).collect();
         }
+        measured.connections = load.everything.connections;
+        measured.timeouts = load.everything.errors_of(ErrorKind::Timeout);
         measured.machine = load.machine;
         measured.client_command = load.run.command;
         measured

@@ -4,7 +4,6 @@ use super::*;
 use crate::analysis::{Measured, Metric, Second};
 use crate::journal::{Level, RunHead};
 use crate::report::Verdict;
-use loadline_load::ErrorKind;
 
 /// Levels and what is measured there.
 type Cell<'c> = (&'c [(&'c str, &'c str)], &'c [(Metric, f64)]);
@@ -423,19 +422,27 @@ fn behind_the_login_and_logging_in() {
 
 #[test]
 fn connections_that_starve() {
-    let run = |timeouts: u64| {
+    let run = |model: &str, connections: u64, timeouts: u64| {
         let mut made = Made::new("P3");
         for rate in ["10000", "200000"] {
-            let levels = [("model", "1000 threads"), ("rate_per_s", rate)];
+            let levels = [("model", model), ("rate_per_s", rate)];
             made.cell("rates", (&levels, &[(CompletedPerS, 5000.0)]), 0.02)
-                .each(|trial| trial.errors = vec![(ErrorKind::Timeout, timeouts)]);
+                .each(|trial| (trial.connections, trial.timeouts) = (connections, timeouts));
         }
-        made.verdict("1000 threads serve 1000")
+        let begin = match model {
+            "1000 threads" => "1000 threads serve 1000",
+            _ => "One blocking thread starves",
+        };
+        made.verdict(begin)
     };
-    // Of 2000 connections half wait, 2 s for each timeout, in 5 s.
-    assert_eq!(run(2500), Reproduced);
-    assert_eq!(run(4950), NotReproduced);
-    assert_eq!(run(10), NotReproduced);
+    // Of 2000 connections half wait; 3 times they are given up and opened anew.
+    assert_eq!(run("1000 threads", 4000, 3000), Reproduced);
+    // As many as wait, wait in vain, or none do.
+    assert_eq!(run("1000 threads", 6000, 5990), NotReproduced);
+    assert_eq!(run("1000 threads", 2000, 0), NotReproduced);
+    // One is served; the kernel's queue, of 4096 and one, took no more of those that waited.
+    assert_eq!(run("one blocking thread", 4098, 4097), Reproduced);
+    assert_eq!(run("one blocking thread", 4000, 3000), NotReproduced);
     let mut made = Made::new("P3");
     let levels = [("model", "one event loop"), ("rate_per_s", "200000")];
     let values = [(MeanUs, 3e6), (ErrorShare, 0.0)];
