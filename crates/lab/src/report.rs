@@ -18,6 +18,7 @@ mod finding;
 pub(crate) mod order;
 pub mod page;
 mod resolve;
+mod scaling;
 pub mod svg;
 pub(crate) mod table;
 pub(crate) mod words;
@@ -28,6 +29,7 @@ pub use chart::{Chart, ChartKind, Reference, Spread};
 pub use claim::{Claim, Verdict};
 pub use environment::{Environment, Fact, ServerSheet};
 pub use figure::{Axis, Curve, Figure, Panel, Point, VoidMark};
+pub use scaling::Scaling;
 
 pub use words::shell;
 

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChartKind, Spread};
+use super::{ChartKind, Scaling, Spread};
 use crate::analysis::{Estimate, Unit};
 
 /// One chart, ready to be drawn.
@@ -35,6 +35,9 @@ pub struct Figure {
     pub legend: Vec<String>,
     /// Side by side; at least one.
     pub panels: Vec<Panel>,
+    /// The scalability law of its curves, where they are throughput over a number of what works at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scaling: Vec<Scaling>,
 }
 
 /// One of the axes.

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use super::figure::{Figure, Point};
 use super::svg::{self, COLOURS, DASHES};
 use super::table::{self, Of};
-use super::{ChartKind, Report, words};
+use super::{ChartKind, Report, scaling, words};
 use crate::export;
 
 const STYLE: &str = include_str!("assets/report.css");
@@ -127,6 +127,7 @@ fn chart(figure: &Figure, page: &mut String) {
     page.push_str("</div>\n<p class=\"reading\" aria-live=\"polite\"></p>\n</div>\n");
     tools(figure, page);
     table_of(figure, page);
+    scaling::table(figure, page);
     page.push_str("</figure>\n");
 }
 

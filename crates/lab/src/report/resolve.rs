@@ -2,7 +2,7 @@
 
 use super::figure::{Axis, Curve, Figure, Panel, Point, VoidMark};
 use super::order::Order;
-use super::{Chart, ChartKind, finding, words};
+use super::{Chart, ChartKind, finding, scaling, words};
 use crate::analysis::{Cell, Estimate, Measured, Metric, SPECTRUM_PERCENTS, Times, Unit};
 use crate::journal::Level;
 use crate::stats::{self, Range};
@@ -46,6 +46,7 @@ pub(super) fn figure(
             .iter()
             .map(|key| layout.panel(chart, key, &picked))
             .collect(),
+        scaling: Vec::new(),
     };
     let references = chart.reference.iter().enumerate();
     for (index, reference) in references {
@@ -61,6 +62,7 @@ pub(super) fn figure(
     let most = figure.value_range().map_or(0.0, |(_, most)| most);
     figure.value.divide(most);
     figure.finding = finding::of(chart, &figure, &picked, seed);
+    figure.scaling = scaling::of(chart, &figure, &picked, seed);
     Some(figure)
 }
 

@@ -1,0 +1,207 @@
+//! How throughput grows with the number of what works at once: Gunther's law for the curves of a chart.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use super::figure::{Curve, Figure};
+use super::svg::escaped;
+use super::{Chart, ChartKind, words};
+use crate::analysis::{Cell, Metric};
+use crate::stats::Interval;
+use crate::usl::{LEVELS_MIN, Parameter, Usl, Weighting};
+
+/// Factors whose numbers are of what works at once.
+const COUNTS: [&str; 5] = ["connections", "users", "loops", "workers", "threads"];
+
+/// The law of one curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scaling {
+    /// The panel that it is in; empty if there is one.
+    pub panel: String,
+    /// The curve; empty if there is one.
+    pub curve: String,
+    /// What was fitted; `None`: nothing could be.
+    pub law: Option<Usl>,
+    /// What it says of a peak, or why there is no fit.
+    pub says: String,
+}
+
+/// Of each curve of throughput over a count with levels enough; charts of anything else have none.
+pub(super) fn of(chart: &Chart, figure: &Figure, picked: &[&Cell<'_>], seed: u64) -> Vec<Scaling> {
+    let is_throughput = matches!(chart.metric, Metric::CompletedPerS | Metric::GoodPerS);
+    let is_count = COUNTS.contains(&chart.x.as_str()) && figure.x.names.is_empty();
+    // At a rate that is offered, throughput does not depend on how many ask.
+    let is_open = picked.iter().any(|cell| cell.level("rate_per_s").is_some());
+    if chart.kind != ChartKind::Lines || !is_throughput || !is_count || is_open {
+        return Vec::new();
+    }
+    let counted = picked.iter().flat_map(|cell| &cell.counted);
+    let values: BTreeMap<u32, f64> = counted
+        .filter_map(|trial| Some((trial.number, trial.value(chart.metric)?)))
+        .collect();
+    let curves = figure.panels.iter().flat_map(|panel| {
+        let measured = panel.curves.iter().filter(|curve| !curve.is_reference);
+        measured.map(move |curve| (panel, curve))
+    });
+    let enough = curves.filter(|(_, curve)| curve.points.len() >= LEVELS_MIN);
+    enough
+        .map(|(panel, curve)| {
+            let fitted = fit(curve, &values, seed);
+            let says = match &fitted {
+                Ok(law) => law.peak_claim.clone(),
+                Err(why) => why.clone(),
+            };
+            Scaling {
+                panel: panel.title.clone(),
+                curve: figure.name_of(curve).to_owned(),
+                law: fitted.ok(),
+                says,
+            }
+        })
+        .collect()
+}
+
+fn fit(curve: &Curve, values: &BTreeMap<u32, f64>, seed: u64) -> Result<Usl, String> {
+    if curve.points.iter().any(|point| point.room.is_some()) {
+        return Err("not fitted: the client was the limit in some trials".to_owned());
+    }
+    let trials = curve.points.iter().flat_map(|point| {
+        let numbers = point.trials.iter();
+        numbers.map(move |number| (point.x, number))
+    });
+    let points: Vec<(f64, f64)> = trials
+        .filter_map(|(x, number)| Some((x, *values.get(number)?)))
+        .collect();
+    Usl::fit(&points, Weighting::Relative, seed).map_err(|why| format!("not fitted: {why}"))
+}
+
+/// The table of a chart's laws.
+pub(super) fn table(figure: &Figure, page: &mut String) {
+    if figure.scaling.is_empty() {
+        return;
+    }
+    let _ = write!(
+        page,
+        "<details><summary>Scalability law, N is {}</summary>\n<p class=\"note\">Throughput X(N) = λN / \
+         (1 + σ(N − 1) + κN(N − 1)): λ is that of one, σ what has to wait in line, κ what all have to \
+         agree on. Behind each its 95 % interval.</p>\n\
+         <div class=\"table\" tabindex=\"0\" role=\"region\" aria-label=\"Scalability law of {}\"><table>\n\
+         <thead><tr><th scope=\"col\">Curve</th>",
+        escaped(&words::factor(&figure.x.name).0.to_lowercase()),
+        escaped(&figure.title)
+    );
+    for name in ["λ per second", "σ", "κ", "Explained"] {
+        let _ = write!(page, "<th scope=\"col\" class=\"number\">{name}</th>");
+    }
+    page.push_str("<th scope=\"col\">Peak</th></tr></thead>\n<tbody>\n");
+    for scaling in &figure.scaling {
+        let names = [scaling.panel.as_str(), scaling.curve.as_str()];
+        let names = names.into_iter().filter(|name| !name.is_empty());
+        let name = names.collect::<Vec<_>>().join(", ");
+        let _ = write!(page, "<tr><td>{}</td>", escaped(&name));
+        match &scaling.law {
+            Some(law) => {
+                for parameter in [&law.lambda, &law.sigma, &law.kappa] {
+                    parameter_cell(parameter, page);
+                }
+                let _ = write!(
+                    page,
+                    "<td class=\"number\" data-value=\"{}\">{} %</td>",
+                    law.explained,
+                    words::digits(law.explained * 100.0, 3)
+                );
+            }
+            None => page.push_str("<td colspan=\"4\"></td>"),
+        }
+        let _ = writeln!(page, "<td>{}</td></tr>", escaped(&scaling.says));
+    }
+    page.push_str("</tbody></table></div></details>\n");
+}
+
+fn parameter_cell(parameter: &Parameter, page: &mut String) {
+    let Interval { low, high, .. } = parameter.interval;
+    let text = |value| words::digits(value, 3);
+    let _ = write!(
+        page,
+        "<td class=\"number\" data-value=\"{}\">{} (<span data-low=\"{low}\" data-high=\"{high}\">{} to \
+         {}</span>)</td>",
+        parameter.value,
+        text(parameter.value),
+        text(low),
+        text(high)
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::{Measured, Run};
+    use crate::journal::Level;
+    use crate::report::Report;
+
+    /// Throughput by workers: three trials at each number.
+    fn run(at: impl Fn(f64) -> f64) -> Run {
+        let mut run = Run::default();
+        for (number, workers) in [1, 2, 4, 8, 16, 32].repeat(3).into_iter().enumerate() {
+            let noise = 1.0 + 0.004 * ((number * 7 % 5) as f64 - 2.0);
+            let workers = f64::from(workers);
+            run.trials.push(Measured {
+                number: number as u32,
+                block: number as u32 / 6,
+                series: "s".to_owned(),
+                levels: [("workers".to_owned(), Level::Number(workers))].into(),
+                values: [(Metric::GoodPerS, at(workers) * noise)].into(),
+                ..Measured::default()
+            });
+        }
+        run
+    }
+
+    fn scaling(run: &Run) -> (Vec<Scaling>, String) {
+        let chart = Chart {
+            series: "s".to_owned(),
+            metric: Metric::GoodPerS,
+            x: "workers".to_owned(),
+            ..Chart::default()
+        };
+        let report = Report::new(run, &[chart], Vec::new());
+        let mut page = String::new();
+        table(&report.figures[0], &mut page);
+        (report.figures[0].scaling.clone(), page)
+    }
+
+    #[test]
+    fn a_peak_is_told_where_there_is_one_and_none_where_there_is_none() {
+        let law =
+            |n: f64, kappa: f64| 1000.0 * n / (1.0 + 0.05 * (n - 1.0) + kappa * n * (n - 1.0));
+        let (peaked, page) = scaling(&run(|n| law(n, 0.01)));
+        let fitted = peaked[0].law.as_ref().unwrap();
+        assert!(fitted.kappa.interval.contains(0.01), "{fitted:?}");
+        let peak = (0.95_f64 / 0.01).sqrt();
+        assert!(fitted.peak.unwrap().n.interval.contains(peak), "{fitted:?}");
+        assert!(page.contains("N is workers") && page.contains("the peak is at N = 10"));
+        let (rising, page) = scaling(&run(|n| law(n, 0.0)));
+        assert!(rising[0].law.as_ref().unwrap().peak.is_none());
+        assert!(page.contains("no peak claimed"), "{page}");
+    }
+
+    #[test]
+    fn no_law_is_made_of_what_the_client_could_send() {
+        let mut limited = run(|n| 1000.0 * n);
+        limited.trials[3].client_limited = true;
+        let (scaling, page) = scaling(&limited);
+        assert!(scaling[0].law.is_none());
+        assert!(page.contains("the client was the limit"), "{page}");
+    }
+
+    #[test]
+    fn few_levels_are_no_law() {
+        let mut few = run(|n| 1000.0 * n);
+        let is_few = |trial: &Measured| trial.levels["workers"] != Level::Number(32.0);
+        few.trials.retain(is_few);
+        let (scaling, page) = scaling(&few);
+        assert!(scaling.is_empty() && page.is_empty());
+    }
+}
