@@ -25,7 +25,7 @@ use crate::journal::{Level, Levels, RunHead};
 use crate::plan::Plan;
 use crate::report::order::Order;
 use crate::report::{Fact, Report, words};
-use crate::stats::{self, Comparison, Range};
+use crate::stats::{self, Comparison, Difference, Range};
 use quantity::SERIES;
 
 /// `lab/compare.toml`, with its reduced and its full grid (see [`crate::papers::Grid`]).
@@ -182,13 +182,15 @@ impl<'r> Of<'r> {
             let servers = self.order.levels(series, "server", &here);
             let of_server = |server| here.iter().find(|it| it.level("server") == Some(server));
             let standings = servers.iter().filter_map(of_server);
+            let mut standings: Vec<Standing> = standings.map(|cell| self.standing(cell)).collect();
+            correct(&mut standings);
             let named = key.iter().map(|(name, level)| format!(", {name}={level}"));
             Load {
                 name: series.to_owned() + &named.collect::<String>(),
                 series: series.to_owned(),
                 title: self.titles.get(series).cloned().unwrap_or_default(),
                 levels: words::levels(&key),
-                servers: standings.map(|cell| self.standing(cell)).collect(),
+                servers: standings,
             }
         };
         keys.into_iter().map(load).collect()
@@ -288,6 +290,38 @@ impl<'r> Of<'r> {
             Some((block, Range::exact(bytes / count)))
         });
         Some(grown.collect())
+    }
+}
+
+/// Many servers compared with the same one are many chances to be wrong: a difference that does not
+/// stand a correction for that (Holm) is not told from none.
+fn correct(servers: &mut [Standing]) {
+    let figures = servers.iter().flat_map(|server| &server.figures);
+    let families = figures.flat_map(|figure| {
+        let ratios = figure.ratios.iter();
+        ratios.map(|ratio| (figure.quantity, ratio.to.clone()))
+    });
+    let mut families: Vec<(Quantity, String)> = families.collect();
+    let mut seen = Vec::new();
+    families.retain(|family| {
+        let is_new = !seen.contains(family);
+        seen.push(family.clone());
+        is_new
+    });
+    for (quantity, to) in families {
+        let figures = servers.iter_mut().flat_map(|server| &mut server.figures);
+        let of_quantity = figures.filter(|figure| figure.quantity == quantity);
+        let ratios = of_quantity.flat_map(|figure| &mut figure.ratios);
+        let mut family: Vec<&mut Comparison> = ratios
+            .filter(|ratio| ratio.to == to)
+            .map(|ratio| &mut ratio.comparison)
+            .collect();
+        let p: Vec<f64> = family.iter().map(|comparison| comparison.p).collect();
+        for (comparison, p) in family.iter_mut().zip(stats::holm(&p)) {
+            if comparison.difference.is_distinguishable() && p > 1.0 - stats::LEVEL {
+                comparison.difference = Difference::Unknown;
+            }
+        }
     }
 }
 

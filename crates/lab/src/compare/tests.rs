@@ -206,3 +206,29 @@ fn the_page_says_what_was_measured_where_and_how() {
         "good_per_s"
     );
 }
+
+#[test]
+fn what_many_comparisons_bring_about_by_chance_is_not_called_a_difference() {
+    // All are ahead of nginx by some 5 %, in five blocks that do not agree too well: p is 0.01 for each.
+    let noisy = |others: usize| {
+        run(|block, _| {
+            let swing = [0.975, 1.0, 1.025][block as usize % 3];
+            let of = |name: &str, rate: f64| {
+                let levels = [server(name), ("connections", Level::Number(64.0))];
+                trial(block, "small", &levels, &[(Metric::GoodPerS, rate)])
+            };
+            let mut trials = vec![of(BASELINE, 1000.0), of("reactor", 1050.0 * swing)];
+            trials.extend((0..others).map(|it| of(&format!("other-{it}"), 1050.0 * swing)));
+            trials
+        })
+    };
+    let difference = |run: &Run| {
+        let load = loads(run).remove(0);
+        let reactor = load.servers.into_iter().find(|it| it.server == "reactor");
+        let figure = reactor.unwrap();
+        let figure = figure.figure(Quantity::Of(Metric::GoodPerS)).unwrap();
+        figure.ratio(BASELINE).unwrap().difference
+    };
+    assert_eq!(difference(&noisy(0)), Difference::More);
+    assert_eq!(difference(&noisy(9)), Difference::Unknown);
+}
