@@ -23,8 +23,18 @@ pub const SCHEMA: &str = "loadline-lab/1";
 pub enum Line {
     /// The first line: the plan that is run.
     Run(Box<RunHead>),
+    /// The plan again, since it was given other charts: the trials are the same.
+    Charts(Box<ChartsChange>),
     /// A trial that was run to its end, void or not.
     Trial(Box<Trial>),
+}
+
+/// What a run is drawn by from now on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ChartsChange {
+    /// In place of that of [`RunHead`].
+    pub plan_toml: String,
 }
 
 /// What a run is: everything that its report needs besides the trials.

@@ -113,6 +113,24 @@ fn an_interruption_gives_up_the_trial_in_progress_and_the_same_command_goes_on()
 }
 
 #[test]
+fn what_is_drawn_can_be_changed_after_it_was_measured() {
+    let bench = Bench::new(&plan(1));
+    let before = bench.complete();
+    let chart = "\n[[chart]]\nseries = \"s\"\nkind = \"bars\"\nx = \"server\"\ntitle = \"Later\"\n";
+    for title in ["Later", "Latest"] {
+        bench.write(&(plan(1) + &chart.replace("Later", title)));
+        assert_eq!(bench.complete(), before);
+        let head = bench.journal().head.unwrap();
+        assert!(head.plan_toml.contains(title), "{}", head.plan_toml);
+        let run = loadline_lab::analysis::Run::read(&bench.out()).unwrap();
+        assert_eq!(run.head, *head);
+        assert_eq!(run.trials.len(), before.len());
+    }
+    bench.write(&(plan(2) + chart));
+    assert_eq!(bench.run(&[]).status.code(), Some(2));
+}
+
+#[test]
 fn a_folder_holds_one_run_of_one_plan() {
     let bench = Bench::new(&plan(1).replace("duration_s = 0.02", "duration_s = 60"));
     let running = bench.start();

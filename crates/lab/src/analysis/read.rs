@@ -41,7 +41,8 @@ impl Run {
         run.is_torn = each_line(folder, |number, line| {
             match (number, line) {
                 (1, Line::Run(head)) => run.head = *head,
-                (1, Line::Trial(_)) => return Err("the first line is not that of a run".to_owned()),
+                (1, _) => return Err("the first line is not that of a run".to_owned()),
+                (_, Line::Charts(change)) => run.head.plan_toml = change.plan_toml,
                 (_, Line::Run(_)) => return Err("a second run in one journal".to_owned()),
                 (_, Line::Trial(trial)) => {
                     let before = trials.insert(trial.number, Measured::new(*trial));
@@ -71,7 +72,7 @@ impl Run {
         mut look: impl FnMut(&Trial) -> Result<(), String>,
     ) -> Result<(), String> {
         each_line(folder, |_, line| match line {
-            Line::Run(_) => Ok(()),
+            Line::Run(_) | Line::Charts(_) => Ok(()),
             Line::Trial(trial) => look(&trial),
         })?;
         Ok(())

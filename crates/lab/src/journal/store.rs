@@ -15,7 +15,7 @@ const LINE_BYTES_MAX: u64 = 256 << 20;
 /// What stands in a journal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Contents {
-    /// The first line; `None`: the run has not begun.
+    /// The first line, with the charts that it was given last; `None`: the run has not begun.
     pub head: Option<Box<RunHead>>,
     /// The trials in the order in which they ended.
     pub trials: Vec<Trial>,
@@ -130,9 +130,14 @@ fn read_lines(file: &mut File) -> Result<(Contents, u64), String> {
                 return Err(format!("its form is {schema}; right would be {SCHEMA}"));
             }
             Line::Trial(trial) if number > 1 => contents.trials.push(*trial),
-            Line::Run(_) | Line::Trial(_) => {
+            Line::Charts(change) if number > 1 => {
+                if let Some(head) = &mut contents.head {
+                    head.plan_toml = change.plan_toml;
+                }
+            }
+            Line::Run(_) | Line::Charts(_) | Line::Trial(_) => {
                 return Err(format!(
-                    "line {number} is out of place: the first line is the run, all others are trials"
+                    "line {number} is out of place: the first line is the run, and none of the others"
                 ));
             }
         }

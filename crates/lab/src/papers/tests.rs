@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::analysis::Metric;
 use crate::plan::{Plan, words};
 
 fn plan(paper: &Paper, grid: &Grid) -> Plan {
@@ -108,6 +109,24 @@ fn p2_has_each_database_under_each_arm_and_logging_in_apart() {
         assert_eq!(named.len(), 3);
         for name in named {
             assert!(paper.files.iter().any(|(file, _)| *file == name), "{name}");
+        }
+    }
+}
+
+#[test]
+fn context_switches_and_response_times_stand_beside_every_curve_of_p1_and_p5() {
+    let times = [Metric::MeanUs, Metric::P50Us, Metric::P99Us];
+    let switches = [Metric::ContextSwitchesPerRequest];
+    for name in ["P1", "P5"] {
+        let plan = plan(Paper::named(name).unwrap(), &Grid::default());
+        for series in &plan.series {
+            for wanted in [&times[..], &switches] {
+                let is_there = plan
+                    .charts
+                    .iter()
+                    .any(|chart| chart.series == series.name && wanted.contains(&chart.metric));
+                assert!(is_there, "{name}: {}: {wanted:?}", series.name);
+            }
         }
     }
 }

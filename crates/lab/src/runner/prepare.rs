@@ -3,11 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use toml::Table;
+
 use super::child::find_program;
 use super::servers::program;
 use crate::cells::levels_text;
 use crate::expand::{Expansion, expand};
-use crate::journal::{self, Contents, Line, RunHead, SCHEMA, Store, Trial};
+use crate::journal::{self, ChartsChange, Contents, Line, RunHead, SCHEMA, Store, Trial};
 use crate::plan::Plan;
 
 /// What is asked for.
@@ -46,18 +48,26 @@ pub struct Prepared {
     pub recorded: Vec<Trial>,
     /// Whether the journal is still empty.
     pub is_new: bool,
+    /// Whether the plan has other charts than the journal knows.
+    has_other_charts: bool,
 }
 
 impl Prepared {
-    /// Writes the first line of a new run. A run that goes on has one.
+    /// Writes the first line of a new run. A run that goes on has one, and is told of other charts.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn begin(&mut self) -> Result<(), String> {
-        match &mut self.store {
-            Some(store) if self.is_new => store.append(&Line::Run(self.head.clone())),
-            _ => Ok(()),
-        }
+        let line = match (self.is_new, self.has_other_charts) {
+            (true, _) => Line::Run(self.head.clone()),
+            (false, true) => Line::Charts(Box::new(ChartsChange {
+                plan_toml: self.plan.text.clone(),
+            })),
+            (false, false) => return Ok(()),
+        };
+        self.store
+            .as_mut()
+            .map_or(Ok(()), |store| store.append(&line))
     }
 }
 
@@ -82,6 +92,7 @@ pub fn prepare(asked: &Asked) -> Result<Prepared, String> {
             .map_err(|why| format!("{}: {why}", asked.out.display()))?;
     }
     Ok(Prepared {
+        has_other_charts: head.plan_toml != plan.text,
         plan,
         expansion,
         head,
@@ -145,7 +156,7 @@ fn refuse_other(plan: &Plan, asked: &Asked, head: &RunHead) -> Result<(), String
             "{out}: {what}; right would be another --out, or the run as it was begun"
         ))
     };
-    if head.plan_toml != plan.text {
+    if !is_same_but_for_charts(&head.plan_toml, &plan.text) {
         return refuse(&format!(
             "the run in it has another plan (\"{}\", or {} before a change)",
             head.name,
@@ -171,6 +182,16 @@ fn refuse_other(plan: &Plan, asked: &Asked, head: &RunHead) -> Result<(), String
         ));
     }
     Ok(())
+}
+
+/// What is drawn can be changed after it was measured; what is run cannot.
+fn is_same_but_for_charts(one: &str, other: &str) -> bool {
+    let trials = |text: &str| -> Option<Table> {
+        let mut plan: Table = text.parse().ok()?;
+        plan.remove("chart");
+        Some(plan)
+    };
+    one == other || trials(one).is_some_and(|one| trials(other) == Some(one))
 }
 
 /// A trial that the plan does not have there.
