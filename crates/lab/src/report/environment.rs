@@ -107,6 +107,10 @@ fn facts(run: &Run) -> Vec<Fact> {
             "Congestion control",
             each(&|trial| trial.machine.congestion_control.clone()),
         ),
+        (
+            "Clock rate set by",
+            each(&|trial| trial.machine.governor.clone()),
+        ),
         ("Descriptors of a process", number(machine.descriptors_max)),
         (
             "Kept by the hypervisor",

@@ -51,6 +51,7 @@ impl Probe {
             cpus: count(lines_of(&cpuinfo, "processor").count()),
             cpus_usable: count(affinity::cpu_budget().cpus()),
             kernel: text(root, "proc/sys/kernel/osrelease"),
+            governor: governor(root),
             congestion_control: text(root, "proc/sys/net/ipv4/tcp_congestion_control"),
             descriptors_max: Some(usage::descriptor_limit().soft).filter(|limit| *limit < u64::MAX),
             port_first: ports.next().and_then(Result::ok),
@@ -94,6 +95,19 @@ fn cpu_model(cpuinfo: &str) -> String {
     let names = ["model name", "Model", "Hardware", "cpu", "CPU implementer"];
     let found = names.iter().find_map(|name| lines_of(cpuinfo, name).next());
     found.unwrap_or_default().to_owned()
+}
+
+/// Of all CPUs, each once.
+fn governor(root: &Path) -> String {
+    let folder = fs::read_dir(root.join("sys/devices/system/cpu"));
+    let cpus = folder.into_iter().flatten().flatten();
+    let mut governors: Vec<String> = cpus
+        .map(|cpu| text(&cpu.path(), "cpufreq/scaling_governor"))
+        .filter(|governor| !governor.is_empty())
+        .collect();
+    governors.sort_unstable();
+    governors.dedup();
+    governors.join(", ")
 }
 
 /// The eighth number of the line `cpu` in /proc/stat.
@@ -198,6 +212,14 @@ mod tests {
             "32768\t60999\n",
         );
         put(root, "proc/sys/kernel/osrelease", "6.1.0\n");
+        for (cpu, governor) in [
+            ("cpu0", "schedutil"),
+            ("cpu1", "performance"),
+            ("cpu2", "schedutil"),
+        ] {
+            let path = format!("sys/devices/system/cpu/{cpu}/cpufreq/scaling_governor");
+            put(root, &path, &format!("{governor}\n"));
+        }
         put(root, "proc/stat", "cpu  1 2 3 4 5 6 7 150 9 10\ncpu0 1\n");
         put(
             root,
@@ -234,6 +256,7 @@ mod tests {
             Some((32768, 60999))
         );
         assert_eq!(machine.kernel, "6.1.0");
+        assert_eq!(machine.governor, "performance, schedutil");
         assert_eq!(
             (machine.steal_s, machine.throttled_s),
             (Some(2.5), Some(2.5))

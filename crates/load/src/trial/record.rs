@@ -157,6 +157,9 @@ pub struct MachineRecord {
     pub cpus_usable: u32,
     /// Release of the kernel.
     pub kernel: String,
+    /// Who chooses the clock rate of the CPUs (`scaling_governor`), several separated by commas; empty:
+    /// the kernel has no say in it, as in most virtual machines.
+    pub governor: String,
     /// `net.ipv4.tcp_congestion_control`.
     pub congestion_control: String,
     /// Descriptors that a process of the client could have open.
