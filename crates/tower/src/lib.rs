@@ -37,6 +37,15 @@
 //! is larger than the window stays the service's until it is sent.
 #![forbid(unsafe_code)]
 
+/// What the README and the manual show is compiled, too.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/apps.md")]
+    mod apps {}
+}
+
 mod answer;
 mod body;
 mod context;
