@@ -4,6 +4,8 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use loadline_accounts::Options;
+use sqlx::ConnectOptions as _;
+use sqlx::sqlite::SqliteConnectOptions;
 use tokio::task::JoinSet;
 
 use super::client::{Client, PASSWORD};
@@ -215,4 +217,46 @@ async fn hashes_beyond_the_bound_wait_and_then_are_refused() {
     for answer in refused {
         assert_eq!(answer.retry_after(), 2);
     }
+}
+
+#[tokio::test]
+async fn who_waits_too_long_for_a_connection_is_refused_and_counted() {
+    const WAIT: Duration = Duration::from_millis(200);
+    let site = Site::on_sqlite_with(|options| {
+        options.pool_size = 1;
+        options.pool_wait = WAIT;
+    })
+    .await;
+    let mut member = Client::new(&site.router);
+    member.enter("Ada").await;
+    // Another program writes: a registration has the one connection for as long.
+    let folder = site.folder.as_ref().expect("a file");
+    let connect = SqliteConnectOptions::new().filename(folder.path().join("accounts.db"));
+    let mut other = connect.connect().await.expect("a connection");
+    let begin = sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await;
+    begin.expect("nobody else writes");
+    let before = site.accounts.counters();
+    let mut guest = Client::from(&site.router, [203, 0, 113, 1]);
+    let registering = tokio::spawn(async move { guest.register("Bob", PASSWORD).await.status });
+    let refused = loop {
+        let answer = member.get("/accounts/member").await;
+        match answer.status.as_u16() {
+            200 => tokio::task::yield_now().await, // it has not come so far
+            _ => break answer,
+        }
+    };
+    assert!(refused.is(503).retry_after() > 0);
+    let counters = site.accounts.counters();
+    let [waits, refusals] = [
+        counters.pool_waits - before.pool_waits,
+        counters.pool_refused - before.pool_refused,
+    ];
+    assert!(refusals >= 1 && waits >= refusals, "{counters:?}");
+    let waited_us = u128::from(counters.pool_wait_us - before.pool_wait_us);
+    assert!(waited_us >= WAIT.as_micros(), "{counters:?}");
+    assert_eq!(counters.database_failures, before.database_failures);
+    let end = sqlx::query("ROLLBACK").execute(&mut other).await;
+    end.expect("the end of it");
+    assert_eq!(registering.await.expect("an answer"), 303);
+    member.get("/accounts/member").await.is(200);
 }
