@@ -11,8 +11,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use super::pages::{
-    DeletePage, Failed, Failure, Frame, Home, Member, PasswordPage, render, too_many, with_cookie,
-    with_wait,
+    DeletePage, Failure, Frame, Home, Member, PasswordPage, render, render_throttled, too_many,
+    with_cookie,
 };
 use super::visitor::{Cookie, Visitor};
 use super::{App, as_ms};
@@ -125,20 +125,20 @@ impl App {
         user.filter(|_| is_right).ok_or(Refused::Wrong)
     }
 
-    /// Checks where a form comes from and whose token it carries.
-    pub(super) fn check_form(
+    /// Checks where a form comes from and whose token it carries; the token, if it is right.
+    pub(super) fn check_form<'t>(
         &self,
         fields: &HeaderMap,
-        token: Option<&Token>,
+        token: Option<&'t Token>,
         given: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<&'t Token, Failure> {
         let site = fields.get("sec-fetch-site").map(HeaderValue::as_bytes);
         let is_foreign = matches!(site, Some(b"cross-site" | b"same-site"));
-        if is_foreign || !token.is_some_and(|token| token.is_of_form(given)) {
+        let token = token.filter(|token| !is_foreign && token.is_of_form(given));
+        token.ok_or_else(|| {
             self.counts.forged.add(1);
-            return Err(Failure::Forged);
-        }
-        Ok(())
+            Failure::Forged
+        })
     }
 }
 
@@ -166,11 +166,8 @@ pub(super) async fn home(
     State(app): State<Arc<App>>,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
-) -> Result<Response, Failed> {
-    let session = app
-        .session(&visitor)
-        .await
-        .map_err(|error| app.failed(error))?;
+) -> Result<Response, Failure> {
+    let session = app.session(&visitor).await?;
     let frame = match &session {
         Some(session) => app.frame_of(&session.row, &session.token),
         None => app.frame(),
@@ -183,19 +180,15 @@ pub(super) async fn home(
 }
 
 /// The session that a page needs.
-async fn logged_in(app: &App, visitor: &Visitor) -> Result<Session, Failed> {
-    match app.session(visitor).await {
-        Ok(Some(session)) => Ok(session),
-        Ok(None) => Err(app.failed(Failure::NotLoggedIn)),
-        Err(error) => Err(app.failed(error)),
-    }
+async fn logged_in(app: &App, visitor: &Visitor) -> Result<Session, Failure> {
+    app.session(visitor).await?.ok_or(Failure::NotLoggedIn)
 }
 
 pub(super) async fn member(
     State(app): State<Arc<App>>,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
-) -> Result<Response, Failed> {
+) -> Result<Response, Failure> {
     let session = logged_in(&app, &visitor).await?;
     let frame = Frame {
         notice: notice(&uri),
@@ -208,7 +201,7 @@ pub(super) async fn member(
 pub(super) async fn picture(
     State(app): State<Arc<App>>,
     Extension(visitor): Extension<Visitor>,
-) -> Result<Response, Failed> {
+) -> Result<Response, Failure> {
     logged_in(&app, &visitor).await?;
     let kind = HeaderValue::from_static("image/png");
     let picture: &'static [u8] = include_bytes!("../../assets/harbour.png");
@@ -227,10 +220,9 @@ pub(super) struct PasswordForm {
 pub(super) async fn password_form(
     State(app): State<Arc<App>>,
     Extension(visitor): Extension<Visitor>,
-) -> Result<Response, Failed> {
+) -> Result<Response, Failure> {
     let session = logged_in(&app, &visitor).await?;
-    let page = password_page(&app, &session);
-    Ok(render(StatusCode::OK, &page))
+    Ok(render(StatusCode::OK, &password_page(&app, &session)))
 }
 
 fn password_page(app: &App, session: &Session) -> PasswordPage {
@@ -247,12 +239,10 @@ pub(super) async fn change_password(
     Extension(visitor): Extension<Visitor>,
     fields: HeaderMap,
     sent: Sent<PasswordForm>,
-) -> Result<Response, Failed> {
+) -> Result<Response, Failure> {
     let session = logged_in(&app, &visitor).await?;
-    let failed = |error: Failure| app.failed(error);
-    let form = read(sent).map_err(failed)?;
-    app.check_form(&fields, Some(&session.token), &form.token)
-        .map_err(failed)?;
+    let form = read(sent)?;
+    app.check_form(&fields, Some(&session.token), &form.token)?;
     let mut page = password_page(&app, &session);
     let name = UserName {
         shown: session.row.name.clone(),
@@ -275,16 +265,11 @@ pub(super) async fn change_password(
         }
         Err(Refused::TooMany(wait)) => {
             page.frame.warning = too_many(wait);
-            return Ok(with_wait(
-                render(StatusCode::TOO_MANY_REQUESTS, &page),
-                wait,
-            ));
+            return Ok(render_throttled(&page, wait));
         }
-        Err(Refused::Failure(error)) => return Err(app.failed(error)),
+        Err(Refused::Failure(error)) => return Err(error),
     };
-    replace_password(&app, &visitor, user, form.password)
-        .await
-        .map_err(failed)
+    replace_password(&app, &visitor, user, form.password).await
 }
 
 /// Stores the new password, and goes on in a new session: the present one ends with all others.
@@ -325,13 +310,16 @@ pub(super) struct DeleteForm {
 pub(super) async fn delete_form(
     State(app): State<Arc<App>>,
     Extension(visitor): Extension<Visitor>,
-) -> Result<Response, Failed> {
+) -> Result<Response, Failure> {
     let session = logged_in(&app, &visitor).await?;
-    let page = DeletePage {
+    Ok(render(StatusCode::OK, &delete_page(&app, &session)))
+}
+
+fn delete_page(app: &App, session: &Session) -> DeletePage {
+    DeletePage {
         frame: app.frame_of(&session.row, &session.token),
         current_warning: "",
-    };
-    Ok(render(StatusCode::OK, &page))
+    }
 }
 
 pub(super) async fn delete(
@@ -339,16 +327,11 @@ pub(super) async fn delete(
     Extension(visitor): Extension<Visitor>,
     fields: HeaderMap,
     sent: Sent<DeleteForm>,
-) -> Result<Response, Failed> {
+) -> Result<Response, Failure> {
     let session = logged_in(&app, &visitor).await?;
-    let failed = |error: Failure| app.failed(error);
-    let form = read(sent).map_err(failed)?;
-    app.check_form(&fields, Some(&session.token), &form.token)
-        .map_err(failed)?;
-    let mut page = DeletePage {
-        frame: app.frame_of(&session.row, &session.token),
-        current_warning: "",
-    };
+    let form = read(sent)?;
+    app.check_form(&fields, Some(&session.token), &form.token)?;
+    let mut page = delete_page(&app, &session);
     let key = session.row.name_key.clone();
     let user = match app.prove(&visitor, Some(key), form.current).await {
         Ok(user) => user,
@@ -358,17 +341,13 @@ pub(super) async fn delete(
         }
         Err(Refused::TooMany(wait)) => {
             page.frame.warning = too_many(wait);
-            return Ok(with_wait(
-                render(StatusCode::TOO_MANY_REQUESTS, &page),
-                wait,
-            ));
+            return Ok(render_throttled(&page, wait));
         }
-        Err(Refused::Failure(error)) => return Err(app.failed(error)),
+        Err(Refused::Failure(error)) => return Err(error),
     };
     let id = user.id;
-    let removed = app.store.remove_user(user).await;
-    if !removed.map_err(|error| app.failed(error))? {
-        return Err(app.failed(Failure::NotLoggedIn));
+    if !app.store.remove_user(user).await? {
+        return Err(Failure::NotLoggedIn);
     }
     tracing::info!(user_id = id, address = %visitor.address, "accounts: deleted");
     let response = app.redirect("/?after=deleted");
@@ -386,14 +365,11 @@ pub(super) async fn logout(
     Extension(visitor): Extension<Visitor>,
     fields: HeaderMap,
     sent: Sent<LogoutForm>,
-) -> Result<Response, Failed> {
-    let failed = |error: Failure| app.failed(error);
-    let form = read(sent).map_err(failed)?;
+) -> Result<Response, Failure> {
+    let form = read(sent)?;
     if let Some(token) = &visitor.session {
-        app.check_form(&fields, Some(token), &form.token)
-            .map_err(failed)?;
-        let ended = app.store.end_session(token.stored()).await;
-        ended.map_err(|error| app.failed(error))?;
+        app.check_form(&fields, Some(token), &form.token)?;
+        app.store.end_session(token.stored()).await?;
     }
     let response = app.redirect("/?after=logout");
     Ok(with_cookie(response, Cookie::Session, None, &app, &visitor))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use askama::Template;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -10,7 +11,7 @@ use serde::Deserialize;
 
 use super::App;
 use super::account::{Refused, Sent, read};
-use super::pages::{Failed, Failure, LoginPage, render, too_many, with_cookie, with_wait};
+use super::pages::{Failure, LoginPage, render, render_throttled, too_many, with_cookie};
 use super::visitor::{Cookie, Visitor};
 use crate::name::UserName;
 use crate::store::User;
@@ -28,24 +29,15 @@ pub(super) async fn form(
     State(app): State<Arc<App>>,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
-) -> Result<Response, Failed> {
-    let session = app
-        .session(&visitor)
-        .await
-        .map_err(|error| app.failed(error))?;
-    if session.is_some() {
-        return Ok(app.redirect("/member"));
-    }
-    let (guest, is_new) = app.guest(&visitor).map_err(|error| app.failed(error))?;
-    let mut page = page(&app, &guest, "");
-    if uri.query() == Some("after=registered") {
-        page.frame.notice = "Your account is made. Log in with it.";
-    }
-    let response = render(StatusCode::OK, &page);
-    Ok(match is_new {
-        true => with_cookie(response, Cookie::Guest, Some(&guest), &app, &visitor),
-        false => response,
+) -> Result<Response, Failure> {
+    app.show_to_guest(&visitor, |guest| {
+        let mut page = page(&app, guest, "");
+        if uri.query() == Some("after=registered") {
+            page.frame.notice = "Your account is made. Log in with it.";
+        }
+        page
     })
+    .await
 }
 
 fn page(app: &App, guest: &Token, name: &str) -> LoginPage {
@@ -62,30 +54,23 @@ pub(super) async fn login(
     Extension(visitor): Extension<Visitor>,
     fields: HeaderMap,
     sent: Sent<LoginForm>,
-) -> Result<Response, Failed> {
-    let failed = |error: Failure| app.failed(error);
-    let form = read(sent).map_err(failed)?;
-    let guest = visitor.guest.clone();
-    app.check_form(&fields, guest.as_ref(), &form.token)
-        .map_err(failed)?;
-    let guest = guest.ok_or(Failure::Forged).map_err(failed)?;
-    let mut page = page(&app, &guest, &form.name);
+) -> Result<Response, Failure> {
+    let form = read(sent)?;
+    let guest = app.check_form(&fields, visitor.guest.as_ref(), &form.token)?;
+    let mut page = page(&app, guest, &form.name);
     let key = UserName::parse(&form.name).ok().map(|name| name.key);
     match app.prove(&visitor, key, form.password).await {
         Ok(user) => {
-            if let Some(response) = enter(&app, &visitor, user).await.map_err(failed)? {
+            if let Some(response) = enter(&app, &visitor, user).await? {
                 return Ok(response);
             }
         }
         Err(Refused::Wrong) => {}
         Err(Refused::TooMany(wait)) => {
             page.frame.warning = too_many(wait);
-            return Ok(with_wait(
-                render(StatusCode::TOO_MANY_REQUESTS, &page),
-                wait,
-            ));
+            return Ok(render_throttled(&page, wait));
         }
-        Err(Refused::Failure(error)) => return Err(app.failed(error)),
+        Err(Refused::Failure(error)) => return Err(error),
     }
     tracing::info!(address = %visitor.address, "accounts: login refused");
     page.frame.warning = "The user name or the password is wrong.".to_owned();
@@ -115,11 +100,27 @@ async fn enter(app: &App, visitor: &Visitor, user: User) -> Result<Option<Respon
 }
 
 impl App {
-    /// The token of a browser where nobody is logged in, and whether it is a new one.
-    pub(super) fn guest(&self, visitor: &Visitor) -> Result<(Token, bool), Failure> {
-        match &visitor.guest {
-            Some(token) => Ok((token.clone(), false)),
-            None => Ok((Token::random()?, true)),
+    /// A page with a form for who is not logged in yet, and the cookie that goes with it if the
+    /// browser has none; who is logged in is sent on.
+    pub(super) async fn show_to_guest<P: Template>(
+        &self,
+        visitor: &Visitor,
+        page: impl FnOnce(&Token) -> P,
+    ) -> Result<Response, Failure> {
+        if self.session(visitor).await?.is_some() {
+            return Ok(self.redirect("/member"));
         }
+        if let Some(guest) = &visitor.guest {
+            return Ok(render(StatusCode::OK, &page(guest)));
+        }
+        let guest = Token::random()?;
+        let response = render(StatusCode::OK, &page(&guest));
+        Ok(with_cookie(
+            response,
+            Cookie::Guest,
+            Some(&guest),
+            self,
+            visitor,
+        ))
     }
 }

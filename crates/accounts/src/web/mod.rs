@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::{from_fn, from_fn_with_state, map_response_with_state};
 use axum::response::Redirect;
 use axum::routing::{get, post};
 use tokio::runtime::Handle;
@@ -141,6 +141,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             get(move || async move { Redirect::permanent(&root) }),
         )
         .nest(&format!("{base}/"), pages)
+        .layer(map_response_with_state(
+            Arc::clone(&app),
+            pages::with_failure_shown,
+        ))
         .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
         .layer(from_fn(headers::secure))
         .layer(from_fn_with_state(app, visitor::recognise))

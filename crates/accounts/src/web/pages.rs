@@ -85,6 +85,7 @@ struct Problem {
 }
 
 /// Why a request has another answer than the page it was for.
+#[derive(Clone)]
 pub(super) enum Failure {
     /// The database or the time for a hash is not there: 503.
     Unavailable,
@@ -96,12 +97,6 @@ pub(super) enum Failure {
     Forged,
     /// A form that cannot be read.
     Unreadable(StatusCode),
-}
-
-/// A failure with what its page needs.
-pub(super) struct Failed {
-    pub(super) base: String,
-    pub(super) failure: Failure,
 }
 
 impl From<StoreError> for Failure {
@@ -145,25 +140,34 @@ impl App {
         }
     }
 
-    pub(super) fn failed(&self, failure: impl Into<Failure>) -> Failed {
-        Failed {
-            base: self.options.base.clone(),
-            failure: failure.into(),
-        }
-    }
-
     /// To another page of the app, as the answer to a form (303).
     pub(super) fn redirect(&self, to: &str) -> Response {
         Redirect::to(&format!("{}{to}", self.options.base)).into_response()
     }
 }
 
-impl IntoResponse for Failed {
+impl IntoResponse for Failure {
+    /// An answer that says nothing yet: what is shown needs the app, see [`with_failure_shown`].
     fn into_response(self) -> Response {
-        let (status, title, text) = match self.failure {
-            Failure::NotLoggedIn => {
-                return Redirect::to(&format!("{}/login", self.base)).into_response();
-            }
+        Extension(self).into_response()
+    }
+}
+
+/// The answer, with the page of a failure if it is one.
+pub(super) async fn with_failure_shown(
+    State(app): State<Arc<App>>,
+    mut response: Response,
+) -> Response {
+    match response.extensions_mut().remove::<Failure>() {
+        Some(failure) => app.show(failure),
+        None => response,
+    }
+}
+
+impl App {
+    fn show(&self, failure: Failure) -> Response {
+        let (status, title, text) = match failure {
+            Failure::NotLoggedIn => return self.redirect("/login"),
             Failure::Unavailable => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "Not now",
@@ -188,7 +192,7 @@ impl IntoResponse for Failed {
                 "Nothing was done. Please go back and send the form once more.",
             ),
         };
-        let mut response = problem(self.base, status, title, text);
+        let mut response = problem(self, status, title, text);
         if status == StatusCode::SERVICE_UNAVAILABLE {
             let after = HeaderValue::from_static(RETRY_AFTER);
             response.headers_mut().insert(header::RETRY_AFTER, after);
@@ -197,14 +201,8 @@ impl IntoResponse for Failed {
     }
 }
 
-fn problem(base: String, status: StatusCode, title: &'static str, text: &'static str) -> Response {
-    let frame = Frame {
-        base,
-        user: None,
-        form_token: String::new(),
-        notice: "",
-        warning: String::new(),
-    };
+fn problem(app: &App, status: StatusCode, title: &'static str, text: &'static str) -> Response {
+    let frame = app.frame();
     render(status, &Problem { frame, title, text })
 }
 
@@ -236,8 +234,9 @@ pub(super) fn with_cookie(
     response
 }
 
-/// Says when the next try may come.
-pub(super) fn with_wait(mut response: Response, wait: Duration) -> Response {
+/// The page of a form that was sent too often, with when the next try may come.
+pub(super) fn render_throttled(page: &impl Template, wait: Duration) -> Response {
+    let mut response = render(StatusCode::TOO_MANY_REQUESTS, page);
     let seconds = HeaderValue::from(seconds(wait));
     response.headers_mut().insert(header::RETRY_AFTER, seconds);
     response
@@ -268,7 +267,7 @@ pub(super) async fn style() -> Response {
 
 pub(super) async fn not_found(State(app): State<Arc<App>>) -> Response {
     problem(
-        app.options.base.clone(),
+        &app,
         StatusCode::NOT_FOUND,
         "No such page",
         "There is nothing here.",
@@ -280,7 +279,7 @@ pub(super) async fn not_allowed(
     Extension(_): Extension<Visitor>,
 ) -> Response {
     problem(
-        app.options.base.clone(),
+        &app,
         StatusCode::METHOD_NOT_ALLOWED,
         "Not this way",
         "This page cannot be asked for in this way.",

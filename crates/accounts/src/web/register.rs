@@ -10,8 +10,8 @@ use serde::Deserialize;
 
 use super::App;
 use super::account::{Sent, read};
-use super::pages::{Failed, Failure, RegisterPage, render, too_many, with_cookie, with_wait};
-use super::visitor::{Cookie, Visitor};
+use super::pages::{Failure, RegisterPage, render, render_throttled, too_many};
+use super::visitor::Visitor;
 use crate::name::UserName;
 use crate::password;
 use crate::store::StoreError;
@@ -29,20 +29,9 @@ pub(super) struct RegisterForm {
 pub(super) async fn form(
     State(app): State<Arc<App>>,
     Extension(visitor): Extension<Visitor>,
-) -> Result<Response, Failed> {
-    let session = app
-        .session(&visitor)
+) -> Result<Response, Failure> {
+    app.show_to_guest(&visitor, |guest| page(&app, guest, ""))
         .await
-        .map_err(|error| app.failed(error))?;
-    if session.is_some() {
-        return Ok(app.redirect("/member"));
-    }
-    let (guest, is_new) = app.guest(&visitor).map_err(|error| app.failed(error))?;
-    let response = render(StatusCode::OK, &page(&app, &guest, ""));
-    Ok(match is_new {
-        true => with_cookie(response, Cookie::Guest, Some(&guest), &app, &visitor),
-        false => response,
-    })
 }
 
 fn page(app: &App, guest: &Token, name: &str) -> RegisterPage {
@@ -62,14 +51,10 @@ pub(super) async fn register(
     Extension(visitor): Extension<Visitor>,
     fields: HeaderMap,
     sent: Sent<RegisterForm>,
-) -> Result<Response, Failed> {
-    let failed = |error: Failure| app.failed(error);
-    let form = read(sent).map_err(failed)?;
-    let guest = visitor.guest.clone();
-    app.check_form(&fields, guest.as_ref(), &form.token)
-        .map_err(failed)?;
-    let guest = guest.ok_or(Failure::Forged).map_err(failed)?;
-    let mut page = page(&app, &guest, &form.name);
+) -> Result<Response, Failure> {
+    let form = read(sent)?;
+    let guest = app.check_form(&fields, visitor.guest.as_ref(), &form.token)?;
+    let mut page = page(&app, guest, &form.name);
     let Some(name) = judge(&form, &mut page) else {
         return Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &page));
     };
@@ -78,10 +63,7 @@ pub(super) async fn register(
     if let Err(wait) = app.registrations.begin(&visitor.address, now_ms) {
         app.counts.throttled.add(1);
         page.frame.warning = too_many(wait);
-        return Ok(with_wait(
-            render(StatusCode::TOO_MANY_REQUESTS, &page),
-            wait,
-        ));
+        return Ok(render_throttled(&page, wait));
     }
     match add(&app, name, form.password).await {
         Ok(()) => {
@@ -95,7 +77,7 @@ pub(super) async fn register(
         }
         Err(Refusal::Failure(error)) => {
             app.registrations.give_back(&visitor.address);
-            Err(app.failed(error))
+            Err(error)
         }
     }
 }
