@@ -6,5 +6,7 @@
 mod descriptors;
 mod limits;
 mod order;
+#[path = "../shared/mod.rs"]
+mod shared;
 mod shutdown;
 mod util;

@@ -22,6 +22,8 @@ mod many;
 #[path = "../reactor/models.rs"]
 mod models;
 mod ring;
+#[path = "../shared/mod.rs"]
+mod shared;
 #[path = "../reactor/util.rs"]
 mod util;
 #[path = "../reactor/workers.rs"]

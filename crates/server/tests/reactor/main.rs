@@ -12,6 +12,8 @@ mod files;
 mod limits;
 mod many;
 mod models;
+#[path = "../shared/mod.rs"]
+mod shared;
 mod util;
 mod workers;
 

@@ -1,51 +1,14 @@
-//! A handler made for tests, servers with it, and a client that never waits for ever.
+//! A handler made for tests, servers with it, and what they and their clients are asked besides.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use loadline_base::{FileVersion, OpenFile};
-use loadline_proto::{Body, Exchange, Handler, Limits, Outcome, SessionConfig, Status, Turn};
-use loadline_server::{
-    Architecture, Counts, ListenAddr, Role, ServerConfig, ServerHandle, ServerOptions, SocketIo,
-    serve,
-};
+use loadline_proto::{Body, Exchange, Handler, Limits, Outcome, Status, Turn};
+use loadline_server::{Architecture, Counts, Role, ServerOptions, SocketIo};
 
-/// Longest wait for anything before a test fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A gate that requests for `/gate` wait at, on a worker, until it is opened.
-#[derive(Default)]
-pub(crate) struct Gate {
-    open: Mutex<bool>,
-    opened: Condvar,
-    waiting: AtomicU64,
-}
-
-impl Gate {
-    pub(crate) fn open(&self) {
-        *self.open.lock().unwrap() = true;
-        self.opened.notify_all();
-    }
-
-    /// Waits until `count` requests have come to the gate.
-    pub(crate) fn await_waiting(&self, count: u64) {
-        eventually(|| self.waiting() >= count);
-    }
-
-    /// Requests that have come to the gate so far.
-    pub(crate) fn waiting(&self) -> u64 {
-        self.waiting.load(Ordering::SeqCst)
-    }
-
-    fn pass(&self) {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let open = self.open.lock().unwrap();
-        let _open = self.opened.wait_while(open, |open| !*open).unwrap();
-    }
-}
+pub(crate) use crate::shared::*;
 
 /// | path | where | what |
 /// |---|---|---|
@@ -133,10 +96,10 @@ impl Handler for TestHandler {
     }
 }
 
-pub(crate) struct Server {
-    pub(crate) handle: ServerHandle,
-    pub(crate) handler: Arc<TestHandler>,
-    pub(crate) address: SocketAddr,
+impl Gated for TestHandler {
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
 }
 
 /// Whether the architecture under test can have its sockets read and written by these.
@@ -163,6 +126,8 @@ fn skip_without_a_ring() {
     }
 }
 
+pub(crate) type Server = crate::shared::Server<TestHandler>;
+
 pub(crate) fn options(loops: usize, workers: usize) -> ServerOptions {
     ServerOptions {
         architecture: crate::ARCHITECTURE,
@@ -178,31 +143,10 @@ pub(crate) fn start(options: ServerOptions) -> Server {
 
 pub(crate) fn start_with(options: ServerOptions, handler: TestHandler, limits: Limits) -> Server {
     skip_without_a_ring();
-    let handler = Arc::new(handler);
-    let config = ServerConfig {
-        options,
-        session: Arc::new(SessionConfig {
-            limits,
-            ..SessionConfig::default()
-        }),
-        listen: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
-        unix_mode: None,
-        access_log: None,
-    };
-    let handle = serve(Arc::clone(&handler), config).unwrap();
-    let address = handle.tcp_address().unwrap();
-    Server {
-        handle,
-        handler,
-        address,
-    }
+    Server::start(options, handler, limits)
 }
 
 impl Server {
-    pub(crate) fn connect(&self) -> Client {
-        Client::connect(self.address)
-    }
-
     /// A connection that the server has taken in, and the index of its loop.
     pub(crate) fn connect_seated(&self) -> (Client, usize) {
         let before = self.loops();
@@ -229,12 +173,6 @@ impl Server {
         let of_role = rows.into_iter().filter(|row| row.role == role);
         of_role.map(|row| row.counts).collect()
     }
-
-    /// Drains and waits for the end.
-    pub(crate) fn end(self) -> loadline_server::Ending {
-        self.handle.drain();
-        self.handle.wait().unwrap()
-    }
 }
 
 pub(crate) fn open_file(path: &std::path::Path) -> Arc<OpenFile> {
@@ -254,101 +192,8 @@ pub(crate) fn open_file(path: &std::path::Path) -> Arc<OpenFile> {
     })
 }
 
-/// A client with a time limit on everything.
-pub(crate) struct Client {
-    pub(crate) stream: TcpStream,
-    unread: Vec<u8>,
-}
-
-/// An answer.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) head: String,
-    pub(crate) content: Vec<u8>,
-}
-
 impl Answer {
-    pub(crate) fn says(&self, field: &str) -> bool {
-        self.head.to_ascii_lowercase().contains(field)
-    }
-
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.content).unwrap()
-    }
-}
-
-impl Client {
-    pub(crate) fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Self {
-            stream,
-            unread: Vec::new(),
-        }
-    }
-
-    pub(crate) fn ask(&mut self, path: &str) {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
-        self.stream.write_all(request.as_bytes()).unwrap();
-    }
-
-    pub(crate) fn get(&mut self, path: &str) -> Answer {
-        self.ask(path);
-        self.answer().unwrap()
-    }
-
-    /// The next answer, by its Content-Length.
-    pub(crate) fn answer(&mut self) -> io::Result<Answer> {
-        let head_len = loop {
-            if let Some(at) = self.unread.windows(4).position(|w| w == b"\r\n\r\n") {
-                break at + 4;
-            }
-            self.read_more()?;
-        };
-        let head: Vec<u8> = self.unread.drain(..head_len).collect();
-        let head = String::from_utf8(head).unwrap();
-        let lower = head.to_ascii_lowercase();
-        let (_, after) = lower.split_once("content-length: ").unwrap();
-        let len: usize = after.split("\r\n").next().unwrap().parse().unwrap();
-        while self.unread.len() < len {
-            self.read_more()?;
-        }
-        Ok(Answer {
-            status: head[9..12].parse().unwrap(),
-            content: self.unread.drain(..len).collect(),
-            head,
-        })
-    }
-
-    fn read_more(&mut self) -> io::Result<()> {
-        let mut bytes = [0; 64 << 10];
-        match self.stream.read(&mut bytes)? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            count => {
-                self.unread.extend_from_slice(&bytes[..count]);
-                Ok(())
-            }
-        }
-    }
-
-    /// Whether the server closes within the time limit without another byte.
-    pub(crate) fn is_closed(&mut self) -> bool {
-        match self.stream.read(&mut [0]) {
-            Ok(0) => self.unread.is_empty(),
-            Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
-            Ok(_) => false,
-        }
-    }
-}
-
-/// Waits for what comes to be true by itself.
-#[track_caller]
-pub(crate) fn eventually(mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "it never came to be");
-        std::thread::sleep(Duration::from_micros(500));
     }
 }
