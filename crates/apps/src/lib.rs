@@ -1,4 +1,4 @@
-//! Handlers: static files, service time, the status page, and what routes between them and apps.
+//! Handlers: static files, service time, the status page, and mounts of apps in front of a site.
 //!
 //! A handler sees no socket, no thread and no architecture: see `loadline_proto::Handler`.
 #![forbid(unsafe_code)]
@@ -6,7 +6,6 @@
 pub mod content;
 pub mod file_cache;
 pub mod mounts;
-pub mod router;
 pub mod service_time;
 pub mod static_files;
 pub mod status;
@@ -14,7 +13,6 @@ pub mod status;
 pub use content::error_pages::error_pages;
 pub use file_cache::CacheLimits;
 pub use mounts::Mounts;
-pub use router::Router;
 pub use service_time::{ServiceKind, ServiceTime};
 pub use static_files::{CacheControlRule, CacheUse, StaticFiles, StaticOptions};
 pub use status::{StatusPage, StatusSource};

@@ -1,18 +1,22 @@
-//! Apps by path, in front of a site.
+//! What stands in front of a site: the status page at its path, apps at theirs.
 
 use std::fmt;
 use std::sync::Arc;
 
 use loadline_proto::{Exchange, Handler, Outcome, Port, Task, Turn};
 
+use crate::status::StatusPage;
+
 type App = Arc<dyn Handler<Local = ()>>;
 
-/// A site with apps at some of its paths.
+/// A site with apps at some of its paths, and a status page if it is to have one.
 ///
 /// An app at `/shop` gets `/shop` and everything below it, `/shop/cart?item=1` say, with the target
 /// as it was sent. Paths are compared as they were sent, too: byte by byte, nothing decoded. Of
-/// several apps, the one with the longest path has it.
+/// several apps, the one with the longest path has it. The status page has its own path alone, and
+/// comes before all of them.
 pub struct Mounts<H> {
+    status: Option<StatusPage>,
     /// Longest first, without slashes at their end.
     apps: Vec<(Box<[u8]>, App)>,
     site: H,
@@ -23,6 +27,7 @@ impl<H: fmt::Debug> fmt::Debug for Mounts<H> {
         let paths = self.apps.iter().map(|(path, _)| path.escape_ascii());
         let paths: Vec<String> = paths.map(|path| path.to_string()).collect();
         f.debug_struct("Mounts")
+            .field("status", &self.status)
             .field("apps", &paths)
             .field("site", &self.site)
             .finish()
@@ -34,9 +39,17 @@ impl<H: Handler> Mounts<H> {
     #[must_use]
     pub fn new(site: H) -> Self {
         Self {
+            status: None,
             apps: Vec::new(),
             site,
         }
+    }
+
+    /// Shows this status page, or none.
+    #[must_use]
+    pub fn status(mut self, page: Option<StatusPage>) -> Self {
+        self.status = page;
+        self
     }
 
     /// Puts an app at a path, `/shop` say; at `/` it gets everything that no other app does. A second
@@ -85,6 +98,12 @@ impl<H: Handler> Handler for Mounts<H> {
         exchange: &mut Exchange,
         turn: &mut Turn<'_>,
     ) -> Outcome {
+        if let Some(status) = &self.status
+            && status.matches(exchange)
+        {
+            status.answer(exchange);
+            return Outcome::Ready;
+        }
         match self.app(exchange) {
             Some(app) => app.handle(&mut (), exchange, turn),
             None => self.site.handle(local, exchange, turn),

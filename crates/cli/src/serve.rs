@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use loadline_apps::{
-    CacheLimits, CacheUse, Mounts, Router, ServiceKind, ServiceTime, StaticFiles, StaticOptions,
+    CacheLimits, CacheUse, Mounts, ServiceKind, ServiceTime, StaticFiles, StaticOptions,
     StatusPage, StatusSource,
 };
 use loadline_proto::{AccessFormat, ErrorPages, Handler, SessionConfig};
@@ -72,11 +72,11 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     };
     let work = &plan.flags.work;
     let handle = match work.service_time {
-        None => start(Router::new(page, mounted(files, accounts.as_ref())), config),
+        None => start(mounted(files, page, accounts.as_ref()), config),
         Some(time) => {
             let kind = work.service_kind.unwrap_or(ServiceKind::Sleep);
             let files = ServiceTime::new(files, time, kind);
-            start(Router::new(page, mounted(files, accounts.as_ref())), config)
+            start(mounted(files, page, accounts.as_ref()), config)
         }
     }?;
     let _ = status.control.set(handle.control()); // set nowhere else
@@ -88,9 +88,13 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     wait(handle, closing, accounts.as_ref())
 }
 
-/// Files, and accounts in front of them if there are any.
-fn mounted<H: Handler>(files: H, accounts: Option<&Mounted>) -> Mounts<H> {
-    let mounts = Mounts::new(files);
+/// Files, and in front of them the status page and accounts if there are any.
+fn mounted<H: Handler>(
+    files: H,
+    page: Option<StatusPage>,
+    accounts: Option<&Mounted>,
+) -> Mounts<H> {
+    let mounts = Mounts::new(files).status(page);
     match accounts {
         Some(app) => mounts.mount(accounts::BASE, app.handler()),
         None => mounts,
