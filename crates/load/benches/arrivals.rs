@@ -2,7 +2,6 @@
 //!
 //! `cargo bench -p loadline-load --bench arrivals` prints the time of 1000 of each.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use divan::{Bencher, black_box};
@@ -75,15 +74,8 @@ fn poisson_near_the_end(bencher: Bencher<'_, '_>) {
 
 #[divan::bench(args = [1, 4, 100, 10_000])]
 fn choose(bencher: Bencher<'_, '_>, count: u32) {
-    let request = Prepared {
-        keep: Arc::from(&b""[..]),
-        last: Arc::from(&b""[..]),
-        method: loadline_proto::Method::Get,
-        expectation: 0,
-        server: 0,
-    };
     let mix = Mix {
-        requests: vec![request; count as usize],
+        requests: vec![Prepared::get("a", "/"); count as usize],
         expectations: vec![Expectation::default()],
         order: MixOrder::Weighted {
             cumulative: (1..=count).map(f64::from).collect(),

@@ -4,16 +4,13 @@
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::error::Error;
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use loadline_load::engine::run;
 use loadline_load::{
-    Arrivals, Control, Expectation, Loop, Message, Mix, MixOrder, Overflow, Phase, Plan, Prepared,
-    Schedule, Share, Tally, ThreadReport, message,
+    Arrivals, Control, Loop, Message, Overflow, Phase, Plan, Prepared, Schedule, Share, Tally,
+    ThreadReport, message,
 };
-use loadline_proto::Method;
 use loadline_sys::clock::monotonic_ns;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -36,8 +33,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         },
     };
     let is_new = rest.iter().any(|word| word == "--new");
-    let connections = connections.parse()?;
-    let plan = plan(address.parse()?, path, connections, load, duration, is_new);
+    let phase = Phase {
+        label: "all".to_owned(),
+        end_ns: u64::try_from(duration.as_nanos())?,
+        counted: true,
+        ..Phase::default()
+    };
+    let plan = Plan {
+        load,
+        connections: connections.parse()?,
+        requests_per_connection: is_new.then_some(1),
+        timeout_ns: 2_000_000_000,
+        content_sample: 0,
+        ..Plan::new(address.parse()?, Prepared::get(address, path), vec![phase])
+    };
 
     let control = Control::new();
     let (mut tally, mut latency) = (Tally::default(), message::latencies());
@@ -68,54 +77,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
     Ok(())
-}
-
-fn plan(
-    server: SocketAddr,
-    path: &str,
-    connections: u32,
-    load: Loop,
-    duration: Duration,
-    is_new: bool,
-) -> Plan {
-    let fields = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\n");
-    let request = Prepared {
-        keep: Arc::from(format!("{fields}\r\n").into_bytes()),
-        last: Arc::from(format!("{fields}Connection: close\r\n\r\n").into_bytes()),
-        method: Method::Get,
-        expectation: 0,
-        server: 0,
-    };
-    let end_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    Plan {
-        servers: vec![server],
-        mix: Mix {
-            requests: vec![request],
-            expectations: vec![Expectation::default()],
-            order: MixOrder::Weighted {
-                cumulative: vec![1.0],
-            },
-        },
-        load,
-        phases: vec![Phase {
-            label: "all".to_owned(),
-            begin_ns: 0,
-            end_ns,
-            rate: None,
-            counted: true,
-        }],
-        connections,
-        requests_max: None,
-        requests_per_connection: is_new.then_some(1),
-        timeout_ns: 2_000_000_000,
-        deadline_ns: None,
-        content_sample: 0,
-        spins: false,
-        sources: Vec::new(),
-        groups: Vec::new(),
-        crowds: Vec::new(),
-        seed: 1,
-    }
 }
 
 fn print(report: &ThreadReport, tally: &Tally) {

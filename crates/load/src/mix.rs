@@ -35,6 +35,23 @@ pub struct Prepared {
     pub server: u16,
 }
 
+impl Prepared {
+    /// A GET with no field but Host.
+    #[must_use]
+    pub fn get(host: &str, path: &str) -> Self {
+        let fields = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n");
+        Self {
+            keep: format!("{fields}\r\n").into_bytes().into(),
+            last: format!("{fields}Connection: close\r\n\r\n")
+                .into_bytes()
+                .into(),
+            method: Method::Get,
+            expectation: 0,
+            server: 0,
+        }
+    }
+}
+
 /// In which order requests are taken.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MixOrder {
@@ -83,6 +100,18 @@ enum Choice {
 }
 
 impl Mix {
+    /// One request and no other; what is good is said by its status.
+    #[must_use]
+    pub fn of(request: Prepared) -> Self {
+        Self {
+            requests: vec![request],
+            expectations: vec![Expectation::default()],
+            order: MixOrder::Weighted {
+                cumulative: vec![1.0],
+            },
+        }
+    }
+
     /// The method, if all requests have the same.
     #[must_use]
     pub fn method(&self) -> Option<Method> {
@@ -156,15 +185,8 @@ mod tests {
     use super::*;
 
     fn mix(count: u32, order: MixOrder) -> Mix {
-        let request = Prepared {
-            keep: Arc::from(&b""[..]),
-            last: Arc::from(&b""[..]),
-            method: Method::Get,
-            expectation: 0,
-            server: 0,
-        };
         Mix {
-            requests: vec![request; count as usize],
+            requests: vec![Prepared::get("a", "/"); count as usize],
             expectations: vec![Expectation::default()],
             order,
         }
@@ -259,7 +281,7 @@ mod tests {
                 sequence: Arc::from([0, 1]),
             },
         );
-        assert_eq!((mix.method(), mix.http()), (Some(Method::Get), None));
+        assert_eq!((mix.method(), mix.http()), (Some(Method::Get), Some("1.1")));
         for request in &mut mix.requests {
             request.last = Arc::from(&b"GET /\r HTTP/1.0\r\n\r\n"[..]);
         }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::actors::Crowd;
-use crate::{Arrivals, Mix, Phase, Schedule};
+use crate::{Arrivals, Mix, Phase, Prepared, Schedule};
 
 /// When the clients send.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,6 +91,32 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The plainest run: one request over and over, to one server, over one connection, in a closed
+    /// loop without time to think, until the phases end. Timeout of 10 s; every content is checked.
+    #[must_use]
+    pub fn new(server: SocketAddr, request: Prepared, phases: Vec<Phase>) -> Self {
+        Self {
+            servers: vec![server],
+            mix: Mix::of(request),
+            load: Loop::Closed {
+                think_ns: 0,
+                coalesces: true,
+            },
+            phases,
+            connections: 1,
+            requests_max: None,
+            requests_per_connection: None,
+            timeout_ns: 10_000_000_000,
+            deadline_ns: None,
+            content_sample: 1,
+            spins: false,
+            sources: Vec::new(),
+            groups: Vec::new(),
+            crowds: Vec::new(),
+            seed: 1,
+        }
+    }
+
     /// From the start to the end of the last phase.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {

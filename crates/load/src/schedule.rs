@@ -34,7 +34,7 @@ pub struct Schedule {
 }
 
 /// A stretch of time whose results are told apart: the warm-up, a step of `--steps`, or all.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Phase {
     /// As it stands in results: "warm-up", "500/s".
     pub label: String,

@@ -159,20 +159,14 @@ fn users(
             url.authority
         )));
     }
-    Ok(Crowd {
-        group,
-        count,
-        server: 0,
-        sources: Vec::new(),
-        receive_buffer_bytes: None,
-        cast: scenario.casting(Setting {
-            path_prefix: url.target.trim_end_matches('/').to_owned(),
-            authority: url.authority,
-            timeout_ns: plan.timeout_ns,
-            deadline_ns: plan.deadline_ns,
-            limits: Limits::default(),
-        }),
-    })
+    let cast = scenario.casting(Setting {
+        path_prefix: url.target.trim_end_matches('/').to_owned(),
+        authority: url.authority,
+        timeout_ns: plan.timeout_ns,
+        deadline_ns: plan.deadline_ns,
+        limits: Limits::default(),
+    });
+    Ok(Crowd::new(group, 0, count, cast))
 }
 
 fn add_group(plan: &mut Plan, name: &str) -> u16 {

@@ -47,6 +47,8 @@ pub(crate) struct Caller {
     place: Place,
     pause_ns: u64,
     opened_ns: u64,
+    /// When the answer has to have gone on, while it is awaited.
+    silent_until_ns: Option<u64>,
     /// Whether it waits for an answer that is out when the run ends.
     waits_at_end: bool,
     /// Whether it has had a connection, or failed to.
@@ -62,6 +64,7 @@ impl Caller {
             place: Place::Away { until_ns: 0 },
             pause_ns: 0,
             opened_ns: 0,
+            silent_until_ns: None,
             waits_at_end,
             has_begun: false,
         }
@@ -98,6 +101,7 @@ impl Caller {
         self.place = Place::Here;
         self.has_begun = true;
         self.opened_ns = scene.now_ns;
+        self.silent_until_ns = None;
         self.exchange.connected();
     }
 
@@ -125,7 +129,31 @@ impl Caller {
     /// The first byte of the request is about to be sent.
     pub(crate) fn sends(&mut self, scene: &mut Scene<'_>) {
         self.due(scene);
+        self.silent_until_ns = None;
         self.exchange.sent(&self.asked.request, scene);
+    }
+
+    /// More of the answer is awaited from now on; the moment at which it has to have come.
+    pub(crate) fn silent_until_ns(&mut self, scene: &Scene<'_>) -> u64 {
+        let late_ns = scene.now_ns.saturating_add(self.asked.timeout_ns);
+        *self.silent_until_ns.get_or_insert(late_ns)
+    }
+
+    /// Receives more of the answer, which is awaited no longer than for the timeout.
+    pub(crate) fn receive(&mut self, bytes_max: usize, scene: &Scene<'_>) -> Order {
+        Order::ReceiveUntil {
+            bytes_max,
+            ns: self.silent_until_ns(scene),
+        }
+    }
+
+    /// A moment has come that was waited for: the request fails if the answer was to have gone on.
+    pub(crate) fn woken(&mut self, scene: &mut Scene<'_>) {
+        let is_silent = self.silent_until_ns.is_some_and(|ns| ns <= scene.now_ns);
+        if is_silent && self.is_here() {
+            self.silent_until_ns = None;
+            self.fail(ErrorKind::Timeout, scene);
+        }
     }
 
     /// Bytes of the answer came; says what became of it. After that the next request is due at
@@ -137,6 +165,7 @@ impl Caller {
         is_whole: bool,
         scene: &mut Scene<'_>,
     ) -> Progress {
+        self.silent_until_ns = None;
         let asked = &self.asked;
         let progress = self.exchange.received(bytes, watch, asked, scene);
         match progress {

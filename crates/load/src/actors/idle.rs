@@ -20,16 +20,10 @@ use crate::{ErrorKind, seed};
 #[must_use]
 pub fn crowd(group: u16, server: u16, count: u64, first: Option<Asked>) -> Crowd {
     let first = first.map(Arc::new);
-    let cast =
-        move |number, seed| Box::new(Idle::new(first.clone(), number, seed)) as Box<dyn Actor>;
-    Crowd {
-        group,
-        count,
-        server,
-        sources: Vec::new(),
-        receive_buffer_bytes: None,
-        cast: Arc::new(cast),
-    }
+    let cast = Arc::new(move |number, seed| {
+        Box::new(Idle::new(first.clone(), number, seed)) as Box<dyn Actor>
+    });
+    Crowd::new(group, server, count, cast)
 }
 
 /// What is received at once: nothing but answers to one request are expected.

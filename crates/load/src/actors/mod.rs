@@ -143,6 +143,21 @@ pub struct Crowd {
     pub cast: Casting,
 }
 
+impl Crowd {
+    /// So many actors with the plan's sources and the system's buffers.
+    #[must_use]
+    pub fn new(group: u16, server: u16, count: u64, cast: Casting) -> Self {
+        Self {
+            group,
+            count,
+            server,
+            sources: Vec::new(),
+            receive_buffer_bytes: None,
+            cast,
+        }
+    }
+}
+
 impl std::fmt::Debug for Crowd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Crowd")

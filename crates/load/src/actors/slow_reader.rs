@@ -19,17 +19,13 @@ use crate::ErrorKind;
 #[must_use]
 pub fn crowd(group: u16, server: u16, count: u64, bytes_per_second: u64, asked: Asked) -> Crowd {
     let asked = Arc::new(asked);
-    let cast = move |_, _| {
+    let cast = Arc::new(move |_, _| {
         Box::new(SlowReader::new(Arc::clone(&asked), bytes_per_second)) as Box<dyn Actor>
-    };
+    });
     let buffer_bytes = usize::try_from(bytes_per_second).unwrap_or(usize::MAX);
     Crowd {
-        group,
-        count,
-        server,
-        sources: Vec::new(),
         receive_buffer_bytes: Some(buffer_bytes.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)),
-        cast: Arc::new(cast),
+        ..Crowd::new(group, server, count, cast)
     }
 }
 
@@ -51,8 +47,6 @@ struct SlowReader {
     bytes_per_second: u64,
     pace: Pace,
     state: State,
-    /// When the answer has to have gone on, while the reader wants to read.
-    silent_until_ns: Option<u64>,
 }
 
 impl SlowReader {
@@ -62,7 +56,6 @@ impl SlowReader {
             bytes_per_second,
             pace: Pace::new(bytes_per_second, 0),
             state: State::Free,
-            silent_until_ns: None,
         }
     }
 
@@ -72,12 +65,8 @@ impl SlowReader {
                 ns: self.pace.next_ns(),
             },
             allowed => {
-                let timeout_ns = self.caller.asked().timeout_ns;
-                let late_ns = scene.now_ns.saturating_add(timeout_ns);
-                Order::ReceiveUntil {
-                    bytes_max: usize::try_from(allowed).unwrap_or(usize::MAX),
-                    ns: *self.silent_until_ns.get_or_insert(late_ns),
-                }
+                let bytes_max = usize::try_from(allowed).unwrap_or(usize::MAX);
+                self.caller.receive(bytes_max, scene)
             }
         }
     }
@@ -107,12 +96,10 @@ impl Actor for SlowReader {
     fn sent(&mut self, scene: &mut Scene<'_>) {
         self.state = State::Reading;
         self.pace = Pace::new(self.bytes_per_second, scene.now_ns);
-        self.silent_until_ns = None;
     }
 
     fn received(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
         self.pace.used(bytes.len() as u64);
-        self.silent_until_ns = None;
         let _ = self.caller.received(bytes, &mut (), true, scene);
         if !self.caller.exchange().has_request() {
             self.state = State::Free;
@@ -120,11 +107,7 @@ impl Actor for SlowReader {
     }
 
     fn woken(&mut self, scene: &mut Scene<'_>) {
-        let is_silent = self.silent_until_ns.is_some_and(|ns| ns <= scene.now_ns);
-        if is_silent && self.caller.is_here() {
-            self.silent_until_ns = None;
-            self.caller.fail(ErrorKind::Timeout, scene);
-        }
+        self.caller.woken(scene);
     }
 
     fn closed(&mut self, scene: &mut Scene<'_>) {

@@ -29,18 +29,11 @@ pub(super) fn crowd(
     dripping: Range<usize>,
 ) -> Crowd {
     let asked = Arc::new(asked);
-    let cast = move |_, _| {
+    let cast = Arc::new(move |_, _| {
         let caller = Caller::new(Arc::clone(&asked), false);
         Box::new(SlowSender::new(caller, bytes_per_second, dripping.clone())) as Box<dyn Actor>
-    };
-    Crowd {
-        group,
-        count,
-        server,
-        sources: Vec::new(),
-        receive_buffer_bytes: None,
-        cast: Arc::new(cast),
-    }
+    });
+    Crowd::new(group, server, count, cast)
 }
 
 /// Where the content of a request begins.
@@ -56,8 +49,6 @@ struct SlowSender {
     /// Bytes of the request that were given to the stage.
     given: usize,
     pace: Pace,
-    /// When the answer has to have gone on, once the request is out.
-    silent_until_ns: Option<u64>,
 }
 
 impl SlowSender {
@@ -69,7 +60,6 @@ impl SlowSender {
             dripping: dripping.start.min(len)..dripping.end.min(len),
             given: 0,
             pace: Pace::new(bytes_per_second, 0),
-            silent_until_ns: None,
         }
     }
 
@@ -101,16 +91,10 @@ impl Actor for SlowSender {
             return order;
         }
         if self.is_whole() && self.caller.exchange().is_out() {
-            let timeout_ns = self.caller.asked().timeout_ns;
-            let late_ns = scene.now_ns.saturating_add(timeout_ns);
-            return Order::ReceiveUntil {
-                bytes_max: RECEIVE_BYTES,
-                ns: *self.silent_until_ns.get_or_insert(late_ns),
-            };
+            return self.caller.receive(RECEIVE_BYTES, scene);
         }
         if !self.caller.exchange().is_out() {
             self.given = 0;
-            self.silent_until_ns = None;
             self.caller.sends(scene);
         }
         let (from, to) = (self.given, self.allowed(scene.now_ns));
@@ -135,17 +119,12 @@ impl Actor for SlowSender {
     fn sent(&mut self, _scene: &mut Scene<'_>) {}
 
     fn received(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
-        self.silent_until_ns = None;
         let is_whole = self.is_whole();
         let _ = self.caller.received(bytes, &mut (), is_whole, scene);
     }
 
     fn woken(&mut self, scene: &mut Scene<'_>) {
-        let is_silent = self.silent_until_ns.is_some_and(|ns| ns <= scene.now_ns);
-        if is_silent && self.caller.is_here() {
-            self.silent_until_ns = None;
-            self.caller.fail(ErrorKind::Timeout, scene);
-        }
+        self.caller.woken(scene);
     }
 
     fn closed(&mut self, scene: &mut Scene<'_>) {

@@ -24,18 +24,11 @@ use crate::{ErrorKind, seed};
 #[must_use]
 pub fn crowd(group: u16, server: u16, count: u64, asked: Asked) -> Crowd {
     let asked = Arc::new(asked);
-    let cast = move |number, seed| {
+    let cast = Arc::new(move |number, seed| {
         let caller = Caller::new(Arc::clone(&asked), false);
         Box::new(Vanishing::new(caller, number, seed)) as Box<dyn Actor>
-    };
-    Crowd {
-        group,
-        count,
-        server,
-        sources: Vec::new(),
-        receive_buffer_bytes: None,
-        cast: Arc::new(cast),
-    }
+    });
+    Crowd::new(group, server, count, cast)
 }
 
 const PAUSE_NS_MIN: u64 = 50_000_000;
@@ -62,7 +55,6 @@ struct Vanishing {
     is_given: bool,
     /// Bytes of content that will be left unread, once they are known.
     unread_bytes: Option<u64>,
-    silent_until_ns: u64,
 }
 
 impl Vanishing {
@@ -73,7 +65,6 @@ impl Vanishing {
             pause_ns: PAUSE_NS_MIN + seed::mixed(seed ^ number) % PAUSE_NS_SPREAD,
             is_given: false,
             unread_bytes: None,
-            silent_until_ns: u64::MAX,
         }
     }
 
@@ -103,10 +94,7 @@ impl Actor for Vanishing {
             let left = self.caller.exchange().content_left().unwrap_or(0);
             let wanted = left.saturating_sub(self.unread_bytes.unwrap_or(left));
             let most = RECEIVE_BYTES.max(usize::try_from(wanted).unwrap_or(RECEIVE_BYTES));
-            return Order::ReceiveUntil {
-                bytes_max: most,
-                ns: self.silent_until_ns,
-            };
+            return self.caller.receive(most, scene);
         }
         self.is_given = true;
         self.caller.sends(scene);
@@ -125,16 +113,12 @@ impl Actor for Vanishing {
     }
 
     fn sent(&mut self, scene: &mut Scene<'_>) {
-        let timeout_ns = self.caller.asked().timeout_ns;
-        self.silent_until_ns = scene.now_ns.saturating_add(timeout_ns);
         if self.manner() != Manner::HalfAnAnswer {
             self.vanish(scene);
         }
     }
 
     fn received(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
-        let timeout_ns = self.caller.asked().timeout_ns;
-        self.silent_until_ns = scene.now_ns.saturating_add(timeout_ns);
         let _ = self.caller.received(bytes, &mut (), true, scene);
         if !self.caller.exchange().has_request() {
             return self.vanish(scene); // it came whole
@@ -151,9 +135,7 @@ impl Actor for Vanishing {
     }
 
     fn woken(&mut self, scene: &mut Scene<'_>) {
-        if self.is_given && self.caller.is_here() && self.silent_until_ns <= scene.now_ns {
-            self.caller.fail(ErrorKind::Timeout, scene);
-        }
+        self.caller.woken(scene);
     }
 
     fn closed(&mut self, scene: &mut Scene<'_>) {

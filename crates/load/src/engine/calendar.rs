@@ -131,58 +131,22 @@ impl<'p> Calendar<'p> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use loadline_proto::Method;
-
     use super::*;
-    use crate::{Expectation, Loop, Mix, MixOrder, Phase, Prepared};
+    use crate::{Phase, Prepared};
 
     fn plan(ends_ms: &[u64]) -> Plan {
-        let request = Prepared {
-            keep: Arc::from(&b""[..]),
-            last: Arc::from(&b""[..]),
-            method: Method::Get,
-            expectation: 0,
-            server: 0,
-        };
         let mut begin_ns = 0;
         let phases = ends_ms.iter().map(|end_ms| {
             let end_ns = end_ms * 1_000_000;
             Phase {
-                label: String::new(),
                 begin_ns: std::mem::replace(&mut begin_ns, end_ns),
                 end_ns,
-                rate: None,
                 counted: *end_ms != 1500,
+                ..Phase::default()
             }
         });
-        Plan {
-            servers: Vec::new(),
-            mix: Mix {
-                requests: vec![request],
-                expectations: vec![Expectation::default()],
-                order: MixOrder::Weighted {
-                    cumulative: Vec::new(),
-                },
-            },
-            load: Loop::Closed {
-                think_ns: 0,
-                coalesces: true,
-            },
-            phases: phases.collect(),
-            connections: 0,
-            requests_max: None,
-            requests_per_connection: None,
-            timeout_ns: 0,
-            deadline_ns: None,
-            content_sample: 0,
-            spins: false,
-            sources: Vec::new(),
-            groups: Vec::new(),
-            crowds: Vec::new(),
-            seed: 0,
-        }
+        let server = ([127, 0, 0, 1], 80).into();
+        Plan::new(server, Prepared::get("a", "/"), phases.collect())
     }
 
     #[test]

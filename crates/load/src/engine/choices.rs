@@ -73,21 +73,14 @@ impl<'p> Choices<'p> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use loadline_proto::Method;
-
     use super::*;
     use crate::{Expectation, MixOrder, Prepared};
 
     #[test]
     fn what_was_chosen_for_another_server_is_kept_for_it() {
         let request = |server| Prepared {
-            keep: Arc::from(&b""[..]),
-            last: Arc::from(&b""[..]),
-            method: Method::Get,
-            expectation: 0,
             server,
+            ..Prepared::get("a", "/")
         };
         let mix = Mix {
             requests: vec![request(0), request(1), request(0)],

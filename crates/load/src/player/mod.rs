@@ -52,15 +52,9 @@ pub fn crowd(group: u16, server: u16, count: u64, bits_per_second: u64, asked: A
         },
         ..asked
     });
-    let cast = move |_, _| Box::new(Player::new(&asked, bits_per_second)) as Box<dyn Actor>;
-    Crowd {
-        group,
-        count,
-        server,
-        sources: Vec::new(),
-        receive_buffer_bytes: None,
-        cast: Arc::new(cast),
-    }
+    let cast =
+        Arc::new(move |_, _| Box::new(Player::new(&asked, bits_per_second)) as Box<dyn Actor>);
+    Crowd::new(group, server, count, cast)
 }
 
 struct Player {
@@ -76,8 +70,6 @@ struct Player {
     told: (u64, u64),
     /// When there will be room for the next segment, while it waits for that.
     room_ns: Option<u64>,
-    /// When the answer has to have gone on, while one is awaited.
-    silent_until_ns: Option<u64>,
 }
 
 /// Looks at an answer while it passes.
@@ -154,7 +146,6 @@ impl Player {
             look: Look::default(),
             told: (0, 0),
             room_ns: None,
-            silent_until_ns: None,
         }
     }
 
@@ -201,16 +192,13 @@ impl Player {
         let last_byte = first_byte.saturating_add(bytes - 1);
         let end_byte = self.length.unwrap_or(u64::MAX).saturating_sub(1);
         self.look = Look::for_range(first_byte, last_byte.min(end_byte));
-        self.silent_until_ns = None;
         let request = &self.caller.asked().request.keep;
         Order::Send(range::asking(request, first_byte, self.look.last_byte))
     }
 
     /// Waits for more of the answer, but not beyond the moment in which the picture stops.
     fn listen(&mut self, scene: &Scene<'_>) -> Order {
-        let timeout_ns = self.caller.asked().timeout_ns;
-        let late_ns = scene.now_ns.saturating_add(timeout_ns);
-        let silent_until_ns = *self.silent_until_ns.get_or_insert(late_ns);
+        let silent_until_ns = self.caller.silent_until_ns(scene);
         let empty_ns = self.buffer.as_ref().and_then(Buffer::empty_ns);
         let empty_ns = empty_ns.filter(|ns| *ns > scene.now_ns);
         let told_ns = scene.now_ns.saturating_add(TOLD_NS_MAX);
@@ -252,7 +240,6 @@ impl Actor for Player {
     fn sent(&mut self, _scene: &mut Scene<'_>) {}
 
     fn received(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
-        self.silent_until_ns = None;
         self.look.video_bytes = 0;
         let progress = self.caller.received(bytes, &mut self.look, true, scene);
         let look = self.look;
@@ -275,10 +262,7 @@ impl Actor for Player {
     }
 
     fn woken(&mut self, scene: &mut Scene<'_>) {
-        let is_silent = self.silent_until_ns.is_some_and(|ns| ns <= scene.now_ns);
-        if self.caller.exchange().is_out() && is_silent {
-            self.caller.fail(ErrorKind::Timeout, scene);
-        }
+        self.caller.woken(scene);
     }
 
     fn closed(&mut self, scene: &mut Scene<'_>) {

@@ -9,8 +9,7 @@ use std::time::Duration;
 use loadline_load::actors::{self, Asked, Crowd};
 use loadline_load::plan::Group;
 use loadline_load::{
-    Control, Expectation, Loop, Message, Mix, MixOrder, Phase, Plan, Prepared, Share, Tally,
-    ThreadReport,
+    Control, Expectation, Message, Phase, Plan, Prepared, Share, Tally, ThreadReport,
 };
 use loadline_proto::Method;
 use loadline_sys::clock::monotonic_ns;
@@ -37,45 +36,21 @@ pub(crate) fn get() -> Asked {
 }
 
 pub(crate) fn plan(server: SocketAddr, crowd: Crowd, duration: Duration) -> Plan {
-    let end_ns = duration.as_nanos() as u64;
+    let phase = Phase {
+        label: "all".to_owned(),
+        end_ns: duration.as_nanos() as u64,
+        counted: true,
+        ..Phase::default()
+    };
+    let groups = ["clients", "crowd"].map(|name| Group {
+        name: name.to_owned(),
+    });
     Plan {
-        servers: vec![server],
-        mix: Mix {
-            requests: vec![get().request],
-            expectations: vec![Expectation::default()],
-            order: MixOrder::Weighted {
-                cumulative: vec![1.0],
-            },
-        },
-        load: Loop::Closed {
-            think_ns: 0,
-            coalesces: true,
-        },
-        phases: vec![Phase {
-            label: "all".to_owned(),
-            begin_ns: 0,
-            end_ns,
-            rate: None,
-            counted: true,
-        }],
         connections: 0,
-        requests_max: None,
-        requests_per_connection: None,
         timeout_ns: AGES.as_nanos() as u64,
-        deadline_ns: None,
-        content_sample: 1,
-        spins: false,
-        sources: Vec::new(),
-        groups: vec![
-            Group {
-                name: "clients".to_owned(),
-            },
-            Group {
-                name: "crowd".to_owned(),
-            },
-        ],
+        groups: groups.to_vec(),
         crowds: vec![crowd],
-        seed: 1,
+        ..Plan::new(server, get().request, vec![phase])
     }
 }
 

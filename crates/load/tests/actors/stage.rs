@@ -91,20 +91,17 @@ fn one(orders: Vec<Order>) -> (Crowd, Notes<Fact>, mpsc::Receiver<()>) {
     let facts: Notes<Fact> = Arc::default();
     let (tell, told) = mpsc::channel();
     let (noted, tell) = (Arc::clone(&facts), Mutex::new(tell));
+    let cast = Arc::new(move |number, _| {
+        assert_eq!(number, 0);
+        Box::new(Scripted {
+            orders: orders.clone().into_iter(),
+            facts: Arc::clone(&noted),
+            told: tell.lock().unwrap().clone(),
+        }) as Box<dyn Actor>
+    });
     let crowd = Crowd {
-        group: 1,
-        count: 1,
-        server: 0,
         sources: vec!["127.0.0.77".parse().unwrap()],
-        receive_buffer_bytes: None,
-        cast: Arc::new(move |number, _| {
-            assert_eq!(number, 0);
-            Box::new(Scripted {
-                orders: orders.clone().into_iter(),
-                facts: Arc::clone(&noted),
-                told: tell.lock().unwrap().clone(),
-            })
-        }),
+        ..Crowd::new(1, 0, 1, cast)
     };
     (crowd, facts, told)
 }
@@ -287,14 +284,8 @@ fn who_never_waits_keeps_nobody_from_their_turn() {
         Order::Receive { bytes_max: 10 },
     ]);
     let mut plan = plan(address, crowd, AGES);
-    plan.crowds.push(Crowd {
-        group: 1,
-        count: 2,
-        server: 0,
-        sources: Vec::new(),
-        receive_buffer_bytes: None,
-        cast: Arc::new(|_, _| Box::new(Restless)),
-    });
+    plan.crowds
+        .push(Crowd::new(1, 0, 2, Arc::new(|_, _| Box::new(Restless))));
     let show = Show::begin(plan);
     for _ in 0..3 {
         told.recv().unwrap();

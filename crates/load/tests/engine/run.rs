@@ -1,13 +1,10 @@
 //! Runs of the engine in tests: a plan made shortly, and what came out of it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use loadline_load::{
-    Control, Expectation, Interval, Loop, Message, Mix, MixOrder, Phase, Plan, Prepared, Share,
-    Tally, ThreadReport, engine, message,
+    Control, Interval, Message, Phase, Plan, Prepared, Share, Tally, ThreadReport, engine, message,
 };
-use loadline_proto::Method;
 use loadline_sys::clock::monotonic_ns;
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -51,54 +48,26 @@ impl Outcome {
 
 /// A request for this path.
 pub(crate) fn get(path: &str) -> Prepared {
-    let fields = format!("GET {path} HTTP/1.1\r\nHost: a\r\n");
-    Prepared {
-        keep: Arc::from(format!("{fields}\r\n").into_bytes()),
-        last: Arc::from(format!("{fields}Connection: close\r\n\r\n").into_bytes()),
-        method: Method::Get,
-        expectation: 0,
-        server: 0,
-    }
+    Prepared::get("a", path)
 }
 
 /// A phase that counts.
 pub(crate) fn phase(begin_ns: u64, end_ns: u64) -> Phase {
     Phase {
-        label: String::new(),
         begin_ns,
         end_ns,
-        rate: None,
         counted: true,
+        ..Phase::default()
     }
 }
 
 /// A closed loop of so many clients that ends after so many requests.
 pub(crate) fn closed(server: SocketAddr, connections: u32, requests: u64) -> Plan {
     Plan {
-        servers: vec![server],
-        mix: Mix {
-            requests: vec![get("/")],
-            expectations: vec![Expectation::default()],
-            order: MixOrder::Weighted {
-                cumulative: vec![1.0],
-            },
-        },
-        load: Loop::Closed {
-            think_ns: 0,
-            coalesces: true,
-        },
-        phases: vec![phase(0, 3600 * SECOND)],
         connections,
         requests_max: Some(requests),
-        requests_per_connection: None,
         timeout_ns: 20 * SECOND,
-        deadline_ns: None,
-        content_sample: 1,
-        spins: false,
-        sources: Vec::new(),
-        groups: Vec::new(),
-        crowds: Vec::new(),
-        seed: 1,
+        ..Plan::new(server, get("/"), vec![phase(0, 3600 * SECOND)])
     }
 }
 

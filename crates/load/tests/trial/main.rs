@@ -18,10 +18,8 @@ use loadline_load::plan::Group;
 use loadline_load::trial::distribution::from_text;
 use loadline_load::trial::{Ending, Merger, TrialRecord};
 use loadline_load::{
-    Arrivals, Control, Expectation, Loop, Message, Mix, MixOrder, Overflow, Phase, Plan, Prepared,
-    Schedule, Share, wire,
+    Arrivals, Control, Loop, Message, Overflow, Phase, Plan, Prepared, Schedule, Share, wire,
 };
-use loadline_proto::Method;
 use loadline_stub::{Latency, Stub, StubOptions};
 use loadline_sys::clock::monotonic_ns;
 
@@ -30,10 +28,6 @@ const WARM_UP_NS: u64 = 200 * MS;
 const END_NS: u64 = 1_200 * MS;
 
 fn plan(server: SocketAddr, load: Loop) -> Plan {
-    let text = |last: &str| {
-        let text = format!("GET / HTTP/1.1\r\nHost: {server}\r\n{last}\r\n");
-        Arc::<[u8]>::from(text.into_bytes())
-    };
     let phase = |label: &str, begin_ns, end_ns, counted| Phase {
         label: label.to_owned(),
         begin_ns,
@@ -41,39 +35,19 @@ fn plan(server: SocketAddr, load: Loop) -> Plan {
         rate: None,
         counted,
     };
+    let phases = vec![
+        phase("warm-up", 0, WARM_UP_NS, false),
+        phase("all", WARM_UP_NS, END_NS, true),
+    ];
     Plan {
-        servers: vec![server],
-        mix: Mix {
-            requests: vec![Prepared {
-                keep: text(""),
-                last: text("Connection: close\r\n"),
-                method: Method::Get,
-                expectation: 0,
-                server: 0,
-            }],
-            expectations: vec![Expectation::default()],
-            order: MixOrder::Weighted {
-                cumulative: vec![1.0],
-            },
-        },
         load,
-        phases: vec![
-            phase("warm-up", 0, WARM_UP_NS, false),
-            phase("all", WARM_UP_NS, END_NS, true),
-        ],
         connections: 8,
-        requests_max: None,
-        requests_per_connection: None,
-        timeout_ns: 10_000 * MS,
-        deadline_ns: None,
         content_sample: 0,
-        spins: false,
-        sources: Vec::new(),
         groups: vec![Group {
             name: "clients".to_owned(),
         }],
-        crowds: Vec::new(),
         seed: 11,
+        ..Plan::new(server, Prepared::get(&server.to_string(), "/"), phases)
     }
 }
 

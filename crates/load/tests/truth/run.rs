@@ -7,10 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use loadline_load::fleet::{Crew, Event, Fleet};
 use loadline_load::trial::{Ending, Merger, Probe, Results, TrialRecord};
 use loadline_load::{
-    Arrivals, Control, Expectation, Loop, Message, Mix, MixOrder, Overflow, Phase, Plan, Prepared,
-    Schedule, Share,
+    Arrivals, Control, Loop, Message, Overflow, Phase, Plan, Prepared, Schedule, Share,
 };
-use loadline_proto::Method;
 use loadline_stub::{Report, Stub, StubOptions};
 use loadline_sys::clock::monotonic_ns;
 use loadline_sys::{affinity, usage};
@@ -81,15 +79,7 @@ pub(crate) fn seed() -> u64 {
 pub(crate) fn closed(server: SocketAddr, connections: u32, requests: u64) -> Plan {
     Plan {
         requests_max: Some(requests),
-        phases: vec![phase(3600 * SECOND)],
-        ..plan(
-            server,
-            connections,
-            Loop::Closed {
-                think_ns: 0,
-                coalesces: true,
-            },
-        )
+        ..plan(server, connections, 3600 * SECOND)
     }
 }
 
@@ -111,52 +101,22 @@ pub(crate) fn open(
     };
     let requests = rate * duration_ns as f64 / SECOND as f64;
     Plan {
-        requests_max: Some(requests.round() as u64),
-        phases: vec![phase(duration_ns + 3600 * SECOND)],
-        ..plan(server, connections, load)
-    }
-}
-
-fn plan(server: SocketAddr, connections: u32, load: Loop) -> Plan {
-    let fields = "GET / HTTP/1.1\r\nHost: stub\r\n";
-    Plan {
-        servers: vec![server],
-        mix: Mix {
-            requests: vec![Prepared {
-                keep: Arc::from(format!("{fields}\r\n").into_bytes()),
-                last: Arc::from(format!("{fields}Connection: close\r\n\r\n").into_bytes()),
-                method: Method::Get,
-                expectation: 0,
-                server: 0,
-            }],
-            expectations: vec![Expectation::default()],
-            order: MixOrder::Weighted {
-                cumulative: vec![1.0],
-            },
-        },
         load,
-        phases: Vec::new(),
-        connections,
-        requests_max: None,
-        requests_per_connection: None,
-        timeout_ns: 30 * SECOND,
-        deadline_ns: None,
-        content_sample: 1,
-        spins: false,
-        sources: Vec::new(),
-        groups: Vec::new(),
-        crowds: Vec::new(),
-        seed: 1,
+        requests_max: Some(requests.round() as u64),
+        ..plan(server, connections, duration_ns + 3600 * SECOND)
     }
 }
 
-fn phase(end_ns: u64) -> Phase {
-    Phase {
-        label: String::new(),
-        begin_ns: 0,
+fn plan(server: SocketAddr, connections: u32, end_ns: u64) -> Plan {
+    let phase = Phase {
         end_ns,
-        rate: None,
         counted: true,
+        ..Phase::default()
+    };
+    Plan {
+        connections,
+        timeout_ns: 30 * SECOND,
+        ..Plan::new(server, Prepared::get("stub", "/"), vec![phase])
     }
 }
 

@@ -1,11 +1,9 @@
-use std::sync::Arc;
-
 use proptest::prelude::*;
 
 use super::*;
 use crate::plan::Group as PlanGroup;
 use crate::trial::SecondRecord;
-use crate::{ErrorKind, Mix, MixOrder, Schedule, Segment, Share};
+use crate::{ErrorKind, Prepared, Schedule, Segment, Share};
 
 const S: u64 = 1_000_000_000;
 
@@ -21,15 +19,16 @@ fn phase(label: &str, begin_s: u64, end_s: u64, counted: bool) -> Phase {
 
 /// A warm-up of one second, then two steps of two seconds.
 fn plan() -> Plan {
+    let phases = vec![
+        phase("warm-up", 0, 1, false),
+        phase("a", 1, 3, true),
+        phase("b", 3, 5, true),
+    ];
+    let groups = ["clients", "slow-readers"].map(|name| PlanGroup {
+        name: name.to_owned(),
+    });
+    let server = ([127, 0, 0, 1], 80).into();
     Plan {
-        servers: vec!["127.0.0.1:80".parse().unwrap()],
-        mix: Mix {
-            requests: Vec::new(),
-            expectations: Vec::new(),
-            order: MixOrder::InTurn {
-                sequence: Arc::new([]),
-            },
-        },
         load: Loop::Open {
             schedule: Schedule {
                 segments: vec![Segment {
@@ -42,26 +41,11 @@ fn plan() -> Plan {
             overflow: Overflow::Queue,
             catch_up: false,
         },
-        phases: vec![
-            phase("warm-up", 0, 1, false),
-            phase("a", 1, 3, true),
-            phase("b", 3, 5, true),
-        ],
         connections: 10,
-        requests_max: None,
-        requests_per_connection: None,
         timeout_ns: 2 * S,
-        deadline_ns: None,
-        content_sample: 1,
-        spins: false,
-        sources: Vec::new(),
-        groups: ["clients", "slow-readers"]
-            .map(|name| PlanGroup {
-                name: name.to_owned(),
-            })
-            .to_vec(),
-        crowds: Vec::new(),
+        groups: groups.to_vec(),
         seed: 7,
+        ..Plan::new(server, Prepared::get("a", "/"), phases)
     }
 }
 
