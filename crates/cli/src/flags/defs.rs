@@ -137,22 +137,22 @@ pub(crate) struct ArchitectureFlags {
     /// One pool of M workers for all loops, or M workers for each loop (reactor, proactor) [default:
     /// shared].
     #[arg(long, value_name = "HOW",
-        value_parser = one_of(WorkerPools::ALL, WorkerPools::name, WorkerPools::parse))]
+        value_parser = one_of(WorkerPools::ALL, WorkerPools::name))]
     pub(crate) worker_pools: Option<WorkerPools>,
 
     /// How connections reach the loops (reactor, proactor): a main loop accepts and hands over, the
     /// loops share one listener, or each has its own [default: shared].
-    #[arg(long, value_name = "HOW", value_parser = one_of(Accept::ALL, Accept::name, Accept::parse))]
+    #[arg(long, value_name = "HOW", value_parser = one_of(Accept::ALL, Accept::name))]
     pub(crate) accept: Option<Accept>,
 
     /// To which loop the main loop hands a connection (with --accept handoff) [default:
     /// round-robin].
     #[arg(long, value_name = "RULE",
-        value_parser = one_of(Balance::ALL, Balance::name, Balance::parse))]
+        value_parser = one_of(Balance::ALL, Balance::name))]
     pub(crate) balance: Option<Balance>,
 
     /// How jobs reach the workers (reactor, proactor) [default: shared].
-    #[arg(long, value_name = "KIND", value_parser = one_of(Queue::ALL, Queue::name, Queue::parse))]
+    #[arg(long, value_name = "KIND", value_parser = one_of(Queue::ALL, Queue::name))]
     pub(crate) queue: Option<Queue>,
 
     /// Jobs (reactor, proactor) or connections (thread-pool) that may wait for a thread; auto is 1024,
@@ -163,7 +163,7 @@ pub(crate) struct ArchitectureFlags {
 
     /// Who reads and writes the sockets (reactor) [default: loop].
     #[arg(long, value_name = "WHO",
-        value_parser = one_of(SocketIo::ALL, SocketIo::name, SocketIo::parse))]
+        value_parser = one_of(SocketIo::ALL, SocketIo::name))]
     pub(crate) socket_io: Option<SocketIo>,
 
     /// Connections that one loop takes (reactor, proactor) [default: no bound but --connections-max].
@@ -173,7 +173,7 @@ pub(crate) struct ArchitectureFlags {
     /// What happens to a newcomer of a loop at its capacity: close it at its first read, without an
     /// answer [default: close].
     #[arg(long, value_name = "WHAT", requires = "capacity_per_loop",
-        value_parser = one_of(AtCapacity::ALL, AtCapacity::name, AtCapacity::parse))]
+        value_parser = one_of(AtCapacity::ALL, AtCapacity::name))]
     pub(crate) at_capacity: Option<AtCapacity>,
 }
 
@@ -310,7 +310,7 @@ pub(crate) struct WorkFlags {
 
     /// Whether that time is slept or spun away [default: sleep].
     #[arg(long, value_name = "KIND", requires = "service_time",
-        value_parser = one_of(SERVICE_KINDS, service_kind_name, parse_service_kind))]
+        value_parser = one_of(SERVICE_KINDS, service_kind_name))]
     pub(crate) service_kind: Option<ServiceKind>,
 }
 
@@ -324,7 +324,7 @@ pub(crate) struct RunningFlags {
 
     /// The form of these lines [default: combined].
     #[arg(long, value_name = "FORM", requires = "access_log",
-        value_parser = one_of(LOG_FORMATS, log_format_name, parse_log_format))]
+        value_parser = one_of(LOG_FORMATS, log_format_name))]
     pub(crate) log_format: Option<AccessFormat>,
 
     /// Show counters under this path, as JSON, and as Prometheus text with ?format=prometheus.
@@ -341,7 +341,7 @@ pub(crate) struct RunningFlags {
 
     /// The least weight of what is said on standard error.
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "LOADLINE_LOG",
-        value_parser = one_of(LOG_LEVELS, log_level_name, parse_log_level))]
+        value_parser = one_of(LOG_LEVELS, log_level_name))]
     pub(crate) log_level: tracing::Level,
 }
 
@@ -352,13 +352,6 @@ fn service_kind_name(kind: ServiceKind) -> &'static str {
         ServiceKind::Sleep => "sleep",
         ServiceKind::Spin => "spin",
     }
-}
-
-fn parse_service_kind(name: &str) -> Option<ServiceKind> {
-    SERVICE_KINDS
-        .iter()
-        .copied()
-        .find(|kind| service_kind_name(*kind) == name)
 }
 
 const LOG_FORMATS: &[AccessFormat] = &[
@@ -373,13 +366,6 @@ fn log_format_name(format: AccessFormat) -> &'static str {
         AccessFormat::Combined => "combined",
         AccessFormat::Json => "json",
     }
-}
-
-fn parse_log_format(name: &str) -> Option<AccessFormat> {
-    LOG_FORMATS
-        .iter()
-        .copied()
-        .find(|format| log_format_name(*format) == name)
 }
 
 const LOG_LEVELS: &[tracing::Level] = &[
@@ -398,13 +384,6 @@ fn log_level_name(level: tracing::Level) -> &'static str {
         tracing::Level::DEBUG => "debug",
         tracing::Level::TRACE => "trace",
     }
-}
-
-fn parse_log_level(name: &str) -> Option<tracing::Level> {
-    LOG_LEVELS
-        .iter()
-        .copied()
-        .find(|level| log_level_name(*level) == name)
 }
 
 fn status_path(text: &str) -> Result<String, String> {
@@ -435,8 +414,11 @@ fn architecture() -> impl TypedValueParser<Value = Auto<Architecture>> {
 pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
     all: &'static [T],
     name: fn(T) -> &'static str,
-    parse: fn(&str) -> Option<T>,
 ) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(all.iter().map(|choice| name(*choice)))
-        .try_map(move |text| parse(&text).ok_or("unknown"))
+    PossibleValuesParser::new(all.iter().map(|choice| name(*choice))).try_map(move |text| {
+        let mut choices = all.iter().copied();
+        choices
+            .find(|choice| name(*choice) == text)
+            .ok_or("unknown")
+    })
 }

@@ -131,7 +131,7 @@ pub(crate) struct PaceFlags {
 
     /// How arrivals are spread around the rate [default: poisson].
     #[arg(long, value_name = "HOW",
-        value_parser = one_of(ARRIVALS, arrivals_name, |name| by_name(ARRIVALS, arrivals_name, name)))]
+        value_parser = one_of(ARRIVALS, arrivals_name))]
     pub(crate) arrivals: Option<Arrivals>,
 
     /// Rates one after the other, told apart in the result: 100..2500/100.
@@ -153,7 +153,7 @@ pub(crate) struct PaceFlags {
     /// What becomes of a request that is due while every connection is busy: it waits, which counts
     /// in its latency, or is dropped, which is counted [default: queue].
     #[arg(long, value_name = "WHAT",
-        value_parser = one_of(OVERFLOWS, overflow_name, |name| by_name(OVERFLOWS, overflow_name, name)))]
+        value_parser = one_of(OVERFLOWS, overflow_name))]
     pub(crate) overflow: Option<Overflow>,
 
     /// Send at once what could not be sent on time, instead of at most at twice the rate.
@@ -191,7 +191,7 @@ pub(crate) struct LoadRequestFlags {
 
     /// The version of HTTP.
     #[arg(long, value_name = "VERSION", default_value = "1.1",
-        value_parser = one_of(VERSIONS, version_name, |name| by_name(VERSIONS, version_name, name)))]
+        value_parser = one_of(VERSIONS, version_name))]
     pub(crate) http: HttpVersion,
 
     /// The requests of an access log in their order, of GET and HEAD: common, combined or JSON
@@ -340,7 +340,7 @@ pub(crate) struct MachineFlags {
 pub(crate) struct OutputFlags {
     /// The form of the result: Loadline's own, or that of another tool (docs/load-output.md).
     #[arg(long, value_name = "FORM", default_value = "summary",
-        value_parser = one_of(&Style::ALL, Style::name, Style::named))]
+        value_parser = one_of(&Style::ALL, Style::name))]
     pub(crate) style: Style,
 
     /// Write the result as JSON (docs/load-json.md).
@@ -419,8 +419,4 @@ pub(crate) fn overflow_name(overflow: Overflow) -> &'static str {
         Overflow::Queue => "queue",
         Overflow::Drop => "drop",
     }
-}
-
-fn by_name<T: Copy>(all: &[T], name: fn(T) -> &'static str, text: &str) -> Option<T> {
-    all.iter().copied().find(|choice| name(*choice) == text)
 }

@@ -57,12 +57,6 @@ impl Style {
             Self::Vegeta => "vegeta",
         }
     }
-
-    /// The style of a name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|style| style.name() == name)
-    }
 }
 
 /// What text is drawn on.
