@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -61,35 +61,40 @@ pub fn cpus_allowed() -> Vec<usize> {
         .collect()
 }
 
-/// The tightest quota from the process's own control group up to the root, of version 2 or 1.
-fn quota_milli(root: &Path) -> Option<u64> {
-    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-    groups
-        .lines()
-        .filter_map(|line| {
-            let mut parts = line.splitn(3, ':');
-            let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-            if controllers.is_empty() {
-                return tightest(&root.join("sys/fs/cgroup"), path, read_v2);
-            }
-            if !controllers.split(',').any(|controller| controller == "cpu") {
-                return None;
-            }
-            let mounts = [controllers, "cpu", "cpu,cpuacct"];
-            mounts
-                .iter()
-                .find_map(|mount| tightest(&root.join("sys/fs/cgroup").join(mount), path, read_v1))
-        })
-        .min()
+/// The folders of this process's control group and of those above it, its own first, as far as they
+/// can be seen below `root` (`/`, but for tests): of version 2, or of version 1 where that has the CPU.
+#[must_use]
+pub fn control_groups(root: &Path) -> Vec<PathBuf> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let mut folders = Vec::new();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+            continue;
+        };
+        let mounts = match controllers {
+            "" => vec!["."],
+            some if some.split(',').any(|one| one == "cpu") => vec![some, "cpu", "cpu,cpuacct"],
+            _ => continue,
+        };
+        for mount in mounts {
+            let mount = root.join("sys/fs/cgroup").join(mount);
+            // In a container the path may be the host's, of which only the root of the mount is visible.
+            let own = mount.join(path.trim_start_matches('/'));
+            let seen = own
+                .ancestors()
+                .take_while(|folder| folder.starts_with(&mount));
+            folders.extend(seen.map(Path::to_owned));
+        }
+    }
+    folders
 }
 
-fn tightest(mount: &Path, path: &str, read: fn(&Path) -> Option<u64>) -> Option<u64> {
-    // In a container the path may be the host's, of which only the root of the mount is visible.
-    let own = mount.join(path.trim_start_matches('/'));
-    own.ancestors()
-        .take_while(|folder| folder.starts_with(mount))
-        .filter_map(read)
-        .min()
+/// The tightest quota from the process's own control group up to the root.
+fn quota_milli(root: &Path) -> Option<u64> {
+    let folders = control_groups(root).into_iter();
+    let quotas = folders.filter_map(|folder| read_v2(&folder).or_else(|| read_v1(&folder)));
+    quotas.min()
 }
 
 /// `cpu.max`: "quota period" in microseconds, the quota may be "max".

@@ -5,6 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use loadline_load::trial::machine::port_range;
+
 use crate::failure::Failure;
 use crate::flags::values::Auto;
 
@@ -22,12 +24,9 @@ pub(crate) struct Found {
 impl Found {
     /// Looks around; raises the descriptor limit as far as it goes.
     pub(crate) fn look() -> Self {
-        let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
-        let ports = range.ok().and_then(|text| {
-            let mut bounds = text.split_ascii_whitespace().map(str::parse::<u64>);
-            let (first, last) = (bounds.next()?.ok()?, bounds.next()?.ok()?);
-            last.checked_sub(first).map(|count| count + 1)
-        });
+        let ports = port_range()
+            .and_then(|(first, last)| last.checked_sub(first))
+            .map(|count| u64::from(count) + 1);
         Self {
             descriptors_max: loadline_sys::usage::raise_descriptor_limit().soft,
             ports: ports.unwrap_or(PORTS_USUAL),

@@ -42,8 +42,7 @@ impl Probe {
     pub fn end(self) -> MachineRecord {
         let root = &self.root;
         let cpuinfo = text(root, "proc/cpuinfo");
-        let ports = text(root, "proc/sys/net/ipv4/ip_local_port_range");
-        let mut ports = ports.split_ascii_whitespace().map(str::parse);
+        let ports = ports(root);
         let steal_ticks = steal_ticks(root).zip(self.steal_ticks);
         let throttled = throttled_s(root).zip(self.throttled_s);
         MachineRecord {
@@ -54,8 +53,8 @@ impl Probe {
             governor: governor(root),
             congestion_control: text(root, "proc/sys/net/ipv4/tcp_congestion_control"),
             descriptors_max: Some(usage::descriptor_limit().soft).filter(|limit| *limit < u64::MAX),
-            port_first: ports.next().and_then(Result::ok),
-            port_last: ports.next().and_then(Result::ok),
+            port_first: ports.map(|(first, _)| first),
+            port_last: ports.map(|(_, last)| last),
             steal_s: steal_ticks
                 .map(|(after, before)| after.saturating_sub(before) as f64 / TICKS_PER_S),
             throttled_s: throttled.map(|(after, before)| (after - before).max(0.0)),
@@ -68,7 +67,11 @@ impl Probe {
 /// First and last of the ports that the kernel takes for outgoing connections.
 #[must_use]
 pub fn port_range() -> Option<(u16, u16)> {
-    let ports = text(Path::new("/"), "proc/sys/net/ipv4/ip_local_port_range");
+    ports(Path::new("/"))
+}
+
+fn ports(root: &Path) -> Option<(u16, u16)> {
+    let ports = text(root, "proc/sys/net/ipv4/ip_local_port_range");
     let mut ports = ports.split_ascii_whitespace().map(str::parse);
     Some((ports.next()?.ok()?, ports.next()?.ok()?))
 }
@@ -150,28 +153,12 @@ fn paired(text: &str, table: &str, name: &str) -> Option<u64> {
     values.split_ascii_whitespace().nth(at)?.parse().ok()
 }
 
-/// For how long the quota of the process's control group held it, of version 2 or 1, or of the
-/// nearest group above that can be seen and has a count.
+/// For how long the quota of the process's control group held it, or of the nearest group above that
+/// can be seen and has a count.
 fn throttled_s(root: &Path) -> Option<f64> {
-    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-    groups.lines().find_map(|line| {
-        let mut parts = line.splitn(3, ':');
-        let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        let mounts: &[&str] = match controllers {
-            "" => &["sys/fs/cgroup"],
-            some if some.split(',').any(|one| one == "cpu") => {
-                &["sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct"]
-            }
-            _ => return None,
-        };
-        mounts.iter().find_map(|mount| {
-            let mount = root.join(mount);
-            let own = mount.join(path.trim_start_matches('/'));
-            own.ancestors()
-                .take_while(|folder| folder.starts_with(&mount))
-                .find_map(|folder| throttled_in(&folder.join("cpu.stat")))
-        })
-    })
+    let folders = affinity::control_groups(root).into_iter();
+    let mut counts = folders.filter_map(|folder| throttled_in(&folder.join("cpu.stat")));
+    counts.next()
 }
 
 fn throttled_in(cpu_stat: &Path) -> Option<f64> {
