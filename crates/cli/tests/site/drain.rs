@@ -10,7 +10,7 @@ use crate::util::{ARCHITECTURES, Client, Server, is_offered, options, small_site
 fn finishes_what_is_in_progress(architecture: &str) {
     const CLIENTS: usize = 16;
     let root = small_site();
-    let mut all = options(architecture).to_vec();
+    let mut all = options(architecture);
     all.extend(["--service-time", "300ms", "--status-path", "/-/status"]);
     if architecture.starts_with("reactor") || architecture.starts_with("proactor") {
         all.extend(["--grace", "30s"]);
@@ -42,7 +42,7 @@ fn finishes_what_is_in_progress(architecture: &str) {
 fn never_cuts_an_answer(architecture: &str) {
     const CLIENTS: usize = 16;
     let root = small_site();
-    let server = Server::start(root.path(), options(architecture));
+    let server = Server::start(root.path(), &options(architecture));
     let answered = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {

@@ -40,7 +40,7 @@ fn no_errors_and_the_same_count() {
         .iter()
         .filter(|(name, _)| *name != "sequential" && is_offered(name))
     {
-        let mut all = options.to_vec();
+        let mut all: Vec<&str> = options.split(' ').collect();
         all.extend(["--status-path", "/-/status"]);
         let server = Server::start(root.path(), &all);
         let run = wrk(&format!("http://{}/file.html", server.addr));

@@ -54,7 +54,7 @@ fn serves_byte_for_byte(architecture: &str) {
         "a real site has more than {} files",
         files.len()
     );
-    let server = Server::start(root, options(architecture));
+    let server = Server::start(root, &options(architecture));
     let clients = if architecture == "sequential" { 1 } else { 4 };
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {

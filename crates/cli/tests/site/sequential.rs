@@ -8,7 +8,7 @@ use crate::util::{Client, PATIENCE, Server, options, small_site};
 #[test]
 fn a_second_client_waits_until_the_first_is_gone() {
     let root = small_site();
-    let server = Server::start(root.path(), options("sequential"));
+    let server = Server::start(root.path(), &options("sequential"));
     let mut first = Client::connect(server.addr);
     assert_eq!(first.get("/file.html").status, 200);
 

@@ -12,144 +12,56 @@ use std::time::{Duration, Instant};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Every architecture with options that make it serve several clients, but for the first.
-pub(crate) const ARCHITECTURES: &[(&str, &[&str])] = &[
-    ("sequential", &["--architecture", "sequential"]),
+pub(crate) const ARCHITECTURES: &[(&str, &str)] = &[
+    ("sequential", "--architecture sequential"),
     (
         "thread_per_connection",
-        &["--architecture", "thread-per-connection"],
+        "--architecture thread-per-connection",
     ),
-    (
-        "thread_pool",
-        &["--architecture", "thread-pool", "--threads", "64"],
-    ),
+    ("thread_pool", "--architecture thread-pool --threads 64"),
     (
         "reactor_1x0",
-        &[
-            "--architecture",
-            "reactor",
-            "--loops",
-            "1",
-            "--workers",
-            "0",
-        ],
+        "--architecture reactor --loops 1 --workers 0",
     ),
     (
         "reactor_1x4",
-        &[
-            "--architecture",
-            "reactor",
-            "--loops",
-            "1",
-            "--workers",
-            "4",
-        ],
+        "--architecture reactor --loops 1 --workers 4",
     ),
     (
         "reactor_2x0",
-        &[
-            "--architecture",
-            "reactor",
-            "--loops",
-            "2",
-            "--workers",
-            "0",
-        ],
+        "--architecture reactor --loops 2 --workers 0",
     ),
     (
         "reactor_handoff",
-        &[
-            "--architecture",
-            "reactor",
-            "--loops",
-            "2",
-            "--workers",
-            "2",
-            "--accept",
-            "handoff",
-        ],
+        "--architecture reactor --loops 2 --workers 2 --accept handoff",
     ),
     (
         "reactor_reuse_port",
-        &[
-            "--architecture",
-            "reactor",
-            "--loops",
-            "2",
-            "--workers",
-            "2",
-            "--accept",
-            "reuse-port",
-        ],
+        "--architecture reactor --loops 2 --workers 2 --accept reuse-port",
     ),
     (
         "reactor_socket_io_worker",
-        &[
-            "--architecture",
-            "reactor",
-            "--loops",
-            "1",
-            "--workers",
-            "4",
-            "--socket-io",
-            "worker",
-        ],
+        "--architecture reactor --loops 1 --workers 4 --socket-io worker",
     ),
     (
         "proactor_1x0",
-        &[
-            "--architecture",
-            "proactor",
-            "--loops",
-            "1",
-            "--workers",
-            "0",
-        ],
+        "--architecture proactor --loops 1 --workers 0",
     ),
     (
         "proactor_1x4",
-        &[
-            "--architecture",
-            "proactor",
-            "--loops",
-            "1",
-            "--workers",
-            "4",
-        ],
+        "--architecture proactor --loops 1 --workers 4",
     ),
     (
         "proactor_2x0",
-        &[
-            "--architecture",
-            "proactor",
-            "--loops",
-            "2",
-            "--workers",
-            "0",
-        ],
+        "--architecture proactor --loops 2 --workers 0",
     ),
     (
         "proactor_2x4",
-        &[
-            "--architecture",
-            "proactor",
-            "--loops",
-            "2",
-            "--workers",
-            "4",
-        ],
+        "--architecture proactor --loops 2 --workers 4",
     ),
     (
         "proactor_handoff",
-        &[
-            "--architecture",
-            "proactor",
-            "--loops",
-            "2",
-            "--workers",
-            "2",
-            "--accept",
-            "handoff",
-        ],
+        "--architecture proactor --loops 2 --workers 2 --accept handoff",
     ),
 ];
 
@@ -166,9 +78,10 @@ pub(crate) fn is_offered(name: &str) -> bool {
 }
 
 /// The options of one of `ARCHITECTURES`.
-pub(crate) fn options(name: &str) -> &'static [&'static str] {
+pub(crate) fn options(name: &str) -> Vec<&'static str> {
     let found = ARCHITECTURES.iter().find(|(of, _)| *of == name);
-    found.unwrap_or_else(|| panic!("no architecture {name}")).1
+    let (_, options) = found.unwrap_or_else(|| panic!("no architecture {name}"));
+    options.split(' ').collect()
 }
 
 /// `loadline serve`, ended with the value.
