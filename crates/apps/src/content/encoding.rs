@@ -93,12 +93,6 @@ impl AcceptedCodings {
             .max_by_key(|coding| (weight(*coding), *coding))
             .unwrap_or(Coding::Identity)
     }
-
-    /// Whether a compressed variant may be sent at all: if not, there is no need to look for one.
-    #[must_use]
-    pub fn wants_compressed(&self) -> bool {
-        self.best(Coding::COMPRESSED) != Coding::Identity
-    }
 }
 
 fn recognise(token: &[u8]) -> Option<Coding> {
@@ -238,7 +232,6 @@ mod tests {
         assert_eq!(two.best(Coding::COMPRESSED), Gzip);
         let none = AcceptedCodings::parse([]);
         assert_eq!(none.best(Coding::COMPRESSED), Identity);
-        assert!(two.wants_compressed() && !none.wants_compressed());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::content::conditional::{Decision, Validators, conditions_of, evaluate}
 use crate::content::encoding::AcceptedCodings;
 use crate::content::multipart::{Boundary, Content, body};
 use crate::content::path::{SitePath, directory_location};
-use crate::content::range::{ByteRange, Selection, select};
+use crate::content::range::{ByteRange, Selection, select, unsatisfied_content_range};
 
 /// Fields that make a request more than a request for the whole.
 pub(super) const SELECTIVE: u32 = CONDITIONS | FieldName::set(&[FieldName::Range]);
@@ -133,7 +133,7 @@ impl StaticFiles {
             Selection::Several(ranges) => serve_ranges(chosen, &ranges, exchange, &place),
             Selection::Unsatisfiable => {
                 exchange.response.error(Status::RANGE_NOT_SATISFIABLE);
-                let content_range = format!("bytes */{}", chosen.size);
+                let content_range = unsatisfied_content_range(chosen.size).to_string();
                 exchange.response.field("Content-Range", content_range);
                 vary(resource, exchange);
                 Outcome::Ready
@@ -195,10 +195,8 @@ fn serve_range(
     response.clear();
     response.status = Status::PARTIAL_CONTENT;
     response.ready_fields(chosen.lines());
-    let ByteRange { start, end } = range;
-    let last = end - 1;
-    let size = chosen.size;
-    response.field("Content-Range", format!("bytes {start}-{last}/{size}"));
+    let content_range = range.content_range(chosen.size).to_string();
+    response.field("Content-Range", content_range);
     response.body = part(&chosen.content, range);
     Outcome::Ready
 }

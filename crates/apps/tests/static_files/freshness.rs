@@ -22,10 +22,11 @@ fn all_options() -> [StaticOptions; 4] {
     ]
 }
 
-type Change = fn(&Site);
+/// What is done, how, and what the file says then.
+type Change = (&'static str, fn(&Site), Option<&'static str>);
 
 /// Ways to change what `/d/f.txt` answers from "old" to "other", or to nothing.
-const CHANGES: [(&str, Change, Option<&str>); 9] = [
+const CHANGES: [Change; 9] = [
     (
         "written over",
         |site| site.write("d/f.txt", "other"),
@@ -108,30 +109,35 @@ const CHANGES: [(&str, Change, Option<&str>); 9] = [
     ),
 ];
 
+/// Asserts that two threads that know the file see the change after so long.
+fn both_threads_see((what, change, expected): Change, mut site: Site, after_ms: u64) {
+    let mut other_thread = site.handler.local();
+    for _ in 0..2 {
+        assert_eq!(site.get("/d/f.txt").text(), "old");
+        std::mem::swap(&mut site.local, &mut other_thread);
+    }
+    change(&site);
+    site.pass(after_ms);
+    for _ in 0..4 {
+        let answer = site.get("/d/f.txt");
+        match expected {
+            Some(text) => assert_eq!(answer.text(), text, "{what}"),
+            None => assert_eq!(answer.status, 404, "{what}"),
+        }
+        std::mem::swap(&mut site.local, &mut other_thread);
+    }
+}
+
 #[test]
 fn every_change_is_seen_after_a_second_by_every_thread() {
     for options in all_options() {
-        for (what, change, expected) in CHANGES {
+        for change in CHANGES {
             for walk in [false, true] {
                 let mut site = Site::new(&[("d/f.txt", "old")], options.clone());
                 if walk {
                     site.handler = site.handler.without_openat2();
                 }
-                let mut other_thread = site.handler.local();
-                for _ in 0..2 {
-                    assert_eq!(site.get("/d/f.txt").text(), "old");
-                    std::mem::swap(&mut site.local, &mut other_thread);
-                }
-                change(&site);
-                site.pass(1000);
-                for _ in 0..4 {
-                    let answer = site.get("/d/f.txt");
-                    match expected {
-                        Some(text) => assert_eq!(answer.text(), text, "{what}"),
-                        None => assert_eq!(answer.status, 404, "{what}"),
-                    }
-                    std::mem::swap(&mut site.local, &mut other_thread);
-                }
+                both_threads_see(change, site, 1000);
             }
         }
     }
@@ -160,25 +166,13 @@ fn a_change_of_an_open_file_is_seen_at_once_by_every_thread() {
         memory_bytes_max: 0,
         ..settled()
     };
-    for (what, change, expected) in CHANGES {
+    for change in CHANGES {
+        let what = change.0;
         if what.starts_with("its directory") || what.starts_with("the root") {
             continue; // another path, while the file itself is as it was
         }
-        let mut site = Site::new(&[("d/f.txt", "old")], options.clone());
-        let mut other_thread = site.handler.local();
-        for _ in 0..2 {
-            assert_eq!(site.get("/d/f.txt").text(), "old");
-            std::mem::swap(&mut site.local, &mut other_thread);
-        }
-        change(&site);
-        for _ in 0..4 {
-            let answer = site.get("/d/f.txt");
-            match expected {
-                Some(text) => assert_eq!(answer.text(), text, "{what}"),
-                None => assert_eq!(answer.status, 404, "{what}"),
-            }
-            std::mem::swap(&mut site.local, &mut other_thread);
-        }
+        let site = Site::new(&[("d/f.txt", "old")], options.clone());
+        both_threads_see(change, site, 0);
     }
 }
 
