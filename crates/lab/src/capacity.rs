@@ -19,7 +19,7 @@ pub use page::page;
 
 use crate::journal::ServerFacts;
 use crate::knee::{Knee, Point, power_knee, saturation_knee, shape_knee};
-use crate::search::{Bound, Finding, Length, Limits, Outcome, Search, Step, Tried, Try};
+use crate::search::{Finding, Length, Limits, Outcome, Search, Step, Tried, Try};
 use crate::slo::{Judgement, Slo};
 
 /// Name and version of the form of [`Capacity`] as JSON.
@@ -204,12 +204,6 @@ impl Capacity {
     pub fn headline(&self) -> String {
         page::headline(self)
     }
-
-    /// Whether there is an interval as narrow as asked for.
-    #[must_use]
-    pub fn is_found(&self) -> bool {
-        self.finding.bound == Bound::Found && !self.interrupted
-    }
 }
 
 fn judge(slo: &Slo, ran: &Ran) -> Judgement {
@@ -269,7 +263,6 @@ fn knees(evidence: &[Evidence]) -> Vec<Knee> {
             offered_per_s: one.tried.trial.rate_per_s,
             completed_per_s: measured.completed_per_s,
             latency_us: measured.latency_mean_us?,
-            holds: one.tried.holds(),
         })
     };
     let is_swept = |one: &&Evidence| one.tried.trial.length == Length::Short;
@@ -292,6 +285,7 @@ mod tests {
     use loadline_load::trial::{Distribution, GroupRecord, Results, WatchedRecord};
 
     use super::*;
+    use crate::search::Bound;
 
     /// A queue of one server with a known saturation: latency grows as 1 / (1 - load), and one thread
     /// is as busy as the load.
@@ -381,7 +375,7 @@ mod tests {
         let capacity = capacity_of(4000.0, usize::MAX);
         let interval = capacity.finding.interval.unwrap();
         assert!(
-            capacity.is_found() && interval.contains(3800.0),
+            capacity.finding.bound == Bound::Found && interval.contains(3800.0),
             "{interval:?}"
         );
         assert_eq!(capacity.limiter.kind, LimiterKind::ServerThread);
@@ -395,7 +389,7 @@ mod tests {
     #[test]
     fn an_interruption_leaves_what_was_found() {
         let capacity = capacity_of(4000.0, 12);
-        assert!(capacity.interrupted && !capacity.is_found());
+        assert!(capacity.interrupted);
         assert_eq!(capacity.evidence.len(), 12);
         assert!(page(&capacity).contains("interrupted"));
     }

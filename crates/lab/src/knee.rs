@@ -2,7 +2,7 @@
 //!
 //! | knee | question | here |
 //! |---|---|---|
-//! | SLO | up to which rate is the objective held? | [`slo_knee`] |
+//! | SLO | up to which rate is the objective held? | [`crate::search`] |
 //! | saturation | up to which rate is 99 % of what is offered completed? | [`saturation_knee`] |
 //! | shape | where does the curve look as if it bends? | [`shape_knee`], [`power_knee`] |
 //!
@@ -26,8 +26,6 @@ pub struct Point {
     pub completed_per_s: f64,
     /// Mean latency, or any other statistic of it, the same in all points, in microseconds.
     pub latency_us: f64,
-    /// Whether the trial held the SLO; `None`: there is none, or nothing can be said.
-    pub holds: Option<bool>,
 }
 
 /// A knee: never without its kind.
@@ -45,8 +43,6 @@ pub struct Knee {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KneeKind {
-    /// The objective is held up to there.
-    Slo,
     /// What is offered is completed up to there.
     Saturation,
     /// The curve of the latency bends there, by Kneedle.
@@ -58,24 +54,11 @@ pub enum KneeKind {
 impl fmt::Display for KneeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Slo => "SLO",
             Self::Saturation => "saturation (completed/offered under 0.99)",
             Self::Shape => "shape (Kneedle, describes the picture)",
             Self::Power => "shape (throughput over latency, describes the picture)",
         })
     }
-}
-
-/// The highest rate up to which every rate held the SLO, by the majority of its trials. Rates that
-/// cannot be judged are left out. `None`: not even the lowest rate held, or none was judged.
-#[must_use]
-pub fn slo_knee(points: &[Point]) -> Option<Knee> {
-    let held = by_rate(points, |of_rate| {
-        let votes: Vec<bool> = of_rate.iter().filter_map(|point| point.holds).collect();
-        let held = votes.iter().filter(|holds| **holds).count();
-        (!votes.is_empty()).then_some(held * 2 > votes.len())
-    });
-    last_before(&held, KneeKind::Slo)
 }
 
 /// The highest rate up to which, by the median of its trials, at least 99 % of what was offered was
@@ -87,7 +70,8 @@ pub fn saturation_knee(points: &[Point]) -> Option<Knee> {
         let shares: Vec<f64> = of_rate.iter().map(share).collect();
         Some(median(&shares)? >= COMPLETED_SHARE_MIN)
     });
-    last_before(&completed, KneeKind::Saturation)
+    let good = completed.iter().take_while(|(_, good)| *good).count();
+    Some(knee(&completed, good.checked_sub(1)?, KneeKind::Saturation))
 }
 
 /// Where the latency bends upwards, by Kneedle (Satopaa et al., "Finding a Kneedle in a Haystack",
@@ -167,12 +151,6 @@ fn by_rate<T>(points: &[Point], of: impl Fn(&[Point]) -> Option<T>) -> Vec<(f64,
         .collect()
 }
 
-fn last_before(is_good: &[(f64, bool)], kind: KneeKind) -> Option<Knee> {
-    let good = is_good.iter().take_while(|(_, good)| *good).count();
-    let last = good.checked_sub(1)?;
-    Some(knee(is_good, last, kind))
-}
-
 fn knee<T>(curve: &[(f64, T)], at: usize, kind: KneeKind) -> Knee {
     Knee {
         kind,
@@ -185,8 +163,7 @@ fn knee<T>(curve: &[(f64, T)], at: usize, kind: KneeKind) -> Knee {
 mod tests {
     use super::*;
 
-    /// A queue that saturates at 1000/s, offered 100, 200, ... 1500; the SLO is 10 times the latency
-    /// without load.
+    /// A queue that saturates at 1000/s, offered 100, 200, ... 1500.
     fn queue() -> Vec<Point> {
         (1..=15)
             .map(|step| {
@@ -197,7 +174,6 @@ mod tests {
                     offered_per_s,
                     completed_per_s: offered_per_s.min(1000.0),
                     latency_us,
-                    holds: Some(latency_us < 9_000.0),
                 }
             })
             .collect()
@@ -211,7 +187,6 @@ mod tests {
     #[test]
     fn three_knees_are_three_rates() {
         let points = queue();
-        assert_eq!(at(slo_knee(&points)), (800.0, Some(900.0)));
         assert_eq!(at(saturation_knee(&points)), (1000.0, Some(1100.0)));
         // An M/M/1 queue has its greatest power at half of its capacity.
         assert_eq!(at(power_knee(&points)), (500.0, Some(600.0)));
@@ -223,15 +198,7 @@ mod tests {
     #[test]
     fn replicates_are_one_rate() {
         let mut points = queue();
-        let again: Vec<Point> = points
-            .iter()
-            .map(|point| Point {
-                holds: Some(false), // one against one is no majority
-                ..*point
-            })
-            .collect();
-        points.extend(again);
-        assert_eq!(slo_knee(&points), None);
+        points.extend(queue());
         assert_eq!(at(saturation_knee(&points)), (1000.0, Some(1100.0)));
     }
 
@@ -242,12 +209,10 @@ mod tests {
                 offered_per_s: f64::from(step),
                 completed_per_s: f64::from(step),
                 latency_us: 100.0,
-                holds: None,
             })
             .collect();
         assert_eq!(shape_knee(&straight), None);
         assert_eq!(power_knee(&straight), None);
-        assert_eq!(slo_knee(&straight), None);
         assert_eq!(at(saturation_knee(&straight)), (10.0, None));
         assert_eq!(saturation_knee(&[]), None);
     }

@@ -21,6 +21,7 @@ mod trial;
 
 use std::collections::BTreeMap;
 
+pub(crate) use child::THIS_PROGRAM;
 pub use prepare::{Asked, Prepared, prepare};
 pub use start::{Start, Where, starts};
 pub use trial::Processes;

@@ -57,14 +57,4 @@ impl Interval {
     pub fn overlaps(&self, other: &Self) -> bool {
         self.low <= other.high && other.low <= self.high
     }
-
-    /// How wide it is, as a part of its middle; infinite if that is 0.
-    #[must_use]
-    pub fn relative_width(&self) -> f64 {
-        let middle = f64::midpoint(self.low, self.high);
-        if middle == 0.0 {
-            return f64::INFINITY;
-        }
-        ((self.high - self.low) / middle).abs()
-    }
 }

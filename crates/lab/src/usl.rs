@@ -115,17 +115,6 @@ impl Usl {
             measurements: points.len(),
         })
     }
-
-    /// The throughput per second that the law has at N.
-    #[must_use]
-    pub fn throughput_per_s(&self, n: f64) -> f64 {
-        let model = Model {
-            lambda: self.lambda.value,
-            sigma: self.sigma.value,
-            kappa: self.kappa.value,
-        };
-        model.at(n)
-    }
 }
 
 fn check(points: &[(f64, f64)]) -> Result<(), String> {

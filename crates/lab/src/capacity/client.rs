@@ -9,10 +9,8 @@ use loadline_load::trial::TrialRecord;
 use super::folder::OwnFolder;
 use super::{Ran, Stop, Trials};
 use crate::journal::ServerFacts;
+use crate::runner::THIS_PROGRAM;
 use crate::search::{Length, Try};
-
-/// This very program, also if its file has been replaced meanwhile.
-const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// What every trial has in common.
 #[derive(Clone, Debug, Default)]

@@ -21,14 +21,14 @@ impl Select {
     }
 
     /// Only cells with this level.
-    pub(super) fn is(mut self, factor: &'static str, level: impl Into<Value>) -> Self {
-        self.is.push((factor, level.into().0));
+    pub(super) fn is(mut self, factor: &'static str, level: impl Into<Level>) -> Self {
+        self.is.push((factor, level.into()));
         self
     }
 
     /// Only cells without it.
-    pub(super) fn not(mut self, factor: &'static str, level: impl Into<Value>) -> Self {
-        self.not.push((factor, level.into().0));
+    pub(super) fn not(mut self, factor: &'static str, level: impl Into<Level>) -> Self {
+        self.not.push((factor, level.into()));
         self
     }
 
@@ -57,20 +57,5 @@ impl Select {
             true => format!("series {}", self.series),
             false => format!("series {} with {}", self.series, texts.join(", ")),
         }
-    }
-}
-
-/// A level, of a number or a name.
-pub(super) struct Value(Level);
-
-impl From<f64> for Value {
-    fn from(number: f64) -> Self {
-        Self(Level::Number(number))
-    }
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self(Level::Text(text.to_owned()))
     }
 }

@@ -40,7 +40,7 @@ fn trial(block: u32, series: &str, levels: &[(&str, Level)], values: &[(Metric, 
 }
 
 fn server(name: &str) -> (&'static str, Level) {
-    ("server", Level::Text(name.to_owned()))
+    ("server", Level::from(name))
 }
 
 /// Five blocks of what `of` gives.
@@ -103,7 +103,7 @@ fn servers_are_laid_beside_nginx_tuned_and_the_bare_loop() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let is_other = |trial: &Measured| trial.levels["server"] != Level::Text(BASELINE.to_owned());
+    let is_other = |trial: &Measured| trial.levels["server"] != Level::from(BASELINE);
     run.trials.retain(is_other);
     let found = loads(&run);
     let figures = found

@@ -243,12 +243,9 @@ mod tests {
             level_of("service_us", &Level::Number(200.0)),
             "service time 200 µs"
         );
+        assert_eq!(level_of("architecture", &Level::from("reactor")), "reactor");
         assert_eq!(
-            level_of("architecture", &Level::Text("reactor".to_owned())),
-            "reactor"
-        );
-        assert_eq!(
-            level_of("keep_alive", &Level::Text("off".to_owned())),
+            level_of("keep_alive", &Level::from("off")),
             "keep alive off"
         );
         assert_eq!(slug("P1: Fig. 20"), "p1-fig-20");

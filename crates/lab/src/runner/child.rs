@@ -12,7 +12,7 @@ use super::guard::GRACE;
 use crate::cells::cpus_text;
 
 /// This very program, also if its file has been replaced meanwhile.
-pub(super) const THIS_PROGRAM: &str = "/proc/self/exe";
+pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// How long a guard may take to start, and beyond its grace to end, on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -35,14 +35,6 @@ pub enum Difference {
     Unknown,
 }
 
-impl Difference {
-    /// Whether one of the two is to be called better.
-    #[must_use]
-    pub fn is_distinguishable(self) -> bool {
-        matches!(self, Self::More | Self::Less)
-    }
-}
-
 /// The geometric mean of what is above 0; `None` where nothing is, or something is not.
 #[must_use]
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {

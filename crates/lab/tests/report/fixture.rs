@@ -154,7 +154,7 @@ pub(crate) fn write_run(folder: &Path) -> Vec<Trial> {
     // The client was the limit of one cell.
     let is_limited = |trial: &&mut Trial| {
         trial.series == "models"
-            && trial.levels["architecture"] == Level::Text("proactor".to_owned())
+            && trial.levels["architecture"] == Level::from("proactor")
             && trial.levels["service_us"] == Level::Number(0.0)
     };
     for trial in trials.iter_mut().filter(is_limited) {
@@ -207,7 +207,7 @@ fn trial(series: &str, replicate: u32, levels: &[(&str, Level)]) -> Trial {
         .map(|(name, level)| ((*name).to_owned(), level.clone()))
         .collect();
     all.entry("server".to_owned())
-        .or_insert_with(|| Level::Text("loadline".to_owned()));
+        .or_insert_with(|| Level::from("loadline"));
     Trial {
         series: series.to_owned(),
         levels: all,
@@ -218,7 +218,6 @@ fn trial(series: &str, replicate: u32, levels: &[(&str, Level)]) -> Trial {
 }
 
 fn planned() -> Vec<Trial> {
-    let text = |text: &str| Level::Text(text.to_owned());
     let mut trials = Vec::new();
     for replicate in 1..=5 {
         for architecture in [
@@ -229,14 +228,14 @@ fn planned() -> Vec<Trial> {
         ] {
             for service_us in [0.0, 100.0, 200.0, 400.0, 700.0, 1000.0] {
                 let levels = [
-                    ("architecture", text(architecture)),
+                    ("architecture", Level::from(architecture)),
                     ("service_us", Level::Number(service_us)),
                 ];
                 trials.push(trial("models", replicate, &levels));
             }
         }
         let levels = [
-            ("architecture", text("reactor")),
+            ("architecture", Level::from("reactor")),
             ("service_us", Level::Number(0.0)),
         ];
         let mut again = trial("models", replicate, &levels);
@@ -261,7 +260,7 @@ fn planned() -> Vec<Trial> {
         for server in ["loadline", "nginx-tuned", "apache-event"] {
             for file_bytes in [1024.0, 1_048_576.0] {
                 let levels = [
-                    ("server", text(server)),
+                    ("server", Level::from(server)),
                     ("file_bytes", Level::Number(file_bytes)),
                 ];
                 trials.push(trial("servers", replicate, &levels));
@@ -279,7 +278,7 @@ fn number(trial: &Trial, factor: &str) -> Option<f64> {
 }
 
 fn is(trial: &Trial, factor: &str, name: &str) -> bool {
-    trial.levels.get(factor) == Some(&Level::Text(name.to_owned()))
+    trial.levels.get(factor) == Some(&Level::from(name))
 }
 
 /// What the made-up server carries.

@@ -78,7 +78,7 @@ fn rates(trials: &[Trial], architecture: &str, service_us: f64) -> Vec<f64> {
         trial.series == "models"
             && !trial.is_a_a
             && trial.void.is_empty()
-            && trial.levels["architecture"] == Level::Text(architecture.to_owned())
+            && trial.levels["architecture"] == Level::from(architecture)
             && trial.levels["service_us"] == Level::Number(service_us)
     };
     let wanted = trials.iter().filter(is_wanted);
