@@ -39,12 +39,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "loadline-lab",
-        &[
-            "loadline-base",
-            "loadline-databases",
-            "loadline-load",
-            "loadline-sys",
-        ],
+        &["loadline-databases", "loadline-load", "loadline-sys"],
     ),
     ("loadline-databases", &[]),
     ("loadline-stub", &[]),
