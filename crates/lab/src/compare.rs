@@ -318,7 +318,8 @@ fn correct(servers: &mut [Standing]) {
             .collect();
         let p: Vec<f64> = family.iter().map(|comparison| comparison.p).collect();
         for (comparison, p) in family.iter_mut().zip(stats::holm(&p)) {
-            if comparison.difference.is_distinguishable() && p > 1.0 - stats::LEVEL {
+            let is_told = matches!(comparison.difference, Difference::More | Difference::Less);
+            if is_told && p > 1.0 - stats::LEVEL {
                 comparison.difference = Difference::Unknown;
             }
         }
