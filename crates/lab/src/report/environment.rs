@@ -68,6 +68,17 @@ impl Environment {
     }
 }
 
+/// What was so in any trial, each once.
+fn each(run: &Run, of: &dyn Fn(&Measured) -> String) -> String {
+    let mut seen: Vec<String> = Vec::new();
+    for value in run.trials.iter().map(of).filter(|it| !it.is_empty()) {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+    }
+    seen.join("; ")
+}
+
 fn facts(run: &Run) -> Vec<Fact> {
     let machine = run.trials.iter().map(|trial| &trial.machine);
     let machine = machine
@@ -75,15 +86,7 @@ fn facts(run: &Run) -> Vec<Fact> {
         .find(|it| it.cpus > 0)
         .cloned()
         .unwrap_or_default();
-    let each = |of: &dyn Fn(&Measured) -> String| -> String {
-        let mut seen: Vec<String> = Vec::new();
-        for value in run.trials.iter().map(of).filter(|it| !it.is_empty()) {
-            if !seen.contains(&value) {
-                seen.push(value);
-            }
-        }
-        seen.join("; ")
-    };
+    let each = |of: &dyn Fn(&Measured) -> String| each(run, of);
     let steal: f64 = run
         .trials
         .iter()

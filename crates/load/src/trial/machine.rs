@@ -185,6 +185,17 @@ mod tests {
     }
 
     #[test]
+    fn governors_are_told_once_each() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(governor(root.path()), "");
+        for (cpu, governor) in [(0, "schedutil"), (1, "performance"), (2, "schedutil")] {
+            let path = format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
+            put(root.path(), &path, &format!("{governor}\n"));
+        }
+        assert_eq!(governor(root.path()), "performance, schedutil");
+    }
+
+    #[test]
     fn what_changed_is_told() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
@@ -199,14 +210,6 @@ mod tests {
             "32768\t60999\n",
         );
         put(root, "proc/sys/kernel/osrelease", "6.1.0\n");
-        for (cpu, governor) in [
-            ("cpu0", "schedutil"),
-            ("cpu1", "performance"),
-            ("cpu2", "schedutil"),
-        ] {
-            let path = format!("sys/devices/system/cpu/{cpu}/cpufreq/scaling_governor");
-            put(root, &path, &format!("{governor}\n"));
-        }
         put(root, "proc/stat", "cpu  1 2 3 4 5 6 7 150 9 10\ncpu0 1\n");
         put(
             root,
@@ -243,7 +246,6 @@ mod tests {
             Some((32768, 60999))
         );
         assert_eq!(machine.kernel, "6.1.0");
-        assert_eq!(machine.governor, "performance, schedutil");
         assert_eq!(
             (machine.steal_s, machine.throttled_s),
             (Some(2.5), Some(2.5))
