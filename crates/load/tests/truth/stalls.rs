@@ -168,20 +168,6 @@ fn latency_has_the_whole_queue_and_service_one_long_time_a_stall() {
     });
 }
 
-/// The stall of the papers: 1 s every 10 s.
-#[test]
-fn a_stall_of_a_second_every_ten() {
-    check_one_connection(Scene {
-        stall: Stall {
-            length_ns: SECOND,
-            every_ns: 10 * SECOND,
-        },
-        rate: 30,
-        connections: 1,
-        stalls: 1,
-    });
-}
-
 /// Where every request finds a connection, it is out while the responder stands still: then the
 /// service time sees the stall, too.
 #[test]
