@@ -15,7 +15,7 @@ pub fn trials_csv(run: &Run) -> String {
         .filter(|metric| {
             run.trials
                 .iter()
-                .any(|trial| trial.value(*metric).is_some())
+                .any(|trial| trial.measured(*metric).is_some())
         })
         .collect();
     let fixed = [
@@ -25,6 +25,7 @@ pub fn trials_csv(run: &Run) -> String {
         "block",
         "a_a",
         "void",
+        "times_void",
         "client_limited",
         "start_unix_ms",
     ];
@@ -40,6 +41,7 @@ pub fn trials_csv(run: &Run) -> String {
             trial.block.to_string(),
             trial.is_a_a.to_string(),
             trial.void.join("; "),
+            trial.times_void.join("; "),
             trial.client_limited.to_string(),
             trial.start_unix_ms.to_string(),
         ];
@@ -50,7 +52,7 @@ pub fn trials_csv(run: &Run) -> String {
                 .map_or_else(String::new, ToString::to_string)
         };
         fields.extend(factors.iter().map(level));
-        fields.extend(metrics.iter().map(|metric| number(trial.value(*metric))));
+        fields.extend(metrics.iter().map(|metric| number(trial.measured(*metric))));
         csv += &line(&fields);
     }
     csv

@@ -127,6 +127,9 @@ pub struct Trial {
     /// Why the trial counts for nothing, in sentences: empty if it counts. It is shown all the
     /// same, struck out.
     pub void: Vec<String>,
+    /// Why its times alone count for nothing, in sentences: all else does. The client of an open loop
+    /// sent everything, but late.
+    pub times_void: Vec<String>,
     /// What is worth knowing and does not make it void: what the plan allows, or that no steady state
     /// was seen.
     pub notes: Vec<String>,

@@ -130,10 +130,13 @@ fn result(trial: &Trial) -> String {
     let Some(group) = headline else {
         return "recorded".to_owned();
     };
+    let per_s = rate(group.total.rates.completed_per_s);
+    if let Some(reason) = trial.times_void.first() {
+        return format!("{per_s}/s, times void: {reason}");
+    }
     let percentiles = group.total.latency.percentiles();
     format!(
-        "{}/s, p50 {}, p99 {}",
-        rate(group.total.rates.completed_per_s),
+        "{per_s}/s, p50 {}, p99 {}",
         maybe_us(percentiles.p50),
         maybe_us(percentiles.p99)
     )

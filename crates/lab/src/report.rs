@@ -64,6 +64,8 @@ pub struct Report {
     pub trials_counted: usize,
     /// Trials that do not, by number.
     pub void: Vec<VoidTrial>,
+    /// Trials that count but for their times, by number.
+    pub times_void: Vec<VoidTrial>,
     /// Trials that were disturbed and run again, once for each time: what came of them in the end
     /// counts.
     pub repeated: Vec<VoidTrial>,
@@ -124,8 +126,12 @@ impl Report {
             claims,
             noise: analysis::noise(run),
             trials_counted: run.trials.iter().filter(|trial| trial.counts()).count(),
-            void: void(run.trials.iter().filter(|trial| !trial.counts())),
-            repeated: void(run.repeated.iter()),
+            void: void(run.trials.iter(), |trial| &trial.void),
+            times_void: void(run.trials.iter(), |trial| match trial.counts() {
+                true => &trial.times_void,
+                false => &[],
+            }),
+            repeated: void(run.repeated.iter(), |trial| &trial.void),
             notes: notes(run),
             environment: Environment::new(run),
             ..Self::default()
@@ -188,13 +194,18 @@ fn resolved(
         .ok_or_else(|| format!("{}: no trial of its cells", named()))
 }
 
-fn void<'r>(trials: impl Iterator<Item = &'r Measured>) -> Vec<VoidTrial> {
-    let void = trials.map(|trial| VoidTrial {
+/// Those that have a reason.
+fn void<'r>(
+    trials: impl Iterator<Item = &'r Measured>,
+    why: fn(&Measured) -> &[String],
+) -> Vec<VoidTrial> {
+    let with_reasons = trials.filter(|trial| !why(trial).is_empty());
+    let void = with_reasons.map(|trial| VoidTrial {
         trial: trial.number,
         series: trial.series.clone(),
         cell: words::levels(&trial.levels),
         replicate: trial.replicate,
-        reasons: trial.void.clone(),
+        reasons: why(trial).to_vec(),
     });
     void.collect()
 }

@@ -45,19 +45,20 @@ pub fn page(title: &str, entries: &[Entry<'_>]) -> String {
 /// How many claims of each run came out how.
 #[must_use]
 pub fn summary(entries: &[Entry<'_>]) -> String {
-    let mut table = "| | reproduced | not reproduced | not testable here | trials | void |\n\
-                     |---|---:|---:|---:|---:|---:|\n"
+    let mut table = "| | reproduced | not reproduced | not testable here | trials | void | their times alone |\n\
+                     |---|---:|---:|---:|---:|---:|---:|\n"
         .to_owned();
     for Entry { report, .. } in entries {
         let _ = writeln!(
             table,
-            "| {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} |",
             cell(&heading(report)),
             count(report, Verdict::Reproduced),
             count(report, Verdict::NotReproduced),
             count(report, Verdict::NotTestable),
             report.trials_counted + report.void.len(),
-            report.void.len()
+            report.void.len(),
+            report.times_void.len()
         );
     }
     table
@@ -140,9 +141,13 @@ pub(crate) fn facts(report: &Report) -> String {
         0 => String::new(),
         count => format!("; {count} were disturbed and run again"),
     };
+    let late = match report.times_void.len() {
+        0 => String::new(),
+        count => format!(", {count} more in their times alone"),
+    };
     format!(
         "{} on {} CPUs of {}, Linux {}, congestion control {}, Loadline {}; server | client on CPUs {}. {} \
-         trials in {}, {} of them void{repeated}.",
+         trials in {}, {} of them void{late}{repeated}.",
         of("Begun"),
         of("CPUs of the machine"),
         of("Processor"),

@@ -121,7 +121,10 @@ impl Slo {
             (true, true) if late.is_none() => Outcome::Holds,
             // It is disturbed, at this rate as at others: that says nothing of what it can do.
             (true, _) => Outcome::Void,
-            (false, _) if self.is_client_limited(record) => Outcome::ClientLimited,
+            // One that was only late is not at its limit; it was disturbed.
+            (false, _) if record.verdict.client_limited && !is_late_alone(record) => {
+                Outcome::ClientLimited
+            }
             // Being late delays answers; it does not leave requests behind.
             (false, _) if late.is_some() && !is_overloaded => Outcome::Void,
             (false, _) => Outcome::Fails,
@@ -147,19 +150,20 @@ impl Slo {
         })
     }
 
-    /// Whether the client was at its limit: busy, held back, or unable to send the plan. One that was
-    /// only late is not; it was disturbed.
-    fn is_client_limited(&self, record: &TrialRecord) -> bool {
-        let verdict = &record.verdict;
-        let p50_us = record
-            .headline()
-            .and_then(|group| group.total.latency.percentile_us(50.0));
-        let is_late = verdict.lag_p99_us.zip(p50_us).is_some_and(|(lag, p50)| {
-            lag > LAG_FLOOR_US && lag as f64 > p50 as f64 * LAG_SHARE_MAX
-        });
-        let is_late_alone = is_late && verdict.reasons.len() == 1;
-        verdict.client_limited && !is_late_alone
-    }
+}
+
+/// Whether nothing is wrong with the client but that it was late: it was not busy, nobody held it
+/// back, and it sent the plan.
+#[must_use]
+pub fn is_late_alone(record: &TrialRecord) -> bool {
+    let verdict = &record.verdict;
+    let p50_us = record
+        .headline()
+        .and_then(|group| group.total.latency.percentile_us(50.0));
+    let is_late = verdict.lag_p99_us.zip(p50_us).is_some_and(|(lag, p50)| {
+        lag > LAG_FLOOR_US && lag as f64 > p50 as f64 * LAG_SHARE_MAX
+    });
+    is_late && verdict.reasons.len() == 1
 }
 
 fn saturated(record: &TrialRecord) -> Option<String> {

@@ -111,6 +111,11 @@ fn finish(flags: &LabRunFlags, ending: Result<Ending, String>) -> Result<(), Fai
                 .map(|trial| (trial.number, trial))
                 .collect();
             let void = last.values().filter(|it| !it.void.is_empty()).count();
+            let is_late = |it: &&&Trial| it.void.is_empty() && !it.times_void.is_empty();
+            let late = match last.values().filter(is_late).count() {
+                0 => String::new(),
+                count => format!(" and {count} in their times alone"),
+            };
             let all = last.len();
             let again = match recorded.trials.len() - all {
                 0 => String::new(),
@@ -121,7 +126,7 @@ fn finish(flags: &LabRunFlags, ending: Result<Ending, String>) -> Result<(), Fai
                 Ending::Complete | Ending::Interrupted => "",
             };
             tell(&format!(
-                "{all} trials are recorded in {out}, {void} of them void{again}{why}"
+                "{all} trials are recorded in {out}, {void} of them void{late}{again}{why}"
             ));
             Ok(())
         }

@@ -54,6 +54,18 @@ impl Estimate {
 }
 
 impl Cell<'_> {
+    /// Trials that count for a metric, by number.
+    pub fn counted_for(&self, metric: Metric) -> impl Iterator<Item = &Measured> {
+        let trials = self.counted.iter().copied();
+        trials.filter(move |trial| trial.void_for(metric).is_empty())
+    }
+
+    /// Trials that do not, void ones before those of which the times alone are.
+    pub fn void_for(&self, metric: Metric) -> impl Iterator<Item = &Measured> {
+        let trials = self.void.iter().chain(&self.counted).copied();
+        trials.filter(move |trial| !trial.void_for(metric).is_empty())
+    }
+
     /// The values of the trials that count.
     #[must_use]
     pub fn values(&self, metric: Metric) -> Vec<f64> {
@@ -220,6 +232,24 @@ mod tests {
         );
         assert_eq!((estimate.min, estimate.max), (10.0, 12.0));
         assert_eq!(cells[1].estimate(Metric::P99Us), None);
+    }
+
+    #[test]
+    fn trials_of_late_clients_count_but_for_their_times() {
+        let mut late = trial(0, 1.0, 10.0);
+        late.values.insert(Metric::P99Us, 900.0);
+        late.times_void = vec!["the client was late".to_owned()];
+        let mut sound = trial(1, 1.0, 12.0);
+        sound.values.insert(Metric::P99Us, 100.0);
+        let run = run(vec![late, sound]);
+        let cell = &cells(&run)[0];
+        assert_eq!(cell.values(Metric::CompletedPerS), [10.0, 12.0]);
+        assert_eq!(cell.values(Metric::P99Us), [100.0]);
+        let void: Vec<u32> = cell.void_for(Metric::P99Us).map(|it| it.number).collect();
+        assert_eq!(void, [0]);
+        assert_eq!(cell.void_for(Metric::CompletedPerS).count(), 0);
+        assert_eq!(run.trials[0].range(Metric::P99Us), None);
+        assert_eq!(run.trials[0].measured(Metric::P99Us), Some(900.0));
     }
 
     #[test]

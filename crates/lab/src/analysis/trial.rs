@@ -41,6 +41,8 @@ pub struct Measured {
     /// As in [`Trial`].
     pub void: Vec<String>,
     /// As in [`Trial`].
+    pub times_void: Vec<String>,
+    /// As in [`Trial`].
     pub notes: Vec<String>,
     /// As in [`Trial`].
     pub client_limited: bool,
@@ -93,6 +95,7 @@ impl Measured {
             start_unix_ms: trial.start_unix_ms,
             hdr_file: trial.hdr_file,
             void: trial.void,
+            times_void: trial.times_void,
             notes: trial.notes,
             client_limited: trial.client_limited,
             took_s: trial.took_s,
@@ -117,15 +120,31 @@ impl Measured {
         measured
     }
 
-    /// Whether it counts.
+    /// Whether it counts, if only for what are no times.
     #[must_use]
     pub fn counts(&self) -> bool {
         self.void.is_empty()
     }
 
-    /// The value of a metric.
+    /// Why it does not count for a metric: nothing if it does.
+    #[must_use]
+    pub fn void_for(&self, metric: Metric) -> &[String] {
+        match self.void.is_empty() && metric.is_of_times() {
+            true => &self.times_void,
+            false => &self.void,
+        }
+    }
+
+    /// The value of a metric that it counts for.
     #[must_use]
     pub fn value(&self, metric: Metric) -> Option<f64> {
+        let value = self.measured(metric);
+        value.filter(|_| self.void_for(metric).is_empty())
+    }
+
+    /// What was measured, whether it counts or not.
+    #[must_use]
+    pub fn measured(&self, metric: Metric) -> Option<f64> {
         self.values.get(&metric).copied()
     }
 
@@ -150,14 +169,8 @@ impl Measured {
                 value,
                 high: value * room,
             },
-            Metric::MeanUs
-            | Metric::P50Us
-            | Metric::P90Us
-            | Metric::P99Us
-            | Metric::P999Us
-            | Metric::MaxUs
-            | Metric::ServiceP50Us
-            | Metric::ServiceP99Us => Range {
+            Metric::InFlight => Range::exact(value),
+            _ if metric.is_of_times() => Range {
                 low: value / room,
                 value,
                 high: value,

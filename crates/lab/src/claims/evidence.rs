@@ -63,14 +63,17 @@ impl<'r> Evidence<'r> {
         if cells.is_empty() {
             return format!("This run has no trial of {what}.");
         }
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for reason in void.iter().filter_map(|trial| trial.void.first()) {
-            *counts.entry(reason).or_default() += 1;
+        if let Some(reason) = most_frequent(void.iter().map(|trial| &trial.void)) {
+            let count = void.len();
+            return format!("Too few trials of {what} count; {count} are void, as in: {reason}");
         }
-        match counts.into_iter().max_by_key(|(_, count)| *count) {
-            Some((reason, _)) => format!(
-                "Too few trials of {what} count; {} are void, as in: {reason}",
-                void.len()
+        let late = cells.iter().flat_map(|cell| &cell.counted);
+        let late = late.map(|trial| &trial.times_void);
+        let late: Vec<&Vec<String>> = late.filter(|reasons| !reasons.is_empty()).collect();
+        match most_frequent(late.iter().copied()) {
+            Some(reason) => format!(
+                "Too few times of {what} count; those of {} trials are void, as in: {reason}",
+                late.len()
             ),
             None => format!("Too few trials of {what} have what is to be compared."),
         }
@@ -298,6 +301,16 @@ impl<'r> Evidence<'r> {
         let trials = self.cells(select).flat_map(|cell| &cell.counted);
         trials.copied().collect()
     }
+}
+
+/// Of the first reasons of trials.
+fn most_frequent<'t>(trials: impl Iterator<Item = &'t Vec<String>>) -> Option<&'t str> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for reason in trials.filter_map(|reasons| reasons.first()) {
+        *counts.entry(reason).or_default() += 1;
+    }
+    let most = counts.into_iter().max_by_key(|(_, count)| *count);
+    most.map(|(reason, _)| reason)
 }
 
 /// The mean over conditions for each block. Of conditions with a single block nothing is known about

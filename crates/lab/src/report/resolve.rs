@@ -262,7 +262,9 @@ impl Layout {
                         let level = cell.level(&chart.x)?;
                         let x = self.position(&axis, &self.x_levels, level);
                         let mut point =
-                            point(cell, x, words::level(level), &|it| it.value(chart.metric));
+                            point(chart, cell, (x, words::level(level)), &|it| {
+                                it.measured(chart.metric)
+                            });
                         point.room = room(cell, chart.metric);
                         Some(point)
                     })
@@ -315,22 +317,21 @@ fn name_of(factors: &[String], key: &Key) -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
-/// The trials of a cell by one figure each.
+/// The trials of a cell by one figure each, whether they count for the chart's metric or not.
 fn point(
+    chart: &Chart,
     cell: &Cell<'_>,
-    x: f64,
-    x_text: String,
+    (x, x_text): (f64, String),
     value: &dyn Fn(&Measured) -> Option<f64>,
 ) -> Point {
     let with_values = cell
-        .counted
-        .iter()
+        .counted_for(chart.metric)
         .filter_map(|it| Some((it.number, value(it)?)));
     let (trials, values): (Vec<u32>, Vec<f64>) = with_values.unzip();
-    let void = cell.void.iter().map(|trial| VoidMark {
+    let void = cell.void_for(chart.metric).map(|trial| VoidMark {
         trial: trial.number,
         value: value(trial),
-        reasons: trial.void.clone(),
+        reasons: trial.void_for(chart.metric).to_vec(),
     });
     Point {
         x,
@@ -370,11 +371,11 @@ fn spectrum(chart: &Chart, cell: &Cell<'_>) -> Vec<Point> {
     let points = SPECTRUM_PERCENTS.into_iter().filter_map(|percent| {
         let value = |trial: &Measured| of(trial, percent);
         let x = 100.0 / (100.0 - percent);
-        let mut point = point(cell, x, format!("{percent} %"), &value);
+        let mut point = point(chart, cell, (x, format!("{percent} %")), &value);
         if percent != 50.0 {
             point.void.clear();
         }
-        let is_whole = point.trials.len() == cell.counted.len() && !point.trials.is_empty();
+        let is_whole = is_whole(&point, chart, cell);
         (is_whole || !point.void.is_empty()).then_some(point)
     });
     points.collect()
@@ -390,14 +391,19 @@ fn seconds(chart: &Chart, cell: &Cell<'_>) -> Vec<Point> {
             let second = trial.seconds.get(at)?;
             second.values.get(&chart.metric).copied()
         };
-        let mut point = point(cell, at as f64, at.to_string(), &value);
+        let mut point = point(chart, cell, (at as f64, at.to_string()), &value);
         if at != middle {
             point.void.clear();
         }
-        let is_whole = point.trials.len() == cell.counted.len() && !point.trials.is_empty();
+        let is_whole = is_whole(&point, chart, cell);
         (is_whole || !point.void.is_empty()).then_some(point)
     });
     points.collect()
+}
+
+/// Whether every trial that counts has a value there.
+fn is_whole(point: &Point, chart: &Chart, cell: &Cell<'_>) -> bool {
+    !point.trials.is_empty() && point.trials.len() == cell.counted_for(chart.metric).count()
 }
 
 fn of_others(points: &[(f64, f64)], legend: usize, x_unit: Option<Unit>) -> Curve {

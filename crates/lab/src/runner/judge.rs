@@ -9,6 +9,7 @@ use loadline_load::trial::{GroupRecord, LoadRecord, NetworkRecord, TrialRecord};
 use crate::cells::cpus_of;
 use crate::journal::ServerFacts;
 use crate::plan::Allow;
+use crate::slo::is_late_alone;
 
 /// Seconds that both halves of a trial need before they are compared.
 const STEADY_SECONDS_MIN: usize = 2;
@@ -22,6 +23,8 @@ const RETRANSMITS_SHARE_MAX: f64 = 0.01;
 pub(super) struct Judgement {
     /// Why it does not count.
     pub(super) void: Vec<String>,
+    /// Why its times do not, though all else does.
+    pub(super) times_void: Vec<String>,
     /// What is worth knowing and does not decide.
     pub(super) notes: Vec<String>,
     /// Whether the client of a closed loop was at its end.
@@ -82,7 +85,8 @@ pub(super) fn judge(record: &TrialRecord, server: &ServerFacts, allow: &Allow) -
 }
 
 /// What a closed loop carries with a client at its end is the least that the server can carry; a
-/// schedule that was not kept says nothing.
+/// schedule that was not kept says nothing. Where all was sent, only late, the server was offered what
+/// was meant, and answered it or not: times alone are the client's.
 fn judge_client(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) {
     let is_closed = matches!(record.run.load, LoadRecord::Closed { .. });
     if is_closed && !record.verdict.reasons.is_empty() {
@@ -91,6 +95,9 @@ fn judge_client(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) 
             "The client was at its end: what was carried is the least that the server can carry."
                 .to_owned(),
         );
+    } else if is_late_alone(record) && !allow.client_limited {
+        let reasons = record.verdict.reasons.iter().cloned();
+        judgement.times_void.extend(reasons);
     } else {
         for reason in &record.verdict.reasons {
             judgement.say(allow.client_limited, format!("Client-limited. {reason}"));
@@ -238,7 +245,10 @@ fn judge_counts(record: &TrialRecord, server: &ServerFacts, judgement: &mut Judg
 #[cfg(test)]
 mod tests {
     use loadline_load::Tally;
-    use loadline_load::trial::{LittleRecord, PhaseRecord, SecondRecord, ThreadRecord};
+    use loadline_load::message::latencies;
+    use loadline_load::trial::{
+        Distribution, LittleRecord, PhaseRecord, SecondRecord, ThreadRecord,
+    };
 
     use super::*;
 
@@ -383,6 +393,32 @@ mod tests {
         assert_eq!(judgement.notes.len(), 1);
         let sound = void(|_| {}, Allow::default());
         assert!(!sound.client_limited && !sound.disturbed);
+    }
+
+    #[test]
+    fn times_of_an_open_loop_alone_are_void_if_its_client_was_only_late() {
+        let late = |it: &mut TrialRecord| {
+            let mut histogram = latencies();
+            histogram.record_n(10_000, 9_000).unwrap();
+            it.groups[0].total.latency = Distribution::new(histogram);
+            it.verdict.lag_p99_us = Some(1_001);
+            it.verdict.reasons.push("It was late.".to_owned());
+        };
+        let judgement = void(late, Allow::default());
+        assert_eq!(judgement.void, Vec::<String>::new());
+        assert_eq!(judgement.times_void, ["It was late."]);
+        let late_and_busy = |it: &mut TrialRecord| {
+            late(it);
+            it.verdict.reasons.push("It was busy.".to_owned());
+        };
+        let judgement = void(late_and_busy, Allow::default());
+        assert_eq!((judgement.void.len(), judgement.times_void.len()), (2, 0));
+        let allow = Allow {
+            client_limited: true,
+            ..Allow::default()
+        };
+        let judgement = void(late, allow);
+        assert_eq!((judgement.notes.len(), judgement.times_void.len()), (1, 0));
     }
 
     #[test]

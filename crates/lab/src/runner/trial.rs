@@ -265,6 +265,7 @@ impl<'p> Processes<'p> {
         seen(&record, &mut trial.server);
         let judgement = judge(&record, &trial.server, &series.allow);
         trial.void.extend(judgement.void);
+        trial.times_void = judgement.times_void;
         trial.notes = judgement.notes;
         trial.client_limited = judgement.client_limited;
         trial.disturbed = judgement.disturbed;

@@ -116,7 +116,8 @@ pub(super) fn trust(report: &Report, page: &mut String) {
         "<section class=\"card\" id=\"trust\">\n<h2>What to trust</h2>\n\
          <p>The unit is the trial, with a server of its own. A point is the median of its cell's trials; \
          the band is the interval that holds the true median, at the level that its table states. \
-         Crosses are trials that are void: they count for nothing, and are shown all the same.</p>\n",
+         Crosses are trials that are void: they count for nothing, and are shown all the same. Where a \
+         client was late and nothing else, its times alone are void.</p>\n",
     );
     if !report.noise.is_empty() {
         page.push_str(
@@ -150,6 +151,7 @@ pub(super) fn trust(report: &Report, page: &mut String) {
         page.push_str("</tbody></table></div>\n");
     }
     void(&report.void, "void trial", page);
+    void(&report.times_void, "trial whose times are void", page);
     void(
         &report.repeated,
         "trial that was disturbed and run again",

@@ -1,0 +1,105 @@
+//! What an app that does not work leaves in the log, by a program of its own: what listens to logs
+//! listens to all threads.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+#[macro_use]
+#[expect(unused_macros, reason = "a part of it is used here")]
+#[path = "../../server/tests/conformance/model.rs"]
+mod model;
+
+use std::io::{self, Read as _, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use axum::routing::get;
+use loadline_server::Server;
+use loadline_tower::Tower;
+use model::Model;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Longer than any answer takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Everything that is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// What has come since the last time.
+    fn take(&self) -> String {
+        String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+async fn panics() {
+    panic!("on purpose");
+}
+
+/// A service that fails instead of answering.
+async fn fails(_: Request<Body>) -> Result<axum::response::Response, io::Error> {
+    Err(io::Error::other("as it was told"))
+}
+
+/// The whole answer to one request on a connection of its own.
+fn answer(address: std::net::SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn a_panic_and_a_failure_are_lines_in_the_log_under_every_architecture() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::ERROR)
+        .with_writer(log.clone())
+        .finish();
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    for model in Model::ALL.iter().filter(|model| model.is_offered()) {
+        let panicking = Tower::new(Router::new().route("/", get(panics))).unwrap();
+        let failing = Tower::new(tower::service_fn(fails)).unwrap();
+        let expected = ["an app panicked: on purpose", "an app failed: as it was told"];
+        for (app, line) in [
+            (Server::new(panicking), expected[0]),
+            (Server::new(failing), expected[1]),
+        ] {
+            let server = app.options(model.options()).listen(([127, 0, 0, 1], 0));
+            let handle = server.start().unwrap();
+            let answer = answer(handle.tcp_address().unwrap(), "/");
+            assert!(answer.starts_with("HTTP/1.1 500 "), "{model:?}: {answer}");
+            handle.drain();
+            assert!(handle.wait().unwrap().is_clean(), "{model:?}");
+            let logged = log.take();
+            assert_eq!(logged.matches(line).count(), 1, "{model:?}: {logged}");
+            assert_eq!(logged.lines().count(), 1, "{model:?}: {logged}");
+        }
+    }
+}
