@@ -149,7 +149,6 @@ impl Slo {
             )
         })
     }
-
 }
 
 /// Whether nothing is wrong with the client but that it was late: it was not busy, nobody held it
@@ -160,9 +159,10 @@ pub fn is_late_alone(record: &TrialRecord) -> bool {
     let p50_us = record
         .headline()
         .and_then(|group| group.total.latency.percentile_us(50.0));
-    let is_late = verdict.lag_p99_us.zip(p50_us).is_some_and(|(lag, p50)| {
-        lag > LAG_FLOOR_US && lag as f64 > p50 as f64 * LAG_SHARE_MAX
-    });
+    let is_late = verdict
+        .lag_p99_us
+        .zip(p50_us)
+        .is_some_and(|(lag, p50)| lag > LAG_FLOOR_US && lag as f64 > p50 as f64 * LAG_SHARE_MAX);
     is_late && verdict.reasons.len() == 1
 }
 

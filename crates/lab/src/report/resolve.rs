@@ -261,10 +261,9 @@ impl Layout {
                     .filter_map(|cell| {
                         let level = cell.level(&chart.x)?;
                         let x = self.position(&axis, &self.x_levels, level);
-                        let mut point =
-                            point(chart, cell, (x, words::level(level)), &|it| {
-                                it.measured(chart.metric)
-                            });
+                        let mut point = point(chart, cell, (x, words::level(level)), &|it| {
+                            it.measured(chart.metric)
+                        });
                         point.room = room(cell, chart.metric);
                         Some(point)
                     })

@@ -140,17 +140,15 @@ fn a_late_client_makes_times_void_and_nothing_else() {
     let made = shown();
     let late = made.trials.iter().find(|it| !it.times_void.is_empty());
     let late = late.unwrap();
-    let listed: Vec<u32> = (made.report.times_void.iter())
-        .map(|it| it.trial)
-        .collect();
+    let listed: Vec<u32> = (made.report.times_void.iter()).map(|it| it.trial).collect();
     assert_eq!(listed, [late.number]);
     let counts_in = |title: &str| {
         let mut points = figure(&made.report, title).points();
         points.any(|(_, _, point)| point.trials.contains(&late.number))
     };
     let is_struck_out_in = |title: &str| {
-        let mut marks = (figure(&made.report, title).points())
-            .flat_map(|(_, _, point)| point.void.iter());
+        let mut marks =
+            (figure(&made.report, title).points()).flat_map(|(_, _, point)| point.void.iter());
         marks.any(|mark| mark.trial == late.number && mark.reasons == late.times_void)
     };
     let (throughput, tail) = (
