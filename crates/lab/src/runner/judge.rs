@@ -7,7 +7,7 @@ use loadline_load::ErrorKind;
 use loadline_load::trial::{GroupRecord, LoadRecord, NetworkRecord, TrialRecord};
 
 use crate::cells::cpus_of;
-use crate::journal::ServerFacts;
+use crate::journal::{ServerFacts, Trial};
 use crate::plan::Allow;
 use crate::slo::is_late_alone;
 
@@ -34,6 +34,15 @@ pub(super) struct Judgement {
 }
 
 impl Judgement {
+    /// Stands in the journal from now on; a trial may be void for other reasons, too.
+    pub(super) fn record_in(self, trial: &mut Trial) {
+        trial.void.extend(self.void);
+        trial.times_void = self.times_void;
+        trial.notes = self.notes;
+        trial.client_limited = self.client_limited;
+        trial.disturbed = self.disturbed;
+    }
+
     fn disturbed(&mut self, sentence: String) {
         self.void.push(sentence);
         self.disturbed = true;

@@ -263,12 +263,7 @@ impl<'p> Processes<'p> {
         }
         running.server.stop();
         seen(&record, &mut trial.server);
-        let judgement = judge(&record, &trial.server, &series.allow);
-        trial.void.extend(judgement.void);
-        trial.times_void = judgement.times_void;
-        trial.notes = judgement.notes;
-        trial.client_limited = judgement.client_limited;
-        trial.disturbed = judgement.disturbed;
+        judge(&record, &trial.server, &series.allow).record_in(trial);
         reach_disk(&hdr)?;
         trial.hdr_file = Some(hdr_file);
         trial.load = Some(record);
