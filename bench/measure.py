@@ -55,7 +55,7 @@ def load(
 def idle(rig: Rig, server: Server, sc: Scenario) -> Figures:
     """Memory with many connections that have had one answer each and say nothing more."""
     rig.wait_quiet()
-    with rig.running(server, sc) as (proc, url):
+    with rig.running(server, sc, rest_seconds=0.5) as (proc, url):
         port = port_of(url)
         IdleCrowd(port, Scenario(sc.path, sc.size, 10)).close()
         time.sleep(1)
@@ -70,7 +70,8 @@ def idle(rig: Rig, server: Server, sc: Scenario) -> Figures:
         "errors": crowd.errors + lost,
         "user": (pss - pss0) / n,
         "kernel": (kernel - kernel0) / n,
-        "start": pss0 / 2**20,
+        "start": rig.start_bytes / 2**20,
+        "few": pss0 / 2**20,
         "end": pss / 2**20,
         "rate": n / crowd.seconds,
         "noise": 0.0,

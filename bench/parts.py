@@ -148,6 +148,7 @@ IDLE = Part(
         Column("user bytes a connection", "user"),
         Column("kernel bytes a connection", "kernel"),
         Column("Pss MiB at start", "start", 2),
+        Column("Pss MiB after ten requests", "few", 2),
         Column("Pss MiB with all", "end", 2),
         Column("errors", "errors"),
     ],

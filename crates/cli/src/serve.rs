@@ -84,6 +84,7 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         .obey(handle.control(), plan.options.grace, log)
         .map_err(|error| Failure::failed(format!("signals: {error}")))?;
     tell(&start_up::text(plan, machine, &root, handle.addresses()));
+    loadline_sys::memory::release_free_memory();
     loadline_sys::memory::release_program_pages();
     wait(handle, closing, accounts.as_ref())
 }

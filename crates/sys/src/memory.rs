@@ -10,6 +10,15 @@ pub fn release_program_pages() {
     unsafe { libc::dl_iterate_phdr(Some(release_segments), std::ptr::null_mut()) };
 }
 
+/// Gives back what the allocator keeps of what starting up has freed: options and help, mostly.
+pub fn release_free_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it asks for nothing, and leaves alone what is in use.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Of the first object, which is the program itself: then it says that that was all.
 unsafe extern "C" fn release_segments(
     info: *mut libc::dl_phdr_info,

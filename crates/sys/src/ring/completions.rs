@@ -258,6 +258,7 @@ impl Ring {
             socket.in_flight -= 1;
             socket.receiving = Operation::Idle;
         }
+        socket.has_spoken |= taken.result > 0;
         let (closing, wanted, ended) = (socket.closing, socket.wanted, socket.ended);
         if closing || ended {
             if let Some(buffer) = buffer {

@@ -72,11 +72,14 @@ impl Ring {
         }
     }
 
+    /// What comes first is received once, and the kernel asked to go on when there is more to come:
+    /// many a connection has a single request, and ends with nothing to be cancelled.
     fn arm_receive(&mut self, id: SocketId) {
-        let multishot = self.features.multishot_receive;
+        let can_go_on = self.features.multishot_receive;
         let Some(socket) = self.sockets.open(id) else {
             return;
         };
+        let multishot = can_go_on && socket.has_spoken;
         let Some(fd) = socket.raw() else { return };
         socket.receiving = Operation::Armed;
         socket.in_flight += 1;

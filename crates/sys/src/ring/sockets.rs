@@ -44,6 +44,8 @@ pub(super) struct Socket {
     pub(super) receiving: Operation,
     /// Bytes are welcome.
     pub(super) wanted: bool,
+    /// Bytes have come.
+    pub(super) has_spoken: bool,
     /// The end, or an error, was told: nothing is received any more.
     pub(super) ended: bool,
     /// Its owner has let go of it: completions are not told any more.
@@ -85,6 +87,7 @@ impl Sockets {
             sending: Sending::Idle,
             receiving: Operation::Idle,
             wanted: false,
+            has_spoken: false,
             ended: false,
             closing: false,
             watching_hang_up: false,
