@@ -247,7 +247,7 @@ impl Merger {
             }),
             throttled_s: ending.machine.throttled_s,
             seconds: counted_s,
-            little: self.little(plain, counted_s),
+            little: self.little(plain, phases, counted_s),
         })
     }
 
@@ -263,7 +263,12 @@ impl Merger {
     }
 
     /// Of the plain clients: their loops sample what is in flight.
-    fn little(&self, plain: &GroupRecord, counted_s: f64) -> Option<LittleEvidence> {
+    fn little(
+        &self,
+        plain: &GroupRecord,
+        phases: &[PhaseRecord],
+        counted_s: f64,
+    ) -> Option<LittleEvidence> {
         let service = &plain.total.service;
         let reports = self.threads.iter().filter(|report| report.group == 0);
         let in_flight: f64 = reports.map(in_flight).sum();
@@ -283,15 +288,37 @@ impl Merger {
             LoadRecord::Closed { .. } => sum_s(&plain.total.latency) - sum_s(service),
             _ => 0.0,
         };
+        let in_all = (plain.total.rates.completed_per_s * plain.total.seconds).round() as u64;
+        let early_s = early_s_max(plain, phases, in_all.saturating_sub(completed), counted_s);
+        let others_s = [sum_s(&late), sum_s(&plain.total.failure), out_s, early_s];
         Some(LittleEvidence {
             in_flight,
             completed,
             service_mean_s: completed_s / completed.max(1) as f64,
             service_stdev_s: service.stdev_us()? / 1e6,
-            others_s_max: sum_s(&late) + sum_s(&plain.total.failure) + out_s + turns_s.max(0.0),
+            others_s_max: others_s.iter().sum::<f64>() + turns_s.max(0.0),
             seconds: counted_s,
         })
     }
+}
+
+/// Requests of the warm-up that were answered when counting had begun: for how long they can have
+/// been in flight by then. They are the slowest of the warm-up at most.
+fn early_s_max(plain: &GroupRecord, phases: &[PhaseRecord], count: u64, counted_s: f64) -> f64 {
+    let mut warm_up = latencies();
+    let of_phases = plain.phases.iter().zip(phases);
+    for (results, _) in of_phases.filter(|(_, phase)| !phase.counted) {
+        let _ = warm_up.add(results.service.histogram()); // of one form all
+    }
+    let mut left = count;
+    let mut slowest: Vec<_> = warm_up.iter_recorded().collect();
+    slowest.reverse();
+    let times_s = slowest.iter().map(|value| {
+        let taken = value.count_at_value().min(left);
+        left -= taken;
+        taken as f64 * (value.value_iterated_to() as f64 / 1e6).min(counted_s)
+    });
+    times_s.sum()
 }
 
 /// The sum of all samples.

@@ -285,6 +285,21 @@ fn littles_law_takes_an_answer_after_the_end_for_a_part() {
     assert!((little.expected_max - 8.0).abs() < 0.01, "{little:?}");
 }
 
+/// Requests that a server left waiting in the warm-up and answered all at once made it seem that
+/// something was measured wrongly.
+#[test]
+fn littles_law_knows_of_requests_from_before_that_are_answered_later() {
+    let record = merged([
+        boxed(interval(0, (0, 0), 1000, 1_000)),
+        boxed(interval(1, (0, 1), 16, 1_000_000)),
+        boxed(interval(1, (1, 1), 1000, 16_000)),
+        Message::Finished(Box::new(report(0, 4 * S))),
+    ]);
+    let little = record.verdict.little.unwrap();
+    assert!((little.expected - 4.0).abs() < 0.01, "{little:?}");
+    assert!((little.expected_max - 8.0).abs() < 0.01, "{little:?}");
+}
+
 #[test]
 fn a_plan_held_back_by_the_connections_is_not_the_clients_fault() {
     let short = |in_flight: u64| {
