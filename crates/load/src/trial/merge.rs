@@ -288,8 +288,7 @@ impl Merger {
             LoadRecord::Closed { .. } => sum_s(&plain.total.latency) - sum_s(service),
             _ => 0.0,
         };
-        let in_all = (plain.total.rates.completed_per_s * plain.total.seconds).round() as u64;
-        let early_s = early_s_max(plain, phases, in_all.saturating_sub(completed), counted_s);
+        let early_s = self.early_s_max(plain, phases, counted_s);
         let others_s = [sum_s(&late), sum_s(&plain.total.failure), out_s, early_s];
         Some(LittleEvidence {
             in_flight,
@@ -300,25 +299,29 @@ impl Merger {
             seconds: counted_s,
         })
     }
-}
 
-/// Requests of the warm-up that were answered when counting had begun: for how long they can have
-/// been in flight by then. They are the slowest of the warm-up at most.
-fn early_s_max(plain: &GroupRecord, phases: &[PhaseRecord], count: u64, counted_s: f64) -> f64 {
-    let mut warm_up = latencies();
-    let of_phases = plain.phases.iter().zip(phases);
-    for (results, _) in of_phases.filter(|(_, phase)| !phase.counted) {
-        let _ = warm_up.add(results.service.histogram()); // of one form all
+    /// Requests that were still in flight when the warm-up ended: for how long they can have been after
+    /// it. They are the slowest of the warm-up at most.
+    fn early_s_max(&self, plain: &GroupRecord, phases: &[PhaseRecord], counted_s: f64) -> f64 {
+        let mut times = latencies();
+        let (mut left, mut unfinished) = (0.0, 0);
+        let of_phases = plain.phases.iter().zip(phases);
+        for (results, _) in of_phases.filter(|(_, phase)| !phase.counted) {
+            let _ = times.add(results.service.histogram()); // of one form all
+            let answered = (results.rates.completed_per_s * results.seconds).round();
+            left += results.tally.completed as f64 - answered;
+            unfinished += results.tally.unfinished;
+        }
+        let mut left = left.max(0.0) as u64;
+        let mut slowest: Vec<_> = times.iter_recorded().collect();
+        slowest.reverse();
+        let times_s = slowest.iter().map(|value| {
+            let taken = value.count_at_value().min(left);
+            left -= taken;
+            taken as f64 * (value.value_iterated_to() as f64 / 1e6).min(counted_s)
+        });
+        times_s.sum::<f64>() + unfinished.min(u64::from(self.run.connections)) as f64 * counted_s
     }
-    let mut left = count;
-    let mut slowest: Vec<_> = warm_up.iter_recorded().collect();
-    slowest.reverse();
-    let times_s = slowest.iter().map(|value| {
-        let taken = value.count_at_value().min(left);
-        left -= taken;
-        taken as f64 * (value.value_iterated_to() as f64 / 1e6).min(counted_s)
-    });
-    times_s.sum()
 }
 
 /// The sum of all samples.
