@@ -47,7 +47,7 @@ class Rig:
     server_cores: set[int]
     client_cores: set[int]
     quiet_wait: float = 20
-    start_bytes: int = 0  # memory of the last server that was started, before it was asked anything
+    start_bytes: int = 0  # memory of the last server that was started, before anybody connected
 
     def __post_init__(self) -> None:
         self.dir.chmod(0o755)  # Apache's worker is not root
@@ -85,7 +85,7 @@ class Rig:
         rest_seconds: float = 0,
     ) -> Iterator[tuple[subprocess.Popen, str]]:
         """A server that answers rightly, and the URL to ask for; stopped afterwards. It is left alone
-        for so long before it is asked anything."""
+        for so long before anybody connects."""
         port = self.free_port()
         scratch = self.scratch()
         scratch.mkdir()
@@ -94,10 +94,9 @@ class Rig:
         with open(scratch / "output", "wb") as log:
             proc = spawn(argv, cores or self.server_cores, log)
         try:
-            wrong = self.await_start(proc, port)
             time.sleep(rest_seconds)
             self.start_bytes = pss_bytes(proc.pid)
-            if wrong := wrong or self.check(port, sc):
+            if wrong := self.await_start(proc, port) or self.check(port, sc):
                 said = (scratch / "output").read_text(errors="replace")[-2000:]
                 raise Failed(f"{server.name}: {wrong}: {shlex.join(argv)}\n{said}")
             yield proc, f"http://127.0.0.1:{port}{sc.path}"

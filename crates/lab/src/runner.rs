@@ -10,6 +10,7 @@ mod configurations;
 mod databases;
 pub mod guard;
 mod judge;
+mod machine;
 mod prepare;
 mod reach;
 mod servers;
@@ -25,6 +26,8 @@ pub(crate) use child::THIS_PROGRAM;
 pub use prepare::{Asked, Prepared, prepare};
 pub use start::{Start, Where, starts};
 pub use trial::Processes;
+
+use loadline_load::trial::MachineRecord;
 
 use crate::expand::{Expansion, OVERHEAD_S, PlannedTrial};
 use crate::journal::{Line, Store, Trial};
@@ -101,6 +104,8 @@ pub struct Runner<'a> {
     took_s: f64,
     /// How long they took beside their load.
     overhead_s: f64,
+    /// What the first of them ran on.
+    machine: Option<MachineRecord>,
 }
 
 impl<'a> Runner<'a> {
@@ -120,6 +125,7 @@ impl<'a> Runner<'a> {
             repeats: 0,
             took_s: 0.0,
             overhead_s: 0.0,
+            machine: None,
         };
         for trial in recorded {
             runner.count(trial);
@@ -169,11 +175,14 @@ impl<'a> Runner<'a> {
         let before = self.recorded.get(&planned.number);
         let repeat = before.map_or(0, |before| before.repeat + 1);
         witness.begins(planned, &self.standing(planned));
-        let trial = match bench.run(planned, repeat) {
+        let mut trial = match bench.run(planned, repeat) {
             Ok(trial) => Trial { repeat, ..trial },
             Err(Stop::Interrupted) => return Ok(Some(Ending::Interrupted)),
             Err(Stop::Failed(why)) => return Err(why),
         };
+        if let (Some(first), Some(load)) = (&self.machine, &trial.load) {
+            trial.void.extend(machine::changed(first, &load.machine));
+        }
         self.store.append(&Line::Trial(Box::new(trial.clone())))?;
         self.count(&trial);
         witness.recorded(&trial, &self.standing(planned));
@@ -217,6 +226,9 @@ impl<'a> Runner<'a> {
             disturbed: trial.disturbed,
         };
         self.took_s += trial.took_s;
+        if let (None, Some(load)) = (&self.machine, &trial.load) {
+            self.machine = Some(load.machine.clone());
+        }
         if self.recorded.insert(trial.number, recorded).is_some() {
             self.repeats += 1;
             return;

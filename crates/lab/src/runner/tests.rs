@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use loadline_load::trial::TrialRecord;
+
 use super::*;
 use crate::expand::expand;
 use crate::journal::{self, RunHead, SCHEMA};
@@ -15,6 +17,8 @@ struct MadeUp {
     /// Trials that are disturbed, and how often.
     disturbed: Vec<(u32, u32)>,
     waits: usize,
+    /// Descriptors that the machine grants.
+    descriptors_max: Option<u64>,
 }
 
 impl Bench for MadeUp {
@@ -27,12 +31,14 @@ impl Bench for MadeUp {
         self.run.push(planned.number);
         let of_trial = |(number, times): &(u32, u32)| *number == planned.number && repeat < *times;
         let disturbed = self.disturbed.iter().any(of_trial);
+        let mut load = Box::<TrialRecord>::default();
+        load.machine.descriptors_max = self.descriptors_max;
         Ok(Trial {
             number: planned.number,
             block: planned.block,
             disturbed,
             void: disturbed.then(|| "others".to_owned()).into_iter().collect(),
-            load: Some(Box::default()),
+            load: Some(load),
             took_s: 2.0,
             ..Trial::default()
         })
@@ -230,4 +236,22 @@ fn a_run_that_was_killed_between_repeats_goes_on_with_them() {
     assert_eq!(second.run[..5], [4, 5, 6, 7, 4]);
     let third = run_on(&plan(""), folder.path(), disturbed(&[]));
     assert_eq!(third.run.len(), 0);
+}
+
+#[test]
+fn trials_on_a_machine_that_has_changed_are_void() {
+    let folder = tempfile::tempdir().unwrap();
+    let granted = |descriptors_max, stop: Option<u32>| MadeUp {
+        descriptors_max: Some(descriptors_max),
+        stops_before: stop.map(|number| (number, Stop::Interrupted)),
+        ..MadeUp::default()
+    };
+    run_on(&plan(""), folder.path(), granted(4096, Some(5)));
+    run_on(&plan(""), folder.path(), granted(1024, Some(8)));
+    run_on(&plan(""), folder.path(), granted(4096, None));
+    let trials = journal::read(folder.path()).unwrap().trials;
+    let void = trials.iter().filter(|trial| !trial.void.is_empty());
+    let void: Vec<u32> = void.map(|trial| trial.number).collect();
+    assert_eq!(void, [5, 6, 7]);
+    assert!(trials[5].void[0].ends_with("descriptors of a process 1024, not 4096."));
 }
