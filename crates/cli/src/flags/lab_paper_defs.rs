@@ -7,7 +7,8 @@ use clap::{Args, ValueHint};
 pub(crate) const LAB_PAPER_MORE: &str = "\
 Examples:
   loadline lab paper P1
-      a reduced grid, 10 to 20 minutes on two cores, into runs/P1; the same command goes on
+      a reduced grid, 25 minutes on two cores (P2 to P5: 6 to 16), into runs/P1; the same
+      command goes on
   loadline lab paper P1 --full --dry-run
       how long the paper's own parameters would take
   loadline lab paper P3 --only rates --seconds 1 --replicates 1 --out runs/look
