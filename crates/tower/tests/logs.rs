@@ -8,10 +8,11 @@
 #[expect(unused_macros, reason = "a part of it is used here")]
 #[path = "../../server/tests/conformance/model.rs"]
 mod model;
+#[path = "../../server/tests/shared/log.rs"]
+mod log;
 
-use std::io::{self, Read as _, Write};
+use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -20,43 +21,17 @@ use axum::routing::get;
 use loadline_proto::Handler;
 use loadline_server::Server;
 use loadline_tower::Tower;
+use log::Log;
 use model::Model;
-use tracing_subscriber::fmt::MakeWriter;
 
 /// Longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Everything that is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    /// That this, and nothing else, has come since the last time.
-    fn is_one_line(&self, model: Model, text: &str) {
-        let logged = std::mem::take(&mut *self.0.lock().unwrap());
-        let logged = String::from_utf8(logged).unwrap();
-        assert!(logged.contains(text), "{model:?}: {logged}");
-        assert_eq!(logged.lines().count(), 1, "{model:?}: {logged}");
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
+/// That this, and nothing else, has come since the last time.
+fn is_one_line(log: &Log, model: Model, text: &str) {
+    let logged = log.take();
+    assert!(logged.contains(text), "{model:?}: {logged}");
+    assert_eq!(logged.lines().count(), 1, "{model:?}: {logged}");
 }
 
 async fn panics() {
@@ -91,18 +66,13 @@ fn fail(model: Model, app: impl Handler) {
 
 #[test]
 fn a_panic_and_a_failure_are_lines_in_the_log_under_every_architecture() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::ERROR)
-        .with_writer(log.clone())
-        .finish();
-    tracing::subscriber::set_global_default(subscriber).unwrap();
+    let log = Log::listen(tracing::Level::ERROR);
     for model in Model::ALL.iter().filter(|model| model.is_offered()) {
         let panicking = Tower::new(Router::new().route("/", get(panics))).unwrap();
         fail(*model, panicking);
-        log.is_one_line(*model, "an app panicked: on purpose");
+        is_one_line(&log, *model, "an app panicked: on purpose");
         let failing = Tower::new(tower::service_fn(fails)).unwrap();
         fail(*model, failing);
-        log.is_one_line(*model, "an app failed: as it was told");
+        is_one_line(&log, *model, "an app failed: as it was told");
     }
 }

@@ -214,18 +214,7 @@ impl Metric {
     /// Whether it is made of times that the client took: a client that is late makes it wrong.
     #[must_use]
     pub fn is_of_times(self) -> bool {
-        matches!(
-            self,
-            Self::MeanUs
-                | Self::P50Us
-                | Self::P90Us
-                | Self::P99Us
-                | Self::P999Us
-                | Self::MaxUs
-                | Self::ServiceP50Us
-                | Self::ServiceP99Us
-                | Self::InFlight
-        )
+        self.spectrum().is_some() || matches!(self, Self::MeanUs | Self::InFlight)
     }
 
     /// Whether trials have it for each of their seconds.
