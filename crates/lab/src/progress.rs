@@ -9,7 +9,7 @@ use crate::cells::levels_text;
 use crate::expand::{Expansion, PlannedTrial};
 use crate::journal::Trial;
 use crate::plan::Plan;
-use crate::runner::Witness;
+use crate::runner::{CALM_WITHIN, Witness};
 
 /// The narrowest terminal that a live line is made for.
 const WIDTH_MIN: usize = 20;
@@ -68,6 +68,20 @@ impl<'a, W: Write> Progress<'a, W> {
         }
     }
 
+    /// A line that goes with the next.
+    fn show(&mut self, line: &str, width: usize) {
+        let line: String = line.chars().take(width - 1).collect();
+        self.put(&format!("\r\x1b[K{line}"));
+        self.is_line_there = true;
+    }
+
+    /// The series and the levels of a trial.
+    fn what(&self, planned: &PlannedTrial) -> String {
+        let cell = self.expansion.cell(planned);
+        let series = &self.plan.series[cell.series].name;
+        what(series, &levels_text(&cell.levels), planned.is_a_a)
+    }
+
     fn put(&mut self, text: &str) {
         // Whoever has closed it does not want to know.
         let _ = self
@@ -78,15 +92,23 @@ impl<'a, W: Write> Progress<'a, W> {
 }
 
 impl<W: Write> Witness for Progress<'_, W> {
+    fn waits(&mut self, planned: &PlannedTrial, standing: &Standing) {
+        let line = format!(
+            "{}; waits until others leave the CPUs, at most {}, to run again {}",
+            how_far(standing),
+            span_s(CALM_WITHIN.as_secs_f64()),
+            self.what(planned)
+        );
+        match self.width {
+            Some(width) => self.show(&line, width),
+            None => self.say(&line),
+        }
+    }
+
     fn begins(&mut self, planned: &PlannedTrial, standing: &Standing) {
         let Some(width) = self.width else { return };
-        let cell = self.expansion.cell(planned);
-        let series = &self.plan.series[cell.series].name;
-        let what = what(series, &levels_text(&cell.levels), planned.is_a_a);
-        let line = format!("{}; now {what}", how_far(standing));
-        let line: String = line.chars().take(width - 1).collect();
-        self.put(&format!("\r\x1b[K{line}"));
-        self.is_line_there = true;
+        let line = format!("{}; now {}", how_far(standing), self.what(planned));
+        self.show(&line, width);
     }
 
     fn recorded(&mut self, trial: &Trial, standing: &Standing) {
@@ -172,6 +194,7 @@ mod tests {
         progress.recorded(&trial, &standing);
         trial.void = vec!["It rained.".to_owned(), "It snowed.".to_owned()];
         progress.recorded(&trial, &standing);
+        progress.waits(&run.trials[1], &standing);
         progress.say("done");
         String::from_utf8(out).unwrap()
     }
@@ -180,10 +203,12 @@ mod tests {
     fn plain_lines_are_one_for_each_trial() {
         let text = told(None);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 3, "{text}");
+        assert_eq!(lines.len(), 4, "{text}");
         assert!(lines[0].starts_with("1/2, block 1/1, "), "{text}");
         assert!(lines[0].ends_with("left; s:  (A/A): recorded"), "{text}");
         assert!(lines[1].ends_with("void: It rained. (and 1 more)"));
+        let waits = "waits until others leave the CPUs, at most 30 s, to run again s: ";
+        assert!(lines[2].contains(waits), "{text}");
         assert!(!text.contains('\x1b'));
     }
 
@@ -193,6 +218,6 @@ mod tests {
         assert_eq!(text.lines().count(), 2, "{text:?}");
         let live = text.trim_start_matches("\r\x1b[K").split('\r').next();
         assert_eq!(live.unwrap().chars().count(), 39, "{text:?}");
-        assert!(text.ends_with("\r\x1b[K1/2, block 1/1, 1 min 30 s left; s:  (A/A): void: It rained. (and 1 more)\ndone\n"), "{text:?}");
+        assert!(text.ends_with("\r\x1b[K1/2, block 1/1, 1 min 30 s left; s:  (A/A): void: It rained. (and 1 more)\n\r\x1b[K1/2, block 1/1, 1 min 30 s left; waits \r\x1b[Kdone\n"), "{text:?}");
     }
 }

@@ -21,6 +21,7 @@ mod tests;
 mod trial;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 pub(crate) use child::THIS_PROGRAM;
 pub use prepare::{Asked, Prepared, prepare};
@@ -43,9 +44,12 @@ pub trait Bench {
     /// It did not come to its end, and is not to be recorded.
     fn run(&mut self, planned: &PlannedTrial, repeat: u32) -> Result<Trial, Stop>;
 
-    /// Waits, for a while at most, until nobody else uses the CPUs.
+    /// Waits, for [`CALM_WITHIN`] at most, until nobody else uses the CPUs.
     fn wait_for_calm(&mut self);
 }
+
+/// How long it is waited until others have left the CPUs, before a trial is run again.
+pub const CALM_WITHIN: Duration = Duration::from_secs(30);
 
 /// Why a trial did not come to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +73,8 @@ pub enum Ending {
 
 /// Who is told how things stand.
 pub trait Witness {
+    /// Somebody else has the CPUs: it is waited until they are free, and then a trial is run again.
+    fn waits(&mut self, planned: &PlannedTrial, standing: &Standing);
     /// A trial begins.
     fn begins(&mut self, planned: &PlannedTrial, standing: &Standing);
     /// It is recorded.
@@ -156,6 +162,7 @@ impl<'a> Runner<'a> {
                 }
             }
             while let Some(planned) = self.disturbed_of(block) {
+                witness.waits(&planned, &self.standing(&planned));
                 bench.wait_for_calm();
                 if let Some(ending) = self.run_one(&planned, bench, witness)? {
                     return Ok(ending);

@@ -6,7 +6,7 @@ use crate::bench::{Bench, said};
 
 const SERIES: &str = "[[series]]\nname = \"s\"\npath = \"/index.html\"\nreplicates = 1\n\
                       duration_s = 0.1\nwarm_up_s = 0\na_a = false\n\
-                      load = { connections = 2, rate = 200 }\nallow = { client_limited = true, others = 1 }";
+                      load = { connections = 2, rate = 200 }\nallow = { client_limited = true, steal = 1, others = 1 }";
 
 fn run_one(servers: &str) -> Vec<Trial> {
     let bench = Bench::new(&format!(

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod counts;
-mod limited;
 mod outputs;
 #[allow(dead_code, reason = "the tests of the server use the rest of it")]
 #[path = "../program/util.rs"]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long anything may take before a test fails. Far more than it does take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Every architecture that this machine offers; says visibly what it leaves out.
 pub(crate) fn architectures() -> Vec<&'static str> {

@@ -53,6 +53,8 @@ impl Bench for MadeUp {
 struct Notes(Vec<(u32, usize, f64)>);
 
 impl Witness for Notes {
+    fn waits(&mut self, _: &PlannedTrial, _: &Standing) {}
+
     fn begins(&mut self, _: &PlannedTrial, _: &Standing) {}
 
     fn recorded(&mut self, trial: &Trial, standing: &Standing) {

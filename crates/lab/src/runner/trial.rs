@@ -17,7 +17,7 @@ use super::judge::judge;
 use super::reach::{answers_counted, free_port, is_free, listens};
 use super::servers::{self, Launch, Place, launch, shown, version_command};
 use super::site::{Root, large_files};
-use super::{Bench, Stop};
+use super::{Bench, CALM_WITHIN, Stop};
 use crate::cells::{Cell, cpus_text};
 use crate::expand::{Expansion, PlannedTrial};
 use crate::journal::{ServerFacts, Trial};
@@ -37,9 +37,7 @@ const STARTS_MAX: u32 = 3;
 /// How long counters may lag behind answers: the proactor hears of a sent answer within 50 ms.
 const COUNTED_WITHIN: Duration = Duration::from_millis(500);
 
-/// How long it is waited until others have left the CPUs, before a trial is run again.
-const CALM_WITHIN: Duration = Duration::from_secs(30);
-/// How long one look at that takes.
+/// How long one look at whether others have left the CPUs takes.
 const CALM_LOOK: Duration = Duration::from_millis(500);
 /// Of one CPU, so much is nobody's business.
 const CALM_SHARE_MAX: f64 = 0.1;

@@ -1,0 +1,147 @@
+//! The verdict of `loadline load`: a client that was the limit is called so, one that was not is not.
+//! In a program of its own, and one test after the other: another test is a machine that is busy.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+#[allow(dead_code, reason = "the tests of the server use the rest of it")]
+#[path = "program/util.rs"]
+mod program;
+#[allow(
+    dead_code,
+    reason = "the tests of the load generator use the rest of it"
+)]
+#[path = "load/util.rs"]
+mod util;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use loadline_stub::{Latency, Stub, StubOptions};
+use serde_json::Value;
+
+use util::{Running, both, load, number, record, server, signal};
+
+/// Held by the test that has the machine.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Lets a process run for a fifth of the time, until told to stop.
+fn held_to_a_fifth(id: u32) -> (Arc<AtomicBool>, std::thread::JoinHandle<()>) {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&is_over);
+    let hold = move || {
+        while !asked.load(Ordering::Relaxed) {
+            signal(id, "STOP");
+            std::thread::sleep(Duration::from_millis(80));
+            signal(id, "CONT");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    (is_over, std::thread::spawn(hold))
+}
+
+#[test]
+fn a_client_held_to_a_fifth_of_a_cpu_is_limited() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (server, _site) = server(&[]);
+    let mut running = Running::start(&format!(
+        "http://{}/ -c 16 -d 2s --rate 2000 --quiet",
+        server.address()
+    ));
+    let (is_over, holding) = held_to_a_fifth(running.id());
+    std::thread::sleep(Duration::from_millis(2_500));
+    is_over.store(true, Ordering::Relaxed);
+    holding.join().unwrap();
+    let (status, out, err) = running.end();
+    assert_eq!(status.code(), Some(5), "{out}{err}");
+    assert!(err.contains("client-limited: "), "{err}");
+}
+
+/// A busy machine may keep a client from running, which the verdict says rightly; so it has some
+/// tries.
+const TRIES: usize = 10;
+/// A client whose thread waits longer for its CPU than this share of the time may be late for that.
+const RUN_DELAY_SHARE_MAX: f64 = 0.05;
+
+/// Whether others, or the hypervisor, explain that the client was called the limit.
+fn is_disturbed(record: &Value) -> bool {
+    let mut threads = record["threads"].as_array().unwrap().iter();
+    let waited = threads.any(|it| it["run_delay_share"].as_f64().unwrap() > RUN_DELAY_SHARE_MAX);
+    waited
+        || record["machine"]["steal_s"]
+            .as_f64()
+            .is_some_and(|it| it > 0.0)
+}
+
+/// That a client is not the limit in one of some runs: what is called a limit in every one is an
+/// error of the verdict, unless the machine explains it most of the time, which is told.
+fn is_free_once(mut run: impl FnMut(&Path) -> std::process::Output) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join("record.json");
+    let mut unexplained = Vec::new();
+    for _ in 0..TRIES {
+        let output = run(&path);
+        if output.status.code() == Some(0) {
+            return;
+        }
+        assert_eq!(output.status.code(), Some(5), "{}", both(&output));
+        if !is_disturbed(&record(&path)) {
+            unexplained.push(both(&output));
+        }
+    }
+    assert!(
+        unexplained.len() * 2 <= TRIES,
+        "limited each time, for no reason: {}",
+        unexplained.join("\n")
+    );
+    // Past the capture of the test's output.
+    let message = b"client that is not the limit: SKIPPED, the machine disturbed every run\n";
+    std::io::stderr().write_all(message).unwrap();
+}
+
+/// A load without what the beginning does to times: all connections ask at once there.
+fn steady(url: &str, connections: u32, path: &Path) -> std::process::Output {
+    load(&format!(
+        "{url} -c {connections} --warm-up 500ms -d 1s --quiet --json {}",
+        path.display()
+    ))
+}
+
+#[test]
+fn a_client_that_waits_for_a_server_of_fixed_capacity_is_not_limited() {
+    let stub = Stub::start(StubOptions {
+        latency: Latency::Exponential { mean_ns: 20e6 },
+        servers: Some(20),
+        ..StubOptions::default()
+    });
+    let stub = stub.unwrap();
+    let url = format!("http://{}/", stub.address());
+    is_free_once(|path| steady(&url, 40, path));
+}
+
+/// Answers to the client within a second, from a stub that answers at once.
+fn ceiling(path: &Path) -> u64 {
+    let stub = Stub::start(StubOptions::default()).unwrap();
+    let url = format!("http://{}/", stub.address());
+    let line = format!("{url} -c 40 -d 1s --quiet --allow-client-limited");
+    let output = load(&format!("{line} --json {}", path.display()));
+    assert_eq!(output.status.code(), Some(0), "{}", both(&output));
+    number(&record(path)["groups"][0]["total"]["tally"]["completed"])
+}
+
+#[test]
+fn a_client_at_half_its_ceiling_is_not_limited() {
+    is_free_once(|path| {
+        let per_s = ceiling(path) / 2;
+        let servers = u32::try_from(per_s / 50).unwrap().max(1);
+        let stub = Stub::start(StubOptions {
+            latency: Latency::Exponential { mean_ns: 20e6 },
+            servers: Some(servers),
+            ..StubOptions::default()
+        });
+        let stub = stub.unwrap();
+        steady(&format!("http://{}/", stub.address()), 2 * servers, path)
+    });
+}
