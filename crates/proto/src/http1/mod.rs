@@ -1,12 +1,13 @@
 //! HTTP/1.0 and 1.1 on the wire (RFC 9112), strict: what is ambiguous is refused.
 //!
-//! `head` finds the end of a head and parses it, `framing` decides where the content ends,
-//! `chunked` decodes it, `encode` writes answers. All are pure functions over bytes.
+//! `head` finds the end of a head and parses it, by its `lines`; `framing` decides where the content
+//! ends, `chunked` decodes it, `encode` writes answers. All are pure functions over bytes.
 
 pub mod chunked;
 pub(crate) mod encode;
 mod framing;
 mod head;
+mod lines;
 pub(crate) mod reply;
 
 pub use chunked::ChunkedDecoder;

@@ -8,6 +8,7 @@
 use memchr::memchr;
 
 use super::head::is_token_byte;
+use super::lines::{Stop, line_end, name_end, repeated};
 use crate::Limits;
 
 /// How every answer begins that a client of HTTP/1 can read.
@@ -32,15 +33,6 @@ enum Announced<T> {
     Nothing,
     Is(T),
     Wrong(&'static str),
-}
-
-/// Why reading stops before the end of the head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
-    /// The rest has not come.
-    Cut,
-    /// It is not the head of an answer.
-    Bad(&'static str),
 }
 
 /// A head as far as it has been read.
@@ -324,93 +316,4 @@ fn is_name<const N: usize>(token: &[u8], name: &[u8; N]) -> bool {
             token.last_chunk().map(lower),
         ) == (name.first_chunk().map(lower), name.last_chunk().map(lower))
         && (N <= 16 || token[8..N - 8].eq_ignore_ascii_case(&name[8..N - 8]))
-}
-
-/// The index of the colon behind the field name that begins at `start`.
-///
-/// Nearly all names are letters and hyphens, eight of which are judged at once.
-#[inline(always)]
-fn name_end(window: &[u8], start: usize) -> Result<usize, Stop> {
-    let mut at = start;
-    while let Some(chunk) = window[at..].first_chunk() {
-        let word = u64::from_le_bytes(*chunk);
-        let colon = lowest_zero(word ^ repeated(b':'));
-        let before = colon.wrapping_sub(1) & !colon;
-        if before & not_letter_or_hyphen(word) != 0 {
-            break;
-        }
-        at += 8;
-        if colon != 0 {
-            at += colon.trailing_zeros() as usize / 8;
-            return named(window, start, at - 8);
-        }
-    }
-    let len = window[at..].iter().position(|byte| !is_token_byte(*byte));
-    named(window, start, at + len.ok_or(Stop::Cut)?)
-}
-
-#[inline]
-fn named(window: &[u8], start: usize, end: usize) -> Result<usize, Stop> {
-    match window[end] {
-        b':' if end > start => Ok(end),
-        b' ' | b'\t' if end == start => Err(Stop::Bad("a folded field line")),
-        b' ' | b'\t' => Err(Stop::Bad("white space between a field name and its colon")),
-        _ => Err(Stop::Bad("a field line without a valid name")),
-    }
-}
-
-/// The index of the CR that ends the line which goes on at `from`, text without control characters.
-#[inline(always)]
-fn line_end(window: &[u8], from: usize) -> Result<usize, Stop> {
-    let mut at = from;
-    loop {
-        if let Some(chunk) = window[at..].first_chunk() {
-            let controls = lowest_control(u64::from_le_bytes(*chunk));
-            if controls == 0 {
-                at += 8;
-                continue;
-            }
-            at += controls.trailing_zeros() as usize / 8;
-        } else {
-            let len = window[at..].iter().position(u8::is_ascii_control);
-            at += len.ok_or(Stop::Cut)?;
-        }
-        match window[at..] {
-            [b'\r', b'\n', ..] => return Ok(at),
-            [b'\t', ..] => at += 1,
-            [b'\r'] => return Err(Stop::Cut),
-            [b'\r', ..] => return Err(Stop::Bad("a bare CR in the head")),
-            [b'\n', ..] => return Err(Stop::Bad("a line of the head ends in a bare LF")),
-            _ => return Err(Stop::Bad("a control character in the head")),
-        }
-    }
-}
-
-/// The highest bit of each byte.
-const HIGHEST: u64 = repeated(0x80);
-
-const fn repeated(byte: u8) -> u64 {
-    u64::from_ne_bytes([byte; 8])
-}
-
-/// Marks the first byte that is zero, by its highest bit; marks behind it mean nothing. (A borrow
-/// runs from lower bytes to higher ones, and starts at a zero.)
-const fn lowest_zero(word: u64) -> u64 {
-    word.wrapping_sub(repeated(1)) & !word & HIGHEST
-}
-
-/// Marks the first byte that is a control character, in the same way.
-const fn lowest_control(word: u64) -> u64 {
-    let below_space = word.wrapping_sub(repeated(b' ')) & !word & HIGHEST;
-    below_space | lowest_zero(word ^ repeated(0x7f))
-}
-
-/// Marks every byte that is neither an ASCII letter nor a hyphen. No sum reaches the next byte.
-const fn not_letter_or_hyphen(word: u64) -> u64 {
-    let seven_bits = word & !HIGHEST;
-    let lower = seven_bits | repeated(0x20);
-    let from_a = lower + repeated(0x80 - b'a');
-    let beyond_z = lower + repeated(0x7f - b'z');
-    let not_hyphen = (seven_bits ^ repeated(b'-')) + repeated(0x7f);
-    (word | (!(from_a & !beyond_z) & not_hyphen)) & HIGHEST
 }
