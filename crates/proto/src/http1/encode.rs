@@ -82,7 +82,10 @@ pub(crate) fn answer(
     }
     end_head(output, stated);
     match body {
-        Body::Bytes(bytes) if is_inline => output.extend_from_slice(&bytes),
+        Body::Bytes(bytes) if is_inline => {
+            output.extend_from_slice(&bytes);
+            response.keep(bytes);
+        }
         Body::Shared { bytes, start, end } if is_inline => {
             output.extend_from_slice(&bytes[start..end]);
         }

@@ -1,8 +1,9 @@
 //! The head of a request: finding its end, resumably, and parsing it once it is there.
 
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
 use super::framing::{self, Framing};
+use super::lines::{Stop, line_end, name_end, target_end};
 use crate::request::{Field, FieldName, Request, Span, TargetForm, Version};
 use crate::{Fault, Limits, Method, Status};
 
@@ -150,59 +151,52 @@ pub(crate) fn parse(request: &mut Request, limits: &Limits) -> Result<HeadFacts,
 
 fn parse_lines(head: &[u8], request: &mut Request, limits: &Limits) -> Result<(), Fault> {
     let mut start = parse_request_line(head, request, limits)?;
-    loop {
-        let Some(len) = memchr(b'\r', &head[start..]) else {
-            return Err(Fault::bad_request("the head has no end"));
-        };
-        let end = start + len;
-        if head.get(end + 1) != Some(&b'\n') {
-            return Err(Fault::bad_request("a bare CR in the head"));
-        }
-        if len == 0 {
-            return Ok(());
-        }
+    while !head[start..].starts_with(b"\r\n") {
         if request.fields.len() == limits.fields_max {
             return Err(Fault::limit(
                 Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
                 "more fields than allowed",
             ));
         }
-        let field = parse_field(head, start, end)?;
+        let (field, end) = parse_field(head, start).map_err(fault)?;
         request.known |= 1 << field.known as u32;
         request.fields.push(field);
         start = end + 2;
     }
+    Ok(())
+}
+
+fn fault(stop: Stop) -> Fault {
+    Fault::bad_request(match stop {
+        Stop::Cut => "the head has no end",
+        Stop::Bad(text) => text,
+    })
 }
 
 /// Parses the request line (RFC 9112 section 3); returns where the next line begins.
 fn parse_request_line(head: &[u8], request: &mut Request, limits: &Limits) -> Result<usize, Fault> {
-    let Some(line_end) = memchr(b'\r', head) else {
-        return Err(Fault::bad_request("the request line has no end"));
+    let method_end = head.iter().position(|byte| !is_token_byte(*byte));
+    let Some(method_end) = method_end.filter(|end| *end > 0 && head[*end] == b' ') else {
+        return Err(Fault::bad_request("no method and a space in front"));
     };
-    if head.get(line_end + 1) != Some(&b'\n') {
-        return Err(Fault::bad_request("a bare CR in the request line"));
-    }
-    let line = &head[..line_end];
-    let Some(method_end) = memchr(b' ', line) else {
-        return Err(Fault::bad_request("the request line has no target"));
-    };
-    let method = &line[..method_end];
-    if method.is_empty() || !method.iter().all(|byte| is_token_byte(*byte)) {
-        return Err(Fault::bad_request("the method is not a token"));
-    }
     let target_start = method_end + 1;
-    let Some(target_len) = memchr(b' ', &line[target_start..]) else {
-        return Err(Fault::bad_request("the request line has no version"));
-    };
-    let target_end = target_start + target_len;
-    request.version = parse_version(&line[target_end + 1..])?;
-    if target_len > limits.target_bytes_max {
+    let target_end = target_end(head, target_start);
+    if head.get(target_end) != Some(&b' ') {
+        return Err(Fault::bad_request(match head.get(target_end) {
+            Some(b'\r') | None => "the request line has no version",
+            _ => "the target holds a byte that a URI may not",
+        }));
+    }
+    let version_start = target_end + 1;
+    let line_end = line_end(head, version_start).map_err(fault)?;
+    request.version = parse_version(&head[version_start..line_end])?;
+    if target_end - target_start > limits.target_bytes_max {
         return Err(Fault::limit(
             Status::URI_TOO_LONG,
             "the target is longer than allowed",
         ));
     }
-    request.method = Method::from_token(method).unwrap_or(Method::Other);
+    request.method = Method::from_token(&head[..method_end]).unwrap_or(Method::Other);
     request.target = span(target_start, target_end);
     parse_target(head, request)?;
     Ok(line_end + 2)
@@ -229,13 +223,13 @@ fn parse_version(version: &[u8]) -> Result<Version, Fault> {
 fn parse_target(head: &[u8], request: &mut Request) -> Result<(), Fault> {
     let Span { start, end } = request.target;
     let target = request.target.of(head);
-    let bad = target.iter().fold(target.is_empty(), |bad, byte| {
-        bad | !(0x21..=0x7e).contains(byte) | (*byte == b'#')
-    });
-    if bad {
-        return Err(Fault::bad_request(
-            "the target holds a byte that a URI may not",
-        ));
+    if target.is_empty() {
+        return Err(Fault::bad_request("the target is empty"));
+    }
+    let mark = memchr2(b'?', b'#', target);
+    let rest = mark.map_or(&target[..0], |mark| &target[mark..]);
+    if memchr(b'#', rest).is_some() {
+        return Err(Fault::bad_request("the target holds a fragment"));
     }
     if request.method == Method::Connect {
         if !is_authority(target) || !has_port(target) {
@@ -247,7 +241,7 @@ fn parse_target(head: &[u8], request: &mut Request) -> Result<(), Fault> {
     }
     if target[0] == b'/' {
         request.form = TargetForm::Origin;
-        split_query(head, request, start, end);
+        split_query(request, start, mark, end);
         return Ok(());
     }
     if target == b"*" {
@@ -258,10 +252,10 @@ fn parse_target(head: &[u8], request: &mut Request) -> Result<(), Fault> {
         request.path = request.target;
         return Ok(());
     }
-    parse_absolute(head, request)
+    parse_absolute(head, request, mark)
 }
 
-fn parse_absolute(head: &[u8], request: &mut Request) -> Result<(), Fault> {
+fn parse_absolute(head: &[u8], request: &mut Request, mark: Option<usize>) -> Result<(), Fault> {
     let Span { start, end } = request.target;
     let target = request.target.of(head);
     let scheme_len = [&b"http://"[..], b"https://"]
@@ -282,7 +276,7 @@ fn parse_absolute(head: &[u8], request: &mut Request) -> Result<(), Fault> {
     let authority_start = start as usize + scheme_len;
     request.form = TargetForm::Absolute;
     request.authority = span(authority_start, authority_start + len);
-    split_query(head, request, request.authority.end, end);
+    split_query(request, request.authority.end, mark, end);
     if request.path.is_empty() {
         // An empty path means "/" (RFC 9110 section 4.2.3); the scheme's first slash is one.
         request.path = span(authority_start - 2, authority_start - 1);
@@ -290,54 +284,35 @@ fn parse_absolute(head: &[u8], request: &mut Request) -> Result<(), Fault> {
     Ok(())
 }
 
-fn split_query(head: &[u8], request: &mut Request, start: u32, end: u32) {
-    match memchr(b'?', &head[start as usize..end as usize]) {
-        None => request.path = Span { start, end },
-        Some(len) => {
-            let mark = start as usize + len;
-            request.path = span(start as usize, mark);
+/// Path and query of a target that begins at `start`, and whose path does at `path`.
+fn split_query(request: &mut Request, path: u32, mark: Option<usize>, end: u32) {
+    let start = request.target.start as usize;
+    match mark.map(|mark| start + mark) {
+        None => request.path = Span { start: path, end },
+        Some(mark) => {
+            request.path = span(path as usize, mark);
             request.query = Some(span(mark + 1, end as usize));
         }
     }
 }
 
-/// Parses the field line `head[start..end]` (RFC 9112 section 5).
-fn parse_field(head: &[u8], start: usize, end: usize) -> Result<Field, Fault> {
-    let line = &head[start..end];
-    let name_len = line
-        .iter()
-        .position(|byte| !is_token_byte(*byte))
-        .unwrap_or(line.len());
-    match line.get(name_len) {
-        Some(b':') if name_len > 0 => {}
-        Some(b' ' | b'\t') if name_len == 0 => {
-            return Err(Fault::bad_request("a folded field line"));
-        }
-        Some(b' ' | b'\t') => {
-            return Err(Fault::bad_request(
-                "white space between a field name and its colon",
-            ));
-        }
-        _ => return Err(Fault::bad_request("a field line without a valid name")),
+/// Parses the field line that begins at `start` (RFC 9112 section 5); says where its CR is.
+fn parse_field(head: &[u8], start: usize) -> Result<(Field, usize), Stop> {
+    let colon = name_end(head, start)?;
+    let line_end = line_end(head, colon + 1)?;
+    let (mut value_start, mut value_end) = (colon + 1, line_end);
+    while is_blank(head[value_start]) {
+        value_start += 1; // the CR is none
     }
-    let value = &line[name_len + 1..];
-    let bad = value.iter().fold(false, |bad, byte| {
-        bad | ((*byte < 0x20) & (*byte != b'\t')) | (*byte == 0x7f)
-    });
-    if bad {
-        return Err(Fault::bad_request("a control character in a field value"));
+    while value_end > value_start && is_blank(head[value_end - 1]) {
+        value_end -= 1;
     }
-    let leading = value.iter().take_while(|byte| is_blank(**byte)).count();
-    let trailing = value[leading..]
-        .iter()
-        .rev()
-        .take_while(|byte| is_blank(**byte))
-        .count();
-    Ok(Field {
-        known: FieldName::from_bytes(&line[..name_len]),
-        name: span(start, start + name_len),
-        value: span(start + name_len + 1 + leading, end - trailing),
-    })
+    let field = Field {
+        known: FieldName::from_bytes(&head[start..colon]),
+        name: span(start, colon),
+        value: span(value_start, value_end),
+    };
+    Ok((field, line_end))
 }
 
 /// Host rules of RFC 9112 section 3.2: exactly one in HTTP/1.1, and a valid one.
@@ -410,11 +385,9 @@ fn is_authority(text: &[u8]) -> bool {
             &text[end + 1..],
         )
     } else {
-        let end = memchr(b':', text).unwrap_or(text.len());
-        (
-            end > 0 && text[..end].iter().all(|byte| is_reg_name_byte(*byte)),
-            &text[end..],
-        )
+        let end = text.iter().position(|byte| !is_reg_name_byte(*byte));
+        let end = end.unwrap_or(text.len());
+        (end > 0, &text[end..])
     };
     host_ok
         && match rest {
@@ -434,8 +407,10 @@ fn has_port(authority: &[u8]) -> bool {
 }
 
 fn is_reg_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte)
+    REG_NAME[byte as usize]
 }
+
+static REG_NAME: [bool; 256] = letters_digits_and(b"-._~%!$&'()*+,;=");
 
 fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
@@ -446,21 +421,22 @@ pub(crate) fn is_token_byte(byte: u8) -> bool {
     TOKEN[byte as usize]
 }
 
-static TOKEN: [bool; 256] = {
+static TOKEN: [bool; 256] = letters_digits_and(b"!#$%&'*+-.^_`|~");
+
+const fn letters_digits_and(marks: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 256 {
         table[byte] = (byte as u8).is_ascii_alphanumeric();
         byte += 1;
     }
-    let marks = b"!#$%&'*+-.^_`|~";
     let mut index = 0;
     while index < marks.len() {
         table[marks[index] as usize] = true;
         index += 1;
     }
     table
-};
+}
 
 /// Heads are bounded by `Limits::head_bytes_max`, far below 4 GiB.
 #[allow(clippy::cast_possible_truncation, reason = "see above")]

@@ -44,6 +44,24 @@ fn named(window: &[u8], start: usize, end: usize) -> Result<usize, Stop> {
     }
 }
 
+/// The index of the first byte from `start` on that no request target holds: white space, a control
+/// character, or one beyond ASCII.
+#[inline(always)]
+pub(super) fn target_end(window: &[u8], start: usize) -> usize {
+    let mut at = start;
+    while let Some(chunk) = window[at..].first_chunk() {
+        let others = lowest_not_visible(u64::from_le_bytes(*chunk));
+        if others != 0 {
+            return at + others.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    let len = window[at..]
+        .iter()
+        .position(|byte| !byte.is_ascii_graphic());
+    at + len.unwrap_or(window.len() - at)
+}
+
 /// The index of the CR that ends the line which goes on at `from`, text without control characters.
 #[inline(always)]
 pub(super) fn line_end(window: &[u8], from: usize) -> Result<usize, Stop> {
@@ -88,6 +106,14 @@ const fn lowest_zero(word: u64) -> u64 {
 const fn lowest_control(word: u64) -> u64 {
     let below_space = word.wrapping_sub(repeated(b' ')) & !word & HIGHEST;
     below_space | lowest_zero(word ^ repeated(0x7f))
+}
+
+/// Marks the first byte that is not visible ASCII, in the same way. (What is carried beyond a byte
+/// comes from one that is marked.)
+const fn lowest_not_visible(word: u64) -> u64 {
+    let below = word.wrapping_sub(repeated(b'!')) & !word;
+    let above = word | word.wrapping_add(repeated(1));
+    (below | above) & HIGHEST
 }
 
 /// Marks every byte that is neither an ASCII letter nor a hyphen. No sum reaches the next byte.
