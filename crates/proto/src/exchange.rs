@@ -107,6 +107,7 @@ impl Exchange {
     /// Whether it has grown so much that it should be freed rather than kept (see house rules on
     /// pooled parcels): 16 KiB.
     pub(crate) fn is_oversized(&self) -> bool {
-        self.request.head.capacity() + self.response.fields.capacity() > 16 << 10
+        let response = self.response.fields.capacity() + self.response.spare.capacity();
+        self.request.head.capacity() + response > 16 << 10
     }
 }

@@ -81,6 +81,8 @@ pub struct Response {
     /// The handler's fields hold a Server of their own.
     pub has_server: bool,
     pub(crate) fields: Vec<u8>,
+    /// Memory that small content was in.
+    pub(crate) spare: Vec<u8>,
 }
 
 impl Default for Response {
@@ -93,6 +95,7 @@ impl Default for Response {
             has_date: false,
             has_server: false,
             fields: Vec::new(),
+            spare: Vec::new(),
         }
     }
 }
@@ -102,15 +105,27 @@ impl Response {
     pub fn field(&mut self, name: &str, value: impl AsRef<[u8]>) {
         self.fields.extend_from_slice(name.as_bytes());
         self.fields.extend_from_slice(b": ");
-        let clean = |byte: &u8| {
-            if matches!(byte, b'\r' | b'\n' | 0) {
-                b' '
-            } else {
-                *byte
-            }
-        };
-        self.fields.extend(value.as_ref().iter().map(clean));
+        let (value, begin) = (value.as_ref(), self.fields.len());
+        self.fields.extend_from_slice(value);
+        if memchr::memchr3(b'\r', b'\n', 0, value).is_some() {
+            let value = self.fields[begin..].iter_mut();
+            let breaks = value.filter(|byte| matches!(**byte, b'\r' | b'\n' | 0));
+            breaks.for_each(|byte| *byte = b' ');
+        }
         self.fields.extend_from_slice(b"\r\n");
+    }
+
+    /// Memory for small content, empty: that of an earlier answer, if there was one. To be filled and
+    /// given as [`Body::Bytes`].
+    #[must_use]
+    pub fn content_memory(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.spare)
+    }
+
+    /// Keeps the memory of content that was copied, for the next answer.
+    pub(crate) fn keep(&mut self, mut content: Vec<u8>) {
+        content.clear();
+        self.spare = content;
     }
 
     /// Adds ready field lines, each ending in CRLF, which the caller answers for.

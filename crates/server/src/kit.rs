@@ -11,6 +11,7 @@ use loadline_sys::write::FileBuffer;
 
 use crate::AccessSink;
 use crate::parts::counters::{Registry, Role, Row};
+use crate::parts::errand::Errands;
 use crate::site::{Clock, Site};
 
 /// Bytes read at once: 64 KiB, what a socket's receive window starts with; a longer upload pays
@@ -38,6 +39,7 @@ pub(crate) struct Kit<H: Handler> {
     sink: Option<Arc<dyn AccessSink>>,
     /// What wakes a blocking thread for an app's task, once it has had one.
     bell: Option<Arc<Waker>>,
+    pub(crate) errands: Errands,
 }
 
 /// The parts of a kit, lent at once for a turn.
@@ -55,8 +57,10 @@ impl<H: Handler> Kit<H> {
 
     /// A kit with a read buffer of another size.
     pub(crate) fn with_scratch(site: &Site<H>, role: Role, scratch_bytes: usize) -> Self {
+        let row = site.registry.row(role);
         let mut kit = Self {
-            row: site.registry.row(role),
+            errands: Errands::new(Arc::clone(&row)),
+            row,
             role,
             registry: Arc::clone(&site.registry),
             local: site.handler.local(),

@@ -3,14 +3,18 @@
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-use bytes::Buf;
+use bytes::{Buf, BufMut as _};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::response::Parts;
 use http_body::{Body, Frame};
 use loadline_base::Buffer;
-use loadline_proto::{Body as AnswerBody, Exchange, Gone, Method, Piece, Port, Status};
+use loadline_proto::{Body as AnswerBody, Exchange, Gone, Method, Piece, Port, Response, Status};
 
 use crate::BoxError;
+
+/// Content that is rather copied than taken over: what fits beside a head in one segment and more, and
+/// what is worth keeping memory for.
+const COPIED_MAX: usize = 4 << 10;
 
 /// Gives a whole answer to the client.
 pub(crate) async fn give<B>(response: http::Response<B>, mut exchange: Box<Exchange>, port: &Port)
@@ -33,7 +37,7 @@ where
     if exchange.request.method == Method::Head || exchange.response.status.has_no_content() {
         return give_head(exchange, stated, len, port);
     }
-    let first = match first_frame(body.as_mut(), len).await {
+    let first = match first_frame(body.as_mut(), len, &mut exchange.response).await {
         First::Whole(bytes) => {
             exchange.response.body = AnswerBody::Bytes(bytes);
             return port.answer(exchange);
@@ -121,7 +125,11 @@ enum First<D> {
 }
 
 /// Most answers are one frame that is there at once: they leave in one piece with their head.
-async fn first_frame<B>(mut body: Pin<&mut B>, len: Option<u64>) -> First<B::Data>
+async fn first_frame<B>(
+    mut body: Pin<&mut B>,
+    len: Option<u64>,
+    response: &mut Response,
+) -> First<B::Data>
 where
     B: Body,
     B::Error: Into<BoxError>,
@@ -139,11 +147,10 @@ where
         Poll::Ready(None) => First::Streams(None),
         Poll::Ready(Some(Err(error))) => First::Failed(error.into()),
         Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-            Ok(mut data) => {
+            Ok(data) => {
                 let is_all = len.is_none_or(|len| len == data.remaining() as u64);
                 if is_all && body.is_end_stream() {
-                    let count = data.remaining();
-                    First::Whole(data.copy_to_bytes(count).into())
+                    First::Whole(whole(data, response))
                 } else {
                     First::Streams(Some(Frame::data(data)))
                 }
@@ -151,6 +158,17 @@ where
             Err(frame) => First::Streams(Some(frame)),
         },
     }
+}
+
+/// Content of one frame: copied if it is small, into memory that is there already.
+fn whole(mut data: impl Buf, response: &mut Response) -> Vec<u8> {
+    let count = data.remaining();
+    if count > COPIED_MAX {
+        return data.copy_to_bytes(count).into();
+    }
+    let mut content = response.content_memory();
+    content.put(data);
+    content
 }
 
 enum Broken {

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 
+use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri, Version};
 use loadline_proto::{Exchange, Port};
@@ -11,6 +12,9 @@ use crate::{Addresses, Body};
 
 /// Fields that a map may have room for and be kept: what browsers send, doubled.
 const SPARE_FIELDS_MAX: usize = 64;
+
+/// From so many fields on their values share memory.
+const SHARED_FIELDS_MIN: usize = 3;
 
 thread_local! {
     /// The memory of an answer's fields, for those of the next request.
@@ -57,17 +61,39 @@ pub(crate) fn from_exchange(exchange: &Exchange, port: &Port) -> Result<Request<
     if let Some(spare) = SPARE.take() {
         *headers = spare;
     }
-    headers.reserve(from.fields().count());
-    for (name, value) in from.fields() {
-        let name = HeaderName::from_bytes(name).map_err(|_| Unfit::Field)?;
-        let value = HeaderValue::from_bytes(value).map_err(|_| Unfit::Field)?;
-        headers.try_append(name, value).map_err(|_| Unfit::Field)?;
-    }
+    fields(from, headers)?;
     request.extensions_mut().insert(Addresses {
         peer: exchange.peer,
         local: exchange.local,
     });
     Ok(request)
+}
+
+/// Every field in order. Values share memory if they are many: one piece, and one for counting who
+/// uses it.
+fn fields(from: &loadline_proto::Request, headers: &mut HeaderMap) -> Result<(), Unfit> {
+    let count = from.fields().count();
+    headers.reserve(count);
+    let shared = (count >= SHARED_FIELDS_MIN).then(|| {
+        let len = from.fields().map(|(_, value)| value.len()).sum();
+        let mut values = Vec::with_capacity(len);
+        from.fields()
+            .for_each(|(_, value)| values.extend_from_slice(value));
+        Bytes::from(values)
+    });
+    let mut begin = 0;
+    for (name, value) in from.fields() {
+        let name = HeaderName::from_bytes(name).map_err(|_| Unfit::Field)?;
+        let end = begin + value.len();
+        let value = match &shared {
+            Some(values) => HeaderValue::from_maybe_shared(values.slice(begin..end)),
+            None => HeaderValue::from_bytes(value),
+        };
+        begin = end;
+        let value = value.map_err(|_| Unfit::Field)?;
+        headers.try_append(name, value).map_err(|_| Unfit::Field)?;
+    }
+    Ok(())
 }
 
 fn method(from: &loadline_proto::Request) -> Result<Method, Unfit> {

@@ -136,7 +136,7 @@ struct Conversation<'c, H: Handler, T> {
 
 /// An app's task and what wakes the thread for it.
 struct Errand {
-    held: Held,
+    held: Box<Held>,
     bell: Arc<Waker>,
 }
 
@@ -191,7 +191,7 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
         match self.kit.bell() {
             Ok(bell) => {
                 let ring = Bell::Thread(Arc::clone(&bell));
-                let held = Held::here(exchange, ring, self.site, &self.kit.row);
+                let held = self.kit.errands.here(exchange, ring, self.site);
                 self.errand = Some(Errand { held, bell });
             }
             Err(error) => {
@@ -213,8 +213,10 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
             self.session.draining(&mut turn); // shows in a head that is still to come
         }
         let told = errand.held.go_on(&mut self.session, &mut turn);
-        if told == Told::Last {
-            self.errand = None;
+        if told == Told::Last
+            && let Some(errand) = self.errand.take()
+        {
+            self.kit.errands.end(errand.held);
         }
         self.kit.tick(); // the task may have taken its time
         told != Told::Nothing

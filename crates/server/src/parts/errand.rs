@@ -83,6 +83,24 @@ struct State {
     more: Vec<News>,
 }
 
+impl State {
+    fn note(&mut self, news: News) {
+        match self.first.is_none() && self.more.is_empty() {
+            true => self.first = Some(news),
+            false => self.more.push(news),
+        }
+    }
+
+    /// The task is over: an answer that is not complete never will be, and whether that is news.
+    fn finish(&mut self) -> bool {
+        let is_missing = !std::mem::replace(&mut self.done, true) && !self.gone;
+        if is_missing {
+            self.note(News::Produced(Piece::Abort));
+        }
+        is_missing
+    }
+}
+
 impl fmt::Debug for Errand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Errand")
@@ -91,9 +109,9 @@ impl fmt::Debug for Errand {
 
 impl Errand {
     /// `here`: its owner polls it, and is about to.
-    fn new(exchange: &Exchange, room: usize, bell: Bell, here: bool) -> Arc<Self> {
+    fn new(exchange: &Exchange, room: usize, bell: Bell, here: bool) -> Self {
         let has_content = !matches!(exchange.request.body, loadline_proto::RequestBody::Empty);
-        Arc::new(Self {
+        Self {
             state: Mutex::new(State {
                 content_ended: !has_content,
                 room,
@@ -102,7 +120,7 @@ impl Errand {
             rung: AtomicBool::new(here),
             woken: AtomicBool::new(here),
             bell,
-        })
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -112,7 +130,7 @@ impl Errand {
 
     /// Tells the owner, unless it knows.
     fn ring(&self) {
-        if !self.rung.swap(true, Ordering::SeqCst) {
+        if !self.rung.load(Ordering::SeqCst) && !self.rung.swap(true, Ordering::SeqCst) {
             self.bell.ring();
         }
     }
@@ -121,20 +139,16 @@ impl Errand {
         if state.gone {
             return; // nobody listens
         }
-        match state.first.is_none() && state.more.is_empty() {
-            true => state.first = Some(news),
-            false => state.more.push(news),
-        }
+        state.note(news);
         drop(state);
         self.ring();
     }
 
-    /// The task is over: an answer that is not complete never will be.
+    /// The task is over.
     fn finish(&self) {
-        let mut state = self.lock();
-        let is_missing = !std::mem::replace(&mut state.done, true);
+        let is_missing = self.lock().finish();
         if is_missing {
-            self.tell(state, News::Produced(Piece::Abort));
+            self.ring();
         }
     }
 
@@ -237,11 +251,94 @@ pub(crate) struct Held {
     /// Where the owner polls it itself.
     task: Option<Task>,
     more: Vec<News>,
+    has_ended: bool,
 }
 
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Held")
+    }
+}
+
+/// Errands that ended and are kept for those that begin: of one thread, which mostly polls a task to
+/// its end before it begins the next.
+const SPARE_MAX: usize = 16;
+
+/// Begins a thread's errands, and keeps the memory of some that ended.
+pub(crate) struct Errands {
+    row: Arc<Row>,
+    #[allow(clippy::vec_box, reason = "the boxes are what is used again")]
+    spare: Vec<Box<Held>>,
+}
+
+impl Errands {
+    /// Counted in a row.
+    pub(crate) fn new(row: Arc<Row>) -> Self {
+        Self {
+            row,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Begins a task that the owner polls: `go_on` is due.
+    pub(crate) fn here<H: Handler>(
+        &mut self,
+        exchange: Box<Exchange>,
+        bell: Bell,
+        site: &Site<H>,
+    ) -> Box<Held> {
+        let window = site.session.limits.stream_window_bytes;
+        let mut held = self.begin(Errand::new(&exchange, window, bell, true));
+        let port = Port::new(Arc::clone(&held.errand) as Arc<dyn Courier>);
+        held.task = site.start(exchange, port);
+        if held.task.is_none() {
+            held.errand.finish();
+        }
+        held
+    }
+
+    /// Prepares a task for a worker.
+    pub(crate) fn away<H: Handler>(
+        &mut self,
+        exchange: Box<Exchange>,
+        bell: Bell,
+        site: &Site<H>,
+    ) -> (Box<Held>, WorkerTask) {
+        let window = site.session.limits.stream_window_bytes;
+        let held = self.begin(Errand::new(&exchange, window, bell, false));
+        let task = WorkerTask {
+            exchange: Some(exchange),
+            errand: Arc::clone(&held.errand),
+        };
+        (held, task)
+    }
+
+    fn begin(&mut self, errand: Errand) -> Box<Held> {
+        self.row.app_requests.add(1);
+        self.row.app_requests_in_progress.add(1);
+        if let Some(mut held) = self.spare.pop()
+            && let Some(spare) = Arc::get_mut(&mut held.errand)
+        {
+            *spare = errand;
+            held.has_ended = false;
+            return held;
+        }
+        Box::new(Held {
+            errand: Arc::new(errand),
+            row: Arc::clone(&self.row),
+            task: None,
+            more: Vec::new(),
+            has_ended: false,
+        })
+    }
+
+    /// Ends one, and keeps its memory if nobody else has a part of it.
+    pub(crate) fn end(&mut self, mut held: Box<Held>) {
+        held.end();
+        if self.spare.len() < SPARE_MAX && held.is_alone() {
+            held.more = Vec::new();
+            self.spare.push(held);
+        }
     }
 }
 
@@ -257,48 +354,22 @@ pub(crate) enum Told {
 }
 
 impl Held {
-    /// Begins a task that the owner polls: `poll` is due.
-    pub(crate) fn here<H: Handler>(
-        exchange: Box<Exchange>,
-        bell: Bell,
-        site: &Site<H>,
-        row: &Arc<Row>,
-    ) -> Self {
-        let window = site.session.limits.stream_window_bytes;
-        let errand = Errand::new(&exchange, window, bell, true);
-        let port = Port::new(Arc::clone(&errand) as Arc<dyn Courier>);
-        let task = site.start(exchange, port);
-        if task.is_none() {
-            errand.finish();
-        }
-        Self::new(errand, task, row)
+    /// Whether no task, port or waker of it is left.
+    fn is_alone(&mut self) -> bool {
+        self.task.is_none() && Arc::get_mut(&mut self.errand).is_some()
     }
 
-    /// Prepares a task for a worker.
-    pub(crate) fn away<H: Handler>(
-        exchange: Box<Exchange>,
-        bell: Bell,
-        site: &Site<H>,
-        row: &Arc<Row>,
-    ) -> (Self, WorkerTask) {
-        let window = site.session.limits.stream_window_bytes;
-        let errand = Errand::new(&exchange, window, bell, false);
-        let task = WorkerTask {
-            exchange: Some(exchange),
-            errand: Arc::clone(&errand),
-        };
-        (Self::new(errand, None, row), task)
-    }
-
-    fn new(errand: Arc<Errand>, task: Option<Task>, row: &Arc<Row>) -> Self {
-        row.app_requests.add(1);
-        row.app_requests_in_progress.add(1);
-        Self {
-            errand,
-            row: Arc::clone(row),
-            task,
-            more: Vec::new(),
+    /// Cancels what is not over.
+    fn end(&mut self) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
         }
+        if !self.is_alone() {
+            self.expect();
+            self.errand.cancel();
+            site::drop_guarded(self.task.take());
+        }
+        self.row.app_requests_in_progress.sub(1);
     }
 
     /// A task that is polled here is woken without a bell: `go_on` is due after this.
@@ -334,29 +405,37 @@ impl Held {
 
     /// Polls the task once, if that is due and it is here, and tells the session what there is.
     pub(crate) fn go_on(&mut self, session: &mut ServerSession, turn: &mut Turn<'_>) -> Told {
+        let mut is_over = false;
         if self.task.is_some() && self.errand.woken.swap(false, Ordering::SeqCst) {
             self.expect();
-            self.poll();
+            is_over = self.poll();
         }
-        let told = self.tell(session, turn);
+        let told = self.tell(is_over, session, turn);
         if told != Told::Last && self.task.is_some() && self.errand.woken.load(Ordering::SeqCst) {
             self.errand.ring(); // others first
         }
         told
     }
 
-    fn poll(&mut self) {
+    /// Whether the task is over.
+    fn poll(&mut self) -> bool {
         let waker = Waker::from(Arc::clone(&self.errand));
-        let Some(task) = &mut self.task else { return };
-        if site::poll_guarded(task, &mut Context::from_waker(&waker)).is_ready() {
+        let Some(task) = &mut self.task else {
+            return false;
+        };
+        let polled = site::poll_guarded(task, &mut Context::from_waker(&waker));
+        if polled.is_ready() {
             site::drop_guarded(self.task.take());
-            self.errand.finish();
         }
+        polled.is_ready()
     }
 
-    fn tell(&mut self, session: &mut ServerSession, turn: &mut Turn<'_>) -> Told {
+    fn tell(&mut self, is_over: bool, session: &mut ServerSession, turn: &mut Turn<'_>) -> Told {
         self.errand.rung.store(false, Ordering::SeqCst);
         let mut state = self.errand.lock();
+        if is_over {
+            state.finish();
+        }
         std::mem::swap(&mut self.more, &mut state.more);
         let first = state.first.take();
         drop(state);
@@ -389,10 +468,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.expect();
-        self.errand.cancel();
-        site::drop_guarded(self.task.take());
-        self.row.app_requests_in_progress.sub(1);
+        self.end();
     }
 }
 

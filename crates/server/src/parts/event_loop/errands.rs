@@ -13,7 +13,7 @@ use super::EventLoop;
 use super::driver::{Driver, Link};
 use crate::parts::connection::Pause;
 use crate::parts::dispatch::Work;
-use crate::parts::errand::{Bell, Held, Told, WorkerTask};
+use crate::parts::errand::{Bell, Told, WorkerTask};
 
 /// Orders for one task in a row: some pieces of 64 KiB in either direction, then others.
 pub(super) const STEPS_MAX: u32 = 16;
@@ -36,7 +36,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         match (order, &slot.errand) {
             (Pause::Offer(piece), Some(held)) => held.offer(piece),
             (Pause::Pull(room), Some(held)) => held.pull(room),
-            (Pause::Cancel, _) => slot.errand = None,
+            (Pause::Cancel, _) => {
+                if let Some(held) = slot.errand.take() {
+                    self.kit.errands.end(held);
+                }
+            }
             _ => {}
         }
     }
@@ -51,12 +55,12 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             return;
         };
         if self.desk.workers.is_none() {
-            let held = Held::here(exchange, bell, &self.site, &self.desk.row);
-            slot.errand = Some(Box::new(held));
+            slot.errand = Some(self.kit.errands.here(exchange, bell, &self.site));
+            self.go_on(token);
             return;
         }
-        let (held, task) = Held::away(exchange, bell, &self.site, &self.desk.row);
-        slot.errand = Some(Box::new(held));
+        let (held, task) = self.kit.errands.away(exchange, bell, &self.site);
+        slot.errand = Some(held);
         let scratch = self.kit.lend().scratch;
         let work = Work::Errand(task);
         match self.desk.dispatch(work, token, &self.site, scratch) {
@@ -102,8 +106,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             session.draining(&mut turn); // shows in a head that is still to come
         }
         let told = held.go_on(session, &mut turn);
-        if told == Told::Last {
-            slot.errand = None;
+        if told == Told::Last
+            && let Some(held) = slot.errand.take()
+        {
+            self.kit.errands.end(held);
         }
         told != Told::Nothing
     }
