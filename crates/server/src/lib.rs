@@ -93,8 +93,8 @@ pub use handle::{Control, Ending, ServerHandle};
 pub use loadline_proto::{ErrorPages, Limits};
 pub use loadline_sys::ListenAddr;
 pub use options::{
-    Accept, AtCapacity, Balance, DESCRIPTORS_RESERVED, OptionError, Queue, ServerOptions, SocketIo,
-    WorkerPools,
+    Accept, AtCapacity, Balance, DESCRIPTORS_RESERVED, FileIo, OptionError, Queue, ServerOptions,
+    SocketIo, WorkerPools,
 };
 pub use parts::counters::{Counts, Role, RowSnapshot, Snapshot};
 

@@ -1,6 +1,7 @@
 //! What can be chosen about a server, every default with its reason, and what does not fit together.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::Architecture;
@@ -90,6 +91,29 @@ choice! {
 }
 
 choice! {
+    /// How loops send large files.
+    FileIo {
+        /// By copies to clients of this machine, which read what they are sent; by `sendfile` to others.
+        Auto "auto",
+        /// Through a buffer of the loop.
+        Copy "copy",
+        /// From the page cache, without passing through user memory.
+        Sendfile "sendfile",
+    }
+}
+
+impl FileIo {
+    /// Whether it copies for a client with this address; `None`: over a Unix socket.
+    pub(crate) fn copies_for(self, peer: Option<SocketAddr>) -> bool {
+        match self {
+            Self::Auto => peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback()),
+            Self::Copy => true,
+            Self::Sendfile => false,
+        }
+    }
+}
+
+choice! {
     /// What happens to a newcomer of a loop that is at its capacity.
     AtCapacity {
         /// Closed at its first read, without an answer (P4).
@@ -123,6 +147,9 @@ pub struct ServerOptions {
     pub queue_max: usize,
     /// Loop: a request costs no hand-over unless it blocks.
     pub socket_io: SocketIo,
+    /// Auto: a reader on this machine copies faster from memory that was just written, and a network
+    /// card takes pages as they are. Threads that serve one connection each use `sendfile`.
+    pub file_io: FileIo,
     /// Connections that a loop takes; `None`: no bound but `connections_max`.
     pub capacity_per_loop: Option<usize>,
     /// What a loop at its capacity does.
@@ -154,6 +181,7 @@ impl Default for ServerOptions {
             queue: Queue::Shared,
             queue_max: 1024,
             socket_io: SocketIo::Loop,
+            file_io: FileIo::Auto,
             capacity_per_loop: None,
             at_capacity: AtCapacity::Close,
             connections_max: 8192,
@@ -314,6 +342,24 @@ fn within<N: PartialOrd + fmt::Display>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_are_copied_to_this_machine_and_lent_to_others() {
+        let address = |text: &str| Some(SocketAddr::new(text.parse().unwrap(), 80));
+        for here in [
+            None,
+            address("127.0.0.9"),
+            address("::1"),
+            address("::ffff:127.0.0.1"),
+        ] {
+            assert!(FileIo::Auto.copies_for(here), "{here:?}");
+            assert!(!FileIo::Sendfile.copies_for(here), "{here:?}");
+        }
+        for there in [address("192.0.2.1"), address("2001:db8::1")] {
+            assert!(!FileIo::Auto.copies_for(there), "{there:?}");
+            assert!(FileIo::Copy.copies_for(there), "{there:?}");
+        }
+    }
 
     #[test]
     fn the_defaults_fit() {

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use loadline_apps::{CacheControlRule, ServiceKind};
 use loadline_proto::AccessFormat;
 use loadline_server::{
-    Accept, Architecture, AtCapacity, Balance, ListenAddr, Queue, SocketIo, WorkerPools,
+    Accept, Architecture, AtCapacity, Balance, FileIo, ListenAddr, Queue, SocketIo, WorkerPools,
 };
 
 use super::accounts_defs::AccountsFlags;
@@ -165,6 +165,13 @@ pub(crate) struct ArchitectureFlags {
     #[arg(long, value_name = "WHO",
         value_parser = one_of(SocketIo::ALL, SocketIo::name))]
     pub(crate) socket_io: Option<SocketIo>,
+
+    /// How large files leave (reactor, proactor): through a buffer, which readers on this machine take
+    /// fastest, by sendfile, which costs the server least, or auto, which is copy for loopback addresses
+    /// and Unix sockets, and sendfile for others [default: auto].
+    #[arg(long, value_name = "HOW",
+        value_parser = one_of(FileIo::ALL, FileIo::name))]
+    pub(crate) file_io: Option<FileIo>,
 
     /// Connections that one loop takes (reactor, proactor) [default: no bound but --connections-max].
     #[arg(long, value_name = "C", value_parser = count_in(1..=1 << 20))]

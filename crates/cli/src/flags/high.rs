@@ -161,6 +161,7 @@ fn options(flags: &ServeFlags, architecture: Architecture, machine: &Machine) ->
         queue: typed.queue.unwrap_or(defaults.queue),
         queue_max: typed.queue_max.or_else(|| QUEUE_AUTO.min(queue_room)),
         socket_io: typed.socket_io.unwrap_or(defaults.socket_io),
+        file_io: typed.file_io.unwrap_or(defaults.file_io),
         capacity_per_loop: typed.capacity_per_loop,
         at_capacity: typed.at_capacity.unwrap_or(defaults.at_capacity),
         connections_max: flags
@@ -178,7 +179,7 @@ fn refuse_foreign(flags: &ServeFlags, architecture: Architecture) -> Result<(), 
     use Architecture::{Proactor, Reactor, ThreadPerConnection, ThreadPool};
     let typed: &ArchitectureFlags = &flags.architecture;
     let loops: &[Architecture] = &[Reactor, Proactor];
-    let given: [(&str, Option<String>, &[Architecture]); 11] = [
+    let given: [(&str, Option<String>, &[Architecture]); 12] = [
         ("--loops", number(typed.loops), loops),
         ("--workers", number(typed.workers), loops),
         ("--threads", number(typed.threads), &[ThreadPool]),
@@ -207,6 +208,11 @@ fn refuse_foreign(flags: &ServeFlags, architecture: Architecture) -> Result<(), 
             "--socket-io",
             typed.socket_io.map(|it| it.name().to_owned()),
             &[Reactor],
+        ),
+        (
+            "--file-io",
+            typed.file_io.map(|it| it.name().to_owned()),
+            loops,
         ),
         (
             "--capacity-per-loop",

@@ -358,6 +358,7 @@ const OPTIONS: &[&str] = &[
     "--queue",
     "--queue-max",
     "--socket-io",
+    "--file-io",
     "--capacity-per-loop",
     "--at-capacity",
     "--connections-max",

@@ -37,7 +37,7 @@ pub(crate) const ARCHITECTURES: &[(&str, &str)] = &[
     ),
     (
         "reactor_reuse_port",
-        "--architecture reactor --loops 2 --workers 2 --accept reuse-port",
+        "--architecture reactor --loops 2 --workers 2 --accept reuse-port --file-io sendfile",
     ),
     (
         "reactor_socket_io_worker",
@@ -53,7 +53,7 @@ pub(crate) const ARCHITECTURES: &[(&str, &str)] = &[
     ),
     (
         "proactor_2x0",
-        "--architecture proactor --loops 2 --workers 0",
+        "--architecture proactor --loops 2 --workers 0 --file-io sendfile",
     ),
     (
         "proactor_2x4",

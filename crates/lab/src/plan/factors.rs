@@ -27,7 +27,7 @@ enum Meaning {
 }
 
 /// The known factors, as docs/lab.md lists them.
-const KNOWN: [(&str, Meaning); 33] = [
+const KNOWN: [(&str, Meaning); 34] = [
     ("server", Meaning::Server),
     ("architecture", Meaning::Serve("architecture", "")),
     ("loops", Meaning::Serve("loops", "")),
@@ -39,6 +39,7 @@ const KNOWN: [(&str, Meaning); 33] = [
     ("queue", Meaning::Serve("queue", "")),
     ("queue_max", Meaning::Serve("queue-max", "")),
     ("socket_io", Meaning::Serve("socket-io", "")),
+    ("file_io", Meaning::Serve("file-io", "")),
     ("capacity_per_loop", Meaning::Serve("capacity-per-loop", "")),
     ("connections_max", Meaning::Serve("connections-max", "")),
     ("backlog", Meaning::Serve("backlog", "")),

@@ -99,12 +99,13 @@ const UNITS: [(&str, &str); 6] = [
 ];
 
 /// Factors whose name says less than it should.
-const NAMES: [(&str, &str); 5] = [
+const NAMES: [(&str, &str); 6] = [
     ("service_us", "Service time"),
     ("rate_per_s", "Offered rate"),
     ("file_bytes", "File size"),
     ("cpus", "CPUs"),
     ("socket_io", "Socket I/O"),
+    ("file_io", "File I/O"),
 ];
 
 /// Name of a factor and its unit: `service_us` is "Service time" in "µs".

@@ -84,6 +84,13 @@ struct Buffers<'b> {
     files: &'b mut FileBuffer,
 }
 
+impl Buffers<'_> {
+    /// What files are copied through, if they are.
+    fn files_for(&mut self, ready: Ready) -> Option<&mut FileBuffer> {
+        ready.copies_files.then_some(&mut *self.files)
+    }
+}
+
 /// What events said of a socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Noted {
@@ -137,6 +144,8 @@ struct Ready {
     fresh: bool,
     /// Events of the socket are told to a poller.
     registered: bool,
+    /// Files are copied to it.
+    copies_files: bool,
 }
 
 impl Connection {
@@ -154,6 +163,7 @@ impl Connection {
                 gone: false,
                 fresh: true,
                 registered: false,
+                copies_files: site.options.file_io.copies_for(accepted.peer),
             },
             sending: None,
             arrived: Arrived::default(),
@@ -376,7 +386,7 @@ impl Connection {
             &mut transmit,
             *bytes_left,
             Files::Probe,
-            Some(buffers.files),
+            buffers.files_for(self.ready),
         ) {
             Ok(Written {
                 progress: Progress::Done,
@@ -414,7 +424,13 @@ impl Connection {
     ) -> Option<Pause> {
         let sending = self.sending.as_mut()?;
         let socket = self.socket.as_fd();
-        let went = sending.go_on(socket, buffers.files, bytes_left, &mut self.session, turn);
+        let went = sending.go_on(
+            socket,
+            buffers.files_for(self.ready),
+            bytes_left,
+            &mut self.session,
+            turn,
+        );
         self.follow(went, buffers, turn)
     }
 

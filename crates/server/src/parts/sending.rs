@@ -59,7 +59,7 @@ impl Sending {
     pub(crate) fn go_on(
         &mut self,
         socket: BorrowedFd<'_>,
-        files: &mut FileBuffer,
+        files: Option<&mut FileBuffer>,
         bytes_left: &mut u64,
         session: &mut ServerSession,
         turn: &mut Turn<'_>,
@@ -71,7 +71,7 @@ impl Sending {
             0 => (*bytes_left, Files::Probe),
             warm => (warm, Files::Trust),
         };
-        let result = write::write(socket, &mut self.transmit, budget, trust, Some(files));
+        let result = write::write(socket, &mut self.transmit, budget, trust, files);
         self.after(result, bytes_left, session, turn)
     }
 

@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use loadline_server::{Accept, Architecture, Balance, Queue, ServerOptions, SocketIo};
+use loadline_server::{Accept, Architecture, Balance, FileIo, Queue, ServerOptions, SocketIo};
 
 /// One `#[test]` for each case and model, so that a failure is named.
 macro_rules! every_model {
@@ -84,6 +84,7 @@ impl Model {
             Self::Reactor1xM => reactor(1, 2),
             Self::ReactorNx0 => ServerOptions {
                 accept: Accept::ReusePort,
+                file_io: FileIo::Sendfile,
                 ..reactor(3, 0)
             },
             Self::ReactorNxM => ServerOptions {
@@ -103,15 +104,18 @@ impl Model {
             },
             Self::ProactorNxM => ServerOptions {
                 queue: Queue::WorkStealing,
+                file_io: FileIo::Sendfile,
                 ..proactor(2, 4)
             },
             Self::ProactorHandoff => ServerOptions {
                 accept: Accept::Handoff,
                 balance: Balance::LeastBusy,
+                file_io: FileIo::Sendfile,
                 ..proactor(2, 2)
             },
             Self::ReactorSocketIoWorker => ServerOptions {
                 socket_io: SocketIo::Worker,
+                file_io: FileIo::Sendfile,
                 ..reactor(1, 3)
             },
         }

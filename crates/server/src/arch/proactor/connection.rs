@@ -54,6 +54,8 @@ struct Known {
     has_spoken: bool,
     /// There is room for files.
     writable: bool,
+    /// Files are copied to it.
+    copies_files: bool,
     /// Its last answer has gone, as far as is known, and nothing else is to be done.
     resting: bool,
     /// That is certain now, and nothing else has happened.
@@ -109,6 +111,7 @@ impl RingConnection {
         let (Some(sending), Some(socket)) = (&mut self.files, ring.socket(id)) else {
             return None;
         };
+        let files = self.known.copies_files.then_some(files);
         match sending.go_on(socket, files, bytes_left, &mut self.session, turn) {
             Went::Out => {
                 if let Some(sending) = self.files.take() {
@@ -149,7 +152,10 @@ impl Link<RingDriver> for RingConnection {
             session: ServerSession::new(&site.session, accepted.peer, turn),
             place: Place::Here(accepted.socket),
             files: None,
-            known: Known::default(),
+            known: Known {
+                copies_files: site.options.file_io.copies_for(accepted.peer),
+                ..Known::default()
+            },
             arrived: Arrived::default(),
         }
     }
