@@ -366,6 +366,12 @@ impl ServerSession {
         self.state == State::Idle && !self.draining && !self.eof && !self.has_carry()
     }
 
+    /// Whether all that is left to do is to send what there is, and to close.
+    #[must_use]
+    pub fn ends_once_sent(&self) -> bool {
+        matches!(self.state, State::Ending { linger: false }) && !self.draining
+    }
+
     /// Whether the connection may close once what is on its way has left. What has come by then is
     /// to be `received` before `sent`: a drain still answers it, and otherwise the close has to
     /// linger.

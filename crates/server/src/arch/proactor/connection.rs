@@ -74,7 +74,8 @@ impl RingConnection {
         self.id().and_then(|id| ring.socket(id))
     }
 
-    /// Sends a batch: by the ring, or from here if it holds files.
+    /// Sends a batch: by the ring, or from here if it holds files, or is the last: then nothing is left
+    /// to wait for, and the connection closes in the same turn.
     fn send(
         &mut self,
         transmit: Transmit,
@@ -83,7 +84,7 @@ impl RingConnection {
         files: &mut FileBuffer,
         turn: &mut Turn<'_>,
     ) -> Option<Pause> {
-        if transmit.has_file() {
+        if transmit.has_file() || self.session.ends_once_sent() {
             self.files = Some(Box::new(Sending::new(transmit)));
             self.known.writable = true;
             return self.send_files(bytes_left, ring, files, turn);
