@@ -332,10 +332,14 @@ impl Errands {
         })
     }
 
-    /// Ends one, and keeps its memory if nobody else has a part of it.
+    /// Ends one, and keeps its memory if nobody else has a part of it, without what it carried.
     pub(crate) fn end(&mut self, mut held: Box<Held>) {
         held.end();
-        if self.spare.len() < SPARE_MAX && held.is_alone() {
+        if self.spare.len() == SPARE_MAX || held.task.is_some() {
+            return;
+        }
+        if let Some(errand) = Arc::get_mut(&mut held.errand) {
+            errand.state = Mutex::default();
             held.more = Vec::new();
             self.spare.push(held);
         }
