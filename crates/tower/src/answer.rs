@@ -12,8 +12,8 @@ use loadline_proto::{Body as AnswerBody, Exchange, Gone, Method, Piece, Port, Re
 
 use crate::BoxError;
 
-/// Content that is rather copied than taken over: what fits beside a head in one segment and more, and
-/// what is worth keeping memory for.
+/// Content up to this length is copied into memory of an earlier answer; the app's own memory of longer
+/// content is taken over. 4 KiB: as much may stay with each parcel that is kept.
 const COPIED_MAX: usize = 4 << 10;
 
 /// Gives a whole answer to the client.
