@@ -1,8 +1,10 @@
 //! Clients that leave, and time that passes.
 
+use std::collections::VecDeque;
 use std::net::Shutdown;
 
 use loadline_proto::Limits;
+use loadline_server::SocketIo;
 
 use crate::fixture::Running;
 use crate::model::Model;
@@ -60,16 +62,24 @@ fn workers_bound_the_requests_in_progress(model: Model) {
     }
     let server = Running::start(model);
     let workers = options.workers;
-    let mut clients: Vec<_> = (0..workers + 3).map(|_| server.connect()).collect();
-    for client in &mut clients {
+    let await_bound = |clients: usize| {
+        server.await_hanging(clients.min(workers) as u64);
+        server.await_waiting(clients.saturating_sub(workers) as u64);
+    };
+    let mut clients = VecDeque::new();
+    while clients.len() < workers + 3 {
+        let mut client = server.connect();
         client.send("GET /hang HTTP/1.1\r\nHost: h\r\n\r\n");
+        clients.push_back(client);
+        await_bound(clients.len());
+        // Where workers read, nobody is free to read the others' requests.
+        if options.socket_io == SocketIo::Loop {
+            server.await_in_progress(clients.len() as u64);
+        }
     }
-    server.await_hanging(workers as u64);
-    server.await_in_progress(clients.len() as u64); // with those that wait for a worker
     // Whoever leaves makes room for one that waits, until nobody does.
-    while let Some(client) = clients.pop() {
-        drop(client);
-        server.await_hanging(clients.len().min(workers) as u64);
+    while clients.pop_front().is_some() {
+        await_bound(clients.len());
         server.await_in_progress(clients.len() as u64);
     }
     assert_eq!(server.connect().get("/hello", "").body, b"hello");

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use loadline_proto::Limits;
-use loadline_server::{Server, ServerHandle, ServerOptions};
+use loadline_server::{Counts, Server, ServerHandle, ServerOptions};
 use loadline_tower::Tower;
 
 use crate::app::{self, Shared};
@@ -52,10 +52,19 @@ impl Running {
 
     /// Waits until the server counts so many requests that an app has.
     pub fn await_in_progress(&self, count: u64) {
-        let total = || self.handle.as_ref().map(|handle| handle.snapshot().total);
         eventually("so many are in progress", || {
-            total().is_some_and(|total| total.app_requests_in_progress == count)
+            self.total().app_requests_in_progress == count
         });
+    }
+
+    /// Waits until so many jobs wait for a worker.
+    pub fn await_waiting(&self, count: u64) {
+        eventually("so many wait", || self.total().queue_depth == count);
+    }
+
+    fn total(&self) -> Counts {
+        let handle = self.handle.as_ref().expect("until it is dropped");
+        handle.snapshot().total
     }
 }
 
