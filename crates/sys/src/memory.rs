@@ -2,9 +2,10 @@
 
 use std::ffi::{c_int, c_void};
 
-/// Gives back the pages of the program file that starting up has read: the kernel maps sixteen at a
-/// time around each that is touched, and most of them (options, help, checks) are not needed again.
-/// What is needed is mapped anew when it is touched, from the page cache.
+/// Gives back the pages of the program file and of its libraries that starting up has read: the kernel
+/// maps sixteen at a time around each that is touched, and most of them (options, help, checks, the
+/// linking of libraries) are not needed again. What is needed is mapped anew when it is touched, from
+/// the page cache.
 pub fn release_program_pages() {
     // SAFETY: the function given keeps to what `dl_iterate_phdr` asks for, and gets no data.
     unsafe { libc::dl_iterate_phdr(Some(release_segments), std::ptr::null_mut()) };
@@ -19,22 +20,49 @@ pub fn release_free_memory() {
     }
 }
 
-/// Of the first object, which is the program itself: then it says that that was all.
+/// An entry of a dynamic segment, as the ELF specification has it for both widths of words.
+#[repr(C)]
+struct DynamicEntry {
+    tag: isize,
+    value: usize,
+}
+
+const DT_NULL: isize = 0;
+const DT_TEXTREL: isize = 22;
+const DT_FLAGS: isize = 30;
+const DF_TEXTREL: usize = 4;
+
+/// Whether the linker has written addresses into read-only segments of the object: those pages differ
+/// from the file. Position-independent code has no need of it, but a preloaded library may be old.
+fn relocates_text(dynamic: &[DynamicEntry]) -> bool {
+    let mut entries = dynamic.iter().take_while(|it| it.tag != DT_NULL);
+    entries
+        .any(|it| it.tag == DT_TEXTREL || it.tag == DT_FLAGS && it.value & DF_TEXTREL == DF_TEXTREL)
+}
+
+/// Of one object; goes on with the next.
 unsafe extern "C" fn release_segments(
     info: *mut libc::dl_phdr_info,
     _size: libc::size_t,
     _data: *mut c_void,
 ) -> c_int {
     let page = rustix::param::page_size();
-    // SAFETY: `dl_iterate_phdr` passes a valid description, whose table has `dlpi_phnum` entries.
-    let (base, headers) = unsafe {
+    // SAFETY: `dl_iterate_phdr` passes a valid description, whose table has `dlpi_phnum` entries; a
+    // dynamic segment is mapped as long as its object is, and consists of such entries.
+    let (base, headers, dynamic) = unsafe {
         let info = &*info;
         let count = usize::from(info.dlpi_phnum);
-        (
-            info.dlpi_addr,
-            std::slice::from_raw_parts(info.dlpi_phdr, count),
-        )
+        let headers = std::slice::from_raw_parts(info.dlpi_phdr, count);
+        let dynamic = headers.iter().find(|it| it.p_type == libc::PT_DYNAMIC);
+        let dynamic = dynamic.map_or(&[][..], |it| {
+            let first = (info.dlpi_addr + it.p_vaddr) as *const DynamicEntry;
+            std::slice::from_raw_parts(first, it.p_memsz as usize / size_of::<DynamicEntry>())
+        });
+        (info.dlpi_addr, headers, dynamic)
     };
+    if relocates_text(dynamic) {
+        return 0;
+    }
     for header in headers {
         if header.p_type != libc::PT_LOAD || header.p_flags & libc::PF_W != 0 {
             continue;
@@ -44,11 +72,38 @@ unsafe extern "C" fn release_segments(
         let end = (begin + header.p_memsz as usize) / page * page;
         let begin = begin.next_multiple_of(page);
         if end > begin {
-            // SAFETY: these pages are mapped from the program file and are never written to (a
-            // relocation of code would need a writable segment, and position-independent programs
-            // have none), so what is dropped reads the same when it is mapped anew.
+            // SAFETY: these pages are mapped from a file, or by the kernel (the vDSO), and the linker
+            // has not written to them (checked above), so what is dropped reads the same when it is
+            // mapped anew.
             unsafe { libc::madvise(begin as *mut c_void, end - begin, libc::MADV_DONTNEED) };
         }
     }
-    1
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_relocations_are_told_by_a_tag_or_a_flag_before_the_end() {
+        let told = |entries: &[(isize, usize)]| {
+            let entry = |&(tag, value): &(isize, usize)| DynamicEntry { tag, value };
+            relocates_text(&entries.iter().map(entry).collect::<Vec<_>>())
+        };
+        assert!(told(&[(1, 5), (DT_TEXTREL, 0), (DT_NULL, 0)]));
+        assert!(told(&[(DT_FLAGS, 8 | DF_TEXTREL), (DT_NULL, 0)]));
+        assert!(!told(&[(1, DF_TEXTREL), (DT_FLAGS, 8), (DT_NULL, 0)]));
+        assert!(!told(&[(DT_NULL, 0), (DT_TEXTREL, 0)]));
+        assert!(!told(&[]));
+    }
+
+    #[test]
+    fn what_is_given_back_is_there_when_it_is_needed() {
+        let before = std::env::args().count() + format!("{:?}", [1.5_f64]).len();
+        release_program_pages();
+        release_free_memory();
+        let after = std::env::args().count() + format!("{:?}", [1.5_f64]).len();
+        assert_eq!(before, after);
+    }
 }
