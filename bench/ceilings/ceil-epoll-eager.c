@@ -2,14 +2,11 @@
 // The same with deferred accept and a first read before any registration.
 #define _GNU_SOURCE
 #include "answer.h"
+#include "listener.h"
 #include <errno.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 #define MAXFD 20000
 static size_t pending[MAXFD]; // bytes of the answer not yet sent (0: idle)
 static char closing[MAXFD];
@@ -21,16 +18,9 @@ int main(int c, char **v) {
     int port = atoi(v[1]);
     struct answer keep = answer_of(v[2], ""), bye = answer_of(v[2], "Connection: close\r\n");
     signal(SIGPIPE, SIG_IGN);
-    int l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), one = 1;
-    setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(l, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); // inherited by accepted sockets
-    struct sockaddr_in a = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int l = listen_at(port, 1, SOCK_NONBLOCK);
+    int one = 1;
     setsockopt(l, IPPROTO_TCP, TCP_DEFER_ACCEPT, &one, sizeof one);
-    if (bind(l, (void *)&a, sizeof a) || listen(l, 16384)) {
-        perror("bind");
-        return 1;
-    }
     int ep = epoll_create1(0);
     struct epoll_event e = {.events = EPOLLIN, .data.fd = l}, ev[512];
     epoll_ctl(ep, EPOLL_CTL_ADD, l, &e);

@@ -1,35 +1,24 @@
-// ceil-epoll PORT FILE: physical limit of a one-thread epoll reactor.
+// ceil-epoll PORT FILE [LOOPS]: physical limit of an epoll reactor, one thread unless
+// LOOPS says more.
 // Any read that ends with CRLFCRLF gets one prebuilt 200 answer. No parsing at all.
 #define _GNU_SOURCE
 #include "answer.h"
+#include "listener.h"
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 #define MAXFD 20000
 static size_t pending[MAXFD]; // bytes of the answer not yet sent (0: idle)
 static char closing[MAXFD];
 int main(int c, char **v) {
     if (c < 3) {
-        fprintf(stderr, "usage: ceil-epoll PORT FILE\n");
+        fprintf(stderr, "usage: ceil-epoll PORT FILE [LOOPS]\n");
         return 2;
     }
     int port = atoi(v[1]);
     struct answer keep = answer_of(v[2], ""), bye = answer_of(v[2], "Connection: close\r\n");
     signal(SIGPIPE, SIG_IGN);
-    int l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), one = 1;
-    setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(l, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); // inherited by accepted sockets
-    struct sockaddr_in a = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    if (bind(l, (void *)&a, sizeof a) || listen(l, 16384)) {
-        perror("bind");
-        return 1;
-    }
+    int l = listen_at(port, c > 3 ? atoi(v[3]) : 1, SOCK_NONBLOCK);
     int ep = epoll_create1(0);
     struct epoll_event e = {.events = EPOLLIN, .data.fd = l}, ev[512];
     epoll_ctl(ep, EPOLL_CTL_ADD, l, &e);

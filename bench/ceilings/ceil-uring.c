@@ -1,16 +1,14 @@
-// ceil-uring PORT FILE [fixed|plain]: physical limit of a one-thread io_uring proactor.
+// ceil-uring PORT FILE [fixed|plain [LOOPS]]: physical limit of an io_uring proactor, one
+// thread unless LOOPS says more:
 // multishot accept, multishot recv with a provided buffer ring, send with CQE_SKIP_SUCCESS,
 // SINGLE_ISSUER | DEFER_TASKRUN. Any read that ends with CRLFCRLF gets one prebuilt 200 answer.
 #define _GNU_SOURCE
 #include "answer.h"
+#include "listener.h"
 #include <errno.h>
 #include <liburing.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <unistd.h>
 #define NBUF 8192
 #define BUFSZ 1024
 #define MAXFD 20000
@@ -53,22 +51,14 @@ static void arm_accept(int l) {
 }
 int main(int c, char **v) {
     if (c < 3) {
-        fprintf(stderr, "usage: ceil-uring PORT FILE [fixed|plain]\n");
+        fprintf(stderr, "usage: ceil-uring PORT FILE [fixed|plain [LOOPS]]\n");
         return 2;
     }
     int port = atoi(v[1]);
     struct answer keep = answer_of(v[2], ""), bye = answer_of(v[2], "Connection: close\r\n");
     if (c > 3 && !strcmp(v[3], "plain"))
         fixed = 0;
-    int l = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-    setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(l, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    struct sockaddr_in a = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    if (bind(l, (void *)&a, sizeof a) || listen(l, 16384)) {
-        perror("bind");
-        return 1;
-    }
+    int l = listen_at(port, c > 4 ? atoi(v[4]) : 1, 0);
     struct io_uring_params p = {.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
                                          IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL,
                                 .cq_entries = 32768};
