@@ -14,7 +14,10 @@ NOFILE = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TARGET = REPOSITORY / "target"
-BIN_DIRS = [str(TARGET / "release"), str(TARGET / "ceilings")]  # searched before PATH
+PROFILED = "LOADLINE_PROFILED"  # where `./x bench --profiled` has built the program
+BUILT = os.environ.get(PROFILED) or str(TARGET / "release")
+BIN_DIRS = [BUILT, str(TARGET / "ceilings")]  # searched before PATH
+BENCH = "./x bench --profiled" if PROFILED in os.environ else "./x bench"
 
 libc = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
