@@ -10,7 +10,6 @@ gets there: tables, and a verdict on each goal. (`./x bench servers` compares wi
   ./x bench goals small-64 --rows reactor 'cmd:mine:./mine --port {port} --root {root}'
   ./x bench goals --show                   what was measured last, without measuring
   ./x bench goals --publish                the same, into docs/goals.md
-  ./x bench arms                           who reads and writes the sockets: three arms
 
 Parts:
   small-64, small-1000, small-10000
@@ -25,8 +24,6 @@ Parts:
   open         p99 in an open loop at 70 % of tuned nginx's capacity
   threads-64, threads-1000
                the threaded architectures against Apache's event MPM
-Parts of arms:
-  arms-new, arms-keep-alive, arms-work
 
 Every round starts a fresh server on its own port, checks an answer, and loads it from another core.
 Rounds are interleaved (A B C C B A ...); rounds in which others used the machine are repeated.
@@ -46,15 +43,15 @@ import shlex
 import sys
 
 import page
-from parts import ARM_PARTS, GOAL_PARTS, PARTS, QUICK_PARTS, QUICK_ROWS
-from processes import TARGET
+from parts import PARTS, QUICK_PARTS, QUICK_ROWS
+from processes import BENCH, TARGET
 from rounds import measure_and_show, round_options
 
 
 def arguments() -> argparse.Namespace:
     raw = argparse.RawDescriptionHelpFormatter
     p = argparse.ArgumentParser(prog="./x bench goals", description=__doc__, formatter_class=raw)
-    p.add_argument("parts", nargs="*", metavar="PART", help="default all but those of arms")
+    p.add_argument("parts", nargs="*", metavar="PART", help="default all")
     o = p.add_argument
     o("--quick", action="store_true", help="few parts and rows, 3 rounds of 2 s")
     o("--rows", nargs="+", metavar="ROW", help="only these servers, and own ones")
@@ -62,21 +59,16 @@ def arguments() -> argparse.Namespace:
     o("--publish", action="store_true", help="write it into docs/goals.md")
     round_options(p)
     args = p.parse_args()
-    args.command_line = shlex.join(["./x", "bench", "goals", *sys.argv[1:]])
-    known = {**PARTS, "arms": None, "all": None}
+    args.command_line = f"{BENCH} goals {shlex.join(sys.argv[1:])}".rstrip()
     for name in args.parts:
-        if name not in known:
-            p.error(f"{name}: no such part; right would be one of {', '.join(known)}")
-    if args.parts[:1] == ["arms"]:
-        args.parts = args.parts[1:] or list(ARM_PARTS)
-    elif args.parts == ["all"]:
-        args.parts = list(PARTS)
+        if name not in PARTS:
+            p.error(f"{name}: no such part; right would be one of {', '.join(PARTS)}")
     names = list(dict.fromkeys(row.name for part in PARTS.values() for row in part.rows))
     for name in args.rows or []:
         if name not in names and not name.startswith("cmd:"):
             p.error(f"{name}: no such row; right would be one of {', '.join(names)}")
     if not args.parts:
-        args.parts = QUICK_PARTS if args.quick else list(GOAL_PARTS)
+        args.parts = QUICK_PARTS if args.quick else list(PARTS)
     some = args.quick or args.rows
     if args.quick and not args.rows:
         args.rows = QUICK_ROWS

@@ -104,27 +104,10 @@ def open_loop(rig: Rig, server: Server, sc: Scenario, rate: float, seconds: int)
     with rig.running(server, sc) as (proc, url):
         wrk(url, sc, 1, rig.client_cores, rig.script)
         rig.wait_quiet()
-        return by_loadline(rig, proc.pid, url, sc, seconds, (f"--rate={rate:.0f}",))
-
-
-def closed_loop(
-    rig: Rig, server: Server, sc: Scenario, seconds: int, options: tuple = ()
-) -> Figures:
-    """As many clients as connections, each sending when its last answer has come."""
-    with rig.running(server, sc) as (proc, url):
-        few = Scenario(sc.path, sc.size, min(sc.conns, 64))
-        wrk(url, few, 1, rig.client_cores, rig.script)
-        rig.wait_quiet()
-        return by_loadline(rig, proc.pid, url, sc, seconds, options)
-
-
-def by_loadline(
-    rig: Rig, pid: int, url: str, sc: Scenario, seconds: int, options: tuple
-) -> Figures:
-    cpu = cpu_seconds(pid)
-    options = (f"--connections={sc.conns}", "--timeout=10s", *options)
-    r = loadline_load(url, options, seconds, rig.client_cores, rig.dir)
-    cpu = cpu_seconds(pid) - cpu
+        cpu = cpu_seconds(proc.pid)
+        options = (f"--connections={sc.conns}", "--timeout=10s", f"--rate={rate:.0f}")
+        r = loadline_load(url, options, seconds, rig.client_cores, rig.dir)
+        cpu = cpu_seconds(proc.pid) - cpu
     return {**r, "cpu_us": cpu / max(r["requests"], 1) * 1e6, "noise": 0.0}
 
 

@@ -5,7 +5,7 @@ import statistics
 from pathlib import Path
 
 from bounds import RECORDED, judge_all
-from parts import ARM_PARTS, GOAL_PARTS, Column, Part
+from parts import PARTS, Column, Part
 from processes import REPOSITORY
 from results import PartResult, Results
 from slices import interval
@@ -30,9 +30,9 @@ all of its limits, timers and counters on. The figures are medians; ratios are o
 - *noise %*: CPU time that others used on the machine. Noisy rounds are repeated; those that stay so
   are kept, and marked with an exclamation mark.
 
-This page is written by `./x bench goals --publish`, from what `./x bench goals` and `./x bench
-arms` have measured last; `./x bench goals --help` says how to repeat a part. Parts with the command
-`./x bench servers` were measured when that was its name.
+This page is written by `./x bench goals --publish`, from what `./x bench goals` has measured last;
+`./x bench goals --help` says how to repeat a part. With `--profiled` it is the program that
+`./x release` builds, with a profile of itself; without, that of `cargo build --release`.
 """
 
 
@@ -81,8 +81,7 @@ def part_table(part: Part, result: PartResult) -> str:
 
 def part_section(part: Part, result: PartResult) -> str:
     data = result.data
-    level = "###" if part.name in ARM_PARTS else "##"
-    lines = [f"{level} {part.title}", ""]
+    lines = [f"## {part.title}", ""]
     lines += [part_table(part, result), ""]
     if part.note:
         lines += [part.note, ""]
@@ -111,27 +110,6 @@ def goal_lines(results: Results, only_measured: bool = False) -> str:
     return "\n".join(["## Goals", "", table(head, body), ""])
 
 
-def arm_lines(results: Results) -> str:
-    """Each arm over that whose workers read and write, at the same load: P2 claims 1.27."""
-    body = []
-    for name, part in ARM_PARTS.items():
-        result = results.get(name)
-        for row in part.rows if result else []:
-            arm, rest = row.name.split(", ", 1)
-            base = f"worker, {rest}"
-            qps = result.ratios(row.name, base, "rps")
-            cpu = [1 / ratio for ratio in result.ratios(row.name, base, "cpu_us") if ratio]
-            if arm != "worker" and qps and cpu:
-                body.append([f"{part.name}: {rest}", arm, spread(qps), spread(cpu)])
-    if not body:
-        return ""
-    head = ["load", "input and output by", "QPS, x workers'", "requests a CPU second, x workers'"]
-    note = "Where the client was the limit, QPS says nothing of the server; its CPU time does."
-    return "\n".join(
-        ["### Who reads and writes the sockets, as ratios", "", note, "", table(head, body), ""]
-    )
-
-
 def spread(found: list[float], digits: int = 2) -> str:
     text = f"{statistics.median(found):.{digits}f}"
     if len(found) > 1:
@@ -145,17 +123,8 @@ def render(results: Results) -> str:
     machines = results.machines()
     if machines:
         lines += ["; ".join(machines) + ". " + results.versions() + ".", ""]
-    measured = [(part, results.get(name)) for name, part in GOAL_PARTS.items()]
+    measured = [(part, results.get(name)) for name, part in PARTS.items()]
     lines += [part_section(part, result) for part, result in measured if result]
-    arms = [(part, results.get(name)) for name, part in ARM_PARTS.items()]
-    if any(result for _, result in arms):
-        lines += ["## Who does the input and output", ""]
-        names = (
-            "*Worker*: the workers (`--socket-io worker`); *loop*: the reactor's loop; *kernel*: "
-        )
-        lines += [names + "the proactor. The study P2 found 1.27 times as many requests by it.", ""]
-        lines += [part_section(part, result) for part, result in arms if result]
-        lines += [arm_lines(results)]
     if core := core_section():
         lines += [core]
     lines += [goal_lines(results)]

@@ -1,5 +1,5 @@
-"""What `./x bench goals` and `./x bench arms` consist of: which servers, under which load, and how
-their figures are shown."""
+"""What `./x bench goals` consists of: which servers, under which load, and how their figures are
+shown."""
 
 import statistics
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import measure
 from measure import Figures
-from peers import SCENARIOS, Scenario, Server, command, of_lab
+from peers import SCENARIOS, Scenario, Server, of_lab
 from rig import Failed, Rig
 
 ARCHITECTURES = ["reactor", "proactor"]
@@ -163,7 +163,7 @@ def beside_idlers(rig: Rig, row: Row, settings: Settings, _: dict) -> Figures:
 CROWD = Part(
     "crowd",
     f"64 busy connections while {IDLERS:,} others idle",
-    rows(ARCHITECTURES, SCENARIOS["small-64"]),
+    rows([*ARCHITECTURES, *CEILINGS], SCENARIOS["small-64"]),
     beside_idlers,
     [
         Column("p99 ms alone", "p99_alone", 3),
@@ -188,12 +188,13 @@ LOOPS = Part(
     "loops",
     "One loop and two, on two cores that the client shares",
     rows(
-        ["reactor", "reactor-2-loops", "proactor", "proactor-2-loops"],
+        [f"{name}{loops}" for name in ARCHITECTURES + CEILINGS for loops in ["", "-2-loops"]],
         SCENARIOS["small-64"],
     ),
     on_all_cores,
-    cost_columns("reactor", "proactor"),
-    "Neither server nor wrk (two threads) is pinned to less than both cores.",
+    cost_columns(*ARCHITECTURES, *CEILINGS),
+    "Neither server nor wrk (two threads) is pinned to less than both cores. A second bare loop is a "
+    "second process at the same port.",
 )
 
 
@@ -212,7 +213,7 @@ OPEN = Part(
     "open",
     f"Open loop at {OPEN_SHARE:.0%} of tuned nginx's capacity, Poisson arrivals",
     rows(
-        [*ARCHITECTURES, "nginx-tuned"],
+        [*ARCHITECTURES, "nginx-tuned", *CEILINGS],
         replace(SCENARIOS["small-64"], conns=OPEN_CONNECTIONS),
     ),
     by_the_clock,
@@ -287,71 +288,7 @@ CALLS_NEW = calls(
 )
 
 
-# ------------------------------------------------------------------ arms
-
-ARMS = {
-    "worker": "reactor --socket-io worker",
-    "loop": "reactor --socket-io loop",
-    "kernel": "proactor",
-}
-LISTENS = "loadline serve {root} --listen 127.0.0.1:{port} --backlog 16384"
-ARM_CLIENTS = [10, 100, 1000, 10_000]
-TIMERS = {"15s": "timers", "24h": "no timers"}
-
-
-def arm_rows(more: str = "") -> list[Row]:
-    found = []
-    for clients in ARM_CLIENTS:
-        for timeout, timers in TIMERS.items():
-            for arm, architecture in ARMS.items():
-                options = f"{architecture} --loops 1 --workers 2 {more}"
-                line = f"{LISTENS} --idle-timeout {timeout} --architecture {options}"
-                server = Server(arm, command(line), "loadline")
-                scenario = replace(SCENARIOS["small-64"], conns=clients)
-                found.append(Row(f"{arm}, {timers}, {clients:,} clients", server, scenario))
-    return found
-
-
-def arm_part(name: str, title: str, load_options: tuple[str, ...], more: str = "") -> Part:
-    def closed(rig: Rig, row: Row, settings: Settings, _: dict) -> Figures:
-        r = measure.closed_loop(rig, row.server, row.scenario, settings.seconds, load_options)
-        share = 100 * r["errors"] / max(r["errors"] + r["requests"], 1)
-        return {**r, "error_share": share}
-
-    return Part(
-        name,
-        title,
-        arm_rows(more),
-        closed,
-        [
-            Column("QPS", "rps"),
-            Column("errors", "errors"),
-            Column("errors %", "error_share", 2),
-            Column("p50 ms", "p50", 2),
-            Column("p99 ms", "p99", 2),
-            Column("server cpu us", "cpu_us", 2),
-            Column("client was the limit", "limited", 1),
-        ],
-        "One loop and two workers on one core, `loadline load` in a closed loop on the other; who "
-        "reads and writes the sockets is the arm. *No timers* is an idle time of 24 hours: "
-        "deadlines are kept all the same, and none comes.",
-    )
-
-
-ARMS_NEW = arm_part(
-    "arms-new",
-    "Three arms: a new connection for each request, as Webbench has it",
-    ("--new-connection",),
-)
-ARMS_KEEP_ALIVE = arm_part("arms-keep-alive", "Three arms: keep-alive", ())
-ARMS_WORK = arm_part(
-    "arms-work",
-    "Three arms: keep-alive, 100 us of computing for each request, by the workers",
-    (),
-    "--service-time 100us --service-kind spin",
-)
-
-GOAL_PARTS = {
+PARTS = {
     part.name: part
     for part in [
         small(64),
@@ -372,5 +309,3 @@ GOAL_PARTS = {
 QUICK_PARTS = ["small-64", "new", "big", "idle"]
 QUICK_ROWS = [*ARCHITECTURES, "reactor-deferred", "nginx-tuned", "lighttpd"]
 QUICK_ROWS += ["ceil-epoll", "ceil-uring", "ceil-epoll-eager"]
-ARM_PARTS = {part.name: part for part in [ARMS_NEW, ARMS_KEEP_ALIVE, ARMS_WORK]}
-PARTS = {**GOAL_PARTS, **ARM_PARTS}
