@@ -136,7 +136,7 @@ def keep_alive() -> list[Goal]:
             found.append(Goal(text, part, over(row, base), least=share))
     small = "small file, 64 connections: "
     text = small + "proactor over reactor"
-    found.append(Goal(text, "small-64", over("proactor", "reactor"), least=1))
+    found.append(Goal(text, "small-64", over("proactor", "reactor"), least=1, digits=3))
     for row, base in CEILING.items():
         text = small + f"{row} over the best peer"
         found.append(Goal(text, "small-64", over_the_best(row, PEERS), least=1))

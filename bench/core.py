@@ -2,8 +2,8 @@
 """Counts that do not depend on the machine's mood, beside those on record.
 
   ./x bench core             instructions, system calls, allocations, sizes, beside the record
-  ./x bench core --record    the same, and it becomes the record (bench/recorded.json)
-  ./x bench core             instructions, system calls, allocations, sizes beside the record
+  ./x bench core --record    the same, and they become the record (bench/recorded.json)
+  ./x bench core --check     the same, and exit code 1 if something costs more than the record
 
 Instructions are of the program, not of the kernel, counted by callgrind: of a request through the
 HTTP core in memory, and of turns of a loop that finds 64 requests, or one, each a file of 600 bytes

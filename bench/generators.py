@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compare load generators side by side: what they cost, and whether they tell the truth.
 
-  bench/generators.py                     everything
-  bench/generators.py count cost closed   only these parts
+  ./x bench load                     everything
+  ./x bench load count cost closed   only these parts
 
 Parts:
   count   requests that `loadline load` completed against the lines of nginx's own log
@@ -441,7 +441,7 @@ def theory(name: str) -> tuple[float, float]:
 
 def arguments() -> argparse.Namespace:
     raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    p = argparse.ArgumentParser(prog="./x bench load", description=__doc__, formatter_class=raw)
     parts = ["count", "cost", "memory", "closed", "open", "truth", "mm1"]
     p.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts) + " (default all)")
     o = p.add_argument

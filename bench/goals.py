@@ -34,8 +34,8 @@ printed when it is done, the goals at the end; Markdown of everything in the fil
 it. A system service that a package has started (nginx, apache2, lighttpd, h2o) must be stopped
 first; a server that is not installed is left out.
 
-Own servers are  cmd:LABEL:COMMAND  with {port} {root} {path} {size} filled in; the others are
-those of lab/compare.toml.
+Rows are the servers of the parts, any other of lab/compare.toml, and  cmd:LABEL:COMMAND  with {port}
+{root} {path} {size} filled in.
 """
 
 import argparse
@@ -44,6 +44,7 @@ import sys
 
 import page
 from parts import PARTS, QUICK_PARTS, QUICK_ROWS
+from peers import lab_servers
 from processes import BENCH, TARGET
 from rounds import measure_and_show, round_options
 
@@ -54,7 +55,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("parts", nargs="*", metavar="PART", help="default all")
     o = p.add_argument
     o("--quick", action="store_true", help="few parts and rows, 3 rounds of 2 s")
-    o("--rows", nargs="+", metavar="ROW", help="only these servers, and own ones")
+    o("--rows", nargs="+", metavar="ROW", help="these servers, in place of those of the parts")
     o("--show", action="store_true", help="print what was measured last")
     o("--publish", action="store_true", help="write it into docs/goals.md")
     round_options(p)
@@ -63,10 +64,11 @@ def arguments() -> argparse.Namespace:
     for name in args.parts:
         if name not in PARTS:
             p.error(f"{name}: no such part; right would be one of {', '.join(PARTS)}")
-    names = list(dict.fromkeys(row.name for part in PARTS.values() for row in part.rows))
-    for name in args.rows or []:
-        if name not in names and not name.startswith("cmd:"):
-            p.error(f"{name}: no such row; right would be one of {', '.join(names)}")
+    args.others = list(args.rows or [])  # whether or not a part has them
+    for name in args.others:
+        if name not in lab_servers() and not name.startswith("cmd:"):
+            known = ", ".join([*lab_servers(), "cmd:LABEL:COMMAND"])
+            p.error(f"{name}: no such row; right would be one of {known}")
     if not args.parts:
         args.parts = QUICK_PARTS if args.quick else list(PARTS)
     some = args.quick or args.rows

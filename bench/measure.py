@@ -4,8 +4,10 @@ many system calls it makes. Each starts a fresh server and returns figures by na
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from load import IdleCrowd, loadline_load, wrk
@@ -14,6 +16,10 @@ from processes import cpu_seconds, kernel_bytes, machine_busy, pss_bytes, tree
 from rig import Failed, Rig
 
 Figures = dict[str, float]
+
+
+def middle(values: Iterable[float]) -> float:
+    return statistics.median(list(values))
 
 
 def load(
@@ -79,22 +85,31 @@ def idle(rig: Rig, server: Server, sc: Scenario) -> Figures:
 
 
 def crowd(rig: Rig, server: Server, sc: Scenario, idlers: int, seconds: int) -> Figures:
-    """The same busy connections without and with many idle ones beside them."""
-    with rig.running(server, sc) as (proc, url):
-        wrk(url, sc, 1, rig.client_cores, rig.script)
-        rig.wait_quiet()
-        alone = wrk(url, sc, seconds, rig.client_cores, rig.script)
-        others = IdleCrowd(port_of(url), Scenario(sc.path, sc.size, idlers))
-        rig.wait_quiet()
-        beside = wrk(url, sc, seconds, rig.client_cores, rig.script)
+    """The same busy connections without and with many idle ones beside them: two servers that stay
+    up, loaded for a second each in turn, since one answer in a hundred waits for whatever the machine
+    does meanwhile. Medians over the seconds; the ratio is that of neighbours."""
+    with rig.running(server, sc) as (_, alone), rig.running(server, sc) as (_, beside):
+        others = IdleCrowd(port_of(beside), Scenario(sc.path, sc.size, idlers))
+        runs: dict[str, list[dict]] = {alone: [], beside: []}
+        for number in range(-1, seconds):
+            rig.wait_quiet()
+            for url in [alone, beside] if number % 2 else [beside, alone]:
+                run = wrk(url, sc, 1, rig.client_cores, rig.script)
+                if number >= 0:  # the first warms up
+                    runs[url].append(run)
         lost = others.closed()
         others.close()
+    every = runs[alone] + runs[beside]
     return {
-        "errors": alone["errors"] + beside["errors"] + others.errors + lost,
-        "p99_alone": alone["p99"],
-        "p99_beside": beside["p99"],
-        "rps_alone": alone["requests"] / alone["seconds"],
-        "rps_beside": beside["requests"] / beside["seconds"],
+        "errors": sum(run["errors"] for run in every) + others.errors + lost,
+        "p99_alone": middle(run["p99"] for run in runs[alone]),
+        "p99_beside": middle(run["p99"] for run in runs[beside]),
+        "ratio": middle(
+            with_them["p99"] / max(without["p99"], 1e-9)
+            for without, with_them in zip(runs[alone], runs[beside])
+        ),
+        "rps_alone": middle(run["requests"] / run["seconds"] for run in runs[alone]),
+        "rps_beside": middle(run["requests"] / run["seconds"] for run in runs[beside]),
         "noise": 0.0,
     }
 

@@ -73,7 +73,7 @@ def rows(names: list[str], scenario: Scenario) -> list[Row]:
 # ------------------------------------------------------------ under load
 
 REQUESTS = [Column("req/s", "rps")]
-COST = [Column("cpu us", "cpu_us", 2), Column("both us", "both_us", 2)]
+COST = [Column("cpu us", "cpu_us", 2)]
 LATENCY = [Column("p50 ms", "p50", 2), Column("p99 ms", "p99", 2)]
 SHARES = [Column("server %", "srv"), Column("wrk %", "wrk")]
 MEMORY = [Column("Pss MiB", "pss", 1), Column("noise %", "noise")]
@@ -81,7 +81,7 @@ MEMORY = [Column("Pss MiB", "pss", 1), Column("noise %", "noise")]
 
 def cost_columns(*bases: str) -> list[Column]:
     ratios = [Column(f"x {base}", "cap", 2, base) for base in bases]
-    return COST[:1] + ratios + [Column("errors", "errors")] + LATENCY + REQUESTS + SHARES + MEMORY
+    return COST + ratios + [Column("errors", "errors")] + LATENCY + REQUESTS + SHARES + MEMORY
 
 
 def under_load(rig: Rig, row: Row, settings: Settings, _: dict) -> Figures:
@@ -156,8 +156,7 @@ IDLE = Part(
 
 
 def beside_idlers(rig: Rig, row: Row, settings: Settings, _: dict) -> Figures:
-    r = measure.crowd(rig, row.server, row.scenario, IDLERS, settings.seconds)
-    return {**r, "ratio": r["p99_beside"] / max(r["p99_alone"], 1e-9)}
+    return measure.crowd(rig, row.server, row.scenario, IDLERS, settings.seconds)
 
 
 CROWD = Part(
@@ -173,6 +172,8 @@ CROWD = Part(
         Column("req/s beside them", "rps_beside"),
         Column("errors", "errors"),
     ],
+    "Two servers that stay up, one of them with the idle connections, loaded for a second each in "
+    "turn, as many seconds as a round has; medians of these.",
 )
 
 
@@ -227,7 +228,10 @@ OPEN = Part(
         Column("client was the limit", "limited", 1),
     ],
     f"`loadline load --rate` over at most {OPEN_CONNECTIONS} connections; latency from when a "
-    "request was due.",
+    "request was due. *Client was the limit*: the share of rounds in which `loadline load` says that "
+    "it was late itself. Its CPU sleeps between requests, so p99 has its waking up in it, for every "
+    "server alike, and is an upper bound; the laboratory's client does not sleep: "
+    "[the same at two rates](results.md#latency-at-the-same-offered-rate).",
     prepare=nginx_capacity,
 )
 

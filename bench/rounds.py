@@ -77,8 +77,9 @@ class Bench:
         wanted = self.args.rows
         rows = [row for row in part.rows if not wanted or row.name in wanted]
         scenario = part.rows[0].scenario
-        own = [pick_server(name) for name in wanted or [] if name.startswith("cmd:")]
-        rows += [Row(server.name, server, scenario) for server in own]
+        has = {row.name for row in part.rows}
+        others = [pick_server(name) for name in getattr(self.args, "others", []) if name not in has]
+        rows += [Row(server.name, server, scenario) for server in others]
         for row in list(rows):
             if not row.server.is_installed():
                 result.fail(row.name, "not installed")

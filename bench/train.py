@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Has an instrumented Loadline do what servers do, so that a build can be guided by how often each part
-of it ran (profile-guided optimisation): `./x bench --profiled ...` calls it.
+of it ran (profile-guided optimisation): `./x release` and `./x bench --profiled` call it.
 
-  bench/train.py PROGRAM     some two minutes; the program writes its profile where it was built to
+  bench/train.py PROGRAM     about a minute; the program writes its profile where it was built to
 
 Every architecture serves the pages of site/ and a large file: to connections that stay and to new
 ones, to requests as programs send them and as browsers do, found, not found and unchanged. The

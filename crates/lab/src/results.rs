@@ -45,7 +45,7 @@ pub fn page(title: &str, entries: &[Entry<'_>]) -> String {
 /// How many claims of each run came out how.
 #[must_use]
 pub fn summary(entries: &[Entry<'_>]) -> String {
-    let mut table = "| | reproduced | not reproduced | not testable here | trials | void | their times alone |\n\
+    let mut table = "| | reproduced | not reproduced | not testable here | trials | void | void in times alone |\n\
                      |---|---:|---:|---:|---:|---:|---:|\n"
         .to_owned();
     for Entry { report, .. } in entries {
@@ -139,6 +139,7 @@ pub(crate) fn facts(report: &Report) -> String {
     };
     let repeated = match report.repeated.len() {
         0 => String::new(),
+        1 => "; 1 was disturbed and run again".to_owned(),
         count => format!("; {count} were disturbed and run again"),
     };
     let late = match report.times_void.len() {

@@ -153,7 +153,7 @@ fn one_line(error: &clap::Error, command: &str) -> String {
             text(ContextKind::InvalidSubcommand).unwrap_or_default(),
             did_you_mean(ContextKind::SuggestedSubcommand),
             match command {
-                "lab" => "run, paper, compare, capacity, report, verify, advise or results",
+                "lab" => "run, paper, compare, server, capacity, report, verify, advise or results",
                 _ => "serve, load, lab or completions",
             },
         ),

@@ -119,6 +119,7 @@ fn finish(flags: &LabRunFlags, ending: Result<Ending, String>) -> Result<(), Fai
             let all = last.len();
             let again = match recorded.trials.len() - all {
                 0 => String::new(),
+                1 => "; 1 was disturbed and run again".to_owned(),
                 count => format!("; {count} were disturbed and run again"),
             };
             let why = match ending {
