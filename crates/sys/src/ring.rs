@@ -86,6 +86,11 @@ pub enum Completion<'r> {
         /// Non-blocking, closed on exec.
         socket: OwnedFd,
     },
+    /// Somebody is to be accepted at this listener; answers `await_knock`.
+    Knock {
+        /// As given to `await_knock`.
+        listener: u32,
+    },
     /// Nothing can be accepted at this listener; it is not accepted from until asked again.
     AcceptFailed {
         /// As given to `accept`.
@@ -227,6 +232,8 @@ pub struct Ring {
 struct Watched {
     fd: i32,
     wanted: bool,
+    /// A listener at which nobody is accepted: it is told that somebody could be.
+    knocks: bool,
     standing: Operation,
 }
 
@@ -234,6 +241,7 @@ impl Watched {
     const NONE: Self = Self {
         fd: -1,
         wanted: false,
+        knocks: false,
         standing: Operation::Idle,
     };
 }
@@ -249,6 +257,8 @@ impl Ring {
         features::check_operations(&uring)?;
         features.no_iowait &= uring.params().is_feature_no_iowait();
         features.quiet_sends &= uring.params().is_feature_skip_cqe_on_success();
+        features.multishot_accept &= features::kernel_is_from(6, 8);
+        let sink = Sink::new()?;
         let buffers = ReceiveBuffers::register(&uring, options.buffers, options.buffer_bytes)
             .map_err(|error| features::refused(&error))?;
         Ok(Self {
@@ -256,7 +266,7 @@ impl Ring {
             features,
             is_enabled: false,
             buffers: ManuallyDrop::new(buffers),
-            sink: ManuallyDrop::new(Sink::new()?),
+            sink: ManuallyDrop::new(sink),
             sockets: Sockets::default(),
             taken: Vec::with_capacity(options.completions as usize),
             told: 0,
@@ -433,7 +443,8 @@ fn set_up(options: &RingOptions, features: &mut Features) -> io::Result<IoUring>
     }
 }
 
-/// How often the end waits for what is in flight before it gives the memory up for lost.
+/// How often in a row the end waits in vain for what is in flight before it gives the memory up for
+/// lost: 10 ms each. A wait brings some twenty completions, of which there may be thousands.
 const LAST_WAITS_MAX: u32 = 100;
 
 impl Drop for Ring {
@@ -451,16 +462,20 @@ impl Drop for Ring {
         }
         let any = types::CancelBuilder::any().all();
         self.push_chore(opcode::AsyncCancel2::new(any).build());
-        for _ in 0..LAST_WAITS_MAX {
-            if self.in_flight == 0 && self.sockets.len() == 0 {
-                break;
-            }
+        let mut waits_left = LAST_WAITS_MAX;
+        let left = |ring: &Self| ring.in_flight as usize + ring.sockets.len();
+        while left(self) > 0 && waits_left > 0 {
+            let before = left(self);
             if self.wait(Some(10_000_000)).is_err() {
                 break;
             }
             while self.next_completion().is_some() {}
+            waits_left = match left(self) < before {
+                true => LAST_WAITS_MAX,
+                false => waits_left - 1,
+            };
         }
-        let is_quiet = self.in_flight == 0 && self.sockets.len() == 0;
+        let is_quiet = left(self) == 0;
         // SAFETY: none of them is used again.
         unsafe {
             ManuallyDrop::drop(&mut self.uring);

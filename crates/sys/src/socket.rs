@@ -194,11 +194,12 @@ pub enum AcceptError {
     Listener(io::Error),
 }
 
-/// The address of the other end; `None` over a Unix socket, or when it has gone.
-#[must_use]
-pub fn peer(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
-    let peer = net::getpeername(socket).ok().flatten();
-    peer.and_then(internet_address)
+/// The address of the other end; `None` over a Unix socket.
+///
+/// # Errors
+/// It has gone, and its address with it, though what it sent may still be there.
+pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Option<SocketAddr>> {
+    Ok(net::getpeername(socket)?.and_then(internet_address))
 }
 
 /// The address at which a connection has arrived.

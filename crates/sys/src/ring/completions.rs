@@ -225,6 +225,10 @@ impl Ring {
         }
         let wanted = watched.wanted;
         let Some(error) = taken.error() else {
+            if watched.knocks {
+                watched.wanted = false;
+                return Outcome::Other(Completion::Knock { listener });
+            }
             if ended && wanted {
                 self.arm_accept(listener);
             }

@@ -13,7 +13,8 @@ pub const WITHOUT: &str = "LOADLINE_RING_WITHOUT";
 /// What a ring uses and could do without. Each can be forced off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// One accept operation for many connections (5.19).
+    /// One accept operation for many connections (5.19; before 6.8 it could tell of a descriptor that
+    /// is none when completions overflowed, so it is used from then on).
     pub multishot_accept: bool,
     /// One receive operation for many receives (6.0).
     pub multishot_receive: bool,
@@ -131,6 +132,20 @@ pub(super) fn check_operations(uring: &IoUring) -> io::Result<()> {
     }
 }
 
+/// Whether the kernel is of this release or a later one. One that does not say so is not.
+pub(super) fn kernel_is_from(major: u32, minor: u32) -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    is_from(&release, (major, minor))
+}
+
+fn is_from(release: &str, least: (u32, u32)) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= least,
+        _ => false,
+    }
+}
+
 /// The likely cause of a refusal, instead of a bare number.
 pub(super) fn refused(error: &io::Error) -> io::Error {
     let sysctl = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
@@ -174,6 +189,16 @@ mod tests {
         }
         assert!(features.by_name("multishot").is_none());
         assert!(!features.multishot_accept && !features.no_iowait);
+    }
+
+    #[test]
+    fn releases_are_compared_by_their_numbers() {
+        for release in ["6.8.0-rc5", "6.18.44-x", "7.0"] {
+            assert!(is_from(release, (6, 8)), "{release}");
+        }
+        for release in ["6.1.0-13-amd64", "5.19", "", "x.y"] {
+            assert!(!is_from(release, (6, 8)), "{release}");
+        }
     }
 
     #[test]

@@ -58,6 +58,7 @@ fn memory(bytes: &[u8]) -> Transmit {
 #[derive(Debug, PartialEq)]
 enum Seen {
     Accepted,
+    Knock,
     AcceptFailed,
     AcceptStopped,
     Received(Token, Vec<u8>),
@@ -82,6 +83,7 @@ fn drive(ring: &mut Ring, mut done: impl FnMut(&mut Ring, &Seen) -> bool) -> Vec
         while let Some(completion) = ring.next_completion() {
             let one = match completion {
                 Completion::Accepted { .. } => Seen::Accepted,
+                Completion::Knock { .. } => Seen::Knock,
                 Completion::AcceptFailed { .. } => Seen::AcceptFailed,
                 Completion::AcceptStopped { .. } => Seen::AcceptStopped,
                 Completion::Received { token, bytes } => Seen::Received(token, bytes.to_vec()),
