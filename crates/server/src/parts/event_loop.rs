@@ -479,6 +479,14 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             match connection.deadline() {
                 None => {}
                 Some(deadline) if deadline > now => self.timers.arm(token, deadline),
+                // Its request has come in time, behind those of others: it is told in one of the next
+                // turns.
+                Some(_)
+                    if connection.is_idle()
+                        && !connection.is_idle_for_certain(&mut self.driver) =>
+                {
+                    self.timers.arm(token, Millis(now.0 + 1));
+                }
                 Some(_) => {
                     connection.expired(&mut self.kit.turn());
                     self.serve(token);

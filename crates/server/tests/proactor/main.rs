@@ -15,6 +15,8 @@ mod drain;
 mod events;
 #[path = "../reactor/files.rs"]
 mod files;
+#[path = "../reactor/held_up.rs"]
+mod held_up;
 #[path = "../reactor/limits.rs"]
 mod limits;
 #[path = "../reactor/many.rs"]

@@ -152,3 +152,21 @@ fn workers_cannot_have_its_sockets() {
     let error = options.validate().unwrap_err();
     assert_eq!(error.option, "--socket-io");
 }
+
+/// Its request is there still, but not its address: it is neither served nor counted.
+#[test]
+fn a_client_that_has_gone_before_it_was_accepted_is_not_served() {
+    let server = start(options(1, 0));
+    let mut at_gate = server.connect();
+    at_gate.ask("/gate");
+    server.handler.gate.await_waiting(1);
+    let mut gone = server.connect();
+    gone.ask("/");
+    rustix::net::sockopt::set_socket_linger(&gone.stream, Some(Duration::ZERO)).unwrap();
+    drop(gone);
+    server.handler.gate.open();
+    assert_eq!(at_gate.answer().unwrap().status, 200);
+    assert_eq!(server.connect().get("/").status, 200);
+    assert_eq!(server.total().requests(), 2);
+    assert_eq!(server.total().accepted, 2);
+}

@@ -1,6 +1,6 @@
 //! Going down: nothing that was accepted is lost.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -127,6 +127,38 @@ fn an_answer_that_a_drain_overtakes_says_close_and_so_does_what_came_behind_it()
     }
 }
 
+/// What is pipelined may be more than one receive brings. Whoever is told that the connection closes,
+/// behind whichever answer, gets that answer whole, and no reset.
+#[test]
+fn a_drain_behind_a_long_answer_ends_in_good_order() {
+    for options in variants() {
+        if options.workers == 0 {
+            continue; // at the gate, its loop could not drain
+        }
+        let what = format!("{options:?}");
+        let server = start(options);
+        let mut client = server.connect();
+        client.ask("/gate");
+        server.handler.gate.await_waiting(1);
+        let mut idle = server.connect();
+        for path in ["/shared", "/", "/", "/"] {
+            client.ask(path);
+            idle.get("/"); // and so the loop has been through that
+        }
+        server.handle.drain();
+        assert!(idle.is_closed(), "{what}");
+        server.handler.gate.open();
+        assert_eq!(client.answer().unwrap().status, 200, "{what}");
+        let mut last = client.answer().unwrap();
+        assert_eq!(last.content.len(), SHARED_BYTES, "{what}");
+        while !last.says("connection: close") {
+            last = client.answer().unwrap();
+        }
+        assert_eq!(client.stream.read(&mut [0]).unwrap(), 0, "no reset: {what}");
+        assert!(server.handle.wait().unwrap().is_clean(), "{what}");
+    }
+}
+
 #[test]
 fn nothing_that_was_accepted_is_lost_under_load() {
     for options in variants() {
@@ -141,7 +173,7 @@ fn nothing_that_was_accepted_is_lost_under_load() {
                         let request = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
                         let mut all = Vec::new();
                         let sent = stream.write_all(request);
-                        let read = std::io::Read::read_to_end(&mut stream, &mut all);
+                        let read = Read::read_to_end(&mut stream, &mut all);
                         if sent.is_ok() && read.is_ok() && all.starts_with(b"HTTP/1.1 200") {
                             answered.fetch_add(1, Ordering::Relaxed);
                         } else {

@@ -9,6 +9,7 @@ mod descriptors;
 mod drain;
 mod events;
 mod files;
+mod held_up;
 mod limits;
 mod many;
 mod models;

@@ -22,7 +22,8 @@ use crate::site::Site;
 pub(crate) struct RingConnection {
     session: ServerSession,
     place: Place,
-    /// Output with files on its way: what the ring cannot send.
+    /// Output with files on its way: what the ring cannot send. Also a batch that has left, of which
+    /// the session is not told yet.
     files: Option<Box<Sending>>,
     known: Known,
     arrived: Arrived,
@@ -38,6 +39,10 @@ enum Place {
     /// Nowhere: only for a moment.
     Nowhere,
 }
+
+/// Receives that are heard for one batch that has left already, before the session is told of that:
+/// some 64 KiB, as a reactor reads at once.
+const HEARD_LATE_MAX: u8 = 16;
 
 /// What is known of the socket.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,6 +65,8 @@ struct Known {
     resting: bool,
     /// That is certain now, and nothing else has happened.
     idles_on: bool,
+    /// Receives since the last batch left.
+    heard_late: u8,
 }
 
 impl RingConnection {
@@ -85,8 +92,7 @@ impl RingConnection {
         turn: &mut Turn<'_>,
     ) -> Option<Pause> {
         if transmit.has_file() || self.session.ends_once_sent() {
-            self.files = Some(Box::new(Sending::new(transmit)));
-            self.known.writable = true;
+            self.hold(transmit);
             return self.send_files(bytes_left, ring, files, turn);
         }
         let Some(id) = self.id() else {
@@ -99,6 +105,13 @@ impl RingConnection {
         };
         self.known.resting = ring.send(id, transmit, told);
         None
+    }
+
+    /// Keeps a batch until `send_files`.
+    fn hold(&mut self, transmit: Transmit) {
+        self.files = Some(Box::new(Sending::new(transmit)));
+        self.known.writable = true;
+        self.known.heard_late = 0;
     }
 
     fn send_files(
@@ -114,6 +127,11 @@ impl RingConnection {
         };
         let files = self.known.copies_files.then_some(files);
         match sending.go_on(socket, files, bytes_left, &mut self.session, turn) {
+            Went::Out if self.is_to_hear_more(id, ring) => {
+                self.known.wanted = true;
+                ring.receive(id);
+                Some(Pause::Again) // until it was told
+            }
             Went::Out => {
                 if let Some(sending) = self.files.take() {
                     self.session.sent(sending.transmit, turn);
@@ -130,6 +148,18 @@ impl RingConnection {
             Went::Budget => Some(Pause::Again),
             Went::Nowhere => None,
         }
+    }
+
+    /// Whether the session may close once it is told that its output has left, and what has come by then
+    /// is to be told before: a drain answers it, and otherwise the close lingers.
+    fn listens_before_the_end(&self) -> bool {
+        self.session.is_ending() && !self.session.ends_once_sent() && !self.known.ended
+    }
+
+    fn is_to_hear_more(&self, id: SocketId, ring: &mut Ring) -> bool {
+        self.listens_before_the_end()
+            && self.known.heard_late < HEARD_LATE_MAX
+            && ring.has_input(id)
     }
 
     /// Asks for bytes, or sees to it that not many more come.
@@ -176,6 +206,7 @@ impl Link<RingDriver> for RingConnection {
                 self.known.idles_on = false;
                 self.known.has_spoken = true;
                 self.known.to_be_paused = !self.known.wanted;
+                self.known.heard_late = self.known.heard_late.saturating_add(1);
                 self.session.received(bytes, turn);
             }
             Fact::Ended { regular } => {
@@ -189,6 +220,10 @@ impl Link<RingDriver> for RingConnection {
             Fact::Progress(bytes) => {
                 self.known.resting = false;
                 self.session.progressed(bytes, turn);
+            }
+            Fact::Sent(transmit) if self.listens_before_the_end() => {
+                self.known.resting = false;
+                self.hold(transmit);
             }
             Fact::Sent(transmit) => {
                 self.known.idles_on = std::mem::take(&mut self.known.resting);
@@ -316,8 +351,17 @@ impl Link<RingDriver> for RingConnection {
         self.session.expired(turn);
     }
 
-    fn drain<H: Handler>(&mut self, kit: &mut Kit<H>, patient: bool) -> bool {
+    /// One that looks idle, but to which something has come, is told when it has heard that.
+    fn drain<H: Handler>(
+        &mut self,
+        kit: &mut Kit<H>,
+        driver: &mut RingDriver,
+        patient: bool,
+    ) -> bool {
         if patient && !self.known.has_spoken && !self.known.ended {
+            return false;
+        }
+        if self.session.is_idle() && !self.is_idle_for_certain(driver) {
             return false;
         }
         self.session.draining(&mut kit.turn());

@@ -16,6 +16,8 @@ use crate::parts::event_loop::driver::{Driver, Happened, Watch};
 pub(crate) struct RingDriver {
     pub(super) ring: Ring,
     wakers: u32,
+    /// Other loops have the same listeners.
+    shares: bool,
 }
 
 /// What is told to a connection.
@@ -43,15 +45,19 @@ impl Watch for RingDriver {
         &mut self,
         number: u32,
         listener: BorrowedFd<'_>,
-        _interest: Interest,
+        interest: Interest,
     ) -> io::Result<()> {
-        self.ring.accept(number, listener);
+        self.shares = interest == Interest::SharedListener;
+        self.watch_on(number, listener);
         Ok(())
     }
 
-    /// The knock was an accept that failed, which has ended it.
+    /// The knock is over, or was an accept that failed, which has ended it.
     fn watch_on(&mut self, number: u32, listener: BorrowedFd<'_>) {
-        self.ring.accept(number, listener);
+        match self.shares {
+            true => self.ring.await_knock(number, listener),
+            false => self.ring.accept(number, listener),
+        }
     }
 
     fn unwatch(&mut self, number: u32, _listener: BorrowedFd<'_>) {
@@ -67,6 +73,7 @@ impl Driver for RingDriver {
         Ok(Self {
             ring: Ring::new(&RingOptions::default())?,
             wakers: 0,
+            shares: false,
         })
     }
 
@@ -98,12 +105,13 @@ impl Driver for RingDriver {
             Completion::Writable { token } => to(token, Fact::Writable),
             Completion::ReadAhead { token, bytes } => to(token, Fact::ReadAhead(bytes)),
             Completion::HungUp { token } => to(token, Fact::HungUp),
-            Completion::Accepted { socket, .. } => {
-                let peer = socket::peer(socket.as_fd());
-                Happened::Arrived(Accepted { socket, peer })
-            }
-            // A descriptor limit: the loop's own accepting knows what to do about it.
-            Completion::AcceptFailed { .. } => Happened::Knock,
+            Completion::Accepted { socket, .. } => match socket::peer(socket.as_fd()) {
+                Ok(peer) => Happened::Arrived(Accepted { socket, peer }),
+                // Gone: without its address it would pass for a client of a Unix socket.
+                Err(_) => Happened::Woken,
+            },
+            // If it failed, by a descriptor limit, the loop's own accepting knows what to do about it.
+            Completion::Knock { .. } | Completion::AcceptFailed { .. } => Happened::Knock,
             Completion::AcceptStopped { .. } | Completion::Signal { .. } => Happened::Woken,
         })
     }

@@ -117,9 +117,9 @@ pub(crate) trait Link<D: Driver>: Sized {
     /// The deadline may have passed.
     fn expired(&mut self, turn: &mut Turn<'_>);
 
-    /// The server is going down; says whether the session was told (a newcomer of whom nothing has
-    /// come may be given a moment: `patient`).
-    fn drain<H: Handler>(&mut self, kit: &mut Kit<H>, patient: bool) -> bool;
+    /// The server is going down; says whether the session was told. It is not while what has come to
+    /// it was not told yet; a newcomer of whom nothing has come may be given a moment: `patient`.
+    fn drain<H: Handler>(&mut self, kit: &mut Kit<H>, driver: &mut D, patient: bool) -> bool;
 
     /// To be answered with 503 and closed.
     fn refuse(&mut self, turn: &mut Turn<'_>);

@@ -154,7 +154,7 @@ impl Link<Epoll> for Connection {
         self.expired(turn);
     }
 
-    fn drain<H: Handler>(&mut self, kit: &mut Kit<H>, patient: bool) -> bool {
+    fn drain<H: Handler>(&mut self, kit: &mut Kit<H>, _driver: &mut Epoll, patient: bool) -> bool {
         self.drain(kit, patient)
     }
 

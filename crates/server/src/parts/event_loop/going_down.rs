@@ -103,7 +103,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     /// Tells a connection that the server is going down, once; one that a worker has, when it is
-    /// back; a newcomer, when its first bytes came or its patience is over.
+    /// back; one that was not told all that has come to it, when it was; a newcomer, when its first
+    /// bytes came or its patience is over.
     pub(super) fn tell_going_down(&mut self, token: Token) {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
@@ -120,7 +121,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let idle_since = slot.idle_since;
         let patience_ends = Millis(idle_since.0 + LAST_PATIENCE_MS);
         let patient = slot.standing == Standing::Served && self.kit.now() < patience_ends;
-        if connection.drain(&mut self.kit, patient) {
+        if connection.drain(&mut self.kit, &mut self.driver, patient) {
             slot.told = true;
             self.attend(token);
         } else {
