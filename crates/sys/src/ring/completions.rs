@@ -96,6 +96,7 @@ impl Ring {
         for taken in &self.taken {
             if kind_of(taken.user_data) == Kind::QuietSend
                 && let Some((_, socket)) = self.sockets.at(taken.user_data as u32)
+                && matches!(socket.sending, Sending::Quiet(_))
                 && let Sending::Quiet(transmit) = std::mem::take(&mut socket.sending)
             {
                 socket.sending = Sending::Waiting(transmit);
