@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use loadline_server::{Architecture, ServerOptions};
 
-use crate::util::{ChildServer, Client, as_child, eventually, options, start};
+use crate::util::{ChildServer, Client, as_child, backlog_len, eventually, options, start};
 
 /// Descriptors of the child: some 12 are its own.
 const DESCRIPTORS: u64 = 40;
@@ -39,6 +39,8 @@ fn a_pool_at_the_limit_waits_without_spinning_and_then_serves_everybody() {
         })
         .collect();
     eventually(|| server.deferred() >= 2);
+    // Who was accepted may not have a thread yet, and is not open before.
+    eventually(|| server.counts()[0] + backlog_len(server.address) == CLIENTS as u64);
     let (ticks, [open, deferred, _]) = (server.cpu_ticks(), server.counts());
     std::thread::sleep(Duration::from_millis(600)); // to see that it does not spin meanwhile
     assert!(server.cpu_ticks() - ticks <= 10, "it spins");

@@ -5,11 +5,11 @@ use std::io::Write;
 use loadline_proto::{CloseReason, Limits};
 use loadline_server::{Architecture, ServerOptions};
 
-use crate::util::{BLOCKING, eventually, options, start, start_with};
+use crate::util::{BLOCKING, eventually, options, start, start_logging, start_with};
 
 #[test]
 fn at_the_cap_the_longest_idle_connection_makes_room() {
-    let server = start(ServerOptions {
+    let (server, lines) = start_logging(ServerOptions {
         connections_max: 3,
         ..options(Architecture::ThreadPerConnection)
     });
@@ -18,7 +18,8 @@ fn at_the_cap_the_longest_idle_connection_makes_room() {
     let mut young = server.connect();
     busy.ask("/gate");
     server.handler.gate.await_waiting(1);
-    assert_eq!(oldest.get("/").status, 200);
+    assert_eq!(oldest.get("/oldest").status, 200);
+    lines.await_request("/oldest");
     std::thread::sleep(std::time::Duration::from_millis(20)); // idle times are whole milliseconds
     assert_eq!(young.get("/").status, 200);
     let mut newcomer = server.connect();
@@ -27,9 +28,10 @@ fn at_the_cap_the_longest_idle_connection_makes_room() {
     assert_eq!(young.get("/").status, 200);
     server.handler.gate.open();
     assert_eq!(busy.answer().unwrap().content, b"passed");
-    eventually(|| server.handle.snapshot().total.connections == 3);
-    let total = server.handle.snapshot().total;
-    assert_eq!(total.closed_for(CloseReason::Evicted), 1);
+    let total = || server.handle.snapshot().total;
+    eventually(|| total().closed_for(CloseReason::Evicted) == 1);
+    let total = total();
+    assert_eq!(total.connections, 3);
     assert_eq!(total.closed_for(CloseReason::Refused), 0);
     drop((busy, young, newcomer));
     assert!(server.end().is_clean());

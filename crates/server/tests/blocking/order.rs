@@ -1,14 +1,10 @@
 //! Who is served when.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use loadline_proto::{AccessFormat, SessionConfig};
-use loadline_server::{
-    AccessLogging, AccessSink, Architecture, ListenAddr, ServerConfig, ServerOptions, serve,
-};
+use loadline_server::{Architecture, ServerOptions};
 
-use crate::util::{BLOCKING, Client, TestHandler, eventually, options, start};
+use crate::util::{BLOCKING, Client, eventually, options, start, start_logging};
 
 /// Long enough for a server that does not wait to answer; short enough to prove a wait with.
 const A_WHILE: Duration = Duration::from_millis(200);
@@ -140,51 +136,17 @@ fn a_panic_is_a_500_and_costs_neither_connection_nor_thread() {
     }
 }
 
-#[derive(Default)]
-struct Lines(Mutex<Vec<u8>>);
-
-impl AccessSink for Lines {
-    fn offer(&self, lines: &mut Vec<u8>) {
-        assert!(lines.ends_with(b"\n"), "only whole lines");
-        self.0.lock().unwrap().append(lines);
-    }
-}
-
 #[test]
 fn log_lines_are_handed_on_before_a_thread_waits() {
     for architecture in BLOCKING {
-        let sink = Arc::new(Lines::default());
-        let config = ServerConfig {
-            options: options(architecture),
-            session: Arc::new(SessionConfig::default()),
-            listen: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
-            unix_mode: None,
-            access_log: Some(AccessLogging {
-                format: AccessFormat::Common,
-                sink: sink.clone(),
-            }),
-        };
-        let handle = serve(Arc::new(TestHandler::default()), config).unwrap();
-        let mut client = Client::connect(handle.tcp_address().unwrap());
+        let (server, lines) = start_logging(options(architecture));
+        let mut client = server.connect();
         for path in ["/one", "/two"] {
             assert_eq!(client.get(path).status, 200);
-            let logged = format!("\"GET {path} HTTP/1.1\" 200 5");
-            eventually(|| {
-                let lines = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
-                lines.contains(&logged)
-            });
+            lines.await_request(path);
         }
         drop(client);
-        handle.drain();
-        assert!(handle.wait().unwrap().is_clean());
-        assert_eq!(
-            sink.0
-                .lock()
-                .unwrap()
-                .iter()
-                .filter(|b| **b == b'\n')
-                .count(),
-            2
-        );
+        assert!(server.end().is_clean());
+        assert_eq!(lines.text().lines().count(), 2);
     }
 }
