@@ -82,6 +82,16 @@ fn a_pipeline_of_blocking_requests_holds_nobody_up() {
     }
 }
 
+/// Asks so that every loop knows how old the connection is, and that later ones are younger.
+fn get_for_all_to_know(client: &mut Client) {
+    // Loops publish ages at the end of a turn, after the answers of the turn have left; what
+    // follows on an answer has a later turn.
+    for _ in 0..2 {
+        assert_eq!(client.get("/").status, 200);
+    }
+    std::thread::sleep(Duration::from_millis(5)); // ages are kept in milliseconds
+}
+
 #[test]
 fn at_the_cap_the_oldest_idle_connection_makes_room() {
     for (loops, accept) in [
@@ -97,15 +107,12 @@ fn at_the_cap_the_oldest_idle_connection_makes_room() {
         let mut clients: Vec<_> = (0..3)
             .map(|_| {
                 let mut client = server.connect_seated().0;
-                assert_eq!(client.get("/").status, 200);
-                // Ages are kept in milliseconds; loops publish theirs at the end of a turn.
-                std::thread::sleep(Duration::from_millis(5));
+                get_for_all_to_know(&mut client);
                 client
             })
             .collect();
         // The first one becomes the youngest.
-        assert_eq!(clients[0].get("/").status, 200);
-        std::thread::sleep(Duration::from_millis(5));
+        get_for_all_to_know(&mut clients[0]);
         assert_eq!(server.connect().get("/").status, 200);
         assert!(clients[1].is_closed(), "{loops} {accept:?}");
         assert_eq!(clients[0].get("/").status, 200);
@@ -151,10 +158,13 @@ fn whoever_never_reads_a_refusal_costs_no_room_for_ever() {
     let mut holder = server.connect();
     holder.ask("/gate");
     server.handler.gate.await_waiting(1);
-    let _crowd: Vec<_> = (0..200).map(|_| server.connect()).collect();
-    eventually(|| server.total().accepted == 201);
+    let mut crowd: Vec<_> = (0..200).map(|_| server.connect()).collect();
+    // Who is closed at once is connected for a moment.
+    eventually(|| server.total().closed_for(CloseReason::Refused) >= 200 - 64);
     assert!(server.total().connections <= 1 + 64);
     eventually(|| server.total().closed_for(CloseReason::Refused) == 200);
+    let answers = crowd.iter_mut().filter_map(|client| client.answer().ok());
+    assert_eq!(answers.count(), 64, "the others were closed at once");
     server.handler.gate.open();
     assert_eq!(holder.answer().unwrap().status, 200);
     assert_eq!(server.connect().get("/").status, 200);
@@ -236,10 +246,25 @@ fn an_idle_connection_ends_after_its_time_and_a_dripping_head_too() {
     assert_eq!(server.total().closed_for(CloseReason::Idle), 1);
     assert_eq!(dripping.answer().unwrap().status, 408);
     assert!(began.elapsed() >= Duration::from_millis(300));
-    // A request moves the deadline on.
+}
+
+#[test]
+fn a_request_moves_the_idle_deadline_on() {
+    let limits = loadline_proto::Limits {
+        idle_timeout_ms: 1_000,
+        ..Default::default()
+    };
+    let server = start_with(options(1, 0), TestHandler::default(), limits);
     let mut lively = server.connect();
-    for _ in 0..4 {
-        std::thread::sleep(Duration::from_millis(80));
+    assert_eq!(lively.get("/").status, 200);
+    // Closed when `lively` would be, or later, if requests moved nothing.
+    let silent = server.connect();
+    silent.stream.set_nonblocking(true).unwrap();
+    let began = Instant::now();
+    while silent.stream.peek(&mut [0]).is_err() {
+        assert!(began.elapsed() < PATIENCE, "it stays");
         assert_eq!(lively.get("/").status, 200);
     }
+    assert_eq!(silent.stream.peek(&mut [0]).unwrap(), 0, "the end");
+    assert_eq!(lively.get("/").status, 200);
 }

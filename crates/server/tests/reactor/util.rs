@@ -147,7 +147,7 @@ pub(crate) fn start_with(options: ServerOptions, handler: TestHandler, limits: L
 }
 
 impl Server {
-    /// A connection that the server has taken in, and the index of its loop.
+    /// A connection that the server has taken in and counts as open, and the index of its loop.
     pub(crate) fn connect_seated(&self) -> (Client, usize) {
         let before = self.loops();
         let client = self.connect();
@@ -155,6 +155,7 @@ impl Server {
         eventually(|| {
             let now = self.loops();
             index = (0..now.len()).find(|i| now[*i].accepted > before[*i].accepted);
+            index = index.filter(|i| now[*i].connections + closed(&now[*i]) == now[*i].accepted);
             index.is_some()
         });
         (client, index.unwrap())
@@ -173,6 +174,10 @@ impl Server {
         let of_role = rows.into_iter().filter(|row| row.role == role);
         of_role.map(|row| row.counts).collect()
     }
+}
+
+fn closed(counts: &Counts) -> u64 {
+    counts.closed.iter().sum()
 }
 
 pub(crate) fn open_file(path: &std::path::Path) -> Arc<OpenFile> {
