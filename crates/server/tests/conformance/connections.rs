@@ -101,12 +101,13 @@ fn clients_that_vanish_leave_nothing_behind(model: Model) {
 
 fn an_idle_connection_is_closed_without_an_answer(model: Model) {
     let server = Server::start_with(model.options(), impatient());
+    let started = Instant::now();
     let mut client = server.connect();
     client.send(GET).answer();
-    let started = Instant::now();
     client.end();
     let waited = started.elapsed();
-    assert!(waited > Duration::from_millis(300), "{waited:?}");
+    // The server's clock has milliseconds.
+    assert!(waited >= Duration::from_millis(399), "{waited:?}");
     assert!(waited < Duration::from_secs(5), "{waited:?}");
     server.await_no_connections();
     assert_eq!(

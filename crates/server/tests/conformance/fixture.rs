@@ -146,7 +146,7 @@ pub fn limits() -> Limits {
         linger_pace: Pace {
             grace_ms: 1_000,
             bytes_per_second_min: 1 << 20,
-            total_max_ms: 1_000,
+            total_max_ms: 20_000,
         },
         ..Limits::default()
     }
