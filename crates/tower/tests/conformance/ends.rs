@@ -34,7 +34,6 @@ fn a_client_that_leaves_drops_the_future(model: Model) {
 fn an_app_that_takes_too_long(model: Model) {
     let limits = Limits {
         app_answer_timeout_ms: 100,
-        app_silence_timeout_ms: 100,
         ..Limits::default()
     };
     let server = Running::start_with(model.options(), limits);
@@ -43,7 +42,13 @@ fn an_app_that_takes_too_long(model: Model) {
         let answer = client.get("/hang", "");
         assert_eq!((answer.status, answer.closes()), (503, true));
         server.await_hanging(0);
-        drop(client);
+    }
+    let limits = Limits {
+        app_silence_timeout_ms: 100,
+        ..Limits::default()
+    };
+    let server = Running::start_with(model.options(), limits);
+    for _ in 0..3 {
         let mut client = server.connect();
         client.send("GET /hang-late HTTP/1.1\r\nHost: h\r\n\r\n");
         assert!(
