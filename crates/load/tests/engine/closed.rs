@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, RwLock};
 
 use loadline_load::{Control, Expectation, Loop, Message, MixOrder, Share, Tally, engine};
 
@@ -115,14 +116,24 @@ fn thinking_takes_its_time() {
 
 #[test]
 fn the_end_waits_for_what_is_out() {
-    let server = Server::start(|_, _| {
-        std::thread::sleep(std::time::Duration::from_millis(30));
-        Act::Send(answer(200, "hello"))
+    let gate = Arc::new(RwLock::new(()));
+    let server = Server::start({
+        let gate = Arc::clone(&gate);
+        move |_, _| {
+            drop(gate.read());
+            Act::Send(answer(200, "hello"))
+        }
     });
+    let mut shut = Some(gate.write().unwrap());
     let mut plan = closed(server.address, 3, 0);
     plan.requests_max = None;
-    plan.phases = vec![phase(0, 20 * MS)];
-    let outcome = run(&plan);
+    plan.phases = vec![phase(0, SECOND)];
+    let outcome = run_with(&plan, &Control::new(), |message, _| {
+        // The one interval of the phase is handed out at its end.
+        if matches!(message, Message::Interval(interval) if interval.tally.sent > 0) {
+            shut = None;
+        }
+    });
     let tally = outcome.tally();
     assert_eq!((tally.sent, tally.good, tally.unfinished), (3, 3, 0));
     assert_eq!(server.requests(), 3);
