@@ -235,10 +235,10 @@ mod tests {
 
     #[test]
     fn where_nobody_listens_it_is_refused() {
-        let address = {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            listener.local_addr().unwrap()
-        };
+        // Bound, so that nobody else gets the port meanwhile.
+        let bound = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        net::bind(&bound, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = SocketAddr::try_from(net::getsockname(&bound).unwrap()).unwrap();
         let refused = connect(&address, None).and_then(|socket| {
             wait_for(&socket);
             outcome(socket.as_fd())

@@ -6,6 +6,7 @@ use std::sync::{Arc, mpsc};
 
 use loadline_load::ErrorKind;
 use loadline_load::actors::idle;
+use loadline_stub::{Listening, Stub, StubOptions};
 use loadline_sys::{connect, usage};
 
 use crate::crowds::{AGES, Show, get, plan};
@@ -99,10 +100,11 @@ fn one_request_first_and_then_silence() {
 
 #[test]
 fn who_is_refused_counts_it() {
-    let address = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap()
-    };
+    let nobody = Stub::start(StubOptions {
+        listening: Listening::Refusing,
+        ..StubOptions::default()
+    });
+    let address = nobody.as_ref().unwrap().address();
     let show = Show::begin(plan(address, idle::crowd(1, 0, 3, None), AGES));
     assert_eq!(show.ready, 0);
     let tally = show.stop().tally;

@@ -1,9 +1,10 @@
 //! Each way in which a request can fail is counted as what it is, and once.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use loadline_load::{ErrorKind, Expectation, Plan, Tally};
+use loadline_stub::{Listening, Stub, StubOptions};
 use loadline_sys::{ListenAddr, ListenOptions, socket};
 use sha2::{Digest, Sha256};
 
@@ -161,11 +162,11 @@ fn no_answer_within_the_time_is_a_timeout_and_a_new_connection() {
 
 #[test]
 fn where_nobody_listens_clients_are_refused_and_do_not_spin() {
-    let address = {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap()
-    };
-    let mut plan = closed(address, 3, REQUESTS);
+    let nobody = Stub::start(StubOptions {
+        listening: Listening::Refusing,
+        ..StubOptions::default()
+    });
+    let mut plan = closed(nobody.as_ref().unwrap().address(), 3, REQUESTS);
     plan.requests_per_connection = Some(1);
     let outcome = run(&plan);
     assert_all(&outcome.tally(), ErrorKind::Refused, 0);
