@@ -9,7 +9,9 @@ use loadline_stub::{Draw, Latency, Stub, StubOptions, Times};
 
 use crate::run::{self, MS, Outcome, SECOND, closed, open};
 use crate::statistics::quantile;
-use crate::witness::{QUICKEST_ADDED_US, QUICKEST_SHARE, TooLong, Whose, judged};
+use crate::witness::{
+    Lateness, PASSES_FROM_DUE, PASSES_GRANTED, PASSES_OF_ANSWER, TooLong, judged,
+};
 
 const REQUESTS: u64 = 10_000;
 const PERCENTS: [f64; 3] = [50.0, 99.0, 99.9];
@@ -32,6 +34,15 @@ const CONSTANT: Latency = Latency::Constant { ns: 100 * MS };
 /// Not counted where the clients' first answers are spread over 30 ms.
 const WARM_UP_NS: u64 = 100 * MS;
 
+/// The share of the quickest requests that is judged in every run: of ten thousand, ten. However
+/// much the machine disturbs, some requests go undisturbed, but an error of the client is in all.
+const QUICKEST_SHARE: f64 = 0.001;
+/// What measuring may add to those, in microseconds: 15 to 56 were measured, in a debug build on a
+/// disturbed machine.
+const QUICKEST_ADDED_US: f64 = 90.0;
+/// What measuring may add to them besides the wake-ups, where these alone take longer than that.
+const QUICKEST_WORK_US: f64 = 40.0;
+
 /// What a time may be too long by: 2 %, or 50 us if that is more.
 fn tolerance_us(truth_us: f64) -> f64 {
     (truth_us * 0.02).max(50.0)
@@ -50,7 +61,31 @@ fn stub(latency: Latency, spread_ns: u64) -> Stub {
     run::stub(options)
 }
 
-fn judge(outcome: &Outcome, latency: &Latency) -> Vec<TooLong> {
+/// What happened, in order, and what a client without fault would have made of it: with the wake-ups
+/// that a request needs, and with what is granted besides.
+struct Truth {
+    happened_ns: Vec<u64>,
+    expected_ns: Vec<u64>,
+    granted_ns: Vec<u64>,
+    passes: usize,
+}
+
+impl Truth {
+    fn new(happened_ns: &[u64], lateness: &Lateness, passes: usize) -> Self {
+        Self {
+            happened_ns: happened_ns.to_vec(),
+            expected_ns: lateness.added_to(happened_ns, passes),
+            granted_ns: lateness.added_to(happened_ns, passes + PASSES_GRANTED),
+            passes,
+        }
+    }
+}
+
+fn quantile_us(sorted_ns: &[u64], p: f64) -> f64 {
+    quantile(sorted_ns, p) as f64 / 1e3
+}
+
+fn judge(outcome: &Outcome, latency: &Latency, lateness: &Lateness, passes: usize) -> Vec<TooLong> {
     let results = outcome.results();
     let counts = &outcome.report.counts;
     let counted = results.tally.good;
@@ -59,71 +94,115 @@ fn judge(outcome: &Outcome, latency: &Latency) -> Vec<TooLong> {
     assert_eq!(counts.requests, counts.answers);
     assert!((REQUESTS..=counts.requests).contains(&counted));
     let warm_up = counts.requests - counted;
-    let times = outcome.report.times.iter();
-    let times = times.filter(|times| times.number > warm_up);
-    let mut true_ns: Vec<u64> = times.map(|times| times.true_ns()).collect();
-    true_ns.sort_unstable();
+    let times: Vec<&Times> = (outcome.report.times.iter())
+        .filter(|times| times.number > warm_up)
+        .collect();
+    check_stub(latency, &times);
+    let happened_ns = sorted_ns(&times, Times::true_ns);
     let mut found = Vec::new();
-    for (name, times) in [("latency", &results.latency), ("service", &results.service)] {
+    for (name, times, passes) in [
+        ("latency", &results.latency, passes),
+        ("service", &results.service, PASSES_OF_ANSWER),
+    ] {
+        let truth = Truth::new(&happened_ns, lateness, passes);
         for percent in PERCENTS {
-            found.extend(compare(name, times, percent, &true_ns));
+            found.extend(compare(name, times, percent, &truth, lateness));
         }
-        found.extend(compare_quickest(name, times, &true_ns));
+        // Of times that are spread the shortest are few, and it is no matter of course that some of
+        // them go undisturbed.
+        if !matches!(latency, Latency::Exponential { .. }) {
+            found.extend(compare_quickest(name, times, &truth));
+        }
     }
-    found.extend(
-        PERCENTS
-            .map(|percent| compare_stub(percent, latency, &true_ns))
-            .into_iter()
-            .flatten(),
-    );
+    found.extend(compare_quickest_of_stub(&times, lateness));
     found
 }
 
+fn sorted_ns(times: &[&Times], ns: fn(&Times) -> u64) -> Vec<u64> {
+    let mut all_ns: Vec<u64> = times.iter().map(|times| ns(times)).collect();
+    all_ns.sort_unstable();
+    all_ns
+}
+
 /// What is reported against what happened.
-fn compare(name: &str, times: &Distribution, percent: f64, true_ns: &[u64]) -> Option<TooLong> {
+fn compare(
+    name: &str,
+    times: &Distribution,
+    percent: f64,
+    truth: &Truth,
+    lateness: &Lateness,
+) -> Option<TooLong> {
     let p = percent / 100.0;
     let found_us = times.percentile_us(percent).unwrap() as f64;
-    let happened_us = quantile(true_ns, p) as f64 / 1e3;
+    let happened_us = quantile_us(&truth.happened_ns, p);
+    let granted_us = quantile_us(&truth.granted_ns, p);
     // The histogram rounds to a microsecond, and up within its three digits. A few requests may
     // have arrived in another order than they were due, at the end of the warm-up.
-    let least_us = quantile(true_ns, p - 3.0 / REQUESTS as f64) as f64 / 1e3;
+    let least_us = quantile_us(&truth.happened_ns, p - 3.0 / REQUESTS as f64);
     assert!(
         found_us >= least_us - 1.0,
         "{name} p{percent} of {found_us} us is shorter than what happened, {happened_us} us"
     );
+    let requests = truth.happened_ns.len();
+    let is_granted = found_us <= granted_us + tolerance_us(granted_us);
     (found_us > happened_us + tolerance_us(happened_us)).then(|| TooLong {
-        whose: Whose::Client,
-        what: format!("{name} p{percent} of {found_us} us where {happened_us:.1} us happened"),
-        beyond: 1.0 - p,
-    })
-}
-
-/// The same of the quickest, for which no machine is an excuse.
-fn compare_quickest(name: &str, times: &Distribution, true_ns: &[u64]) -> Option<TooLong> {
-    let found_us = times.histogram().value_at_quantile(QUICKEST_SHARE) as f64;
-    let happened_us = quantile(true_ns, QUICKEST_SHARE) as f64 / 1e3;
-    eprintln!("{name}: the quickest take {found_us} us where {happened_us:.1} us happened");
-    // To three digits, the histogram has the upper end.
-    (found_us > happened_us * 1.001 + QUICKEST_ADDED_US).then(|| TooLong {
-        whose: Whose::Nobody,
-        what: format!("{name} of the quickest: {found_us} us where {happened_us:.1} us happened"),
-        beyond: 1.0,
-    })
-}
-
-/// What happened against what is programmed.
-fn compare_stub(percent: f64, latency: &Latency, true_ns: &[u64]) -> Option<TooLong> {
-    // In the middle of the stratum: which of its ends was drawn is chance, and little.
-    let (p, count) = (percent / 100.0, true_ns.len() as f64);
-    let stratum = (p * count).ceil() - 0.5;
-    let programmed_us = latency.quantile_ns(stratum / count) as f64 / 1e3;
-    let happened_us = quantile(true_ns, p) as f64 / 1e3;
-    (happened_us > programmed_us + tolerance_us(programmed_us)).then(|| TooLong {
-        whose: Whose::Stub,
         what: format!(
-            "p{percent} of {happened_us:.1} us happened where {programmed_us:.1} us is programmed"
+            "{name} p{percent} of {found_us} us where {happened_us:.1} us happened and \
+             {granted_us:.1} us are granted"
         ),
-        beyond: 1.0 - p,
+        is_explained: is_granted
+            || lateness.can_have_hit((1.0 - p) * requests as f64, requests, truth.passes),
+    })
+}
+
+/// The same of the quickest. That wake-ups take long, all of them, is the only excuse.
+fn compare_quickest(name: &str, times: &Distribution, truth: &Truth) -> Option<TooLong> {
+    let found_us = times.histogram().value_at_quantile(QUICKEST_SHARE) as f64;
+    let [happened_us, expected_us] =
+        [&truth.happened_ns, &truth.expected_ns].map(|ns| quantile_us(ns, QUICKEST_SHARE));
+    eprintln!(
+        "{name}: the quickest take {found_us} us where {happened_us:.1} us happened and \
+         {expected_us:.1} us were to be expected"
+    );
+    let most_us = (happened_us + QUICKEST_ADDED_US).max(expected_us + QUICKEST_WORK_US);
+    // To three digits, the histogram has the upper end.
+    (found_us > most_us + happened_us * 0.001).then(|| TooLong {
+        what: format!("{name} of the quickest: {found_us} us, and {most_us:.1} us are allowed"),
+        is_explained: false,
+    })
+}
+
+/// What was drawn is what is programmed: no machine has a part in that.
+fn check_stub(latency: &Latency, times: &[&Times]) {
+    let drawn_ns = sorted_ns(times, |times| times.due_ns - times.arrived_ns);
+    for percent in PERCENTS {
+        // In the middle of the stratum: which of its ends was drawn is chance, and little.
+        let (p, count) = (percent / 100.0, drawn_ns.len() as f64);
+        let stratum = (p * count).ceil() - 0.5;
+        let programmed_us = latency.quantile_ns(stratum / count) as f64 / 1e3;
+        let drawn_us = quantile_us(&drawn_ns, p);
+        assert!(
+            (drawn_us - programmed_us).abs() <= tolerance_us(programmed_us),
+            "p{percent} of {drawn_us:.1} us was drawn where {programmed_us:.1} us is programmed"
+        );
+    }
+}
+
+/// How late the stub is has no part in what the client is held to, but the quickest of its answers
+/// are to be as quick as those of the client.
+fn compare_quickest_of_stub(times: &[&Times], lateness: &Lateness) -> Option<TooLong> {
+    let late_ns = sorted_ns(times, Times::late_ns);
+    let [quickest_us, median_us, late_us] =
+        [QUICKEST_SHARE, 0.5, 0.99].map(|p| quantile_us(&late_ns, p));
+    eprintln!(
+        "the stub is late by {quickest_us:.1} (quickest), {median_us:.1} (p50), {late_us:.1} us (p99)"
+    );
+    let expected_ns = lateness.added_to(&[0; 1000], 1);
+    let expected_us = quantile_us(&expected_ns, QUICKEST_SHARE);
+    let most_us = QUICKEST_ADDED_US.max(expected_us + QUICKEST_WORK_US);
+    (quickest_us > most_us).then(|| TooLong {
+        what: format!("the stub's quickest are {quickest_us:.1} us late, allowed {most_us:.1} us"),
+        is_explained: false,
     })
 }
 
@@ -134,7 +213,7 @@ fn check_closed(latency: Latency) {
             let stub = stub(latency, 0);
             run::run(closed(stub.address(), CLIENTS, REQUESTS), stub)
         },
-        |outcome| judge(outcome, &latency),
+        |outcome, lateness| judge(outcome, &latency, lateness, PASSES_OF_ANSWER),
     );
 }
 
@@ -157,7 +236,7 @@ fn check_closed_and_spread(latency: Latency, clients: u32) {
             plan.phases.insert(0, warm_up);
             run::run(plan, stub)
         },
-        |outcome| judge(outcome, &latency),
+        |outcome, lateness| judge(outcome, &latency, lateness, PASSES_OF_ANSWER),
     );
 }
 
@@ -172,7 +251,7 @@ fn check_open(latency: Latency) {
             plan.seed = seed;
             run::run(plan, stub)
         },
-        |outcome| judge(outcome, &latency),
+        |outcome, lateness| judge(outcome, &latency, lateness, PASSES_FROM_DUE),
     );
 }
 
@@ -216,13 +295,14 @@ fn nothing_takes_next_to_nothing() {
             let stub = run::stub(StubOptions::default());
             run::run(closed(stub.address(), 1, REQUESTS), stub)
         },
-        |outcome| {
+        |outcome, lateness| {
             let mut true_ns: Vec<u64> = outcome.report.times.iter().map(Times::true_ns).collect();
             true_ns.sort_unstable();
+            let truth = Truth::new(&true_ns, lateness, PASSES_OF_ANSWER);
             let latency = &outcome.results().latency;
             let found = [
-                compare("latency", latency, 50.0, &true_ns),
-                compare_quickest("latency", latency, &true_ns),
+                compare("latency", latency, 50.0, &truth, lateness),
+                compare_quickest("latency", latency, &truth),
             ];
             found.into_iter().flatten().collect()
         },

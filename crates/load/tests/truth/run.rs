@@ -21,6 +21,8 @@ pub(crate) const SECOND: u64 = 1000 * MS;
 pub(crate) struct Outcome {
     pub(crate) record: TrialRecord,
     pub(crate) report: Report,
+    /// When the load began.
+    pub(crate) start_ns: u64,
 }
 
 impl Outcome {
@@ -146,7 +148,7 @@ pub(crate) fn run_from(
         let _ = tell.send(event); // nobody listens any more: the test has failed already
     };
     let fleet = Fleet::start(&plan, &crew, &control, told).unwrap();
-    let (mut ready, mut ended, mut is_started) = (0, 0, false);
+    let (mut ready, mut ended, mut started_ns) = (0, 0, None);
     while ended < fleet.thread_count() {
         match events.recv().unwrap() {
             Event::Told(message) => {
@@ -158,9 +160,10 @@ pub(crate) fn run_from(
                 ended += 1;
             }
         }
-        if ready == fleet.thread_count() && !is_started {
-            is_started = true;
-            control.start_at(start_ns(monotonic_ns()));
+        if ready == fleet.thread_count() && started_ns.is_none() {
+            let at_ns = start_ns(monotonic_ns());
+            started_ns = Some(at_ns);
+            control.start_at(at_ns);
         }
     }
     fleet.join();
@@ -170,5 +173,9 @@ pub(crate) fn run_from(
         machine: probe.end(),
         ..Ending::default()
     });
-    Outcome { record, report }
+    Outcome {
+        record,
+        report,
+        start_ns: started_ns.unwrap(),
+    }
 }

@@ -35,6 +35,11 @@ impl Interval {
             half: T * deviation / (BATCHES as f64).sqrt(),
         }
     }
+
+    /// The half width where one batch alone is out of line, by so much that the mean is by `added`.
+    pub(crate) fn half_of_outlier(added: f64) -> f64 {
+        T * added
+    }
 }
 
 pub(crate) fn mean(values: &[f64]) -> f64 {
@@ -53,6 +58,10 @@ fn intervals_are_as_wide_as_chance() {
     let half = T * (0.25 * 30.0 / 29.0_f64).sqrt() / 30.0_f64.sqrt();
     assert_eq!(interval.mean, 0.5);
     assert!((interval.half - half).abs() < 1e-12);
+    // All in one batch: the mean is one thirtieth of it.
+    let values: Vec<f64> = (0..300).map(|n| f64::from(u8::from(n < 10))).collect();
+    let half = Interval::half_of_outlier(1.0 / 30.0);
+    assert!((Interval::of(&values).half - half).abs() < 1e-12);
 }
 
 #[test]
