@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use loadline_lab::capacity::{Capacity, SCHEMA};
 use loadline_lab::search::Outcome;
-use loadline_stub::{Stub, StubOptions};
+use loadline_stub::{Listening, Stub, StubOptions};
 
 /// Runs it with few and short trials.
 fn capacity(words: &[&str]) -> Output {
@@ -160,10 +160,11 @@ fn what_is_wrong_is_said_in_one_line() {
 
 #[test]
 fn a_server_that_is_not_there_is_no_capacity() {
-    // A port that nobody has: the stub that had it is gone.
-    let stub = Stub::start(StubOptions::default()).unwrap();
-    let url = format!("http://{}/", stub.address());
-    stub.stop().unwrap();
+    let nobody = Stub::start(StubOptions {
+        listening: Listening::Refusing,
+        ..StubOptions::default()
+    });
+    let url = format!("http://{}/", nobody.as_ref().unwrap().address());
     let output = capacity(&["--slo=p99 < 50ms", &url]);
     assert_eq!(output.status.code(), Some(1));
     assert!(

@@ -1,5 +1,6 @@
 //! Signals, children without a parent, servers that are not there.
 
+use loadline_stub::{Listening, Stub, StubOptions};
 use tempfile::TempDir;
 
 use crate::program::{Server, until};
@@ -11,7 +12,9 @@ fn under_way(more: &str) -> (Running, Server, TempDir) {
     let address = server.address();
     let running = Running::start(&format!("http://{address}/ -c 4 -d 60s {more}"));
     until("the first answers", || {
-        (counted(&server).0 > 100).then_some(())
+        let (answers, accepted) = counted(&server);
+        // Each look before this one was an answer, too, and a connection.
+        (answers > accepted + 100).then_some(())
     });
     (running, server, site)
 }
@@ -99,10 +102,11 @@ fn a_child_that_dies_fails_the_run_and_leaves_files_as_they_were() {
 
 #[test]
 fn a_server_that_is_not_there_is_a_failure() {
-    let address = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap()
-    };
+    let nobody = Stub::start(StubOptions {
+        listening: Listening::Refusing,
+        ..StubOptions::default()
+    });
+    let address = nobody.as_ref().unwrap().address();
     let output = load(&format!("http://{address}/ -c 2 -d 100ms --quiet"));
     assert_eq!(output.status.code(), Some(1), "{}", both(&output));
     assert!(
