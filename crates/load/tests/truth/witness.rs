@@ -45,6 +45,10 @@ pub(crate) const PASSES_GRANTED: usize = 1;
 /// works gets so little of the CPU then that it never catches up.
 const HOPELESS_S: f64 = 5e-3;
 
+/// The same of the stub, which works as much as the client does and so is kept waiting as long, where
+/// others work on all CPUs.
+const HOPELESS_STUB_S: f64 = 1e-3;
+
 /// How late a thread on the client's CPU was, at moments all over a run.
 pub(crate) struct Lateness {
     sorted_ns: Vec<u64>,
@@ -158,6 +162,12 @@ pub(crate) struct TooLong {
     pub(crate) is_explained: bool,
 }
 
+fn stub_late_s(outcome: &Outcome) -> f64 {
+    let times = outcome.report.times.iter();
+    let late_s: Vec<f64> = times.map(|times| times.late_ns() as f64 / 1e9).collect();
+    mean(&late_s)
+}
+
 /// Runs and judges until a run is good. If none is, and the machine explains all that was wrong with
 /// half of them or more, the case is skipped, which is told past the capture of the test's output.
 /// Otherwise it has failed: an error of the client is in every run, a disturbance is not.
@@ -180,7 +190,8 @@ pub(crate) fn judged(
         if found.is_empty() {
             return;
         }
-        let is_hopeless = lateness.added_to_mean_s(1) > HOPELESS_S;
+        let is_hopeless =
+            lateness.added_to_mean_s(1) > HOPELESS_S || stub_late_s(&outcome) > HOPELESS_STUB_S;
         let error = found.iter().find(|one| !one.is_explained && !is_hopeless);
         unexplained.extend(error.map(|one| format!("{}, though {lateness}", one.what)));
         let took_ms = begin.elapsed().as_millis() as u64;
