@@ -44,7 +44,7 @@ fn an_app_that_takes_too_long(model: Model) {
         server.await_hanging(0);
     }
     let limits = Limits {
-        app_silence_timeout_ms: 100,
+        app_silence_timeout_ms: 300,
         ..Limits::default()
     };
     let server = Running::start_with(model.options(), limits);
