@@ -44,6 +44,9 @@ pub(crate) const PASSES_GRANTED: usize = 1;
 /// A run in which a thread is as late as this on average says nothing of any time: a client that
 /// works gets so little of the CPU then that it never catches up.
 const HOPELESS_S: f64 = 5e-3;
+/// The same if that large a part of all moments is disturbed: then a client that works is so all the
+/// time, and one delay of it meets the next.
+const HOPELESS_SHARE: f64 = 0.2;
 
 /// The same of the stub, which works as much as the client does and so is kept waiting as long, where
 /// others work on all CPUs.
@@ -190,8 +193,9 @@ pub(crate) fn judged(
         if found.is_empty() {
             return;
         }
-        let is_hopeless =
-            lateness.added_to_mean_s(1) > HOPELESS_S || stub_late_s(&outcome) > HOPELESS_STUB_S;
+        let is_hopeless = lateness.added_to_mean_s(1) > HOPELESS_S
+            || lateness.disturbed_share() > HOPELESS_SHARE
+            || stub_late_s(&outcome) > HOPELESS_STUB_S;
         let error = found.iter().find(|one| !one.is_explained && !is_hopeless);
         unexplained.extend(error.map(|one| format!("{}, though {lateness}", one.what)));
         let took_ms = begin.elapsed().as_millis() as u64;
