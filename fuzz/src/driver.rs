@@ -4,7 +4,7 @@ mod app;
 
 use std::sync::{Arc, LazyLock};
 
-use loadline_base::{Buffer, Chunk, FileVersion, Millis, OpenFile, Segment, Transmit};
+use loadline_base::{Buffer, Chunk, ContentVersion, Millis, OpenFile, Segment, Transmit};
 use loadline_proto::{
     AccessFormat, AccessLog, Action, Body, Counters, Exchange, HttpDate, Method, Outcome, Pool,
     RequestBody, ServerSession, SessionConfig, Status, Turn,
@@ -18,7 +18,7 @@ static FILE: LazyLock<Arc<OpenFile>> = LazyLock::new(|| {
     let fd = std::fs::File::open("/dev/null")
         .expect("/dev/null opens")
         .into();
-    let version = FileVersion::default();
+    let version = ContentVersion::default();
     Arc::new(OpenFile { fd, version })
 });
 

@@ -1,27 +1,26 @@
-//! An open file and the version of it that was opened. Data only: nothing here reads.
+//! An open file and the content that it had when it was opened. Data only: nothing here reads.
 
 use std::os::fd::OwnedFd;
 
-/// What tells two states of a file apart: identity, length and times.
+/// What tells two contents of one open file apart.
+///
+/// The time of the inode's change is no part of it: that moves when another file is renamed over
+/// this one, with permissions and with hard links, none of which an open descriptor sees. So a file
+/// that is written to in place, at the same length, and whose modification time is put back, counts
+/// as unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct FileVersion {
-    /// Device number of the file system.
-    pub device: u64,
-    /// Inode number.
-    pub inode: u64,
+pub struct ContentVersion {
     /// Length in bytes.
     pub size: u64,
     /// Last change of the content, nanoseconds since 1970.
     pub modified_ns: i64,
-    /// Last change of the inode, nanoseconds since 1970.
-    pub changed_ns: i64,
 }
 
-/// A file that was opened for reading, with the version it had then.
+/// A file that was opened for reading, with the content it had then.
 #[derive(Debug)]
 pub struct OpenFile {
     /// The descriptor; read with an explicit offset only, since it may be shared.
     pub fd: OwnedFd,
-    /// The version at the time of opening. An answer must not finish if it has changed since.
-    pub version: FileVersion,
+    /// The content at the time of opening. An answer must not finish if it has changed since.
+    pub version: ContentVersion,
 }

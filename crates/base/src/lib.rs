@@ -16,7 +16,7 @@ pub mod transmit;
 
 pub use buffer::{Buffer, BufferPool};
 pub use counter::Counter;
-pub use file::{FileVersion, OpenFile};
+pub use file::{ContentVersion, OpenFile};
 pub use index_list::IndexList;
 pub use millis::Millis;
 pub use slab::Slab;

@@ -243,7 +243,7 @@ fn a_file_is_sent_without_being_read_here() {
     file.read_exact_at(&mut content, 100).expect("its content");
     let file = std::sync::Arc::new(loadline_base::OpenFile {
         fd: file.into(),
-        version: loadline_base::FileVersion::default(),
+        version: loadline_base::ContentVersion::default(),
     });
     let mut driver = Driver::new(&config(Limits::default()), move |exchange, _| {
         exchange.response.body = Body::File {

@@ -1,23 +1,20 @@
-//! Files on their way out: which version they are, and whether they are in memory already.
+//! Files on their way out: which content they have, and whether they are in memory already.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsFd;
 
-use loadline_base::FileVersion;
+use loadline_base::ContentVersion;
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// The state that an open file has now.
+/// The content that an open file has now.
 ///
 /// # Errors
 /// The file system failed.
-pub fn version(file: impl AsFd) -> io::Result<FileVersion> {
+pub fn version(file: impl AsFd) -> io::Result<ContentVersion> {
     let stat = rustix::fs::fstat(file)?;
-    Ok(FileVersion {
-        device: stat.st_dev,
-        inode: stat.st_ino,
+    Ok(ContentVersion {
         size: u64::try_from(stat.st_size).unwrap_or(0),
         modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
-        changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
     })
 }
 
@@ -27,17 +24,12 @@ fn nanoseconds(seconds: impl TryInto<i64>, ns: impl TryInto<i64>) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(ns)
 }
 
-/// Whether the file is still what was opened. The device is left out: an open descriptor never
-/// changes it, and `statx` and `fstat` spell it differently.
+/// Whether the file still has the content that was opened, whatever names it has by now.
 ///
 /// # Errors
 /// The file system failed.
-pub fn is_unchanged(file: impl AsFd, opened: &FileVersion) -> io::Result<bool> {
-    let now = version(file)?;
-    Ok(now.inode == opened.inode
-        && now.size == opened.size
-        && now.modified_ns == opened.modified_ns
-        && now.changed_ns == opened.changed_ns)
+pub fn is_unchanged(file: impl AsFd, opened: ContentVersion) -> io::Result<bool> {
+    Ok(version(file)? == opened)
 }
 
 /// What reading without waiting for a disk came to.
@@ -95,6 +87,7 @@ pub fn read_ahead(file: impl AsFd, offset: u64, len: u64, scratch: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -104,11 +97,33 @@ mod tests {
         file.write_all(b"0123456789").unwrap();
         let opened = version(&file).unwrap();
         assert_eq!(opened.size, 10);
-        assert!(is_unchanged(&file, &opened).unwrap());
+        assert!(is_unchanged(&file, opened).unwrap());
         file.write_all(b"x").unwrap();
-        assert!(!is_unchanged(&file, &opened).unwrap());
+        assert!(!is_unchanged(&file, opened).unwrap());
         file.set_len(10).unwrap();
         assert_eq!(version(&file).unwrap().size, 10);
+        let times = std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+        file.set_times(times).unwrap();
+        assert!(!is_unchanged(&file, opened).unwrap(), "dated back");
+    }
+
+    #[test]
+    fn names_links_and_permissions_are_no_part_of_the_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, link, next] = ["file", "link", "next"].map(|name| folder.path().join(name));
+        std::fs::write(&path, "0123456789").unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        let opened = version(&file).unwrap();
+        std::fs::hard_link(&path, &link).unwrap();
+        assert!(is_unchanged(&file, opened).unwrap(), "a hard link");
+        file.set_permissions(PermissionsExt::from_mode(0o600))
+            .unwrap();
+        assert!(is_unchanged(&file, opened).unwrap(), "permissions");
+        std::fs::write(&next, "another").unwrap();
+        std::fs::rename(&next, &path).unwrap();
+        assert!(is_unchanged(&file, opened).unwrap(), "replaced");
+        std::fs::remove_file(&link).unwrap();
+        assert!(is_unchanged(&file, opened).unwrap(), "its last name gone");
     }
 
     #[test]

@@ -6,8 +6,10 @@
 //! `sendfile` it is compared before each chunk, and its last bytes go out only after a last
 //! comparison; what that cannot see is a change in place, after that moment, of pages that wait in
 //! the socket's buffer (`sendfile` queues the pages themselves). Neither sees writes through a
-//! mapping, whose time stamps come late. Replacing a file by renaming, or by cutting it to nothing
-//! and writing anew, is safe.
+//! mapping, whose time stamps come late, nor a file that is rewritten in place at its length and
+//! then dated back.
+//!
+//! A file that another one is renamed over is sent on to its end: the descriptor keeps its content.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -320,7 +322,7 @@ fn cold(range: Range<'_>) -> Progress {
 }
 
 fn check_unchanged(file: &OpenFile) -> Result<(), WriteError> {
-    match file::is_unchanged(&file.fd, &file.version) {
+    match file::is_unchanged(&file.fd, file.version) {
         Ok(true) => Ok(()),
         Ok(false) => Err(WriteError::File(changed())),
         Err(error) => Err(WriteError::File(error)),

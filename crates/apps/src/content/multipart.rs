@@ -88,7 +88,7 @@ impl Content {
 
 #[cfg(test)]
 mod tests {
-    use loadline_base::FileVersion;
+    use loadline_base::ContentVersion;
     use loadline_proto::Body;
     use proptest::prelude::*;
 
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_file_is_only_pointed_at() {
         let fd = std::fs::File::open("/dev/null").unwrap().into();
-        let version = FileVersion::default();
+        let version = ContentVersion::default();
         let file = Arc::new(OpenFile { fd, version });
         let content = Content::File(Arc::clone(&file));
         let parts = body(

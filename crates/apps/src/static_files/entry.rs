@@ -3,10 +3,10 @@
 use std::ffi::CString;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use loadline_base::{FileVersion, Millis};
+use loadline_base::Millis;
 
 use super::representation::Representation;
-use super::root::version_at;
+use super::version::FileVersion;
 use crate::content::encoding::{AcceptedCodings, Coding};
 use crate::file_cache::{CacheLimits, Weighty};
 
@@ -104,7 +104,7 @@ impl Entry {
 
     /// Looks whether everything is as it was. Blocks only as far as `stat` does.
     pub(super) fn holds(&self) -> bool {
-        let holds = |probe: &Probe| version_at(&probe.path) == Ok(probe.expected);
+        let holds = |probe: &Probe| FileVersion::at(&probe.path) == Ok(probe.expected);
         !self.probes.is_empty() && self.probes.iter().all(holds)
     }
 

@@ -7,15 +7,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use loadline_base::{FileVersion, Millis, OpenFile};
+use loadline_base::{Millis, OpenFile};
 use loadline_proto::Status;
 use rustix::fs::{FileType, OFlags, fstat, fstatfs};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 
 use super::entry::{Entry, Probe, Resource, Target};
 use super::options::StaticOptions;
-use super::representation::{Facts, Representation, is_young};
-use super::root::{Access, Root, RootDirectory, version_of};
+use super::representation::{Facts, Representation};
+use super::root::{Access, Root, RootDirectory};
+use super::version::{FileVersion, is_young};
 use crate::content::encoding::Coding;
 use crate::content::multipart::Content;
 use crate::content::path::SitePath;
@@ -141,7 +142,7 @@ impl Loader<'_> {
         };
         let stat = fstat(&fd).map_err(failure)?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Opened::File(fd, version_of(&stat))),
+            FileType::RegularFile => Ok(Opened::File(fd, FileVersion::of(&stat))),
             FileType::Directory => Ok(Opened::Directory),
             _ => Err(Failure::Refused(Status::FORBIDDEN)),
         }
@@ -241,15 +242,15 @@ impl Loader<'_> {
             Access::Any => ATTEMPTS_ANY,
         };
         for _ in 0..attempts {
-            if before.size > self.options.memory_bytes_max {
+            if before.content.size > self.options.memory_bytes_max {
                 let file = Arc::new(OpenFile {
                     fd,
-                    version: before,
+                    version: before.content,
                 });
                 return Ok((Content::File(file), before));
             }
-            let bytes = read_whole(&fd, before.size, self.access).map_err(failure)?;
-            let after = version_of(&fstat(&fd).map_err(failure)?);
+            let bytes = read_whole(&fd, before.content.size, self.access).map_err(failure)?;
+            let after = FileVersion::of(&fstat(&fd).map_err(failure)?);
             match bytes {
                 Some(bytes) if after == before => return Ok((Content::Shared(bytes), after)),
                 _ => before = after,
@@ -266,7 +267,7 @@ impl Loader<'_> {
 /// Whether a neighbour was made from an older state of its file. In whole seconds, which is what
 /// some packers keep of the time.
 fn is_stale(neighbour: &FileVersion, file: &FileVersion) -> bool {
-    let second = |version: &FileVersion| version.modified_ns.div_euclid(1_000_000_000);
+    let second = |version: &FileVersion| version.content.modified_ns.div_euclid(1_000_000_000);
     second(neighbour) < second(file)
 }
 

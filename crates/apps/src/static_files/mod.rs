@@ -22,6 +22,7 @@ mod options;
 mod representation;
 mod root;
 mod serve;
+mod version;
 mod walk;
 
 use std::fmt;

@@ -4,30 +4,13 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use loadline_base::FileVersion;
 use rustix::fs::fstat;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::options::StaticOptions;
-use super::root::version_of;
+use super::version::{FileVersion, is_young};
 use crate::content::encoding::Coding;
 use crate::content::multipart::Content;
-
-/// How old a change must be before a version is taken to tell contents apart: the clocks of file
-/// systems are coarse, on some by two seconds.
-const SETTLED_AFTER_NS: i64 = 2_000_000_000;
-
-/// Whether the file could have changed since without its times showing it.
-pub(super) fn is_young(version: &FileVersion, now: SystemTime) -> bool {
-    let now_ns = match now.duration_since(UNIX_EPOCH) {
-        Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
-        Err(_) => 0,
-    };
-    let settled_ns = now_ns.saturating_sub(SETTLED_AFTER_NS);
-    let modified_near = version.modified_ns.abs_diff(now_ns) < SETTLED_AFTER_NS as u64;
-    // The time of the inode's change cannot be set: one in the future is a clock set back.
-    version.changed_ns > settled_ns || modified_near
-}
 
 /// One form of a file: as it is, or one of its precompressed neighbours.
 #[derive(Debug)]
@@ -38,6 +21,7 @@ pub(super) struct Representation {
     pub(super) media_type: Box<str>,
     pub(super) etag: Box<str>,
     pub(super) modified_seconds: u64,
+    version: FileVersion,
     /// Ready lines: Content-Type, then the rest about the content, then what a 304 repeats.
     lines: Box<[u8]>,
     media_type_end: usize,
@@ -73,7 +57,8 @@ impl Representation {
             Err(_) => 0,
         };
         // Never in the future (RFC 9110 section 8.8.2.1).
-        let modified_seconds = u64::try_from(version.modified_ns / 1_000_000_000).unwrap_or(0);
+        let modified_seconds =
+            u64::try_from(version.content.modified_ns / 1_000_000_000).unwrap_or(0);
         let modified_seconds = modified_seconds.min(loaded_seconds);
 
         let mut lines = format!("Content-Type: {media_type}\r\n");
@@ -103,6 +88,7 @@ impl Representation {
             media_type: media_type.into(),
             etag: etag.into(),
             modified_seconds,
+            version,
             lines: lines.into_bytes().into(),
             media_type_end,
             content_end,
@@ -139,7 +125,7 @@ impl Representation {
         match &self.content {
             Content::Shared(_) => true,
             Content::File(file) => {
-                fstat(&file.fd).is_ok_and(|stat| version_of(&stat) == file.version)
+                fstat(&file.fd).is_ok_and(|stat| FileVersion::of(&stat) == self.version)
             }
         }
     }
@@ -172,8 +158,8 @@ fn etag(content: &Content, coding: Coding, version: &FileVersion, loaded: System
             let mut facts = [0; 32];
             let numbers = [
                 version.inode,
-                version.size,
-                version.modified_ns as u64,
+                version.content.size,
+                version.content.modified_ns as u64,
                 version.changed_ns as u64,
             ];
             for (slot, number) in facts.chunks_exact_mut(8).zip(numbers) {
@@ -181,35 +167,6 @@ fn etag(content: &Content, coding: Coding, version: &FileVersion, loaded: System
             }
             let weak = if is_young(version, loaded) { "W/" } else { "" };
             format!("{weak}\"f{:016x}{variant}\"", xxh3_64(&facts))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_is_young_until_its_times_have_settled() {
-        const SECOND: i64 = 1_000_000_000;
-        let now = UNIX_EPOCH + Duration::from_secs(1000);
-        let version = |modified: i64, changed: i64| FileVersion {
-            modified_ns: modified * SECOND,
-            changed_ns: changed * SECOND,
-            ..FileVersion::default()
-        };
-        let table = [
-            (990, 990, false),
-            (999, 999, true),
-            (10, 999, true),    // put there with an old time
-            (999, 990, true),   // cannot be, but if so, it is near
-            (2000, 990, false), // dated ahead on purpose
-            (2000, 2000, true), // the clock was set back
-            (998, 998, false),
-        ];
-        for (modified, changed, expected) in table {
-            let version = version(modified, changed);
-            assert_eq!(is_young(&version, now), expected, "{modified} {changed}");
         }
     }
 }

@@ -10,8 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use loadline_base::FileVersion;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2, stat};
+use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2, stat};
 use rustix::io::Errno;
 
 use super::walk;
@@ -209,29 +208,4 @@ fn probe(directory: BorrowedFd<'_>) -> io::Result<Resolver> {
         Ok(_) => Resolver::Uncached,
         Err(_) => Resolver::Walk,
     })
-}
-
-/// The version of the file at an absolute path, links followed; `None` if nothing is there.
-pub(super) fn version_at(path: &CString) -> Result<Option<FileVersion>, Errno> {
-    match rustix::fs::statat(CWD, path, rustix::fs::AtFlags::empty()) {
-        Ok(stat) => Ok(Some(version_of(&stat))),
-        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-        Err(errno) => Err(errno),
-    }
-}
-
-/// The version that a `stat` shows.
-pub(super) fn version_of(stat: &Stat) -> FileVersion {
-    let nanoseconds = |seconds: i64, part: u64| {
-        seconds
-            .saturating_mul(1_000_000_000)
-            .saturating_add(part as i64)
-    };
-    FileVersion {
-        device: stat.st_dev,
-        inode: stat.st_ino,
-        size: u64::try_from(stat.st_size).unwrap_or(0),
-        modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
-        changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
-    }
 }

@@ -18,6 +18,7 @@ mod framing;
 mod last_words;
 mod later;
 mod regression;
+mod replaced;
 mod ring_features;
 mod selection;
 mod shutdown;

@@ -5,12 +5,12 @@ use std::io::Write as _;
 
 use loadline_server::{Accept, Architecture, Balance, FileIo, Queue, ServerOptions, SocketIo};
 
-/// One `#[test]` for each case and model, so that a failure is named.
+/// One `#[test]` for each case and model, so that a failure is named. A case may have an attribute.
 macro_rules! every_model {
-    ($($case:ident,)*) => {
+    ($($(#[$attribute:meta])? $case:ident,)*) => {
         $(mod $case {
             use crate::model::Model;
-            every_model!(@models $case: sequential Sequential, thread_per_connection ThreadPerConnection,
+            every_model!(@models $case [$($attribute)?]: sequential Sequential, thread_per_connection ThreadPerConnection,
                 thread_pool ThreadPool, reactor_1x0 Reactor1x0, reactor_1xm Reactor1xM,
                 reactor_nx0 ReactorNx0, reactor_nxm ReactorNxM, reactor_handoff ReactorHandoff,
                 reactor_socket_io_worker ReactorSocketIoWorker, proactor_1x0 Proactor1x0,
@@ -18,13 +18,17 @@ macro_rules! every_model {
                 proactor_handoff ProactorHandoff);
         })*
     };
-    (@models $case:ident: $($name:ident $model:ident),*) => {
-        $(#[test]
+    (@models $case:ident $attributes:tt: $($name:ident $model:ident),*) => {
+        $(every_model!(@one $case $attributes: $name $model);)*
+    };
+    (@one $case:ident [$($attribute:meta)?]: $name:ident $model:ident) => {
+        #[test]
+        $(#[$attribute])?
         fn $name() {
             if Model::$model.is_offered() {
                 super::$case(Model::$model);
             }
-        })*
+        }
     };
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use loadline_base::{FileVersion, OpenFile};
+use loadline_base::{ContentVersion, OpenFile};
 use loadline_proto::{Body, Exchange, Handler, Limits, Outcome, Status, Turn};
 use loadline_server::{Architecture, Counts, Role, ServerOptions, SocketIo};
 
@@ -186,12 +186,9 @@ pub(crate) fn open_file(path: &std::path::Path) -> Arc<OpenFile> {
     let meta = file.metadata().unwrap();
     let ns = |seconds: i64, ns: i64| seconds * 1_000_000_000 + ns;
     Arc::new(OpenFile {
-        version: FileVersion {
-            device: meta.dev(),
-            inode: meta.ino(),
+        version: ContentVersion {
             size: meta.size(),
             modified_ns: ns(meta.mtime(), meta.mtime_nsec()),
-            changed_ns: ns(meta.ctime(), meta.ctime_nsec()),
         },
         fd: file.into(),
     })

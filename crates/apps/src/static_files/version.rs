@@ -1,0 +1,104 @@
+//! What a file was when it was looked at, by which the cache tells whether it is fresh.
+//!
+//! That is more than an answer on its way asks for: it goes on while the open file has its content
+//! (`ContentVersion`), whatever becomes of the path. Here a change of the inode counts too, since it
+//! shows a file that was rewritten and then dated back, or may be read by others than before.
+
+use std::ffi::CString;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use loadline_base::ContentVersion;
+use rustix::fs::{AtFlags, CWD, Stat, statat};
+use rustix::io::Errno;
+
+/// How old a change must be before a version is taken to tell contents apart: the clocks of file
+/// systems are coarse, on some by two seconds.
+const SETTLED_AFTER_NS: i64 = 2_000_000_000;
+
+/// What tells two states of a file apart: identity, content and times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FileVersion {
+    /// Device number of the file system.
+    pub(super) device: u64,
+    /// Inode number.
+    pub(super) inode: u64,
+    /// What an answer on its way goes by.
+    pub(super) content: ContentVersion,
+    /// Last change of the inode, nanoseconds since 1970.
+    pub(super) changed_ns: i64,
+}
+
+impl FileVersion {
+    /// What a `stat` shows.
+    pub(super) fn of(stat: &Stat) -> Self {
+        let nanoseconds = |seconds: i64, part: u64| {
+            seconds
+                .saturating_mul(1_000_000_000)
+                .saturating_add(part as i64)
+        };
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            content: ContentVersion {
+                size: u64::try_from(stat.st_size).unwrap_or(0),
+                modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+            },
+            changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// What is at an absolute path, links followed; `None` if nothing is there.
+    pub(super) fn at(path: &CString) -> Result<Option<Self>, Errno> {
+        match statat(CWD, path, AtFlags::empty()) {
+            Ok(stat) => Ok(Some(Self::of(&stat))),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+/// Whether the file could have changed since without its times showing it.
+pub(super) fn is_young(version: &FileVersion, now: SystemTime) -> bool {
+    let now_ns = match now.duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+        Err(_) => 0,
+    };
+    let settled_ns = now_ns.saturating_sub(SETTLED_AFTER_NS);
+    let modified_near = version.content.modified_ns.abs_diff(now_ns) < SETTLED_AFTER_NS as u64;
+    // The time of the inode's change cannot be set: one in the future is a clock set back.
+    version.changed_ns > settled_ns || modified_near
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_young_until_its_times_have_settled() {
+        const SECOND: i64 = 1_000_000_000;
+        let now = UNIX_EPOCH + Duration::from_secs(1000);
+        let version = |modified: i64, changed: i64| FileVersion {
+            content: ContentVersion {
+                size: 0,
+                modified_ns: modified * SECOND,
+            },
+            changed_ns: changed * SECOND,
+            ..FileVersion::default()
+        };
+        let table = [
+            (990, 990, false),
+            (999, 999, true),
+            (10, 999, true),    // put there with an old time
+            (999, 990, true),   // cannot be, but if so, it is near
+            (2000, 990, false), // dated ahead on purpose
+            (2000, 2000, true), // the clock was set back
+            (998, 998, false),
+        ];
+        for (modified, changed, expected) in table {
+            let version = version(modified, changed);
+            assert_eq!(is_young(&version, now), expected, "{modified} {changed}");
+        }
+    }
+}
