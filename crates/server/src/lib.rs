@@ -125,7 +125,8 @@ pub struct ServerConfig {
     pub options: ServerOptions,
     /// What every connection has in common.
     pub session: Arc<SessionConfig>,
-    /// Where to listen; at least one.
+    /// Where to listen; at least one. `[::]` takes IPv4 too, unless an IPv4 address of its port
+    /// stands beside it.
     pub listen: Vec<ListenAddr>,
     /// Permissions of the files of Unix sockets; `None`: by the process's mask.
     pub unix_mode: Option<u32>,
@@ -147,11 +148,7 @@ pub fn serve<H: Handler>(handler: Arc<H>, config: ServerConfig) -> io::Result<Se
         .architecture
         .check_offered()
         .map_err(invalid)?;
-    let listeners = config
-        .listen
-        .iter()
-        .map(|address| Listener::bind(address, &config.options, config.unix_mode))
-        .collect::<io::Result<Vec<_>>>()?;
+    let listeners = Listener::bind_all(&config.listen, &config.options, config.unix_mode)?;
     let addresses = listeners.iter().map(|l| l.address().clone()).collect();
     let site = Arc::new(Site {
         handler,

@@ -30,19 +30,27 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Listens at `address`. With `Accept::ReusePort` further ones can be had by `again`.
-    pub(crate) fn bind(
-        address: &ListenAddr,
+    /// Listens at each of `addresses`. With `Accept::ReusePort` further ones can be had by `again`.
+    pub(crate) fn bind_all(
+        addresses: &[ListenAddr],
         options: &ServerOptions,
         unix_mode: Option<u32>,
-    ) -> io::Result<Self> {
+    ) -> io::Result<Vec<Self>> {
         let has_loops = options.architecture.has_loops();
-        let options = ListenOptions {
-            backlog: options.backlog,
-            reuse_port: has_loops && options.accept == Accept::ReusePort && options.loops > 1,
-            defer_accept: options.defer_accept,
-            unix_mode,
+        let bind = |address: &ListenAddr| {
+            let options = ListenOptions {
+                backlog: options.backlog,
+                reuse_port: has_loops && options.accept == Accept::ReusePort && options.loops > 1,
+                defer_accept: options.defer_accept,
+                ipv6_only: leaves_ipv4(address, addresses),
+                unix_mode,
+            };
+            Self::bind(address, options)
         };
+        addresses.iter().map(bind).collect()
+    }
+
+    fn bind(address: &ListenAddr, options: ListenOptions) -> io::Result<Self> {
         let (socket, bound) = listen_patiently(address, options).map_err(|error| {
             io::Error::new(error.kind(), format!("listening on {address}: {error}"))
         })?;
@@ -85,6 +93,19 @@ impl Listener {
     pub(crate) fn address(&self) -> &ListenAddr {
         &self.address
     }
+}
+
+/// Whether another of `all` has IPv4 at the port of `address`: then `[::]` there is for IPv6 alone.
+/// Without one it is for both, as it is everywhere on Linux where nobody says otherwise.
+fn leaves_ipv4(address: &ListenAddr, all: &[ListenAddr]) -> bool {
+    let ListenAddr::Tcp(address) = address else {
+        return false;
+    };
+    let has_ipv4 = |other: &ListenAddr| match other {
+        ListenAddr::Tcp(other) => other.is_ipv4() && other.port() == address.port(),
+        ListenAddr::Unix(_) => false,
+    };
+    address.port() != 0 && all.iter().any(has_ipv4)
 }
 
 /// Listens, also where a predecessor is about to leave the address.
@@ -135,4 +156,126 @@ impl Drop for SocketFile {
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     let metadata = fs::symlink_metadata(path)?;
     Ok((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+
+    use rustix::net::{self, AddressFamily, SocketType, sockopt};
+
+    use super::*;
+
+    fn tcp(address: &str) -> ListenAddr {
+        ListenAddr::Tcp(address.parse().unwrap())
+    }
+
+    #[test]
+    fn the_unspecified_address_leaves_ipv4_to_whom_it_was_given() {
+        let unix = ListenAddr::Unix("/80".into());
+        let all = [
+            tcp("[::]:80"),
+            tcp("127.0.0.1:80"),
+            tcp("0.0.0.0:81"),
+            tcp("0.0.0.0:0"),
+            unix.clone(),
+        ];
+        let table = [
+            (tcp("[::]:80"), true),
+            (tcp("[::]:81"), true),
+            (tcp("[::]:82"), false),
+            (tcp("[::]:0"), false), // each takes a port of its own
+            (unix, false),
+        ];
+        for (address, expected) in table {
+            assert_eq!(leaves_ipv4(&address, &all), expected, "{address}");
+        }
+        assert!(!leaves_ipv4(
+            &tcp("[::]:80"),
+            &[tcp("[::]:80"), tcp("[::1]:80")]
+        ));
+    }
+
+    /// In both orders, with a listener for all loops and with one for each.
+    #[test]
+    fn ipv4_and_ipv6_share_a_port() {
+        let Some((kept, port)) = kept_port() else {
+            return; // a machine without IPv6
+        };
+        let ways =
+            [Accept::Shared, Accept::ReusePort].map(|accept| [(accept, false), (accept, true)]);
+        for (accept, swapped) in ways.into_iter().flatten() {
+            let options = ServerOptions {
+                accept,
+                loops: 2,
+                ..ServerOptions::default()
+            };
+            if accept == Accept::ReusePort {
+                sockopt::set_socket_reuseport(&kept, true).unwrap();
+            }
+            let mut both = [
+                tcp(&format!("0.0.0.0:{port}")),
+                tcp(&format!("[::]:{port}")),
+            ];
+            if swapped {
+                both.reverse();
+            }
+            let listeners = Listener::bind_all(&both, &options, None).unwrap();
+            for listener in &listeners {
+                let address = tcp_address(listener);
+                let peer = peer_of_a_client(address, listener);
+                assert_eq!(
+                    peer.is_ipv4(),
+                    address.is_ipv4(),
+                    "{address} in {listeners:?}"
+                );
+                listener.again().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_unspecified_address_alone_takes_both() {
+        if kept_port().is_none() {
+            return; // a machine without IPv6
+        }
+        let any = tcp("[::]:0");
+        let listeners = Listener::bind_all(&[any], &ServerOptions::default(), None).unwrap();
+        let address = tcp_address(&listeners[0]);
+        for ip in ["127.0.0.1", "::1"] {
+            let ip: IpAddr = ip.parse().unwrap();
+            let peer = peer_of_a_client((ip, address.port()).into(), &listeners[0]);
+            assert_eq!(peer.ip().to_canonical(), ip);
+        }
+    }
+
+    /// A port that the kernel gives to nobody who does not ask for it: bound, and not listened on.
+    fn kept_port() -> Option<(OwnedFd, u16)> {
+        let socket = net::socket(AddressFamily::INET6, SocketType::STREAM, None).ok()?;
+        sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+        let any: SocketAddr = "[::]:0".parse().unwrap();
+        net::bind(&socket, &any).ok()?;
+        let bound = SocketAddr::try_from(net::getsockname(&socket).unwrap()).unwrap();
+        Some((socket, bound.port()))
+    }
+
+    fn tcp_address(listener: &Listener) -> SocketAddr {
+        match listener.address() {
+            ListenAddr::Tcp(address) => *address,
+            ListenAddr::Unix(_) => panic!("not TCP"),
+        }
+    }
+
+    /// Connects to `address`, and says whom `listener` then accepts.
+    fn peer_of_a_client(address: SocketAddr, listener: &Listener) -> SocketAddr {
+        let local: IpAddr = match address.ip() {
+            ip if !ip.is_unspecified() => ip,
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        let _client = TcpStream::connect((local, address.port())).unwrap();
+        loadline_sys::wait_any(&[listener.as_fd()], Some(20_000)).unwrap();
+        let accepted = loadline_sys::socket::accept(listener.as_fd()).unwrap();
+        accepted.expect("it waits here").peer.unwrap()
+    }
 }

@@ -46,6 +46,8 @@ pub struct ListenOptions {
     pub reuse_port: bool,
     /// Show a connection only when its first bytes came (TCP only).
     pub defer_accept: bool,
+    /// Leave IPv4 to others at `[::]`, which otherwise takes its connections too.
+    pub ipv6_only: bool,
     /// Permissions of a Unix socket's file; `None`: by the process's mask.
     pub unix_mode: Option<u32>,
 }
@@ -82,6 +84,10 @@ fn listen_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<(OwnedF
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if options.reuse_port {
         sockopt::set_socket_reuseport(&socket, true)?;
+    }
+    if matches!(address, SocketAddr::V6(v6) if v6.ip().is_unspecified()) {
+        // Said in either case: the default is the machine's (`net.ipv6.bindv6only`).
+        sockopt::set_ipv6_v6only(&socket, options.ipv6_only)?;
     }
     // An answer leaves in one call, so there is nothing for Nagle's algorithm to gather.
     sockopt::set_tcp_nodelay(&socket, true)?;
@@ -298,6 +304,7 @@ mod tests {
         backlog: 16,
         reuse_port: false,
         defer_accept: false,
+        ipv6_only: false,
         unix_mode: None,
     };
 

@@ -92,7 +92,7 @@ pub(crate) struct ServeFlags {
     pub(crate) root: PathBuf,
 
     /// Where to listen: IP:PORT, [IPV6]:PORT or unix:PATH; may be given several times. Port 0 takes
-    /// a free one.
+    /// a free one. [::]:PORT takes IPv4 too, unless an IPv4 address of that port is given beside it.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080",
         value_parser = address)]
     pub(crate) listen: Vec<ListenAddr>,

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::process::{Command, Stdio};
 
-use crate::util::{PROGRAM, Server, architectures, exchange, site, unix};
+use crate::util::{PROGRAM, Server, architectures, connect, exchange, site, unix};
 
 #[test]
 fn the_start_up_line_says_what_was_found_and_chosen() {
@@ -95,6 +95,28 @@ fn serves_on_several_addresses_and_unix_sockets() {
     server.signal("TERM");
     assert_eq!(server.wait().code(), Some(0));
     assert!(!socket.exists(), "its own socket file is gone");
+}
+
+/// The manual's second example, on a port that is kept free for it.
+#[test]
+fn all_addresses_of_ipv4_and_of_ipv6_share_a_port() {
+    let kept = tokio::net::TcpSocket::new_v6().unwrap();
+    kept.set_reuseaddr(true).unwrap(); // bound beside others, as long as nobody listens
+    if kept.bind("[::]:0".parse().unwrap()).is_err() {
+        return; // a machine without IPv6
+    }
+    let port = kept.local_addr().unwrap().port();
+    let site = site();
+    let listen = [format!("0.0.0.0:{port}"), format!("[::]:{port}")];
+    for [first, second] in [[0, 1], [1, 0]] {
+        let listen = ["--listen", &listen[first], "--listen", &listen[second]];
+        let server = Server::start_with(site.path(), &listen, Stdio::null());
+        for address in [format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
+            let stream = connect(address.parse().unwrap());
+            assert_eq!(exchange(stream, "/").1, "<p>hello</p>", "{address}");
+        }
+        drop(server);
+    }
 }
 
 #[test]

@@ -188,6 +188,7 @@ fn who_is_not_let_in_has_a_connect_timeout() {
         backlog: 0,
         reuse_port: false,
         defer_accept: false,
+        ipv6_only: false,
         unix_mode: None,
     };
     let (_listener, address) = socket::listen(&anywhere, options).unwrap();
