@@ -18,6 +18,12 @@
 //! completion, if its owner is content to hear of it later. What the socket did not take is sent by
 //! a second operation that waits for room.
 //!
+//! So for such a send silence has to mean that the kernel has taken its entry and has not complained.
+//! Each has the number of its entry in the order of all entries, which the kernel takes in that order:
+//! it is told once fewer entries than that are left, after a wait whose completions have all been
+//! taken, and only while it is the one that its socket has out. Whatever the kernel refuses, a buffer
+//! goes back to its owner no sooner than that.
+//!
 //! Sockets have plain descriptors, non-blocking as everywhere else (io_uring does not mind): direct
 //! ones gained 1.5 % and cost peer addresses, sendfile and an inline shutdown.
 
@@ -210,10 +216,12 @@ pub struct Ring {
     /// Completions taken from the queue, and how many of them were told.
     taken: Vec<Taken>,
     told: usize,
-    /// Sockets whose output is to go without a word, by the next submission and by the last.
-    quiet: Vec<SocketId>,
-    quiet_submitted: Vec<SocketId>,
-    quiet_told: usize,
+    /// Entries that were ordered so far, wrapping; the kernel takes them in this order.
+    ordered: u32,
+    /// Sends that are to go without a word, by the number of their entries, and how many of the first
+    /// have been submitted and are to be told.
+    quiet: VecDeque<(SocketId, u32)>,
+    quiet_submitted: usize,
     /// The buffer that was lent with the last completion.
     lent: Option<u16>,
     put_back: bool,
@@ -225,6 +233,9 @@ pub struct Ring {
     watched: Vec<Watched>,
     /// Operations that accept or watch and whose last completion has not come.
     in_flight: u32,
+    /// How many more entries are shown to the kernel; `None`: all.
+    #[cfg(test)]
+    entries_left: Option<u32>,
 }
 
 /// A descriptor that is accepted from or watched.
@@ -270,9 +281,9 @@ impl Ring {
             sockets: Sockets::default(),
             taken: Vec::with_capacity(options.completions as usize),
             told: 0,
-            quiet: Vec::new(),
-            quiet_submitted: Vec::new(),
-            quiet_told: 0,
+            ordered: 0,
+            quiet: VecDeque::new(),
+            quiet_submitted: 0,
             lent: None,
             put_back: false,
             rearm: Vec::new(),
@@ -280,6 +291,8 @@ impl Ring {
             listeners: Vec::new(),
             watched: Vec::new(),
             in_flight: 0,
+            #[cfg(test)]
+            entries_left: None,
         })
     }
 
@@ -305,13 +318,25 @@ impl Ring {
         self.enable()?;
         self.prepare();
         self.enter(timeout_ns)?;
-        // What was not submitted, for want of memory, is still to be read by the kernel: only the
-        // next wait can say that it has gone.
-        if self.unqueued.is_empty() && self.uring.submission().is_empty() {
-            std::mem::swap(&mut self.quiet, &mut self.quiet_submitted);
-        }
         self.take_completions();
+        self.find_submitted();
         Ok(())
+    }
+
+    /// Finds the quiet sends that the kernel has taken. What it has not, for want of memory, is still
+    /// to be read by it; and while it keeps completions back it may still complain of any.
+    fn find_submitted(&mut self) {
+        let queue = self.uring.submission();
+        if queue.cq_overflow() {
+            return;
+        }
+        let left = queue.len() + self.unqueued.len();
+        let first_left = self.ordered.wrapping_sub(left as u32);
+        let is_submitted = |(_, number): &(SocketId, u32)| {
+            // Of two numbers this near to each other, the earlier one is the one less ahead.
+            (number.wrapping_sub(first_left) as i32) < 0
+        };
+        self.quiet_submitted = self.quiet.partition_point(is_submitted);
     }
 
     fn enter(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
@@ -334,7 +359,7 @@ impl Ring {
             flags |= ENTER_NO_IOWAIT;
         }
         let want = u32::from(timeout_ns != Some(0));
-        let to_submit = self.uring.submission().len() as u32;
+        let to_submit = self.entries_shown();
         // SAFETY: the argument is what EXT_ARG announces, and lives through the call. What the
         // entries point to: see `push`.
         let entered = unsafe {
@@ -374,9 +399,6 @@ impl Ring {
             }
         }
         self.rearm = rearm;
-        // All of the last submission were told; the next ones take their place.
-        self.quiet_submitted.clear();
-        self.quiet_told = 0;
         while let Some(entry) = self.unqueued.pop_front() {
             if !self.queue(&entry) {
                 self.unqueued.push_front(entry);
@@ -385,20 +407,45 @@ impl Ring {
         }
     }
 
-    /// Queues an operation for the next submission.
-    fn push(&mut self, entry: Entry) {
+    /// Queues an operation for the next submission; says which of all entries it is.
+    fn push(&mut self, entry: Entry) -> u32 {
+        let number = self.ordered;
+        self.ordered = number.wrapping_add(1);
         if self.unqueued.is_empty() {
             if self.queue(&entry) {
-                return;
+                return number;
             }
             // Full: what is there goes now. An error shows at the next wait.
             let _ = self.enable();
-            let _ = self.uring.submitter().submit();
+            let _ = self.submit();
             if self.queue(&entry) {
-                return;
+                return number;
             }
         }
         self.unqueued.push_back(entry); // at most some for each socket
+        number
+    }
+
+    /// Submits what is queued, without waiting.
+    fn submit(&mut self) -> io::Result<usize> {
+        #[cfg(test)]
+        if self.entries_left.is_some() {
+            return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+        }
+        self.uring.submitter().submit()
+    }
+
+    /// How many of the queued entries are shown to the kernel: all, but in tests of one that has no
+    /// memory for more.
+    fn entries_shown(&mut self) -> u32 {
+        let queued = self.uring.submission().len() as u32;
+        #[cfg(test)]
+        if let Some(left) = &mut self.entries_left {
+            let shown = queued.min(*left);
+            *left -= shown;
+            return shown;
+        }
+        queued
     }
 
     /// `false`: the queue is full.

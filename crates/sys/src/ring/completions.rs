@@ -96,8 +96,8 @@ impl Ring {
         for taken in &self.taken {
             if kind_of(taken.user_data) == Kind::QuietSend
                 && let Some((_, socket)) = self.sockets.at(taken.user_data as u32)
-                && matches!(socket.sending, Sending::Quiet(_))
-                && let Sending::Quiet(transmit) = std::mem::take(&mut socket.sending)
+                && matches!(socket.sending, Sending::Quiet(..))
+                && let Sending::Quiet(transmit, _) = std::mem::take(&mut socket.sending)
             {
                 socket.sending = Sending::Waiting(transmit);
                 are_loud = true;
@@ -109,12 +109,14 @@ impl Ring {
         }
     }
 
-    /// The next of those sends that were submitted and of which nothing was heard.
+    /// The next of those sends that were submitted and of which nothing was heard. One that was heard
+    /// of has left `Sending::Quiet`, and the next of its socket has another number.
     fn next_quiet(&mut self) -> Option<Outcome> {
-        while let Some(id) = self.quiet_submitted.get(self.quiet_told).copied() {
-            self.quiet_told += 1;
+        while self.quiet_submitted > 0 {
+            self.quiet_submitted -= 1;
+            let (id, submitted) = self.quiet.pop_front()?;
             if let Some((_, socket)) = self.sockets.at(id.0.index)
-                && matches!(socket.sending, Sending::Quiet(_))
+                && matches!(socket.sending, Sending::Quiet(_, number) if number == submitted)
             {
                 let len = socket.piece_len();
                 return Some(self.sent(id.0.index, len as i64));
@@ -311,7 +313,7 @@ impl Ring {
         };
         let token = socket.owner;
         socket.in_flight -= 1;
-        let (Sending::Quiet(mut transmit) | Sending::Waiting(mut transmit)) =
+        let (Sending::Quiet(mut transmit, _) | Sending::Waiting(mut transmit)) =
             std::mem::take(&mut socket.sending)
         else {
             return Outcome::Nothing;
@@ -362,7 +364,7 @@ fn is_of_the_newcomer(error: &io::Error) -> bool {
 impl super::Socket {
     /// Bytes of the piece that was submitted.
     fn piece_len(&self) -> usize {
-        let (Sending::Quiet(transmit) | Sending::Waiting(transmit)) = &self.sending else {
+        let (Sending::Quiet(transmit, _) | Sending::Waiting(transmit)) = &self.sending else {
             return 0;
         };
         piece_len(transmit)

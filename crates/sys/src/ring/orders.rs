@@ -51,7 +51,7 @@ impl Ring {
     /// Things that the last `wait` brought and that were not told yet, at most.
     #[must_use]
     pub fn left(&self) -> usize {
-        self.taken.len() - self.told + (self.quiet_submitted.len() - self.quiet_told)
+        self.taken.len() - self.told + self.quiet_submitted
     }
 
     /// Whether there are no sockets.
@@ -145,9 +145,11 @@ impl Ring {
             "one batch at a time"
         );
         if quiet {
-            socket.sending = Sending::Quiet(transmit);
+            // What `push_send` is about to order: nothing comes between.
+            let number = self.ordered;
+            socket.sending = Sending::Quiet(transmit, number);
             self.push_send(id, Kind::QuietSend);
-            self.quiet.push(id);
+            self.quiet.push_back((id, number));
         } else {
             socket.sending = Sending::Waiting(transmit);
             self.push_send(id, Kind::Send);
@@ -160,7 +162,7 @@ impl Ring {
             return;
         };
         let Some(fd) = socket.raw() else { return };
-        let (Sending::Quiet(transmit) | Sending::Waiting(transmit)) = &socket.sending else {
+        let (Sending::Quiet(transmit, _) | Sending::Waiting(transmit)) = &socket.sending else {
             return;
         };
         let Some(loadline_base::Chunk::Memory(memory)) = transmit.front() else {

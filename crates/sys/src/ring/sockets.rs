@@ -23,8 +23,9 @@ pub(super) enum Sending {
     /// Nothing is out.
     #[default]
     Idle,
-    /// Submitted to go without a word; the kernel reads it during the next submission.
-    Quiet(Transmit),
+    /// Ordered to go without a word, by the entry with this number; the kernel reads it when it takes
+    /// that entry.
+    Quiet(Transmit, u32),
     /// An operation waits for room.
     Waiting(Transmit),
 }
