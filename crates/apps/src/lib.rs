@@ -11,6 +11,7 @@ pub mod static_files;
 pub mod status;
 
 pub use content::error_pages::error_pages;
+pub use content::media_type::{MediaTypeRule, MediaTypes};
 pub use file_cache::CacheLimits;
 pub use mounts::Mounts;
 pub use service_time::{ServiceKind, ServiceTime};

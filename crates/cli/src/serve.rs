@@ -222,6 +222,7 @@ fn static_files(plan: &Plan, root: &Path) -> Result<(Arc<StaticFiles>, CacheQues
         follow_symlinks: content.follow_symlinks,
         hidden: content.hidden,
         precompressed: content.precompressed,
+        media_types: content.media_type.iter().cloned().collect(),
         cache_control: content.cache_control.clone(),
         inline_bytes_max: plan.limits.inline_body_bytes_max,
         cache: CacheLimits {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
+use std::str::FromStr;
 
 /// Media types by extension: a maintained table, and what the options put over it.
 #[derive(Clone, Debug, Default)]
@@ -10,17 +11,71 @@ pub struct MediaTypes {
     overrides: HashMap<Box<str>, Box<str>>,
 }
 
-/// An override that is not an extension and a media type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidOverride;
+/// One `EXT=TYPE`: `.wasm=application/wasm`, `txt=text/plain; charset=iso-8859-1`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediaTypeRule {
+    /// Without its dot, in lower case.
+    extension: Box<str>,
+    media_type: Box<str>,
+}
 
-impl fmt::Display for InvalidOverride {
+/// What is not an extension and a media type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidMediaTypeRule(String);
+
+impl fmt::Display for InvalidMediaTypeRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected an extension and a media type, such as `txt` and `text/plain`")
+        let Self(rule) = self;
+        write!(
+            f,
+            "'{rule}' is not EXT=TYPE, with EXT one extension (.wasm) and TYPE a media type \
+             (application/wasm, or text/plain; charset=iso-8859-1)"
+        )
     }
 }
 
-impl std::error::Error for InvalidOverride {}
+impl std::error::Error for InvalidMediaTypeRule {}
+
+impl MediaTypeRule {
+    /// Has `extension` (with or without its dot, any case) mean `media_type`. Text without a
+    /// character set of its own is UTF-8, as in the table.
+    ///
+    /// # Errors
+    /// If either is not what it should be: a media type is `type/subtype`, with or without
+    /// parameters.
+    pub fn new(extension: &str, media_type: &str) -> Result<Self, InvalidMediaTypeRule> {
+        let bare = extension.strip_prefix('.').unwrap_or(extension);
+        let is_in_names =
+            |c: char| !matches!(c, '.' | '/') && !c.is_whitespace() && !c.is_control();
+        if bare.is_empty() || !bare.chars().all(is_in_names) || !is_media_type(media_type) {
+            return Err(InvalidMediaTypeRule(format!("{extension}={media_type}")));
+        }
+        Ok(Self {
+            extension: bare.to_ascii_lowercase().into(),
+            media_type: with_charset(media_type).into(),
+        })
+    }
+}
+
+impl FromStr for MediaTypeRule {
+    type Err = InvalidMediaTypeRule;
+
+    fn from_str(rule: &str) -> Result<Self, InvalidMediaTypeRule> {
+        let invalid = || InvalidMediaTypeRule(rule.to_owned());
+        let (extension, media_type) = rule.split_once('=').ok_or_else(invalid)?;
+        Self::new(extension.trim(), media_type.trim()).map_err(|_| invalid())
+    }
+}
+
+impl FromIterator<MediaTypeRule> for MediaTypes {
+    /// The table, and over it these; of two for one extension the last.
+    fn from_iter<I: IntoIterator<Item = MediaTypeRule>>(rules: I) -> Self {
+        let pair = |rule: MediaTypeRule| (rule.extension, rule.media_type);
+        Self {
+            overrides: rules.into_iter().map(pair).collect(),
+        }
+    }
+}
 
 /// For what has no known extension: nothing that a browser would run or show (RFC 9110 section
 /// 8.3 lets it guess only if there is no type at all).
@@ -41,22 +96,6 @@ impl MediaTypes {
         Self::default()
     }
 
-    /// Has `extension` (with or without its dot, any case) mean `media_type`, taken as it is.
-    ///
-    /// # Errors
-    /// If either is not what it should be: a media type is `type/subtype`, with or without
-    /// parameters.
-    pub fn set(&mut self, extension: &str, media_type: &str) -> Result<(), InvalidOverride> {
-        let extension = extension.strip_prefix('.').unwrap_or(extension);
-        let is_extension = !extension.is_empty() && !extension.contains(['.', '/', '\0']);
-        if !is_extension || !is_media_type(media_type) {
-            return Err(InvalidOverride);
-        }
-        let extension = extension.to_ascii_lowercase();
-        self.overrides.insert(extension.into(), media_type.into());
-        Ok(())
-    }
-
     /// The Content-Type for a file of this name or path; text says that it is UTF-8.
     #[must_use]
     pub fn of(&self, name: &[u8]) -> Cow<'_, str> {
@@ -73,9 +112,7 @@ impl MediaTypes {
             |(_, media_type)| Some(*media_type),
         );
         match media_type {
-            // XML, SVG and JSON name their character set themselves, or may have only one.
-            Some(text) if text.starts_with("text/") => Cow::Owned(format!("{text}; charset=utf-8")),
-            Some(other) => Cow::Borrowed(other),
+            Some(media_type) => with_charset(media_type),
             None => Cow::Borrowed(UNKNOWN),
         }
     }
@@ -92,17 +129,42 @@ fn extension(path: &[u8]) -> Option<&str> {
     std::str::from_utf8(extension).ok()
 }
 
-/// `type/subtype` and parameters that can stand in a field (RFC 9110 section 8.3.1).
+/// Text says that it is UTF-8, unless it says what else it is. XML, SVG and JSON name their
+/// character set themselves, or may have only one.
+fn with_charset(media_type: &str) -> Cow<'_, str> {
+    let lower = media_type.to_ascii_lowercase();
+    let mut parameters = lower.split(';').skip(1);
+    let says_it = parameters.any(|parameter| parameter.trim_start().starts_with("charset="));
+    if lower.starts_with("text/") && !says_it {
+        Cow::Owned(format!("{media_type}; charset=utf-8"))
+    } else {
+        Cow::Borrowed(media_type)
+    }
+}
+
+/// `type/subtype` and parameters `name=value` (RFC 9110 section 8.3.1). A value in quotes has none
+/// of what would have to be escaped or could be taken for the end of it.
 fn is_media_type(text: &str) -> bool {
     let is_token = |part: &str| {
         let is_token_char = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
         !part.is_empty() && part.bytes().all(is_token_char)
     };
-    let (essence, parameters) = text.split_once(';').unwrap_or((text, ""));
-    let Some((kind, subtype)) = essence.trim_end().split_once('/') else {
-        return false;
+    let is_quoted = |value: &str| {
+        let inner = value
+            .strip_prefix('"')
+            .and_then(|rest| rest.strip_suffix('"'));
+        let is_plain = |c: u8| matches!(c, b' '..=b'~') && !matches!(c, b'"' | b'\\');
+        inner.is_some_and(|inner| inner.bytes().all(is_plain))
     };
-    is_token(kind) && is_token(subtype) && parameters.bytes().all(|c| matches!(c, b' '..=b'~'))
+    let is_parameter = |parameter: &str| {
+        let pair = parameter.trim_matches(' ').split_once('=');
+        pair.is_some_and(|(name, value)| is_token(name) && (is_token(value) || is_quoted(value)))
+    };
+    let mut parts = text.split(';');
+    let essence = parts.next().unwrap_or_default().trim_end_matches(' ');
+    let kinds = essence.split_once('/');
+    kinds.is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
+        && parts.all(is_parameter)
 }
 
 #[cfg(test)]
@@ -163,36 +225,67 @@ mod tests {
         assert_eq!(types.of(b"x.\xff\xfe"), UNKNOWN);
     }
 
-    #[test]
-    fn an_override_is_taken_as_it_is() {
-        let mut types = MediaTypes::new();
-        types.set(".TXT", "text/plain; charset=iso-8859-1").unwrap();
-        types.set("nosuch", "application/x-such").unwrap();
-        types.set("html", "text/html").unwrap();
-        assert_eq!(types.of(b"a.txt"), "text/plain; charset=iso-8859-1");
-        assert_eq!(types.of(b"a.NoSuch"), "application/x-such");
-        assert_eq!(types.of(b"a.html"), "text/html");
-        assert_eq!(types.of(b"a.htm"), "text/html; charset=utf-8");
+    fn with(rules: &[&str]) -> MediaTypes {
+        rules.iter().map(|rule| rule.parse().unwrap()).collect()
     }
 
     #[test]
-    fn bad_overrides() {
-        for (extension, media_type) in [
-            ("", "text/plain"),
-            (".", "text/plain"),
-            ("a.b", "text/plain"),
-            ("a/b", "text/plain"),
-            ("txt", ""),
-            ("txt", "text"),
-            ("txt", "/plain"),
-            ("txt", "text/"),
-            ("txt", "text/a/b"),
-            ("txt", "text /plain"),
-            ("txt", "text/plain\r\nX: y"),
-            ("txt", "text/plain; charset=\r\nX: y"),
+    fn rules_stand_over_the_table_and_text_is_utf_8_unless_it_says_otherwise() {
+        let types = with(&[
+            ".TXT=text/plain; charset=iso-8859-1",
+            "nosuch=application/x-such",
+            ".md = Text/X-Markdown;variant=GFM",
+            "csv=text/csv; header=\"present here\" ; CHARSET=utf-16",
+            "html=text/html",
+            "js=application/javascript",
+            "twice=a/one",
+            ".Twice=a/two",
+        ]);
+        for (name, media_type) in [
+            ("a.txt", "text/plain; charset=iso-8859-1"),
+            ("a.NoSuch", "application/x-such"),
+            ("a.md", "Text/X-Markdown;variant=GFM; charset=utf-8"),
+            (
+                "a.csv",
+                "text/csv; header=\"present here\" ; CHARSET=utf-16",
+            ),
+            ("a.html", "text/html; charset=utf-8"),
+            ("a.js", "application/javascript"),
+            ("a.twice", "a/two"),
+            ("a.htm", "text/html; charset=utf-8"),
+            ("txt", UNKNOWN),
         ] {
-            let set = MediaTypes::new().set(extension, media_type);
-            assert_eq!(set, Err(InvalidOverride), "{extension:?} {media_type:?}");
+            assert_eq!(types.of(name.as_bytes()), media_type, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_rule_is_refused_by_name() {
+        for bad in [
+            "",
+            ".wasm",
+            "=text/plain",
+            ".=text/plain",
+            "a.b=text/plain",
+            "a/b=text/plain",
+            "a b=text/plain",
+            "txt=",
+            "txt=text",
+            "txt=/plain",
+            "txt=text/",
+            "txt=text/a/b",
+            "txt=text /plain",
+            "txt=text/plain;",
+            "txt=text/plain; charset",
+            "txt=text/plain; charset=",
+            "txt=text/plain; a=\"b\"c\"",
+            "txt=text/plain, text/html",
+            "txt=text/plain\r\nX: y",
+            "txt=text/plain; charset=\r\nX: y",
+            "txt=text/plain; a=\"\r\nX: y\"",
+        ] {
+            let error = bad.parse::<MediaTypeRule>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("'{bad}'")), "{error}");
         }
     }
 }

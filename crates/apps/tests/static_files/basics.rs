@@ -260,7 +260,9 @@ fn cache_control_and_media_types_by_option() {
         ".css:max-age=3600".parse().unwrap(),
         "text/html:no-cache".parse().unwrap(),
     ];
-    options.media_types.set("abc", "application/x-abc").unwrap();
+    options.media_types = [".abc=application/x-abc".parse().unwrap()]
+        .into_iter()
+        .collect();
     let files = [("a.css", ""), ("index.html", ""), ("a.abc", "")];
     let mut site = Site::new(&files, options);
     assert_eq!(site.get("/a.css").field("Cache-Control"), "max-age=3600");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
-use loadline_apps::{CacheControlRule, ServiceKind};
+use loadline_apps::{CacheControlRule, MediaTypeRule, ServiceKind};
 use loadline_proto::AccessFormat;
 use loadline_server::{
     Accept, Architecture, AtCapacity, Balance, FileIo, ListenAddr, Queue, SocketIo, WorkerPools,
@@ -281,6 +281,11 @@ pub(crate) struct ContentFlags {
     /// Serve files whose name begins with a dot (.well-known always is).
     #[arg(long)]
     pub(crate) hidden: bool,
+
+    /// The media type of files with an extension, such as .wasm=application/wasm; may be given
+    /// several times. Text is UTF-8 unless a charset is given with it.
+    #[arg(long, value_name = "EXT=TYPE")]
+    pub(crate) media_type: Vec<MediaTypeRule>,
 
     /// Cache-Control of files: a value for all, or for an extension (.css:max-age=3600), a media
     /// type (text/html:no-cache) or a family of them (image/*:max-age=86400); may be given several

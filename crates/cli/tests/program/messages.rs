@@ -73,6 +73,14 @@ fn bad_usage_is_one_line_with_option_value_and_what_would_be_right() {
             "serve --cache-control .css:",
             &["--cache-control .css:", "max-age=3600"],
         ),
+        (
+            "serve --media-type wasm",
+            &["--media-type wasm", "EXT=TYPE", "application/wasm"],
+        ),
+        (
+            "serve --media-type .wasm=wasm",
+            &["--media-type .wasm=wasm", "application/wasm"],
+        ),
         ("serve --unix-mode 999", &["--unix-mode 999", "660"]),
         ("serve one two", &["two", "one directory"]),
         (

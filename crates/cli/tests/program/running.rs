@@ -164,11 +164,22 @@ fn content_options_reach_the_files() {
     let (head, content) = status(&plain, "/nothing");
     assert!(head.starts_with("HTTP/1.1 404"), "{head}");
     assert_eq!(content, "<p>gone fishing</p>");
-    let more = "--hidden --listing --spa index.html --cache-control .css:max-age=77";
-    let open = Server::start(root, &more.split(' ').collect::<Vec<_>>());
+    std::fs::write(root.join("list/a.own"), "text").unwrap();
+    let more = "--hidden --listing --spa index.html --cache-control .css:max-age=77 \
+         --media-type .own=text/x-own --media-type css=application/x-css";
+    let open = Server::start(root, &more.split_ascii_whitespace().collect::<Vec<_>>());
     assert_eq!(open.get("/.hidden"), "dot");
     assert!(open.get("/list/").contains("a.css"));
     assert_eq!(open.get("/some/route"), "<p>hello</p>");
     let (head, _) = status(&open, "/list/a.css");
     assert!(head.contains("Cache-Control: max-age=77"), "{head}");
+    assert!(
+        head.contains("Content-Type: application/x-css\r\n"),
+        "{head}"
+    );
+    let (head, _) = status(&open, "/list/a.own");
+    assert!(
+        head.contains("Content-Type: text/x-own; charset=utf-8\r\n"),
+        "{head}"
+    );
 }
