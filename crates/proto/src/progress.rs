@@ -26,7 +26,7 @@ impl BodyReader {
         match framing {
             Framing::Empty => Self::Done,
             Framing::Length(left) => Self::Length { left },
-            Framing::Chunked => Self::Chunked(ChunkedDecoder::default()),
+            Framing::Chunked => Self::Chunked(ChunkedDecoder::of_request()),
         }
     }
 

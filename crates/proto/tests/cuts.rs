@@ -12,7 +12,7 @@ fn conversation() -> Vec<u8> {
         "POST /length HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello",
         "\r\nHEAD /head HTTP/1.1\r\nHost:h\r\n\r\n",
         "PUT /chunked HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n",
-        "3;x=y\r\nabc\r\n0a\r\n0123456789\r\n0\r\nTrailer: t\r\n\r\n",
+        "3;x=y\r\nabc\r\n0a\r\n0123456789\r\n0\r\nX-Sum: t\r\n\r\n",
         "POST /unread HTTP/1.1\r\nHost: h\r\nContent-Length: 7\r\n\r\nGET / H",
         "GET /missing HTTP/1.1\r\nHost: h\r\n\r\n",
         "GET http://other/absolute HTTP/1.1\r\nHost: h\r\n\r\n",

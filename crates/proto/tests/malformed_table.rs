@@ -65,6 +65,25 @@ fn malformed_request_lines() {
         (b"GET http://h:x/ HTTP/1.1\r\n", &[400]),
         (b"GET http://user@h/ HTTP/1.1\r\n", &[400]),
         (b"GET http://h h/ HTTP/1.1\r\n", &[400]),
+        // Ports that there cannot be.
+        (b"GET http://h:65536/ HTTP/1.1\r\n", &[400]),
+        (b"GET http://h:99999/ HTTP/1.1\r\n", &[400]),
+        (b"GET http://h:0/ HTTP/1.1\r\n", &[400]),
+        (b"GET http://[::1]:65536/ HTTP/1.1\r\n", &[400]),
+        (b"GET http://h:18446744073709551696/ HTTP/1.1\r\n", &[400]),
+        (b"GET https://h:65536/ HTTP/1.1\r\n", &[400]),
+        (b"CONNECT h:65536 HTTP/1.1\r\n", &[400]),
+        (b"CONNECT h:0 HTTP/1.1\r\n", &[400]),
+        (b"GET http://h%2f/ HTTP/1.1\r\n", &[400]),
+        (b"GET http://h%/ HTTP/1.1\r\n", &[400]),
+        (b"GET http://h%00/ HTTP/1.1\r\n", &[400]),
+        // What another scheme names is not here (RFC 9110 section 7.4).
+        (b"GET https://h/ HTTP/1.1\r\n", &[421]),
+        (b"GET HTTPS://h:443/a?b HTTP/1.1\r\n", &[421]),
+        (b"POST https://h/ HTTP/1.0\r\n", &[421]),
+        (b"OPTIONS https://[::1]:8443 HTTP/1.1\r\n", &[421]),
+        (b"GET https:///path HTTP/1.1\r\n", &[400]),
+        (b"GET ftp://h/ HTTP/1.1\r\n", &[400]),
         // The version: names are case-sensitive, digits single.
         (b"GET / http/1.1\r\n", &[400, 505]),
         (b"GET / Http/1.1\r\n", &[400, 505]),
@@ -116,7 +135,58 @@ fn methods_that_nobody_knows() {
 
 #[test]
 fn the_preface_of_http_2_is_refused() {
-    check_all(&[raw(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &[400, 501, 505])]);
+    check_all(&[
+        raw(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &[505]),
+        raw(b"PRI * HTTP/2.0\n\nSM\n\n", &[505]),
+    ]);
+}
+
+/// How much of `bytes` comes before the connection is answered, byte by byte, and how.
+fn refused_after(bytes: &[u8]) -> (usize, Vec<u16>) {
+    let mut driver = Driver::echo();
+    let sent = bytes.iter().take_while(|byte| {
+        driver.feed(std::slice::from_ref(byte));
+        driver.output.is_empty()
+    });
+    let sent = sent.count() + 1;
+    assert!(driver.is_lingering() && driver.answers()[0].closes());
+    (sent, driver.statuses())
+}
+
+#[test]
+fn other_protocols_are_refused_as_soon_as_they_are_recognised() {
+    assert_eq!(refused_after(b"PRI * HTTP/2.0\r\n\r\nSM"), (14, vec![505]));
+    assert_eq!(refused_after(b"SSH-2.0-OpenSSH_9.9\r\n"), (4, vec![400]));
+    assert_eq!(refused_after(b"\x16\x03\x01\x02\x00"), (1, vec![400]));
+    // Behind an empty line, too, and where a connection has served before.
+    assert_eq!(refused_after(b"\r\n\x16\x03\x01"), (3, vec![400]));
+    assert_eq!(refused_after(b"\r\n\r\nSSH-2"), (8, vec![400]));
+    let mut driver = Driver::echo();
+    driver.feed(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n\x16");
+    assert_eq!(driver.statuses(), [200, 400]);
+}
+
+#[test]
+fn a_first_byte_that_no_method_begins_with_is_refused_at_once() {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    for byte in 0..=255_u8 {
+        let mut driver = Driver::echo();
+        driver.feed(&[byte]);
+        if is_token(byte) || byte == b'\r' {
+            assert!(driver.output.is_empty() && driver.reading == Some(true));
+            continue;
+        }
+        assert_eq!(driver.statuses(), [400], "{byte:#x}");
+        assert!(driver.is_lingering());
+    }
+    // Half of an empty line is the other half away from a request.
+    assert_eq!(refused_after(b"\rG"), (2, vec![400]));
+    // Methods that begin as other protocols do.
+    for method in ["PRI", "PRIX", "SSH", "SSHX", "S", "P"] {
+        let mut driver = Driver::echo();
+        driver.drip(format!("{method} / HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+        assert_eq!(driver.statuses(), [501], "{method}");
+    }
 }
 
 #[test]
@@ -145,8 +215,60 @@ fn host_rules() {
         raw(b"CONNECT h:80 HTTP/1.1\r\n\r\n", &[400]),
     ];
     for value in [
-        "a b", "a/b", "a\\b", "h:x", "h:80:80", "h:-1", "h: 80", "user@h", "h?q", "h#f", "[::1",
-        "::1]", "http://h", "<h>", "\"h\"", "h^i", "h{}", "h|i", "h`",
+        "a b",
+        "a/b",
+        "a\\b",
+        "h:x",
+        "h:80:80",
+        "h:-1",
+        "h: 80",
+        "user@h",
+        "h?q",
+        "h#f",
+        "[::1",
+        "::1]",
+        "http://h",
+        "<h>",
+        "\"h\"",
+        "h^i",
+        "h{}",
+        "h|i",
+        "h`",
+        // Ports that there cannot be.
+        "h:0",
+        "h:65536",
+        "h:99999",
+        "h:100000",
+        "[::1]:65536",
+        // Escapes that are malformed, or stand for NUL, a delimiter, or no UTF-8.
+        "%",
+        "h%",
+        "h%4",
+        "h%zz",
+        "h%4g.example",
+        "%%41",
+        "h%00",
+        "a%00b",
+        "h%2F",
+        "a%3ab",
+        "h%40i",
+        "h%3F",
+        "h%23",
+        "%5B::1%5D",
+        "h%2C",
+        "h%3b",
+        "h%26i",
+        "h%25",
+        "h%20",
+        "h%0d%0a",
+        "h%5c",
+        "h%7F",
+        "h%80",
+        "%C3",
+        "%C3x",
+        "h%c0%af",
+        "h%ED%A0%80",
+        "h%ff:80",
     ] {
         cases.push(raw(&request(&format!("Host: {value}\r\n")), &[400]));
     }

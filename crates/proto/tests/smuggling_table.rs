@@ -311,6 +311,21 @@ fn malformed_chunks() {
         b"0\r\nA: b\r\n folded\r\n\r\n",
         b"0\r\n A: b\r\n\r\n",
         b"0\r\nA: b\x00\r\n\r\n",
+        // And those of the head are none (RFC 9110 section 6.5.1).
+        b"0\r\nContent-Length: 5\r\n\r\n",
+        b"5\r\nhello\r\n0\r\nA: b\r\ncontent-length: 50\r\n\r\n",
+        b"0\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"0\r\nHOST: other\r\n\r\n",
+        b"0\r\nAuthorization: Basic x\r\n\r\n",
+        b"0\r\nCookie: a=b\r\n\r\n",
+        b"0\r\nIf-None-Match: *\r\n\r\n",
+        b"0\r\nConnection: keep-alive\r\n\r\n",
+        b"0\r\nTE: trailers\r\n\r\n",
+        b"0\r\nX-Forwarded-For: 127.0.0.1\r\n\r\n",
+        // Behind the last chunk comes nothing else.
+        b"0junk\r\n\r\n",
+        b"5\r\nhello\r\n0\r\njunk\r\n\r\n",
+        b"5\r\nhello\r\n0\r\n\rX",
     ];
     let mut cases: Vec<Case> = bad
         .iter()
@@ -346,7 +361,8 @@ fn malformed_chunks() {
     let trailers = format!("0\r\n{}\r\n", "Name: value\r\n".repeat(20));
     cases.push(post(line, trailers.as_bytes(), &[400, 413, 431]));
     let content = "64\r\n".to_owned() + &"x".repeat(100) + "\r\n";
-    cases.push(post(line, content.repeat(11).as_bytes(), &[413]));
+    let content = content.repeat(11) + "0\r\n\r\n";
+    cases.push(post(line, content.as_bytes(), &[413]));
     check_all(&cases);
 }
 

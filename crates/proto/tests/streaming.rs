@@ -487,7 +487,7 @@ fn conversation() -> Vec<u8> {
         "PUT /3 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n",
         "3;x=y\r\nabc\r\n0a\r\n0123456789\r\n40\r\n",
         &"d".repeat(64),
-        "\r\n0\r\nTrailer: t\r\n\r\n",
+        "\r\n0\r\nX-Sum: t\r\n\r\n",
         "POST /4 HTTP/1.0\r\nContent-Length: 20\r\n\r\n",
         "01234567890123456789",
     ]

@@ -2,6 +2,7 @@
 //!
 //! Extensions and trailers are checked and ignored.
 
+use super::trailers::TrailerName;
 use crate::{Fault, Limits, Status};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct ChunkedDecoder {
     left: u64,
     line_bytes: usize,
     trailer_bytes: usize,
+    /// Of a request, some of whose fields may not be trailers.
+    trailer_name: Option<TrailerName>,
 }
 
 impl Default for ChunkedDecoder {
@@ -39,16 +42,28 @@ impl Default for ChunkedDecoder {
             left: 0,
             line_bytes: 0,
             trailer_bytes: 0,
+            trailer_name: None,
         }
     }
 }
 
 impl ChunkedDecoder {
+    /// For the content of a request: trailers that belong into its head are refused. (Of an answer
+    /// they are ignored like all others.)
+    #[must_use]
+    pub fn of_request() -> Self {
+        Self {
+            trailer_name: Some(TrailerName::default()),
+            ..Self::default()
+        }
+    }
+
     /// Decodes from `input` on, giving each piece of content to `content`; returns how many bytes
     /// were used. After `is_done`, uses none.
     ///
     /// # Errors
-    /// 400 for anything that is not in the grammar or beyond 64 bits, 431 for size lines or trailers
+    /// 400 for anything that is not in the grammar or beyond 64 bits, and for trailers that a request
+    /// may not have; 431 for size lines or trailers
     /// beyond the limits.
     pub fn decode(
         &mut self,
@@ -102,9 +117,17 @@ impl ChunkedDecoder {
             }
             (State::TrailerStart, b'\r') => State::EndLf,
             (State::TrailerStart | State::TrailerName, _) if super::head::is_token_byte(byte) => {
+                if let Some(name) = &mut self.trailer_name {
+                    name.push(byte);
+                }
                 State::TrailerName
             }
-            (State::TrailerName, b':') => State::TrailerValue,
+            (State::TrailerName, b':') => {
+                if self.trailer_name.as_mut().is_some_and(TrailerName::end) {
+                    return Err(Fault::bad_request("a trailer that belongs into the head"));
+                }
+                State::TrailerValue
+            }
             (State::TrailerValue, b'\r') => State::TrailerLf,
             (State::TrailerValue, _) if is_text(byte) => State::TrailerValue,
             (State::TrailerLf, b'\n') => State::TrailerStart,

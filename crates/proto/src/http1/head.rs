@@ -2,8 +2,10 @@
 
 use memchr::{memchr, memchr2};
 
+use super::authority::{has_port, is_authority};
 use super::framing::{self, Framing};
 use super::lines::{Stop, line_end, name_end, target_end};
+use super::opening;
 use crate::request::{Field, FieldName, Request, Span, TargetForm, Version};
 use crate::{Fault, Limits, Method, Status};
 
@@ -42,11 +44,15 @@ impl HeadScanner {
     /// Looks on in `bytes`, which must begin with all that earlier calls were shown.
     ///
     /// # Errors
-    /// 400 for a line that does not end in CRLF, 414 or 431 for a head beyond the limits.
+    /// 400 for a line that does not end in CRLF and for what is no HTTP/1 from its first bytes on
+    /// (505 if it is HTTP/2), 414 or 431 for a head beyond the limits.
     pub fn scan(&mut self, bytes: &[u8], limits: &Limits) -> Result<HeadScan, Fault> {
         while let Some(found) = memchr(b'\n', &bytes[self.scanned..]) {
             let lf = self.scanned + found;
             self.scanned = lf + 1;
+            if self.lines == 0 {
+                opening::check(&bytes[self.line_start..lf])?;
+            }
             if lf == self.line_start || bytes[lf - 1] != b'\r' {
                 return Err(Fault::bad_request("a line of the head ends in a bare LF"));
             }
@@ -90,7 +96,9 @@ impl HeadScanner {
 
     fn check_partial(&self, bytes: &[u8], limits: &Limits) -> Result<(), Fault> {
         if self.lines == 0 {
-            check_request_line_len(&bytes[self.line_start..], limits)?;
+            let line = &bytes[self.line_start..];
+            opening::check(line)?;
+            check_request_line_len(line, limits)?;
         }
         if bytes.len() - self.head_start > limits.head_bytes_max {
             return Err(too_large());
@@ -255,10 +263,13 @@ fn parse_target(head: &[u8], request: &mut Request) -> Result<(), Fault> {
     parse_absolute(head, request, mark)
 }
 
+const HTTP: &[u8] = b"http://";
+const HTTPS: &[u8] = b"https://";
+
 fn parse_absolute(head: &[u8], request: &mut Request, mark: Option<usize>) -> Result<(), Fault> {
     let Span { start, end } = request.target;
     let target = request.target.of(head);
-    let scheme_len = [&b"http://"[..], b"https://"]
+    let scheme_len = [HTTP, HTTPS]
         .iter()
         .find(|scheme| {
             target.len() >= scheme.len() && target[..scheme.len()].eq_ignore_ascii_case(scheme)
@@ -272,6 +283,14 @@ fn parse_absolute(head: &[u8], request: &mut Request, mark: Option<usize>) -> Re
         .unwrap_or(rest.len());
     if len == 0 || !is_authority(&rest[..len]) {
         return Err(Fault::bad_request("the target has no valid authority"));
+    }
+    if scheme_len == HTTPS.len() {
+        // Another resource than the one of `http` (RFC 9110 section 7.4), and no connection here
+        // is secured.
+        return Err(Fault::peer(
+            Status::MISDIRECTED_REQUEST,
+            "an https target without TLS",
+        ));
     }
     let authority_start = start as usize + scheme_len;
     request.form = TargetForm::Absolute;
@@ -372,46 +391,6 @@ fn expects_continue(request: &Request, framing: Framing) -> Result<bool, Fault> 
     Ok(expects && request.version == Version::Http11 && framing != Framing::Empty)
 }
 
-/// `uri-host [":" port]`, without user information (RFC 9110 section 7.2, RFC 3986 section 3.2.2).
-fn is_authority(text: &[u8]) -> bool {
-    let (host_ok, rest) = if text.first() == Some(&b'[') {
-        let Some(end) = memchr(b']', text) else {
-            return false;
-        };
-        let inside = &text[1..end];
-        let valid = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.');
-        (
-            !inside.is_empty() && inside.iter().all(valid),
-            &text[end + 1..],
-        )
-    } else {
-        let end = text.iter().position(|byte| !is_reg_name_byte(*byte));
-        let end = end.unwrap_or(text.len());
-        (end > 0, &text[end..])
-    };
-    host_ok
-        && match rest {
-            [] => true,
-            [b':', port @ ..] => port.len() <= 5 && port.iter().all(u8::is_ascii_digit),
-            _ => false,
-        }
-}
-
-fn has_port(authority: &[u8]) -> bool {
-    let digits = authority
-        .iter()
-        .rev()
-        .take_while(|byte| byte.is_ascii_digit())
-        .count();
-    digits > 0 && authority.len() > digits && authority[authority.len() - digits - 1] == b':'
-}
-
-fn is_reg_name_byte(byte: u8) -> bool {
-    REG_NAME[byte as usize]
-}
-
-static REG_NAME: [bool; 256] = letters_digits_and(b"-._~%!$&'()*+,;=");
-
 fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
@@ -423,7 +402,8 @@ pub(crate) fn is_token_byte(byte: u8) -> bool {
 
 static TOKEN: [bool; 256] = letters_digits_and(b"!#$%&'*+-.^_`|~");
 
-const fn letters_digits_and(marks: &[u8]) -> [bool; 256] {
+/// A table of bytes: ASCII letters, digits and these marks.
+pub(super) const fn letters_digits_and(marks: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 256 {

@@ -1,14 +1,18 @@
 //! HTTP/1.0 and 1.1 on the wire (RFC 9112), strict: what is ambiguous is refused.
 //!
-//! `head` finds the end of a head and parses it, by its `lines`; `framing` decides where the content
-//! ends, `chunked` decodes it, `encode` writes answers. All are pure functions over bytes.
+//! `head` finds the end of a head and parses it, by its `lines`; `opening` tells other protocols from
+//! HTTP/1, `authority` is hosts and ports; `framing` decides where the content
+//! ends, `chunked` decodes it and `trailers` judges what may follow it, `encode` writes answers. All are pure functions over bytes.
 
+mod authority;
 pub mod chunked;
 pub(crate) mod encode;
 mod framing;
 mod head;
 mod lines;
+mod opening;
 pub(crate) mod reply;
+mod trailers;
 
 pub use chunked::ChunkedDecoder;
 pub use framing::Framing;
@@ -19,7 +23,7 @@ use crate::{Fault, Limits, Request};
 /// Parses one whole head, from the request line to the empty line, into a request.
 ///
 /// # Errors
-/// A `Fault` with the status to answer: 400, 414, 417, 431, 501 or 505.
+/// A `Fault` with the status to answer: 400, 414, 417, 421, 431, 501 or 505.
 pub fn parse_request(head: &[u8], limits: &Limits) -> Result<(Request, HeadFacts), Fault> {
     let mut request = Request::default();
     request.head.extend_from_slice(head);

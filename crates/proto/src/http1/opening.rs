@@ -1,0 +1,53 @@
+//! What a client speaks, by the first bytes of what should be a request: the one place that knows
+//! other protocols than HTTP/1.
+//!
+//! | First bytes | Who | Answer |
+//! |---|---|---|
+//! | a token | HTTP/1, perhaps | it goes on |
+//! | `PRI * HTTP/2.0` | HTTP/2 with prior knowledge (RFC 9113 section 3.4) | 505, as to any other major version |
+//! | `SSH-` | an SSH client (RFC 4253 section 4.2) | 400 |
+//! | a byte that no method begins with | TLS (its records begin with 0x16), or anything else | 400 |
+//!
+//! Each is refused as soon as it is recognised: such a client waits for a word in its own protocol,
+//! and would wait for as long as a slow head may take.
+
+use super::head::is_token_byte;
+use crate::{Fault, Status};
+
+/// What an HTTP/2 client begins with. No HTTP/1 client has a use for it.
+const HTTP_2: &[u8] = b"PRI * HTTP/2.0";
+
+/// Judges what has come of a request line, all of it but its LF perhaps. What it says of the begin of
+/// a line it says of all of it, so that it does not matter how the bytes are cut.
+#[inline]
+pub(super) fn check(line: &[u8]) -> Result<(), Fault> {
+    match line {
+        // A CR alone may be half of an empty line.
+        [] | [b'\r'] => Ok(()),
+        [b'P' | b'S', ..] => check_protocol(line),
+        [first, ..] if is_token_byte(*first) => Ok(()),
+        [first, ..] => Err(refusal(*first)),
+    }
+}
+
+fn check_protocol(line: &[u8]) -> Result<(), Fault> {
+    if line.starts_with(HTTP_2) {
+        return Err(Fault::peer(
+            Status::HTTP_VERSION_NOT_SUPPORTED,
+            "HTTP/2, which is not supported yet",
+        ));
+    }
+    if line.starts_with(b"SSH-") {
+        return Err(Fault::bad_request("SSH, not HTTP"));
+    }
+    Ok(())
+}
+
+#[cold]
+fn refusal(first: u8) -> Fault {
+    const TLS_HANDSHAKE: u8 = 0x16;
+    Fault::bad_request(match first {
+        TLS_HANDSHAKE => "TLS, not HTTP",
+        _ => "a byte that no method begins with",
+    })
+}
