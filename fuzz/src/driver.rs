@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use loadline_base::{Buffer, Chunk, ContentVersion, Millis, OpenFile, Segment, Transmit};
 use loadline_proto::{
     AccessFormat, AccessLog, Action, Body, Counters, Exchange, HttpDate, Method, Outcome, Pool,
-    RequestBody, ServerSession, SessionConfig, Status, Turn,
+    RequestBody, ServerSession, SessionConfig, Status, TaskOptions, Turn,
 };
 
 use crate::wire::{Answer, read_answers};
@@ -386,7 +386,7 @@ impl<'i> Driver<'i> {
 
     fn run(&mut self, mut exchange: Box<Exchange>) {
         let outcome = self.handle(&mut exchange);
-        if exchange.request.method == Method::Other && outcome != Outcome::Later {
+        if exchange.request.method == Method::Other && !matches!(outcome, Outcome::Later(_)) {
             self.note(Status::NOT_IMPLEMENTED, None);
         }
         self.session.ran(exchange, outcome, &mut self.lent.turn());
@@ -397,7 +397,11 @@ impl<'i> Driver<'i> {
         let collected = matches!(exchange.request.body, RequestBody::Whole(_));
         match exchange.request.path().get(1) {
             Some(b'b') => Outcome::Blocking,
-            Some(b's') => Outcome::Later,
+            Some(b's') => Outcome::Later(TaskOptions::default()),
+            Some(b'S') => Outcome::Later(TaskOptions {
+                body_bytes_max: 20,
+                cancel_on_half_close: true,
+            }),
             Some(b'c') if !collected => Outcome::Collect { bytes_max: 32 },
             Some(b'C') if !collected => Outcome::Collect {
                 bytes_max: u64::MAX,

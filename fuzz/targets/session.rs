@@ -54,8 +54,32 @@ fuzz_target!(|bytes: &[u8]| {
     let roomy = flags & !TIGHT_LIMITS; // which limit is met first depends on the cuts
     let at_once = run(roomy, stream, &[u8::MAX]);
     let cut = run(roomy, stream, operations);
-    assert_eq!(cut, at_once, "{}", stream.escape_ascii());
+    if cut != at_once {
+        assert!(
+            differ_by_what_came_ahead(&cut, &at_once, stream),
+            "{cut:?} {at_once:?} {}",
+            stream.escape_ascii()
+        );
+    }
 });
+
+/// Chunked content that is malformed, or too much, is refused before its request is answered if it
+/// comes with the head, else behind the answer or in place of it: what differs is the last answer
+/// alone, and a refusal is one of both.
+fn differ_by_what_came_ahead(left: &Ending, right: &Ending, stream: &[u8]) -> bool {
+    let is_refused = |ending: &Ending| {
+        let last = ending.answers.last();
+        last.is_some_and(|answer| matches!(answer.code, 400 | 413 | 431) && answer.close)
+    };
+    let is_chunked = stream.to_ascii_lowercase().windows(7).any(|text| text == b"chunked");
+    is_chunked
+        && [(left, right), (right, left)].iter().any(|(refused, other)| {
+            let before = refused.answers.len().saturating_sub(1);
+            is_refused(refused)
+                && other.answers.len() <= before + 1
+                && other.answers.get(..before) == Some(&refused.answers[..before])
+        })
+}
 
 fn driver(flags: u8, stream: &[u8]) -> Driver<'_> {
     let config = &CONFIGS[usize::from(flags & (TIGHT_LIMITS | NO_KEEP_ALIVE))];

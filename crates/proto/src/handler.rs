@@ -8,8 +8,8 @@ pub enum Outcome {
     /// The answer stands in the exchange.
     Ready,
     /// Gather the request's content first (100 Continue is sent if asked for), then `handle` again
-    /// with `RequestBody::Whole`. More than `bytes_max`, or more than the server's own limit, is
-    /// answered with 413. A request without content is handled again at once, with an empty `Whole`.
+    /// with `RequestBody::Whole`. More than `bytes_max`, or more than the server's own limit
+    /// (`Limits::body_bytes_max`), is answered with 413. A request without content is handled again at once, with an empty `Whole`.
     Collect {
         /// The most that the handler takes, in bytes.
         bytes_max: u64,
@@ -17,7 +17,29 @@ pub enum Outcome {
     /// The rest may block: `handle_blocking` is to be called where blocking is allowed.
     Blocking,
     /// An app's future answers: `start` is to be called. It reads and writes content as it comes.
-    Later,
+    Later(TaskOptions),
+}
+
+/// What an app's task asks of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskOptions {
+    /// The most content that it takes, in bytes. Where the head announces more, or more comes with
+    /// it, the answer is 413 and the task never starts; where it grows beyond that later, the task
+    /// is dropped, and the answer is 413 or, if it has begun, cut by the end of the connection.
+    pub body_bytes_max: u64,
+    /// A client that closes its end of the connection (a half-close, or all of a close that can be
+    /// seen before something is sent) has left: the task is dropped. Otherwise it gets its answer.
+    pub cancel_on_half_close: bool,
+}
+
+impl Default for TaskOptions {
+    /// Any length of content, since it streams; and an answer for whoever half-closes.
+    fn default() -> Self {
+        Self {
+            body_bytes_max: u64::MAX,
+            cancel_on_half_close: false,
+        }
+    }
 }
 
 /// Turns a request into an answer. It sees no sockets, no threads and no protocol versions.

@@ -2,6 +2,11 @@
 
 use loadline_base::Millis;
 
+/// What every architecture receives at once, if that much has come: 4 KiB, the buffer of a ring; other
+/// owners of a session receive a multiple of it. Chunked content that comes in the same 4 KiB as the
+/// end of its head is judged with the head, whoever has received it.
+pub const RECEIVE_BYTES: usize = 4 << 10;
+
 /// How slow a peer may be: a period of grace, then a minimum rate, then an end.
 ///
 /// The deadline after `bytes` bytes is `start + grace + bytes / bytes_per_second_min`, and never
@@ -53,7 +58,8 @@ pub struct Limits {
     pub target_bytes_max: usize,
     /// Fields of one request. 100 is what most servers allow; each costs a comparison later.
     pub fields_max: usize,
-    /// Content of one request that is collected into memory. 1 MiB: forms, not uploads.
+    /// Content of one request, but for apps' tasks, which have limits of their own
+    /// (`TaskOptions::body_bytes_max`). 1 MiB: forms are collected into memory, files want none.
     pub body_bytes_max: u64,
     /// One chunk-size line, extensions included. Extensions are ignored, so they may be short.
     pub chunk_line_bytes_max: usize,

@@ -5,7 +5,7 @@ use loadline_base::{Buffer, Segment, Transmit};
 
 use crate::http1::{ChunkedDecoder, Framing, HeadScan, HeadScanner, encode};
 use crate::stream::Stream;
-use crate::{Exchange, Fault, Limits, RequestBody, Status, Turn};
+use crate::{Exchange, Fault, Limits, RECEIVE_BYTES, RequestBody, Status, TaskOptions, Turn};
 
 /// Room for content that was announced and has not come yet: what one read brings.
 const COLLECT_BYTES_AT_FIRST: usize = 64 << 10;
@@ -67,6 +67,8 @@ pub(crate) struct Progress {
     pub(crate) body: BodyReader,
     pub(crate) persist: bool,
     pub(crate) expects_continue: bool,
+    /// Chunked content that came with the head, as far as it was looked at.
+    content_ahead_bytes: u64,
     collected: Vec<u8>,
     collect_bytes_max: u64,
     /// Output that waits: the segments, then this.
@@ -80,7 +82,9 @@ pub(crate) struct Progress {
     unlogged: Option<Box<Exchange>>,
     /// Length of the content of the last answer.
     pub(crate) content_len: u64,
-    /// What an app's task has.
+    /// What an app's task asked for.
+    pub(crate) task: TaskOptions,
+    /// What it has.
     pub(crate) stream: Stream,
 }
 
@@ -176,6 +180,32 @@ impl Progress {
         }
     }
 
+    /// Reads chunked content that came with its head, and keeps it: what is malformed is refused
+    /// before anybody answers. `came`: bytes of the last receive, which are the last ones kept.
+    pub(crate) fn look_ahead(&mut self, came: usize, limits: &Limits) -> Result<(), Fault> {
+        self.content_ahead_bytes = 0;
+        let BodyReader::Chunked(decoder) = &self.body else {
+            return Ok(());
+        };
+        let unread = &self.carry[self.carry_start..];
+        let with_head = &unread[..came_with_head(came, unread.len())];
+        let mut content_bytes = 0;
+        decoder.clone().decode(with_head, limits, |piece| {
+            content_bytes += piece.len() as u64;
+        })?;
+        self.content_ahead_bytes = content_bytes;
+        Ok(())
+    }
+
+    /// The least that the content of a request comes to, before any of it is used up.
+    pub(crate) fn content_bytes_min(&self) -> u64 {
+        match &self.body {
+            BodyReader::Done => 0,
+            BodyReader::Length { left } => *left,
+            BodyReader::Chunked(_) => self.content_ahead_bytes,
+        }
+    }
+
     pub(crate) fn begin_collecting(&mut self, announced: u64, bytes_max: u64) {
         self.collect_bytes_max = bytes_max;
         // An announcement alone gets no more than a buffer's worth of memory.
@@ -208,10 +238,7 @@ impl Progress {
         // Before a fault behind it, so that it does not matter how the bytes were cut.
         if collecting && self.collected.len() as u64 > self.collect_bytes_max {
             self.collected = Vec::new();
-            return Err(Fault::limit(
-                Status::CONTENT_TOO_LARGE,
-                "more content than allowed",
-            ));
+            return Err(too_much_content());
         }
         let (used, done) = read?;
         self.used(used, turn);
@@ -251,10 +278,17 @@ impl Progress {
             let offer = &mut stream.offer;
             encode::reserve(offer, input.len(), turn);
             let before = offer.len();
-            let (now_used, done) = self
+            let read = self
                 .body
-                .read(input, limits, |piece| offer.extend_from_slice(piece))?;
-            stream.offered_bytes += offer.len() - before;
+                .read(input, limits, |piece| offer.extend_from_slice(piece));
+            let content_bytes = offer.len() - before;
+            stream.offered_bytes += content_bytes;
+            stream.received_bytes += content_bytes as u64;
+            // Before a fault behind it, as above.
+            if stream.received_bytes > self.task.body_bytes_max {
+                return Err(too_much_content());
+            }
+            let (now_used, done) = read?;
             used += now_used;
             if done {
                 self.body = BodyReader::Done;
@@ -349,6 +383,21 @@ impl Progress {
     }
 }
 
+pub(crate) fn too_much_content() -> Fault {
+    Fault::limit(Status::CONTENT_TOO_LARGE, "more content than allowed")
+}
+
+/// How many of the `behind` bytes behind a head came in the same receive, as if everybody received
+/// `RECEIVE_BYTES` at once. `came`: bytes of the last receive; a head that ended before it has been
+/// waiting for its turn, and what is behind it as well.
+fn came_with_head(came: usize, behind: usize) -> usize {
+    let most = match came.checked_sub(behind) {
+        Some(end @ 1..) => end.next_multiple_of(RECEIVE_BYTES) - end,
+        _ => RECEIVE_BYTES,
+    };
+    most.min(behind)
+}
+
 fn log(exchange: Box<Exchange>, bytes: u64, turn: &mut Turn<'_>) {
     if let Some(log) = turn.log.as_deref_mut() {
         let status = exchange.response.status;
@@ -361,4 +410,44 @@ fn log(exchange: Box<Exchange>, bytes: u64, turn: &mut Turn<'_>) {
         );
     }
     turn.pool.give_exchange(exchange);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One write of a head of `head` bytes and of content, received in pieces of `piece` bytes: how
+    /// much of the content is looked at.
+    fn looked_at(head: usize, content: usize, piece: usize) -> usize {
+        let all = head + content;
+        let end = head.next_multiple_of(piece).min(all); // of the receive that ends the head
+        let begin = (end - 1) / piece * piece;
+        came_with_head(end - begin, end - head)
+    }
+
+    #[test]
+    fn what_came_with_a_head_does_not_depend_on_who_receives() {
+        for head in [
+            1, 100, 4095, 4096, 4097, 5000, 8191, 8192, 8193, 16_383, 16_384, 16_385, 30_000,
+        ] {
+            for content in [0, 1, 95, 4095, 4096, 4097, 20_000] {
+                let by_ring = looked_at(head, content, RECEIVE_BYTES);
+                assert_eq!(
+                    by_ring,
+                    content.min(head.next_multiple_of(RECEIVE_BYTES) - head)
+                );
+                for piece in [16 << 10, 64 << 10] {
+                    let other = looked_at(head, content, piece);
+                    assert_eq!(other, by_ring, "{head} + {content} in pieces of {piece}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn behind_a_request_that_waited_its_turn() {
+        assert_eq!(came_with_head(0, 100), 100);
+        assert_eq!(came_with_head(0, 10_000), RECEIVE_BYTES);
+        assert_eq!(came_with_head(50, 10_000), RECEIVE_BYTES);
+    }
 }

@@ -75,14 +75,15 @@ impl ServerSession {
             }
             State::Idle if !self.has_carry() => {
                 self.begin_period(turn);
-                self.read_head(Some(bytes), turn);
+                let came = bytes.len();
+                self.read_head(Some(bytes), came, turn);
             }
             State::Idle | State::Head => {
                 if self.state == State::Idle {
                     self.begin_period(turn);
                 }
                 self.progress(turn).keep(bytes, turn);
-                self.read_head(None, turn);
+                self.read_head(None, bytes.len(), turn);
             }
             State::Collecting => {
                 self.moved(bytes.len() as u64, self.config.limits.body_pace, turn);
@@ -110,13 +111,12 @@ impl ServerSession {
         }
     }
 
-    /// The peer will send no more (a half-close): answers still go out, but for those of an app,
-    /// which is not to work for a client that may have left.
+    /// The peer will send no more (a half-close): answers still go out, but for those of apps that
+    /// do not work for a client which may have left.
     pub fn received_eof(&mut self, turn: &mut Turn<'_>) {
         self.eof = true;
         if self.state == State::Streaming {
-            self.close(CloseReason::Vanished);
-            return;
+            return self.received_eof_streaming(turn);
         }
         if self.sending || self.has_output() {
             return; // `sent` comes back to it
@@ -160,7 +160,7 @@ impl ServerSession {
             progress.stream.left();
         }
         match self.state {
-            State::Idle | State::Head if self.has_carry() => self.read_head(None, turn),
+            State::Idle | State::Head if self.has_carry() => self.read_head(None, 0, turn),
             State::Collecting | State::Discarding => self.read_body(turn),
             State::Idle => self.release_progress(turn),
             _ => {}
@@ -190,21 +190,20 @@ impl ServerSession {
             turn.pool.give_exchange(exchange);
             return;
         }
-        if exchange.request.method == Method::Other && outcome != Outcome::Later {
+        let is_for_app = matches!(outcome, Outcome::Later(_));
+        if exchange.request.method == Method::Other && !is_for_app {
             exchange.response.error(Status::NOT_IMPLEMENTED);
             return self.answer(exchange, turn);
         }
         match outcome {
             Outcome::Ready => self.answer(exchange, turn),
-            Outcome::Blocking | Outcome::Later => {
-                self.state = match outcome {
-                    Outcome::Later => State::StartDue,
-                    _ => State::BlockDue,
-                };
+            Outcome::Blocking => {
+                self.state = State::BlockDue;
                 let progress = self.progress(turn);
                 progress.output = exchange.output_without_answer();
                 progress.exchange = Some(exchange);
             }
+            Outcome::Later(options) => self.start_due(exchange, options, turn),
             Outcome::Collect { bytes_max } => self.collect(exchange, bytes_max, turn),
         }
     }
@@ -401,8 +400,13 @@ impl ServerSession {
         Action::Run(exchange)
     }
 
-    /// Takes the answer over from the exchange into the output.
+    /// Takes the answer over from the exchange into the output, unless its request has more content
+    /// than it may have: that is said then, if nothing worse is.
     fn answer(&mut self, exchange: Box<Exchange>, turn: &mut Turn<'_>) {
+        let bytes_max = self.config.limits.body_bytes_max;
+        if self.has_content_beyond(bytes_max) && !exchange.response.status.is_error() {
+            return self.refuse_content(exchange, turn);
+        }
         self.answer_with(exchange, false, turn);
     }
 
@@ -480,6 +484,12 @@ impl ServerSession {
         self.sending = true;
         self.begin_period(turn);
         Action::Send(transmit)
+    }
+
+    /// Whether an app's task has the request.
+    #[must_use]
+    pub fn has_task(&self) -> bool {
+        self.state == State::Streaming
     }
 
     /// Whether something has been received that no answer has used up yet.

@@ -55,6 +55,8 @@ pub(crate) struct Stream {
     pub(crate) offered_bytes: usize,
     /// All content has come, and the app has been told or need not be.
     pub(crate) end_offered: bool,
+    /// Content that has come in all.
+    pub(crate) received_bytes: u64,
     /// The app reads.
     pub(crate) asked: bool,
 

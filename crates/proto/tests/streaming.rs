@@ -5,14 +5,15 @@ mod drive;
 use drive::{Driver, Event, config};
 use loadline_base::Buffer;
 use loadline_proto::{
-    AccessFormat, AccessLog, Body, CloseReason, Exchange, Limits, Outcome, Piece, Status, Turn,
+    AccessFormat, AccessLog, Body, CloseReason, Exchange, Limits, Outcome, Piece, Status,
+    TaskOptions, Turn,
 };
 
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
 const NEXT: &[u8] = b"GET /b HTTP/1.1\r\nHost: h\r\n\r\n";
 
 fn later(_: &mut Exchange, _: &mut Turn<'_>) -> Outcome {
-    Outcome::Later
+    Outcome::Later(TaskOptions::default())
 }
 
 fn driver() -> Driver<'static> {
@@ -260,21 +261,19 @@ fn content_that_no_app_reads_is_thrown_away_within_bounds() {
 
 #[test]
 fn a_client_that_leaves_cancels_the_task() {
-    for leave in [
-        Driver::peer_gone as for<'d> fn(&'d mut Driver<'static>) -> &'d mut Driver<'static>,
-        Driver::eof,
-    ] {
-        let mut driver = driver();
-        driver.feed(GET);
-        leave(&mut driver);
-        assert!(driver.cancelled.is_some() && driver.is_closed());
-        assert_eq!(driver.closes(CloseReason::Vanished), 1);
-        let mut driver = self::driver();
-        driver.feed(GET).app_begins(None).app_says(b"x").go();
-        leave(&mut driver);
-        assert!(driver.cancelled.is_some() && driver.is_closed());
-        assert_eq!(driver.events.last(), Some(&Event::Close));
-    }
+    let mut driver = driver();
+    driver.feed(GET).peer_gone();
+    assert!(driver.cancelled.is_some() && driver.is_closed());
+    assert_eq!(driver.closes(CloseReason::Vanished), 1);
+    let mut driver = self::driver();
+    driver
+        .feed(GET)
+        .app_begins(None)
+        .app_says(b"x")
+        .go()
+        .peer_gone();
+    assert!(driver.cancelled.is_some() && driver.is_closed());
+    assert_eq!(driver.events.last(), Some(&Event::Close));
 }
 
 #[test]

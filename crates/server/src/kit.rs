@@ -18,6 +18,8 @@ use crate::site::{Clock, Site};
 /// one system call for each 64 KiB.
 pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
 
+const _: () = assert!(SCRATCH_BYTES.is_multiple_of(loadline_proto::RECEIVE_BYTES));
+
 /// Log lines that make a batch worth handing over in the middle of a busy turn.
 const LOG_BATCH_BYTES: usize = 32 << 10;
 

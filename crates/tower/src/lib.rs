@@ -26,7 +26,10 @@
 //!
 //! **When a client leaves**, or a time limit of [`Limits`](loadline_proto::Limits) passes, the
 //! service's future is dropped, as in other servers: what is to be finished in any case belongs into
-//! `tokio::spawn`.
+//! `tokio::spawn`. A client that half-closes has not left, unless
+//! [`cancel_on_half_close`](Tower::cancel_on_half_close) says so.
+//!
+//! **Content** may have any length, unless [`body_bytes_max`](Tower::body_bytes_max) says how much.
 //!
 //! **The runtime.** Each poll is inside the context of a tokio runtime, so that timers, sockets,
 //! `tokio::spawn` and `spawn_blocking` work. It has one thread for all of this process ([`runtime`]),
@@ -58,7 +61,7 @@ use std::io;
 use std::sync::Arc;
 
 use http::{Request, Response};
-use loadline_proto::{Exchange, Handler, Outcome, Port, Status, Task, Turn};
+use loadline_proto::{Exchange, Handler, Outcome, Port, Status, Task, TaskOptions, Turn};
 use tokio::runtime::Handle;
 use tower_service::Service;
 
@@ -82,6 +85,7 @@ pub struct Tower<S> {
     service: Arc<S>,
     runtime: Handle,
     map_request: Option<MapRequest>,
+    options: TaskOptions,
 }
 
 impl<S: fmt::Debug> fmt::Debug for Tower<S> {
@@ -106,7 +110,28 @@ impl<S> Tower<S> {
             service: Arc::new(service),
             runtime,
             map_request: None,
+            options: TaskOptions::default(),
         }
+    }
+
+    /// Takes requests with up to so many bytes of content. One that announces more is answered with
+    /// 413 before the service sees it; where chunked content grows beyond it, the service's future is
+    /// dropped, and the answer is 413, or cut if it has begun. Without this there is no limit, but for
+    /// those of the service itself (axum's `DefaultBodyLimit`, say).
+    #[must_use]
+    pub fn body_bytes_max(mut self, bytes: u64) -> Self {
+        self.options.body_bytes_max = bytes;
+        self
+    }
+
+    /// Whether a client that half-closes its connection has left, so that the service's future is
+    /// dropped. It has not by default: it gets its answer. A client that closes altogether looks the
+    /// same until something is sent to it; so this is for services whose work for nobody would be
+    /// dear, and whose clients do not half-close.
+    #[must_use]
+    pub fn cancel_on_half_close(mut self, cancel: bool) -> Self {
+        self.options.cancel_on_half_close = cancel;
+        self
     }
 
     /// Has each request pass by before the service sees it, to add an extension in the form that
@@ -132,7 +157,7 @@ where
     fn local(&self) {}
 
     fn handle(&self, (): &mut (), _exchange: &mut Exchange, _turn: &mut Turn<'_>) -> Outcome {
-        Outcome::Later
+        Outcome::Later(self.options)
     }
 
     fn handle_blocking(&self, exchange: &mut Exchange) {

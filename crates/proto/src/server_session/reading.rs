@@ -2,13 +2,14 @@
 
 use super::ServerSession;
 use crate::http1::HeadScan;
-use crate::progress::BodyReader;
+use crate::progress::{BodyReader, too_much_content};
 use crate::session_state::State;
 use crate::{CloseReason, Exchange, Fault, RequestBody, Status, Turn};
 
 impl ServerSession {
     /// Looks for a head in what was kept, or in `fresh` bytes of which only leftovers are kept.
-    pub(super) fn read_head(&mut self, fresh: Option<&[u8]>, turn: &mut Turn<'_>) {
+    /// `came`: bytes that came just now.
+    pub(super) fn read_head(&mut self, fresh: Option<&[u8]>, came: usize, turn: &mut Turn<'_>) {
         let mut progress = self.take_progress(turn);
         let fresh_len = fresh.map_or(0, <[u8]>::len) as u64;
         match progress.scan(fresh, &self.config.limits, turn) {
@@ -24,7 +25,7 @@ impl ServerSession {
             Ok(HeadScan::Complete { .. }) => {
                 self.state = State::RunDue;
                 self.progress = Some(progress);
-                if let Err(fault) = self.begin_request(turn) {
+                if let Err(fault) = self.begin_request(came, turn) {
                     self.fault(fault, turn);
                 }
             }
@@ -37,7 +38,7 @@ impl ServerSession {
     }
 
     /// Parses the head that the scan has put into the exchange, and settles what follows it.
-    fn begin_request(&mut self, turn: &Turn<'_>) -> Result<(), Fault> {
+    fn begin_request(&mut self, came: usize, turn: &Turn<'_>) -> Result<(), Fault> {
         let limits = &self.config.limits;
         let peer = self.peer;
         let Some(progress) = &mut self.progress else {
@@ -57,14 +58,30 @@ impl ServerSession {
             BodyReader::Length { left } => RequestBody::Pending { len: Some(left) },
             BodyReader::Chunked(_) => RequestBody::Pending { len: None },
         };
-        Ok(())
+        progress.look_ahead(came, limits)
+    }
+
+    /// Whether a request has more content than this, as far as that is known.
+    #[inline]
+    pub(super) fn has_content_beyond(&self, bytes_max: u64) -> bool {
+        let progress = self.progress.as_ref();
+        progress.is_some_and(|progress| progress.content_bytes_min() > bytes_max)
+    }
+
+    /// More content is announced, or has come, than is wanted.
+    #[cold]
+    pub(super) fn refuse_content(&mut self, mut exchange: Box<Exchange>, turn: &mut Turn<'_>) {
+        let progress = self.progress(turn);
+        progress.output = exchange.output_as_lent();
+        progress.exchange = Some(exchange);
+        self.fault(too_much_content(), turn);
     }
 
     /// Goes on with what has come behind the last request.
     pub(super) fn next_request(&mut self, turn: &mut Turn<'_>) {
         self.state = State::Idle;
         if self.has_carry() {
-            self.read_head(None, turn);
+            self.read_head(None, 0, turn);
         }
         if self.eof {
             self.received_eof(turn);
@@ -78,12 +95,15 @@ impl ServerSession {
         bytes_max: u64,
         turn: &mut Turn<'_>,
     ) {
-        let max = bytes_max.min(self.config.limits.body_bytes_max);
         if matches!(exchange.request.body, RequestBody::Whole(_)) {
             // It has the content already: asking again would never end.
             exchange.response.error(Status::INTERNAL_SERVER_ERROR);
             self.answer(exchange, turn);
             return;
+        }
+        let bytes_max = bytes_max.min(self.config.limits.body_bytes_max);
+        if self.has_content_beyond(bytes_max) {
+            return self.refuse_content(exchange, turn);
         }
         let progress = self.progress(turn);
         progress.output = exchange.output_as_lent();
@@ -91,16 +111,8 @@ impl ServerSession {
             BodyReader::Length { left } => left,
             _ => 0,
         };
-        if announced > max {
-            progress.exchange = Some(exchange);
-            self.fault(
-                Fault::limit(Status::CONTENT_TOO_LARGE, "more content than allowed"),
-                turn,
-            );
-            return;
-        }
         progress.exchange = Some(exchange);
-        progress.begin_collecting(announced, max);
+        progress.begin_collecting(announced, bytes_max);
         let wants_continue = progress.expects_continue && !progress.has_carry();
         progress.expects_continue = false;
         if wants_continue {

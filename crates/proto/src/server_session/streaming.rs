@@ -15,8 +15,8 @@ use crate::progress::{BodyReader, Progress};
 use crate::session_state::State;
 use crate::stream::{AnswerEnd, Awaited};
 use crate::{
-    Action, Body, CloseReason, Exchange, Fault, Method, Piece, RequestBody, Status, StreamId, Turn,
-    Version, answer,
+    Action, Body, CloseReason, Exchange, Fault, Method, Piece, RequestBody, Status, StreamId,
+    TaskOptions, Turn, Version, answer,
 };
 
 /// The one stream of an HTTP/1 connection.
@@ -99,15 +99,34 @@ impl ServerSession {
         }
     }
 
+    /// An app's task is to have the request, unless it has more content than that takes.
+    #[inline(never)]
+    pub(super) fn start_due(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        options: TaskOptions,
+        turn: &mut Turn<'_>,
+    ) {
+        if self.has_content_beyond(options.body_bytes_max) {
+            return self.refuse_content(exchange, turn);
+        }
+        self.state = State::StartDue;
+        let progress = self.progress(turn);
+        progress.task = options;
+        progress.output = exchange.output_without_answer();
+        progress.exchange = Some(exchange);
+    }
+
     /// Orders `Start`, or nothing more if the client has left meanwhile.
     #[inline(never)]
     pub(super) fn start(&mut self, turn: &mut Turn<'_>) -> Action {
-        if self.eof {
+        let window = self.config.limits.stream_window_bytes;
+        let mut progress = self.take_progress(turn);
+        if self.eof && progress.task.cancel_on_half_close {
+            self.progress = Some(progress);
             self.close(CloseReason::Vanished);
             return Action::Close;
         }
-        let window = self.config.limits.stream_window_bytes;
-        let mut progress = self.take_progress(turn);
         let Some(exchange) = progress.exchange.take() else {
             return Action::Close;
         };
@@ -120,7 +139,22 @@ impl ServerSession {
         self.state = State::Streaming;
         self.begin_period(turn);
         self.read_stream(None, turn);
-        Action::Start(exchange)
+        let State::CancelDue { close } = self.state else {
+            return Action::Start(exchange);
+        };
+        // Its content cannot be had: nobody is asked to answer, so nobody is cancelled.
+        turn.pool.give_exchange(exchange);
+        self.state = after_task(close);
+        self.next_action(turn)
+    }
+
+    /// The client will send no more, which says nothing of whether it still reads.
+    #[inline(never)]
+    pub(super) fn received_eof_streaming(&mut self, turn: &mut Turn<'_>) {
+        if self.progress(turn).task.cancel_on_half_close {
+            return self.close(CloseReason::Vanished);
+        }
+        self.read_stream(None, turn);
     }
 
     /// What is to be done for an app's task, while output may be on its way.
@@ -154,10 +188,7 @@ impl ServerSession {
         let State::CancelDue { close } = self.state else {
             return Action::Close;
         };
-        self.state = match close {
-            true => State::Closed,
-            false => State::Ending { linger: true },
-        };
+        self.state = after_task(close);
         Action::Cancel(STREAM)
     }
 
@@ -213,6 +244,10 @@ impl ServerSession {
             return self.fail_stream(fault, CloseReason::BadRequest, turn);
         }
         let content_left = !matches!(progress.body, BodyReader::Done);
+        if content_left && self.eof && !progress.has_carry() {
+            let fault = Fault::bad_request("the content ended before its length");
+            return self.fail_stream(fault, CloseReason::BadRequest, turn);
+        }
         progress.stream.note_hunger(content_left, turn.now);
     }
 
@@ -297,6 +332,14 @@ impl ServerSession {
         if let Some(progress) = &mut self.progress {
             progress.end_stream(None, turn);
         }
+    }
+}
+
+/// Where a connection stands whose task was given up.
+fn after_task(close: bool) -> State {
+    match close {
+        true => State::Closed,
+        false => State::Ending { linger: true },
     }
 }
 

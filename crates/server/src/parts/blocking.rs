@@ -9,7 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use loadline_base::{Millis, Transmit};
-use loadline_proto::{Action, CloseReason, Exchange, Handler, ServerSession, Status};
+use loadline_proto::{
+    Action, CloseReason, Exchange, Handler, RECEIVE_BYTES, ServerSession, Status,
+};
 use loadline_sys::write::{Files, Progress, WriteError, write};
 use loadline_sys::{Accepted, Waker, socket, wait_socket};
 
@@ -22,6 +24,8 @@ use crate::site::Site;
 /// Read buffer of a blocking thread: 16 KiB, since there may be thousands of them. A request with
 /// less than that costs one call.
 pub(crate) const SCRATCH_BYTES: usize = 16 << 10;
+
+const _: () = assert!(SCRATCH_BYTES.is_multiple_of(RECEIVE_BYTES));
 
 /// Bytes written between two looks at the clock and the shutdown: 4 MiB take some milliseconds.
 const WRITE_BYTES: u64 = 4 << 20;

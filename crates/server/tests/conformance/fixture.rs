@@ -91,7 +91,7 @@ impl Handler for TestSite {
                     Outcome::Ready
                 }
             },
-            path if path.starts_with(b"/-/later/") => Outcome::Later,
+            path if path.starts_with(b"/-/later/") => Outcome::Later(later::options(path)),
             b"/-/panic" => panic!("on purpose"),
             b"/-/panic-blocking" | b"/-/gate" => Outcome::Blocking,
             _ => self.files.handle(local, exchange, turn),

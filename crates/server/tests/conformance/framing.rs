@@ -1,11 +1,16 @@
 //! Framing as raw bytes: what is one request, what is none, and what the client reads of it.
 
+use std::time::{Duration, Instant};
+
 use crate::client::Client;
 use crate::fixture::{Model, Server};
 
 every_model! {
     well_formed_requests_on_one_connection,
     bad_requests_are_answered_and_end_the_connection,
+    other_protocols_are_refused_at_once,
+    how_much_content_is_judged_with_its_head,
+    content_of_a_file_beyond_the_limit,
     an_error_is_read_though_the_client_goes_on_sending,
     cuts_at_every_byte,
     pipelined_requests_are_answered_in_order,
@@ -51,7 +56,7 @@ fn well_formed_requests_on_one_connection(model: Model) {
     }
 }
 
-const BAD: [(&str, u16); 26] = [
+const BAD: [(&str, u16); 41] = [
     ("GET /\r\n\r\n", 400),
     ("GET  / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
     ("GET / HTTP/1.1\nHost: h\n\n", 400),
@@ -111,6 +116,34 @@ const BAD: [(&str, u16); 26] = [
         417,
     ),
     ("\x16\x03\x01\x02\0\x01\0\x01\x7c\x03\x03\r\n\r\n", 400),
+    ("GET https://h/ HTTP/1.1\r\nHost: h\r\n\r\n", 421),
+    ("GET https://h:0/ HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+    ("GET http://h:65536/ HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+    ("GET http://h%2f/ HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+    ("GET / HTTP/1.1\r\nHost: h:99999\r\n\r\n", 400),
+    ("GET / HTTP/1.1\r\nHost: h%\r\n\r\n", 400),
+    ("GET / HTTP/1.1\r\nHost: h%zz\r\n\r\n", 400),
+    ("GET / HTTP/1.1\r\nHost: h%00\r\n\r\n", 400),
+    ("GET / HTTP/1.1\r\nHost: h%3A80\r\n\r\n", 400),
+    ("GET / HTTP/1.1\r\nHost: h%ff\r\n\r\n", 400),
+    ("SSH-2.0-OpenSSH_9.9\r\n", 400),
+    // Chunked content that comes with its head, whoever was to answer.
+    (
+        "GET /index.html HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5;a\nb\r\nhello\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "POST /index.html HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\njunk\r\n\r\n",
+        400,
+    ),
+    (
+        "GET /-/gate HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nHost: i\r\n\r\n",
+        400,
+    ),
+    (
+        "POST /-/later/never HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX",
+        400,
+    ),
 ];
 
 fn bad_requests_are_answered_and_end_the_connection(model: Model) {
@@ -123,6 +156,66 @@ fn bad_requests_are_answered_and_end_the_connection(model: Model) {
         assert!(answer.closes(), "{bytes:?}");
         client.end();
     }
+}
+
+/// Nothing follows, and nothing ends: what has come is enough.
+fn other_protocols_are_refused_at_once(model: Model) {
+    let server = Server::start(model);
+    for (bytes, status) in [
+        (&b"\x16"[..], 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+        (b"SSH-", 400),
+        (b"PRI * HTTP/2.0", 505),
+        (b"\r\n\x80", 400),
+    ] {
+        let mut client = server.connect();
+        let begun = Instant::now();
+        let answer = client.send(bytes).answer();
+        assert_eq!(answer.status, status, "{}", bytes.escape_ascii());
+        let took = begun.elapsed();
+        assert!(
+            took < Duration::from_secs(9),
+            "no deadline passed: {took:?}"
+        );
+        client.half_close().end();
+    }
+}
+
+/// The bound is the same 4 KiB of what the client sends at once, however much is received at once.
+fn how_much_content_is_judged_with_its_head(model: Model) {
+    let server = Server::start(model);
+    for head_padding in [0, 3_900, 5_000, 20_000] {
+        let head = format!(
+            "GET /empty.txt HTTP/1.1\r\nHost: h\r\nA: {}\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "a".repeat(head_padding)
+        );
+        let end = head.len().next_multiple_of(4096);
+        for (bad_at, status) in [(end - 1, 400), (end, 200)] {
+            let content = "x".repeat(bad_at - head.len() - 6);
+            let bytes = format!("{head}{:04x}\r\n{content}X", content.len());
+            let mut client = server.connect();
+            let answer = client.send(&bytes).answer();
+            assert_eq!(answer.status, status, "{head_padding}: {bad_at}");
+            client.half_close().end();
+        }
+    }
+}
+
+fn content_of_a_file_beyond_the_limit(model: Model) {
+    let server = Server::start(model);
+    let get = "GET /index.html HTTP/1.1\r\nHost: h\r\n";
+    for _ in 0..2 {
+        let mut client = server.connect();
+        client.send(format!("{get}Content-Length: 1048577\r\n\r\n"));
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.closes()), (413, true));
+        client.half_close().end();
+    }
+    // Allowed, and more than is worth reading.
+    let mut client = server.connect();
+    client.send(format!("{get}Content-Length: 1048576\r\n\r\n"));
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.closes()), (200, true));
 }
 
 fn an_error_is_read_though_the_client_goes_on_sending(model: Model) {

@@ -101,24 +101,32 @@ impl Ring {
             return;
         };
         socket.wanted = false;
-        let Some(fd) = socket.raw() else { return };
         let stop = socket.receiving == Operation::Armed;
-        let watch = !socket.watching_hang_up && !socket.ended;
+        let has_ended = socket.ended;
         if stop {
             socket.receiving = Operation::Stopping;
-        }
-        if watch {
-            socket.watching_hang_up = true;
-            socket.in_flight += 1;
-        }
-        if stop {
             self.cancel(user_data(Kind::Receive, id.0.index));
         }
-        if watch {
-            let flags = (libc::POLLHUP | libc::POLLERR) as u32;
-            let poll = opcode::PollAdd::new(types::Fd(fd), flags).multi(true);
-            self.push(poll.build().user_data(user_data(Kind::HangUp, id.0.index)));
+        if !has_ended {
+            self.watch_hang_up(id);
         }
+    }
+
+    /// That the connection breaks, or ends in both directions, is told by `HungUp`, though nothing is
+    /// received from it or sent to it: behind the peer's regular end, too, of which a reset may come.
+    pub fn watch_hang_up(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.open(id) else {
+            return;
+        };
+        if socket.watching_hang_up {
+            return;
+        }
+        let Some(fd) = socket.raw() else { return };
+        socket.watching_hang_up = true;
+        socket.in_flight += 1;
+        let flags = (libc::POLLHUP | libc::POLLERR) as u32;
+        let poll = opcode::PollAdd::new(types::Fd(fd), flags).multi(true);
+        self.push(poll.build().user_data(user_data(Kind::HangUp, id.0.index)));
     }
 
     /// Sends a batch that is all in memory; answered by `Sent` or `SendFailed`, with `Progress`

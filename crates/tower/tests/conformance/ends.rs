@@ -1,22 +1,27 @@
 //! Clients that leave, and time that passes.
 
 use std::collections::VecDeque;
+use std::io::Read as _;
 use std::net::Shutdown;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use loadline_proto::Limits;
 use loadline_server::SocketIo;
 
-use crate::fixture::Running;
+use crate::fixture::{Running, eventually};
 use crate::model::Model;
 
 every_model! {
-    a_client_that_leaves_drops_the_future,
+    a_client_that_leaves_drops_the_future_of_an_app_that_is_told,
+    a_client_that_resets_drops_the_future,
+    a_client_that_half_closes_gets_its_answer,
     an_app_that_takes_too_long,
     workers_bound_the_requests_in_progress,
 }
 
-fn a_client_that_leaves_drops_the_future(model: Model) {
-    let server = Running::start(model);
+fn a_client_that_leaves_drops_the_future_of_an_app_that_is_told(model: Model) {
+    let server = Running::start_told(model);
     for target in ["GET /hang", "GET /hang-late", "POST /hang"] {
         let mut client = server.connect();
         client.send(format!(
@@ -29,6 +34,71 @@ fn a_client_that_leaves_drops_the_future(model: Model) {
         server.await_in_progress(0);
     }
     assert_eq!(server.connect().get("/hello", "").body, b"hello");
+}
+
+fn a_client_that_resets_drops_the_future(model: Model) {
+    let server = Running::start(model);
+    for target in ["GET /hang", "GET /hang-late", "POST /hang"] {
+        for half_closed in [false, true] {
+            let mut client = server.connect();
+            client.send(format!(
+                "{target} HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc"
+            ));
+            server.await_hanging(1);
+            if half_closed {
+                client.half_close();
+            }
+            rustix::net::sockopt::set_socket_linger(&client.stream, Some(Duration::ZERO)).unwrap();
+            drop(client);
+            server.await_hanging(0);
+            server.await_in_progress(0);
+        }
+    }
+}
+
+fn a_client_that_half_closes_gets_its_answer(model: Model) {
+    let server = Running::start(model);
+    for (request, body) in [
+        (
+            "GET /drivers HTTP/1.1\r\nHost: h\r\n\r\n",
+            "from a socket and a thread",
+        ),
+        (
+            "POST /swallow HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            "5",
+        ),
+        (
+            "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello",
+            "hello",
+        ),
+    ] {
+        let mut client = server.connect();
+        client.send(request).half_close();
+        assert_eq!(client.answer().body, body.as_bytes(), "{request}");
+        client.end();
+    }
+    // While the app is at work.
+    let mut client = server.connect();
+    client.send("GET /events HTTP/1.1\r\nHost: h\r\n\r\n");
+    server.shared.events.send("before".to_owned()).unwrap();
+    client.stream.peek(&mut [0]).unwrap();
+    client.half_close();
+    for n in 0..10 {
+        server.shared.events.send(n.to_string()).unwrap();
+    }
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"data: 9\n\n\r\n") {
+        let mut chunk = [0; 4096];
+        let count = client.stream.read(&mut chunk).unwrap();
+        assert!(count > 0, "the end instead of events");
+        bytes.extend_from_slice(&chunk[..count]);
+    }
+    // That it closes altogether is found out when it is sent something.
+    drop(client);
+    eventually("the app is not asked any more", || {
+        server.shared.events.send("again".to_owned()).unwrap();
+        server.shared.hanging.load(SeqCst) == 0
+    });
 }
 
 fn an_app_that_takes_too_long(model: Model) {
@@ -65,7 +135,7 @@ fn workers_bound_the_requests_in_progress(model: Model) {
     if !options.architecture.has_loops() || options.workers == 0 {
         return;
     }
-    let server = Running::start(model);
+    let server = Running::start_told(model);
     let workers = options.workers;
     let await_bound = |clients: usize| {
         server.await_hanging(clients.min(workers) as u64);

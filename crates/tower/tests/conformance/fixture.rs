@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+use axum::Router;
 use loadline_proto::Limits;
 use loadline_server::{Counts, Server, ServerHandle, ServerOptions};
 use loadline_tower::Tower;
@@ -26,9 +27,31 @@ impl Running {
     }
 
     pub fn start_with(options: ServerOptions, limits: Limits) -> Self {
+        Self::start_mounted(options, limits, |app| app)
+    }
+
+    /// Whose app is told of clients that half-close.
+    pub fn start_told(model: Model) -> Self {
+        Self::start_mounted(model.options(), Limits::default(), |app| {
+            app.cancel_on_half_close(true)
+        })
+    }
+
+    /// Whose app takes no more content than this.
+    pub fn start_limited(model: Model, bytes: u64) -> Self {
+        Self::start_mounted(model.options(), Limits::default(), |app| {
+            app.body_bytes_max(bytes)
+        })
+    }
+
+    fn start_mounted(
+        options: ServerOptions,
+        limits: Limits,
+        mount: impl Fn(Tower<Router>) -> Tower<Router>,
+    ) -> Self {
         let shared = Arc::<Shared>::default();
         let app = app::router(Arc::clone(&shared));
-        let handle = Server::new(Tower::new(app).unwrap())
+        let handle = Server::new(mount(Tower::new(app).unwrap()))
             .options(options)
             .limits(limits)
             .listen(([127, 0, 0, 1], 0))

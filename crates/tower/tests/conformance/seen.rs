@@ -1,14 +1,16 @@
 //! What reaches the app.
 
 use std::fmt::Write as _;
+use std::sync::atomic::Ordering::SeqCst;
 
-use crate::fixture::Running;
+use crate::fixture::{Running, eventually};
 use crate::model::Model;
 
 every_model! {
     a_request_as_it_was_sent,
     content_in_every_framing,
     content_that_nobody_reads,
+    content_beyond_the_apps_limit,
     what_the_http_types_cannot_hold,
 }
 
@@ -96,6 +98,45 @@ fn content_that_nobody_reads(model: Model) {
     let answer = client.answer();
     assert_eq!((answer.status, answer.closes()), (200, true));
     client.end();
+}
+
+fn content_beyond_the_apps_limit(model: Model) {
+    let server = Running::start_limited(model, 1000);
+    let head = |framing: &str| format!("POST /swallow HTTP/1.1\r\nHost: h\r\n{framing}\r\n\r\n");
+    let mut client = server.connect();
+    client.send(head("Content-Length: 1000")).send([b'x'; 1000]);
+    assert_eq!(client.answer().body, b"1000");
+    // Announced, whether or not it waits for leave to send it.
+    for framing in [
+        "Content-Length: 1001",
+        "Content-Length: 1001\r\nExpect: 100-continue",
+    ] {
+        let mut client = server.connect();
+        client.send(head(framing));
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.closes()), (413, true), "{framing}");
+        client.half_close().end();
+    }
+    // Grown, behind what the app has read.
+    let mut client = server.connect();
+    client.send(head("Transfer-Encoding: chunked"));
+    client.send("3e8\r\n").send([b'x'; 1000]);
+    eventually("it is read", || server.shared.read.load(SeqCst) == 2000);
+    client.send("\r\n1\r\nx");
+    assert_eq!(client.answer().status, 413);
+    client.half_close().end();
+    assert_eq!(
+        server.shared.read.load(SeqCst),
+        2000,
+        "not a byte beyond it"
+    );
+    // An app without a limit takes more than forms may have.
+    let server = Running::start(model);
+    let mut client = server.connect();
+    client
+        .send(head("Content-Length: 2000000"))
+        .send(vec![b'x'; 2_000_000]);
+    assert_eq!(client.answer().body, b"2000000");
 }
 
 fn what_the_http_types_cannot_hold(model: Model) {

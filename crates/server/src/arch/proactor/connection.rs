@@ -173,6 +173,9 @@ impl RingConnection {
             }
         } else if std::mem::take(&mut self.known.to_be_paused) {
             ring.pause(id);
+        } else if self.known.ended && self.session.has_task() {
+            // Nothing is received that would fail, and perhaps nothing sent for long.
+            ring.watch_hang_up(id);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use loadline_base::{Token, Transmit};
+use loadline_proto::RECEIVE_BYTES;
 use loadline_sys::ring::{Completion, Ring, RingOptions};
 use loadline_sys::{Accepted, Interest, socket};
 
@@ -71,7 +72,10 @@ impl Driver for RingDriver {
 
     fn new(_options: &ServerOptions) -> io::Result<Self> {
         Ok(Self {
-            ring: Ring::new(&RingOptions::default())?,
+            ring: Ring::new(&RingOptions {
+                buffer_bytes: RECEIVE_BYTES as u32,
+                ..RingOptions::default()
+            })?,
             wakers: 0,
             shares: false,
         })
