@@ -44,7 +44,7 @@ use std::sync::Arc;
 pub use clock::Clock;
 pub use counters::Counters;
 pub use hashing::HashCost;
-pub use options::Options;
+pub use options::{FORM_BYTES_MAX, Options};
 pub use store::{Database, DatabaseError, OpenError};
 pub use throttle::Tries;
 pub use web::{Peer, TrustedProxy};

@@ -19,7 +19,7 @@ pub(crate) const PASSWORD_CHARS_MAX: usize = 128;
 /// Different characters that a password must have: `aaaaaaaa` and `12121212` are no secrets.
 pub(crate) const PASSWORD_DISTINCT_MIN: usize = 4;
 /// A form with the longest name and three of the longest passwords, percent-encoded, fits.
-pub(crate) const FORM_BYTES_MAX: usize = 16 * 1024;
+pub const FORM_BYTES_MAX: usize = 16 * 1024;
 /// Sessions of one user; with another login the oldest ends.
 pub(crate) const SESSIONS_PER_USER_MAX: i64 = 20;
 /// A session's last use is written at most this often: a page view is a read, not a write.

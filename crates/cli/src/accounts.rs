@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use loadline_accounts::{Accounts, Counters, Options, Peer};
+use loadline_accounts::{Accounts, Counters, FORM_BYTES_MAX, Options, Peer};
 use loadline_proto::Handler;
 use loadline_tower::{Addresses, Tower};
 use tokio::runtime::Handle;
@@ -59,15 +59,17 @@ impl Mounted {
 
     /// The pages.
     pub(crate) fn handler(&self) -> impl Handler<Local = ()> + use<> {
-        Tower::on(self.runtime.clone(), self.accounts.router()).map_request(|request| {
-            let addresses = request.extensions().get::<Addresses>();
-            let peer = addresses.and_then(|addresses| addresses.peer);
-            let peer = Peer {
-                address: peer.map(|peer| peer.ip()),
-                is_tls: false, // this server speaks none yet
-            };
-            request.extensions_mut().insert(peer);
-        })
+        let app = Tower::on(self.runtime.clone(), self.accounts.router());
+        app.body_bytes_max(FORM_BYTES_MAX as u64)
+            .map_request(|request| {
+                let addresses = request.extensions().get::<Addresses>();
+                let peer = addresses.and_then(|addresses| addresses.peer);
+                let peer = Peer {
+                    address: peer.map(|peer| peer.ip()),
+                    is_tls: false, // this server speaks none yet
+                };
+                request.extensions_mut().insert(peer);
+            })
     }
 
     /// What was counted.

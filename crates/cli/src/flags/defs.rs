@@ -248,7 +248,8 @@ pub(crate) struct RequestFlags {
     #[arg(long, value_name = "N", default_value = "100", value_parser = count_in(1..=10_000))]
     pub(crate) fields_max: usize,
 
-    /// The largest request content (413 beyond it).
+    /// The largest content of a request for files or of a form (413 beyond it). Apps have limits of
+    /// their own: accounts take 16 KiB.
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = size)]
     pub(crate) body_max: u64,
 }
