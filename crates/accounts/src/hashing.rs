@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use argon2::password_hash::phc::PasswordHash;
-use argon2::password_hash::{PasswordHasher, PasswordVerifier};
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
+use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Params, Version};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::counters::Count;
+use crate::hash_memory::HashMemory;
 use crate::options::{HASH_QUEUE_MAX, Options};
 
 const SALT_BYTES: usize = 16;
@@ -53,6 +53,7 @@ impl fmt::Display for HashCost {
 #[derive(Debug)]
 pub(crate) struct Hasher {
     argon2: Argon2<'static>,
+    memory: Arc<HashMemory>,
     /// Verified in place of the hash of a user who is not there, so that it takes as long.
     nobodys: Arc<str>,
     turns: Arc<Semaphore>,
@@ -84,9 +85,11 @@ impl Hasher {
         let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(|error| error.to_string())?;
-        let nobodys = hash(&argon2, &secret)?;
+        let memory = HashMemory::new(options.hash_memory_kept, runtime.clone());
+        let nobodys = hash(&argon2, &memory, &secret)?;
         Ok(Self {
             argon2,
+            memory,
             nobodys: nobodys.into(),
             turns: Arc::new(Semaphore::new(options.hashes_max.max(1))),
             waiting: Arc::new(Semaphore::new(
@@ -101,8 +104,8 @@ impl Hasher {
 
     /// The hash of a new password, with a new salt, as a PHC string.
     pub(crate) async fn hash(&self, password: String) -> Result<String, HashError> {
-        let argon2 = self.argon2.clone();
-        self.in_turn(move || hash(&argon2, password.as_bytes()))
+        let (argon2, memory) = (self.argon2.clone(), Arc::clone(&self.memory));
+        self.in_turn(move || hash(&argon2, &memory, password.as_bytes()))
             .await
     }
 
@@ -113,16 +116,13 @@ impl Hasher {
         password: String,
         stored: Option<String>,
     ) -> Result<bool, HashError> {
-        let argon2 = self.argon2.clone();
+        let memory = Arc::clone(&self.memory);
         let (is_there, against) = match stored {
             Some(stored) => (true, Arc::from(stored)),
             None => (false, Arc::clone(&self.nobodys)),
         };
         let is_right = self
-            .in_turn(move || {
-                let parsed = PasswordHash::new(&against).map_err(|error| error.to_string())?;
-                Ok(argon2.verify_password(password.as_bytes(), &parsed).is_ok())
-            })
+            .in_turn(move || is_of_hash(password.as_bytes(), &memory, &against))
             .await?;
         Ok(is_there && is_right)
     }
@@ -156,11 +156,82 @@ impl Hasher {
     }
 }
 
-fn hash(argon2: &Argon2<'_>, password: &[u8]) -> Result<String, String> {
+fn hash(argon2: &Argon2<'_>, memory: &Arc<HashMemory>, password: &[u8]) -> Result<String, String> {
     let mut salt = [0; SALT_BYTES];
-    getrandom::fill(&mut salt).map_err(|error| error.to_string())?;
-    let hash: PasswordHash = argon2
-        .hash_password_with_salt(password, &salt)
-        .map_err(|error| error.to_string())?;
+    getrandom::fill(&mut salt).map_err(text)?;
+    let mut output = [0; Params::DEFAULT_OUTPUT_LEN];
+    fill(argon2, memory, password, &salt, &mut output)?;
+    let hash = PasswordHash {
+        algorithm: ARGON2ID_IDENT,
+        version: Some(Version::V0x13.into()),
+        params: ParamsString::try_from(argon2.params()).map_err(text)?,
+        salt: Some(Salt::new(&salt).map_err(text)?),
+        hash: Some(Output::new(&output).map_err(text)?),
+    };
     Ok(hash.to_string())
+}
+
+/// Whether a password has this hash, by the cost and the salt that stand in it.
+fn is_of_hash(password: &[u8], memory: &Arc<HashMemory>, stored: &str) -> Result<bool, String> {
+    let hash = PasswordHash::new(stored).map_err(text)?;
+    let (Some(salt), Some(expected)) = (&hash.salt, &hash.hash) else {
+        return Err("a stored password hash has no salt or no output".to_owned());
+    };
+    let version = hash.version.map_or(Ok(Version::V0x13), Version::try_from);
+    let argon2 = Argon2::new(
+        Algorithm::try_from(hash.algorithm.as_str()).map_err(text)?,
+        version.map_err(text)?,
+        Params::try_from(&hash).map_err(text)?,
+    );
+    let mut output = [0; Output::MAX_LENGTH];
+    let output = &mut output[..expected.len()];
+    fill(&argon2, memory, password, salt, output)?;
+    let output = Output::new(output).map_err(text)?;
+    Ok(output == *expected) // takes as long wherever they differ
+}
+
+fn fill(
+    argon2: &Argon2<'_>,
+    memory: &Arc<HashMemory>,
+    password: &[u8],
+    salt: &[u8],
+    output: &mut [u8],
+) -> Result<(), String> {
+    let filled = memory.with(argon2.params().block_count(), |blocks| {
+        argon2.hash_password_into_with_memory(password, salt, output, blocks)
+    })?;
+    filled.map_err(text)
+}
+
+fn text(error: impl fmt::Display) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use argon2::{PasswordHasher as _, PasswordVerifier as _};
+
+    use super::*;
+
+    /// With a library's own way to do it: hashes that are stored already stay good.
+    #[tokio::test]
+    async fn hashes_are_those_of_the_library() {
+        let memory = HashMemory::new(Duration::ZERO, Handle::current());
+        let params = Params::new(64, 3, 2, None).unwrap();
+        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+        let own = hash(&argon2, &memory, b"wind and tide").unwrap();
+        assert!(own.starts_with("$argon2id$v=19$m=64,t=3,p=2$"), "{own}");
+        argon2
+            .verify_password(b"wind and tide", own.as_str())
+            .unwrap();
+        argon2
+            .verify_password(b"wind and tidE", own.as_str())
+            .unwrap_err();
+        let theirs = argon2.hash_password_with_salt(b"wind and tide", b"sixteen bytes of");
+        let theirs = theirs.unwrap().to_string();
+        assert_eq!(is_of_hash(b"wind and tide", &memory, &theirs), Ok(true));
+        assert_eq!(is_of_hash(b"wind and tidE", &memory, &theirs), Ok(false));
+        is_of_hash(b"wind and tide", &memory, "$argon2id$v=19$m=64").unwrap_err();
+        is_of_hash(b"wind and tide", &memory, "$argon2id$v=19$m=64,t=3,p=2").unwrap_err();
+    }
 }

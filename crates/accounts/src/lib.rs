@@ -23,13 +23,15 @@
 //! | `options.rs` | what can be chosen, and every limit with its reason |
 //! | `name.rs`, `password.rs` | which user names and passwords are taken, as pure functions |
 //! | `throttle.rs` | how many tries an account and an address have, as a function of time |
-//! | `hashing.rs`, `token.rs` | argon2id on blocking threads; random tokens and what is stored of them |
+//! | `hashing.rs`, `hash_memory.rs` | argon2id on blocking threads, and the memory that it takes |
+//! | `token.rs` | random tokens and what is stored of them |
 //! | `store/` | the database: connections, migrations, statements |
 //! | `web/` | pages: who asks, sessions, forms, templates, security headers |
 #![forbid(unsafe_code)]
 
 mod clock;
 mod counters;
+mod hash_memory;
 mod hashing;
 mod name;
 mod options;

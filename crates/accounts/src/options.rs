@@ -60,6 +60,8 @@ pub struct Options {
     pub hashes_max: usize,
     /// How long a request waits for its turn to hash.
     pub hash_wait: Duration,
+    /// The memory of a hash is kept for so long without use; then it is given back.
+    pub hash_memory_kept: Duration,
     /// A session ends after so long without use.
     pub session_idle: Duration,
     /// A session ends after so long in any case.
@@ -93,6 +95,7 @@ impl Options {
             hashes_max: std::thread::available_parallelism()
                 .map_or(1, |cpus| (cpus.get() / 2).max(1)),
             hash_wait: Duration::from_secs(5),
+            hash_memory_kept: Duration::from_secs(10),
             session_idle: 30 * minute,
             session_max: 12 * 60 * minute,
             // About 300 guesses a day for one who never tires, and a wait of minutes for an owner

@@ -6,6 +6,7 @@ mod databases;
 mod docs;
 mod forms;
 mod limits;
+mod memory;
 mod outages;
 mod secrets;
 mod servers;
