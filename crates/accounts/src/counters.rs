@@ -18,6 +18,8 @@ pub struct Counters {
     pub forged: u64,
     /// Database connections at present.
     pub connections: u64,
+    /// Database connections opened for the pool.
+    pub connections_opened: u64,
     /// Times a connection of the pool was asked for.
     pub pool_asked: u64,
     /// Times it had to be waited for, because all were in use.
@@ -38,7 +40,7 @@ pub struct Counters {
 impl Counters {
     /// All of them with their names, for status pages.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, u64); 13] {
+    pub fn named(&self) -> [(&'static str, u64); 14] {
         [
             ("registered", self.registered),
             ("logins", self.logins),
@@ -46,6 +48,7 @@ impl Counters {
             ("throttled", self.throttled),
             ("forged", self.forged),
             ("connections", self.connections),
+            ("connections_opened", self.connections_opened),
             ("pool_asked", self.pool_asked),
             ("pool_waits", self.pool_waits),
             ("pool_wait_us", self.pool_wait_us),

@@ -46,8 +46,10 @@ pub struct Options {
     pub database: Database,
     /// The path that all pages are below, with a slash at its begin and none at its end.
     pub base: String,
-    /// Connections to the database.
+    /// Connections to the database, at most.
     pub pool_size: u32,
+    /// Connections that are opened at the start. Unless it is 0, none is closed for being idle or old.
+    pub pool_min: u32,
     /// How long a request waits for one of them, or for one to be opened.
     pub pool_wait: Duration,
     /// How long a statement may take.
@@ -87,6 +89,7 @@ impl Options {
             database,
             base: "/accounts".to_owned(),
             pool_size: 8, // as the study whose accounts these are (P2)
+            pool_min: 0,
             pool_wait: Duration::from_secs(2),
             statement_timeout: Duration::from_secs(5),
             start_patience: Duration::from_secs(30),

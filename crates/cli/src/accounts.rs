@@ -42,6 +42,16 @@ impl Mounted {
         if let Some(size) = flags.accounts_pool {
             options.pool_size = u32::try_from(size).unwrap_or(u32::MAX);
         }
+        if let Some(min) = flags.accounts_pool_min {
+            options.pool_min = u32::try_from(min).unwrap_or(u32::MAX);
+        }
+        if options.pool_min > options.pool_size {
+            return Err(Failure::usage(format!(
+                "--accounts-pool-min {}: more than the pool may have; right would be {} at most, or \
+                 a larger --accounts-pool",
+                options.pool_min, options.pool_size
+            )));
+        }
         if let Some(Auto::Given(hashes)) = flags.accounts_hashes {
             options.hashes_max = hashes;
         }

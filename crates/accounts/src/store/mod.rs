@@ -48,6 +48,7 @@ pub(crate) struct Store {
     began: Instant,
     /// Until when the database counts as gone, in milliseconds since `began`.
     gone_until_ms: AtomicU64,
+    pub(crate) opened: Arc<Count>,
     pub(crate) asked: Count,
     pub(crate) waits: Count,
     pub(crate) wait_us: Count,

@@ -55,8 +55,23 @@ impl OpenError {
 impl Store {
     /// Reaches the database, brings its tables up to date and makes the pool.
     pub(crate) async fn open(options: &Options, runtime: Handle) -> Result<Self, OpenError> {
+        if options.pool_min > options.pool_size.max(1) {
+            let Options {
+                pool_min,
+                pool_size,
+                ..
+            } = options;
+            return Err(OpenError(format!(
+                "a pool of {pool_size} connections cannot begin with {pool_min}"
+            )));
+        }
+        let opened = Arc::new(Count::default());
         let pool = match &options.database.kind {
-            Kind::Sqlite(path) => Pool::Sqlite(open_sqlite(path, options).await?),
+            Kind::Sqlite(path) => {
+                let connect = ready_sqlite(path, options).await?;
+                let pool = pool_options(options, &opened).connect_lazy_with(connect);
+                Pool::Sqlite(filled(pool, options).await?)
+            }
             Kind::MySql(connect) => {
                 let connect = MySqlConnectOptions::clone(connect).disable_statement_logging();
                 let sql = include_str!("../../migrations/mysql/0001_accounts.sql");
@@ -66,11 +81,14 @@ impl Store {
                 reach(&connect, prepare, sql, options).await?;
                 // Statements are single ones: no lock on what lies between rows is needed.
                 let calm = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
-                let pool =
-                    pool_options::<sqlx::MySql>(options).after_connect(move |connection, _| {
+                let count = Arc::clone(&opened);
+                let pool = pool_options::<sqlx::MySql>(options, &opened).after_connect(
+                    move |connection, _| {
+                        count.add(1);
                         Box::pin(async move { connection.execute(calm).await.map(drop) })
-                    });
-                Pool::MySql(pool.connect_lazy_with(connect))
+                    },
+                );
+                Pool::MySql(filled(pool.connect_lazy_with(connect), options).await?)
             }
             Kind::Postgres(connect) => {
                 let connect = PgConnectOptions::clone(connect)
@@ -78,7 +96,8 @@ impl Store {
                     .disable_statement_logging();
                 let sql = include_str!("../../migrations/postgres/0001_accounts.sql");
                 reach(&connect, |_| Box::pin(async { Ok(()) }), sql, options).await?;
-                Pool::Postgres(pool_options(options).connect_lazy_with(connect))
+                let pool = pool_options(options, &opened).connect_lazy_with(connect);
+                Pool::Postgres(filled(pool, options).await?)
             }
         };
         let connections = usize::try_from(options.pool_size.max(1)).unwrap_or(usize::MAX);
@@ -92,6 +111,7 @@ impl Store {
             runtime,
             began: Instant::now(),
             gone_until_ms: AtomicU64::new(0),
+            opened,
             asked: Count::default(),
             waits: Count::default(),
             wait_us: Count::default(),
@@ -120,20 +140,52 @@ impl Store {
 }
 
 /// A pool that asks connections whether they are there before it lends those that were idle.
-fn pool_options<D: Driver>(options: &Options) -> PoolOptions<D> {
-    PoolOptions::new()
+fn pool_options<D: Driver>(options: &Options, opened: &Arc<Count>) -> PoolOptions<D> {
+    let opened = Arc::clone(opened);
+    let pool = PoolOptions::new()
         .max_connections(options.pool_size.max(1))
         .acquire_timeout(options.pool_wait)
         .test_before_acquire(false)
+        .after_connect(move |_, _| {
+            opened.add(1);
+            Box::pin(async { Ok(()) })
+        })
         .before_acquire(|connection: &mut D::Connection, about| {
             Box::pin(
                 async move { Ok(about.idle_for < STALE_AFTER || connection.ping().await.is_ok()) },
             )
-        })
+        });
+    match options.pool_min {
+        0 => pool,
+        _ => pool.idle_timeout(None).max_lifetime(None),
+    }
+}
+
+/// Opens the connections that are to be there from the start. The driver's own minimum would do so in
+/// the background, and after an outage it holds places of the pool while it waits.
+async fn filled<D: Driver>(
+    pool: sqlx::Pool<D>,
+    options: &Options,
+) -> Result<sqlx::Pool<D>, OpenError> {
+    let mut held = Vec::new();
+    for opened in 0..options.pool_min {
+        let connection = pool.acquire().await.map_err(|error| {
+            let (shown, min) = (&options.database, options.pool_min);
+            OpenError(format!(
+                "{shown}: {opened} of the {min} connections that the pool begins with were opened: \
+                 {error}; does the database allow as many?"
+            ))
+        })?;
+        held.push(connection);
+    }
+    for mut connection in held {
+        connection.return_to_pool().await; // dropped, it would return in its own time
+    }
+    Ok(pool)
 }
 
 /// Opens a file that only its owner may read, and makes its tables under a lock of its directory.
-async fn open_sqlite(path: &Path, options: &Options) -> Result<sqlx::SqlitePool, OpenError> {
+async fn ready_sqlite(path: &Path, options: &Options) -> Result<SqliteConnectOptions, OpenError> {
     let shown = path.display();
     let unusable = |error: &io::Error| OpenError(format!("sqlite:{shown}: {error}"));
     let connect = SqliteConnectOptions::new()
@@ -155,7 +207,7 @@ async fn open_sqlite(path: &Path, options: &Options) -> Result<sqlx::SqlitePool,
     let sql = include_str!("../../migrations/sqlite/0001_accounts.sql");
     reach(&connect, |_| Box::pin(async { Ok(()) }), sql, options).await?;
     drop(lock);
-    Ok(pool_options(options).connect_lazy_with(connect))
+    Ok(connect)
 }
 
 /// Makes the file with mode 0600, or takes from others what they may do with the one that is there.

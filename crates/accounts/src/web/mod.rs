@@ -85,6 +85,7 @@ impl App {
             throttled: counts.throttled.get(),
             forged: counts.forged.get(),
             connections: store.size().into(),
+            connections_opened: store.opened.get(),
             pool_asked: store.asked.get(),
             pool_waits: store.waits.get(),
             pool_wait_us: store.wait_us.get(),

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use super::client::{Client, PASSWORD};
 use super::outages;
+use super::pools;
 use super::servers::{Kind, Server};
 use super::site::{Site, Time, options};
 
@@ -70,6 +71,7 @@ async fn on_postgresql() {
 
 async fn everything(databases: &Databases) {
     several_start_together(databases).await;
+    pools::is_there_from_the_start(&databases.new_one("pool").await).await;
     journey(databases).await;
     one_name_at_the_same_moment(databases).await;
     a_thousand_users_from_a_thousand_addresses(databases).await;

@@ -8,6 +8,7 @@ mod forms;
 mod limits;
 mod memory;
 mod outages;
+mod pools;
 mod secrets;
 mod servers;
 mod sessions;

@@ -23,6 +23,12 @@ fn what_is_no_database_is_refused_without_repeating_a_password() {
     }
     let output = run(&["serve", "--accounts-pool", "4"]);
     assert_eq!(output.status.code(), Some(2), "there are no accounts");
+    let file = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}/accounts.db", file.path().display());
+    let output = run(&["serve", "--accounts", &url, "--accounts-pool-min", "9"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("right would be 8 at most"), "{said}");
 }
 
 #[test]
@@ -60,10 +66,14 @@ fn accounts_stand_beside_files_under_every_architecture() {
             architecture,
             "--accounts",
             &url,
+            "--accounts-pool-min",
+            "3",
             "--status-path",
             "/-/status",
         ];
         let mut server = Server::start(site.path(), &more);
+        let (_, status) = exchange(server.connect(), "/-/status");
+        assert!(status.contains("\"connections_opened\": 3"), "{status}");
         let (head, page) = exchange(server.connect(), "/accounts/login");
         assert!(head.starts_with("HTTP/1.1 200 "), "{architecture}: {head}");
         let policy = "content-security-policy: default-src 'none'";
