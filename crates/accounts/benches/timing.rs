@@ -20,7 +20,8 @@ async fn main() -> ExitCode {
     let folder = tempfile::tempdir().expect("a directory");
     let database = format!("sqlite:{}/accounts.db", folder.path().display());
     let mut options = Options::new(database.parse().expect("a database"));
-    options.tries_by_account.free = u32::MAX;
+    options.tries_by_network.free = u32::MAX;
+    options.turns_by_account.free = u32::MAX;
     options.tries_by_address.free = u32::MAX;
     println!("{}, one after the other, in turn", options.hash_cost);
     let accounts = Accounts::open(options).await.expect("a database");

@@ -22,7 +22,7 @@
 //! |---|---|
 //! | `options.rs` | what can be chosen, and every limit with its reason |
 //! | `name.rs`, `password.rs` | which user names and passwords are taken, as pure functions |
-//! | `throttle.rs` | how many tries an account and an address have, as a function of time |
+//! | `guard.rs`, `throttle.rs`, `turns.rs` | which tries of a password are let through, as a function of time |
 //! | `hashing.rs`, `hash_memory.rs` | argon2id on blocking threads, and the memory that it takes |
 //! | `token.rs` | random tokens and what is stored of them |
 //! | `store/` | the database: connections, migrations, statements |
@@ -31,6 +31,7 @@
 
 mod clock;
 mod counters;
+mod guard;
 mod hash_memory;
 mod hashing;
 mod name;
@@ -39,6 +40,7 @@ mod password;
 mod store;
 mod throttle;
 mod token;
+mod turns;
 mod web;
 
 use std::sync::Arc;
@@ -49,6 +51,7 @@ pub use hashing::HashCost;
 pub use options::{FORM_BYTES_MAX, Options};
 pub use store::{Database, DatabaseError, OpenError};
 pub use throttle::Tries;
+pub use turns::Turns;
 pub use web::{Peer, TrustedProxy};
 
 use web::App;

@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::hashing::HashCost;
 use crate::store::Database;
 use crate::throttle::Tries;
+use crate::turns::Turns;
 use crate::web::TrustedProxy;
 
 /// Characters of a user name: enough for any name, little enough for any page.
@@ -24,10 +25,19 @@ pub const FORM_BYTES_MAX: usize = 16 * 1024;
 pub(crate) const SESSIONS_PER_USER_MAX: i64 = 20;
 /// A session's last use is written at most this often: a page view is a read, not a write.
 pub(crate) const SEEN_EVERY_MS: i64 = 60_000;
+/// Browsers that an account knows; with another one the account forgets the one that logged in least
+/// recently.
+pub(crate) const DEVICES_PER_USER_MAX: i64 = 20;
+/// Accounts that know a browser, by its cookies: more would make each of its requests long.
+pub(crate) const DEVICE_COOKIES_MAX: usize = 8;
+/// Cookies of one name that are looked at: a browser has one, but others may have planted some.
+pub(crate) const COOKIES_PER_NAME_MAX: usize = 8;
 /// Expired sessions are removed this often, by whichever login comes then.
 pub(crate) const PURGE_EVERY_MS: i64 = 60_000;
-/// Accounts and addresses whose tries are remembered: about 8 MiB.
+/// Addresses, networks and browsers whose tries are remembered: about 8 MiB for each kind.
 pub(crate) const TRIES_ENTRIES_MAX: usize = 65_536;
+/// Accounts whose turns are: 2 MiB, or 14 if as many wait for each of them as can.
+pub(crate) const TURNS_ENTRIES_MAX: usize = 16_384;
 /// Statements that may wait for a connection; more would wait too long anyway.
 pub(crate) const POOL_QUEUE_MAX: u64 = 1024;
 /// Passwords that may wait to be hashed; more would wait too long anyway.
@@ -38,6 +48,14 @@ pub(crate) const STALE_AFTER: Duration = Duration::from_secs(1);
 pub(crate) const GONE_FOR_MS: u64 = 500;
 /// Pauses between tries to reach the database at the start: doubled from the first to the last.
 pub(crate) const START_PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
+
+/// About 300 guesses a day for one who never tires, and a wait of minutes for one who forgot.
+const TRIES_OF_ONE: Tries = Tries {
+    free: 5,
+    delay_first: Duration::from_secs(1),
+    delay_max: Duration::from_secs(5 * 60),
+    forgotten_after: Duration::from_secs(15 * 60),
+};
 
 /// How the accounts are to be. [`Options::new`] has the defaults.
 #[derive(Clone, Debug)]
@@ -68,9 +86,15 @@ pub struct Options {
     pub session_idle: Duration,
     /// A session ends after so long in any case.
     pub session_max: Duration,
-    /// Tries to log in to one account, or to prove its password.
-    pub tries_by_account: Tries,
-    /// The same from one address.
+    /// An account knows a browser for so long after its last login.
+    pub device_max: Duration,
+    /// Tries to log in to one account, or to prove its password, of a browser that the account knows.
+    pub tries_by_device: Tries,
+    /// The same of all others from one address, or network of IPv6.
+    pub tries_by_network: Tries,
+    /// The same of all others from anywhere.
+    pub turns_by_account: Turns,
+    /// The same of all others from one address, on any accounts.
     pub tries_by_address: Tries,
     /// Accounts made from one address.
     pub registrations_by_address: Tries,
@@ -101,13 +125,15 @@ impl Options {
             hash_memory_kept: Duration::from_secs(10),
             session_idle: 30 * minute,
             session_max: 12 * 60 * minute,
-            // About 300 guesses a day for one who never tires, and a wait of minutes for an owner
-            // whose account is under attack.
-            tries_by_account: Tries {
-                free: 5,
-                delay_first: Duration::from_secs(1),
-                delay_max: 5 * minute,
-                forgotten_after: 15 * minute,
+            device_max: 180 * 24 * 60 * minute,
+            tries_by_device: TRIES_OF_ONE,
+            tries_by_network: TRIES_OF_ONE,
+            // A hundred guesses in an hour for a crowd: 20, one in 50 s, and those that were kept.
+            turns_by_account: Turns {
+                free: 20,
+                every: Duration::from_secs(50),
+                ahead_max: 15 * minute,
+                kept: 5 * minute,
             },
             // More than one account, because many people share an address.
             tries_by_address: Tries {

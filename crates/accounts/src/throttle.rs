@@ -132,7 +132,7 @@ impl<K: Clone + Eq + Hash> Throttle<K> {
     }
 }
 
-fn as_ms(ms: u128) -> i64 {
+pub(crate) fn as_ms(ms: u128) -> i64 {
     i64::try_from(ms).unwrap_or(i64::MAX)
 }
 

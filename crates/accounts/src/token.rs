@@ -34,9 +34,14 @@ impl Token {
         &self.0
     }
 
-    /// What the database holds of it.
+    /// What the database holds of it, as the token of a session.
     pub(crate) fn stored(&self) -> String {
         HEXLOWER.encode(&self.hash("session"))
+    }
+
+    /// What the database holds of it, as the token of a browser that an account knows.
+    pub(crate) fn stored_of_device(&self) -> String {
+        HEXLOWER.encode(&self.hash("device"))
     }
 
     /// What forms carry of it.
@@ -85,6 +90,11 @@ mod tests {
     fn what_is_stored_and_what_forms_carry_are_different_hashes() {
         let (one, two) = (Token::random().unwrap(), Token::random().unwrap());
         assert_ne!(one.stored(), one.for_forms());
+        assert_ne!(
+            one.stored(),
+            one.stored_of_device(),
+            "neither is good for the other"
+        );
         assert_ne!(one.stored(), two.stored());
         assert!(!one.stored().contains(one.as_cookie()));
         assert!(one.is_of_form(&one.for_forms()));

@@ -4,6 +4,7 @@
 //! runs as a task of its own (see `run.rs`).
 
 mod database;
+mod devices;
 mod open;
 mod run;
 
@@ -32,7 +33,7 @@ enum Pool {
     Postgres(PgPool),
 }
 
-/// The tables of users and sessions.
+/// The tables of users, sessions and devices.
 #[derive(Debug)]
 pub(crate) struct Store {
     pool: Pool,
@@ -80,7 +81,7 @@ pub(crate) struct SessionRow {
     pub(crate) seen_ms: i64,
 }
 
-/// The lifetime of a new session.
+/// The lifetime of a new session, or of what an account knows of a browser.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lifetime {
     pub(crate) now_ms: i64,
@@ -115,7 +116,8 @@ impl Store {
         Ok(row.map(|(id, password_hash)| User { id, password_hash }))
     }
 
-    /// Replaces the password, if it is still the one that was verified. All sessions of the user end.
+    /// Replaces the password, if it is still the one that was verified. All sessions of the user end,
+    /// and no browser is known to it any more.
     pub(crate) async fn change_password(
         &self,
         user: User,
@@ -131,10 +133,11 @@ impl Store {
             return Ok(false);
         }
         change!(self, "DELETE FROM sessions WHERE user_id = $1", [id])?;
+        change!(self, "DELETE FROM devices WHERE user_id = $1", [id])?;
         Ok(true)
     }
 
-    /// Removes the user and all its sessions, if the password is still the one that was verified.
+    /// Removes the user, all its sessions and what it knows of browsers, if the password is still the one that was verified.
     pub(crate) async fn remove_user(&self, user: User) -> Result<bool, StoreError> {
         let User { id, password_hash } = user;
         let removed = change!(
@@ -224,14 +227,14 @@ impl Store {
         .map(drop)
     }
 
-    /// Removes sessions that have expired.
+    /// Removes sessions that have expired, and browsers that have not logged in for too long.
     pub(crate) async fn purge(&self, now_ms: i64, idle_ms: i64) -> Result<(), StoreError> {
         let used_ms = now_ms.saturating_sub(idle_ms);
         change!(
             self,
             "DELETE FROM sessions WHERE expires_ms <= $1 OR seen_ms <= $2",
             [now_ms, used_ms]
-        )
-        .map(drop)
+        )?;
+        change!(self, "DELETE FROM devices WHERE expires_ms <= $1", [now_ms]).map(drop)
     }
 }

@@ -28,6 +28,24 @@ use super::{Pool, Store};
 use crate::counters::Count;
 use crate::options::{Options, POOL_QUEUE_MAX, STALE_AFTER, START_PAUSES};
 
+/// The steps from nothing to the tables of today, in order. One that was published never changes.
+macro_rules! migrations {
+    ($kind:literal) => {
+        [
+            (
+                "accounts",
+                include_str!(concat!("../../migrations/", $kind, "/0001_accounts.sql")),
+            ),
+            (
+                "devices",
+                include_str!(concat!("../../migrations/", $kind, "/0002_devices.sql")),
+            ),
+        ]
+    };
+}
+
+type Migrations = [(&'static str, &'static str); 2];
+
 /// What is done on a connection before the migrations.
 type Prepare<C> = for<'c> fn(&'c mut C) -> Asking<'c, ()>;
 
@@ -74,11 +92,11 @@ impl Store {
             }
             Kind::MySql(connect) => {
                 let connect = MySqlConnectOptions::clone(connect).disable_statement_logging();
-                let sql = include_str!("../../migrations/mysql/0001_accounts.sql");
+                let steps = migrations!("mysql");
                 let prepare: Prepare<MySqlConnection> = |connection| {
                     Box::pin(async { connection.execute(MARIADB_LOCK).await.map(drop) })
                 };
-                reach(&connect, prepare, sql, options).await?;
+                reach(&connect, prepare, steps, options).await?;
                 // Statements are single ones: no lock on what lies between rows is needed.
                 let calm = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
                 let count = Arc::clone(&opened);
@@ -94,8 +112,8 @@ impl Store {
                 let connect = PgConnectOptions::clone(connect)
                     .application_name("loadline")
                     .disable_statement_logging();
-                let sql = include_str!("../../migrations/postgres/0001_accounts.sql");
-                reach(&connect, |_| Box::pin(async { Ok(()) }), sql, options).await?;
+                let steps = migrations!("postgres");
+                reach(&connect, |_| Box::pin(async { Ok(()) }), steps, options).await?;
                 let pool = pool_options(options, &opened).connect_lazy_with(connect);
                 Pool::Postgres(filled(pool, options).await?)
             }
@@ -204,8 +222,8 @@ async fn ready_sqlite(path: &Path, options: &Options) -> Result<SqliteConnectOpt
         .map_err(|error| OpenError(format!("sqlite:{shown}: {error}")))?
         .map_err(|error| unusable(&error))?;
     private_file(path).map_err(|error| unusable(&error))?;
-    let sql = include_str!("../../migrations/sqlite/0001_accounts.sql");
-    reach(&connect, |_| Box::pin(async { Ok(()) }), sql, options).await?;
+    let steps = migrations!("sqlite");
+    reach(&connect, |_| Box::pin(async { Ok(()) }), steps, options).await?;
     drop(lock);
     Ok(connect)
 }
@@ -236,7 +254,7 @@ fn private_file(path: &Path) -> io::Result<()> {
 async fn reach<C>(
     connect: &C,
     prepare: Prepare<C::Connection>,
-    sql: &'static str,
+    steps: Migrations,
     options: &Options,
 ) -> Result<(), OpenError>
 where
@@ -249,7 +267,7 @@ where
     loop {
         let left = options.start_patience.saturating_sub(began.elapsed());
         let limit = left.max(Duration::from_secs(1));
-        let error = match timeout(limit, migrate(connect, prepare, sql)).await {
+        let error = match timeout(limit, migrate(connect, prepare, steps)).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error,
             Err(_) => Error::PoolTimedOut,
@@ -277,7 +295,7 @@ where
 async fn migrate<C>(
     connect: &C,
     prepare: Prepare<C::Connection>,
-    sql: &'static str,
+    steps: Migrations,
 ) -> Result<(), Error>
 where
     C: ConnectOptions,
@@ -285,14 +303,11 @@ where
 {
     let mut connection = connect.connect().await?;
     prepare(&mut connection).await?;
-    let first = Migration::new(
-        1,
-        "accounts".into(),
-        MigrationType::Simple,
-        sql.into_sql_str(),
-        false,
-    );
-    let migrator = Migrator::with_migrations(vec![first]);
+    let steps = steps.into_iter().zip(1..).map(|((name, sql), version)| {
+        let sql = sql.into_sql_str();
+        Migration::new(version, name.into(), MigrationType::Simple, sql, false)
+    });
+    let migrator = Migrator::with_migrations(steps.collect());
     let done = migrator.run_direct(None, &mut connection, false).await;
     let _ = connection.close().await; // what could go wrong with that changes nothing
     done.map_err(|error| match error {

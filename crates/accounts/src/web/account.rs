@@ -1,7 +1,7 @@
 //! What one has an account for: home, the page behind the login, changing the password, leaving.
 
+use std::slice;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::rejection::FormRejection;
@@ -10,14 +10,16 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
+use super::cookies::Cookie;
 use super::pages::{
     DeletePage, Failure, Frame, Home, Member, PasswordPage, render, render_throttled, too_many,
     with_cookie,
 };
-use super::visitor::{Cookie, Visitor};
+use super::proof::{Proof, Refused};
+use super::visitor::Visitor;
 use super::{App, as_ms};
 use crate::name::UserName;
-use crate::options::{PASSWORD_CHARS_MAX, SEEN_EVERY_MS};
+use crate::options::SEEN_EVERY_MS;
 use crate::password;
 use crate::store::{Lifetime, SessionRow, User};
 use crate::token::Token;
@@ -28,39 +30,22 @@ pub(super) struct Session {
     pub(super) row: SessionRow,
 }
 
-/// Why a password was not accepted as proof.
-pub(super) enum Refused {
-    /// No such user, or another password: nobody is told which.
-    Wrong,
-    /// Too many tries; the next may come after so long.
-    TooMany(Duration),
-    Failure(Failure),
-}
-
-impl<E: Into<Failure>> From<E> for Refused {
-    fn from(error: E) -> Self {
-        Self::Failure(error.into())
-    }
-}
-
 impl App {
     /// The session of who asks, if there is one.
     pub(super) async fn session(&self, visitor: &Visitor) -> Result<Option<Session>, Failure> {
-        let Some(token) = &visitor.session else {
-            return Ok(None);
-        };
         let now_ms = self.options.clock.now_ms();
         let idle_ms = as_ms(self.options.session_idle);
-        let Some(row) = self.store.session(token.stored(), now_ms, idle_ms).await? else {
-            return Ok(None);
-        };
-        if now_ms.saturating_sub(row.seen_ms) >= SEEN_EVERY_MS {
-            self.store.session_seen(token.stored(), now_ms).await?;
+        for token in &visitor.sessions {
+            let Some(row) = self.store.session(token.stored(), now_ms, idle_ms).await? else {
+                continue;
+            };
+            if now_ms.saturating_sub(row.seen_ms) >= SEEN_EVERY_MS {
+                self.store.session_seen(token.stored(), now_ms).await?;
+            }
+            let token = token.clone();
+            return Ok(Some(Session { token, row }));
         }
-        Ok(Some(Session {
-            token: token.clone(),
-            row,
-        }))
+        Ok(None)
     }
 
     /// Begins a session for a user whose password was verified. `None` if it has changed since.
@@ -79,63 +64,25 @@ impl App {
         Ok(began.then_some(token))
     }
 
-    /// Whether a password is the one of a user, within the limits on tries. It takes as long for a
-    /// user who is not there.
-    pub(super) async fn prove(
-        &self,
-        visitor: &Visitor,
-        name_key: Option<String>,
-        password: String,
-    ) -> Result<User, Refused> {
-        let now_ms = self.options.clock.now_ms();
-        let refuse = |wait| {
-            self.counts.throttled.add(1);
-            Refused::TooMany(wait)
-        };
-        let key = name_key.unwrap_or_default();
-        let address = visitor.address;
-        self.tries_by_address
-            .begin(&address, now_ms)
-            .map_err(refuse)?;
-        if let Err(wait) = self.tries_by_account.begin(&key, now_ms) {
-            self.tries_by_address.give_back(&address);
-            return Err(refuse(wait));
+    /// Ends every session whose cookie the browser has sent.
+    pub(super) async fn end_sessions(&self, visitor: &Visitor) -> Result<(), Failure> {
+        for token in &visitor.sessions {
+            self.store.end_session(token.stored()).await?;
         }
-        let verified = self.verify(&key, password).await;
-        match &verified {
-            Ok(_) => {
-                self.tries_by_address.give_back(&address);
-                self.tries_by_account.forget(&key);
-            }
-            Err(Refused::Wrong) => self.counts.logins_refused.add(1),
-            Err(_) => {
-                self.tries_by_address.give_back(&address);
-                self.tries_by_account.give_back(&key);
-            }
-        }
-        verified
+        Ok(())
     }
 
-    async fn verify(&self, key: &str, password: String) -> Result<User, Refused> {
-        let user = self.store.user(key.to_owned()).await?;
-        let stored = user.as_ref().map(|user| user.password_hash.clone());
-        // None is as long as that: it is wrong, and takes as long as any.
-        let bounded = password.chars().take(PASSWORD_CHARS_MAX + 1).collect();
-        let is_right = self.hasher.verify(bounded, stored).await?;
-        user.filter(|_| is_right).ok_or(Refused::Wrong)
-    }
-
-    /// Checks where a form comes from and whose token it carries; the token, if it is right.
+    /// Checks where a form comes from and whether it carries one of these tokens; the token, if so.
     pub(super) fn check_form<'t>(
         &self,
         fields: &HeaderMap,
-        token: Option<&'t Token>,
+        tokens: &'t [Token],
         given: &str,
     ) -> Result<&'t Token, Failure> {
         let site = fields.get("sec-fetch-site").map(HeaderValue::as_bytes);
         let is_foreign = matches!(site, Some(b"cross-site" | b"same-site"));
-        let token = token.filter(|token| !is_foreign && token.is_of_form(given));
-        token.ok_or_else(|| {
+        let token = tokens.iter().find(|token| token.is_of_form(given));
+        token.filter(|_| !is_foreign).ok_or_else(|| {
             self.counts.forged.add(1);
             Failure::Forged
         })
@@ -242,7 +189,7 @@ pub(super) async fn change_password(
 ) -> Result<Response, Failure> {
     let session = logged_in(&app, &visitor).await?;
     let form = read(sent)?;
-    app.check_form(&fields, Some(&session.token), &form.token)?;
+    app.check_form(&fields, slice::from_ref(&session.token), &form.token)?;
     let mut page = password_page(&app, &session);
     let name = UserName {
         shown: session.row.name.clone(),
@@ -257,8 +204,9 @@ pub(super) async fn change_password(
     if !page.password_warning.is_empty() || !page.repeat_warning.is_empty() {
         return Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &page));
     }
-    let user = match app.prove(&visitor, Some(name.key), form.current).await {
-        Ok(user) => user,
+    let proven = app.prove(&visitor, &fields, Some(&name.key), form.current);
+    let proof = match proven.await {
+        Ok(proof) => proof,
         Err(Refused::Wrong) => {
             page.current_warning = "This is not your present password.";
             return Ok(render(StatusCode::FORBIDDEN, &page));
@@ -269,16 +217,30 @@ pub(super) async fn change_password(
         }
         Err(Refused::Failure(error)) => return Err(error),
     };
-    replace_password(&app, &visitor, user, form.password).await
+    let replaced = replace_password(&app, &visitor, proof.user, form.password).await?;
+    let Some([session, device]) = replaced else {
+        return Err(Failure::NotLoggedIn); // changed or deleted from elsewhere in between
+    };
+    let response = app.redirect("/member?after=password");
+    let response = app.with_device(response, device.as_ref(), &visitor, &fields, &name.key);
+    let session = session.as_ref();
+    Ok(with_cookie(
+        response,
+        Cookie::Session,
+        session,
+        &app,
+        &visitor,
+    ))
 }
 
-/// Stores the new password, and goes on in a new session: the present one ends with all others.
+/// Stores the new password, and goes on in a new session, known by a new token: what was there before
+/// ends. `None` if the password is another one already.
 async fn replace_password(
     app: &App,
     visitor: &Visitor,
     user: User,
     password: String,
-) -> Result<Response, Failure> {
+) -> Result<Option<[Option<Token>; 2]>, Failure> {
     let password_hash = app.hasher.hash(password).await?;
     let id = user.id;
     if !app
@@ -286,18 +248,13 @@ async fn replace_password(
         .change_password(user, password_hash.clone())
         .await?
     {
-        return Err(Failure::NotLoggedIn); // changed or deleted from elsewhere in between
+        return Ok(None);
     }
     tracing::info!(user_id = id, address = %visitor.address, "accounts: password changed");
-    let token = app.begin_session(User { id, password_hash }).await?;
-    let response = app.redirect("/member?after=password");
-    Ok(with_cookie(
-        response,
-        Cookie::Session,
-        token.as_ref(),
-        app,
-        visitor,
-    ))
+    let user = User { id, password_hash };
+    let session = app.begin_session(user.clone()).await?;
+    let device = app.know_device(user, None).await?;
+    Ok(Some([session, device]))
 }
 
 #[derive(Default, Deserialize)]
@@ -330,11 +287,12 @@ pub(super) async fn delete(
 ) -> Result<Response, Failure> {
     let session = logged_in(&app, &visitor).await?;
     let form = read(sent)?;
-    app.check_form(&fields, Some(&session.token), &form.token)?;
+    app.check_form(&fields, slice::from_ref(&session.token), &form.token)?;
     let mut page = delete_page(&app, &session);
     let key = session.row.name_key.clone();
-    let user = match app.prove(&visitor, Some(key), form.current).await {
-        Ok(user) => user,
+    let proven = app.prove(&visitor, &fields, Some(&key), form.current);
+    let Proof { user, .. } = match proven.await {
+        Ok(proof) => proof,
         Err(Refused::Wrong) => {
             page.current_warning = "This is not your password.";
             return Ok(render(StatusCode::FORBIDDEN, &page));
@@ -351,6 +309,7 @@ pub(super) async fn delete(
     }
     tracing::info!(user_id = id, address = %visitor.address, "accounts: deleted");
     let response = app.redirect("/?after=deleted");
+    let response = with_cookie(response, Cookie::Device(&key), None, &app, &visitor);
     Ok(with_cookie(response, Cookie::Session, None, &app, &visitor))
 }
 
@@ -367,9 +326,9 @@ pub(super) async fn logout(
     sent: Sent<LogoutForm>,
 ) -> Result<Response, Failure> {
     let form = read(sent)?;
-    if let Some(token) = &visitor.session {
-        app.check_form(&fields, Some(token), &form.token)?;
-        app.store.end_session(token.stored()).await?;
+    if !visitor.sessions.is_empty() {
+        app.check_form(&fields, &visitor.sessions, &form.token)?;
+        app.end_sessions(&visitor).await?;
     }
     let response = app.redirect("/?after=logout");
     Ok(with_cookie(response, Cookie::Session, None, &app, &visitor))

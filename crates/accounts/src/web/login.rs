@@ -10,11 +10,12 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::App;
-use super::account::{Refused, Sent, read};
+use super::account::{Sent, read};
+use super::cookies::Cookie;
 use super::pages::{Failure, LoginPage, render, render_throttled, too_many, with_cookie};
-use super::visitor::{Cookie, Visitor};
+use super::proof::{Proof, Refused};
+use super::visitor::Visitor;
 use crate::name::UserName;
-use crate::store::User;
 use crate::token::Token;
 
 #[derive(Default, Deserialize)]
@@ -56,12 +57,14 @@ pub(super) async fn login(
     sent: Sent<LoginForm>,
 ) -> Result<Response, Failure> {
     let form = read(sent)?;
-    let guest = app.check_form(&fields, visitor.guest.as_ref(), &form.token)?;
+    let guest = app.check_form(&fields, &visitor.guests, &form.token)?;
     let mut page = page(&app, guest, &form.name);
     let key = UserName::parse(&form.name).ok().map(|name| name.key);
-    match app.prove(&visitor, key, form.password).await {
-        Ok(user) => {
-            if let Some(response) = enter(&app, &visitor, user).await? {
+    let proven = app.prove(&visitor, &fields, key.as_deref(), form.password);
+    match proven.await {
+        Ok(proof) => {
+            let key = key.unwrap_or_default();
+            if let Some(response) = enter(&app, &visitor, &fields, &key, proof).await? {
                 return Ok(response);
             }
         }
@@ -77,26 +80,29 @@ pub(super) async fn login(
     Ok(render(StatusCode::FORBIDDEN, &page))
 }
 
-/// A new session in place of the one that was there; `None` if the password has changed meanwhile.
-async fn enter(app: &App, visitor: &Visitor, user: User) -> Result<Option<Response>, Failure> {
+/// A new session in place of the one that was there, of a browser that is known from now on; `None` if
+/// the password has changed meanwhile.
+async fn enter(
+    app: &App,
+    visitor: &Visitor,
+    fields: &HeaderMap,
+    name_key: &str,
+    proof: Proof,
+) -> Result<Option<Response>, Failure> {
+    let Proof { user, device } = proof;
     let id = user.id;
-    let Some(token) = app.begin_session(user).await? else {
+    let Some(token) = app.begin_session(user.clone()).await? else {
         return Ok(None);
     };
-    if let Some(old) = &visitor.session {
-        app.store.end_session(old.stored()).await?;
-    }
+    let device = app.know_device(user, device).await?;
+    app.end_sessions(visitor).await?;
     app.counts.logins.add(1);
     tracing::info!(user_id = id, address = %visitor.address, "accounts: logged in");
     let response = app.redirect("/member");
+    let response = app.with_device(response, device.as_ref(), visitor, fields, name_key);
     let response = with_cookie(response, Cookie::Session, Some(&token), app, visitor);
-    Ok(Some(with_cookie(
-        response,
-        Cookie::Guest,
-        None,
-        app,
-        visitor,
-    )))
+    let response = with_cookie(response, Cookie::Guest, None, app, visitor);
+    Ok(Some(response))
 }
 
 impl App {
@@ -110,7 +116,7 @@ impl App {
         if self.session(visitor).await?.is_some() {
             return Ok(self.redirect("/member"));
         }
-        if let Some(guest) = &visitor.guest {
+        if let Some(guest) = visitor.guests.first() {
             return Ok(render(StatusCode::OK, &page(guest)));
         }
         let guest = Token::random()?;

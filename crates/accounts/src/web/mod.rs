@@ -1,13 +1,17 @@
 //! The pages: routes, and what all of them share.
 //!
 //! A request goes through `headers.rs` (security headers on every answer) and `visitor.rs` (who asks:
-//! address, TLS, cookies) to its page: `register.rs`, `login.rs` or `account.rs`. `pages.rs` has the
-//! templates' values and the answers.
+//! address, TLS, cookies) to its page: `register.rs`, `login.rs` or `account.rs`. `proof.rs` is where a
+//! password is held against an account, `device.rs` which browsers an account knows, `cookies.rs` what
+//! browsers keep. `pages.rs` has the templates' values and the answers.
 
 mod account;
+mod cookies;
+mod device;
 mod headers;
 mod login;
 mod pages;
+mod proof;
 mod register;
 mod visitor;
 
@@ -26,6 +30,7 @@ use tokio::runtime::Handle;
 pub use visitor::{Peer, TrustedProxy};
 
 use crate::counters::{Count, Counters};
+use crate::guard::Guard;
 use crate::hashing::Hasher;
 use crate::options::{FORM_BYTES_MAX, Options, PURGE_EVERY_MS, TRIES_ENTRIES_MAX};
 use crate::store::{OpenError, Store};
@@ -36,9 +41,8 @@ pub(crate) struct App {
     pub(crate) options: Options,
     pub(crate) store: Store,
     pub(crate) hasher: Hasher,
-    pub(crate) tries_by_account: Throttle<String>,
-    pub(crate) tries_by_address: Throttle<IpAddr>,
-    pub(crate) registrations: Throttle<IpAddr>,
+    guard: Guard,
+    registrations: Throttle<IpAddr>,
     purged_ms: AtomicI64,
     counts: Counts,
 }
@@ -67,8 +71,7 @@ impl App {
         Ok(Self {
             store,
             hasher,
-            tries_by_account: Throttle::new(options.tries_by_account, TRIES_ENTRIES_MAX),
-            tries_by_address: Throttle::new(options.tries_by_address, TRIES_ENTRIES_MAX),
+            guard: Guard::new(&options),
             registrations: Throttle::new(options.registrations_by_address, TRIES_ENTRIES_MAX),
             purged_ms: AtomicI64::new(0),
             counts: Counts::default(),
@@ -96,7 +99,7 @@ impl App {
         }
     }
 
-    /// Removes expired sessions, if that was not done for a while.
+    /// Removes sessions and devices that have expired, if that was not done for a while.
     async fn purge(&self) {
         let now_ms = self.options.clock.now_ms();
         let last_ms = self.purged_ms.load(Ordering::Relaxed);

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::App;
-use super::visitor::{Cookie, Visitor};
+use super::cookies::Cookie;
+use super::visitor::Visitor;
 use crate::hashing::HashError;
 use crate::store::{SessionRow, StoreError};
 use crate::token::Token;
@@ -220,15 +221,21 @@ pub(super) fn render(status: StatusCode, page: &impl Template) -> Response {
     }
 }
 
-/// Adds a cookie to an answer, or ends it.
+/// Adds a cookie that ends with the browser to an answer, or ends it.
 pub(super) fn with_cookie(
-    mut response: Response,
-    cookie: Cookie,
+    response: Response,
+    cookie: Cookie<'_>,
     token: Option<&Token>,
     app: &App,
     visitor: &Visitor,
 ) -> Response {
-    if let Some(field) = cookie.set(token, visitor.is_secure, &app.options.base) {
+    let field = cookie.set(token, None, visitor.is_secure, &app.options.base);
+    with_field(response, field)
+}
+
+/// Adds the field of a cookie to an answer.
+pub(super) fn with_field(mut response: Response, field: Option<HeaderValue>) -> Response {
+    if let Some(field) = field {
         response.headers_mut().append(header::SET_COOKIE, field);
     }
     response

@@ -53,7 +53,7 @@ pub(super) async fn register(
     sent: Sent<RegisterForm>,
 ) -> Result<Response, Failure> {
     let form = read(sent)?;
-    let guest = app.check_form(&fields, visitor.guest.as_ref(), &form.token)?;
+    let guest = app.check_form(&fields, &visitor.guests, &form.token)?;
     let mut page = page(&app, guest, &form.name);
     let Some(name) = judge(&form, &mut page) else {
         return Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &page));

@@ -5,12 +5,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 use ipnet::IpNet;
 
 use super::App;
+use super::cookies::Cookie;
 use crate::token::Token;
 
 /// The other end of the connection, for servers that do not give axum's [`ConnectInfo`]: insert it
@@ -46,59 +47,10 @@ pub(super) struct Visitor {
     pub(super) address: IpAddr,
     /// Whether the request came by TLS, to this server or to a proxy that is trusted.
     pub(super) is_secure: bool,
-    /// Of who is logged in.
-    pub(super) session: Option<Token>,
+    /// Of who is logged in: one of them is, if any.
+    pub(super) sessions: Vec<Token>,
     /// Of who is not, for forms.
-    pub(super) guest: Option<Token>,
-}
-
-/// Cookies. Over TLS their names have the prefix by which a browser takes them only from this host,
-/// over TLS.
-#[derive(Clone, Copy)]
-pub(super) enum Cookie {
-    Session,
-    Guest,
-}
-
-impl Cookie {
-    fn name(self, is_secure: bool) -> &'static str {
-        match (self, is_secure) {
-            (Self::Session, true) => "__Host-loadline-session",
-            (Self::Session, false) => "loadline-session",
-            (Self::Guest, true) => "__Host-loadline-guest",
-            (Self::Guest, false) => "loadline-guest",
-        }
-    }
-
-    /// The field that sets it, or ends it. Gone with the browser; the server ends it before if need be.
-    pub(super) fn set(
-        self,
-        token: Option<&Token>,
-        is_secure: bool,
-        base: &str,
-    ) -> Option<HeaderValue> {
-        let name = self.name(is_secure);
-        let value = token.map_or("", Token::as_cookie);
-        let (path, secure) = match is_secure {
-            true => ("/", "; Secure"), // the prefix asks for both
-            false => (base, ""),
-        };
-        let age = if token.is_some() { "" } else { "; Max-Age=0" };
-        let text = format!("{name}={value}; Path={path}; HttpOnly; SameSite=Lax{secure}{age}");
-        HeaderValue::try_from(text).ok()
-    }
-
-    fn find(self, fields: &HeaderMap, is_secure: bool) -> Option<Token> {
-        let name = self.name(is_secure);
-        let texts = fields.get_all(header::COOKIE).into_iter();
-        let mut pairs = texts
-            .filter_map(|text| text.to_str().ok())
-            .flat_map(|text| text.split(';'))
-            .filter_map(|pair| pair.trim().split_once('='));
-        pairs
-            .find(|(found, _)| *found == name)
-            .and_then(|(_, value)| Token::from_cookie(value))
-    }
+    pub(super) guests: Vec<Token>,
 }
 
 /// Finds out who asks and hands it on.
@@ -144,8 +96,8 @@ fn visitor(peer: Peer, fields: &HeaderMap, trusted: &[TrustedProxy]) -> Visitor 
     Visitor {
         address: of_customer(address),
         is_secure,
-        session: Cookie::Session.find(fields, is_secure),
-        guest: Cookie::Guest.find(fields, is_secure),
+        sessions: Cookie::Session.found(fields, is_secure),
+        guests: Cookie::Guest.found(fields, is_secure),
     }
 }
 
@@ -235,35 +187,5 @@ mod tests {
     fn a_network_of_64_bits_counts_as_one_address() {
         assert_eq!(seen("2001:db8:1:2:3:4:5:6", &[], &[]).0, "2001:db8:1:2::");
         assert_eq!(seen("::ffff:192.0.2.1", &[], &[]).0, "192.0.2.1");
-    }
-
-    #[test]
-    fn cookies_are_kept_from_scripts_and_other_sites() {
-        let token = Token::random().unwrap();
-        let plain = Cookie::Session
-            .set(Some(&token), false, "/accounts")
-            .unwrap();
-        let plain = plain.to_str().unwrap();
-        assert!(plain.starts_with("loadline-session="), "{plain}");
-        assert!(
-            plain.ends_with("; Path=/accounts; HttpOnly; SameSite=Lax"),
-            "{plain}"
-        );
-        let secure = Cookie::Session
-            .set(Some(&token), true, "/accounts")
-            .unwrap();
-        let secure = secure.to_str().unwrap();
-        assert!(secure.starts_with("__Host-loadline-session="), "{secure}");
-        assert!(
-            secure.ends_with("; Path=/; HttpOnly; SameSite=Lax; Secure"),
-            "{secure}"
-        );
-        let over = Cookie::Guest.set(None, false, "/a").unwrap();
-        assert!(over.to_str().unwrap().ends_with("; Max-Age=0"));
-        let mut fields = HeaderMap::new();
-        let text = format!("a=b; loadline-session={}; c=d", token.as_cookie());
-        fields.insert(header::COOKIE, HeaderValue::try_from(text).unwrap());
-        assert!(Cookie::Session.find(&fields, false) == Some(token));
-        assert!(Cookie::Session.find(&fields, true).is_none());
     }
 }

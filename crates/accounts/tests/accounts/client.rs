@@ -31,6 +31,8 @@ pub(crate) struct Client {
     address: IpAddr,
     is_tls: bool,
     pub(crate) cookies: BTreeMap<String, String>,
+    /// Cookies that somebody else has set for a longer path: they are sent before its own.
+    pub(crate) planted: Vec<(&'static str, String)>,
     /// Fields sent with each request.
     pub(crate) fields: Vec<(&'static str, String)>,
 }
@@ -127,6 +129,7 @@ impl Client {
             address,
             is_tls: false,
             cookies: BTreeMap::new(),
+            planted: Vec::new(),
             fields: Vec::new(),
         }
     }
@@ -141,9 +144,10 @@ impl Client {
         let (mut head, body) = request.into_parts();
         head.headers
             .insert(HOST, "accounts.test".parse().expect("valid"));
-        let cookies: Vec<_> = self
-            .cookies
-            .iter()
+        let own = self.cookies.iter().map(|(name, value)| (&**name, value));
+        let planted = self.planted.iter().map(|(name, value)| (*name, value));
+        let cookies: Vec<_> = planted
+            .chain(own)
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         if !cookies.is_empty() {

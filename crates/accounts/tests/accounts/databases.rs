@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use loadline_accounts::Accounts;
-use sqlx::{ConnectOptions as _, Connection as _};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -45,6 +45,23 @@ impl Databases {
     }
 }
 
+impl Databases {
+    /// A statement that changes something.
+    async fn change(&self, database: &str, sql: &str) {
+        match self {
+            Self::Server(server) => server.change(database, sql).await,
+            Self::Files(folder) => {
+                let file = folder.path().join(format!("{database}.db"));
+                let connect = sqlx::sqlite::SqliteConnectOptions::new().filename(file);
+                let mut connection = connect.connect().await.expect(sql);
+                let text = sqlx::AssertSqlSafe(sql.to_owned());
+                connection.execute(text).await.expect(sql);
+                connection.close().await.expect("an end");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn on_sqlite() {
     let folder = tempfile::tempdir().expect("a directory");
@@ -71,6 +88,7 @@ async fn on_postgresql() {
 
 async fn everything(databases: &Databases) {
     several_start_together(databases).await;
+    an_older_one_is_brought_up_to_date(databases).await;
     pools::is_there_from_the_start(&databases.new_one("pool").await).await;
     journey(databases).await;
     one_name_at_the_same_moment(databases).await;
@@ -92,7 +110,28 @@ async fn several_start_together(databases: &Databases) {
             .await;
     }
     let applied = "SELECT count(*) FROM _sqlx_migrations";
-    assert_eq!(databases.count("together", applied).await, 1);
+    assert_eq!(databases.count("together", applied).await, 2);
+}
+
+/// A database of before the second migration: accounts stay, and browsers can be known.
+async fn an_older_one_is_brought_up_to_date(databases: &Databases) {
+    let url = databases.new_one("older").await;
+    let site = Site::on(&url, |_| ()).await;
+    let mut client = Client::new(&site.router);
+    client.enter("ada").await;
+    site.accounts.close().await;
+    databases.change("older", "DROP TABLE devices").await;
+    let applied = "DELETE FROM _sqlx_migrations WHERE version = 2";
+    databases.change("older", applied).await;
+    let site = Site::on(&url, |_| ()).await;
+    let mut again = Client::new(&site.router);
+    again.cookies = client.cookies;
+    assert!(again.is_in().await);
+    again.log_out().await.is(303);
+    again.log_in("ada", PASSWORD).await.is(303);
+    let devices = "SELECT count(*) FROM devices";
+    assert_eq!(databases.count("older", devices).await, 1);
+    site.accounts.close().await;
 }
 
 /// Everything that one user does.
@@ -157,17 +196,23 @@ async fn journey(databases: &Databases) {
             other.cookies.clear();
         }
     }
-    assert_eq!(
-        databases
-            .count("journey", "SELECT count(*) FROM sessions")
-            .await,
-        20
-    );
+    for table in ["sessions", "devices"] {
+        let rows = format!("SELECT count(*) FROM {table}");
+        assert_eq!(databases.count("journey", &rows).await, 20, "{table}");
+    }
+    let newest = "SELECT max(created_ms) FROM devices";
+    let before = databases.count("journey", newest).await;
+    site.time.pass(std::time::Duration::from_secs(1));
+    other.log_out().await.is(303);
+    other.log_in("Straße", new).await.is(303); // known: its row is renewed
+    assert_eq!(databases.count("journey", newest).await, before + 1000);
+    let rows = "SELECT count(*) FROM devices";
+    assert_eq!(databases.count("journey", rows).await, 20);
     other
         .submit("/accounts/delete", &[("current", new)])
         .await
         .leads_to("/accounts/?after=deleted");
-    for table in ["users", "sessions"] {
+    for table in ["users", "sessions", "devices"] {
         let rows = format!("SELECT count(*) FROM {table}");
         assert_eq!(databases.count("journey", &rows).await, 0, "{table}");
     }

@@ -12,15 +12,19 @@ use super::client::{Client, PASSWORD};
 use super::site::Site;
 
 #[tokio::test]
-async fn an_account_has_five_tries_and_then_waits_that_double() {
-    let site = Site::on_sqlite().await;
+async fn an_address_has_five_tries_of_an_account_and_then_waits_that_double() {
+    let site = Site::on_sqlite_with(|options| {
+        options.tries_by_address.free = u32::MAX;
+        options.turns_by_account.free = u32::MAX;
+    })
+    .await;
     Client::new(&site.router).enter("ada").await;
-    // From everywhere, so that no address is the limit; for one who is not there, too.
+    // For one who is not there, too.
     for name in ["nobody", "ada"] {
         let mut waits = Vec::new();
         let mut tries = 0;
-        for number in 0..41_u8 {
-            let mut client = Client::from(&site.router, [203, 0, 113, number]);
+        for number in 0..41 {
+            let mut client = Client::from(&site.router, [203, 0, 113, 1]);
             let answer = client.log_in(name, "wrong wrong").await;
             match answer.status.as_u16() {
                 403 => tries += 1,
@@ -42,14 +46,124 @@ async fn an_account_has_five_tries_and_then_waits_that_double() {
         );
     }
     // The right password is not looked at during a wait either, and ends the count after it.
-    let mut owner = Client::from(&site.router, [198, 51, 100, 1]);
+    let mut owner = Client::from(&site.router, [203, 0, 113, 1]);
     let wait = owner.log_in("ada", PASSWORD).await.is(429).retry_after();
     site.time.pass(Duration::from_secs(wait));
     owner.log_in("ada", PASSWORD).await.is(303);
-    let mut again = Client::from(&site.router, [198, 51, 100, 2]);
+    let mut again = Client::from(&site.router, [203, 0, 113, 1]);
     for _ in 0..5 {
         again.log_in("ada", "wrong wrong").await.is(403);
     }
+}
+
+/// Owners who come to an account after so many seconds of an attack, each from an address of its own,
+/// and come again when they are told to: how long each waits, in seconds.
+async fn waits_under_attack(site: &Site, addresses: u8, arrivals: &[u64]) -> Vec<u64> {
+    let mut attackers = Vec::new();
+    for number in 0..addresses {
+        let mut attacker = Client::from(&site.router, [203, 0, 113, number]);
+        let token = attacker.get("/accounts/login").await.token();
+        attackers.push((attacker, token));
+    }
+    let mut owners: Vec<(u64, u64, u8)> = Vec::new(); // arrival, next try, address
+    let mut waits = Vec::new();
+    let end = arrivals.iter().max().expect("somebody comes") + 400;
+    for second in 0..end {
+        // All at each moment at which a wait may end, and before anybody else.
+        for (attacker, token) in &mut attackers {
+            let fields = [
+                ("token", token.as_str()),
+                ("name", "ada"),
+                ("password", "wrong wrong"),
+            ];
+            let answer = attacker.post("/accounts/login", &fields).await;
+            assert!(matches!(answer.status.as_u16(), 403 | 429), "{answer:?}");
+        }
+        if arrivals.contains(&second) {
+            let address = u8::try_from(owners.len() + waits.len()).expect("few");
+            owners.push((second, second, address));
+        }
+        let mut waiting = Vec::new();
+        for (came, next, address) in owners {
+            if next > second {
+                waiting.push((came, next, address));
+                continue;
+            }
+            let mut owner = Client::from(&site.router, [198, 51, 100, address]);
+            let answer = owner.log_in("ada", PASSWORD).await;
+            match answer.status.as_u16() {
+                303 => waits.push(second - came),
+                _ => waiting.push((came, second + answer.is(429).retry_after(), address)),
+            }
+        }
+        owners = waiting;
+        site.time.pass(Duration::from_secs(1));
+    }
+    assert!(owners.is_empty(), "not let in: {owners:?}");
+    waits
+}
+
+/// The manual's promise.
+#[tokio::test]
+async fn an_account_under_attack_lets_its_owner_in_after_five_minutes_at_most() {
+    // Owners wait for each other, too: those who come at the same time are more addresses that try.
+    let often: &[u64] = &[3, 20, 60, 61, 299, 600, 1000];
+    for (addresses, arrivals) in [(1, often), (3, often), (5, &[20, 400, 900])] {
+        let site = Site::on_sqlite().await;
+        let mut owner = Client::new(&site.router);
+        owner.register("ada", PASSWORD).await.is(303);
+        let waits = waits_under_attack(&site, addresses, arrivals).await;
+        assert_eq!(waits.len(), arrivals.len());
+        assert!(
+            waits.iter().all(|wait| *wait <= 300),
+            "{addresses}: {waits:?}"
+        );
+        if addresses == 1 {
+            assert!(waits.iter().all(|wait| *wait == 0), "{waits:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn refused_tries_count_for_the_address_that_sends_them() {
+    let site = Site::on_sqlite().await;
+    let mut client = Client::new(&site.router);
+    for number in 0..20 {
+        let answer = client.log_in("ada", "wrong wrong").await;
+        answer.is(if number < 5 { 403 } else { 429 });
+    }
+    client.log_in("bob", "wrong wrong").await.is(429);
+    let mut other = Client::from(&site.router, [203, 0, 113, 1]);
+    other.log_in("bob", "wrong wrong").await.is(403);
+}
+
+#[tokio::test]
+async fn a_crowd_has_so_many_guesses_and_learns_nothing_of_who_is_there() {
+    let site = Site::on_sqlite().await;
+    Client::new(&site.router)
+        .register("ada", PASSWORD)
+        .await
+        .is(303);
+    let mut answers = [Vec::new(), Vec::new()];
+    for (name, subnet) in [("ada", 1), ("nobody", 2)] {
+        for number in 0..40_u8 {
+            let mut client = Client::from(&site.router, [10, subnet, 0, number]);
+            let answer = client.log_in(name, "wrong wrong").await;
+            let wait = (answer.status == 429).then(|| answer.retry_after());
+            let text = answer.text().replace(&answer.token(), "").replace(name, "");
+            answers[usize::from(subnet) - 1].push((answer.status, wait, text));
+        }
+    }
+    assert_eq!(answers[0], answers[1]);
+    let guesses = answers[0].iter().filter(|(status, ..)| *status == 403);
+    assert_eq!(guesses.count(), 20);
+    let waits: Vec<u64> = answers[0].iter().filter_map(|(_, wait, _)| *wait).collect();
+    assert_eq!(waits[..3], [50, 100, 150]);
+    assert_eq!(
+        site.accounts.counters().hashes,
+        41,
+        "what is refused costs nothing"
+    );
 }
 
 #[tokio::test]

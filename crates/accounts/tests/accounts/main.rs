@@ -3,11 +3,13 @@
 
 mod client;
 mod databases;
+mod devices;
 mod docs;
 mod forms;
 mod limits;
 mod memory;
 mod outages;
+mod planted;
 mod pools;
 mod secrets;
 mod servers;

@@ -98,6 +98,24 @@ impl Server {
         count.unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
+    /// A statement that changes something in a database.
+    pub(crate) async fn change(&self, database: &str, sql: &str) {
+        let query = sqlx::AssertSqlSafe(sql.to_owned());
+        let done = match self.kind {
+            Kind::MariaDb => {
+                let connect = self.mariadb().database(database);
+                let mut connection = connect.connect().await.expect(sql);
+                connection.execute(query).await.map(drop)
+            }
+            Kind::PostgreSql => {
+                let connect = self.postgres().database(database);
+                let mut connection = connect.connect().await.expect(sql);
+                connection.execute(query).await.map(drop)
+            }
+        };
+        done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
     fn mariadb(&self) -> MySqlConnectOptions {
         MySqlConnectOptions::new()
             .socket(self.folder.path().join("sql"))

@@ -1,0 +1,84 @@
+//! Proof: a password that was given, held against an account within the limits on tries.
+
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+
+use super::App;
+use super::pages::Failure;
+use super::visitor::Visitor;
+use crate::guard::{Key, Outcome, Who};
+use crate::options::PASSWORD_CHARS_MAX;
+use crate::store::User;
+use crate::token::Token;
+
+/// A password was the right one.
+pub(super) struct Proof {
+    pub(super) user: User,
+    /// By which the account knows the browser already.
+    pub(super) device: Option<Token>,
+}
+
+/// Why a password was not accepted as proof.
+pub(super) enum Refused {
+    /// No such user, or another password: nobody is told which.
+    Wrong,
+    /// Too many tries; the next may come after so long.
+    TooMany(Duration),
+    Failure(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for Refused {
+    fn from(error: E) -> Self {
+        Self::Failure(error.into())
+    }
+}
+
+impl App {
+    /// Whether a password is the one of a user, within the limits on tries. It takes as long for a
+    /// user who is not there, and all limits are the same.
+    pub(super) async fn prove(
+        &self,
+        visitor: &Visitor,
+        fields: &HeaderMap,
+        name_key: Option<&str>,
+        password: String,
+    ) -> Result<Proof, Refused> {
+        let device = match name_key {
+            Some(key) => self.device(visitor, fields, key).await?,
+            None => None,
+        };
+        let who = match &device {
+            Some(device) => Who::Device(Key::of(device.as_cookie())),
+            None => Who::Stranger {
+                account: name_key.map(Key::of),
+                address: visitor.address,
+            },
+        };
+        let now_ms = self.options.clock.now_ms();
+        self.guard.begin(&who, now_ms).map_err(|wait| {
+            self.counts.throttled.add(1);
+            Refused::TooMany(wait)
+        })?;
+        let verified = self.verify(name_key.unwrap_or_default(), password).await;
+        let outcome = match &verified {
+            Ok(_) => Outcome::Right,
+            Err(Refused::Wrong) => {
+                self.counts.logins_refused.add(1);
+                Outcome::Wrong
+            }
+            Err(_) => Outcome::Unknown,
+        };
+        self.guard.end(&who, outcome);
+        verified.map(|user| Proof { user, device })
+    }
+
+    async fn verify(&self, key: &str, password: String) -> Result<User, Refused> {
+        let user = self.store.user(key.to_owned()).await?;
+        let stored = user.as_ref().map(|user| user.password_hash.clone());
+        // None is as long as that: it is wrong, and takes as long as any.
+        let bounded = password.chars().take(PASSWORD_CHARS_MAX + 1).collect();
+        let is_right = self.hasher.verify(bounded, stored).await?;
+        user.filter(|_| is_right).ok_or(Refused::Wrong)
+    }
+}
