@@ -18,6 +18,8 @@
 //! # }
 //! ```
 //!
+//! Behind a proxy, or on another server, say who asks by a [`Client`] in each request's extensions.
+//!
 //! | file | what |
 //! |---|---|
 //! | `options.rs` | what can be chosen, and every limit with its reason |
@@ -52,7 +54,7 @@ pub use options::{FORM_BYTES_MAX, Options};
 pub use store::{Database, DatabaseError, OpenError};
 pub use throttle::Tries;
 pub use turns::Turns;
-pub use web::{Peer, TrustedProxy};
+pub use web::Client;
 
 use web::App;
 

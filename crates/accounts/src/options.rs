@@ -7,7 +7,6 @@ use crate::hashing::HashCost;
 use crate::store::Database;
 use crate::throttle::Tries;
 use crate::turns::Turns;
-use crate::web::TrustedProxy;
 
 /// Characters of a user name: enough for any name, little enough for any page.
 pub(crate) const NAME_CHARS_MAX: usize = 64;
@@ -98,8 +97,6 @@ pub struct Options {
     pub tries_by_address: Tries,
     /// Accounts made from one address.
     pub registrations_by_address: Tries,
-    /// Proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
-    pub trusted_proxies: Vec<TrustedProxy>,
     /// Where the time comes from.
     pub clock: Clock,
 }
@@ -148,7 +145,6 @@ impl Options {
                 delay_max: 60 * minute,
                 forgotten_after: 60 * minute,
             },
-            trusted_proxies: Vec::new(),
             clock: Clock::system(),
         }
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use loadline_accounts::{Accounts, Counters, FORM_BYTES_MAX, Options, Peer};
+use loadline_accounts::{Accounts, Client, Counters, FORM_BYTES_MAX, Options};
 use loadline_proto::Handler;
 use loadline_tower::{Addresses, Tower};
 use tokio::runtime::Handle;
@@ -58,7 +58,6 @@ impl Mounted {
         options.pool_wait = flags.accounts_pool_wait.unwrap_or(options.pool_wait);
         options.session_idle = flags.accounts_idle.unwrap_or(options.session_idle);
         options.session_max = flags.accounts_session.unwrap_or(options.session_max);
-        options.trusted_proxies.clone_from(&flags.accounts_proxy);
         let runtime = loadline_tower::runtime()
             .map_err(|error| Failure::failed(format!("the runtime of apps: {error}")))?;
         let accounts = runtime
@@ -73,12 +72,12 @@ impl Mounted {
         app.body_bytes_max(FORM_BYTES_MAX as u64)
             .map_request(|request| {
                 let addresses = request.extensions().get::<Addresses>();
-                let peer = addresses.and_then(|addresses| addresses.peer);
-                let peer = Peer {
-                    address: peer.map(|peer| peer.ip()),
-                    is_tls: false, // this server speaks none yet
+                let client = addresses.and_then(|addresses| addresses.client);
+                let client = Client {
+                    address: client.map(|client| client.address),
+                    is_secure: addresses.is_some_and(|addresses| addresses.is_secure),
                 };
-                request.extensions_mut().insert(peer);
+                request.extensions_mut().insert(client);
             })
     }
 

@@ -62,6 +62,7 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
             limits: plan.limits.clone(),
             keep_alive: plan.flags.connections.keep_alive,
             error_pages,
+            trusted_proxies: plan.flags.proxy.trusted(),
         }),
         listen: plan.flags.listen.clone(),
         unix_mode: running.unix_mode,

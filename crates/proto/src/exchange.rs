@@ -5,7 +5,8 @@ use core::net::SocketAddr;
 use loadline_base::{Buffer, Millis};
 
 use crate::http1::encode;
-use crate::{Body, Request, Response, Status, Turn};
+use crate::trusted_proxies::Forwarded;
+use crate::{Body, Client, Request, Response, Status, Turn};
 
 /// Which of a connection's requests this is. HTTP/1 has one at a time; the seam for HTTP/2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -16,7 +17,7 @@ pub struct StreamId(pub u32);
 pub struct Exchange {
     /// Which of the connection's requests this is.
     pub stream: StreamId,
-    /// The client's address; `None` over a Unix socket.
+    /// The other end of the connection, perhaps a proxy's; `None` on a Unix socket.
     pub peer: Option<SocketAddr>,
     /// The address that the client has connected to. There for an app's task (`Handler::start`)
     /// alone, since it costs a system call for each connection; `None` over a Unix socket.
@@ -36,9 +37,32 @@ pub struct Exchange {
     pub(crate) lent_bytes: usize,
     /// Whether the connection can stay open after this answer.
     pub(crate) persist: bool,
+    /// What trusted proxies say.
+    pub(crate) forwarded: Forwarded,
+    pub(crate) came_by_unnamed_proxy: bool,
 }
 
 impl Exchange {
+    /// Who sent it: whom a trusted proxy names, else the other end of the connection. `None` for one
+    /// on a Unix socket that nobody has named.
+    #[must_use]
+    pub fn client(&self) -> Option<Client> {
+        self.forwarded.client.or(self.peer.map(Client::from))
+    }
+
+    /// Whether the client has sent it by https, as a trusted proxy says.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.forwarded.is_secure
+    }
+
+    /// Whether it is a connection's first request, has come through a proxy of this machine, and no
+    /// proxy at all is trusted: then each client of that proxy is taken for the proxy itself.
+    #[must_use]
+    pub fn came_by_unnamed_proxy(&self) -> bool {
+        self.came_by_unnamed_proxy
+    }
+
     /// Answers with field lines and content that the caller only lends: both are encoded into the
     /// connection's output at once, in one copy. Then the outcome is `Ready`.
     ///
@@ -89,6 +113,7 @@ impl Exchange {
     pub(crate) fn copy_request(&mut self, other: &Self) {
         self.stream = other.stream;
         self.peer = other.peer;
+        self.forwarded = other.forwarded;
         self.began = other.began;
         self.request.copy_head(&other.request);
     }
@@ -98,6 +123,8 @@ impl Exchange {
         self.stream = StreamId(0);
         self.peer = None;
         self.local = None;
+        self.forwarded = Forwarded::default();
+        self.came_by_unnamed_proxy = false;
         self.inner_ready = false;
         self.request.clear();
         self.response.clear();

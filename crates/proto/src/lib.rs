@@ -68,6 +68,7 @@ pub mod session_config;
 mod session_state;
 pub mod status;
 mod stream;
+pub mod trusted_proxies;
 pub mod turn;
 
 pub use access_log::{AccessFormat, AccessLog};
@@ -86,4 +87,5 @@ pub use response::{Body, Response};
 pub use server_session::ServerSession;
 pub use session_config::SessionConfig;
 pub use status::Status;
+pub use trusted_proxies::{Client, ForwardedField, TrustedProxies, TrustedProxy};
 pub use turn::{HttpDate, Pool, Turn};

@@ -244,6 +244,14 @@ impl Request {
             .map(|f| f.value.of(&self.head))
     }
 
+    /// Every value of a name that need not be a known one, the last first.
+    pub(crate) fn field_lines_from_the_end(&self, name: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let lines = self.fields.iter().rev();
+        lines
+            .filter(move |field| field.name.of(&self.head).eq_ignore_ascii_case(name))
+            .map(|field| field.value.of(&self.head))
+    }
+
     /// Whether one of a set of names (see `FieldName::set`) is there: one instruction.
     #[must_use]
     pub fn has_any(&self, set: u32) -> bool {

@@ -20,6 +20,7 @@ use loadline_base::{Millis, Segment, Transmit};
 
 use crate::progress::{BodyReader, Progress};
 use crate::session_state::State;
+use crate::trusted_proxies::Standing;
 use crate::{
     Action, CloseReason, Exchange, Fault, Method, Outcome, Pace, SessionConfig, Status, Turn,
     answer,
@@ -31,6 +32,7 @@ pub struct ServerSession {
     config: Arc<SessionConfig>,
     progress: Option<Box<Progress>>,
     peer: Option<SocketAddr>,
+    standing: Standing,
     /// When the period began that the deadline counts from.
     since: Millis,
     /// Bytes that have moved in this period, for its minimum rate.
@@ -51,6 +53,7 @@ impl ServerSession {
             config: Arc::clone(config),
             progress: None,
             peer,
+            standing: config.trusted_proxies.standing(peer),
             since: turn.now,
             moved: 0,
             state: State::Idle,
@@ -350,6 +353,12 @@ impl ServerSession {
             State::Streaming => self.streaming_deadline(),
             _ => None,
         }
+    }
+
+    /// Whether the other end is a proxy whose word about its clients is taken.
+    #[must_use]
+    pub fn peer_is_trusted(&self) -> bool {
+        self.standing == Standing::Proxy
     }
 
     /// Between requests with nothing received: may be closed to make room.

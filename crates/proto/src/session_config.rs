@@ -1,6 +1,6 @@
 //! What every connection of a server has in common.
 
-use crate::{ErrorPages, Limits};
+use crate::{ErrorPages, Limits, TrustedProxies};
 
 /// What every connection of a server has in common.
 #[derive(Clone, Debug)]
@@ -11,6 +11,8 @@ pub struct SessionConfig {
     pub keep_alive: bool,
     /// Content of error answers.
     pub error_pages: ErrorPages,
+    /// Proxies whose word about their clients is taken.
+    pub trusted_proxies: TrustedProxies,
 }
 
 impl Default for SessionConfig {
@@ -19,6 +21,7 @@ impl Default for SessionConfig {
             limits: Limits::default(),
             keep_alive: true,
             error_pages: ErrorPages::plain(),
+            trusted_proxies: TrustedProxies::default(),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use loadline_base::Millis;
 use loadline_proto::{
-    Action, Body, ClientSession, Counters, ErrorPages, Exchange, HttpDate, Limits, Method, Outcome,
-    Pool, Received, ServerSession, SessionConfig, Status, Turn,
+    Action, Body, ClientSession, Counters, Exchange, HttpDate, Limits, Method, Outcome, Pool,
+    Received, ServerSession, SessionConfig, Status, Turn,
 };
 
 struct Core {
@@ -19,11 +19,7 @@ struct Core {
 
 impl Core {
     fn new() -> Self {
-        let config = Arc::new(SessionConfig {
-            limits: Limits::default(),
-            keep_alive: true,
-            error_pages: ErrorPages::plain(),
-        });
+        let config = Arc::new(SessionConfig::default());
         let (mut pool, counters, date) = (Pool::new(), Counters::default(), HttpDate::at(0));
         let mut turn = Turn {
             now: Millis(0),

@@ -3,7 +3,7 @@
 mod drive;
 
 use drive::{Driver, config, echo, parse_answers};
-use loadline_proto::{Body, ErrorPages, Exchange, Limits, Outcome, SessionConfig, Status, Turn};
+use loadline_proto::{Body, Exchange, Limits, Outcome, SessionConfig, Status, Turn};
 
 /// Request lines and fields, whether the connection stays, and what the answer says of it.
 #[test]
@@ -134,9 +134,8 @@ fn keep_alive_rules_of_both_versions() {
 #[test]
 fn keep_alive_off_closes_after_each_answer() {
     let config = std::sync::Arc::new(SessionConfig {
-        limits: Limits::default(),
         keep_alive: false,
-        error_pages: ErrorPages::plain(),
+        ..SessionConfig::default()
     });
     for head in [
         "GET / HTTP/1.1\r\nHost: h\r\n\r\n",

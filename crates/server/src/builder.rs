@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use loadline_proto::{ErrorPages, Handler, Limits, SessionConfig};
+use loadline_proto::{ErrorPages, Handler, Limits, SessionConfig, TrustedProxies};
 
 use crate::{
     AccessLogging, Architecture, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve,
@@ -105,6 +105,14 @@ impl<H: Handler> Server<H> {
     #[must_use]
     pub fn error_pages(mut self, pages: ErrorPages) -> Self {
         self.session.error_pages = pages;
+        self
+    }
+
+    /// Proxies whose word about their clients is taken. Without any, the other end of a connection is
+    /// the client.
+    #[must_use]
+    pub fn trusted_proxies(mut self, proxies: TrustedProxies) -> Self {
+        self.session.trusted_proxies = proxies;
         self
     }
 

@@ -90,7 +90,7 @@ use loadline_proto::{AccessFormat, Handler, SessionConfig};
 pub use architecture::Architecture;
 pub use builder::Server;
 pub use handle::{Control, Ending, ServerHandle};
-pub use loadline_proto::{ErrorPages, Limits};
+pub use loadline_proto::{ErrorPages, ForwardedField, Limits, TrustedProxies, TrustedProxy};
 pub use loadline_sys::ListenAddr;
 pub use options::{
     Accept, AtCapacity, Balance, DESCRIPTORS_RESERVED, FileIo, OptionError, Queue, ServerOptions,

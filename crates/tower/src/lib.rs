@@ -15,7 +15,7 @@
 //! ```
 //!
 //! **What a service sees.** Method, target and fields as they were sent, with duplicates, in order;
-//! the addresses of the client and of the server as an extension, [`Addresses`]. What
+//! the client and the connection's addresses as an extension, [`Addresses`]. What
 //! Loadline refuses before (malformed requests) it never sees.
 //! Trailers of requests are dropped. `Upgrade` is ignored.
 //!
@@ -67,11 +67,17 @@ use tower_service::Service;
 
 pub use body::Body;
 pub use context::runtime;
+pub use loadline_proto::Client;
 
-/// Both ends of the connection, as an extension of each request.
+/// Who has sent the request, and both ends of the connection, as an extension of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// The client's; `None` over a Unix socket.
+    /// The client: the one that a trusted proxy names, else the other end of the connection. `None`
+    /// for one on a Unix socket that nobody has named.
+    pub client: Option<Client>,
+    /// Whether the client has sent it by https, as a trusted proxy says.
+    pub is_secure: bool,
+    /// The other end of the connection, perhaps a proxy's; `None` on a Unix socket.
     pub peer: Option<SocketAddr>,
     /// The one that the client has connected to; `None` over a Unix socket.
     pub local: Option<SocketAddr>,

@@ -63,6 +63,8 @@ pub(crate) fn from_exchange(exchange: &Exchange, port: &Port) -> Result<Request<
     }
     fields(from, headers)?;
     request.extensions_mut().insert(Addresses {
+        client: exchange.client(),
+        is_secure: exchange.is_secure(),
         peer: exchange.peer,
         local: exchange.local,
     });

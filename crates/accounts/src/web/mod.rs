@@ -22,12 +22,12 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn, from_fn_with_state, map_response_with_state};
+use axum::middleware::{from_fn, map_response_with_state};
 use axum::response::Redirect;
 use axum::routing::{get, post};
 use tokio::runtime::Handle;
 
-pub use visitor::{Peer, TrustedProxy};
+pub use visitor::Client;
 
 use crate::counters::{Count, Counters};
 use crate::guard::Guard;
@@ -145,13 +145,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             get(move || async move { Redirect::permanent(&root) }),
         )
         .nest(&format!("{base}/"), pages)
-        .layer(map_response_with_state(
-            Arc::clone(&app),
-            pages::with_failure_shown,
-        ))
+        .layer(map_response_with_state(app, pages::with_failure_shown))
         .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
         .layer(from_fn(headers::secure))
-        .layer(from_fn_with_state(app, visitor::recognise))
+        .layer(from_fn(visitor::recognise))
 }
 
 fn as_ms(time: Duration) -> i64 {

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
-use loadline_accounts::Peer;
+use loadline_accounts::Client as Sender;
 use tokio::net::TcpSocket;
 use tower::ServiceExt as _;
 
@@ -160,8 +160,10 @@ impl Client {
         let mut request = Request::from_parts(head, body);
         let (head, body) = match &mut self.way {
             Way::Direct(router) => {
-                let (address, is_tls) = (Some(self.address), self.is_tls);
-                request.extensions_mut().insert(Peer { address, is_tls });
+                request.extensions_mut().insert(Sender {
+                    address: Some(self.address),
+                    is_secure: self.is_tls,
+                });
                 let answer = router.clone().oneshot(request).await.expect("valid");
                 let (head, body) = answer.into_parts();
                 (head, body.collect().await.expect("a body").to_bytes())

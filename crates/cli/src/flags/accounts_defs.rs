@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use loadline_accounts::{Database, TrustedProxy};
+use loadline_accounts::Database;
 
 use super::values::{Auto, auto_count_in, count_in, duration};
 
@@ -42,9 +42,4 @@ pub(crate) struct AccountsFlags {
     /// End a session after so long in any case [default: 12h].
     #[arg(long, value_name = "TIME", requires = "accounts", value_parser = duration)]
     pub(crate) accounts_session: Option<Duration>,
-
-    /// A proxy whose X-Forwarded-For and X-Forwarded-Proto are believed: an address or a network
-    /// (10.0.0.0/8), 127.0.0.1 for one on a Unix socket; may be given several times.
-    #[arg(long, value_name = "ADDRESS", requires = "accounts")]
-    pub(crate) accounts_proxy: Vec<TrustedProxy>,
 }

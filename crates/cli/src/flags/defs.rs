@@ -14,6 +14,7 @@ use loadline_server::{
 use super::accounts_defs::AccountsFlags;
 use super::lab_defs::{LAB_EXIT_CODES, LabCommand};
 use super::load_defs::{LOAD_EXIT_CODES, LOAD_MORE, LoadFlags};
+use super::proxy_defs::ProxyFlags;
 use super::values::{Auto, address, auto_count_in, count_in, duration, file_name, on_off, size};
 
 const EXIT_CODES: &str = "\
@@ -31,7 +32,7 @@ Examples:
       the current directory on http://127.0.0.1:8080/
   loadline serve public --listen 0.0.0.0:80 --listen '[::]:80' --access-log /var/log/loadline.log
       a site for everyone, with a log that SIGHUP reopens
-  loadline serve public --listen unix:/run/loadline.sock
+  loadline serve public --listen unix:/run/loadline.sock --trust-proxy unix
       behind a proxy on the same machine
   loadline serve app/dist --spa index.html --cache-control max-age=3600
       a single-page app
@@ -103,6 +104,8 @@ pub(crate) struct ServeFlags {
     pub(crate) connections: ConnectionFlags,
     #[command(flatten)]
     pub(crate) requests: RequestFlags,
+    #[command(flatten)]
+    pub(crate) proxy: ProxyFlags,
     #[command(flatten)]
     pub(crate) content: ContentFlags,
     #[command(flatten)]

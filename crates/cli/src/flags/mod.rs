@@ -13,6 +13,7 @@ pub(crate) mod lab_results_defs;
 pub(crate) mod lab_server_defs;
 pub(crate) mod load_defs;
 pub(crate) mod load_values;
+pub(crate) mod proxy_defs;
 pub(crate) mod values;
 
 use std::ffi::OsString;

@@ -123,7 +123,7 @@ fn registering_and_logging_in() {
              serve = {{ accounts = \"sqlite:{{dir}}/accounts.db\"{serve} }}\n"
         )
     };
-    let register = of("accounts-register", ", accounts_proxy = \"127.0.0.0/8\"");
+    let register = of("accounts-register", ", trust_proxy = \"127.0.0.0/8\"");
     let bench = bench(&(register + &of("accounts-login", "")));
     let trials = complete(&bench);
     assert_eq!(trials.len(), 2);

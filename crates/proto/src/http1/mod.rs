@@ -2,11 +2,13 @@
 //!
 //! `head` finds the end of a head and parses it, by its `lines`; `opening` tells other protocols from
 //! HTTP/1, `authority` is hosts and ports; `framing` decides where the content
-//! ends, `chunked` decodes it and `trailers` judges what may follow it, `encode` writes answers. All are pure functions over bytes.
+//! ends, `chunked` decodes it and `trailers` judges what may follow it, `encode` writes answers;
+//! `forwarded` reads what proxies say. All are pure functions over bytes.
 
 mod authority;
 pub mod chunked;
 pub(crate) mod encode;
+pub(crate) mod forwarded;
 mod framing;
 mod head;
 mod lines;

@@ -2,8 +2,10 @@
 
 use super::ServerSession;
 use crate::http1::HeadScan;
+use crate::http1::forwarded::names_a_proxy;
 use crate::progress::{BodyReader, too_much_content};
 use crate::session_state::State;
+use crate::trusted_proxies::Standing;
 use crate::{CloseReason, Exchange, Fault, RequestBody, Status, Turn};
 
 impl ServerSession {
@@ -58,6 +60,16 @@ impl ServerSession {
             BodyReader::Length { left } => RequestBody::Pending { len: Some(left) },
             BodyReader::Chunked(_) => RequestBody::Pending { len: None },
         };
+        match self.standing {
+            Standing::Client => {}
+            Standing::Proxy => {
+                exchange.forwarded = self.config.trusted_proxies.told(&exchange.request);
+            }
+            Standing::Unnamed => {
+                exchange.came_by_unnamed_proxy = names_a_proxy(&exchange.request);
+                self.standing = Standing::Client;
+            }
+        }
         progress.look_ahead(came, limits)
     }
 

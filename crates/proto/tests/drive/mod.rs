@@ -11,13 +11,14 @@ pub use answers::{Answer, parse_answers};
 pub use app::App;
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use loadline_base::{Chunk, Millis, Transmit};
 use loadline_proto::{
-    AccessLog, Action, CloseReason, Counters, ErrorPages, Exchange, HttpDate, Limits, Outcome,
-    Pool, RequestBody, ServerSession, SessionConfig, Status, Turn,
+    AccessLog, Action, CloseReason, Counters, Exchange, HttpDate, Limits, Outcome, Pool,
+    RequestBody, ServerSession, SessionConfig, Status, Turn,
 };
 
 /// What a driver saw its session order.
@@ -95,8 +96,7 @@ macro_rules! turn {
 pub fn config(limits: Limits) -> Arc<SessionConfig> {
     Arc::new(SessionConfig {
         limits,
-        keep_alive: true,
-        error_pages: ErrorPages::plain(),
+        ..SessionConfig::default()
     })
 }
 
@@ -139,6 +139,16 @@ impl<'h> Driver<'h> {
         config: &Arc<SessionConfig>,
         handle: impl FnMut(&mut Exchange, &mut Turn<'_>) -> Outcome + 'h,
     ) -> Self {
+        let peer = Some("127.0.0.1:40000".parse().expect("an address"));
+        Self::from_peer(config, peer, handle)
+    }
+
+    /// The same from this address; `None`: on a Unix socket.
+    pub fn from_peer(
+        config: &Arc<SessionConfig>,
+        peer: Option<SocketAddr>,
+        handle: impl FnMut(&mut Exchange, &mut Turn<'_>) -> Outcome + 'h,
+    ) -> Self {
         let mut driver = Self {
             session: None,
             now: Millis(1_000_000),
@@ -165,7 +175,6 @@ impl<'h> Driver<'h> {
             reading: Some(false),
             unsent_answers: 0,
         };
-        let peer = Some("127.0.0.1:40000".parse().expect("an address"));
         driver.session = Some(ServerSession::new(config, peer, turn!(driver)));
         driver.drive();
         driver

@@ -97,6 +97,8 @@ async fn saw(request: Request) -> String {
         writeln!(said, "{name}: {}", value.as_bytes().escape_ascii()).unwrap();
     }
     let addresses = parts.extensions.get::<Addresses>().unwrap();
+    let client = addresses.client.map(|client| client.address);
+    writeln!(said, "client {client:?} secure {}", addresses.is_secure).unwrap();
     writeln!(said, "peer {:?}", addresses.peer).unwrap();
     writeln!(said, "local {:?}", addresses.local).unwrap();
     let hint = http_body::Body::size_hint(&body).exact();

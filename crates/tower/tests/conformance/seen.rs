@@ -40,6 +40,7 @@ fn a_request_as_it_was_sent(model: Model) {
     }
     let mine = client.stream.local_addr().unwrap();
     let theirs = server.address;
+    writeln!(expected, "client Some({}) secure false", mine.ip()).unwrap();
     write!(expected, "peer Some({mine})\nlocal Some({theirs})\n").unwrap();
     expected.push_str("length Some(0)\ncontent \n");
     let mut lines: Vec<_> = said.lines().collect();

@@ -1,0 +1,182 @@
+//! Which peers are proxies whose word about their clients is taken, and who the client is then.
+//!
+//! Whether a connection's peer is trusted is decided once, when it is accepted. Only requests of one
+//! that is are searched for the field; of all others it is content like any other.
+//!
+//! A proxy adds whom it heard from at the end of the field, so that what a client has sent itself
+//! stands in front. The last address that is not a trusted proxy's is the client: it was written by
+//! one. Where the field has something else than an address there, whoever wrote that stands for the
+//! client.
+//!
+//! One field counts, and not two: a proxy that writes one passes the other on as its client sent it.
+
+use core::net::{IpAddr, SocketAddr};
+use core::str::FromStr;
+
+use ipnet::{IpNet, Ipv4Net};
+
+use crate::Request;
+use crate::http1::forwarded::{self, Hop};
+
+/// Who sent a request, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Client {
+    /// The address; one of IPv4 as such, however it came.
+    pub address: IpAddr,
+    /// The port; proxies seldom tell.
+    pub port: Option<u16>,
+}
+
+impl From<SocketAddr> for Client {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            address: address.ip().to_canonical(),
+            port: Some(address.port()),
+        }
+    }
+}
+
+/// A proxy, or a network of them: `10.0.0.7`, `10.0.0.0/8`, or `unix` for whoever comes by a Unix
+/// socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrustedProxy {
+    /// Peers with these addresses.
+    Network(IpNet),
+    /// Peers on Unix sockets.
+    Unix,
+}
+
+impl FromStr for TrustedProxy {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "unix" {
+            return Ok(Self::Unix);
+        }
+        let address = text.parse::<IpAddr>().map(IpNet::from);
+        let network = address.or_else(|_| text.parse()).map_err(
+            |_| "right would be an address, a network such as 10.0.0.0/8, or unix for Unix sockets",
+        )?;
+        Ok(Self::Network(canonical(network)))
+    }
+}
+
+/// Networks of IPv4 that are written as IPv6 (`::ffff:10.0.0.0/104`), as themselves: so are addresses.
+fn canonical(network: IpNet) -> IpNet {
+    if let IpNet::V6(v6) = network
+        && let IpAddr::V4(address) = v6.addr().to_canonical()
+        && let Some(prefix_len) = v6.prefix_len().checked_sub(96)
+        && let Ok(v4) = Ipv4Net::new(address, prefix_len)
+    {
+        return v4.into();
+    }
+    network
+}
+
+/// The field by which proxies say who their client is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForwardedField {
+    /// `X-Forwarded-For`, and `X-Forwarded-Proto` with it.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+}
+
+/// The proxies that are trusted; none by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrustedProxies {
+    networks: Vec<IpNet>,
+    unix: bool,
+    field: ForwardedField,
+}
+
+/// What a connection's peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// A client.
+    Client,
+    /// A trusted proxy.
+    Proxy,
+    /// On this machine, while no proxy is named: its first request is looked at for the fields of one.
+    Unnamed,
+}
+
+/// What trusted proxies say about a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Forwarded {
+    pub(crate) client: Option<Client>,
+    pub(crate) is_secure: bool,
+}
+
+impl TrustedProxies {
+    /// These proxies, who use this field.
+    #[must_use]
+    pub fn new(proxies: &[TrustedProxy], field: ForwardedField) -> Self {
+        let networks = proxies.iter().filter_map(|proxy| match proxy {
+            TrustedProxy::Network(network) => Some(*network),
+            TrustedProxy::Unix => None,
+        });
+        Self {
+            networks: networks.collect(),
+            unix: proxies.contains(&TrustedProxy::Unix),
+            field,
+        }
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.networks.is_empty() && !self.unix
+    }
+
+    /// Whether the peer of a connection is one of them; `None`: one on a Unix socket.
+    #[must_use]
+    pub fn trusts(&self, peer: Option<SocketAddr>) -> bool {
+        match peer {
+            Some(peer) => self.trusts_address(peer.ip().to_canonical()),
+            None => self.unix,
+        }
+    }
+
+    pub(crate) fn standing(&self, peer: Option<SocketAddr>) -> Standing {
+        let is_local = || peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback());
+        match () {
+            () if self.trusts(peer) => Standing::Proxy,
+            () if self.is_empty() && is_local() => Standing::Unnamed,
+            () => Standing::Client,
+        }
+    }
+
+    /// What is said about a request that came from one of them.
+    pub(crate) fn told(&self, request: &Request) -> Forwarded {
+        match self.field {
+            ForwardedField::XForwardedFor => Forwarded {
+                is_secure: forwarded::proto_is_https(request),
+                ..self.walk(forwarded::x_forwarded_for(request))
+            },
+            ForwardedField::Forwarded => self.walk(forwarded::forwarded(request)),
+        }
+    }
+
+    /// Goes back from the last hop to the first one that is not between proxies of ours.
+    fn walk(&self, hops: impl Iterator<Item = Hop>) -> Forwarded {
+        let mut told = Forwarded::default();
+        for hop in hops {
+            told.is_secure = hop.is_secure;
+            let Some(from) = hop.from else {
+                break;
+            };
+            told.client = Some(from);
+            if !self.trusts_address(from.address) {
+                break;
+            }
+        }
+        told
+    }
+
+    fn trusts_address(&self, address: IpAddr) -> bool {
+        let mut networks = self.networks.iter();
+        networks.any(|network| network.contains(&address))
+    }
+}
