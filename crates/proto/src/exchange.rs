@@ -6,7 +6,7 @@ use loadline_base::{Buffer, Millis};
 
 use crate::http1::encode;
 use crate::trusted_proxies::Forwarded;
-use crate::{Body, Client, Request, Response, Status, Turn};
+use crate::{Body, Client, ForwardedField, Request, Response, Status, Turn};
 
 /// Which of a connection's requests this is. HTTP/1 has one at a time; the seam for HTTP/2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -39,7 +39,7 @@ pub struct Exchange {
     pub(crate) persist: bool,
     /// What trusted proxies say.
     pub(crate) forwarded: Forwarded,
-    pub(crate) came_by_unnamed_proxy: bool,
+    pub(crate) unnamed_proxy: Option<ForwardedField>,
 }
 
 impl Exchange {
@@ -56,11 +56,12 @@ impl Exchange {
         self.forwarded.is_secure
     }
 
-    /// Whether it is a connection's first request, has come through a proxy of this machine, and no
-    /// proxy at all is trusted: then each client of that proxy is taken for the proxy itself.
+    /// The field by which it says that it has come through a proxy, if it is a connection's first
+    /// request, that proxy is on this machine, and none at all is trusted: then each client of that
+    /// proxy is taken for the proxy itself.
     #[must_use]
-    pub fn came_by_unnamed_proxy(&self) -> bool {
-        self.came_by_unnamed_proxy
+    pub fn unnamed_proxy(&self) -> Option<ForwardedField> {
+        self.unnamed_proxy
     }
 
     /// Answers with field lines and content that the caller only lends: both are encoded into the
@@ -124,7 +125,7 @@ impl Exchange {
         self.peer = None;
         self.local = None;
         self.forwarded = Forwarded::default();
-        self.came_by_unnamed_proxy = false;
+        self.unnamed_proxy = None;
         self.inner_ready = false;
         self.request.clear();
         self.response.clear();

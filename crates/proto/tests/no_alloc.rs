@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use loadline_base::Millis;
 use loadline_proto::{
-    Action, Body, ClientSession, Counters, Exchange, HttpDate, Limits, Method, Outcome, Pool,
-    Received, ServerSession, SessionConfig, Status, Turn,
+    Action, Body, ClientSession, Counters, Exchange, ForwardedField, HttpDate, Limits, Method,
+    Outcome, Pool, Received, ServerSession, SessionConfig, Status, TrustedProxies, Turn,
 };
 
 struct Core {
@@ -18,8 +18,8 @@ struct Core {
 }
 
 impl Core {
-    fn new() -> Self {
-        let config = Arc::new(SessionConfig::default());
+    fn new(config: SessionConfig) -> Self {
+        let config = Arc::new(config);
         let (mut pool, counters, date) = (Pool::new(), Counters::default(), HttpDate::at(0));
         let mut turn = Turn {
             now: Millis(0),
@@ -78,9 +78,19 @@ impl Core {
 type Handle = dyn Fn(&mut Exchange, &mut Turn<'_>) -> Outcome;
 
 fn assert_none(what: &str, pieces: &[&[u8]], requests: u64, handle: &Handle) {
+    assert_none_with(SessionConfig::default(), what, pieces, requests, handle);
+}
+
+fn assert_none_with(
+    config: SessionConfig,
+    what: &str,
+    pieces: &[&[u8]],
+    requests: u64,
+    handle: &Handle,
+) {
     let mut owned: Vec<Vec<u8>> = pieces.iter().map(|piece| piece.to_vec()).collect();
     let mut pieces: Vec<&mut [u8]> = owned.iter_mut().map(Vec::as_mut_slice).collect();
-    let mut core = Core::new();
+    let mut core = Core::new(config);
     for _ in 0..10 {
         core.exchange(&mut pieces, handle);
     }
@@ -121,6 +131,26 @@ fn a_small_cached_answer() {
     assert_none("sixteen pipelined", &[&GET.repeat(16)], 16, &borrowed);
     let cut = [GET, &GET[..50]].concat();
     assert_none("cut in the second", &[&cut, &GET[50..]], 2, &borrowed);
+}
+
+#[test]
+fn a_client_behind_a_trusted_proxy() {
+    let told = "X-Forwarded-For: 6.6.6.6, 203.0.113.9:80, 192.0.2.8\r\nX-Forwarded-Proto: https\r\n\
+                Forwarded: for=6.6.6.6, for=\"\\203.0.113.9:80\";proto=https, for=192.0.2.8\r\n\r\n";
+    let get = [&GET[..GET.len() - 2], told.as_bytes()].concat();
+    for field in [ForwardedField::XForwardedFor, ForwardedField::Forwarded] {
+        let proxies = ["unix", "192.0.2.0/24"].map(|proxy| proxy.parse().unwrap());
+        let config = SessionConfig {
+            trusted_proxies: TrustedProxies::new(&proxies, field),
+            ..SessionConfig::default()
+        };
+        assert_none_with(config, "a proxy's", &[&get], 1, &|exchange, turn| {
+            let client = exchange.client().map(|client| client.address);
+            assert_eq!(client, Some([203, 0, 113, 9].into()));
+            assert!(exchange.is_secure());
+            borrowed(exchange, turn)
+        });
+    }
 }
 
 #[test]

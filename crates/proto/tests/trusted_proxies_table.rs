@@ -18,7 +18,7 @@ struct Told {
     /// Address and port; `?` where nothing is known.
     client: String,
     is_secure: bool,
-    came_by_unnamed_proxy: bool,
+    unnamed_proxy: Option<ForwardedField>,
 }
 
 fn trusting(proxies: &[&str], field: ForwardedField) -> Arc<SessionConfig> {
@@ -43,7 +43,7 @@ fn told_of(config: &Arc<SessionConfig>, peer: &str, requests: &[&str]) -> Vec<To
         told.push(Told {
             client: client.unwrap_or_else(|| "?".to_owned()),
             is_secure: exchange.is_secure(),
-            came_by_unnamed_proxy: exchange.came_by_unnamed_proxy(),
+            unnamed_proxy: exchange.unnamed_proxy(),
         });
         Outcome::Ready
     };
@@ -335,7 +335,7 @@ fn only_those_who_are_named_are_believed() {
         let believed = Told {
             client: "203.0.113.9".to_owned(),
             is_secure: true,
-            came_by_unnamed_proxy: false,
+            unnamed_proxy: None,
         };
         for index in [0, 2] {
             assert_eq!(told[index] == believed, is_believed, "{proxies:?} {peer}");
@@ -369,29 +369,70 @@ fn what_no_proxy_can_be_called() {
 #[test]
 fn a_proxy_on_this_machine_that_nobody_named_is_told_of_once() {
     const VIA: &str = "X-Forwarded-For: 203.0.113.9\r\n";
-    const VIA_STANDARD: &str = "forwarded: for=203.0.113.9\r\n";
+    const STANDARD: &str = "forwarded: for=203.0.113.9\r\n";
+    const BOTH: &str = "Forwarded: for=203.0.113.9\r\nx-forwarded-for: 203.0.113.9\r\n";
+    let told = [Some(XForwardedFor)];
     for (proxies, peer, requests, expected) in [
-        (&[][..], "127.0.0.1:80", &[VIA, VIA][..], &[true, false][..]),
-        (&[], "127.0.0.1:80", &[VIA_STANDARD], &[true]),
-        (&[], "[::1]:80", &[VIA], &[true]),
-        (&[], "[::ffff:127.0.0.1]:80", &[VIA], &[true]),
-        (&[], "unix", &[VIA], &[true]),
+        (&[][..], "127.0.0.1:80", &[VIA][..], &told[..]),
+        (&[], "127.0.0.1:80", &[VIA, VIA], &[told[0], None]),
+        (&[], "127.0.0.1:80", &[STANDARD], &[Some(Forwarded)]),
+        (&[], "127.0.0.1:80", &[BOTH], &told),
+        (&[], "[::1]:80", &[VIA], &told),
+        (&[], "[::ffff:127.0.0.1]:80", &[VIA], &told),
+        (&[], "unix", &[VIA], &told),
         // A client on this machine, or one whose first request had no such field.
-        (&[], "127.0.0.1:80", &["", VIA], &[false, false]),
+        (&[], "127.0.0.1:80", &["", VIA], &[None, None]),
         (
             &[],
             "127.0.0.1:80",
             &["X-Forwarded-Proto: https\r\n"],
-            &[false],
+            &[None],
         ),
         // From elsewhere it is more likely made up.
-        (&[], "192.0.2.1:80", &[VIA], &[false]),
-        (&["192.0.2.1"], "127.0.0.1:80", &[VIA], &[false]),
-        (&["127.0.0.1"], "unix", &[VIA], &[false]),
-        (&["unix"], "unix", &[VIA], &[false]),
+        (&[], "192.0.2.1:80", &[VIA], &[None]),
+        (&["192.0.2.1"], "127.0.0.1:80", &[VIA], &[None]),
+        (&["127.0.0.1"], "unix", &[VIA], &[None]),
+        (&["unix"], "unix", &[VIA], &[None]),
     ] {
         let told = told_of(&trusting(proxies, XForwardedFor), peer, requests);
-        let told: Vec<bool> = told.iter().map(|it| it.came_by_unnamed_proxy).collect();
+        let told: Vec<_> = told.iter().map(|it| it.unnamed_proxy).collect();
         assert_eq!(told, expected, "{proxies:?} {peer} {requests:?}");
+    }
+}
+
+/// Whatever a client sends, what its proxy adds behind it counts.
+#[test]
+fn nothing_in_front_changes_who_was_added_last() {
+    const BYTES: &[u8] = b"for=FOR;,\"\\ \t[]:.%_1269proto=https";
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as usize % below
+    };
+    for _ in 0..20_000 {
+        let len = random(40);
+        let front: String = (0..len)
+            .map(|_| char::from(BYTES[random(BYTES.len())]))
+            .collect();
+        let lines: [Vec<String>; 2] =
+            [("X-Forwarded-For", ""), ("Forwarded", "for=")].map(|(name, prefix)| {
+                match random(3) {
+                    0 => vec![format!("{name}: {front}, {prefix}203.0.113.9")],
+                    1 => vec![format!(
+                        "{name}: {front},{prefix}203.0.113.9,{prefix}192.0.2.8"
+                    )],
+                    _ => vec![
+                        format!("{name}: {front}"),
+                        format!("{name}: {prefix}203.0.113.9"),
+                    ],
+                }
+            });
+        for (field, lines) in [XForwardedFor, Forwarded].into_iter().zip(lines) {
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            let expected = ("203.0.113.9".to_owned(), false);
+            assert_eq!(seen(field, &lines), expected, "{lines:?}");
+        }
     }
 }

@@ -1,15 +1,18 @@
 //! What every architecture is given, shared by all threads of a server.
 
 use std::any::Any;
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use loadline_base::Millis;
 use loadline_proto::{
-    AccessFormat, Exchange, Handler, Outcome, Port, SessionConfig, Status, Task, Turn,
+    AccessFormat, Exchange, ForwardedField, Handler, Outcome, Port, SessionConfig, Status, Task,
+    Turn,
 };
 
 use crate::parts::acceptor::LogAfter;
@@ -28,6 +31,8 @@ pub(crate) struct Site<H: Handler> {
     pub(crate) shutdown: Shutdown,
     pub(crate) registry: Arc<Registry>,
     pub(crate) local_addresses: LocalAddresses,
+    /// Whether it was said that a proxy on this machine is not trusted.
+    pub(crate) unnamed_proxy_was_told: AtomicBool,
     pub(crate) access: Option<(AccessFormat, Arc<dyn AccessSink>)>,
 }
 
@@ -40,6 +45,9 @@ impl<H: Handler> Site<H> {
         exchange: &mut Exchange,
         turn: &mut Turn<'_>,
     ) -> Outcome {
+        if let Some(field) = exchange.unnamed_proxy() {
+            self.tell_of_unnamed_proxy(exchange.peer, field);
+        }
         // What a panic leaves half done is the exchange, which is started over, and the handler's
         // own `local`, for which its author answers as with any shared state.
         let run = AssertUnwindSafe(|| self.handler.handle(local, exchange, turn));
@@ -50,6 +58,26 @@ impl<H: Handler> Site<H> {
                 Outcome::Ready
             }
         }
+    }
+
+    /// Says once which option is missing, when a request has come through a proxy of this machine.
+    #[cold]
+    fn tell_of_unnamed_proxy(&self, peer: Option<SocketAddr>, field: ForwardedField) {
+        if self.unnamed_proxy_was_told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let proxy = peer.map_or("unix".to_owned(), |peer| {
+            peer.ip().to_canonical().to_string()
+        });
+        let (name, option) = match field {
+            ForwardedField::XForwardedFor => ("X-Forwarded-For", ""),
+            ForwardedField::Forwarded => ("Forwarded", " --trust-proxy-field forwarded"),
+        };
+        tracing::warn!(
+            "a request came with {name} through a proxy on this machine that nobody named, so all its \
+             clients are taken for one, in logs, limits and accounts; right would be --trust-proxy \
+             {proxy}{option}"
+        );
     }
 
     /// An app's task for this request; `None` if making it has panicked.

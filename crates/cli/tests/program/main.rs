@@ -4,6 +4,7 @@
 mod accounts;
 mod logs;
 mod messages;
+mod proxy;
 mod running;
 mod status;
 mod stopping;

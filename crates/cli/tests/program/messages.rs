@@ -55,6 +55,25 @@ fn bad_usage_is_one_line_with_option_value_and_what_would_be_right() {
             "serve --architecture",
             &["--architecture", "missing", "sequential"],
         ),
+        (
+            "serve --trust-proxy localhost",
+            &["--trust-proxy localhost", "10.0.0.0/8", "unix"],
+        ),
+        (
+            "serve --trust-proxy unix --trust-proxy-field via",
+            &["--trust-proxy-field via", "x-forwarded-for", "forwarded"],
+        ),
+        (
+            "serve --trust-proxy-field forwarded",
+            &["--trust-proxy is missing"],
+        ),
+        (
+            "serve --accounts-proxy 10.0.0.0/8",
+            &[
+                "--accounts-proxy 10.0.0.0/8",
+                "right would be --trust-proxy 10.0.0.0/8",
+            ],
+        ),
         ("serve --loops 0", &["--loops 0", "1 to 1024", "auto"]),
         ("serve --loops many", &["--loops many", "1 to 1024"]),
         (

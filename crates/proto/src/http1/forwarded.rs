@@ -9,7 +9,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use memchr::memrchr;
 
-use crate::{Client, Request};
+use crate::{Client, ForwardedField, Request};
 
 const X_FORWARDED_FOR: &[u8] = b"x-forwarded-for";
 const X_FORWARDED_PROTO: &[u8] = b"x-forwarded-proto";
@@ -27,12 +27,17 @@ pub(crate) struct Hop {
     pub(crate) is_secure: bool,
 }
 
-/// Whether a request has come by a proxy, as far as its fields tell.
-pub(crate) fn names_a_proxy(request: &Request) -> bool {
-    let is_a_proxys = |name: &[u8]| {
-        name.eq_ignore_ascii_case(X_FORWARDED_FOR) || name.eq_ignore_ascii_case(FORWARDED)
+/// The field by which a request says that it has come through a proxy, if it does.
+pub(crate) fn field_of_a_proxy(request: &Request) -> Option<ForwardedField> {
+    let has = |wanted: &[u8]| {
+        let mut names = request.fields().map(|(name, _)| name);
+        names.any(|name| name.eq_ignore_ascii_case(wanted))
     };
-    request.fields().any(|(name, _)| is_a_proxys(name))
+    match () {
+        () if has(X_FORWARDED_FOR) => Some(ForwardedField::XForwardedFor),
+        () if has(FORWARDED) => Some(ForwardedField::Forwarded),
+        () => None,
+    }
 }
 
 /// The hops of `X-Forwarded-For`, the last first.

@@ -2,7 +2,7 @@
 
 use super::ServerSession;
 use crate::http1::HeadScan;
-use crate::http1::forwarded::names_a_proxy;
+use crate::http1::forwarded::field_of_a_proxy;
 use crate::progress::{BodyReader, too_much_content};
 use crate::session_state::State;
 use crate::trusted_proxies::Standing;
@@ -66,7 +66,7 @@ impl ServerSession {
                 exchange.forwarded = self.config.trusted_proxies.told(&exchange.request);
             }
             Standing::Unnamed => {
-                exchange.came_by_unnamed_proxy = names_a_proxy(&exchange.request);
+                exchange.unnamed_proxy = field_of_a_proxy(&exchange.request);
                 self.standing = Standing::Client;
             }
         }

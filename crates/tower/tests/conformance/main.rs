@@ -20,5 +20,6 @@ mod fixture;
 
 mod ends;
 mod given;
+mod proxies;
 mod seen;
 mod streams;

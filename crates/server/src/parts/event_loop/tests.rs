@@ -50,6 +50,7 @@ fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
         shutdown: Shutdown::new().unwrap(),
         registry: Registry::default().into(),
         local_addresses: Default::default(),
+        unnamed_proxy_was_told: Default::default(),
         access: None,
     });
     let fleet = Fleet::new(1, 100, 0).unwrap();
