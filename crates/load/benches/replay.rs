@@ -14,8 +14,9 @@ use loadline_load::replay::{Log, Wanted};
 const COMBINED: &str = "203.0.113.7 - - [21/Nov/2026:10:47:15 +0000] \"GET /articles/42?page=3 HTTP/1.1\" \
 200 5124 \"https://example.org/\" \"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) \
 Chrome/140.0.0.0 Safari/537.36\"";
-const JSON: &str = "{\"time\":1795258035,\"peer\":\"203.0.113.7\",\"request\":\"GET /articles/42?page=3 HTTP/1.1\",\
-\"host\":\"example.org\",\"status\":200,\"bytes\":5124,\"duration_ms\":0,\"referer\":\"\",\"user_agent\":\"Mozilla/5.0\"}";
+const JSON: &str = "{\"time\":\"2026-11-21T10:47:15.250000Z\",\"client.address\":\"203.0.113.7\",\"client.port\":40022,\"network.peer.address\":\"203.0.113.7\",\"network.peer.port\":40022\
+,\"http.request.method\":\"GET\",\"url.scheme\":\"http\",\"url.path\":\"/articles/42\",\"url.query\":\"page=3\",\"server.address\":\"example.org\",\"network.protocol.version\":\"1.1\"\
+,\"http.response.status_code\":200,\"http.response.body.size\":5124,\"user_agent.original\":\"Mozilla/5.0\",\"duration_us\":0}";
 const CADDY: &str = "{\"level\":\"info\",\"ts\":1795258035.25,\"logger\":\"http.log.access\",\"msg\":\"handled request\",\
 \"request\":{\"remote_ip\":\"203.0.113.7\",\"proto\":\"HTTP/1.1\",\"method\":\"GET\",\"host\":\"example.org\",\
 \"uri\":\"/articles/42?page=3\",\"headers\":{\"User-Agent\":[\"Mozilla/5.0\"],\"Accept\":[\"*/*\"]}},\"status\":200}";

@@ -6,7 +6,7 @@ use loadline_base::{Buffer, Millis};
 
 use crate::http1::encode;
 use crate::trusted_proxies::Forwarded;
-use crate::{Body, Client, ForwardedField, Request, Response, Status, Turn};
+use crate::{AccessLog, Body, Client, ForwardedField, Request, Response, Status, Turn};
 
 /// Which of a connection's requests this is. HTTP/1 has one at a time; the seam for HTTP/2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -39,6 +39,8 @@ pub struct Exchange {
     pub(crate) persist: bool,
     /// What trusted proxies say.
     pub(crate) forwarded: Forwarded,
+    /// `began` as the access log has it, in microseconds; 0 without one.
+    pub(crate) began_us: u64,
     pub(crate) unnamed_proxy: Option<ForwardedField>,
 }
 
@@ -92,6 +94,12 @@ impl Exchange {
         );
     }
 
+    /// Its head is complete, or there will be none.
+    pub(crate) fn began(&mut self, turn: &Turn<'_>) {
+        self.began = turn.now;
+        self.began_us = turn.log.as_deref().map_or(0, AccessLog::now_us);
+    }
+
     /// Takes back the output that was lent. An answer that was encoded behind it already stays,
     /// unless the handler thought better of it.
     pub(crate) fn output_without_answer(&mut self) -> Buffer {
@@ -116,6 +124,7 @@ impl Exchange {
         self.peer = other.peer;
         self.forwarded = other.forwarded;
         self.began = other.began;
+        self.began_us = other.began_us;
         self.request.copy_head(&other.request);
     }
 

@@ -401,13 +401,7 @@ fn came_with_head(came: usize, behind: usize) -> usize {
 fn log(exchange: Box<Exchange>, bytes: u64, turn: &mut Turn<'_>) {
     if let Some(log) = turn.log.as_deref_mut() {
         let status = exchange.response.status;
-        log.add(
-            &exchange,
-            status,
-            bytes,
-            turn.now.since(exchange.began),
-            turn.date,
-        );
+        log.add(&exchange, status, bytes, turn.date);
     }
     turn.pool.give_exchange(exchange);
 }

@@ -472,7 +472,7 @@ impl ServerSession {
         exchange.peer = peer;
         if exchange.request.head.is_empty() {
             progress.carry_line(&mut exchange.request.head);
-            exchange.began = turn.now;
+            exchange.began(turn);
         }
         exchange.response.error(status);
         exchange.response.close = true;

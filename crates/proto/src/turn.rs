@@ -95,6 +95,20 @@ impl HttpDate {
         &self.lines[SERVER_LINE_BYTES..]
     }
 
+    /// As in RFC 3339, without fractions and zone: `1994-11-06T08:49:37`.
+    pub(crate) fn rfc3339(&self) -> [u8; 19] {
+        const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+        let imf = &self.lines[IMF];
+        let mut text = *b"yyyy-mm-ddThh:mm:ss";
+        for (to, from) in [(0..4, 12..16), (8..10, 5..7), (11..19, 17..25)] {
+            text[to].copy_from_slice(&imf[from]);
+        }
+        let mut months = MONTHS.chunks_exact(3);
+        let month = months.position(|name| *name == imf[8..11]).unwrap_or(0) as u8 + 1;
+        text[5..7].copy_from_slice(&[b'0' + month / 10, b'0' + month % 10]);
+        text
+    }
+
     /// As in the common log format.
     #[must_use]
     pub fn clf(&self) -> &[u8; 26] {
@@ -177,5 +191,8 @@ mod tests {
         assert_eq!(date.imf(), b"Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(date.field_lines(), FIELD_LINES);
         assert_eq!(date.clf(), b"06/Nov/1994:08:49:37 +0000");
+        assert_eq!(&date.rfc3339(), b"1994-11-06T08:49:37");
+        assert_eq!(&HttpDate::at(0).rfc3339(), b"1970-01-01T00:00:00");
+        assert_eq!(&HttpDate::at(u64::MAX).rfc3339(), b"9999-12-31T23:59:59");
     }
 }

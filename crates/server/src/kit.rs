@@ -35,6 +35,8 @@ pub(crate) struct Kit<H: Handler> {
     now: Millis,
     date: HttpDate,
     date_ends: Millis,
+    /// When the server's clock began, in microseconds since 1970; found anew each second.
+    began_unix_us: u64,
     scratch: Box<[u8]>,
     files: FileBuffer,
     log: Option<AccessLog>,
@@ -72,6 +74,7 @@ impl<H: Handler> Kit<H> {
             now: Millis(0),
             date: HttpDate::at(0),
             date_ends: Millis(0),
+            began_unix_us: 0,
             scratch: vec![0; scratch_bytes].into_boxed_slice(),
             files: FileBuffer::default(),
             log: site
@@ -92,6 +95,9 @@ impl<H: Handler> Kit<H> {
         if self.now >= self.date_ends {
             self.refresh_date();
         }
+        if let Some(log) = &mut self.log {
+            log.tick(self.now_us, self.began_unix_us + self.now_us);
+        }
         self.now
     }
 
@@ -101,6 +107,8 @@ impl<H: Handler> Kit<H> {
         let wall = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
+        let unix_us = u64::try_from(wall.as_micros()).unwrap_or(u64::MAX);
+        self.began_unix_us = unix_us.saturating_sub(self.now_us);
         if wall.as_secs() != self.date.unix_seconds() {
             self.date = HttpDate::at(wall.as_secs());
         }

@@ -5,6 +5,9 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use loadline_load::replay::time::LogTime;
 
 use crate::util::{Server, architectures, connect, exchange, site, until};
 
@@ -112,9 +115,52 @@ fn check_common(fields: &[String]) {
 
 fn request_of_json(line: &str) -> String {
     let value: serde_json::Value = serde_json::from_str(line).expect(line);
-    assert_eq!(value["status"], 200, "{line}");
-    let request = value["request"].as_str().expect(line);
-    request.split(' ').nth(1).expect(line).to_owned()
+    assert_eq!(value["http.response.status_code"], 200, "{line}");
+    assert_eq!(value["http.response.body.size"], 12, "{line}");
+    assert_eq!(value["client.address"], "127.0.0.1", "{line}");
+    assert_eq!(value["user_agent.original"], "\"quoted\" \\ and \u{e4}");
+    let part = |name: &str| value[name].as_str().expect(line);
+    format!("{}?{}", part("url.path"), part("url.query"))
+}
+
+/// The line tells when the request came, and how long its answer took.
+#[test]
+fn json_has_times_in_microseconds() {
+    let site = site();
+    for architecture in architectures() {
+        let log = site.path().join(architecture);
+        let more = [
+            "--architecture",
+            architecture,
+            "--service-time",
+            "20ms",
+            "--access-log",
+            log.to_str().unwrap(),
+            "--log-format",
+            "json",
+        ];
+        let server = Server::start(site.path(), &more);
+        let before = SystemTime::now();
+        load(server.address(), 1, 5);
+        let lines = lines_after_the_end(server, &log);
+        let after = SystemTime::now();
+        assert_eq!(lines.len(), 5);
+        let mut last = before - Duration::from_millis(2); // clocks are read once a turn
+        for line in &lines {
+            let value: serde_json::Value = serde_json::from_str(line).expect(line);
+            let duration_us = value["duration_us"].as_u64().expect(line);
+            assert!(duration_us >= 20_000, "{architecture}: {line}");
+            let time = value["time"].as_str().expect(line);
+            assert_eq!(time.len(), "2026-11-21T07:39:37.000042Z".len(), "{line}");
+            let time = LogTime::parse(time.as_bytes()).expect(line);
+            assert!(!time.is_whole_second);
+            let time = UNIX_EPOCH + Duration::from_nanos(time.unix_ns.cast_unsigned());
+            assert!(time >= last && time <= after, "{architecture}: {line}");
+            last = time;
+        }
+        let thousandths = |line: &String| !line.contains("000Z\"");
+        assert!(lines.iter().any(thousandths), "{lines:?}");
+    }
 }
 
 #[test]

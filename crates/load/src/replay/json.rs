@@ -2,7 +2,8 @@
 //!
 //! | server | request | time |
 //! |---|---|---|
-//! | Loadline | `request` (the whole line) | `time` |
+//! | Loadline, and others by OpenTelemetry's names | `http.request.method`, `url.path`, `url.query` | `time` |
+//! | Loadline before that | `request` (the whole line) | `time` |
 //! | nginx, `log_format ... escape=json` | `request`; or `request_method`, `request_uri`, or `uri` and `args` | `time_iso8601`, `time_local`, `msec` |
 //! | Caddy | `request.method`, `request.uri` | `ts` |
 //! | Traefik | `RequestMethod`, `RequestPath` | `StartUTC`, `time` |
@@ -80,12 +81,15 @@ impl<'l> Fields<'l> {
     fn take(&mut self, name: &str, value: Value<'l>) {
         match name {
             "request" => self.request = Some(value),
-            "method" | "request_method" | "http_method" | "verb" | "RequestMethod" => {
-                self.method = value.text();
-            }
+            "http.request.method"
+            | "method"
+            | "request_method"
+            | "http_method"
+            | "verb"
+            | "RequestMethod" => self.method = value.text(),
             "request_uri" | "RequestPath" => self.target = value.text(),
-            "uri" | "path" | "url" | "target" => self.path = value.text(),
-            "args" | "query_string" | "query" => self.query = value.text(),
+            "url.path" | "uri" | "path" | "url" | "target" => self.path = value.text(),
+            "url.query" | "args" | "query_string" | "query" => self.query = value.text(),
             "time" | "ts" | "timestamp" | "@timestamp" | "time_iso8601" | "time_local" | "msec"
             | "start_time" | "StartUTC" => self.time = more_exact(self.time, value.time()),
             _ => {}
@@ -247,6 +251,16 @@ mod tests {
                 971_211_336_000,
             ),
             (
+                r#"{"time":"2000-10-10T20:55:36.250000Z","client.address":"203.0.113.7","client.port":4000,"network.peer.address":"127.0.0.1","network.peer.port":5000,"http.request.method":"GET","url.scheme":"https","url.path":"/a","url.query":"b=c","server.address":"h","network.protocol.version":"1.1","http.response.status_code":200,"http.response.body.size":5,"user_agent.original":"ä","http.request.header.referer":["http://r/?url.path"],"duration_us":42}"#,
+                "GET /a?b=c",
+                971_211_336_250,
+            ),
+            (
+                r#"{"time":"2000-10-10T20:55:36.25Z","http.request.method":"_OTHER","http.request.method_original":"BREW","url.path":"/pot","url.query":""}"#,
+                "? /pot",
+                971_211_336_250,
+            ),
+            (
                 r#"{"time_local":"10/Oct/2000:13:55:36 -0700","request":"HEAD /x HTTP/1.0","status":"200","msec":"971211336.250"}"#,
                 "HEAD /x",
                 971_211_336_250,
@@ -304,6 +318,14 @@ mod tests {
                 "no method",
             ),
             (r#"{"method":"GET"}"#, "no request"),
+            (
+                r#"{"time":"2000-10-10T20:55:36.25Z","request":"\u0016\u0003\u0001","http.response.status_code":400}"#,
+                "no request",
+            ),
+            (
+                r#"{"time":"2000-10-10T20:55:36.25Z","http.response.status_code":408}"#,
+                "no method",
+            ),
             (r#"{"method":"GET","uri":5}"#, "no request"),
             (r#"{"method":5,"uri":"/"}"#, "no method"),
             (r#"{"method":"GET","uri":"/a b"}"#, "blank"),

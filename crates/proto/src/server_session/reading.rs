@@ -50,7 +50,7 @@ impl ServerSession {
             return Ok(());
         };
         exchange.peer = peer;
-        exchange.began = turn.now;
+        exchange.began(turn);
         let facts = crate::http1::parse(&mut exchange.request, limits)?;
         progress.body = BodyReader::new(facts.framing);
         progress.expects_continue = facts.expects_continue;
