@@ -1,4 +1,5 @@
-//! Handlers: static files, service time, the status page, and mounts of apps in front of a site.
+//! Handlers: static files, service time, probes, the status page, and mounts of apps in front of a
+//! site.
 //!
 //! A handler sees no socket, no thread and no architecture: see `loadline_proto::Handler`.
 #![forbid(unsafe_code)]
@@ -6,6 +7,7 @@
 pub mod content;
 pub mod file_cache;
 pub mod mounts;
+pub mod probes;
 pub mod service_time;
 pub mod static_files;
 pub mod status;
@@ -14,6 +16,7 @@ pub use content::error_pages::error_pages;
 pub use content::media_type::{MediaTypeRule, MediaTypes};
 pub use file_cache::CacheLimits;
 pub use mounts::Mounts;
+pub use probes::{Probe, Probes};
 pub use service_time::{ServiceKind, ServiceTime};
 pub use static_files::{CacheControlRule, CacheUse, StaticFiles, StaticOptions};
 pub use status::{StatusPage, StatusSource};

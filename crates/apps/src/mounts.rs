@@ -1,21 +1,23 @@
-//! What stands in front of a site: the status page at its path, apps at theirs.
+//! What stands in front of a site: probes and the status page at their paths, apps at theirs.
 
 use std::fmt;
 use std::sync::Arc;
 
 use loadline_proto::{Exchange, Handler, Outcome, Port, Task, Turn};
 
+use crate::probes::Probes;
 use crate::status::StatusPage;
 
 type App = Arc<dyn Handler<Local = ()>>;
 
-/// A site with apps at some of its paths, and a status page if it is to have one.
+/// A site with apps at some of its paths, and probes and a status page if it is to have them.
 ///
 /// An app at `/shop` gets `/shop` and everything below it, `/shop/cart?item=1` say, with the target
 /// as it was sent. Paths are compared as they were sent, too: byte by byte, nothing decoded. Of
-/// several apps, the one with the longest path has it. The status page has its own path alone, and
-/// comes before all of them.
+/// several apps, the one with the longest path has it. The status page and the probes have their own
+/// paths alone, and come before all of them.
 pub struct Mounts<H> {
+    probes: Option<Probes>,
     status: Option<StatusPage>,
     /// Longest first, without slashes at their end.
     apps: Vec<(Box<[u8]>, App)>,
@@ -27,6 +29,7 @@ impl<H: fmt::Debug> fmt::Debug for Mounts<H> {
         let paths = self.apps.iter().map(|(path, _)| path.escape_ascii());
         let paths: Vec<String> = paths.map(|path| path.to_string()).collect();
         f.debug_struct("Mounts")
+            .field("probes", &self.probes)
             .field("status", &self.status)
             .field("apps", &paths)
             .field("site", &self.site)
@@ -39,10 +42,18 @@ impl<H: Handler> Mounts<H> {
     #[must_use]
     pub fn new(site: H) -> Self {
         Self {
+            probes: None,
             status: None,
             apps: Vec::new(),
             site,
         }
+    }
+
+    /// Answers these probes, or none.
+    #[must_use]
+    pub fn probes(mut self, probes: Option<Probes>) -> Self {
+        self.probes = probes;
+        self
     }
 
     /// Shows this status page, or none.
@@ -102,6 +113,12 @@ impl<H: Handler> Handler for Mounts<H> {
             && status.matches(exchange)
         {
             status.answer(exchange);
+            return Outcome::Ready;
+        }
+        if let Some(probes) = &self.probes
+            && let Some(probe) = probes.find(exchange.request.path())
+        {
+            probes.answer(probe, exchange);
             return Outcome::Ready;
         }
         match self.app(exchange) {

@@ -38,6 +38,14 @@ impl StatusPage {
         }
     }
 
+    /// The folder of its path, with a slash at its end: where the probes belong.
+    #[must_use]
+    pub fn folder(&self) -> &str {
+        let path = self.path.trim_end_matches('/');
+        let end = path.rfind('/').map_or(0, |slash| slash + 1);
+        &path[..end]
+    }
+
     /// Whether the request is for this page.
     #[must_use]
     pub fn matches(&self, exchange: &Exchange) -> bool {

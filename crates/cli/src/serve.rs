@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use loadline_apps::{
-    CacheLimits, CacheUse, Mounts, ServiceKind, ServiceTime, StaticFiles, StaticOptions,
-    StatusPage, StatusSource,
+    CacheLimits, CacheUse, Mounts, Probe, Probes, ServiceKind, ServiceTime, StaticFiles,
+    StaticOptions, StatusPage, StatusSource,
 };
 use loadline_proto::{AccessFormat, ErrorPages, Handler, SessionConfig};
 use loadline_server::{AccessLogging, ListenAddr, OptionError, ServerConfig, ServerHandle};
@@ -17,7 +17,7 @@ use crate::access_log::{AccessLogWriter, Closing, Target};
 use crate::accounts::{self, Mounted};
 use crate::failure::{Exit, Failure};
 use crate::flags::high::{Machine, Plan};
-use crate::signals;
+use crate::signals::{self, Times};
 use crate::start_up;
 use crate::status::Status;
 
@@ -55,6 +55,8 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         .status_path
         .as_ref()
         .map(|path| StatusPage::new(path.clone(), Arc::clone(&status) as Arc<dyn StatusSource>));
+    let probes = probes(page.as_ref(), &root, &status);
+    let front = Front { page, probes };
     let caught = signals::catch().map_err(|error| Failure::failed(format!("signals: {error}")))?;
     let config = ServerConfig {
         options: plan.options.clone(),
@@ -73,16 +75,20 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     };
     let work = &plan.flags.work;
     let handle = match work.service_time {
-        None => start(mounted(files, page, accounts.as_ref()), config),
+        None => start(front.mounted(files, accounts.as_ref()), config),
         Some(time) => {
             let kind = work.service_kind.unwrap_or(ServiceKind::Sleep);
             let files = ServiceTime::new(files, time, kind);
-            start(mounted(files, page, accounts.as_ref()), config)
+            start(front.mounted(files, accounts.as_ref()), config)
         }
     }?;
     let _ = status.control.set(handle.control()); // set nowhere else
+    let times = Times {
+        delay: running.drain_delay,
+        grace: plan.options.grace,
+    };
     caught
-        .obey(handle.control(), plan.options.grace, log)
+        .obey(handle.control(), times, log)
         .map_err(|error| Failure::failed(format!("signals: {error}")))?;
     tell(&start_up::text(plan, machine, &root, handle.addresses()));
     loadline_sys::memory::release_free_memory();
@@ -90,17 +96,42 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     wait(handle, closing, accounts.as_ref())
 }
 
-/// Files, and in front of them the status page and accounts if there are any.
-fn mounted<H: Handler>(
-    files: H,
+/// What stands in front of the files in any case.
+struct Front {
     page: Option<StatusPage>,
-    accounts: Option<&Mounted>,
-) -> Mounts<H> {
-    let mounts = Mounts::new(files).status(page);
-    match accounts {
-        Some(app) => mounts.mount(accounts::BASE, app.handler()),
-        None => mounts,
+    probes: Probes,
+}
+
+impl Front {
+    /// Files, and in front of them the probes, and the status page and accounts if there are any.
+    fn mounted<H: Handler>(self, files: H, accounts: Option<&Mounted>) -> Mounts<H> {
+        let mounts = Mounts::new(files)
+            .probes(Some(self.probes))
+            .status(self.page);
+        match accounts {
+            Some(app) => mounts.mount(accounts::BASE, app.handler()),
+            None => mounts,
+        }
     }
+}
+
+/// Where the probes are without a status page.
+const PROBES: &str = "/-/";
+
+/// The probes beside the status page. Says so if they hide a file.
+fn probes(page: Option<&StatusPage>, root: &Path, status: &Arc<Status>) -> Probes {
+    let folder = page.map_or(PROBES, StatusPage::folder);
+    for probe in Probe::ALL {
+        let path = format!("{}{}", folder.trim_start_matches('/'), probe.name());
+        if root.join(&path).exists() {
+            tracing::warn!(
+                "/{path} is a probe, not the file of that name; --status-path with another folder \
+                 moves the probes"
+            );
+        }
+    }
+    let status = Arc::clone(status);
+    Probes::new(folder, move || status.is_ready())
 }
 
 fn start<H: Handler>(handler: H, config: ServerConfig) -> Result<ServerHandle, Failure> {

@@ -16,6 +16,15 @@ use crate::failure::Exit;
 /// that it can still say what was cut.
 const NOTICE: Duration = Duration::from_millis(800);
 
+/// How long going down may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// Before the drain, for load balancers to notice.
+    pub(crate) delay: Duration,
+    /// For the drain.
+    pub(crate) grace: Duration,
+}
+
 /// Signals from the moment they are caught; before that they have their usual effect.
 pub(crate) struct Caught(Signals);
 
@@ -29,29 +38,15 @@ impl Caught {
     pub(crate) fn obey(
         mut self,
         control: Control,
-        grace: Duration,
+        times: Times,
         access_log: Option<Arc<AccessLogWriter>>,
     ) -> io::Result<()> {
         let obey = move || {
-            let mut is_draining = false;
             for signal in self.0.forever() {
-                match (signal, is_draining) {
-                    (SIGHUP, _) => {
-                        if let Some(log) = &access_log {
-                            log.reopen();
-                        }
-                    }
-                    (_, false) => {
-                        is_draining = true;
-                        tracing::info!("draining, for {grace:?} at most; a second signal cuts it");
-                        control.drain();
-                        end_after(grace + NOTICE);
-                    }
-                    (_, true) => {
-                        tracing::warn!("a second signal: ending now");
-                        control.stop_now();
-                        end_after(NOTICE);
-                    }
+                if signal != SIGHUP {
+                    go_down(&control, times);
+                } else if let Some(log) = &access_log {
+                    log.reopen();
                 }
             }
         };
@@ -59,6 +54,25 @@ impl Caught {
             .name("signals".into())
             .spawn(obey)?;
         Ok(())
+    }
+}
+
+/// The next step of going down: the delay, if there is one, then the drain, then the end. Each is
+/// taken before anything is said about it.
+fn go_down(control: &Control, times: Times) {
+    let Times { delay, grace } = times;
+    if control.is_ready() && !delay.is_zero() {
+        control.drain_after(delay);
+        end_after(delay + grace + NOTICE);
+        tracing::info!("not ready any more; draining in {delay:?}, or at a second signal");
+    } else if !control.is_draining() {
+        control.drain();
+        end_after(grace + NOTICE);
+        tracing::info!("draining, for {grace:?} at most; another signal cuts it");
+    } else {
+        control.stop_now();
+        end_after(NOTICE);
+        tracing::warn!("another signal: ending now");
     }
 }
 

@@ -157,6 +157,12 @@ impl StatusSource for Status {
 }
 
 impl Status {
+    /// Whether more requests are welcome. Somebody who asks before the start is over is answered
+    /// already.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.control.get().is_none_or(Control::is_ready)
+    }
+
     fn snapshot(&self) -> Snapshot {
         self.control
             .get()

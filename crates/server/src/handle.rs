@@ -5,9 +5,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use loadline_proto::Handler;
-use loadline_sys::ListenAddr;
+use loadline_sys::{ListenAddr, wait_readable};
 
 use crate::Snapshot;
 use crate::site::Site;
@@ -55,6 +56,11 @@ impl fmt::Debug for ServerHandle {
 /// The one place where the handler's type is forgotten; never on the path of a request.
 trait Remote: Send + Sync {
     fn snapshot(&self) -> Snapshot;
+    fn is_ready(&self) -> bool;
+    fn is_draining(&self) -> bool;
+    fn announce(&self);
+    /// Waits for a drain to begin; `false` if none has by then.
+    fn await_drain(&self, until: Instant) -> bool;
     fn drain(&self);
     fn stop_now(&self);
     fn connections_cut(&self) -> u64;
@@ -63,6 +69,32 @@ trait Remote: Send + Sync {
 impl<H: Handler> Remote for Site<H> {
     fn snapshot(&self) -> Snapshot {
         self.registry.snapshot()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.shutdown.is_ready()
+    }
+
+    fn is_draining(&self) -> bool {
+        self.shutdown.is_draining()
+    }
+
+    fn announce(&self) {
+        self.shutdown.announce();
+    }
+
+    fn await_drain(&self, until: Instant) -> bool {
+        while !self.is_draining() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let left_ms = u64::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+            if wait_readable(&[self.shutdown.drain_fd()], Some(left_ms)).is_err() {
+                return false;
+            }
+        }
+        true
     }
 
     fn drain(&self) {
@@ -84,6 +116,43 @@ impl Control {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.0.snapshot()
+    }
+
+    /// Whether more requests are welcome: until `drain`, `drain_after` or `stop_now`. What a probe of
+    /// readiness is to say.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.0.is_ready()
+    }
+
+    /// Whether the server is going down: from `drain` on, or from the end of the delay of
+    /// `drain_after`.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.0.is_draining()
+    }
+
+    /// Going down behind a load balancer: the server is not ready from now on, and serves as ever
+    /// until the delay is over; then, or at an earlier [`drain`](Self::drain), the drain begins. So
+    /// whoever asks for readiness has the time to send new requests elsewhere. Returns at once.
+    pub fn drain_after(&self, delay: Duration) {
+        if delay.is_zero() {
+            return self.drain();
+        }
+        self.0.announce();
+        let until = Instant::now() + delay;
+        let control = self.clone();
+        let wait = move || {
+            if !control.0.await_drain(until) {
+                control.drain();
+                tracing::info!("the delay is over: draining");
+            }
+        };
+        let name = "drain delay".to_owned();
+        if let Err(error) = std::thread::Builder::new().name(name).spawn(wait) {
+            self.drain();
+            tracing::warn!("draining without a delay: no thread to wait for it: {error}");
+        }
     }
 
     /// First stage of going down: no new connections, every accepted request is finished, idle

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
-use loadline_apps::{CacheControlRule, MediaTypeRule, ServiceKind};
+use loadline_apps::{CacheControlRule, MediaTypeRule, Probe, ServiceKind};
 use loadline_proto::AccessFormat;
 use loadline_server::{
     Accept, Architecture, AtCapacity, Balance, FileIo, ListenAddr, Queue, SocketIo, WorkerPools,
@@ -40,7 +40,9 @@ Examples:
       a thousand blocking threads, each request 0.5 ms of made-up work
 
 Signals:
-  SIGTERM, SIGINT  stop accepting, finish every accepted request, leave; a second one ends at once
+  SIGTERM, SIGINT  stop accepting, finish every accepted request, leave; a second one ends at once.
+                   With --drain-delay: say 503 at /-/ready, serve as ever for so long, then stop
+                   accepting; a second one does so at once, a third one ends at once
   SIGHUP           reopen the access log";
 
 /// A web server for Linux that knows how much load it can carry.
@@ -343,13 +345,19 @@ pub(crate) struct RunningFlags {
         value_parser = one_of(LOG_FORMATS, log_format_name))]
     pub(crate) log_format: Option<AccessFormat>,
 
-    /// Show counters under this path, as JSON, and as Prometheus text with ?format=prometheus.
+    /// Show counters under this path, as JSON, and as Prometheus text with ?format=prometheus. Its
+    /// folder is that of the probes: health and ready, which are in /-/ otherwise.
     #[arg(long, value_name = "PATH", value_parser = status_path)]
     pub(crate) status_path: Option<String>,
 
     /// Permissions of the file of a Unix socket, in octal [default: by the umask].
     #[arg(long, value_name = "MODE", value_parser = unix_mode)]
     pub(crate) unix_mode: Option<u32>,
+
+    /// Behind a load balancer: how long to serve on after SIGTERM, while /-/ready says 503, before
+    /// the drain begins.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
+    pub(crate) drain_delay: Duration,
 
     /// How long a drain may take.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
@@ -406,6 +414,14 @@ fn status_path(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
     let dots = text.split('/').any(|part| part == "." || part == "..");
     if text.len() > 1 && text.starts_with('/') && text.bytes().all(is_plain) && !dots {
+        let last = text.rsplit('/').next();
+        if let Some(probe) = Probe::ALL.iter().find(|it| last == Some(it.name())) {
+            let name = probe.name();
+            return Err(format!(
+                "this is where the probe {name} would be; right would be another name, such as \
+                 /-/status"
+            ));
+        }
         return Ok(text.to_owned());
     }
     Err("right would be a path of letters, digits and -_.~ such as /-/status".to_owned())

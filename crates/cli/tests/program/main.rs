@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod accounts;
+mod balancer;
 mod logs;
 mod messages;
 mod proxy;

@@ -1,7 +1,7 @@
 //! The two stages of going down, seen by every thread at once.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -22,8 +22,11 @@ pub(crate) enum Stage {
 /// The flag and the events of a shutdown.
 ///
 /// Two eventfds that are written once and never read: whoever polls one, now or later, level- or
-/// edge-triggered, learns of its stage. A thread that has seen a stage stops polling for it.
+/// edge-triggered, learns of its stage. A thread that has seen a stage stops polling for it. Before
+/// the first stage the server may say that it is not ready, while it serves as ever: no thread needs
+/// to learn of that.
 pub(crate) struct Shutdown {
+    ready: AtomicBool,
     stage: AtomicU8,
     cut_at_ms: AtomicU64,
     drain: Waker,
@@ -39,6 +42,7 @@ impl fmt::Debug for Shutdown {
 impl Shutdown {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
+            ready: AtomicBool::new(true),
             stage: AtomicU8::new(Stage::Up as u8),
             cut_at_ms: AtomicU64::new(u64::MAX),
             drain: Waker::new()?,
@@ -46,8 +50,19 @@ impl Shutdown {
         })
     }
 
+    /// Before the first stage: whoever asks is told to send requests elsewhere.
+    pub(crate) fn announce(&self) {
+        self.ready.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether more requests are welcome: until a shutdown is announced.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::SeqCst)
+    }
+
     /// First stage. Later calls change nothing.
     pub(crate) fn begin_drain(&self, now: Millis, grace: Duration) {
+        self.announce();
         let cut_at = now.after(grace).0;
         let _ =
             self.cut_at_ms
@@ -59,6 +74,7 @@ impl Shutdown {
 
     /// Second stage: everything is cut.
     pub(crate) fn stop(&self, now: Millis) {
+        self.announce();
         self.cut_at_ms.fetch_min(now.0, Ordering::SeqCst);
         self.stage
             .fetch_max(Stage::Stopping as u8, Ordering::SeqCst);
@@ -123,6 +139,10 @@ mod tests {
     fn stages_only_go_forward_and_stay_visible() {
         let shutdown = Shutdown::new().unwrap();
         assert!(!shutdown.is_draining() && !readable(shutdown.drain_fd()));
+        assert!(shutdown.is_ready());
+        shutdown.announce();
+        assert!(!shutdown.is_ready() && shutdown.stage() == Stage::Up);
+        assert!(!readable(shutdown.drain_fd()));
         shutdown.begin_drain(Millis(100), Duration::from_secs(1));
         assert_eq!(shutdown.cut_at(), Some(Millis(1100)));
         shutdown.begin_drain(Millis(900), Duration::from_secs(1));
@@ -141,6 +161,7 @@ mod tests {
     fn stopping_at_once_wakes_those_who_only_poll_for_the_first_stage() {
         let shutdown = Shutdown::new().unwrap();
         shutdown.stop(Millis(5));
+        assert!(!shutdown.is_ready());
         assert!(readable(shutdown.next_fd(Stage::Up)));
         assert!(readable(shutdown.next_fd(Stage::Draining)));
     }

@@ -17,6 +17,8 @@ every_model! {
     the_grace_ends,
     the_second_stage_ends_at_once,
     a_server_restarts_on_its_port_at_once,
+    before_a_drain_after_a_delay_all_is_as_ever,
+    a_drain_begins_when_its_delay_is_over,
 }
 
 fn a_drain_closes_idle_connections_at_once(model: Model) {
@@ -132,4 +134,38 @@ fn a_server_restarts_on_its_port_at_once(model: Model) {
         server = Server::start_at(root, model.options(), limits(), ListenAddr::Tcp(address));
     }
     assert_eq!(server.connect().send(ECHO).answer().status, 200);
+}
+
+fn before_a_drain_after_a_delay_all_is_as_ever(model: Model) {
+    let server = Server::start(model);
+    assert!(server.control.is_ready());
+    let mut client = server.connect();
+    client.send(ECHO).answer();
+    server.control.drain_after(Duration::from_secs(3600));
+    assert!(!server.control.is_ready() && !server.control.is_draining());
+    for _ in 0..3 {
+        assert!(!client.send(ECHO).answer().closes());
+    }
+    client.send(ECHO).answer();
+    if model.is_concurrent() {
+        let mut newcomer = server.connect();
+        assert!(!newcomer.send(ECHO).answer().closes());
+    }
+    // Whoever drains does not wait for the rest of the delay.
+    server.control.drain();
+    assert!(server.control.is_draining());
+    client.end();
+    assert_eq!(server.end(), 0);
+}
+
+fn a_drain_begins_when_its_delay_is_over(model: Model) {
+    let server = Server::start(model);
+    let mut client = server.connect();
+    client.send(ECHO).answer();
+    let delay = Duration::from_millis(50);
+    let began = Instant::now();
+    server.control.drain_after(delay);
+    client.end();
+    assert!(began.elapsed() >= delay && server.control.is_draining());
+    assert_eq!(server.end(), 0);
 }
