@@ -113,12 +113,16 @@ pub(crate) struct LogCounts {
 
 impl AccessLogWriter {
     /// Opens the target and starts the thread.
-    pub(crate) fn start(target: Target) -> io::Result<(Arc<Self>, Closing)> {
+    pub(crate) fn start(name: &'static str, target: Target) -> io::Result<(Arc<Self>, Closing)> {
         let out = target.open()?;
-        Self::start_with(target, out)
+        Self::start_with(name, target, out)
     }
 
-    fn start_with(target: Target, out: Box<dyn Write + Send>) -> io::Result<(Arc<Self>, Closing)> {
+    fn start_with(
+        name: &'static str,
+        target: Target,
+        out: Box<dyn Write + Send>,
+    ) -> io::Result<(Arc<Self>, Closing)> {
         let shared = Arc::new(Shared {
             batches: ArrayQueue::new(BATCHES_MAX),
             spares: ArrayQueue::new(SPARES_MAX),
@@ -130,16 +134,14 @@ impl AccessLogWriter {
             closing: AtomicBool::new(false),
         });
         let (finished, done) = sync_channel(1);
-        let thread = std::thread::Builder::new()
-            .name("access log".into())
-            .spawn({
-                let shared = Arc::clone(&shared);
-                move || {
-                    let mut writer = Writer::new(shared, target, out);
-                    writer.run();
-                    let _ = finished.send(()); // nobody waits if the end was cut short
-                }
-            })?;
+        let thread = std::thread::Builder::new().name(name.into()).spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                let mut writer = Writer::new(name, shared, target, out);
+                writer.run();
+                let _ = finished.send(()); // nobody waits if the end was cut short
+            }
+        })?;
         let log = Arc::new(Self {
             shared,
             writer: thread.thread().clone(),
@@ -221,6 +223,7 @@ impl Closing {
 
 /// The thread's side.
 struct Writer {
+    name: &'static str,
     shared: Arc<Shared>,
     target: Target,
     out: Box<dyn Write + Send>,
@@ -232,8 +235,14 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(shared: Arc<Shared>, target: Target, out: Box<dyn Write + Send>) -> Self {
+    fn new(
+        name: &'static str,
+        shared: Arc<Shared>,
+        target: Target,
+        out: Box<dyn Write + Send>,
+    ) -> Self {
         Self {
+            name,
             shared,
             target,
             out,
@@ -340,7 +349,8 @@ impl Writer {
         self.last_report = Some(Instant::now());
         let dropped = self.shared.lines_dropped.load(Ordering::Relaxed);
         tracing::error!(
-            "the access log {} cannot be written: {failure}; {dropped} lines dropped so far",
+            "the {} {} cannot be written: {failure}; {dropped} lines dropped so far",
+            self.name,
             self.target.name()
         );
     }
@@ -353,10 +363,11 @@ impl Writer {
                 self.give_up_rest(); // the rest of a line whose beginning is elsewhere
                 self.line_begun = false;
                 self.last_report = None;
-                tracing::info!("the access log {} was opened again", self.target.name());
+                tracing::info!("the {} {} was opened again", self.name, self.target.name());
             }
             Err(error) => tracing::error!(
-                "the access log {} cannot be opened again: {error}; writing to the old one",
+                "the {} {} cannot be opened again: {error}; writing to the old one",
+                self.name,
                 self.target.name()
             ),
         }
@@ -423,7 +434,7 @@ mod tests {
             failed,
         };
         let target = Target::File("/nowhere/at/all".into());
-        let (log, closing) = AccessLogWriter::start_with(target, Box::new(disk)).unwrap();
+        let (log, closing) = AccessLogWriter::start_with("log", target, Box::new(disk)).unwrap();
         (log, closing, kept, failures)
     }
 
@@ -529,7 +540,7 @@ mod tests {
         let kept = Kept::default();
         let out = Box::new(Hanging(held, Arc::clone(&kept)));
         let target = Target::File("/nowhere/at/all".into());
-        let (log, closing) = AccessLogWriter::start_with(target, out).unwrap();
+        let (log, closing) = AccessLogWriter::start_with("log", target, out).unwrap();
         let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
         for _ in 0..10_000 {
             log.offer(&mut line.clone());

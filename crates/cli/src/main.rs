@@ -8,6 +8,7 @@ mod failure;
 mod flags;
 mod lab;
 mod load;
+mod logs;
 mod serve;
 mod signals;
 mod start_up;

@@ -4,25 +4,22 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use loadline_apps::{
     CacheLimits, CacheUse, Mounts, Probe, Probes, ServiceKind, ServiceTime, StaticFiles,
     StaticOptions, StatusPage, StatusSource,
 };
-use loadline_proto::{AccessFormat, ErrorPages, Handler, SessionConfig};
-use loadline_server::{AccessLogging, ListenAddr, OptionError, ServerConfig, ServerHandle};
+use loadline_proto::{ErrorPages, Handler, SessionConfig};
+use loadline_server::{ListenAddr, OptionError, ServerConfig, ServerHandle};
 
-use crate::access_log::{AccessLogWriter, Closing, Target};
 use crate::accounts::{self, Mounted};
 use crate::failure::{Exit, Failure};
 use crate::flags::high::{Machine, Plan};
+use crate::logs::{LogEnds, Logs};
 use crate::signals::{self, Times};
 use crate::start_up;
 use crate::status::Status;
-
-/// How long the end waits for the last lines of the access log.
-const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Serves until a signal ends it.
 pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
@@ -35,19 +32,13 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     let root = directory("DIR", &plan.flags.root)?;
     let (files, status_cache) = static_files(plan, &root)?;
     let error_pages = error_pages(plan.flags.content.error_pages.as_deref())?;
-    let (log, closing) = match &running.access_log {
-        Some(path) => {
-            let (log, closing) = open_log(path)?;
-            (Some(log), Some(closing))
-        }
-        None => (None, None),
-    };
+    let (logs, log_ends) = Logs::open(running)?;
     let accounts = Mounted::open(&plan.flags.accounts, &root)?;
     let status = Arc::new(Status {
         began: Instant::now(),
         options: plan.options.clone(),
         control: OnceLock::new(),
-        access_log: log.clone(),
+        logs: logs.clone(),
         cache: status_cache,
         accounts: accounts.clone(),
     });
@@ -68,10 +59,8 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         }),
         listen: plan.flags.listen.clone(),
         unix_mode: running.unix_mode,
-        access_log: log.clone().map(|log| AccessLogging {
-            format: running.log_format.unwrap_or(AccessFormat::Combined),
-            sink: log,
-        }),
+        access_log: logs.access_logging(running.log_format),
+        connection_log: logs.connection_logging(running.log_format),
     };
     let work = &plan.flags.work;
     let handle = match work.service_time {
@@ -88,12 +77,12 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         grace: plan.options.grace,
     };
     caught
-        .obey(handle.control(), times, log)
+        .obey(handle.control(), times, logs)
         .map_err(|error| Failure::failed(format!("signals: {error}")))?;
     tell(&start_up::text(plan, machine, &root, handle.addresses()));
     loadline_sys::memory::release_free_memory();
     loadline_sys::memory::release_program_pages();
-    wait(handle, closing, accounts.as_ref())
+    wait(handle, log_ends, accounts.as_ref())
 }
 
 /// What stands in front of the files in any case.
@@ -142,7 +131,7 @@ fn start<H: Handler>(handler: H, config: ServerConfig) -> Result<ServerHandle, F
 /// Waits for the end and says how it was.
 fn wait(
     handle: ServerHandle,
-    closing: Option<Closing>,
+    log_ends: LogEnds,
     accounts: Option<&Mounted>,
 ) -> Result<(), Failure> {
     let control = handle.control();
@@ -151,12 +140,7 @@ fn wait(
         accounts.close();
     }
     let total = control.snapshot().total;
-    if let Some(closing) = closing {
-        let log = closing.finish(LOG_PATIENCE);
-        if log.dropped > 0 {
-            tracing::warn!("{} lines of the access log were dropped", log.dropped);
-        }
-    }
+    log_ends.finish();
     let ending = ending.map_err(|error| Failure::failed(format!("the server failed: {error}")))?;
     if ending.is_clean() {
         tracing::info!("ended: {} requests answered, none cut", total.requests());
@@ -309,20 +293,6 @@ fn error_pages(folder: Option<&Path>) -> Result<ErrorPages, Failure> {
         )),
         _ => Ok(pages),
     }
-}
-
-fn open_log(path: &Path) -> Result<(Arc<AccessLogWriter>, Closing), Failure> {
-    AccessLogWriter::start(Target::from_path(path.to_owned())).map_err(|error| {
-        let why = match error.kind() {
-            io::ErrorKind::NotFound => "no such directory".to_owned(),
-            io::ErrorKind::PermissionDenied => "no permission to write it".to_owned(),
-            io::ErrorKind::IsADirectory => "a directory".to_owned(),
-            _ => error.to_string(),
-        };
-        let right = "right would be a file that can be created or appended to, or - for standard \
-                     output";
-        Failure::usage(format!("--access-log {}: {why}; {right}", path.display()))
-    })
 }
 
 /// Says something on standard error; if that is closed, nobody listens.

@@ -1,15 +1,14 @@
 //! What signals do to a running server.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use loadline_server::Control;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::access_log::AccessLogWriter;
 use crate::failure::Exit;
+use crate::logs::Logs;
 
 /// How long threads may take to notice that they are cut. A handler that is at work cannot notice;
 /// then the process ends without it. A little longer than the server itself waits for threads, so
@@ -35,18 +34,12 @@ pub(crate) fn catch() -> io::Result<Caught> {
 
 impl Caught {
     /// Obeys them on a thread of its own, until the process ends.
-    pub(crate) fn obey(
-        mut self,
-        control: Control,
-        times: Times,
-        access_log: Option<Arc<AccessLogWriter>>,
-    ) -> io::Result<()> {
+    pub(crate) fn obey(mut self, control: Control, times: Times, logs: Logs) -> io::Result<()> {
         let obey = move || {
             for signal in self.0.forever() {
-                if signal != SIGHUP {
-                    go_down(&control, times);
-                } else if let Some(log) = &access_log {
-                    log.reopen();
+                match signal {
+                    SIGHUP => logs.reopen(),
+                    _ => go_down(&control, times),
                 }
             }
         };
@@ -61,6 +54,10 @@ impl Caught {
 /// taken before anything is said about it.
 fn go_down(control: &Control, times: Times) {
     let Times { delay, grace } = times;
+    let next = match delay.is_zero() {
+        true => "a second signal",
+        false => "another signal",
+    };
     if control.is_ready() && !delay.is_zero() {
         control.drain_after(delay);
         end_after(delay + grace + NOTICE);
@@ -68,11 +65,11 @@ fn go_down(control: &Control, times: Times) {
     } else if !control.is_draining() {
         control.drain();
         end_after(grace + NOTICE);
-        tracing::info!("draining, for {grace:?} at most; another signal cuts it");
+        tracing::info!("draining, for {grace:?} at most; {next} cuts it");
     } else {
         control.stop_now();
         end_after(NOTICE);
-        tracing::warn!("another signal: ending now");
+        tracing::warn!("{next}: ending now");
     }
 }
 

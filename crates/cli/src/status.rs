@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::access_log::AccessLogWriter;
 use crate::accounts::Mounted;
+use crate::logs::Logs;
 
 /// Rows of one kind of thread that Prometheus is shown one by one. Beyond it only the sum: each
 /// label value is a time series that somebody has to store.
@@ -31,7 +32,7 @@ pub(crate) struct Status {
     pub(crate) options: ServerOptions,
     /// Known only once the server runs, which needs the handler first.
     pub(crate) control: OnceLock<Control>,
-    pub(crate) access_log: Option<Arc<AccessLogWriter>>,
+    pub(crate) logs: Logs,
     pub(crate) cache: Box<dyn Fn() -> CacheUse + Send + Sync>,
     pub(crate) accounts: Option<Mounted>,
 }
@@ -44,14 +45,6 @@ impl StatusSource for Status {
             object.insert("name".into(), row.to_string().into());
             object.insert("role".into(), row.role.name().into());
             Value::Object(object)
-        });
-        let log = self.access_log.as_ref().map(|log| {
-            let counts = log.counts();
-            json!({
-                "lines_written": counts.written,
-                "lines_dropped": counts.dropped,
-                "write_errors": counts.errors,
-            })
         });
         let cache = (self.cache)();
         let accounts = self.accounts.as_ref().map(|accounts| {
@@ -75,7 +68,8 @@ impl StatusSource for Status {
             "total": counts_json(&snapshot.total),
             "connections_cut": snapshot.cut,
             "threads": threads.collect::<Vec<_>>(),
-            "access_log": log,
+            "access_log": log_json(self.logs.access.as_ref()),
+            "connection_log": log_json(self.logs.connections.as_ref()),
             "accounts": accounts,
             "cache": {
                 "entries": cache.entries,
@@ -129,17 +123,8 @@ impl StatusSource for Status {
                 text.sample(&metric.name, &format!("{{{thread}}}"), metric.scaled(value));
             }
         }
-        if let Some(log) = &self.access_log {
-            let counts = log.counts();
-            for (name, value) in [
-                ("access_log_lines_total", counts.written),
-                ("access_log_lines_dropped_total", counts.dropped),
-                ("access_log_write_errors_total", counts.errors),
-            ] {
-                text.family(name, "counter", &name.replace('_', " "));
-                text.sample(name, "", value as f64);
-            }
-        }
+        show_log(&mut text, "access_log", self.logs.access.as_ref());
+        show_log(&mut text, "connection_log", self.logs.connections.as_ref());
         let cache = (self.cache)();
         text.family(
             "cache_entries",
@@ -261,6 +246,29 @@ impl Exposition {
     /// `labels` with their braces, or empty.
     fn sample(&mut self, name: &str, labels: &str, value: f64) {
         let _ = writeln!(self.0, "loadline_{name}{labels} {value}");
+    }
+}
+
+fn log_json(log: Option<&Arc<AccessLogWriter>>) -> Option<Value> {
+    let counts = log?.counts();
+    Some(json!({
+        "lines_written": counts.written,
+        "lines_dropped": counts.dropped,
+        "write_errors": counts.errors,
+    }))
+}
+
+fn show_log(text: &mut Exposition, log: &str, writer: Option<&Arc<AccessLogWriter>>) {
+    let Some(writer) = writer else { return };
+    let counts = writer.counts();
+    for (what, value) in [
+        ("lines_total", counts.written),
+        ("lines_dropped_total", counts.dropped),
+        ("write_errors_total", counts.errors),
+    ] {
+        let name = format!("{log}_{what}");
+        text.family(&name, "counter", &name.replace('_', " "));
+        text.sample(&name, "", value as f64);
     }
 }
 

@@ -24,13 +24,8 @@ pub(crate) fn take_over(
             .unwrap_or(0);
         if persist && last {
             // The drain began after the head was encoded, before it left.
-            let Exchange {
-                output,
-                lent_bytes,
-                request,
-                ..
-            } = exchange;
-            encode::insert_close(output, *lent_bytes, request.version);
+            let was_kept = exchange.says_keep_alive();
+            encode::insert_close(&mut exchange.output, exchange.lent_bytes, was_kept);
             persist = false;
         }
     } else {

@@ -33,6 +33,14 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
+    /// Its name in the status page and in the journal of connections.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let mut all = Self::ALL.into_iter();
+        let own = all.find(|(reason, _)| *reason == self);
+        own.map_or("failed", |(_, name)| name)
+    }
+
     /// Every reason with its name in the status page.
     pub const ALL: [(Self, &'static str); 11] = [
         (Self::Client, "client"),

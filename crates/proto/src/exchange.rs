@@ -4,9 +4,9 @@ use core::net::SocketAddr;
 
 use loadline_base::{Buffer, Millis};
 
-use crate::http1::encode;
+use crate::http1::encode::{self, After};
 use crate::trusted_proxies::Forwarded;
-use crate::{AccessLog, Body, Client, ForwardedField, Request, Response, Status, Turn};
+use crate::{AccessLog, Body, Client, ForwardedField, Request, Response, Status, Turn, Version};
 
 /// Which of a connection's requests this is. HTTP/1 has one at a time; the seam for HTTP/2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -37,6 +37,8 @@ pub struct Exchange {
     pub(crate) lent_bytes: usize,
     /// Whether the connection can stay open after this answer.
     pub(crate) persist: bool,
+    /// For how many seconds it then stays open at least, if that is to be said.
+    pub(crate) promised_s: u32,
     /// What trusted proxies say.
     pub(crate) forwarded: Forwarded,
     /// `began` as the access log has it, in microseconds; 0 without one.
@@ -82,11 +84,11 @@ impl Exchange {
         self.response.status = status;
         self.response.stated_len = Some(content.len() as u64); // for the access log
         self.response.body = Body::Encoded;
-        let persist = self.persist && !self.response.close;
+        let after = self.after(self.persist && !self.response.close);
         encode::borrowed(
             &mut self.output,
             &self.request,
-            persist,
+            after,
             status,
             fields,
             content,
@@ -98,6 +100,22 @@ impl Exchange {
     pub(crate) fn began(&mut self, turn: &Turn<'_>) {
         self.began = turn.now;
         self.began_us = turn.log.as_deref().map_or(0, AccessLog::now_us);
+    }
+
+    /// What becomes of the connection behind the answer.
+    #[inline]
+    pub(crate) fn after(&self, persist: bool) -> After {
+        match persist {
+            true => After::Stay {
+                promised_s: self.promised_s,
+            },
+            false => After::Close,
+        }
+    }
+
+    /// Whether an answer that leaves the connection open says so.
+    pub(crate) fn says_keep_alive(&self) -> bool {
+        self.promised_s > 0 || self.request.version == Version::Http10
     }
 
     /// Takes back the output that was lent. An answer that was encoded behind it already stays,
@@ -131,6 +149,7 @@ impl Exchange {
     /// Empties it for the next request, keeping its memory.
     pub(crate) fn clear(&mut self) {
         self.stream = StreamId(0);
+        self.promised_s = 0;
         self.peer = None;
         self.local = None;
         self.forwarded = Forwarded::default();

@@ -92,8 +92,13 @@ pub struct Limits {
     /// The same in time. 2 s, and more only for who goes on sending: an upload of 10 MB at 20 Mbit/s
     /// still reads its answer.
     pub linger_pace: Pace,
-    /// Time without exchange after which an idle connection is closed (15 s in P2).
+    /// Time without exchange after which an idle connection is closed (15 s in P2); `u64::MAX`: it
+    /// never is, but to make room, or by its client.
     pub idle_timeout_ms: u64,
+    /// The same for a connection of a trusted proxy, if that is longer. 620 s: whoever closes first
+    /// loses the request that is on its way just then, so it should be the proxy. nginx and Amazon's
+    /// balancer keep connections for 60 s, and Google's, which cannot be told, for 600.
+    pub proxy_idle_timeout_ms: u64,
     /// Time for a head: a drip of one byte a second ends after 30 s.
     pub head_pace: Pace,
     /// Time for a body.
@@ -125,6 +130,7 @@ impl Default for Limits {
                 total_max_ms: 10_000,
             },
             idle_timeout_ms: 15_000,
+            proxy_idle_timeout_ms: 620_000,
             head_pace: Pace {
                 grace_ms: 10_000,
                 bytes_per_second_min: 500,

@@ -10,7 +10,9 @@
 //! Whether output is on its way (`sending`) is apart from the state: while it is, the session
 //! wants nothing else, so that a client which does not read is not read from.
 
+mod idle;
 mod reading;
+mod record;
 mod streaming;
 
 use core::net::SocketAddr;
@@ -22,8 +24,8 @@ use crate::progress::{BodyReader, Progress};
 use crate::session_state::State;
 use crate::trusted_proxies::Standing;
 use crate::{
-    Action, CloseReason, Exchange, Fault, Method, Outcome, Pace, SessionConfig, Status, Turn,
-    answer,
+    Action, CloseReason, ConnectionRecord, Exchange, Fault, Method, Outcome, Pace, SessionConfig,
+    Status, Turn, answer,
 };
 
 /// One connection of a server. An idle one owns no memory besides itself.
@@ -42,6 +44,8 @@ pub struct ServerSession {
     eof: bool,
     draining: bool,
     reason: Option<CloseReason>,
+    /// What it comes to, for a journal of connections.
+    record: Option<Box<ConnectionRecord>>,
 }
 
 impl ServerSession {
@@ -61,13 +65,14 @@ impl ServerSession {
             eof: false,
             draining: false,
             reason: None,
+            record: None,
         }
     }
 
     /// Bytes came. Welcome after `Wait { read: true }`, bounded otherwise by what the loop reads at
     /// once. (`&mut`: a later TLS layer decrypts in place.)
     pub fn received(&mut self, bytes: &mut [u8], turn: &mut Turn<'_>) {
-        turn.counters.bytes_in.add(bytes.len() as u64);
+        self.count_bytes_in(bytes.len(), turn);
         match self.state {
             State::Closed => {}
             // Unread, it would turn the close into a reset that destroys the last answer.
@@ -146,7 +151,7 @@ impl ServerSession {
         if let Some(progress) = &mut self.progress {
             progress.out_sent += bytes;
         }
-        turn.counters.bytes_out.add(bytes);
+        self.count_bytes_out(bytes, turn);
     }
 
     /// All of what was out has left.
@@ -156,11 +161,10 @@ impl ServerSession {
         turn.pool.give_segments(transmit.into_segments());
         self.begin_period(turn);
         if let Some(progress) = &mut self.progress {
-            turn.counters
-                .bytes_out
-                .add(progress.out_bytes.saturating_sub(progress.out_sent));
+            let left = progress.out_bytes.saturating_sub(progress.out_sent);
             progress.log_pending(u64::MAX, turn);
             progress.stream.left();
+            self.count_bytes_out(left, turn);
         }
         match self.state {
             State::Idle | State::Head if self.has_carry() => self.read_head(None, 0, turn),
@@ -328,14 +332,20 @@ impl ServerSession {
     }
 
     /// The connection is closed: memory goes back to the pool, the close is counted by its reason.
-    pub fn ended(mut self, turn: &mut Turn<'_>) {
-        turn.counters
-            .close(self.reason.unwrap_or(CloseReason::Failed));
+    /// Returns the record, if one was kept.
+    pub fn ended(mut self, turn: &mut Turn<'_>) -> Option<Box<ConnectionRecord>> {
+        let reason = self.reason.unwrap_or(CloseReason::Failed);
+        turn.counters.close(reason);
+        let mut record = self.record.take();
+        if let Some(record) = &mut record {
+            record.reason = reason;
+        }
         if let Some(mut progress) = self.progress.take() {
             progress.log_pending(if self.sending { progress.out_sent } else { 0 }, turn);
             progress.recycle(turn);
             turn.pool.give_progress(progress);
         }
+        record
     }
 
     /// When to call `expired`. `None` while only the server itself is awaited.
@@ -344,7 +354,10 @@ impl ServerSession {
         let limits = &self.config.limits;
         match self.state {
             _ if self.sending => Some(limits.write_pace.deadline(self.since, self.moved)),
-            State::Idle => Some(Millis(self.since.0 + limits.idle_timeout_ms)),
+            State::Idle => match self.idle_timeout_ms() {
+                u64::MAX => None,
+                timeout_ms => Some(Millis(self.since.0.saturating_add(timeout_ms))),
+            },
             State::Head => Some(limits.head_pace.deadline(self.since, self.moved)),
             State::Collecting | State::Discarding => {
                 Some(limits.body_pace.deadline(self.since, self.moved))
@@ -394,6 +407,7 @@ impl ServerSession {
         let Some(mut exchange) = self.progress(turn).exchange.take() else {
             return Action::Close;
         };
+        exchange.promised_s = self.promised_s(exchange.request.version);
         let progress = self.progress(turn);
         // What the handler does not ask for has to be read and thrown away, if that is bounded,
         // and if the client will send it: one that waits for 100 Continue may or may not.
@@ -423,6 +437,7 @@ impl ServerSession {
     fn answer_with(&mut self, mut exchange: Box<Exchange>, sending: bool, turn: &mut Turn<'_>) {
         let mut progress = self.take_progress(turn);
         let last = progress.is_last(self.draining);
+        self.count_request();
         let persist = answer::take_over(&mut exchange, &mut progress, last, &self.config, turn);
         progress.keep_or_log(exchange, sending, turn);
         self.progress = Some(progress);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use loadline_proto::{ErrorPages, Handler, Limits, SessionConfig, TrustedProxies};
 
 use crate::{
-    AccessLogging, Architecture, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve,
+    AccessLogging, Architecture, ConnectionLogging, ListenAddr, ServerConfig, ServerHandle,
+    ServerOptions, serve,
 };
 
 /// A server that is being put together; what is not chosen has its default. See the crate's
@@ -19,6 +20,7 @@ pub struct Server<H> {
     listen: Vec<ListenAddr>,
     unix_mode: Option<u32>,
     access_log: Option<AccessLogging>,
+    connection_log: Option<ConnectionLogging>,
 }
 
 impl<H> std::fmt::Debug for Server<H> {
@@ -40,6 +42,7 @@ impl<H: Handler> Server<H> {
             listen: Vec::new(),
             unix_mode: None,
             access_log: None,
+            connection_log: None,
         }
     }
 
@@ -123,6 +126,13 @@ impl<H: Handler> Server<H> {
         self
     }
 
+    /// The journal of connections.
+    #[must_use]
+    pub fn connection_log(mut self, log: ConnectionLogging) -> Self {
+        self.connection_log = Some(log);
+        self
+    }
+
     /// Binds and starts; returns once connections can be served.
     ///
     /// # Errors
@@ -137,6 +147,7 @@ impl<H: Handler> Server<H> {
             listen: self.listen,
             unix_mode: self.unix_mode,
             access_log: self.access_log,
+            connection_log: self.connection_log,
         };
         serve(self.handler, config)
     }

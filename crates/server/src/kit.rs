@@ -1,17 +1,19 @@
 //! What every serving thread owns, and lends to sessions for one turn. The only reader of clocks.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use loadline_base::Millis;
-use loadline_proto::{AccessLog, Handler, HttpDate, Pool, Turn};
+use loadline_proto::{AccessLog, ConnectionRecord, Handler, HttpDate, Pool, Turn};
 use loadline_sys::Waker;
 use loadline_sys::write::FileBuffer;
 
 use crate::AccessSink;
 use crate::parts::counters::{Registry, Role, Row};
 use crate::parts::errand::Errands;
+use crate::parts::journal::Page;
 use crate::site::{Clock, Site};
 
 /// Bytes read at once: 64 KiB, what a socket's receive window starts with; a longer upload pays
@@ -41,6 +43,7 @@ pub(crate) struct Kit<H: Handler> {
     files: FileBuffer,
     log: Option<AccessLog>,
     sink: Option<Arc<dyn AccessSink>>,
+    journal: Option<Page>,
     /// What wakes a blocking thread for an app's task, once it has had one.
     bell: Option<Arc<Waker>>,
     pub(crate) errands: Errands,
@@ -82,6 +85,7 @@ impl<H: Handler> Kit<H> {
                 .as_ref()
                 .map(|(format, _)| AccessLog::new(*format)),
             sink: site.access.as_ref().map(|(_, sink)| Arc::clone(sink)),
+            journal: site.journal.as_ref().map(Page::new),
             bell: None,
         };
         kit.tick();
@@ -156,17 +160,35 @@ impl<H: Handler> Kit<H> {
         {
             sink.offer(log.lines());
         }
+        if let Some(page) = &mut self.journal {
+            page.offer();
+        }
     }
 
     /// Hands log lines on if they have become many; for the middle of a long turn.
     #[inline]
     pub(crate) fn offer_full_log(&mut self) {
-        if self
-            .log
-            .as_mut()
-            .is_some_and(|log| log.lines().len() >= LOG_BATCH_BYTES)
-        {
+        let requests = self.log.as_mut().map_or(0, |log| log.lines().len());
+        let connections = self.journal.as_mut().map_or(0, Page::len);
+        if requests.max(connections) >= LOG_BATCH_BYTES {
             self.offer_log();
+        }
+    }
+
+    /// Notes a newcomer in the journal of connections, if there is one. Its record is the session's
+    /// to keep.
+    pub(crate) fn journal_accepted(
+        &mut self,
+        peer: Option<SocketAddr>,
+    ) -> Option<Box<ConnectionRecord>> {
+        let page = self.journal.as_mut()?;
+        Some(page.accepted(peer, self.now_us, self.began_unix_us))
+    }
+
+    /// Notes that a connection is closed.
+    pub(crate) fn journal_closed(&mut self, record: Option<Box<ConnectionRecord>>) {
+        if let (Some(page), Some(record)) = (&mut self.journal, record) {
+            page.closed(&record, self.now_us, self.began_unix_us);
         }
     }
 

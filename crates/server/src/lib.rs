@@ -73,6 +73,7 @@ mod parts {
     pub(crate) mod errand;
     pub(crate) mod event_loop;
     pub(crate) mod job_queue;
+    pub(crate) mod journal;
     pub(crate) mod local_address;
     pub(crate) mod mailbox;
     pub(crate) mod sending;
@@ -90,7 +91,9 @@ use loadline_proto::{AccessFormat, Handler, SessionConfig};
 pub use architecture::Architecture;
 pub use builder::Server;
 pub use handle::{Control, Ending, ServerHandle};
-pub use loadline_proto::{ErrorPages, ForwardedField, Limits, TrustedProxies, TrustedProxy};
+pub use loadline_proto::{
+    ConnectionFormat, ErrorPages, ForwardedField, Limits, TrustedProxies, TrustedProxy,
+};
 pub use loadline_sys::ListenAddr;
 pub use options::{
     Accept, AtCapacity, Balance, DESCRIPTORS_RESERVED, FileIo, OptionError, Queue, ServerOptions,
@@ -99,10 +102,11 @@ pub use options::{
 pub use parts::counters::{Counts, Role, RowSnapshot, Snapshot};
 
 pub(crate) use listener::Listener;
+use parts::journal::Journal;
 use parts::shutdown::Shutdown;
 use site::{Clock, Site, Started};
 
-/// Takes lines of the access log from serving threads.
+/// Takes lines of a log from serving threads.
 pub trait AccessSink: Send + Sync {
     /// Takes the lines away, all of them whole, leaving the vector empty (another's memory or its
     /// own). Never blocks: what there is no room for is dropped and counted.
@@ -114,6 +118,15 @@ pub trait AccessSink: Send + Sync {
 pub struct AccessLogging {
     /// The form of a line.
     pub format: AccessFormat,
+    /// Who takes them.
+    pub sink: Arc<dyn AccessSink>,
+}
+
+/// Where the journal of connections goes, and in which form.
+#[derive(Clone)]
+pub struct ConnectionLogging {
+    /// The form of a line.
+    pub format: ConnectionFormat,
     /// Who takes them.
     pub sink: Arc<dyn AccessSink>,
 }
@@ -132,6 +145,8 @@ pub struct ServerConfig {
     pub unix_mode: Option<u32>,
     /// The access log, if there is one.
     pub access_log: Option<AccessLogging>,
+    /// The journal of connections, if there is one.
+    pub connection_log: Option<ConnectionLogging>,
 }
 
 /// Binds, starts the threads of the architecture, and returns once connections can be served.
@@ -160,6 +175,7 @@ pub fn serve<H: Handler>(handler: Arc<H>, config: ServerConfig) -> io::Result<Se
         local_addresses: Default::default(),
         unnamed_proxy_was_told: Default::default(),
         access: config.access_log.map(|access| (access.format, access.sink)),
+        journal: config.connection_log.map(Journal::new),
         options: config.options,
     });
     let (started, starting) = sync_channel(1);

@@ -17,6 +17,7 @@ use loadline_proto::{
 
 use crate::parts::acceptor::LogAfter;
 use crate::parts::counters::Registry;
+use crate::parts::journal::Journal;
 use crate::parts::local_address::LocalAddresses;
 use crate::parts::shutdown::Shutdown;
 use crate::{AccessSink, ServerOptions};
@@ -34,6 +35,7 @@ pub(crate) struct Site<H: Handler> {
     /// Whether it was said that a proxy on this machine is not trusted.
     pub(crate) unnamed_proxy_was_told: AtomicBool,
     pub(crate) access: Option<(AccessFormat, Arc<dyn AccessSink>)>,
+    pub(crate) journal: Option<Arc<Journal>>,
 }
 
 impl<H: Handler> Site<H> {

@@ -51,6 +51,7 @@ fn whole_turns_of_the_loop_allocate_nothing() {
         listen: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
         unix_mode: None,
         access_log: None,
+        connection_log: None,
     };
     let handle = serve(Arc::new(Small), config).expect("a server");
     let address = handle.tcp_address().expect("an address");

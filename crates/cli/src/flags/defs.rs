@@ -15,7 +15,9 @@ use super::accounts_defs::AccountsFlags;
 use super::lab_defs::{LAB_EXIT_CODES, LabCommand};
 use super::load_defs::{LOAD_EXIT_CODES, LOAD_MORE, LoadFlags};
 use super::proxy_defs::ProxyFlags;
-use super::values::{Auto, address, auto_count_in, count_in, duration, file_name, on_off, size};
+use super::values::{
+    Auto, Timeout, address, auto_count_in, count_in, duration, file_name, on_off, size, timeout,
+};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -43,7 +45,7 @@ Signals:
   SIGTERM, SIGINT  stop accepting, finish every accepted request, leave; a second one ends at once.
                    With --drain-delay: say 503 at /-/ready, serve as ever for so long, then stop
                    accepting; a second one does so at once, a third one ends at once
-  SIGHUP           reopen the access log";
+  SIGHUP           reopen the access log and the connection log";
 
 /// A web server for Linux that knows how much load it can carry.
 #[derive(Debug, Parser)]
@@ -212,9 +214,14 @@ pub(crate) struct ConnectionFlags {
         action = clap::ArgAction::Set)]
     pub(crate) keep_alive: bool,
 
-    /// Close a connection that has been idle for so long.
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
-    pub(crate) idle_timeout: Duration,
+    /// Close a connection that has been idle for so long; off: only to make room, or in a drain.
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = timeout)]
+    pub(crate) idle_timeout: Timeout,
+
+    /// The same for connections of those that --trust-proxy names: longer than they keep them
+    /// [default: 620s, or --idle-timeout if that is longer].
+    #[arg(long, value_name = "TIME", requires = "trust_proxy", value_parser = timeout)]
+    pub(crate) proxy_idle_timeout: Option<Timeout>,
 }
 
 /// What a request may cost.
@@ -340,8 +347,14 @@ pub(crate) struct RunningFlags {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) access_log: Option<PathBuf>,
 
-    /// The form of these lines [default: combined].
-    #[arg(long, value_name = "FORM", requires = "access_log",
+    /// Write a line for each connection when it is accepted and one when it is closed, to a file, or
+    /// to standard output with -.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) connection_log: Option<PathBuf>,
+
+    /// The form of these lines; the connection log has two: json, and text with any other [default:
+    /// combined].
+    #[arg(long, value_name = "FORM",
         value_parser = one_of(LOG_FORMATS, log_format_name))]
     pub(crate) log_format: Option<AccessFormat>,
 

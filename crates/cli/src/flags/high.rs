@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use loadline_proto::{Limits, Pace};
+use loadline_proto::{AccessFormat, Limits, Pace};
 use loadline_server::{
     Accept, Architecture, DESCRIPTORS_RESERVED, ListenAddr, OptionError, Queue, ServerOptions,
     SocketIo, WorkerPools,
 };
 
-use super::defs::{ArchitectureFlags, RequestFlags, ServeFlags};
+use super::defs::{ArchitectureFlags, RequestFlags, RunningFlags, ServeFlags};
 use super::values::Auto;
 use crate::failure::Failure;
 
@@ -281,12 +281,42 @@ fn refuse_contradictions(flags: &ServeFlags, options: &ServerOptions) -> Result<
             ));
         }
     }
+    refuse_logs(&flags.running)?;
     let mut listen = flags.listen.clone();
     while let Some(address) = listen.pop() {
         let fixed = !matches!(&address, ListenAddr::Tcp(tcp) if tcp.port() == 0);
         if fixed && listen.contains(&address) {
             return refuse(format!("--listen {address}: given twice; once is enough"));
         }
+    }
+    Ok(())
+}
+
+/// Refuses logs that would do nothing, or tear each other's lines apart.
+fn refuse_logs(running: &RunningFlags) -> Result<(), Failure> {
+    let has_access = running.access_log.is_some();
+    if let Some(format) = running.log_format {
+        let (name, right) = match format {
+            AccessFormat::Json => ("json", "--access-log or --connection-log"),
+            AccessFormat::Common => ("common", "--access-log"),
+            AccessFormat::Combined => ("combined", "--access-log"),
+        };
+        let is_of_use =
+            has_access || (format == AccessFormat::Json && running.connection_log.is_some());
+        if !is_of_use {
+            return Err(Failure::usage(format!(
+                "--log-format {name}: there is no log of that form; it goes with {right}"
+            )));
+        }
+    }
+    if let Some(path) = &running.connection_log
+        && has_access
+        && running.access_log == running.connection_log
+    {
+        return Err(Failure::usage(format!(
+            "--connection-log {}: the access log goes there; right would be a file of its own",
+            path.display()
+        )));
     }
     Ok(())
 }
@@ -318,6 +348,22 @@ fn limits(requests: &RequestFlags, flags: &ServeFlags) -> Result<Limits, Failure
             "{option} {value}: out of range; {right}"
         )))
     };
+    let idle = flags.connections.idle_timeout;
+    let idle_timeout_ms = match idle.0 {
+        Some(idle) => time("--idle-timeout", idle)?,
+        None => u64::MAX,
+    };
+    let proxy_idle_timeout_ms = match flags.connections.proxy_idle_timeout.map(|it| it.0) {
+        None => defaults.proxy_idle_timeout_ms,
+        Some(None) => u64::MAX,
+        Some(Some(idle)) => time("--proxy-idle-timeout", idle)?,
+    };
+    if proxy_idle_timeout_ms < idle_timeout_ms && flags.connections.proxy_idle_timeout.is_some() {
+        return Err(Failure::usage(format!(
+            "--proxy-idle-timeout {proxy_idle_timeout_ms}ms: shorter than that of others; right would \
+             be at least --idle-timeout"
+        )));
+    }
     let head_total_ms = time("--head-timeout", requests.head_timeout)?;
     let head_bytes_max = bytes("--head-max", requests.head_max, 256, 16 << 20)?;
     let target_bytes_max = bytes("--target-max", requests.target_max, 16, 16 << 20)?;
@@ -332,7 +378,8 @@ fn limits(requests: &RequestFlags, flags: &ServeFlags) -> Result<Limits, Failure
         target_bytes_max,
         fields_max: requests.fields_max,
         body_bytes_max: requests.body_max,
-        idle_timeout_ms: time("--idle-timeout", flags.connections.idle_timeout)?,
+        idle_timeout_ms,
+        proxy_idle_timeout_ms,
         head_pace: Pace {
             grace_ms: HEAD_GRACE_MS.min(head_total_ms),
             total_max_ms: head_total_ms,
@@ -528,6 +575,20 @@ mod tests {
                 "--listen 127.0.0.1:80 twice",
             ),
             ("--idle-timeout 0", "--idle-timeout 0ns 1ms"),
+            ("--idle-timeout never", "--idle-timeout never off"),
+            ("--proxy-idle-timeout 60s", "--trust-proxy"),
+            (
+                "--trust-proxy 10.0.0.1 --proxy-idle-timeout 60s --idle-timeout 61s",
+                "--proxy-idle-timeout 60000ms --idle-timeout",
+            ),
+            (
+                "--log-format common --connection-log a",
+                "--log-format common --access-log",
+            ),
+            (
+                "--connection-log - --access-log -",
+                "--connection-log - access log",
+            ),
             ("--body-rate-min 0", "--body-rate-min 0 least"),
             ("--head-max 1", "--head-max 1 256"),
             ("--target-max 32k", "--target-max 32768 --head-max"),

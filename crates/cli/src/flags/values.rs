@@ -114,6 +114,21 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A time after which something ends; `None`: it does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timeout(pub(crate) Option<Duration>);
+
+/// A duration, or `off`.
+pub(crate) fn timeout(text: &str) -> Result<Timeout, String> {
+    match text {
+        "off" => Ok(Timeout(None)),
+        _ => match duration(text) {
+            Ok(duration) => Ok(Timeout(Some(duration))),
+            Err(message) => Err(format!("{message}, or off")),
+        },
+    }
+}
+
 /// A size with an optional unit, in powers of 1024: `600`, `64k`, `1.5M`, `2GiB`.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     const RIGHT: &str =

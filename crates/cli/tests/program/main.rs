@@ -3,6 +3,7 @@
 
 mod accounts;
 mod balancer;
+mod connection_log;
 mod logs;
 mod messages;
 mod proxy;

@@ -8,12 +8,21 @@ use crate::{Body, Exchange, Limits, Method, Request, Response, Status, Turn, Ver
 /// Connection, Content-Length, empty line.
 const HEAD_EXTRA_BYTES: usize = 256;
 
+/// What becomes of the connection behind an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// It ends.
+    Close,
+    /// It stays open; idle, so many seconds at least, if that is not 0.
+    Stay { promised_s: u32 },
+}
+
 /// Encodes lent content behind its head, in one piece.
 #[inline]
 pub(crate) fn borrowed(
     output: &mut Buffer,
     request: &Request,
-    persist: bool,
+    after: After,
     status: Status,
     fields: &[u8],
     content: &[u8],
@@ -26,7 +35,7 @@ pub(crate) fn borrowed(
     };
     reserve(output, HEAD_EXTRA_BYTES + fields.len() + content_len, turn);
     let lines = turn.date.field_lines();
-    begin_head(output, request.version, persist, status, lines);
+    begin_head(output, request.version, after, status, lines);
     output.extend_from_slice(fields);
     end_head(output, Some(content.len() as u64));
     output.extend_from_slice(&content[..content_len]);
@@ -41,6 +50,7 @@ pub(crate) fn answer(
     segments: &mut Vec<Segment>,
     turn: &mut Turn<'_>,
 ) -> u64 {
+    let after = exchange.after(persist);
     let Exchange {
         request,
         response,
@@ -75,7 +85,7 @@ pub(crate) fn answer(
         (false, true) => turn.date.server_line(),
         (true, true) => b"",
     };
-    begin_head(output, request.version, persist, response.status, lines);
+    begin_head(output, request.version, after, response.status, lines);
     output.extend_from_slice(&response.fields);
     if is_chunked {
         output.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
@@ -218,7 +228,7 @@ pub(crate) fn reserve(output: &mut Buffer, len: usize, turn: &mut Turn<'_>) {
 }
 
 #[inline]
-fn begin_head(output: &mut Buffer, version: Version, persist: bool, status: Status, lines: &[u8]) {
+fn begin_head(output: &mut Buffer, version: Version, after: After, status: Status, lines: &[u8]) {
     match status.line() {
         Some(line) => output.extend_from_slice(line.as_bytes()),
         None => {
@@ -228,25 +238,44 @@ fn begin_head(output: &mut Buffer, version: Version, persist: bool, status: Stat
         }
     }
     output.extend_from_slice(lines);
-    if !persist {
-        output.extend_from_slice(b"Connection: close\r\n");
-    } else if version == Version::Http10 {
-        output.extend_from_slice(b"Connection: keep-alive\r\n");
+    match (after, version) {
+        (After::Stay { promised_s: 0 }, Version::Http11) => {}
+        (After::Close, _) => output.extend_from_slice(b"Connection: close\r\n"),
+        (After::Stay { promised_s }, _) => push_keep_alive(output, promised_s),
     }
 }
 
-/// Adds `Connection: close` to the head that begins at `start`, in place of what it says of it.
+const KEEP_ALIVE: &[u8] = b"Connection: keep-alive\r\n";
+const PROMISE: &[u8] = b"Keep-Alive: timeout=";
+
+/// The promise counts only where the Connection field names it (RFC 2068 section 19.7.1).
+#[inline(never)]
+fn push_keep_alive(output: &mut Buffer, promised_s: u32) {
+    output.extend_from_slice(KEEP_ALIVE);
+    if promised_s > 0 {
+        output.extend_from_slice(PROMISE);
+        push_decimal(output, u64::from(promised_s));
+        output.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Adds `Connection: close` to the head that begins at `start`, in place of what it says of it: the
+/// first `Connection: keep-alive` is ours if one `was_kept`.
 #[cold]
-pub(crate) fn insert_close(output: &mut Buffer, start: usize, version: Version) {
-    const KEEP_ALIVE: &[u8] = b"Connection: keep-alive\r\n";
+pub(crate) fn insert_close(output: &mut Buffer, start: usize, was_kept: bool) {
     let Some(line_len) = memchr::memchr(b'\n', &output[start..]) else {
         return;
     };
     let after_line = start + line_len + 1;
     let kept = memchr::memmem::find(&output[after_line..], KEEP_ALIVE);
-    if let (Version::Http10, Some(at)) = (version, kept) {
-        // The first is ours: it stands in front of the handler's fields and of the content.
-        output.drain(after_line + at..after_line + at + KEEP_ALIVE.len());
+    if let (true, Some(at)) = (was_kept, kept) {
+        // It stands in front of the handler's fields and of the content, and the promise behind it.
+        let begin = after_line + at;
+        let mut end = begin + KEEP_ALIVE.len();
+        if output[end..].starts_with(PROMISE) {
+            end += memchr::memchr(b'\n', &output[end..]).map_or(0, |newline| newline + 1);
+        }
+        output.drain(begin..end);
     }
     output.splice(after_line..after_line, *b"Connection: close\r\n");
 }

@@ -27,6 +27,7 @@ impl ServerSession {
     pub fn answered(&mut self, mut exchange: Box<Exchange>, turn: &mut Turn<'_>) {
         let sending = self.sending;
         let discard_max = self.config.limits.discard_bytes_max;
+        let promised_s = self.promised_s(exchange.request.version);
         let progress = match &mut self.progress {
             Some(progress) if self.state == State::Streaming && !progress.stream.has_head() => {
                 progress
@@ -47,6 +48,7 @@ impl ServerSession {
             BodyReader::Chunked(_) => true,
         };
         exchange.persist = progress.persist && can_skip_body;
+        exchange.promised_s = promised_s;
         exchange.output = std::mem::take(&mut progress.output);
         exchange.lent_bytes = exchange.output.len();
         let Body::Stream { len } = exchange.response.body else {
@@ -265,6 +267,7 @@ impl ServerSession {
         };
         exchange.persist &= end != AnswerEnd::Close;
         let last = progress.is_last(self.draining);
+        self.count_request();
         let persist = answer::take_over(&mut exchange, &mut progress, last, &self.config, turn);
         let stream = &mut progress.stream;
         stream.end = end;

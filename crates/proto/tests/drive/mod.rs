@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use loadline_base::{Chunk, Millis, Transmit};
 use loadline_proto::{
-    AccessLog, Action, CloseReason, Counters, Exchange, HttpDate, Limits, Outcome, Pool,
-    RequestBody, ServerSession, SessionConfig, Status, Turn,
+    AccessLog, Action, CloseReason, ConnectionRecord, Counters, Exchange, HttpDate, Limits,
+    Outcome, Pool, RequestBody, ServerSession, SessionConfig, Status, Turn,
 };
 
 /// What a driver saw its session order.
@@ -70,7 +70,11 @@ pub struct Driver<'h> {
     pub ended: Option<App>,
     /// How much may be on its way to an app, and from it.
     window: usize,
+    /// Whether an idle connection may stay without end.
+    idles_on: bool,
     pub log: Option<AccessLog>,
+    /// What the journal of connections is told, if a record was kept.
+    pub record: Option<Box<ConnectionRecord>>,
     unread: VecDeque<u8>,
     eof: bool,
     finished: bool,
@@ -168,7 +172,13 @@ impl<'h> Driver<'h> {
             cancelled: None,
             ended: None,
             window: config.limits.stream_window_bytes,
+            idles_on: [
+                config.limits.idle_timeout_ms,
+                config.limits.proxy_idle_timeout_ms,
+            ]
+            .contains(&u64::MAX),
             log: None,
+            record: None,
             unread: VecDeque::new(),
             eof: false,
             finished: false,
@@ -431,7 +441,7 @@ impl<'h> Driver<'h> {
             "Wait for nothing: no input wanted, nothing on its way"
         );
         assert!(
-            self.deadline().is_some() || self.parked.is_some(),
+            self.deadline().is_some() || self.parked.is_some() || (self.idles_on && self.is_idle()),
             "Wait for the peer without a deadline"
         );
         assert!(
@@ -449,7 +459,7 @@ impl<'h> Driver<'h> {
             counters.closed.iter().map(|counter| counter.value()).sum()
         };
         let before = counted(&self.counters);
-        session.ended(turn!(self));
+        self.record = session.ended(turn!(self));
         assert_eq!(counted(&self.counters), before + 1, "a close not counted");
         self.reading = None;
         self.unread.clear();

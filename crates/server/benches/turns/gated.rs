@@ -110,6 +110,7 @@ pub(crate) fn with_server(architecture: Architecture, use_it: impl FnOnce(&mut C
         listen: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
         unix_mode: None,
         access_log: None,
+        connection_log: None,
     };
     let handle = serve(Arc::new(Gated { files, gate }), config).expect("a server");
     let mut client = Client::new(handle.tcp_address().expect("an address"), keys);

@@ -37,8 +37,10 @@ pub(crate) fn run<H: Handler>(
         match acceptor.next(kit.now(), &row)? {
             Some(Newcomer::Serve(accepted) | Newcomer::Refuse(accepted)) => {
                 let socket = accepted.socket.as_fd();
+                let peer = accepted.peer;
+                let record = kit.journal_accepted(peer);
                 let welcome = Welcome::Serve;
-                blocking::serve(socket, accepted.peer, site, &mut kit, &Permanent, welcome);
+                blocking::serve(socket, peer, site, &mut kit, &Permanent, welcome, record);
             }
             None if acceptor.is_drained() => return Ok(()),
             None => acceptor.wait(kit.now(), site.shutdown.next_fd(seen))?,

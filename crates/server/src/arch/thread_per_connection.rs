@@ -144,8 +144,10 @@ impl<H: Handler> Hall<H> {
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 let mut kit = shared.take_kit(&site);
-                let socket = own_seat.socket.as_fd();
-                blocking::serve(socket, own_seat.peer, &site, &mut kit, &*own_seat, welcome);
+                let (socket, peer) = (own_seat.socket.as_fd(), own_seat.peer);
+                kit.tick();
+                let record = kit.journal_accepted(peer);
+                blocking::serve(socket, peer, &site, &mut kit, &*own_seat, welcome, record);
                 shared.give_kit(kit);
                 shared.leave(token, welcome);
                 drop(own_seat); // closes the socket, before the crew counts one less

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use loadline_proto::Handler;
+use loadline_proto::{ConnectionRecord, Handler};
 use loadline_sys::{Accepted, Waker, wait_readable};
 
 use crate::Listener;
@@ -29,7 +29,8 @@ pub(crate) fn run<H: Handler>(
     started: Started,
 ) -> io::Result<()> {
     let mut acceptor = Acceptor::new(listeners, AtLimit::Wait, &site.descriptor_log_after)?;
-    let row = site.registry.row(Role::Acceptor);
+    let mut kit = Kit::with_scratch(site, Role::Acceptor, 0);
+    let row = Arc::clone(&kit.row);
     let line = Arc::new(Line::new(site.options.queue_max, Arc::clone(&row))?);
     let crew = Crew::new()?;
     for index in 0..site.options.threads {
@@ -49,7 +50,7 @@ pub(crate) fn run<H: Handler>(
         }
     }
     started.tell();
-    let result = accept_all(site, &mut acceptor, &line, &row);
+    let result = accept_all(site, &mut acceptor, &line, &mut kit);
     drop(acceptor);
     line.close();
     result?;
@@ -61,11 +62,12 @@ fn accept_all<H: Handler>(
     site: &Site<H>,
     acceptor: &mut Acceptor,
     line: &Line,
-    row: &Row,
+    kit: &mut Kit<H>,
 ) -> io::Result<()> {
+    let row = Arc::clone(&kit.row);
     loop {
         let seen = site.shutdown.stage();
-        let now = site.clock.now();
+        let now = kit.tick();
         if site.shutdown.is_cut(now) {
             return Ok(());
         }
@@ -79,9 +81,15 @@ fn accept_all<H: Handler>(
             wait_readable(&[line.room.as_fd(), stage_fd], timeout_ms)?;
             continue;
         }
-        match acceptor.next(now, row)? {
+        match acceptor.next(now, &row)? {
             Some(Newcomer::Serve(accepted) | Newcomer::Refuse(accepted)) => {
-                line.push(accepted, site.clock.now_us());
+                let record = kit.journal_accepted(accepted.peer);
+                kit.offer_log(); // before the line of its end, which another thread writes
+                line.push(Waiting {
+                    accepted,
+                    since_us: kit.now_us(),
+                    record,
+                });
             }
             None if acceptor.is_drained() => return Ok(()),
             None => acceptor.wait(now, stage_fd)?,
@@ -91,12 +99,13 @@ fn accept_all<H: Handler>(
 
 fn work<H: Handler>(site: &Arc<Site<H>>, line: &Line, _member: Member) {
     let mut kit = Kit::with_scratch(site, Role::Thread, blocking::SCRATCH_BYTES);
-    while let Some((accepted, since_us)) = line.pop() {
-        let waited_us = site.clock.now_us().saturating_sub(since_us);
+    while let Some(waiting) = line.pop() {
+        let waited_us = site.clock.now_us().saturating_sub(waiting.since_us);
         kit.row.queue_wait_us.add(waited_us);
-        let socket = accepted.socket.as_fd();
+        let Accepted { socket, peer } = waiting.accepted;
+        let (socket, record) = (socket.as_fd(), waiting.record);
         let welcome = Welcome::Serve;
-        blocking::serve(socket, accepted.peer, site, &mut kit, &Permanent, welcome);
+        blocking::serve(socket, peer, site, &mut kit, &Permanent, welcome, record);
     }
 }
 
@@ -110,9 +119,17 @@ struct Line {
     row: Arc<Row>,
 }
 
+/// A connection in the queue.
+struct Waiting {
+    accepted: Accepted,
+    since_us: u64,
+    /// Of the journal of connections, where the accepting thread has noted it.
+    record: Option<Box<ConnectionRecord>>,
+}
+
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<(Accepted, u64)>,
+    waiting: VecDeque<Waiting>,
     closed: bool,
     pusher_waits: bool,
 }
@@ -142,14 +159,14 @@ impl Line {
         !state.pusher_waits
     }
 
-    fn push(&self, accepted: Accepted, now_us: u64) {
+    fn push(&self, waiting: Waiting) {
         self.row.queue_depth.add(1);
-        self.lock().waiting.push_back((accepted, now_us));
+        self.lock().waiting.push_back(waiting);
         self.some.notify_one();
     }
 
     /// The next one; `None` when the queue is closed and empty.
-    fn pop(&self) -> Option<(Accepted, u64)> {
+    fn pop(&self) -> Option<Waiting> {
         let mut state = self.lock();
         loop {
             if let Some(next) = state.waiting.pop_front() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use loadline_base::{Millis, Transmit};
 use loadline_proto::{
-    Action, CloseReason, Exchange, Handler, RECEIVE_BYTES, ServerSession, Status,
+    Action, CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_BYTES, ServerSession, Status,
 };
 use loadline_sys::write::{Files, Progress, WriteError, write};
 use loadline_sys::{Accepted, Waker, socket, wait_socket};
@@ -59,7 +59,7 @@ pub(crate) enum Welcome {
     Refuse,
 }
 
-/// Serves a connection until its end. The caller closes the socket.
+/// Serves a connection until its end. The caller has noted it in the journal, and closes the socket.
 pub(crate) fn serve<H: Handler, T: Tenure>(
     socket: BorrowedFd<'_>,
     peer: Option<SocketAddr>,
@@ -67,10 +67,12 @@ pub(crate) fn serve<H: Handler, T: Tenure>(
     kit: &mut Kit<H>,
     tenure: &T,
     welcome: Welcome,
+    record: Option<Box<ConnectionRecord>>,
 ) {
     kit.tick();
     kit.row.connections.add(1);
     let mut session = ServerSession::new(&site.session, peer, &mut kit.turn());
+    session.keep_record(record);
     if welcome == Welcome::Refuse {
         session.refuse(Status::SERVICE_UNAVAILABLE, &mut kit.turn());
     }
@@ -94,7 +96,8 @@ pub(crate) fn serve<H: Handler, T: Tenure>(
     }
     // Before the close is counted: whoever sees all closed sees nobody connected.
     kit.row.connections.sub(1);
-    session.ended(&mut kit.turn());
+    let record = session.ended(&mut kit.turn());
+    kit.journal_closed(record);
     kit.offer_log();
 }
 
@@ -103,8 +106,10 @@ pub(crate) fn serve<H: Handler, T: Tenure>(
 pub(crate) fn refuse_at_once<H: Handler>(accepted: &Accepted, site: &Site<H>, kit: &mut Kit<H>) {
     kit.tick();
     let socket = accepted.socket.as_fd();
+    let record = kit.journal_accepted(accepted.peer);
     let mut turn = kit.turn();
     let mut session = ServerSession::new(&site.session, accepted.peer, &mut turn);
+    session.keep_record(record);
     session.refuse(Status::SERVICE_UNAVAILABLE, &mut turn);
     loop {
         match session.next_action(&mut turn) {
@@ -120,7 +125,8 @@ pub(crate) fn refuse_at_once<H: Handler>(accepted: &Accepted, site: &Site<H>, ki
             _ => session.abort(CloseReason::Refused),
         }
     }
-    session.ended(&mut turn);
+    let record = session.ended(&mut turn);
+    kit.journal_closed(record);
 }
 
 struct Conversation<'c, H: Handler, T> {

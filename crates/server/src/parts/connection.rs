@@ -8,7 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use loadline_base::{Millis, OpenFile, Transmit};
-use loadline_proto::{Action, CloseReason, Exchange, Handler, Piece, ServerSession, Status, Turn};
+use loadline_proto::{
+    Action, CloseReason, ConnectionRecord, Exchange, Handler, Piece, ServerSession, Status, Turn,
+};
 use loadline_sys::write::{self, FileBuffer, Files, Progress, Written};
 use loadline_sys::{Accepted, Event};
 use loadline_sys::{file, socket};
@@ -311,12 +313,14 @@ impl Connection {
     }
 
     /// Gives memory back and closes the socket, which comes last: who sees the end finds it counted.
-    pub(crate) fn end(self, turn: &mut Turn<'_>) {
+    /// Returns what the journal of connections wants to know, if there is one.
+    pub(crate) fn end(self, turn: &mut Turn<'_>) -> Option<Box<ConnectionRecord>> {
         if let Some(sending) = self.sending {
             turn.pool.give_segments(sending.transmit.into_segments());
         }
-        self.session.ended(turn);
+        let record = self.session.ended(turn);
         drop(self.socket);
+        record
     }
 
     pub(crate) fn deadline(&self) -> Option<Millis> {

@@ -17,7 +17,7 @@ pub(crate) const STACK_BYTES: usize = 1 << 20;
 
 /// Time that threads have to end after everything was cut. One that is still inside a handler then
 /// is left behind: nothing can interrupt it.
-const LEAVE_MS: u64 = 500;
+pub(crate) const LEAVE_MS: u64 = 500;
 
 /// Counts threads at work.
 #[derive(Debug)]

@@ -446,7 +446,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         // Before the close is counted: whoever sees all closed sees nobody connected.
         self.kit.row.connections.sub(1);
         if let Some(connection) = slot.connection {
-            connection.end(&mut self.kit.turn(), &mut self.driver);
+            let record = connection.end(&mut self.kit.turn(), &mut self.driver);
+            self.kit.journal_closed(record);
         }
         self.timers.disarm(token);
         self.idle.remove(token.index);

@@ -180,6 +180,7 @@ fn a_server_restarts_on_its_port_at_once() {
             listen: vec![ListenAddr::Tcp(address)],
             unix_mode: None,
             access_log: None,
+            connection_log: None,
         };
         let handle = serve(Arc::new(TestHandler::default()), config).unwrap();
         assert_eq!(Client::connect(address).get("/").status, 200);
@@ -203,6 +204,7 @@ fn several_addresses_and_a_unix_socket_with_its_mode() {
             listen: vec![tcp.clone(), ListenAddr::Unix(path.clone()), tcp],
             unix_mode: Some(0o600),
             access_log: None,
+            connection_log: None,
         };
         let handle = serve(Arc::new(TestHandler::default()), config.clone()).unwrap();
         let metadata = std::fs::metadata(&path).unwrap();

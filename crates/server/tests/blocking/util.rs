@@ -121,6 +121,7 @@ pub(crate) fn start_logging(options: ServerOptions) -> (Server, Arc<Lines>) {
             format: AccessFormat::Common,
             sink: lines.clone(),
         }),
+        connection_log: None,
     };
     let handle = serve(Arc::clone(&handler), config).unwrap();
     let address = handle.tcp_address().unwrap();

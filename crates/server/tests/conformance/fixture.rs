@@ -9,7 +9,9 @@ use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_proto::{
     Body, Exchange, Handler, Limits, Outcome, Pace, Port, RequestBody, SessionConfig, Task, Turn,
 };
-use loadline_server::{Control, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve};
+use loadline_server::{
+    ConnectionLogging, Control, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve,
+};
 use tempfile::TempDir;
 
 use crate::client::{Client, PATIENCE};
@@ -190,6 +192,17 @@ impl Server {
         limits: Limits,
         listen: ListenAddr,
     ) -> Self {
+        Self::start_logging(root, options, limits, listen, None)
+    }
+
+    /// The same with a journal of connections.
+    pub fn start_logging(
+        root: TempDir,
+        options: ServerOptions,
+        limits: Limits,
+        listen: ListenAddr,
+        connection_log: Option<ConnectionLogging>,
+    ) -> Self {
         let files = StaticFiles::new(root.path(), StaticOptions::default()).unwrap();
         let site = Arc::new(TestSite {
             files,
@@ -205,6 +218,7 @@ impl Server {
             listen: vec![listen],
             unix_mode: None,
             access_log: None,
+            connection_log,
         };
         let handle = serve(Arc::clone(&site), config).unwrap();
         Self {

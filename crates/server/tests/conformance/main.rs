@@ -15,6 +15,7 @@ mod connections;
 mod failures;
 mod files;
 mod framing;
+mod journal;
 mod last_words;
 mod later;
 mod regression;

@@ -71,6 +71,7 @@ impl<H: Handler> Server<H> {
             listen: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
             unix_mode: None,
             access_log: None,
+            connection_log: None,
         };
         let handle = serve(Arc::clone(&handler), config).unwrap();
         let address = handle.tcp_address().unwrap();

@@ -4,7 +4,9 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use loadline_base::{Millis, Token, Transmit};
-use loadline_proto::{Action, CloseReason, Exchange, Handler, ServerSession, Status, Turn};
+use loadline_proto::{
+    Action, CloseReason, ConnectionRecord, Exchange, Handler, ServerSession, Status, Turn,
+};
 use loadline_sys::ring::{Ring, SocketId, Told};
 use loadline_sys::write::FileBuffer;
 use loadline_sys::{Accepted, socket};
@@ -382,15 +384,16 @@ impl Link<RingDriver> for RingConnection {
     /// The ring has read it already.
     fn read_in_vain(&self, _scratch: &mut [u8]) {}
 
-    fn end(self, turn: &mut Turn<'_>, driver: &mut RingDriver) {
+    fn end(self, turn: &mut Turn<'_>, driver: &mut RingDriver) -> Option<Box<ConnectionRecord>> {
         let id = self.id();
         if let Some(sending) = self.files {
             turn.pool.give_segments(sending.transmit.into_segments());
         }
-        self.session.ended(turn);
+        let record = self.session.ended(turn);
         if let Some(id) = id {
             driver.ring.close(id);
         }
+        record
     }
 
     fn deadline(&self) -> Option<Millis> {

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use loadline_base::{Millis, Token};
-use loadline_proto::{CloseReason, Exchange, Handler, ServerSession, Turn};
+use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, ServerSession, Turn};
 use loadline_sys::{Accepted, Interest};
 
 use crate::kit::Kit;
@@ -131,8 +131,9 @@ pub(crate) trait Link<D: Driver>: Sized {
     /// resetting it.
     fn read_in_vain(&self, scratch: &mut [u8]);
 
-    /// Gives memory back and closes the socket, which comes last.
-    fn end(self, turn: &mut Turn<'_>, driver: &mut D);
+    /// Gives memory back and closes the socket, which comes last. Returns what the journal of
+    /// connections wants to know, if there is one.
+    fn end(self, turn: &mut Turn<'_>, driver: &mut D) -> Option<Box<ConnectionRecord>>;
 
     /// When to look at it again.
     fn deadline(&self) -> Option<Millis>;

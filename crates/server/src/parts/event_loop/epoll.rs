@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use loadline_base::{Millis, Token};
-use loadline_proto::{CloseReason, Exchange, Handler, ServerSession, Turn};
+use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, ServerSession, Turn};
 use loadline_sys::{Accepted, Event, Events, Interest, Poller, socket};
 
 use super::driver::{Driver, Happened, Heard, Link, Watch};
@@ -170,8 +170,8 @@ impl Link<Epoll> for Connection {
         self.read_in_vain(scratch);
     }
 
-    fn end(self, turn: &mut Turn<'_>, _driver: &mut Epoll) {
-        self.end(turn);
+    fn end(self, turn: &mut Turn<'_>, _driver: &mut Epoll) -> Option<Box<ConnectionRecord>> {
+        self.end(turn)
     }
 
     fn deadline(&self) -> Option<Millis> {

@@ -6,10 +6,16 @@ use loadline_base::{Millis, Token};
 use loadline_proto::{CloseReason, Handler};
 
 use super::driver::{Driver, Link};
+use super::fleet::Fleet;
 use super::{EventLoop, Standing};
+use crate::kit::Kit;
+use crate::options::SocketIo;
+use crate::parts::counters::Role;
+use crate::parts::dispatch::Work;
 use crate::parts::door::Door;
 use crate::parts::shutdown::Stage;
 use crate::parts::workers::Message;
+use crate::site::Site;
 
 /// How long a newcomer may take with its first bytes while the server goes down: its connection
 /// was complete, so its request is as good as on its way.
@@ -133,17 +139,54 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
     }
 
-    /// What is left is closed now.
+    /// What is left is closed now; what a worker still has, when that is done with it.
     pub(super) fn cut(&mut self) {
         let mut mail = std::mem::take(&mut self.mail);
         self.desk.mailbox.take(&mut mail);
-        let arrivals = mail.iter().filter(|m| matches!(m, Message::Arrival(_)));
-        let unseated = arrivals.count() as u64;
+        let mut unseated = 0;
+        for message in mail {
+            match message {
+                Message::Arrival(_) => unseated += 1,
+                Message::Done {
+                    token,
+                    work: Work::Serve(served),
+                } => self.take_back(token, served),
+                Message::Done { .. } | Message::Errand(_) | Message::MakeRoom => {}
+            }
+        }
         let seated = self.slots.len() as u64;
         self.site.registry.cut.add(seated + unseated);
         for index in 0..self.slots.slot_count() {
             if let Some(token) = self.slots.token_at(index) {
                 self.abort(token, CloseReason::Drained);
+            }
+        }
+    }
+}
+
+/// Closes the connections that workers had when the loops were cut (`--socket-io worker`), once the
+/// workers have left them.
+pub(super) fn close_those_of_workers<H: Handler>(site: &Site<H>, fleet: &Fleet) {
+    if site.options.socket_io != SocketIo::Worker {
+        return;
+    }
+    let mut kit = Kit::with_scratch(site, Role::Loop, 0);
+    let mut mail = Vec::new();
+    for member in fleet.members() {
+        member.mailbox.take(&mut mail);
+        for message in mail.drain(..) {
+            let Message::Done {
+                work: Work::Serve(mut served),
+                ..
+            } = message
+            else {
+                continue;
+            };
+            if let Some(mut connection) = served.connection.take() {
+                connection.abort(CloseReason::Drained);
+                kit.row.connections.sub(1);
+                let record = connection.end(&mut kit.turn());
+                kit.journal_closed(record);
             }
         }
     }

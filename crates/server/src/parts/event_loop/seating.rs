@@ -117,7 +117,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if standing == Standing::Served && self.site.options.capacity_per_loop.is_some_and(full) {
             standing = Standing::OverCapacity;
         }
-        let connection = D::Connection::new(accepted, &self.site, &mut self.kit.turn());
+        let record = self.kit.journal_accepted(accepted.peer);
+        let mut connection = D::Connection::new(accepted, &self.site, &mut self.kit.turn());
+        connection.session().keep_record(record);
         let token = self.slots.insert(Slot {
             connection: Some(connection),
             idle_since: self.kit.now(),

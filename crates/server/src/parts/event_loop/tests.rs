@@ -52,6 +52,7 @@ fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
         local_addresses: Default::default(),
         unnamed_proxy_was_told: Default::default(),
         access: None,
+        journal: None,
     });
     let fleet = Fleet::new(1, 100, 0).unwrap();
     EventLoop::new(0, &site, &fleet, None, Vec::new()).unwrap()

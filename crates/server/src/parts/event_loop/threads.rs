@@ -12,9 +12,11 @@ use loadline_proto::Handler;
 use super::EventLoop;
 use super::driver::Driver;
 use super::fleet::Fleet;
+use super::going_down::close_those_of_workers;
 use super::main_loop::MainLoop;
 use crate::listener::Listener;
-use crate::options::{Accept, WorkerPools};
+use crate::options::{Accept, SocketIo, WorkerPools};
+use crate::parts::crew::LEAVE_MS;
 use crate::parts::workers::Workers;
 use crate::site::{Site, Started};
 
@@ -54,6 +56,7 @@ pub(crate) fn run<H: Handler, D: Driver>(
     };
     let result = run_threads(site, main, loops, started);
     pools.end(site);
+    close_those_of_workers(site, &fleet);
     result
 }
 
@@ -142,15 +145,19 @@ impl Pools {
         self.0.get(index.min(last)).cloned()
     }
 
-    /// Lets the workers go, and waits for them as long as the grace allows. A handler that hangs is
-    /// left behind.
+    /// Lets the workers go, and waits for them as long as the grace allows; a moment longer if they
+    /// have connections to give back. A handler that hangs is left behind.
     fn end<H: Handler>(&self, site: &Site<H>) {
         for pool in &self.0 {
             pool.close();
         }
         for pool in &self.0 {
             let now = site.clock.now();
-            let left_ms = site.shutdown.cut_at().map_or(0, |at| at.since(now));
+            let leave_ms = match site.options.socket_io {
+                SocketIo::Worker => LEAVE_MS,
+                SocketIo::Loop => 0,
+            };
+            let left_ms = site.shutdown.cut_at().map_or(0, |at| at.since(now)) + leave_ms;
             if !pool.wait(Duration::from_millis(left_ms)) {
                 tracing::warn!("a worker is still busy with a request that nobody awaits");
             }

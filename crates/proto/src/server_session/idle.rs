@@ -1,0 +1,32 @@
+//! How long an idle connection stays, and what is said about that.
+
+use super::ServerSession;
+use crate::Version;
+
+impl ServerSession {
+    /// How long it may be idle; `u64::MAX`: without end.
+    pub(super) fn idle_timeout_ms(&self) -> u64 {
+        let limits = &self.config.limits;
+        match self.peer_is_trusted() {
+            true => limits.idle_timeout_ms.max(limits.proxy_idle_timeout_ms),
+            false => limits.idle_timeout_ms,
+        }
+    }
+
+    /// How long it may be idle at the least, in seconds, as it is told to those who keep connections
+    /// for later: trusted proxies, and clients of HTTP/1.0, which are told that it stays open in any
+    /// case. 0: nothing is said. Less than what is kept, for a request that is on its way by then.
+    pub(super) fn promised_s(&self, version: Version) -> u32 {
+        if !self.peer_is_trusted() && version != Version::Http10 {
+            return 0;
+        }
+        match self.idle_timeout_ms() {
+            u64::MAX => 0,
+            timeout_ms => {
+                let margin_ms = (timeout_ms / 10).clamp(1_000, 5_000);
+                let promised_ms = timeout_ms.saturating_sub(margin_ms);
+                u32::try_from(promised_ms / 1_000).unwrap_or(u32::MAX)
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What a connection comes to, counted for a journal of connections where there is one.
+
+use super::ServerSession;
+use crate::{CloseReason, ConnectionRecord, Turn};
+
+impl ServerSession {
+    /// Counts for a journal of connections from now on; `ended` gives the record back.
+    pub fn keep_record(&mut self, record: Option<Box<ConnectionRecord>>) {
+        self.record = record;
+    }
+
+    #[inline]
+    pub(super) fn count_bytes_in(&mut self, bytes: usize, turn: &Turn<'_>) {
+        turn.counters.bytes_in.add(bytes as u64);
+        if let Some(record) = &mut self.record {
+            record.bytes_in += bytes as u64;
+        }
+    }
+
+    /// An answer begins. That to a newcomer who is refused is none to a request.
+    #[inline]
+    pub(super) fn count_request(&mut self) {
+        if let Some(record) = &mut self.record
+            && self.reason != Some(CloseReason::Refused)
+        {
+            record.requests += 1;
+        }
+    }
+
+    #[inline]
+    pub(super) fn count_bytes_out(&mut self, bytes: u64, turn: &Turn<'_>) {
+        turn.counters.bytes_out.add(bytes);
+        if let Some(record) = &mut self.record {
+            record.bytes_out += bytes;
+        }
+    }
+}
