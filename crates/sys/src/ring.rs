@@ -427,7 +427,7 @@ impl Ring {
     }
 
     /// Submits what is queued, without waiting.
-    fn submit(&mut self) -> io::Result<usize> {
+    fn submit(&self) -> io::Result<usize> {
         #[cfg(test)]
         if self.entries_left.is_some() {
             return Err(io::Error::from_raw_os_error(libc::EAGAIN));

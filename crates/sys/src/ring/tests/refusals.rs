@@ -33,15 +33,11 @@ fn drain(stream: &mut UnixStream, into: &mut Vec<u8>) {
     }
 }
 
-/// Whose send something is told of next; room and such are passed over.
+/// Whose send something is told of next.
 fn told(ring: &mut Ring) -> Option<Token> {
-    loop {
-        match ring.next_completion()? {
-            Completion::Sent { token, .. } | Completion::Progress { token, .. } => {
-                return Some(token);
-            }
-            other => panic!("{other:?}"),
-        }
+    match ring.next_completion()? {
+        Completion::Sent { token, .. } | Completion::Progress { token, .. } => Some(token),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -157,10 +153,10 @@ fn what_is_told_as_sent_has_left_whatever_the_kernel_refuses() {
         for round in 0..300 {
             let is_last = round >= 200; // from here on everything comes to its end
             for peer in &mut peers {
-                if !is_last && !peer.is_sending && next(&mut random) % 2 == 0 {
+                if !is_last && !peer.is_sending && next(&mut random).is_multiple_of(2) {
                     peer.send(&mut ring, &mut random);
                 }
-                if is_last || next(&mut random) % 3 == 0 {
+                if is_last || next(&mut random).is_multiple_of(3) {
                     drain(&mut peer.stream, &mut peer.arrived);
                 }
             }
@@ -179,7 +175,7 @@ fn what_is_told_as_sent_has_left_whatever_the_kernel_refuses() {
                     "seed {seed}"
                 );
                 (peer.is_sending, peer.arrived, peer.ordered) = (false, Vec::new(), Vec::new());
-                if !is_last && next(&mut random) % 2 == 0 {
+                if !is_last && next(&mut random).is_multiple_of(2) {
                     peer.send(&mut ring, &mut random); // while others are still to be told
                 }
             }
