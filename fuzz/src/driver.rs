@@ -19,7 +19,7 @@ static FILE: LazyLock<Arc<OpenFile>> = LazyLock::new(|| {
         .expect("/dev/null opens")
         .into();
     let version = ContentVersion::default();
-    Arc::new(OpenFile { fd, version })
+    Arc::new(OpenFile { fd, version, is_local: true })
 });
 
 /// What a loop lends.

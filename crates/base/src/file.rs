@@ -23,4 +23,6 @@ pub struct OpenFile {
     pub fd: OwnedFd,
     /// The content at the time of opening. An answer must not finish if it has changed since.
     pub version: ContentVersion,
+    /// It lies on this machine, so that a read which need not wait for its disk does not wait at all.
+    pub is_local: bool,
 }

@@ -243,6 +243,7 @@ fn a_file_is_sent_without_being_read_here() {
     let file = std::sync::Arc::new(loadline_base::OpenFile {
         fd: file.into(),
         version: loadline_base::ContentVersion::default(),
+        is_local: true,
     });
     let mut driver = Driver::new(&config(Limits::default()), move |exchange, _| {
         exchange.response.body = Body::File {

@@ -4,18 +4,31 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::AsFd;
 
 use loadline_base::ContentVersion;
+use rustix::fs::{AtFlags, StatxFlags, fstat, statx};
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// The content that an open file has now.
+/// The content that an open file has now, as far as this machine knows: no other is asked, so it
+/// does not wait for one that has gone.
 ///
 /// # Errors
 /// The file system failed.
 pub fn version(file: impl AsFd) -> io::Result<ContentVersion> {
-    let stat = rustix::fs::fstat(file)?;
-    Ok(ContentVersion {
-        size: u64::try_from(stat.st_size).unwrap_or(0),
-        modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
-    })
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    match statx(&file, c"", flags, StatxFlags::SIZE | StatxFlags::MTIME) {
+        Ok(stat) => Ok(ContentVersion {
+            size: stat.stx_size,
+            modified_ns: nanoseconds(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
+        }),
+        // A sandbox that has not heard of it.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let stat = fstat(file)?;
+            Ok(ContentVersion {
+                size: u64::try_from(stat.st_size).unwrap_or(0),
+                modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+            })
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn nanoseconds(seconds: impl TryInto<i64>, ns: impl TryInto<i64>) -> i64 {
@@ -39,7 +52,7 @@ pub enum Warm {
     Read(usize),
     /// Nothing was: reading would wait.
     Cold,
-    /// The file system cannot tell (tmpfs: everything is in memory; others: never mind).
+    /// The file system cannot tell (tmpfs: everything is in memory).
     Unknown,
 }
 

@@ -241,6 +241,8 @@ fn read_chunk(
     let read = match warm {
         Warm::Read(count) => count,
         Warm::Cold => return Ok(None),
+        // It cannot say that it would not wait for another machine.
+        Warm::Unknown if files == Files::Probe && !file.is_local => return Ok(None),
         Warm::Unknown => file::read(&file.fd, buffer, offset).map_err(WriteError::File)?,
     };
     match read {

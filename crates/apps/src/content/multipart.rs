@@ -134,7 +134,11 @@ mod tests {
     fn a_file_is_only_pointed_at() {
         let fd = std::fs::File::open("/dev/null").unwrap().into();
         let version = ContentVersion::default();
-        let file = Arc::new(OpenFile { fd, version });
+        let file = Arc::new(OpenFile {
+            fd,
+            version,
+            is_local: true,
+        });
         let content = Content::File(Arc::clone(&file));
         let parts = body(
             &content,

@@ -35,8 +35,8 @@ impl StaticFiles {
 
     /// What a visitor could fetch in `relative`, and whether there is more than fits.
     fn list(&self, relative: &[u8]) -> Result<(Vec<Entry>, bool), Errno> {
-        let root = self.root.directory();
-        let path = self.root.open_path(&root, relative, Access::Any)?;
+        let root = self.root.directory(Access::Any)?;
+        let path = self.root.open_path(&root, relative, Access::Any)?.fd;
         let directory: OwnedFd = openat(&path, ".", LIST, Mode::empty())?;
         let mut entries = Vec::new();
         for found in Dir::read_from(&directory)? {
@@ -80,6 +80,6 @@ impl StaticFiles {
             b"" => name.to_vec(),
             some => [some, b"/", name].concat(),
         };
-        fstat(self.root.open_path(root, &path, Access::Any)?)
+        fstat(self.root.open_path(root, &path, Access::Any)?.fd)
     }
 }

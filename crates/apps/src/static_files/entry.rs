@@ -6,12 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use loadline_base::Millis;
 
 use super::representation::Representation;
+use super::root::Root;
 use super::version::FileVersion;
 use crate::content::encoding::{AcceptedCodings, Coding};
 use crate::file_cache::{CacheLimits, Weighty};
 
 /// For how long nothing is looked at again: a change is seen within a second.
 pub(super) const FRESH_MS: u64 = 1000;
+
+/// How long the file system may take to say how a file is that it cannot be asked about without
+/// waiting. Meanwhile it is served as it was; then it is unavailable, since nobody knows any more.
+pub(super) const UNSURE_MS_MAX: u64 = 10_000;
 
 /// For how long a file is kept open that nobody asks for.
 pub(super) const OPEN_UNSEEN_MS_MAX: u64 = 60_000;
@@ -26,6 +31,21 @@ pub(super) struct Entry {
     fresh_until: AtomicU64,
     /// What has to hold for it to be fresh for another second. None: it is always made anew.
     probes: Box<[Probe]>,
+    /// It can be looked at without waiting for another machine.
+    is_local: bool,
+    /// Since when somebody waits for the file system to know how it is, on the server's clock; 0:
+    /// nobody does.
+    checked_since: AtomicU64,
+}
+
+/// The check of an entry, by whoever has it; ends with the value.
+#[derive(Debug)]
+pub(super) struct Check<'e>(&'e Entry);
+
+impl Drop for Check<'_> {
+    fn drop(&mut self) {
+        self.0.checked_since.store(0, Ordering::Relaxed);
+    }
 }
 
 /// What a path leads to.
@@ -50,6 +70,7 @@ impl Entry {
     pub(super) fn new(
         target: Target,
         probes: Vec<Probe>,
+        is_local: bool,
         limits: &CacheLimits,
         now: Millis,
     ) -> Self {
@@ -69,7 +90,31 @@ impl Entry {
             open_files: held.1,
             fresh_until: AtomicU64::new(now.0.saturating_add(FRESH_MS)),
             probes: probes.into(),
+            is_local,
+            checked_since: AtomicU64::new(0),
         }
+    }
+
+    /// Whether anybody may look at it, or only who may wait.
+    pub(super) fn is_local(&self) -> bool {
+        self.is_local
+    }
+
+    /// For how long somebody has been waiting for the file system to know how it is.
+    pub(super) fn checked_ms(&self, now: Millis) -> Option<u64> {
+        match self.checked_since.load(Ordering::Relaxed) {
+            0 => None,
+            since => Some(now.0.saturating_sub(since)),
+        }
+    }
+
+    /// Takes the check upon this thread; `None` if another has it.
+    pub(super) fn check(&self, now: Millis) -> Option<Check<'_>> {
+        let order = Ordering::Relaxed;
+        let taken = self
+            .checked_since
+            .compare_exchange(0, now.0.max(1), order, order);
+        taken.is_ok().then_some(Check(self))
     }
 
     /// Whether it may be taken for granted.
@@ -103,8 +148,8 @@ impl Entry {
     }
 
     /// Looks whether everything is as it was. Blocks only as far as `stat` does.
-    pub(super) fn holds(&self) -> bool {
-        let holds = |probe: &Probe| FileVersion::at(&probe.path) == Ok(probe.expected);
+    pub(super) fn holds(&self, root: &Root) -> bool {
+        let holds = |probe: &Probe| root.version_at(&probe.path) == Ok(probe.expected);
         !self.probes.is_empty() && self.probes.iter().all(holds)
     }
 
@@ -117,6 +162,12 @@ impl Entry {
             }
             _ => true,
         }
+    }
+
+    /// It was found as it is.
+    pub(super) fn refresh(&self, now: Millis) {
+        let until = now.0.saturating_add(FRESH_MS);
+        self.fresh_until.store(until, Ordering::Relaxed);
     }
 
     /// Makes it stale, for every thread that has it.

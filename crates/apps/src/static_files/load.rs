@@ -1,6 +1,7 @@
 //! From a path to an entry: opens, reads and describes what is there.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ffi::CString;
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +16,7 @@ use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 use super::entry::{Entry, Probe, Resource, Target};
 use super::options::StaticOptions;
 use super::representation::{Facts, Representation};
-use super::root::{Access, Root, RootDirectory};
+use super::root::{Access, Found, Root, RootDirectory};
 use super::version::{FileVersion, is_young};
 use crate::content::encoding::Coding;
 use crate::content::multipart::Content;
@@ -71,6 +72,8 @@ pub(super) struct Loader<'l> {
     pub(super) now: Millis,
     /// The time of day, from before anything is looked at.
     pub(super) wall: SystemTime,
+    /// All that was looked at lies on the mount of a root that is local.
+    pub(super) is_local: Cell<bool>,
 }
 
 /// What was opened.
@@ -85,7 +88,9 @@ type Beside = (Vec<u8>, Option<FileVersion>);
 impl Loader<'_> {
     /// The entry for `path` as things are now.
     pub(super) fn load(&self, path: &SitePath<'_>) -> Result<Entry, Failure> {
-        let directory = self.root.directory();
+        let failure = |errno| Failure::of(errno, self.access);
+        let directory = self.root.directory(self.access).map_err(failure)?;
+        self.is_local.set(directory.is_local);
         let relative = path.relative();
         if !path.is_directory_like() {
             return match self.open(&directory, relative)? {
@@ -106,11 +111,8 @@ impl Loader<'_> {
                 Err(failure) => return Err(failure),
             }
         }
-        let failure = |errno| Failure::of(errno, self.access);
-        let fd = self
-            .root
-            .open_path(&directory, relative, self.access)
-            .map_err(failure)?;
+        let found = self.root.open_path(&directory, relative, self.access);
+        let fd = self.noted(found).map_err(failure)?;
         match file_type(&fd).map_err(failure)? {
             FileType::Directory => Ok(self.volatile(Target::Directory)),
             _ => Err(Failure::Missing),
@@ -119,18 +121,30 @@ impl Loader<'_> {
 
     /// An entry that is made anew each second.
     fn volatile(&self, target: Target) -> Entry {
-        Entry::new(target, Vec::new(), &self.options.cache, self.now)
+        self.entry(target, Vec::new())
+    }
+
+    fn entry(&self, target: Target, probes: Vec<Probe>) -> Entry {
+        let is_local = self.is_local.get();
+        Entry::new(target, probes, is_local, &self.options.cache, self.now)
+    }
+
+    /// What was found, having noted where it lies. What was not found lies nowhere, so it is where
+    /// its directory is that counts, and the directory is that of something found.
+    fn noted(&self, found: Result<Found, Errno>) -> Result<OwnedFd, Errno> {
+        let found = found?;
+        self.is_local.set(self.is_local.get() && found.is_local);
+        Ok(found.fd)
     }
 
     fn open(&self, directory: &RootDirectory, relative: &[u8]) -> Result<Opened, Failure> {
         let failure = |errno| Failure::of(errno, self.access);
-        let fd = match self.root.open_file(directory, relative, self.access) {
+        let found = self.root.open_file(directory, relative, self.access);
+        let fd = match self.noted(found) {
             // A directory that may be entered but not read is one all the same.
             Err(Errno::ACCESS) => {
-                let path = self
-                    .root
-                    .open_path(directory, relative, self.access)
-                    .map_err(failure)?;
+                let found = self.root.open_path(directory, relative, self.access);
+                let path = self.noted(found).map_err(failure)?;
                 let is_directory = file_type(&path).map_err(failure)? == FileType::Directory;
                 return if is_directory {
                     Ok(Opened::Directory)
@@ -201,12 +215,7 @@ impl Loader<'_> {
         };
         watched.push((path.to_vec(), Some(version)));
         let probes = self.probes(&watched);
-        Ok(Entry::new(
-            Target::File(resource),
-            probes,
-            &self.options.cache,
-            self.now,
-        ))
+        Ok(self.entry(Target::File(resource), probes))
     }
 
     /// What to look at to know that all of `watched` is as it was; nothing if looking cannot tell.
@@ -246,6 +255,7 @@ impl Loader<'_> {
                 let file = Arc::new(OpenFile {
                     fd,
                     version: before.content,
+                    is_local: self.is_local.get(),
                 });
                 return Ok((Content::File(file), before));
             }

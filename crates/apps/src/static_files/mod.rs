@@ -12,12 +12,16 @@
 //!   `Outcome::Blocking` ── the same again, where waiting is allowed ► answer
 //! ```
 //!
+//! Without waiting also means: without asking another machine. What does not lie on the root's own
+//! mount, and that on a disk of this machine, is opened and looked at where waiting is allowed.
+//!
 //! What is found is taken for granted for a second. Writes through a shared memory map that leave
 //! the times of the file alone are not seen until something else about it changes.
 
 mod directory;
 mod entry;
 mod load;
+mod local;
 mod options;
 mod representation;
 mod root;
@@ -25,6 +29,7 @@ mod serve;
 mod version;
 mod walk;
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -37,7 +42,7 @@ use loadline_proto::{Exchange, FieldName, Handler, Method, Outcome, Status, Targ
 use crate::content::media_type::MediaTypes;
 use crate::content::path::{self, SitePath};
 use crate::file_cache::{Index, IndexSpace, SharedCache};
-use entry::{Entry, FRESH_MS, OPEN_UNSEEN_MS_MAX, Target};
+use entry::{Entry, FRESH_MS, OPEN_UNSEEN_MS_MAX, Target, UNSURE_MS_MAX};
 use load::{Failure, Loader};
 use root::{Access, Root};
 use serve::{Place, SELECTIVE};
@@ -91,7 +96,7 @@ impl StaticFiles {
     /// If it is not a directory, or cannot be entered.
     pub fn new(directory: &Path, options: StaticOptions) -> io::Result<Self> {
         Ok(Self {
-            root: Root::open(directory, options.follow_symlinks)?,
+            root: Root::open(directory, options.follow_symlinks, options.before_looking)?,
             cache: SharedCache::new(&options.cache),
             space: Arc::new(IndexSpace::new(&options.cache)),
             swept_ms: AtomicU64::new(0),
@@ -210,24 +215,68 @@ impl StaticFiles {
             if entry.is_fresh(now) && holds {
                 return Ok(entry);
             }
+            if !entry.is_local() && holds {
+                return self.look_up_elsewhere(path, key, &entry, access, now);
+            }
             let unseen_ms = entry.unseen_ms(now);
             if holds && !entry.claim_check(now) {
                 return Ok(entry); // another thread is at it
             }
             let may_look = access == Access::Any || unseen_ms < LOOK_WITHIN_MS;
-            if holds && may_look && entry.holds() {
+            if holds && may_look && entry.holds(&self.root) {
                 return Ok(entry);
             }
             entry.retire();
         } else if self.cache.is_missing(key, now) {
             return Err(Failure::Missing);
         }
+        self.load(path, key, access, now)
+    }
+
+    /// The same for a stale entry that only those may look at who may wait, one at a time. Meanwhile
+    /// the others take it as it is, for a while: so a file system that hangs holds one worker for each
+    /// of its files that is known, and no loop.
+    fn look_up_elsewhere(
+        &self,
+        path: &SitePath<'_>,
+        key: &[u8],
+        entry: &Arc<Entry>,
+        access: Access,
+        now: Millis,
+    ) -> Result<Arc<Entry>, Failure> {
+        match entry.checked_ms(now) {
+            Some(ms) if ms < UNSURE_MS_MAX => return Ok(Arc::clone(entry)),
+            Some(_) => return Err(Failure::Refused(Status::SERVICE_UNAVAILABLE)),
+            None if access == Access::Warm => return Err(Failure::WouldBlock),
+            None => {}
+        }
+        let Some(_check) = entry.check(now) else {
+            return Ok(Arc::clone(entry)); // another was quicker
+        };
+        if entry.holds(&self.root) {
+            entry.refresh(now);
+            return Ok(Arc::clone(entry));
+        }
+        let made = self.load(path, key, access, now);
+        entry.retire(); // for those who have it in an index of their own
+        made
+    }
+
+    /// Makes the entry for `path` anew.
+    fn load(
+        &self,
+        path: &SitePath<'_>,
+        key: &[u8],
+        access: Access,
+        now: Millis,
+    ) -> Result<Arc<Entry>, Failure> {
         let loader = Loader {
             root: &self.root,
             options: &self.options,
             access,
             now,
             wall: (self.options.wall_clock)(),
+            is_local: Cell::new(false),
         };
         match loader.load(path) {
             Ok(entry) => {

@@ -41,6 +41,9 @@ pub struct StaticOptions {
     pub cache: CacheLimits,
     /// The time of day; for tests.
     pub wall_clock: fn() -> SystemTime,
+    /// Called before each step that may wait for the file system, with the path that it is about;
+    /// for tests, which have it wait.
+    pub before_looking: fn(&[u8]),
 }
 
 impl Default for StaticOptions {
@@ -58,6 +61,7 @@ impl Default for StaticOptions {
             memory_bytes_max: 256 << 10,
             cache: CacheLimits::default(),
             wall_clock: SystemTime::now,
+            before_looking: |_| (),
         }
     }
 }

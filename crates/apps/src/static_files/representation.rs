@@ -4,7 +4,6 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::fstat;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::options::StaticOptions;
@@ -124,9 +123,7 @@ impl Representation {
     pub(super) fn file_holds(&self) -> bool {
         match &self.content {
             Content::Shared(_) => true,
-            Content::File(file) => {
-                fstat(&file.fd).is_ok_and(|stat| FileVersion::of(&stat) == self.version)
-            }
+            Content::File(file) => self.version.is_of(&file.fd),
         }
     }
 

@@ -13,6 +13,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2, stat};
 use rustix::io::Errno;
 
+use super::local::is_local;
+use super::version::FileVersion;
 use super::walk;
 
 /// What may be waited for.
@@ -42,6 +44,17 @@ pub(super) struct Root {
     follow_symlinks: bool,
     resolver: Resolver,
     current: RwLock<Arc<RootDirectory>>,
+    /// Called before what may hang.
+    before: Before,
+}
+
+/// What tests put before each step that may wait for the file system, by the path that is asked for.
+pub(super) type Before = fn(&[u8]);
+
+/// What was opened, and whether it is sure to lie on the mount of a root that is local.
+pub(super) struct Found {
+    pub(super) fd: OwnedFd,
+    pub(super) is_local: bool,
 }
 
 /// The directory that the root's path led to when it was last looked at.
@@ -49,6 +62,8 @@ pub(super) struct Root {
 pub(super) struct RootDirectory {
     fd: OwnedFd,
     identity: (u64, u64),
+    /// It can be looked at without waiting for more than a disk; so can what its own mount holds.
+    pub(super) is_local: bool,
     /// Where it is without symbolic links, for links that name their target by an absolute path.
     canonical: PathBuf,
 }
@@ -59,6 +74,7 @@ impl RootDirectory {
         let fd = open(path, flags, Mode::empty())?;
         let stat = fstat(&fd)?;
         Ok(Self {
+            is_local: is_local(&fd),
             fd,
             identity: (stat.st_dev, stat.st_ino),
             canonical: path.canonicalize()?,
@@ -80,7 +96,7 @@ const READ: OFlags = OFlags::RDONLY
 
 impl Root {
     /// Takes `path` as the root. Symbolic links in it are followed again when they change.
-    pub(super) fn open(path: &Path, follow_symlinks: bool) -> io::Result<Self> {
+    pub(super) fn open(path: &Path, follow_symlinks: bool, before: Before) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         let directory = RootDirectory::open(&path)?;
         // Its contents must be within reach; and this tells what the kernel can do.
@@ -90,6 +106,7 @@ impl Root {
             follow_symlinks,
             resolver,
             current: RwLock::new(Arc::new(directory)),
+            before,
         })
     }
 
@@ -99,18 +116,34 @@ impl Root {
     }
 
     /// Where the root's path leads now. While it leads nowhere, the directory of before stays.
-    pub(super) fn directory(&self) -> Arc<RootDirectory> {
+    ///
+    /// Fails with `Errno::AGAIN` if that would have to be waited for.
+    pub(super) fn directory(&self, access: Access) -> Result<Arc<RootDirectory>, Errno> {
         let current = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
-        let same = |stat: &Stat| (stat.st_dev, stat.st_ino) == current.identity;
-        if stat(&self.path).as_ref().is_ok_and(|now| !same(now))
-            && let Ok(next) = RootDirectory::open(&self.path)
-        {
-            let next = Arc::new(next);
-            let mut slot = self.current.write().unwrap_or_else(PoisonError::into_inner);
-            *slot = Arc::clone(&next);
-            return next;
+        if access == Access::Warm && !current.is_local {
+            return Err(Errno::AGAIN);
         }
-        current
+        (self.before)(self.path.as_os_str().as_bytes());
+        let same = |stat: &Stat| (stat.st_dev, stat.st_ino) == current.identity;
+        if !stat(&self.path).as_ref().is_ok_and(|now| !same(now)) {
+            return Ok(current);
+        }
+        if access == Access::Warm {
+            return Err(Errno::AGAIN); // nobody knows yet where it leads
+        }
+        let Ok(next) = RootDirectory::open(&self.path) else {
+            return Ok(current);
+        };
+        let next = Arc::new(next);
+        let mut slot = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        *slot = Arc::clone(&next);
+        Ok(next)
+    }
+
+    /// What is at an absolute path below the root.
+    pub(super) fn version_at(&self, path: &CString) -> Result<Option<FileVersion>, Errno> {
+        (self.before)(path.as_bytes());
+        FileVersion::at(path)
     }
 
     /// The absolute path of something below the root, for a later look at its version.
@@ -129,7 +162,7 @@ impl Root {
         directory: &RootDirectory,
         relative: &[u8],
         access: Access,
-    ) -> Result<OwnedFd, Errno> {
+    ) -> Result<Found, Errno> {
         self.resolve(directory, relative, READ, access)
     }
 
@@ -139,7 +172,7 @@ impl Root {
         directory: &RootDirectory,
         relative: &[u8],
         access: Access,
-    ) -> Result<OwnedFd, Errno> {
+    ) -> Result<Found, Errno> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         self.resolve(directory, relative, flags, access)
     }
@@ -150,32 +183,56 @@ impl Root {
         relative: &[u8],
         flags: OFlags,
         access: Access,
-    ) -> Result<OwnedFd, Errno> {
+    ) -> Result<Found, Errno> {
         let relative = if relative.is_empty() { b"." } else { relative };
-        let cached = match (access, self.resolver) {
-            (Access::Any, _) => ResolveFlags::empty(),
-            (Access::Warm, Resolver::Cached) => ResolveFlags::CACHED,
-            (Access::Warm, _) => return Err(Errno::AGAIN),
-        };
+        if access == Access::Any {
+            (self.before)(relative);
+        } else if self.resolver != Resolver::Cached || !directory.is_local {
+            return Err(Errno::AGAIN);
+        }
         if self.resolver == Resolver::Walk {
             return self.walk(directory, relative, flags);
         }
-        let mut how = ResolveFlags::NO_MAGICLINKS | cached;
+        let mut how = ResolveFlags::NO_MAGICLINKS;
+        if access == Access::Warm {
+            how |= ResolveFlags::CACHED;
+        }
         if !self.follow_symlinks {
             how |= ResolveFlags::BENEATH;
         }
+        // What another mount holds is for those who may wait: it may be another machine's.
+        let on_mount = how | ResolveFlags::NO_XDEV;
+        match openat2(directory, relative, flags, Mode::empty(), on_mount) {
+            Ok(fd) => Ok(Found {
+                fd,
+                is_local: directory.is_local,
+            }),
+            Err(Errno::XDEV) if access == Access::Warm => Err(Errno::AGAIN),
+            Err(Errno::XDEV | Errno::AGAIN) if access == Access::Any => {
+                self.resolve_elsewhere(directory, relative, flags, how)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// What is not on the root's mount, or behind a link with an absolute target, which may lie inside
+    /// all the same, or one with `..` while something was being renamed.
+    fn resolve_elsewhere(
+        &self,
+        directory: &RootDirectory,
+        relative: &[u8],
+        flags: OFlags,
+        how: ResolveFlags,
+    ) -> Result<Found, Errno> {
         match openat2(directory, relative, flags, Mode::empty(), how) {
-            // A link with an absolute target, which may lie inside all the same; or one with `..`
-            // while something was being renamed.
-            Err(Errno::XDEV | Errno::AGAIN) if !self.follow_symlinks && access == Access::Any => {
+            Ok(fd) => Ok(Found {
+                fd,
+                is_local: false,
+            }),
+            Err(Errno::XDEV | Errno::AGAIN) if !self.follow_symlinks => {
                 self.walk(directory, relative, flags)
             }
-            Err(Errno::XDEV) => Err(if access == Access::Warm {
-                Errno::AGAIN
-            } else {
-                Errno::XDEV
-            }),
-            other => other,
+            Err(errno) => Err(errno),
         }
     }
 
@@ -184,12 +241,17 @@ impl Root {
         directory: &RootDirectory,
         relative: &[u8],
         flags: OFlags,
-    ) -> Result<OwnedFd, Errno> {
-        if self.follow_symlinks {
-            return openat(directory, relative, flags, Mode::empty());
-        }
-        let roots = [self.path.as_path(), directory.canonical.as_path()];
-        walk::open_beneath(directory.as_fd(), &roots, relative, flags)
+    ) -> Result<Found, Errno> {
+        let fd = if self.follow_symlinks {
+            openat(directory, relative, flags, Mode::empty())?
+        } else {
+            let roots = [self.path.as_path(), directory.canonical.as_path()];
+            walk::open_beneath(directory.as_fd(), &roots, relative, flags)?
+        };
+        Ok(Found {
+            is_local: directory.is_local && fstat(&fd)?.st_dev == directory.identity.0,
+            fd,
+        })
     }
 }
 

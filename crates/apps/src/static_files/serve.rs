@@ -275,6 +275,10 @@ fn at_hand(
 }
 
 fn is_warm(file: &OpenFile, offset: u64) -> bool {
+    // Reading from another machine may wait, whatever it is asked.
+    if !file.is_local {
+        return false;
+    }
     // Any other failure shows when it is sent.
     let read = read_at(&file.fd, &mut [0], offset, Access::Warm);
     read != Err(rustix::io::Errno::AGAIN)

@@ -5,10 +5,11 @@
 //! shows a file that was rewritten and then dated back, or may be read by others than before.
 
 use std::ffi::CString;
+use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use loadline_base::ContentVersion;
-use rustix::fs::{AtFlags, CWD, Stat, statat};
+use rustix::fs::{AtFlags, CWD, Stat, StatxFlags, StatxTimestamp, fstat, statat, statx};
 use rustix::io::Errno;
 
 /// How old a change must be before a version is taken to tell contents apart: the clocks of file
@@ -31,11 +32,6 @@ pub(super) struct FileVersion {
 impl FileVersion {
     /// What a `stat` shows.
     pub(super) fn of(stat: &Stat) -> Self {
-        let nanoseconds = |seconds: i64, part: u64| {
-            seconds
-                .saturating_mul(1_000_000_000)
-                .saturating_add(part as i64)
-        };
         Self {
             device: stat.st_dev,
             inode: stat.st_ino,
@@ -47,6 +43,29 @@ impl FileVersion {
         }
     }
 
+    /// Whether an open file is still this, as far as this machine knows: no other is asked.
+    pub(super) fn is_of(&self, file: impl AsFd) -> bool {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let wanted = StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::CTIME;
+        // An open descriptor never changes its device and inode.
+        let now = match statx(&file, c"", flags, wanted) {
+            Ok(stat) => {
+                let ns = |time: StatxTimestamp| nanoseconds(time.tv_sec, u64::from(time.tv_nsec));
+                (stat.stx_size, ns(stat.stx_mtime), ns(stat.stx_ctime))
+            }
+            Err(Errno::NOSYS | Errno::PERM) => match fstat(file) {
+                Ok(stat) => Self::of(&stat).seen(), // a sandbox that has not heard of it
+                Err(_) => return false,
+            },
+            Err(_) => return false,
+        };
+        now == self.seen()
+    }
+
+    fn seen(&self) -> (u64, i64, i64) {
+        (self.content.size, self.content.modified_ns, self.changed_ns)
+    }
+
     /// What is at an absolute path, links followed; `None` if nothing is there.
     pub(super) fn at(path: &CString) -> Result<Option<Self>, Errno> {
         match statat(CWD, path, AtFlags::empty()) {
@@ -55,6 +74,12 @@ impl FileVersion {
             Err(errno) => Err(errno),
         }
     }
+}
+
+fn nanoseconds(seconds: i64, part: u64) -> i64 {
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(part as i64)
 }
 
 /// Whether the file could have changed since without its times showing it.

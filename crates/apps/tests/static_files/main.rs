@@ -4,6 +4,7 @@
 
 mod basics;
 mod bounds;
+mod elsewhere;
 mod escapes;
 mod freshness;
 mod selection;

@@ -176,6 +176,10 @@ impl Server {
     }
 
     pub fn start_with(options: ServerOptions, limits: Limits) -> Self {
+        Self::start_over(options, limits, StaticOptions::default())
+    }
+
+    pub fn start_over(options: ServerOptions, limits: Limits, files: StaticOptions) -> Self {
         let root = TempDir::new().unwrap();
         for (name, len) in FILES {
             std::fs::write(root.path().join(name), pattern(len)).unwrap();
@@ -183,7 +187,7 @@ impl Server {
         std::fs::create_dir(root.path().join("folder")).unwrap();
         std::fs::write(root.path().join("folder/index.html"), "in a folder").unwrap();
         let any_port = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
-        Self::start_at(root, options, limits, any_port)
+        Self::start_files_at(root, options, limits, any_port, files, None)
     }
 
     pub fn start_at(
@@ -203,7 +207,19 @@ impl Server {
         listen: ListenAddr,
         connection_log: Option<ConnectionLogging>,
     ) -> Self {
-        let files = StaticFiles::new(root.path(), StaticOptions::default()).unwrap();
+        let files = StaticOptions::default();
+        Self::start_files_at(root, options, limits, listen, files, connection_log)
+    }
+
+    fn start_files_at(
+        root: TempDir,
+        options: ServerOptions,
+        limits: Limits,
+        listen: ListenAddr,
+        files: StaticOptions,
+        connection_log: Option<ConnectionLogging>,
+    ) -> Self {
+        let files = StaticFiles::new(root.path(), files).unwrap();
         let site = Arc::new(TestSite {
             files,
             gate: Gate::default(),

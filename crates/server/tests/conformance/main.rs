@@ -12,6 +12,7 @@ mod client;
 mod fixture;
 
 mod connections;
+mod elsewhere;
 mod failures;
 mod files;
 mod framing;

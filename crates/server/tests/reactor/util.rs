@@ -191,6 +191,7 @@ pub(crate) fn open_file(path: &std::path::Path) -> Arc<OpenFile> {
             modified_ns: ns(meta.mtime(), meta.mtime_nsec()),
         },
         fd: file.into(),
+        is_local: true,
     })
 }
 

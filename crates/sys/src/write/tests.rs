@@ -21,6 +21,7 @@ fn opened(file: std::fs::File) -> Arc<OpenFile> {
     Arc::new(OpenFile {
         fd: file.into(),
         version,
+        is_local: true,
     })
 }
 

@@ -18,6 +18,7 @@ pub(super) fn cold_file(len: usize) -> Arc<OpenFile> {
     Arc::new(OpenFile {
         fd: file.into(),
         version,
+        is_local: true,
     })
 }
 
