@@ -35,6 +35,7 @@ fn a_thousand_logins_leave_no_more_memory_in_use_than_ten() {
     log_in_elsewhere(1000);
 }
 
+#[expect(clippy::print_stdout, reason = "figures for who wants to see them")]
 fn log_in_elsewhere(logins: u32) {
     let program = env::current_exe().expect("this program");
     let mut command = Command::new(program);
@@ -62,6 +63,7 @@ fn child() {
     runtime.block_on(hold(logins));
 }
 
+#[expect(clippy::print_stdout, reason = "figures for who wants to see them")]
 async fn hold(logins: u32) {
     let site = Site::on_sqlite_with(|options| {
         options.hash_cost = HashCost {
