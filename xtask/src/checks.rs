@@ -2,30 +2,60 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::steps::{command, run};
+use crate::steps::{Steps, command};
 
 /// Time for each fuzz target in a test run, in seconds.
 const FUZZ_TEST_SECONDS: u32 = 5;
-/// Time for each fuzz target when fuzzing is what was asked for, in seconds.
+/// Time for each fuzz target in a run of everything, or when fuzzing is what was asked for, in seconds.
 const FUZZ_SECONDS: u32 = 60;
+/// What asks for the tests that take long, too.
+const ALL: &str = "--all";
 
 /// Format, lints, house rules.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
-    format_and_lints(root)?;
-    run(command(root, "cargo test -q -p xtask --test tidy"))
+    let mut steps = Steps::new();
+    format_and_lints(&mut steps, root)?;
+    steps.run(command(root, "cargo test -q -p xtask --test tidy"))
 }
 
-/// Everything; with filters only the tests whose names contain one of them.
-pub(crate) fn test(root: &Path, filters: &[String]) -> Result<(), String> {
-    let mut tests = command(root, "cargo test --workspace --no-fail-fast");
-    if !filters.is_empty() {
-        tests.arg("--").args(filters);
-        return run(tests);
+/// Everything but what takes long, and with `--all` that, too: tests that are `#[ignore = "long: WHY"]`,
+/// and fuzz targets for longer. With filters only the tests whose names contain one of them.
+pub(crate) fn test(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let (tests, filters) = tests(root, arguments)?;
+    let fuzz_seconds = match arguments.len() == filters {
+        true => FUZZ_TEST_SECONDS,
+        false => FUZZ_SECONDS,
+    };
+    let mut steps = Steps::new();
+    let all = |steps: &mut Steps| {
+        if filters == 0 {
+            format_and_lints(steps, root)?;
+            fuzz_all(steps, root, fuzz_seconds)?;
+        }
+        steps.run(tests)
+    };
+    let done = all(&mut steps);
+    println!("\n{steps}");
+    done
+}
+
+/// The command that runs the tests asked for, and how many filters it has.
+fn tests(root: &Path, arguments: &[String]) -> Result<(Command, usize), String> {
+    let filters = arguments.iter().filter(|argument| *argument != ALL);
+    let filters: Vec<&String> = filters.collect();
+    if let Some(option) = filters.iter().find(|filter| filter.starts_with('-')) {
+        return Err(format!(
+            "{option} is no filter; right would be {ALL}, or a part of a test's name"
+        ));
     }
-    format_and_lints(root)?;
-    fuzz_all(root, FUZZ_TEST_SECONDS)?;
-    run(tests)
+    let mut command = command(root, "cargo test --workspace --no-fail-fast --");
+    if filters.len() < arguments.len() {
+        command.arg("--include-ignored");
+    }
+    command.args(&filters);
+    Ok((command, filters.len()))
 }
 
 /// One fuzz target or all, for so many seconds each.
@@ -37,32 +67,34 @@ pub(crate) fn fuzz(root: &Path, arguments: &[String]) -> Result<(), String> {
         None => FUZZ_SECONDS,
     };
     match arguments.first() {
-        Some(target) if targets(root)?.contains(target) => fuzz_one(root, target, seconds),
+        Some(target) if targets(root)?.contains(target) => {
+            fuzz_one(&mut Steps::new(), root, target, seconds)
+        }
         Some(target) => Err(format!(
             "no fuzz target '{target}'; there are {}",
             targets(root)?.join(", ")
         )),
-        None => fuzz_all(root, seconds),
+        None => fuzz_all(&mut Steps::new(), root, seconds),
     }
 }
 
-fn format_and_lints(root: &Path) -> Result<(), String> {
-    run(command(root, "cargo fmt --all --check"))?;
-    run(command(
+fn format_and_lints(steps: &mut Steps, root: &Path) -> Result<(), String> {
+    steps.run(command(root, "cargo fmt --all --check"))?;
+    steps.run(command(
         root,
         "cargo clippy -q --workspace --all-targets -- -D warnings",
     ))
 }
 
-fn fuzz_all(root: &Path, seconds: u32) -> Result<(), String> {
+fn fuzz_all(steps: &mut Steps, root: &Path, seconds: u32) -> Result<(), String> {
     for target in targets(root)? {
-        fuzz_one(root, &target, seconds)?;
+        fuzz_one(steps, root, &target, seconds)?;
     }
     Ok(())
 }
 
 /// What is found goes to fuzz/artifacts, and new corpus entries stay out of the committed ones.
-fn fuzz_one(root: &Path, target: &str, seconds: u32) -> Result<(), String> {
+fn fuzz_one(steps: &mut Steps, root: &Path, target: &str, seconds: u32) -> Result<(), String> {
     let folder = root.join("fuzz");
     let (found, corpus) = ("target/corpus", "corpus");
     for path in [
@@ -80,7 +112,7 @@ fn fuzz_one(root: &Path, target: &str, seconds: u32) -> Result<(), String> {
     );
     let mut fuzzing = command(&folder, &line);
     fuzzing.env_remove("RUSTFLAGS"); // they would replace those that instrument the code
-    run(fuzzing)
+    steps.run(fuzzing)
 }
 
 /// The fuzz targets: a file each.
@@ -96,4 +128,30 @@ fn targets(root: &Path) -> Result<Vec<String>, String> {
         .collect();
     names.sort();
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(arguments: &[&str]) -> Result<(String, usize), String> {
+        let arguments: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
+        let (command, filters) = tests(Path::new("."), &arguments)?;
+        let words: Vec<_> = command.get_args().map(|it| it.to_string_lossy()).collect();
+        Ok((words.join(" "), filters))
+    }
+
+    #[test]
+    fn what_takes_long_is_run_when_asked_for_and_filters_are_passed_on() {
+        let plain = "test --workspace --no-fail-fast --";
+        for (arguments, more, filters) in [
+            (&[][..], "", 0),
+            (&["--all"], " --include-ignored", 0),
+            (&["soak", "drain"], " soak drain", 2),
+            (&["--all", "soak"], " --include-ignored soak", 1),
+        ] {
+            assert_eq!(line(arguments), Ok((format!("{plain}{more}"), filters)));
+        }
+        assert!(line(&["--al"]).unwrap_err().contains("--al is no filter"));
+    }
 }

@@ -17,7 +17,8 @@ const USAGE: &str = "usage: cargo run -p xtask -- VERB
 
   media    write the generated media files of the demo site (into site/media)
   check    format, lints, house rules
-  test     all of it and every test, or with FILTERs the tests whose names contain one
+  test     [--all] [FILTER...]: all of it and every test but those that take long, or with FILTERs
+           the tests whose names contain one; --all has those that take long, too
   fuzz     [TARGET] [SECONDS]: fuzz targets for longer
 ";
 
