@@ -1,0 +1,77 @@
+//! What takes long, and is run by `./x test --all`: the program under a mix of everything for half a
+//! minute, beside other servers, in front of Firefox, and with each database under each architecture.
+//! One test after the other: each has the machine.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+#[allow(dead_code, reason = "other tests use the rest of it")]
+#[path = "../lab/bench.rs"]
+mod bench;
+mod client;
+mod databases;
+#[path = "../browser/program.rs"]
+mod demo;
+mod firefox;
+mod others;
+mod pages;
+#[allow(dead_code, reason = "other tests use the rest of it")]
+#[path = "../program/util.rs"]
+mod program;
+#[allow(dead_code, reason = "other tests use the rest of it")]
+#[path = "../../../accounts/tests/accounts/servers.rs"]
+mod servers;
+mod soak;
+mod visitor;
+
+use std::io::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use loadline_server::Architecture;
+
+/// What differs in who does what; the numbers of loops are those of a machine with two CPUs.
+pub(crate) const ARCHITECTURES: [(&str, &str); 8] = [
+    ("sequential", "--architecture sequential"),
+    (
+        "thread-per-connection",
+        "--architecture thread-per-connection",
+    ),
+    ("thread-pool", "--architecture thread-pool --threads 32"),
+    (
+        "reactor",
+        "--architecture reactor --loops 2 --workers 0 --file-io copy",
+    ),
+    (
+        "reactor with workers",
+        "--architecture reactor --loops 2 --workers 2 --file-io sendfile",
+    ),
+    (
+        "reactor whose workers do socket I/O",
+        "--architecture reactor --loops 1 --workers 2 --socket-io worker",
+    ),
+    (
+        "proactor",
+        "--architecture proactor --loops 2 --workers 0 --file-io copy",
+    ),
+    (
+        "proactor with workers",
+        "--architecture proactor --loops 2 --workers 2 --file-io sendfile",
+    ),
+];
+
+/// Held by the test that has the machine.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The options of one of [`ARCHITECTURES`], unless this machine does not offer it, which is said.
+pub(crate) fn options(name: &str) -> Option<Vec<&'static str>> {
+    let (_, options) = ARCHITECTURES.iter().find(|(it, _)| *it == name).unwrap();
+    let offered = match name.starts_with("proactor") {
+        true => Architecture::Proactor.check_offered(),
+        false => Ok(()),
+    };
+    if let Err(error) = &offered {
+        let _ = writeln!(std::io::stderr(), "\nskipped, {name}: {error}");
+    }
+    offered.is_ok().then(|| options.split(' ').collect())
+}
