@@ -76,8 +76,7 @@ fn is_disturbed(record: &Value) -> bool {
 
 /// That a client is not the limit in one of some runs: what is called a limit in every one is an
 /// error of the verdict, unless the machine explains it most of the time, which is told.
-fn is_free_once(mut run: impl FnMut(&Path) -> std::process::Output) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+fn is_free_once(case: &str, mut run: impl FnMut(&Path) -> std::process::Output) {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("record.json");
     let mut unexplained = Vec::new();
@@ -93,12 +92,12 @@ fn is_free_once(mut run: impl FnMut(&Path) -> std::process::Output) {
     }
     assert!(
         unexplained.len() * 2 <= TRIES,
-        "limited each time, for no reason: {}",
+        "{case}: limited each time, for no reason: {}",
         unexplained.join("\n")
     );
     // Past the capture of the test's output.
-    let message = b"client that is not the limit: SKIPPED, the machine disturbed every run\n";
-    std::io::stderr().write_all(message).unwrap();
+    let message = format!("{case}: SKIPPED, the machine disturbed every run\n");
+    std::io::stderr().write_all(message.as_bytes()).unwrap();
 }
 
 /// A load without what the beginning does to times: all connections ask at once there.
@@ -110,7 +109,13 @@ fn steady(url: &str, connections: u32, path: &Path) -> std::process::Output {
 }
 
 #[test]
-fn a_client_that_waits_for_a_server_of_fixed_capacity_is_not_limited() {
+fn a_client_that_could_do_more_is_not_limited() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    check_a_server_of_fixed_capacity();
+    check_half_the_ceiling();
+}
+
+fn check_a_server_of_fixed_capacity() {
     let stub = Stub::start(StubOptions {
         latency: Latency::Exponential { mean_ns: 20e6 },
         servers: Some(20),
@@ -118,7 +123,9 @@ fn a_client_that_waits_for_a_server_of_fixed_capacity_is_not_limited() {
     });
     let stub = stub.unwrap();
     let url = format!("http://{}/", stub.address());
-    is_free_once(|path| steady(&url, 40, path));
+    is_free_once("a client that waits for its server", |path| {
+        steady(&url, 40, path)
+    });
 }
 
 /// Answers to the client within a second, from a stub that answers at once.
@@ -131,9 +138,8 @@ fn ceiling(path: &Path) -> u64 {
     number(&record(path)["groups"][0]["total"]["tally"]["completed"])
 }
 
-#[test]
-fn a_client_at_half_its_ceiling_is_not_limited() {
-    is_free_once(|path| {
+fn check_half_the_ceiling() {
+    is_free_once("a client at half its ceiling", |path| {
         let per_s = ceiling(path) / 2;
         let servers = u32::try_from(per_s / 50).unwrap().max(1);
         let stub = Stub::start(StubOptions {

@@ -1,32 +1,31 @@
 //! Headless Chromium, driven over the DevTools protocol.
 //!
 //! Not a general driver: it visits pages, notes everything that went wrong on the way, asks the
-//! page questions in JavaScript and takes screenshots.
+//! page questions in JavaScript and takes screenshots. All tests share one process (`process.rs`);
+//! each has a browser context of its own, with cookies, storage and cache of its own.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs;
-use std::io::{self, BufRead, BufReader};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
-/// How long the browser may be silent while something is awaited.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::process;
 
-/// A browser with one page; ends with the value.
+/// How long the browser may be silent while something is awaited. Its first page takes seconds on a
+/// machine that has nothing else to do, and a minute on one that has.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A page in a browser context of its own; both end with the value.
 pub(crate) struct Browser {
-    child: Child,
     socket: WebSocket<TcpStream>,
     session: String,
     has_scripts: bool,
     next_id: u64,
     events: VecDeque<Value>,
-    _profile: tempfile::TempDir,
 }
 
 /// What happened while a page was loaded.
@@ -82,33 +81,34 @@ impl Visit {
 }
 
 impl Browser {
-    /// Starts Chromium with a profile of its own.
+    /// Opens an empty page, in the process that all tests share.
     pub(crate) fn start() -> Self {
-        let profile = tempfile::tempdir().expect("a directory for the profile");
-        let (mut child, address) = launch(profile.path());
+        let address = process::address();
         let host = address
             .trim_start_matches("ws://")
             .split('/')
             .next()
             .unwrap_or_default();
-        let stream = TcpStream::connect(host).unwrap_or_else(|error| {
-            let _ = child.kill();
-            panic!("cannot reach the browser at {host}: {error}")
-        });
+        let stream = TcpStream::connect(host)
+            .unwrap_or_else(|error| panic!("cannot reach the browser at {host}: {error}"));
         stream
             .set_read_timeout(Some(PATIENCE))
             .expect("a read timeout");
-        let (socket, _) = tungstenite::client(address.as_str(), stream).expect("a web socket");
+        let (socket, _) = tungstenite::client(address, stream).expect("a web socket");
         let mut browser = Self {
-            child,
             socket,
             session: String::new(),
             has_scripts: true,
             next_id: 0,
             events: VecDeque::new(),
-            _profile: profile,
         };
-        let page = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
+        // The context and its pages end with this connection.
+        let own = json!({ "disposeOnDetach": true });
+        let context = browser.call("Target.createBrowserContext", own);
+        let page = browser.call(
+            "Target.createTarget",
+            json!({ "url": "about:blank", "browserContextId": context["browserContextId"] }),
+        );
         let target = json!({ "targetId": page["targetId"], "flatten": true });
         let attached = browser.call("Target.attachToTarget", target);
         attached["sessionId"]
@@ -119,6 +119,11 @@ impl Browser {
             browser.call(&format!("{domain}.enable"), json!({}));
         }
         browser.call("Page.setLifecycleEventsEnabled", json!({ "enabled": true }));
+        // So that pages of other tests cannot take the focus away.
+        browser.call(
+            "Emulation.setFocusEmulationEnabled",
+            json!({ "enabled": true }),
+        );
         browser.show_as(1280, 900, "light");
         browser
     }
@@ -314,66 +319,4 @@ impl Browser {
             }
         }
     }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Starts the process and waits for the address that it prints.
-fn launch(profile: &Path) -> (Child, String) {
-    let program = [
-        "/usr/bin/chromium",
-        "/usr/bin/chromium-browser",
-        "/usr/bin/google-chrome",
-    ]
-    .into_iter()
-    .find(|path| Path::new(path).exists())
-    .expect("Chromium is missing; install it with: apt-get install chromium");
-    let (reader, writer) = io::pipe().expect("a pipe");
-    let child = Command::new(program)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--enable-unsafe-swiftshader", // surfaces are drawn by WebGL, here without a GPU
-            "--disable-quic",
-            "--no-first-run",
-        ])
-        .args([
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-        ])
-        .args([
-            "--disable-dev-shm-usage",
-            "--mute-audio",
-            "--hide-scrollbars",
-        ])
-        .arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1") // nothing from outside
-        .arg("--remote-debugging-port=0")
-        .arg(format!("--user-data-dir={}", profile.display()))
-        .arg("about:blank")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(writer)
-        .spawn()
-        .unwrap_or_else(|error| panic!("{program}: {error}"));
-    let mut lines = BufReader::new(reader).lines();
-    let mut said = String::new();
-    let address = loop {
-        let Some(Ok(line)) = lines.next() else {
-            panic!("{program} ended before it could be reached; it said:\n{said}");
-        };
-        if let Some((_, address)) = line.split_once("DevTools listening on ") {
-            break address.trim().to_owned();
-        }
-        said += &line;
-        said.push('\n');
-    };
-    thread::spawn(move || lines.for_each(drop));
-    (child, address)
 }

@@ -33,7 +33,11 @@ impl Bench {
 
     /// A file that the plan names, beside it.
     pub(crate) fn write_beside(&self, name: &str, text: &str) {
-        fs::write(self.folder.path().join(name), text).unwrap();
+        fs::write(self.beside(name), text).unwrap();
+    }
+
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     fn plan(&self) -> PathBuf {

@@ -60,10 +60,12 @@ fn killed_at_random_moments_nothing_is_lost_but_the_trial_in_progress() {
     let trials = bench.complete();
     assert_eq!(numbers(&trials), (0..36).collect::<Vec<_>>());
     for trial in &trials {
-        assert!(trial.load.is_some(), "{trial:?}");
+        let load = trial.load.as_ref().unwrap();
         let hdr = trial.hdr_file.as_ref().unwrap();
         let log = fs::read_to_string(bench.out().join(hdr)).unwrap();
-        assert!(log.contains("HIST"), "{log}");
+        // On a machine that is busy with others, 20 ms may pass without an answer.
+        let has_answers = load.groups[0].total.tally.completed > 0;
+        assert_eq!(log.contains("HIST"), has_answers, "{log}");
     }
     bench.wait_until_nothing_runs();
 }
@@ -75,11 +77,12 @@ fn is_trial(line: &str) -> usize {
 
 #[test]
 fn an_interruption_gives_up_the_trial_in_progress_and_the_same_command_goes_on() {
-    let long = plan(1).replace("duration_s = 0.02", "duration_s = 60");
-    // Some seconds of trials, so that the run is not over before the signal is there.
-    let bench = Bench::new(&plan(8));
+    // The third server to be started waits until the run has been interrupted.
+    let bench = Bench::new("");
+    bench.write(&gated_plan(&bench));
+    bench.write_beside("hold", "");
     let mut running = bench.start();
-    running.wait_for("2/24, block 1/8");
+    running.wait_for("2/6, block 1/2");
     running.signal("INT");
     let (status, lines) = running.end();
     assert_eq!(status.code(), Some(130), "{lines:?}");
@@ -90,12 +93,32 @@ fn an_interruption_gives_up_the_trial_in_progress_and_the_same_command_goes_on()
             .contains("interrupted: what was recorded is in")
     );
     bench.wait_until_nothing_runs();
-    let before = numbers(&bench.journal().trials);
-    assert!(before.len() >= 2 && before.len() < 24, "{before:?}");
-    assert_eq!(numbers(&bench.complete()), (0..24).collect::<Vec<_>>());
+    assert_eq!(numbers(&bench.journal().trials), [0, 1]);
+    fs::remove_file(bench.beside("hold")).unwrap();
+    assert_eq!(numbers(&bench.complete()), (0..6).collect::<Vec<_>>());
+}
 
-    // In the middle of a load.
-    let bench = Bench::new(&long);
+/// Two blocks of two servers and an A/A cell, whose third start waits for as long as there is a file
+/// `hold` beside the plan.
+fn gated_plan(bench: &Bench) -> String {
+    let (starts, hold) = (bench.beside("starts"), bench.beside("hold"));
+    let script = format!(
+        "echo >> '{starts}'; while [ -e '{hold}' ] && [ $(wc -l < '{starts}') -gt 2 ]; \
+         do sleep 0.02; done; exec {{loadline}} serve {{root}} --listen=127.0.0.1:{{port}}",
+        starts = starts.display(),
+        hold = hold.display()
+    );
+    let server =
+        |name: &str| format!("[servers.{name}]\ncommand = [\"sh\", \"-c\", \"{script}\"]\n");
+    let plan = plan(2);
+    let (head, _) = plan.split_once("[servers").unwrap();
+    let (_, series) = plan.split_once("[[series]]").unwrap();
+    format!("{head}{}{}[[series]]{series}", server("one"), server("two"))
+}
+
+#[test]
+fn an_interruption_in_the_middle_of_a_load_leaves_nothing_of_the_trial() {
+    let bench = Bench::new(&plan(1).replace("duration_s = 0.02", "duration_s = 60"));
     let mut running = bench.start();
     running.wait_for("3 trials in 1 blocks");
     let scratch = bench.out().join("scratch");

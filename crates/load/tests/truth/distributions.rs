@@ -206,9 +206,9 @@ fn compare_quickest_of_stub(times: &[&Times], lateness: &Lateness) -> Option<Too
     })
 }
 
-fn check_closed(latency: Latency) {
-    let _turn = run::turn();
+fn check_closed(case: &str, latency: Latency) {
     judged(
+        case,
         || {
             let stub = stub(latency, 0);
             run::run(closed(stub.address(), CLIENTS, REQUESTS), stub)
@@ -221,11 +221,11 @@ fn check_closed(latency: Latency) {
 /// and more are: each delay gathers some. The stub, one thread, takes 10 us and more for each of the
 /// answers that it has to give at once. So the clients are spread, in a warm-up, and where all times
 /// are the same they are few.
-fn check_closed_and_spread(latency: Latency, clients: u32) {
-    let _turn = run::turn();
+fn check_closed_and_spread(case: &str, latency: Latency, clients: u32) {
     // What they can ask in the warm-up, if not more.
     let warm_up_requests = u64::from(clients) * (WARM_UP_NS / (16 * MS) + 1);
     judged(
+        case,
         || {
             let stub = stub(latency, 30 * MS);
             let mut plan = closed(stub.address(), clients, REQUESTS + warm_up_requests);
@@ -240,10 +240,10 @@ fn check_closed_and_spread(latency: Latency, clients: u32) {
     );
 }
 
-fn check_open(latency: Latency) {
-    let _turn = run::turn();
+fn check_open(case: &str, latency: Latency) {
     let (rate, duration_ns) = (RATE as f64, REQUESTS * SECOND / RATE);
     judged(
+        case,
         || {
             let stub = stub(latency, 0);
             let seed = run::seed();
@@ -256,41 +256,27 @@ fn check_open(latency: Latency) {
 }
 
 #[test]
-fn constant_in_a_closed_loop() {
-    check_closed_and_spread(CONSTANT, 200);
+fn a_closed_loop_reports_what_its_clients_waited() {
+    let _turn = run::turn();
+    check_closed_and_spread("constant, closed loop", CONSTANT, 200);
+    check_closed("exponential, closed loop", EXPONENTIAL);
+    check_closed_and_spread("bimodal, closed loop", BIMODAL, CLIENTS);
+    check_nothing();
 }
 
 #[test]
-fn exponential_in_a_closed_loop() {
-    check_closed(EXPONENTIAL);
-}
-
-#[test]
-fn bimodal_in_a_closed_loop() {
-    check_closed_and_spread(BIMODAL, CLIENTS);
-}
-
-#[test]
-fn constant_in_an_open_loop() {
-    check_open(CONSTANT);
-}
-
-#[test]
-fn exponential_in_an_open_loop() {
-    check_open(EXPONENTIAL);
-}
-
-#[test]
-fn bimodal_in_an_open_loop() {
-    check_open(BIMODAL);
+fn an_open_loop_reports_what_passed_from_due() {
+    let _turn = run::turn();
+    check_open("constant, open loop", CONSTANT);
+    check_open("exponential, open loop", EXPONENTIAL);
+    check_open("bimodal, open loop", BIMODAL);
 }
 
 /// What the measuring itself adds to a time, where nothing else is to be measured: less than the
-/// bound that the other tests are held to.
-#[test]
-fn nothing_takes_next_to_nothing() {
-    let _turn = run::turn();
+/// bound that the others are held to.
+fn check_nothing() {
     judged(
+        "no latency, closed loop",
         || {
             let stub = run::stub(StubOptions::default());
             run::run(closed(stub.address(), 1, REQUESTS), stub)

@@ -209,8 +209,13 @@ fn judge_tail(queue: &Queue, outcome: &Outcome, lateness: &Lateness) -> Vec<TooL
 }
 
 #[test]
-fn one_server_as_theory_has_it() {
+fn queues_are_as_theory_has_them() {
     let _turn = run::turn();
+    check_one_server();
+    check_two_servers();
+}
+
+fn check_one_server() {
     let queue = Queue {
         arrivals: 700.0,
         service: 1400.0,
@@ -219,6 +224,7 @@ fn one_server_as_theory_has_it() {
     };
     assert!((queue.mean_response_s() - 1.0 / 700.0).abs() < 1e-12);
     judged(
+        "a queue before one server",
         || queue.run(),
         |outcome, lateness| {
             let mut found = judge_mean(&queue, outcome, lateness);
@@ -228,9 +234,7 @@ fn one_server_as_theory_has_it() {
     );
 }
 
-#[test]
-fn two_servers_as_theory_has_it() {
-    let _turn = run::turn();
+fn check_two_servers() {
     let queue = Queue {
         arrivals: 1000.0,
         service: 1000.0,
@@ -239,6 +243,7 @@ fn two_servers_as_theory_has_it() {
     };
     assert!((queue.waiting_share() - 1.0 / 3.0).abs() < 1e-12);
     judged(
+        "a queue before two servers",
         || queue.run(),
         |outcome, lateness| judge_mean(&queue, outcome, lateness),
     );

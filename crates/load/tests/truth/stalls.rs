@@ -181,9 +181,16 @@ fn service(outcome: &Outcome, p: f64, lateness: &Lateness) -> Option<TooLong> {
     })
 }
 
-fn check_one_connection(scene: Scene) {
-    let _turn = run::turn();
+/// Latency has the whole queue, the service time one long time a stall.
+fn check_one_connection() {
+    let scene = Scene {
+        stall: STALL,
+        rate: 30,
+        connections: 1,
+        stalls: 3,
+    };
     judged(
+        "stalls, one connection",
         || scene.run_open(),
         |outcome, lateness| {
             let (results, requests) = (outcome.results(), scene.requests());
@@ -219,20 +226,16 @@ const STALL: Stall = Stall {
 };
 
 #[test]
-fn latency_has_the_whole_queue_and_service_one_long_time_a_stall() {
-    check_one_connection(Scene {
-        stall: STALL,
-        rate: 30,
-        connections: 1,
-        stalls: 3,
-    });
+fn stalls_show_in_an_open_loop_and_hide_in_a_closed_one() {
+    let _turn = run::turn();
+    check_one_connection();
+    check_a_connection_for_each();
+    check_a_closed_loop();
 }
 
 /// Where every request finds a connection, it is out while the responder stands still: then the
 /// service time sees the stall, too.
-#[test]
-fn with_a_connection_for_each_service_sees_what_latency_sees() {
-    let _turn = run::turn();
+fn check_a_connection_for_each() {
     let scene = Scene {
         stall: STALL,
         rate: 300,
@@ -240,6 +243,7 @@ fn with_a_connection_for_each_service_sees_what_latency_sees() {
         stalls: 3,
     };
     judged(
+        "stalls, a connection for each request",
         || scene.run_open(),
         |outcome, lateness| {
             let (results, requests) = (outcome.results(), scene.requests());
@@ -255,9 +259,7 @@ fn with_a_connection_for_each_service_sees_what_latency_sees() {
 }
 
 /// A closed loop asks nothing while it waits: of a fifth of the time one request in hundreds tells.
-#[test]
-fn a_closed_loop_hides_a_stall() {
-    let _turn = run::turn();
+fn check_a_closed_loop() {
     let scene = Scene {
         stall: STALL,
         rate: 0,
@@ -265,6 +267,7 @@ fn a_closed_loop_hides_a_stall() {
         stalls: 2,
     };
     judged(
+        "stalls, closed loop",
         || {
             let stub = scene.stub();
             let mut plan = closed(stub.address(), 1, u64::MAX);

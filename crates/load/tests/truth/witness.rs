@@ -175,6 +175,7 @@ fn stub_late_s(outcome: &Outcome) -> f64 {
 /// half of them or more, the case is skipped, which is told past the capture of the test's output.
 /// Otherwise it has failed: an error of the client is in every run, a disturbance is not.
 pub(crate) fn judged(
+    case: &str,
     run: impl Fn() -> Outcome,
     judge: impl Fn(&Outcome, &Lateness) -> Vec<TooLong>,
 ) {
@@ -185,7 +186,7 @@ pub(crate) fn judged(
         let (begin, witness) = (Instant::now(), Witness::begin());
         let outcome = run();
         let lateness = witness.end();
-        eprintln!("run {attempts}: {lateness}");
+        eprintln!("{case}, run {attempts}: {lateness}");
         let found = judge(&outcome, &lateness);
         for one in &found {
             eprintln!("  {}, explained: {}", one.what, one.is_explained);
@@ -207,10 +208,9 @@ pub(crate) fn judged(
     }
     assert!(
         unexplained.len() * 2 <= attempts,
-        "none of {attempts} runs was good, and the machine does not explain: {unexplained:#?}"
+        "{case}: none of {attempts} runs was good, and the machine does not explain: {unexplained:#?}"
     );
-    let name = std::thread::current().name().unwrap_or("?").to_owned();
-    let message = format!("{name}: SKIPPED, the machine disturbed {attempts} runs of {ATTEMPTS}\n");
+    let message = format!("{case}: SKIPPED, the machine disturbed {attempts} runs of {ATTEMPTS}\n");
     assert!(
         std::env::var_os("LOADLINE_TRUTH_STRICT").is_none(),
         "{message}"
