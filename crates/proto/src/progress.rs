@@ -182,8 +182,8 @@ impl Progress {
 
     /// Reads chunked content that came with its head, and keeps it: what is malformed is refused
     /// before anybody answers. `came`: bytes of the last receive, which are the last ones kept.
+    #[cold]
     pub(crate) fn look_ahead(&mut self, came: usize, limits: &Limits) -> Result<(), Fault> {
-        self.content_ahead_bytes = 0;
         let BodyReader::Chunked(decoder) = &self.body else {
             return Ok(());
         };

@@ -404,17 +404,19 @@ impl ServerSession {
     fn run(&mut self, turn: &mut Turn<'_>) -> Action {
         let draining = self.draining;
         let discard_max = self.config.limits.discard_bytes_max;
+        let bytes_max = self.config.limits.body_bytes_max;
         let Some(mut exchange) = self.progress(turn).exchange.take() else {
             return Action::Close;
         };
         exchange.promised_s = self.promised_s(exchange.request.version);
         let progress = self.progress(turn);
-        // What the handler does not ask for has to be read and thrown away, if that is bounded,
-        // and if the client will send it: one that waits for 100 Continue may or may not.
+        // What the handler does not ask for has to be read and thrown away, if that is bounded and
+        // allowed, and if the client will send it: one that waits for 100 Continue may or may not.
         let can_skip_body = match progress.body {
             BodyReader::Done => true,
-            BodyReader::Length { left } => left <= discard_max && !progress.expects_continue,
-            BodyReader::Chunked(_) => !progress.expects_continue,
+            _ if progress.expects_continue || progress.content_bytes_min() > bytes_max => false,
+            BodyReader::Length { left } => left <= discard_max,
+            BodyReader::Chunked(_) => true,
         };
         exchange.persist = progress.persist && can_skip_body && !progress.is_last(draining);
         exchange.output = std::mem::take(&mut progress.output);
@@ -426,9 +428,12 @@ impl ServerSession {
     /// Takes the answer over from the exchange into the output, unless its request has more content
     /// than it may have: that is said then, if nothing worse is.
     fn answer(&mut self, exchange: Box<Exchange>, turn: &mut Turn<'_>) {
-        let bytes_max = self.config.limits.body_bytes_max;
-        if self.has_content_beyond(bytes_max) && !exchange.response.status.is_error() {
-            return self.refuse_content(exchange, turn);
+        if !exchange.persist && !exchange.response.status.is_error() {
+            // Among the reasons why it is the last answer there may be this one.
+            let bytes_max = self.config.limits.body_bytes_max;
+            if self.has_content_beyond(bytes_max) {
+                return self.refuse_content(exchange, turn);
+            }
         }
         self.answer_with(exchange, false, turn);
     }

@@ -17,18 +17,28 @@ pub(super) fn is_authority(text: &[u8]) -> bool {
             &text[end + 1..],
         )
     } else {
-        let (end, has_escapes) = reg_name_end(text);
-        (
-            end > 0 && (!has_escapes || has_good_escapes(&text[..end])),
-            &text[end..],
-        )
+        let end = text.iter().position(|byte| !REG_NAME[*byte as usize]);
+        let end = end.unwrap_or(text.len());
+        match text.get(end) {
+            Some(b'%') => return is_authority_with_escapes(text),
+            _ => (end > 0, &text[end..]),
+        }
     };
     host_ok
         && match rest {
             [] => true,
-            [b':', port @ ..] => port.is_empty() || is_port(port),
+            [b':'] => true,
+            [b':', port @ ..] => is_port(port),
             _ => false,
         }
+}
+
+#[cold]
+fn is_authority_with_escapes(text: &[u8]) -> bool {
+    let end = memchr(b':', text).unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    // The rest is judged behind a host that is none of its matter.
+    has_good_escapes(name) && is_authority(&[b"h", rest].concat())
 }
 
 /// Whether an authority names a port.
@@ -42,38 +52,39 @@ pub(super) fn has_port(authority: &[u8]) -> bool {
 }
 
 /// A number that a port can have: 1 to 65535.
+#[inline]
 fn is_port(digits: &[u8]) -> bool {
-    let number = digits.iter().try_fold(0_u32, |number, digit| {
-        let digit = char::from(*digit).to_digit(10)?;
-        Some(number * 10 + digit).filter(|number| *number <= 65_535)
-    });
-    number.is_some_and(|number| number > 0)
+    const MOST: u32 = u32::from_be_bytes(*b"6553");
+    digits.iter().all(u8::is_ascii_digit)
+        && match *digits {
+            // Digits compare as the numbers do that they write.
+            [a @ b'1'..=b'9', b, c, d, e] => match u32::from_be_bytes([a, b, c, d]) {
+                MOST => e <= b'5',
+                first => first < MOST,
+            },
+            [b'1'..=b'9', ..] if digits.len() < 5 => true,
+            _ => is_port_behind_zeros(digits),
+        }
 }
 
-/// Where a registered name ends, and whether there are escapes in it.
-fn reg_name_end(text: &[u8]) -> (usize, bool) {
-    let end_from = |from: usize| {
-        let len = text[from..].iter().position(|b| !REG_NAME[*b as usize]);
-        len.map_or(text.len(), |len| from + len)
-    };
-    let mut end = end_from(0);
-    let has_escapes = text.get(end) == Some(&b'%');
-    while text.get(end) == Some(&b'%') {
-        end = end_from(end + 1);
-    }
-    (end, has_escapes)
+#[cold]
+fn is_port_behind_zeros(digits: &[u8]) -> bool {
+    let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
+    zeros > 0 && zeros < digits.len() && is_port(&digits[zeros..])
 }
 
-/// Whether each escape is whole and stands for what a name may hold: a letter, a digit, `-`, `.`,
+/// Whether it is a registered name of which each escape is whole and stands for what a name may hold: a letter, a digit, `-`, `.`,
 /// `_`, `~`, or UTF-8 beyond ASCII, which is what escapes in a name are for (RFC 3986 section
 /// 3.2.2). A delimiter, NUL or a percent sign would make another name of it for whoever decodes
 /// once more.
-#[cold]
 fn has_good_escapes(name: &[u8]) -> bool {
     let mut decoded = Vec::with_capacity(name.len());
     let mut rest = name;
     while let [first, after @ ..] = rest {
         if *first != b'%' {
+            if !REG_NAME[*first as usize] {
+                return false;
+            }
             decoded.push(*first);
             rest = after;
             continue;

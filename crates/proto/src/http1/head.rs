@@ -46,13 +46,16 @@ impl HeadScanner {
     /// # Errors
     /// 400 for a line that does not end in CRLF and for what is no HTTP/1 from its first bytes on
     /// (505 if it is HTTP/2), 414 or 431 for a head beyond the limits.
+    #[inline]
     pub fn scan(&mut self, bytes: &[u8], limits: &Limits) -> Result<HeadScan, Fault> {
+        self.look_on(bytes, limits)
+            .map_err(|fault| opening::first(&bytes[self.head_start..], fault))
+    }
+
+    fn look_on(&mut self, bytes: &[u8], limits: &Limits) -> Result<HeadScan, Fault> {
         while let Some(found) = memchr(b'\n', &bytes[self.scanned..]) {
             let lf = self.scanned + found;
             self.scanned = lf + 1;
-            if self.lines == 0 {
-                opening::check(&bytes[self.line_start..lf])?;
-            }
             if lf == self.line_start || bytes[lf - 1] != b'\r' {
                 return Err(Fault::bad_request("a line of the head ends in a bare LF"));
             }
@@ -95,10 +98,9 @@ impl HeadScanner {
     }
 
     fn check_partial(&self, bytes: &[u8], limits: &Limits) -> Result<(), Fault> {
+        opening::check(&bytes[self.head_start..])?;
         if self.lines == 0 {
-            let line = &bytes[self.line_start..];
-            opening::check(line)?;
-            check_request_line_len(line, limits)?;
+            check_request_line_len(&bytes[self.line_start..], limits)?;
         }
         if bytes.len() - self.head_start > limits.head_bytes_max {
             return Err(too_large());
@@ -158,7 +160,8 @@ pub(crate) fn parse(request: &mut Request, limits: &Limits) -> Result<HeadFacts,
 }
 
 fn parse_lines(head: &[u8], request: &mut Request, limits: &Limits) -> Result<(), Fault> {
-    let mut start = parse_request_line(head, request, limits)?;
+    let mut start =
+        parse_request_line(head, request, limits).map_err(|fault| opening::first(head, fault))?;
     while !head[start..].starts_with(b"\r\n") {
         if request.fields.len() == limits.fields_max {
             return Err(Fault::limit(
@@ -204,7 +207,13 @@ fn parse_request_line(head: &[u8], request: &mut Request, limits: &Limits) -> Re
             "the target is longer than allowed",
         ));
     }
-    request.method = Method::from_token(&head[..method_end]).unwrap_or(Method::Other);
+    request.method = match Method::from_token(&head[..method_end]) {
+        Some(method) => method,
+        None => {
+            opening::check(head)?;
+            Method::Other
+        }
+    };
     request.target = span(target_start, target_end);
     parse_target(head, request)?;
     Ok(line_end + 2)

@@ -17,33 +17,37 @@ use crate::{Fault, Status};
 /// What an HTTP/2 client begins with. No HTTP/1 client has a use for it.
 const HTTP_2: &[u8] = b"PRI * HTTP/2.0";
 
-/// Judges what has come of a request line, all of it but its LF perhaps. What it says of the begin of
-/// a line it says of all of it, so that it does not matter how the bytes are cut.
-#[inline]
-pub(super) fn check(line: &[u8]) -> Result<(), Fault> {
-    match line {
+/// Judges what has come of a head, at least a byte. What it says of the begin it says of all of it, so
+/// that it does not matter how the bytes are cut.
+pub(super) fn check(head: &[u8]) -> Result<(), Fault> {
+    match head {
         // A CR alone may be half of an empty line.
         [] | [b'\r'] => Ok(()),
-        [b'P' | b'S', ..] => check_protocol(line),
-        [first, ..] if is_token_byte(*first) => Ok(()),
+        [first, ..] if is_token_byte(*first) => check_protocol(head),
         [first, ..] => Err(refusal(*first)),
     }
 }
 
-fn check_protocol(line: &[u8]) -> Result<(), Fault> {
-    if line.starts_with(HTTP_2) {
+/// What is to be said of a head that has a fault: that it is none comes first, as if it had come byte
+/// by byte.
+#[cold]
+pub(super) fn first(head: &[u8], fault: Fault) -> Fault {
+    check(head).err().unwrap_or(fault)
+}
+
+fn check_protocol(head: &[u8]) -> Result<(), Fault> {
+    if head.starts_with(HTTP_2) {
         return Err(Fault::peer(
             Status::HTTP_VERSION_NOT_SUPPORTED,
             "HTTP/2, which is not supported yet",
         ));
     }
-    if line.starts_with(b"SSH-") {
+    if head.starts_with(b"SSH-") {
         return Err(Fault::bad_request("SSH, not HTTP"));
     }
     Ok(())
 }
 
-#[cold]
 fn refusal(first: u8) -> Fault {
     const TLS_HANDSHAKE: u8 = 0x16;
     Fault::bad_request(match first {

@@ -55,11 +55,6 @@ impl ServerSession {
         progress.body = BodyReader::new(facts.framing);
         progress.expects_continue = facts.expects_continue;
         progress.persist = facts.persist && self.config.keep_alive;
-        exchange.request.body = match progress.body {
-            BodyReader::Done => RequestBody::Empty,
-            BodyReader::Length { left } => RequestBody::Pending { len: Some(left) },
-            BodyReader::Chunked(_) => RequestBody::Pending { len: None },
-        };
         match self.standing {
             Standing::Client => {}
             Standing::Proxy => {
@@ -70,11 +65,18 @@ impl ServerSession {
                 self.standing = Standing::Client;
             }
         }
-        progress.look_ahead(came, limits)
+        exchange.request.body = match progress.body {
+            BodyReader::Done => RequestBody::Empty,
+            BodyReader::Length { left } => RequestBody::Pending { len: Some(left) },
+            BodyReader::Chunked(_) => {
+                exchange.request.body = RequestBody::Pending { len: None };
+                return progress.look_ahead(came, limits);
+            }
+        };
+        Ok(())
     }
 
     /// Whether a request has more content than this, as far as that is known.
-    #[inline]
     pub(super) fn has_content_beyond(&self, bytes_max: u64) -> bool {
         let progress = self.progress.as_ref();
         progress.is_some_and(|progress| progress.content_bytes_min() > bytes_max)
