@@ -51,7 +51,9 @@ impl Exchange {
     /// on a Unix socket that nobody has named.
     #[must_use]
     pub fn client(&self) -> Option<Client> {
-        self.forwarded.client.or(self.peer.map(Client::from))
+        self.forwarded
+            .client
+            .or_else(|| self.peer.map(Client::from))
     }
 
     /// Whether the client has sent it by https, as a trusted proxy says.

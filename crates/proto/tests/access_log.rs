@@ -1,4 +1,5 @@
 //! The lines of the access log, in each form.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod drive;
 

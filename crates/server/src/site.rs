@@ -68,9 +68,10 @@ impl<H: Handler> Site<H> {
         if self.unnamed_proxy_was_told.swap(true, Ordering::Relaxed) {
             return;
         }
-        let proxy = peer.map_or("unix".to_owned(), |peer| {
-            peer.ip().to_canonical().to_string()
-        });
+        let proxy = peer.map_or_else(
+            || "unix".to_owned(),
+            |peer| peer.ip().to_canonical().to_string(),
+        );
         let (name, option) = match field {
             ForwardedField::XForwardedFor => ("X-Forwarded-For", ""),
             ForwardedField::Forwarded => ("Forwarded", " --trust-proxy-field forwarded"),
