@@ -60,6 +60,7 @@ pub mod handler;
 pub mod http1;
 pub mod limits;
 pub mod method;
+mod peer;
 pub mod port;
 mod progress;
 pub mod request;

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use loadline_base::{Millis, Segment, Transmit};
 
+use crate::peer::Peer;
 use crate::progress::{BodyReader, Progress};
 use crate::session_state::State;
 use crate::trusted_proxies::Standing;
@@ -33,7 +34,7 @@ use crate::{
 pub struct ServerSession {
     config: Arc<SessionConfig>,
     progress: Option<Box<Progress>>,
-    peer: Option<SocketAddr>,
+    peer: Peer,
     standing: Standing,
     /// When the period began that the deadline counts from.
     since: Millis,
@@ -56,7 +57,7 @@ impl ServerSession {
         Self {
             config: Arc::clone(config),
             progress: None,
-            peer,
+            peer: Peer::new(peer),
             standing: config.trusted_proxies.standing(peer),
             since: turn.now,
             moved: 0,
@@ -483,7 +484,7 @@ impl ServerSession {
             _ => CloseReason::BadRequest,
         };
         self.reason.get_or_insert(reason);
-        let peer = self.peer;
+        let peer = self.peer.address();
         let progress = self.progress(turn);
         let mut exchange = progress
             .exchange
@@ -577,4 +578,4 @@ impl ServerSession {
 }
 
 const _: () = assert!(size_of::<Segment>() <= 40);
-const _: () = assert!(size_of::<ServerSession>() <= 80);
+const _: () = assert!(size_of::<ServerSession>() <= 72);

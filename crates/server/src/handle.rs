@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loadline_proto::Handler;
 use loadline_sys::{ListenAddr, wait_readable};
@@ -59,8 +59,8 @@ trait Remote: Send + Sync {
     fn is_ready(&self) -> bool;
     fn is_draining(&self) -> bool;
     fn announce(&self);
-    /// Waits for a drain to begin; `false` if none has by then.
-    fn await_drain(&self, until: Instant) -> bool;
+    /// Waits for a drain to begin; `false` if none has after that time.
+    fn await_drain(&self, delay: Duration) -> bool;
     fn drain(&self);
     fn stop_now(&self);
     fn connections_cut(&self) -> u64;
@@ -83,13 +83,13 @@ impl<H: Handler> Remote for Site<H> {
         self.shutdown.announce();
     }
 
-    fn await_drain(&self, until: Instant) -> bool {
+    fn await_drain(&self, delay: Duration) -> bool {
+        let until = self.clock.now().after(delay);
         while !self.is_draining() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let left_ms = until.since(self.clock.now());
+            if left_ms == 0 {
                 return false;
             }
-            let left_ms = u64::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
             if wait_readable(&[self.shutdown.drain_fd()], Some(left_ms)).is_err() {
                 return false;
             }
@@ -140,10 +140,9 @@ impl Control {
             return self.drain();
         }
         self.0.announce();
-        let until = Instant::now() + delay;
         let control = self.clone();
         let wait = move || {
-            if !control.0.await_drain(until) {
+            if !control.0.await_drain(delay) {
                 control.drain();
                 tracing::info!("the delay is over: draining");
             }

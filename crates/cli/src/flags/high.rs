@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 
-use loadline_proto::{AccessFormat, Limits, Pace};
+use loadline_proto::{AccessFormat, Limits};
 use loadline_server::{
     Accept, Architecture, DESCRIPTORS_RESERVED, ListenAddr, OptionError, Queue, ServerOptions,
     SocketIo, WorkerPools,
 };
 
-use super::defs::{ArchitectureFlags, RequestFlags, RunningFlags, ServeFlags};
+use super::defs::{ArchitectureFlags, RunningFlags, ServeFlags};
+use super::limits::limits;
 use super::values::Auto;
 use crate::failure::Failure;
 
@@ -99,7 +100,7 @@ pub(crate) fn plan(flags: ServeFlags, machine: &Machine) -> Result<Plan, Failure
         refused(OptionError { expected, ..error })
     })?;
     Ok(Plan {
-        limits: limits(&flags.requests, &flags)?,
+        limits: limits(&flags.requests, &flags.connections)?,
         flags: Arc::new(flags),
         options,
         fallback,
@@ -319,84 +320,6 @@ fn refuse_logs(running: &RunningFlags) -> Result<(), Failure> {
         )));
     }
     Ok(())
-}
-
-/// The head's own period of grace: shorter than a whole head may take.
-const HEAD_GRACE_MS: u64 = 10_000;
-
-fn limits(requests: &RequestFlags, flags: &ServeFlags) -> Result<Limits, Failure> {
-    let defaults = Limits::default();
-    let positive = |option: &str, value: u64| match value {
-        0 => Err(Failure::usage(format!(
-            "{option} 0: out of range; right would be at least 1"
-        ))),
-        _ => Ok(value),
-    };
-    let time = |option: &str, time: std::time::Duration| {
-        positive(option, u64::try_from(time.as_millis()).unwrap_or(u64::MAX)).map_err(|_| {
-            Failure::usage(format!(
-                "{option} {time:?}: too short; right would be at least 1ms"
-            ))
-        })
-    };
-    let bytes = |option: &str, value: u64, least: u64, most: u64| {
-        if (least..=most).contains(&value) {
-            return Ok(usize::try_from(value).unwrap_or(usize::MAX));
-        }
-        let right = format!("right would be {least} to {most} bytes");
-        Err(Failure::usage(format!(
-            "{option} {value}: out of range; {right}"
-        )))
-    };
-    let idle = flags.connections.idle_timeout;
-    let idle_timeout_ms = match idle.0 {
-        Some(idle) => time("--idle-timeout", idle)?,
-        None => u64::MAX,
-    };
-    let proxy_idle_timeout_ms = match flags.connections.proxy_idle_timeout.map(|it| it.0) {
-        None => defaults.proxy_idle_timeout_ms,
-        Some(None) => u64::MAX,
-        Some(Some(idle)) => time("--proxy-idle-timeout", idle)?,
-    };
-    if proxy_idle_timeout_ms < idle_timeout_ms && flags.connections.proxy_idle_timeout.is_some() {
-        return Err(Failure::usage(format!(
-            "--proxy-idle-timeout {proxy_idle_timeout_ms}ms: shorter than that of others; right would \
-             be at least --idle-timeout"
-        )));
-    }
-    let head_total_ms = time("--head-timeout", requests.head_timeout)?;
-    let head_bytes_max = bytes("--head-max", requests.head_max, 256, 16 << 20)?;
-    let target_bytes_max = bytes("--target-max", requests.target_max, 16, 16 << 20)?;
-    if target_bytes_max >= head_bytes_max {
-        return Err(Failure::usage(format!(
-            "--target-max {target_bytes_max}: does not fit into the head; right would be less than \
-             --head-max {head_bytes_max}"
-        )));
-    }
-    Ok(Limits {
-        head_bytes_max,
-        target_bytes_max,
-        fields_max: requests.fields_max,
-        body_bytes_max: requests.body_max,
-        idle_timeout_ms,
-        proxy_idle_timeout_ms,
-        head_pace: Pace {
-            grace_ms: HEAD_GRACE_MS.min(head_total_ms),
-            total_max_ms: head_total_ms,
-            ..defaults.head_pace
-        },
-        body_pace: Pace {
-            grace_ms: time("--body-timeout", requests.body_timeout)?,
-            bytes_per_second_min: positive("--body-rate-min", requests.body_rate_min)?,
-            ..defaults.body_pace
-        },
-        write_pace: Pace {
-            grace_ms: time("--write-timeout", requests.write_timeout)?,
-            bytes_per_second_min: positive("--write-rate-min", requests.write_rate_min)?,
-            ..defaults.write_pace
-        },
-        ..defaults
-    })
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub(crate) mod lab_paper_defs;
 pub(crate) mod lab_report_defs;
 pub(crate) mod lab_results_defs;
 pub(crate) mod lab_server_defs;
+pub(crate) mod limits;
 pub(crate) mod load_defs;
 pub(crate) mod load_values;
 pub(crate) mod proxy_defs;

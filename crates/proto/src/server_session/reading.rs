@@ -42,7 +42,7 @@ impl ServerSession {
     /// Parses the head that the scan has put into the exchange, and settles what follows it.
     fn begin_request(&mut self, came: usize, turn: &Turn<'_>) -> Result<(), Fault> {
         let limits = &self.config.limits;
-        let peer = self.peer;
+        let peer = self.peer.address();
         let Some(progress) = &mut self.progress else {
             return Ok(());
         };
