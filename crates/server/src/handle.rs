@@ -11,6 +11,7 @@ use loadline_proto::Handler;
 use loadline_sys::{ListenAddr, wait_readable};
 
 use crate::Snapshot;
+use crate::parts::log;
 use crate::site::Site;
 
 /// How a server came to its end.
@@ -64,6 +65,7 @@ trait Remote: Send + Sync {
     fn drain(&self);
     fn stop_now(&self);
     fn connections_cut(&self) -> u64;
+    fn take_failure(&self) -> Option<io::Error>;
 }
 
 impl<H: Handler> Remote for Site<H> {
@@ -109,6 +111,10 @@ impl<H: Handler> Remote for Site<H> {
     fn connections_cut(&self) -> u64 {
         self.registry.cut.value()
     }
+
+    fn take_failure(&self) -> Option<io::Error> {
+        Self::take_failure(self)
+    }
 }
 
 impl Control {
@@ -144,13 +150,15 @@ impl Control {
         let wait = move || {
             if !control.0.await_drain(delay) {
                 control.drain();
-                tracing::info!("the delay is over: draining");
+                log::say(|| tracing::info!("the delay is over: draining"));
             }
         };
         let name = "drain delay".to_owned();
         if let Err(error) = std::thread::Builder::new().name(name).spawn(wait) {
             self.drain();
-            tracing::warn!("draining without a delay: no thread to wait for it: {error}");
+            log::say(|| {
+                tracing::warn!("draining without a delay: no thread to wait for it: {error}");
+            });
         }
     }
 
@@ -219,11 +227,14 @@ impl ServerHandle {
     /// Waits until the server has gone down (which somebody else asks for), and says how.
     ///
     /// # Errors
-    /// The architecture failed while running.
+    /// The architecture, or a thread that it cannot do without, failed while running.
     pub fn wait(self) -> io::Result<Ending> {
         match self.main.join() {
             Ok(result) => result?,
             Err(_) => return Err(io::Error::other("a serving thread panicked")),
+        }
+        if let Some(failure) = self.control.0.take_failure() {
+            return Err(failure);
         }
         Ok(Ending {
             connections_cut: self.control.0.connections_cut(),

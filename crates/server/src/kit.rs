@@ -14,6 +14,7 @@ use crate::AccessSink;
 use crate::parts::counters::{Registry, Role, Row};
 use crate::parts::errand::Errands;
 use crate::parts::journal::Page;
+use crate::parts::log;
 use crate::site::{Clock, Site};
 
 /// Bytes read at once: 64 KiB, what a socket's receive window starts with; a longer upload pays
@@ -155,13 +156,14 @@ impl<H: Handler> Kit<H> {
     /// Hands log lines on; to be called at the end of a turn, before waiting.
     #[inline]
     pub(crate) fn offer_log(&mut self) {
-        if let (Some(log), Some(sink)) = (&mut self.log, &self.sink)
-            && !log.lines().is_empty()
+        if let (Some(lines), Some(sink)) = (&mut self.log, &self.sink)
+            && !lines.lines().is_empty()
         {
-            sink.offer(log.lines());
+            log::harmless(|| sink.offer(lines.lines()));
+            lines.lines().clear(); // as the sink leaves it, unless it has panicked
         }
         if let Some(page) = &mut self.journal {
-            page.offer();
+            page.offer(); // harmless as well
         }
     }
 

@@ -75,6 +75,7 @@ mod parts {
     pub(crate) mod job_queue;
     pub(crate) mod journal;
     pub(crate) mod local_address;
+    pub(crate) mod log;
     pub(crate) mod mailbox;
     pub(crate) mod sending;
     pub(crate) mod shutdown;
@@ -174,6 +175,7 @@ pub fn serve<H: Handler>(handler: Arc<H>, config: ServerConfig) -> io::Result<Se
         registry: Arc::default(),
         local_addresses: Default::default(),
         unnamed_proxy_was_told: Default::default(),
+        failure: Default::default(),
         access: config.access_log.map(|access| (access.format, access.sink)),
         journal: config.connection_log.map(Journal::new),
         options: config.options,
@@ -187,7 +189,9 @@ pub fn serve<H: Handler>(handler: Arc<H>, config: ServerConfig) -> io::Result<Se
                 // Inherited by every thread that is started from here. A refusal costs only precision.
                 let _ = loadline_sys::usage::sleep_precisely();
                 let architecture = site.options.architecture;
-                architecture.run(&site, listeners, Started(started))
+                site.guarded("the main thread", || {
+                    architecture.run(&site, listeners, Started(started))
+                })
             }
         })?;
     if starting.recv().is_err() {

@@ -1,15 +1,16 @@
 //! What every architecture is given, shared by all threads of a server.
 
 use std::any::Any;
+use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use loadline_base::Millis;
+use loadline_base::{LogLimit, Millis};
 use loadline_proto::{
     AccessFormat, Exchange, ForwardedField, Handler, Outcome, Port, SessionConfig, Status, Task,
     Turn,
@@ -19,6 +20,7 @@ use crate::parts::acceptor::LogAfter;
 use crate::parts::counters::Registry;
 use crate::parts::journal::Journal;
 use crate::parts::local_address::LocalAddresses;
+use crate::parts::log::{self, panic_text};
 use crate::parts::shutdown::Shutdown;
 use crate::{AccessSink, ServerOptions};
 
@@ -36,6 +38,8 @@ pub(crate) struct Site<H: Handler> {
     pub(crate) unnamed_proxy_was_told: AtomicBool,
     pub(crate) access: Option<(AccessFormat, Arc<dyn AccessSink>)>,
     pub(crate) journal: Option<Arc<Journal>>,
+    /// Why the server ends though nobody has asked it to: the first reason.
+    pub(crate) failure: Mutex<Option<io::Error>>,
 }
 
 impl<H: Handler> Site<H> {
@@ -76,11 +80,13 @@ impl<H: Handler> Site<H> {
             ForwardedField::XForwardedFor => ("X-Forwarded-For", ""),
             ForwardedField::Forwarded => ("Forwarded", " --trust-proxy-field forwarded"),
         };
-        tracing::warn!(
-            "a request came with {name} through a proxy on this machine that nobody named, so all its \
-             clients are taken for one, in logs, limits and accounts; right would be --trust-proxy \
-             {proxy}{option}"
-        );
+        log::say(|| {
+            tracing::warn!(
+                "a request came with {name} through a proxy on this machine that nobody named, so all \
+                 its clients are taken for one, in logs, limits and accounts; right would be \
+                 --trust-proxy {proxy}{option}"
+            );
+        });
     }
 
     /// An app's task for this request; `None` if making it has panicked.
@@ -97,6 +103,44 @@ impl<H: Handler> Site<H> {
         if let Err(panic) = catch_unwind(run) {
             answer_panic(exchange, panic.as_ref());
         }
+    }
+
+    /// Runs what the server cannot do without: if that ends in an error or a panic, all of the server
+    /// ends. One that serves some of its connections would look alive.
+    pub(crate) fn guarded(
+        &self,
+        who: &str,
+        run: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let result = catch_unwind(AssertUnwindSafe(run));
+        let result = result.unwrap_or_else(|panic| {
+            let text = panic_text(panic.as_ref());
+            Err(io::Error::other(format!("{who} panicked: {text}")))
+        });
+        if result.is_err() {
+            self.shutdown.stop(self.clock.now());
+        }
+        result
+    }
+
+    /// The same on a thread whose result nobody awaits: the handle says why the server has ended.
+    pub(crate) fn guarded_alone(&self, who: &str, run: impl FnOnce()) {
+        let result = self.guarded(who, || {
+            run();
+            Ok(())
+        });
+        if let Err(error) = result {
+            self.lock_failure().get_or_insert(error);
+        }
+    }
+
+    /// Why the server has ended though nobody has asked it to.
+    pub(crate) fn take_failure(&self) -> Option<io::Error> {
+        self.lock_failure().take()
+    }
+
+    fn lock_failure(&self) -> std::sync::MutexGuard<'_, Option<io::Error>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -127,12 +171,11 @@ fn answer_panic(exchange: &mut Exchange, panic: &(dyn Any + Send)) {
 
 #[cold]
 fn log_panic(who: &str, panic: &(dyn Any + Send)) {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message");
-    tracing::error!("{who} panicked: {text}");
+    static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+    let text = panic_text(panic);
+    log::say_within(&LIMIT, |more| {
+        tracing::error!("{who} panicked: {text}{more}")
+    });
 }
 
 /// The server's own clock: one for all its threads, so that parcels can carry times between them.
@@ -166,5 +209,55 @@ impl Started {
     /// From here on connections are served; errors are no longer those of the start.
     pub(crate) fn tell(self) {
         let _ = self.0.send(()); // nobody waits any more: nothing to tell
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::parts::shutdown::Stage;
+
+    pub(crate) struct Quiet;
+
+    impl Handler for Quiet {
+        type Local = ();
+
+        fn local(&self) {}
+
+        fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Turn<'_>) -> Outcome {
+            Outcome::Ready
+        }
+
+        fn handle_blocking(&self, _: &mut Exchange) {}
+    }
+
+    /// Of a server that nobody asks anything.
+    pub(crate) fn quiet_site() -> Arc<Site<Quiet>> {
+        Arc::new(Site {
+            handler: Arc::new(Quiet),
+            session: Arc::default(),
+            options: ServerOptions::default(),
+            clock: Clock::new(),
+            descriptor_log_after: LogAfter::default(),
+            shutdown: Shutdown::new().unwrap(),
+            registry: Arc::default(),
+            local_addresses: LocalAddresses::default(),
+            unnamed_proxy_was_told: AtomicBool::default(),
+            access: None,
+            journal: None,
+            failure: Mutex::default(),
+        })
+    }
+
+    #[test]
+    fn what_the_server_cannot_do_without_ends_it_and_says_why() {
+        let site = quiet_site();
+        site.guarded_alone("a worker", || ());
+        assert_eq!(site.shutdown.stage(), Stage::Up);
+        site.guarded_alone("a worker", || panic!("on purpose"));
+        assert_eq!(site.shutdown.stage(), Stage::Stopping);
+        site.guarded_alone("another", || panic!("because of that"));
+        let why = site.take_failure().map(|error| error.to_string());
+        assert_eq!(why.as_deref(), Some("a worker panicked: on purpose"));
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use loadline_base::slab::Slab;
-use loadline_base::{Millis, Token};
+use loadline_base::{LogLimit, Millis, Token};
 use loadline_proto::Handler;
 use loadline_sys::{Accepted, socket};
 
@@ -20,7 +20,8 @@ use crate::kit::Kit;
 use crate::parts::acceptor::{Acceptor, AtLimit, Newcomer};
 use crate::parts::blocking::{self, Tenure, Welcome};
 use crate::parts::counters::Role;
-use crate::parts::crew::{Crew, STACK_BYTES};
+use crate::parts::crew::{Crew, Member, STACK_BYTES};
+use crate::parts::log;
 use crate::parts::shutdown::Stage;
 use crate::site::{Site, Started};
 
@@ -137,25 +138,34 @@ impl<H: Handler> Hall<H> {
             seats.refusals += usize::from(welcome == Welcome::Refuse);
             seats.taken.insert(Arc::clone(&seat))
         };
-        let (site, shared) = (Arc::clone(&self.site), Arc::clone(&self.shared));
-        let (member, own_seat) = (self.crew.enter(), Arc::clone(&seat));
+        let site = Arc::clone(&self.site);
+        let taken = Taken {
+            shared: Arc::clone(&self.shared),
+            token,
+            welcome,
+            seat: Arc::clone(&seat),
+            _member: self.crew.enter(),
+        };
         let spawned = thread::Builder::new()
             .name("connection".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
+                let Taken { shared, seat, .. } = &taken;
                 let mut kit = shared.take_kit(&site);
-                let (socket, peer) = (own_seat.socket.as_fd(), own_seat.peer);
+                let (socket, peer) = (seat.socket.as_fd(), seat.peer);
                 kit.tick();
                 let record = kit.journal_accepted(peer);
-                blocking::serve(socket, peer, &site, &mut kit, &*own_seat, welcome, record);
+                blocking::serve(socket, peer, &site, &mut kit, &**seat, welcome, record);
                 shared.give_kit(kit);
-                shared.leave(token, welcome);
-                drop(own_seat); // closes the socket, before the crew counts one less
-                drop(member);
+                drop(taken); // all of it, also its member of the crew
             });
         let Err(error) = spawned else { return };
-        tracing::warn!("a connection was refused, since no thread can be started: {error}");
-        self.shared.leave(token, welcome);
+        static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+        log::say_within(&LIMIT, |more| {
+            tracing::warn!(
+                "a connection was refused, since no thread can be started: {error}{more}"
+            );
+        });
         if let Some(seat) = Arc::into_inner(seat) {
             let (socket, peer) = (seat.socket, seat.peer);
             blocking::refuse_at_once(&Accepted { socket, peer }, &self.site, kit);
@@ -219,6 +229,22 @@ impl<H: Handler> Shared<H> {
         if kits.len() < SPARE_KITS_MAX {
             kits.push(kit);
         }
+    }
+}
+
+/// A seat and the thread on it; dropped, however the thread ends, the seat is free again.
+struct Taken<H: Handler> {
+    shared: Arc<Shared<H>>,
+    token: Token,
+    welcome: Welcome,
+    /// The last of it closes the socket, before the crew counts one less.
+    seat: Arc<Seat>,
+    _member: Member,
+}
+
+impl<H: Handler> Drop for Taken<H> {
+    fn drop(&mut self) {
+        self.shared.leave(self.token, self.welcome);
     }
 }
 

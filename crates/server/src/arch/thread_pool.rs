@@ -19,7 +19,7 @@ use crate::kit::Kit;
 use crate::parts::acceptor::{Acceptor, AtLimit, Newcomer};
 use crate::parts::blocking::{self, Permanent, Welcome};
 use crate::parts::counters::{Role, Row};
-use crate::parts::crew::{Crew, Member, STACK_BYTES};
+use crate::parts::crew::{Crew, STACK_BYTES};
 use crate::parts::shutdown::Stage;
 use crate::site::{Site, Started};
 
@@ -39,7 +39,11 @@ pub(crate) fn run<H: Handler>(
         let spawned = thread::Builder::new()
             .name(format!("serving {index}"))
             .stack_size(STACK_BYTES)
-            .spawn(move || work(&worker_site, &worker_line, member));
+            .spawn(move || {
+                let _member = member;
+                let work = || work(&worker_site, &worker_line);
+                worker_site.guarded_alone("a serving thread", work);
+            });
         if let Err(error) = spawned {
             line.close();
             let text = format!(
@@ -50,7 +54,9 @@ pub(crate) fn run<H: Handler>(
         }
     }
     started.tell();
-    let result = accept_all(site, &mut acceptor, &line, &mut kit);
+    let result = site.guarded("the accepting thread", || {
+        accept_all(site, &mut acceptor, &line, &mut kit)
+    });
     drop(acceptor);
     line.close();
     result?;
@@ -97,7 +103,7 @@ fn accept_all<H: Handler>(
     }
 }
 
-fn work<H: Handler>(site: &Arc<Site<H>>, line: &Line, _member: Member) {
+fn work<H: Handler>(site: &Arc<Site<H>>, line: &Line) {
     let mut kit = Kit::with_scratch(site, Role::Thread, blocking::SCRATCH_BYTES);
     while let Some(waiting) = line.pop() {
         let waited_us = site.clock.now_us().saturating_sub(waiting.since_us);

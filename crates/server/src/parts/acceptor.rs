@@ -12,6 +12,7 @@ use loadline_sys::{Accepted, wait_any};
 
 use crate::Listener;
 use crate::parts::counters::Row;
+use crate::parts::log;
 
 /// Connections taken in a row before others have their turn: 64 take some 200 us.
 pub(crate) const ACCEPT_BATCH: usize = 64;
@@ -148,11 +149,14 @@ impl Acceptor {
             won.is_ok()
         };
         if now.0 >= after && is_mine() {
-            tracing::warn!(
-                times = self.deferred_since_log,
-                "out of descriptors (or memory for sockets): newcomers have to wait; \
-                 raise the limit of open files (ulimit -n) or lower --connections-max"
-            );
+            let times = self.deferred_since_log;
+            log::say(|| {
+                tracing::warn!(
+                    times,
+                    "out of descriptors (or memory for sockets): newcomers have to wait; \
+                     raise the limit of open files (ulimit -n) or lower --connections-max"
+                );
+            });
             self.deferred_since_log = 0;
         }
         self.paused_until = Some(Millis(now.0 + self.back_off_ms));

@@ -6,9 +6,10 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use loadline_base::{Millis, Transmit};
+use loadline_base::{LogLimit, Millis, Transmit};
 use loadline_proto::{
     Action, CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_BYTES, ServerSession, Status,
 };
@@ -18,6 +19,7 @@ use loadline_sys::{Accepted, Waker, socket, wait_socket};
 use crate::kit::{Kit, Lent};
 use crate::parts::errand::{Bell, Held, Told};
 use crate::parts::local_address::Arrived;
+use crate::parts::log;
 use crate::parts::shutdown::Stage;
 use crate::site::Site;
 
@@ -87,10 +89,19 @@ pub(crate) fn serve<H: Handler, T: Tenure>(
         out: None,
         arrived: Arrived::default(),
     };
-    conversation.run();
+    // Whatever panics ends this connection, and no thread: what is left half done goes with it.
+    let run = catch_unwind(AssertUnwindSafe(|| conversation.run()));
     let Conversation {
-        kit, session, out, ..
+        kit,
+        mut session,
+        out,
+        errand,
+        ..
     } = conversation;
+    drop(errand);
+    if let Err(panic) = run {
+        give_up(&mut session, log::panic_text(panic.as_ref()));
+    }
     if let Some(transmit) = out {
         kit.turn().pool.give_segments(transmit.into_segments());
     }
@@ -99,6 +110,15 @@ pub(crate) fn serve<H: Handler, T: Tenure>(
     let record = session.ended(&mut kit.turn());
     kit.journal_closed(record);
     kit.offer_log();
+}
+
+#[cold]
+fn give_up(session: &mut ServerSession, text: &str) {
+    static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+    log::say_within(&LIMIT, |more| {
+        tracing::error!("a connection's thread panicked: {text}{more}");
+    });
+    session.abort(CloseReason::Failed);
 }
 
 /// Tells a newcomer that there is no room, as far as that takes no waiting, and closes it. A client
@@ -205,7 +225,10 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
                 self.errand = Some(Errand { held, bell });
             }
             Err(error) => {
-                tracing::warn!("no descriptor to wait for an app with: {error}");
+                static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+                log::say_within(&LIMIT, |more| {
+                    tracing::warn!("no descriptor to wait for an app with: {error}{more}");
+                });
                 exchange.response.error(Status::SERVICE_UNAVAILABLE);
                 exchange.response.field("Retry-After", "1");
                 self.session.answered(exchange, &mut self.kit.turn());
@@ -345,7 +368,10 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
         match error {
             WriteError::Peer(_) => self.session.peer_gone(&mut self.kit.turn()),
             WriteError::File(_) => {
-                tracing::warn!("an answer was broken off: {error}");
+                static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+                log::say_within(&LIMIT, |more| {
+                    tracing::warn!("an answer was broken off: {error}{more}");
+                });
                 self.session.abort(CloseReason::Failed);
             }
         }

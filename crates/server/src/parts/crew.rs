@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use loadline_proto::Handler;
 use loadline_sys::{Waker, wait_readable};
 
+use crate::parts::log;
 use crate::parts::shutdown::Stage;
 use crate::site::Site;
 
@@ -56,7 +57,9 @@ impl Crew {
             let now = site.clock.now();
             let end = site.shutdown.cut_at().map(|at| at.0 + LEAVE_MS);
             if end.is_some_and(|end| now.0 >= end) {
-                tracing::warn!(threads = live, "threads inside a handler were left behind");
+                log::say(|| {
+                    tracing::warn!(threads = live, "threads inside a handler were left behind");
+                });
                 site.registry.cut.add(live as u64);
                 return Ok(());
             }

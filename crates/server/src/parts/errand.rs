@@ -490,6 +490,7 @@ impl WorkerTask {
         let Some(exchange) = self.exchange.take_if(|_| !self.errand.is_gone()) else {
             return;
         };
+        let _ending = Ending(&self.errand);
         let waker = Waker::from(Arc::clone(sleeper));
         self.errand.lock().poller = Some(waker.clone());
         let port = Port::new(Arc::clone(&self.errand) as Arc<dyn Courier>);
@@ -504,8 +505,16 @@ impl WorkerTask {
             sleeper.sleep();
         }
         site::drop_guarded(task);
-        self.errand.lock().poller = None;
-        self.errand.finish();
+    }
+}
+
+/// Tells the owner that a worker is done with a task, however it is.
+struct Ending<'e>(&'e Errand);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.lock().poller = None;
+        self.0.finish();
     }
 }
 

@@ -25,7 +25,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use loadline_base::{IndexList, Millis, Slab, TimerWheel, Token};
+use loadline_base::{IndexList, LogLimit, Millis, Slab, TimerWheel, Token};
 use loadline_proto::{CloseReason, Handler};
 use loadline_sys::{Accepted, Interest};
 
@@ -38,6 +38,7 @@ use crate::parts::counters::Role;
 use crate::parts::dispatch::{Desk, Served, Work};
 use crate::parts::door::Door;
 use crate::parts::errand::Held;
+use crate::parts::log;
 use crate::parts::shutdown::Stage;
 use crate::parts::workers::{Message, Workers};
 use crate::site::Site;
@@ -399,7 +400,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             return;
         };
         if let Err(error) = connection.settle(token, &mut self.driver) {
-            tracing::warn!("watching a connection: {error}");
+            static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+            log::say_within(&LIMIT, |more| {
+                tracing::warn!("watching a connection: {error}{more}");
+            });
             return self.abort(token, CloseReason::Failed);
         }
         if let Some(deadline) = connection.deadline() {

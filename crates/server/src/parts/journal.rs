@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use loadline_proto::{ConnectionFormat, ConnectionLog, ConnectionRecord};
 
+use crate::parts::log;
 use crate::{AccessSink, ConnectionLogging};
 
 /// What all threads share.
@@ -68,7 +69,8 @@ impl Page {
 
     pub(crate) fn offer(&mut self) {
         if !self.log.lines().is_empty() {
-            self.journal.sink.offer(self.log.lines());
+            log::harmless(|| self.journal.sink.offer(self.log.lines()));
+            self.log.lines().clear(); // as the sink leaves it, unless it has panicked
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::os::fd::BorrowedFd;
 
-use loadline_base::Transmit;
+use loadline_base::{LogLimit, Transmit};
 use loadline_proto::{CloseReason, ServerSession, Turn};
 use loadline_sys::write::{self, FileBuffer, Files, Progress, WriteError, Written};
 
 use crate::parts::connection::Range;
+use crate::parts::log;
 
 /// A batch on its way.
 #[derive(Debug)]
@@ -90,7 +91,10 @@ impl Sending {
                 return Went::Nowhere;
             }
             Err(WriteError::File(error)) => {
-                tracing::warn!("an answer was cut short: {error}");
+                static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+                log::say_within(&LIMIT, |more| {
+                    tracing::warn!("an answer was cut short: {error}{more}");
+                });
                 session.abort(CloseReason::Failed);
                 return Went::Nowhere;
             }

@@ -1,12 +1,17 @@
 //! The threads that may block, so that loops need not.
+//!
+//! No job takes its worker with it: whatever panics, the job goes back to its loop, which answers or
+//! closes. A worker that ends all the same takes the server with it, so that no queue grows before
+//! workers that are gone.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-use loadline_base::Token;
-use loadline_proto::Handler;
+use loadline_base::{LogLimit, Token};
+use loadline_proto::{Handler, Status};
 
 use crate::kit::{Kit, SCRATCH_BYTES};
 use crate::options::SocketIo;
@@ -15,6 +20,7 @@ use crate::parts::counters::{Role, Row};
 use crate::parts::dispatch::{After, Served, Work};
 use crate::parts::errand::Sleeper;
 use crate::parts::job_queue::{JobQueue, JobSource, Taken};
+use crate::parts::log;
 use crate::parts::mailbox::Mailbox;
 use crate::site::Site;
 
@@ -90,7 +96,7 @@ impl Workers {
                 .name(format!("worker {pool}.{index}"))
                 .spawn(move || {
                     let _leaving = Leaving(of);
-                    desk.work(&site);
+                    site.guarded_alone("a worker", || desk.work(&site));
                 });
             if let Err(error) = started {
                 workers.close();
@@ -176,7 +182,7 @@ impl<H: Handler> WorkerDesk<H> {
     fn work(mut self, site: &Site<H>) {
         // So that a handler's sleep ends when it should: the default lets it be 50 us late.
         if let Err(error) = loadline_sys::usage::sleep_precisely() {
-            tracing::warn!("sleeps of workers may be 50 us late: {error}");
+            log::say(|| tracing::warn!("sleeps of workers may be 50 us late: {error}"));
         }
         let sleeper = Sleeper::new();
         let mut scratch = vec![0; if self.kit.is_some() { 0 } else { SCRATCH_BYTES }];
@@ -193,7 +199,8 @@ impl<H: Handler> WorkerDesk<H> {
                 reply,
                 ..
             } = job;
-            match (&mut work, &mut self.kit) {
+            // What a panic leaves half done is this job's, which ends here.
+            let carry_out = AssertUnwindSafe(|| match (&mut work, &mut self.kit) {
                 (Work::Block(exchange), _) => site.handle_blocking(exchange),
                 (Work::Warm(range), Some(kit)) => range.read(kit.lend().scratch),
                 (Work::Warm(range), None) => range.read(&mut scratch),
@@ -204,12 +211,30 @@ impl<H: Handler> WorkerDesk<H> {
                 }
                 (Work::Errand(task), _) => task.run(site, &sleeper),
                 (Work::Serve(_), None) => unreachable!("ordered by `--socket-io worker` alone"),
+            });
+            if let Err(panic) = catch_unwind(carry_out) {
+                give_up(&mut work, log::panic_text(panic.as_ref()));
             }
             self.row.jobs.add(1);
             let took_us = site.clock.now_us().saturating_sub(began_us);
             self.row.busy_us.add(took_us);
             reply.post(Message::Done { token, work });
         }
+    }
+}
+
+/// Makes of a job that has panicked what its loop can end: an answer, or a connection to be closed.
+#[cold]
+fn give_up(work: &mut Work, text: &str) {
+    static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+    log::say_within(&LIMIT, |more| {
+        tracing::error!("a worker's job panicked: {text}{more}");
+    });
+    match work {
+        Work::Block(exchange) => exchange.response.error(Status::INTERNAL_SERVER_ERROR),
+        Work::Serve(served) => served.after = After::Close,
+        // The loop meets again what was not read; a task has told its end when it was dropped.
+        Work::Warm(_) | Work::Errand(_) => {}
     }
 }
 
@@ -246,4 +271,46 @@ fn serve<H: Handler>(served: &mut Served, site: &Site<H>, kit: &mut Kit<H>) {
             Pause::Close => break After::Close,
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::tests::quiet_site;
+
+    #[test]
+    fn a_job_that_panics_takes_no_worker_with_it_and_comes_back() {
+        let site = quiet_site();
+        let workers = Workers::start(&site, 2, 0).unwrap();
+        let reply = Arc::new(Mailbox::new().unwrap());
+        for index in 0..10 {
+            let job = Job {
+                // Without `--socket-io worker` nobody can do that.
+                work: Work::Serve(Box::default()),
+                token: Token {
+                    index,
+                    generation: 0,
+                },
+                reply: Arc::clone(&reply),
+                queued_us: 0,
+            };
+            assert!(workers.submit(job).is_ok());
+        }
+        workers.close();
+        assert!(workers.wait(Duration::from_secs(60)), "both have ended");
+        let mut mail = Vec::new();
+        reply.take(&mut mail);
+        assert_eq!(mail.len(), 10);
+        for message in mail {
+            let Message::Done {
+                work: Work::Serve(served),
+                ..
+            } = message
+            else {
+                panic!("{message:?}");
+            };
+            assert!(matches!(served.after, After::Close), "{served:?}");
+        }
+        assert!(site.take_failure().is_none(), "the server goes on");
+    }
 }

@@ -47,6 +47,7 @@ fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
         options: ServerOptions::default(),
         clock: Clock::new(),
         descriptor_log_after: LogAfter::default(),
+        failure: Default::default(),
         shutdown: Shutdown::new().unwrap(),
         registry: Registry::default().into(),
         local_addresses: Default::default(),

@@ -1,8 +1,6 @@
 //! The threads of an architecture of event loops: one for each loop, one that accepts for all.
 
-use std::any::Any;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, ScopedJoinHandle};
 use std::time::Duration;
@@ -17,6 +15,7 @@ use super::main_loop::MainLoop;
 use crate::listener::Listener;
 use crate::options::{Accept, SocketIo, WorkerPools};
 use crate::parts::crew::LEAVE_MS;
+use crate::parts::log;
 use crate::parts::workers::Workers;
 use crate::site::{Site, Started};
 
@@ -72,7 +71,7 @@ fn run_threads<H: Handler, D: Driver>(
         let here = if main.is_none() { loops.pop() } else { None };
         let mut threads = Vec::with_capacity(loops.len());
         for (index, event_loop) in loops.into_iter().enumerate() {
-            let run = move || guarded(site, || event_loop.run());
+            let run = move || site.guarded("a loop", || event_loop.run());
             match Builder::new()
                 .name(format!("loop {index}"))
                 .spawn_scoped(scope, run)
@@ -87,36 +86,22 @@ fn run_threads<H: Handler, D: Driver>(
         }
         started.tell();
         let result = match (main, here) {
-            (Some(main), _) => guarded(site, || main.run()),
-            (None, Some(event_loop)) => guarded(site, || event_loop.run()),
+            (Some(main), _) => site.guarded("the accepting thread", || main.run()),
+            (None, Some(event_loop)) => site.guarded("a loop", || event_loop.run()),
             (None, None) => Ok(()),
         };
         join(threads).and(result)
     })
 }
 
-/// A loop that ends in an error takes the others with it: a server that serves some of its
-/// connections would look alive.
-fn guarded<H: Handler>(site: &Site<H>, run: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-    let result = catch_unwind(AssertUnwindSafe(run));
-    let result = result.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
-    if result.is_err() {
-        site.shutdown.stop(site.clock.now());
-    }
-    result
-}
-
-fn panicked(panic: &(dyn Any + Send)) -> io::Error {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    io::Error::other(format!("a loop panicked: {}", text.unwrap_or("no message")))
-}
-
 fn join(threads: Vec<ScopedJoinHandle<'_, io::Result<()>>>) -> io::Result<()> {
     let mut first = Ok(());
     for thread in threads {
         let result = thread.join();
-        let result = result.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
+        let result = result.unwrap_or_else(|panic| {
+            let text = log::panic_text(panic.as_ref());
+            Err(io::Error::other(format!("a loop panicked: {text}")))
+        });
         first = first.and(result); // all are joined, whatever one of them says
     }
     first
@@ -159,7 +144,9 @@ impl Pools {
             };
             let left_ms = site.shutdown.cut_at().map_or(0, |at| at.since(now)) + leave_ms;
             if !pool.wait(Duration::from_millis(left_ms)) {
-                tracing::warn!("a worker is still busy with a request that nobody awaits");
+                log::say(|| {
+                    tracing::warn!("a worker is still busy with a request that nobody awaits");
+                });
             }
         }
     }
