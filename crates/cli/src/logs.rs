@@ -8,7 +8,7 @@ use std::time::Duration;
 use loadline_proto::{AccessFormat, ConnectionFormat};
 use loadline_server::{AccessLogging, ConnectionLogging};
 
-use crate::access_log::{AccessLogWriter, Closing, Target};
+use crate::access_log::{self, AccessLogWriter, Closing, Target};
 use crate::failure::Failure;
 use crate::flags::defs::RunningFlags;
 
@@ -93,7 +93,7 @@ fn open_one(
     name: &'static str,
     path: &Path,
 ) -> Result<(Arc<AccessLogWriter>, Closing), Failure> {
-    AccessLogWriter::start(name, Target::from_path(path.to_owned())).map_err(|error| {
+    access_log::start(name, Target::from_path(path.to_owned())).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "no such directory".to_owned(),
             io::ErrorKind::PermissionDenied => "no permission to write it".to_owned(),

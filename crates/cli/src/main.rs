@@ -4,9 +4,11 @@
 
 mod access_log;
 mod accounts;
+mod diagnostics;
 mod failure;
 mod flags;
 mod lab;
+mod line_writer;
 mod load;
 mod logs;
 mod serve;
@@ -23,14 +25,15 @@ use flags::defs::Command;
 use flags::high::{Machine, plan};
 
 fn main() -> ExitCode {
-    match run() {
+    let code = match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // A closed standard error leaves nobody to tell.
-            let _ = writeln!(std::io::stderr(), "loadline: {failure}");
+            diagnostics::tell(&format!("loadline: {failure}\n"));
             failure.code()
         }
-    }
+    };
+    diagnostics::finish();
+    code
 }
 
 fn run() -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! `loadline serve`: checks what it is given, puts handler and server together, and waits.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -14,6 +14,7 @@ use loadline_proto::{ErrorPages, Handler, SessionConfig};
 use loadline_server::{ListenAddr, OptionError, ServerConfig, ServerHandle};
 
 use crate::accounts::{self, Mounted};
+use crate::diagnostics;
 use crate::failure::{Exit, Failure};
 use crate::flags::high::{Machine, Plan};
 use crate::logs::{LogEnds, Logs};
@@ -24,11 +25,8 @@ use crate::status::Status;
 /// Serves until a signal ends it.
 pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     let running = &plan.flags.running;
-    tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_max_level(running.log_level)
-        .with_target(false)
-        .init();
+    diagnostics::start(running.log_level)
+        .map_err(|error| Failure::failed(format!("diagnostics: {error}")))?;
     let root = directory("DIR", &plan.flags.root)?;
     let (files, status_cache) = static_files(plan, &root)?;
     let error_pages = error_pages(plan.flags.content.error_pages.as_deref())?;
@@ -79,7 +77,7 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     caught
         .obey(handle.control(), times, logs)
         .map_err(|error| Failure::failed(format!("signals: {error}")))?;
-    tell(&start_up::text(plan, machine, &root, handle.addresses()));
+    diagnostics::tell(&start_up::text(plan, machine, &root, handle.addresses()));
     loadline_sys::memory::release_free_memory();
     loadline_sys::memory::release_program_pages();
     wait(handle, log_ends, accounts.as_ref())
@@ -136,6 +134,7 @@ fn wait(
 ) -> Result<(), Failure> {
     let control = handle.control();
     let ending = handle.wait();
+    signals::served(); // what is left to do is bounded by itself
     if let Some(accounts) = accounts {
         accounts.close();
     }
@@ -293,9 +292,4 @@ fn error_pages(folder: Option<&Path>) -> Result<ErrorPages, Failure> {
         )),
         _ => Ok(pages),
     }
-}
-
-/// Says something on standard error; if that is closed, nobody listens.
-fn tell(text: &str) {
-    let _ = io::stderr().lock().write_all(text.as_bytes());
 }

@@ -1,12 +1,15 @@
 //! What signals do to a running server.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use loadline_server::Control;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::diagnostics;
 use crate::failure::Exit;
 use crate::logs::Logs;
 
@@ -24,6 +27,14 @@ pub(crate) struct Times {
     pub(crate) grace: Duration,
 }
 
+/// Whether all connections have ended, so that no thread is stuck with one.
+static HAS_SERVED: AtomicBool = AtomicBool::new(false);
+
+/// All connections have ended, and nothing that is left to do takes long.
+pub(crate) fn served() {
+    HAS_SERVED.store(true, Ordering::Relaxed);
+}
+
 /// Signals from the moment they are caught; before that they have their usual effect.
 pub(crate) struct Caught(Signals);
 
@@ -35,12 +46,21 @@ pub(crate) fn catch() -> io::Result<Caught> {
 impl Caught {
     /// Obeys them on a thread of its own, until the process ends.
     pub(crate) fn obey(mut self, control: Control, times: Times, logs: Logs) -> io::Result<()> {
+        let unheard = control.clone();
         let obey = move || {
             for signal in self.0.forever() {
                 match signal {
                     SIGHUP => logs.reopen(),
                     _ => go_down(&control, times),
                 }
+            }
+        };
+        let obey = move || {
+            if catch_unwind(AssertUnwindSafe(obey)).is_err() {
+                // A server that no signal ends would have to be killed.
+                unheard.stop_now();
+                end_after(NOTICE);
+                diagnostics::tell("loadline: the signals' thread has panicked; ending now\n");
             }
         };
         std::thread::Builder::new()
@@ -77,7 +97,11 @@ fn go_down(control: &Control, times: Times) {
 fn end_after(patience: Duration) {
     let end = move || {
         std::thread::sleep(patience);
+        if HAS_SERVED.load(Ordering::Relaxed) {
+            return;
+        }
         tracing::error!("threads are stuck; ending without them");
+        diagnostics::finish();
         std::process::exit(Exit::Cut as i32);
     };
     if let Err(error) = std::thread::Builder::new()

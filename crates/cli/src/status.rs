@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::access_log::AccessLogWriter;
 use crate::accounts::Mounted;
+use crate::diagnostics;
 use crate::logs::Logs;
 
 /// Rows of one kind of thread that Prometheus is shown one by one. Beyond it only the sum: each
@@ -70,6 +71,7 @@ impl StatusSource for Status {
             "threads": threads.collect::<Vec<_>>(),
             "access_log": log_json(self.logs.access.as_ref()),
             "connection_log": log_json(self.logs.connections.as_ref()),
+            "diagnostics": log_json(diagnostics::log()),
             "accounts": accounts,
             "cache": {
                 "entries": cache.entries,
@@ -125,6 +127,7 @@ impl StatusSource for Status {
         }
         show_log(&mut text, "access_log", self.logs.access.as_ref());
         show_log(&mut text, "connection_log", self.logs.connections.as_ref());
+        show_log(&mut text, "diagnostics", diagnostics::log());
         let cache = (self.cache)();
         text.family(
             "cache_entries",

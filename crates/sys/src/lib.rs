@@ -20,7 +20,9 @@ pub mod usage;
 pub mod waker;
 pub mod write;
 
-pub use poller::{Event, Events, Interest, Poller, wait_any, wait_readable, wait_socket};
+pub use poller::{
+    Event, Events, Interest, Poller, wait_any, wait_readable, wait_socket, wait_writable,
+};
 pub use socket::{Accepted, ListenAddr, ListenOptions};
 pub use waker::Waker;
 pub use write::{Progress, write};

@@ -223,6 +223,16 @@ pub fn wait_any(fds: &[BorrowedFd<'_>], timeout_ms: Option<u64>) -> io::Result<(
     poll_some(&mut polled.collect::<Vec<_>>(), timeout_ms)
 }
 
+/// Waits until `fd` takes something (or has failed), or `timeout_ms` has passed; says whether it does.
+///
+/// # Errors
+/// Only for a mistake of ours.
+pub fn wait_writable(fd: &impl AsFd, timeout_ms: Option<u64>) -> io::Result<bool> {
+    let mut polled = [PollFd::new(fd, PollFlags::OUT)];
+    poll_some(&mut polled, timeout_ms)?;
+    Ok(!polled[0].revents().is_empty())
+}
+
 /// What `wait_socket` saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {

@@ -10,4 +10,5 @@ mod proxy;
 mod running;
 mod status;
 mod stopping;
+mod surroundings;
 mod util;

@@ -1,0 +1,683 @@
+//! A thread that writes the lines that other threads hand it: of the access log, of diagnostics.
+//!
+//! Those who have something to say never wait for it: they push batches of whole lines into a bounded
+//! lock-free queue, and what there is no room for is dropped and counted. The thread alone touches the
+//! file. A full disk, a closed pipe or a pipe that nobody reads costs lines, which are counted, and one
+//! message per interval.
+//!
+//! ```text
+//!   loop ──┐
+//!   loop ──┼─ batches ─► bounded queue ─► writer ─► file, standard output or standard error
+//!   loop ──┘  (dropped and counted)         ▲ SIGHUP: open the file again
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::ArrayQueue;
+use loadline_server::AccessSink;
+
+/// Emptied batches that are kept for the next ones.
+const SPARES_MAX: usize = 256;
+/// A batch that has grown beyond this is freed rather than kept.
+const SPARE_BYTES_MAX: usize = 64 << 10;
+/// What the writer gathers before it writes.
+const WRITE_BYTES: usize = 256 << 10;
+/// Between two messages about a log that cannot be written.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// How long the writer rests after a failed write before it tries again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What is written, and how much of it may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    /// Of the thread, and in messages.
+    pub(crate) name: &'static str,
+    /// Batches in the queue. A batch is what one thread logged in one turn, at the least one line.
+    pub(crate) batches_max: usize,
+    /// Bytes in the queue.
+    pub(crate) queued_bytes_max: usize,
+    /// How a loss is told.
+    pub(crate) losses: Losses,
+}
+
+/// How it is told that lines were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Losses {
+    /// By a diagnostic message, once in an interval.
+    Reported,
+    /// By a line in their place, once there is room again.
+    Noted,
+}
+
+/// Where the lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// A file, appended to.
+    File(PathBuf),
+}
+
+impl Target {
+    /// `-` is standard output.
+    pub(crate) fn from_path(path: PathBuf) -> Self {
+        if path.as_os_str() == "-" {
+            Self::Stdout
+        } else {
+            Self::File(path)
+        }
+    }
+
+    fn open(&self) -> io::Result<Box<dyn Write + Send>> {
+        Ok(match self {
+            // Not `io::stdout`, whose own buffer would tear lines apart when a write fails.
+            Self::Stdout => Box::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
+            Self::Stderr => Box::new(File::from(io::stderr().as_fd().try_clone_to_owned()?)),
+            Self::File(path) => Box::new(OpenOptions::new().append(true).create(true).open(path)?),
+        })
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Stdout => "standard output".to_owned(),
+            Self::Stderr => "standard error".to_owned(),
+            Self::File(path) => path.display().to_string(),
+        }
+    }
+}
+
+/// What serving threads and the writer share.
+struct Shared {
+    kind: Kind,
+    batches: ArrayQueue<Vec<u8>>,
+    spares: ArrayQueue<Vec<u8>>,
+    queued_bytes: AtomicUsize,
+    lines_written: AtomicU64,
+    lines_dropped: AtomicU64,
+    write_errors: AtomicU64,
+    reopen: AtomicBool,
+    closing: AtomicBool,
+}
+
+/// A log that is being written.
+pub(crate) struct LineWriter {
+    shared: Arc<Shared>,
+    writer: Thread,
+}
+
+/// The writer's thread, to be waited for at the end.
+pub(crate) struct Closing {
+    log: Arc<LineWriter>,
+    done: Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+/// The log's own counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogCounts {
+    /// Lines that were written.
+    pub(crate) written: u64,
+    /// Lines that found no room, or no way into the file.
+    pub(crate) dropped: u64,
+    /// Writes that failed.
+    pub(crate) errors: u64,
+}
+
+impl LineWriter {
+    /// Opens the target and starts the thread.
+    pub(crate) fn start(kind: Kind, target: Target) -> io::Result<(Arc<Self>, Closing)> {
+        let out = target.open()?;
+        Self::start_with(kind, target, out)
+    }
+
+    fn start_with(
+        kind: Kind,
+        target: Target,
+        out: Box<dyn Write + Send>,
+    ) -> io::Result<(Arc<Self>, Closing)> {
+        let shared = Arc::new(Shared {
+            kind,
+            batches: ArrayQueue::new(kind.batches_max),
+            spares: ArrayQueue::new(SPARES_MAX),
+            queued_bytes: AtomicUsize::new(0),
+            lines_written: AtomicU64::new(0),
+            lines_dropped: AtomicU64::new(0),
+            write_errors: AtomicU64::new(0),
+            reopen: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+        });
+        let (finished, done) = sync_channel(1);
+        let thread = std::thread::Builder::new().name(kind.name.into()).spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                let mut writer = Writer::new(shared, target, out);
+                // A panic costs the lines at hand and no more: others would never be written.
+                while catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
+                    writer.recover();
+                }
+                let _ = finished.send(()); // nobody waits if the end was cut short
+            }
+        })?;
+        let log = Arc::new(Self {
+            shared,
+            writer: thread.thread().clone(),
+        });
+        let closing = Closing {
+            log: Arc::clone(&log),
+            done,
+            thread,
+        };
+        Ok((log, closing))
+    }
+
+    /// Has the writer open its file again, after what is queued.
+    pub(crate) fn reopen(&self) {
+        self.shared.reopen.store(true, Ordering::Release);
+        self.writer.unpark();
+    }
+
+    /// The counts now.
+    pub(crate) fn counts(&self) -> LogCounts {
+        LogCounts {
+            written: self.shared.lines_written.load(Ordering::Relaxed),
+            dropped: self.shared.lines_dropped.load(Ordering::Relaxed),
+            errors: self.shared.write_errors.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl AccessSink for LineWriter {
+    fn offer(&self, lines: &mut Vec<u8>) {
+        if lines.is_empty() {
+            return;
+        }
+        let shared = &self.shared;
+        let len = lines.len();
+        let queued = shared.queued_bytes.fetch_add(len, Ordering::Relaxed);
+        if queued + len > shared.kind.queued_bytes_max {
+            shared.queued_bytes.fetch_sub(len, Ordering::Relaxed);
+            shared.drop_lines(lines);
+            return lines.clear();
+        }
+        let batch = std::mem::replace(lines, shared.spares.pop().unwrap_or_default());
+        match shared.batches.push(batch) {
+            Ok(()) => self.writer.unpark(), // a system call only if it sleeps
+            Err(mut batch) => {
+                shared.queued_bytes.fetch_sub(len, Ordering::Relaxed);
+                shared.drop_lines(&batch);
+                batch.clear();
+                *lines = batch;
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn has_news(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+            || self.reopen.load(Ordering::Acquire)
+            || !self.batches.is_empty()
+    }
+
+    fn drop_lines(&self, lines: &[u8]) {
+        self.lines_dropped
+            .fetch_add(count_lines(lines), Ordering::Relaxed);
+    }
+}
+
+impl Closing {
+    /// Has everything written that is queued, for `patience` at most. Returns the counts.
+    pub(crate) fn finish(self, patience: Duration) -> LogCounts {
+        self.log.shared.closing.store(true, Ordering::Release);
+        self.log.writer.unpark();
+        if self.done.recv_timeout(patience).is_ok() {
+            let _ = self.thread.join(); // it has told that it is at its end
+        }
+        self.log.counts()
+    }
+}
+
+/// The thread's side.
+struct Writer {
+    shared: Arc<Shared>,
+    target: Target,
+    out: Box<dyn Write + Send>,
+    /// Whole lines to be written, but for the front, which may be the rest of a line begun.
+    pending: Vec<u8>,
+    /// Whether what was written last ended in the middle of a line.
+    line_begun: bool,
+    last_report: Option<Instant>,
+    /// The note at the front of what is pending that lines were lost.
+    note_bytes: usize,
+    /// Lost lines of which a note was written.
+    losses_noted: u64,
+    /// Those that the one at the front covers.
+    losses_in_note: u64,
+}
+
+impl Writer {
+    fn new(shared: Arc<Shared>, target: Target, out: Box<dyn Write + Send>) -> Self {
+        Self {
+            shared,
+            target,
+            out,
+            pending: Vec::with_capacity(WRITE_BYTES),
+            line_begun: false,
+            last_report: None,
+            note_bytes: 0,
+            losses_noted: 0,
+            losses_in_note: 0,
+        }
+    }
+
+    fn run(&mut self) {
+        loop {
+            // Asked before the queue is emptied: what is offered later finds us awake.
+            let closing = self.shared.closing.load(Ordering::Acquire);
+            let reopening = self.shared.reopen.swap(false, Ordering::AcqRel);
+            let mut is_well = true;
+            while is_well && self.gather() {
+                is_well = self.write();
+            }
+            if reopening {
+                self.open_again();
+            }
+            if closing {
+                while self.gather() {
+                    self.give_up_rest(); // only after a failure is there any
+                }
+                return;
+            }
+            if !is_well {
+                std::thread::park_timeout(RETRY_INTERVAL);
+            } else if !self.shared.has_news() {
+                // The wake-up of whatever came before the question may have been used up by a
+                // write that waited; that of what comes after it cannot have been.
+                std::thread::park();
+            }
+        }
+    }
+
+    /// Takes batches from the queue. Returns whether there is anything to write.
+    fn gather(&mut self) -> bool {
+        if self.pending.is_empty() && !self.shared.batches.is_empty() {
+            self.note_losses();
+        }
+        while self.pending.len() < WRITE_BYTES
+            && let Some(mut batch) = self.shared.batches.pop()
+        {
+            self.shared
+                .queued_bytes
+                .fetch_sub(batch.len(), Ordering::Relaxed);
+            self.pending.extend_from_slice(&batch);
+            if batch.capacity() <= SPARE_BYTES_MAX {
+                batch.clear();
+                let _ = self.shared.spares.push(batch); // enough spares: this one is freed
+            }
+        }
+        !self.pending.is_empty()
+    }
+
+    /// Says that lines were lost, in their place.
+    fn note_losses(&mut self) {
+        let Shared { kind, .. } = *self.shared;
+        let dropped = self.shared.lines_dropped.load(Ordering::Relaxed);
+        if kind.losses == Losses::Noted && dropped > self.losses_noted {
+            let lost = dropped - self.losses_noted;
+            let _ = writeln!(
+                self.pending,
+                "loadline: {lost} lines of {} were lost here",
+                kind.name
+            );
+            self.note_bytes = self.pending.len();
+            self.losses_in_note = dropped;
+        }
+    }
+
+    /// Writes what is pending. After a failure only the rest of a line begun stays, so that lines
+    /// are whole once writing works again; the others are dropped and counted.
+    fn write(&mut self) -> bool {
+        let mut written = 0;
+        let failure = loop {
+            if written == self.pending.len() {
+                self.pending.clear();
+                return true;
+            }
+            match self.out.write(&self.pending[written..]) {
+                Ok(0) => break io::ErrorKind::WriteZero.into(),
+                Ok(n) => {
+                    let lines = count_lines(&self.pending[written..written + n]);
+                    self.shared
+                        .lines_written
+                        .fetch_add(lines, Ordering::Relaxed);
+                    written += n;
+                    self.note_written(written);
+                    self.line_begun = self.pending[written - 1] != b'\n';
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Standard output may be a pipe that its other owner made non-blocking.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::park_timeout(Duration::from_millis(5));
+                }
+                Err(error) => break error,
+            }
+        };
+        let newline = self.pending[written..]
+            .iter()
+            .position(|byte| *byte == b'\n');
+        let rest_end = match newline {
+            Some(newline) if self.line_begun => written + newline + 1,
+            _ => written,
+        };
+        // A note that was not written is no line that was lost.
+        let lost_from = rest_end.max(self.note_bytes);
+        self.shared.drop_lines(&self.pending[lost_from..]);
+        self.note_bytes = 0;
+        self.pending.truncate(rest_end);
+        self.pending.drain(..written);
+        self.report(&failure);
+        false
+    }
+
+    fn note_written(&mut self, written: usize) {
+        if self.note_bytes > 0 && written >= self.note_bytes {
+            self.note_bytes = 0;
+            self.losses_noted = self.losses_in_note;
+        }
+    }
+
+    /// Goes on after a panic.
+    fn recover(&mut self) {
+        self.shared.write_errors.fetch_add(1, Ordering::Relaxed);
+        self.give_up_rest();
+        std::thread::park_timeout(RETRY_INTERVAL);
+    }
+
+    fn report(&mut self, failure: &io::Error) {
+        self.shared.write_errors.fetch_add(1, Ordering::Relaxed);
+        let is_recent = |at: Instant| at.elapsed() < REPORT_INTERVAL;
+        if self.shared.kind.losses == Losses::Noted || self.last_report.is_some_and(is_recent) {
+            return;
+        }
+        self.last_report = Some(Instant::now());
+        let dropped = self.shared.lines_dropped.load(Ordering::Relaxed);
+        tracing::error!(
+            "the {} {} cannot be written: {failure}; {dropped} lines dropped so far",
+            self.shared.kind.name,
+            self.target.name()
+        );
+    }
+
+    /// Opens the target anew, for a file that was moved away; keeps the old one if that fails.
+    fn open_again(&mut self) {
+        let name = self.shared.kind.name;
+        match self.target.open() {
+            Ok(out) => {
+                self.out = out;
+                self.give_up_rest(); // the rest of a line whose beginning is elsewhere
+                self.line_begun = false;
+                self.last_report = None;
+                tracing::info!("the {name} {} was opened again", self.target.name());
+            }
+            Err(error) => tracing::error!(
+                "the {name} {} cannot be opened again: {error}; writing to the old one",
+                self.target.name()
+            ),
+        }
+    }
+
+    fn give_up_rest(&mut self) {
+        self.shared.drop_lines(&self.pending);
+        self.pending.clear();
+        self.note_bytes = 0;
+    }
+}
+
+fn count_lines(text: &[u8]) -> u64 {
+    text.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access_log::ACCESS_LOG;
+    use crate::diagnostics::DIAGNOSTICS;
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Sender, channel};
+
+    /// What a disk does, by script: each entry is how many bytes the next write takes; then all.
+    struct Disk {
+        script: Vec<io::Result<usize>>,
+        kept: Arc<Mutex<Vec<u8>>>,
+        failed: Sender<()>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = if self.script.is_empty() {
+                Ok(bytes.len())
+            } else {
+                self.script.remove(0)
+            };
+            match taken {
+                Ok(n) => {
+                    let n = n.min(bytes.len());
+                    self.kept.lock().unwrap().extend_from_slice(&bytes[..n]);
+                    Ok(n)
+                }
+                Err(error) => {
+                    self.failed.send(()).unwrap();
+                    Err(error)
+                }
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    type Kept = Arc<Mutex<Vec<u8>>>;
+
+    fn log_on(
+        kind: Kind,
+        script: Vec<io::Result<usize>>,
+    ) -> (Arc<LineWriter>, Closing, Kept, Receiver<()>) {
+        let kept = Kept::default();
+        let (failed, failures) = channel();
+        let disk = Disk {
+            script,
+            kept: Arc::clone(&kept),
+            failed,
+        };
+        let target = Target::File("/nowhere/at/all".into());
+        let (log, closing) = LineWriter::start_with(kind, target, Box::new(disk)).unwrap();
+        (log, closing, kept, failures)
+    }
+
+    fn full() -> io::Result<usize> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn every_line_arrives_once_from_many_threads() {
+        let (log, closing, kept, _failures) = log_on(ACCESS_LOG, vec![Ok(3), Ok(1), Ok(70)]);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let log = &log;
+                scope.spawn(move || {
+                    let mut lines = Vec::new();
+                    for number in 0..500 {
+                        lines.extend_from_slice(format!("{thread} {number}\n").as_bytes());
+                        if number % 3 == 0 {
+                            log.offer(&mut lines);
+                            assert!(lines.is_empty());
+                        }
+                    }
+                    log.offer(&mut lines);
+                });
+            }
+        });
+        let counts = closing.finish(PATIENCE);
+        assert_eq!(
+            counts,
+            LogCounts {
+                written: 2000,
+                dropped: 0,
+                errors: 0
+            }
+        );
+        let kept = String::from_utf8(kept.lock().unwrap().clone()).unwrap();
+        for thread in 0..4 {
+            let own = kept
+                .lines()
+                .filter_map(|line| line.strip_prefix(&format!("{thread} ")));
+            let numbers: Vec<usize> = own.map(|number| number.parse().unwrap()).collect();
+            assert_eq!(numbers, (0..500).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_disk_that_fills_up_leaves_whole_lines() {
+        let (log, closing, kept, failures) = log_on(ACCESS_LOG, vec![Ok(8), full()]);
+        let mut lines = b"first\nsecond\nthird\n".to_vec();
+        log.offer(&mut lines);
+        failures.recv_timeout(PATIENCE).unwrap();
+        lines.extend_from_slice(b"later\n");
+        log.offer(&mut lines);
+        let counts = closing.finish(PATIENCE);
+        // "third" was dropped; the rest of "second" was written as soon as there was room.
+        assert_eq!(
+            counts,
+            LogCounts {
+                written: 3,
+                dropped: 1,
+                errors: 1
+            }
+        );
+        assert_eq!(*kept.lock().unwrap(), b"first\nsecond\nlater\n");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_counted() {
+        let (log, closing, kept, failures) = log_on(ACCESS_LOG, vec![full(), full()]);
+        let mut lines = b"one\ntwo\n".to_vec();
+        log.offer(&mut lines);
+        failures.recv_timeout(PATIENCE).unwrap();
+        lines.extend_from_slice(b"three\n");
+        log.offer(&mut lines);
+        let counts = closing.finish(PATIENCE);
+        assert_eq!(
+            counts,
+            LogCounts {
+                written: 0,
+                dropped: 3,
+                errors: 2
+            }
+        );
+        assert!(kept.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_writer_that_hangs_costs_lines_and_not_the_callers() {
+        let (release, held) = sync_channel::<()>(0);
+        struct Hanging(Receiver<()>, Kept);
+        impl Write for Hanging {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                let _ = self.0.recv();
+                self.1.lock().unwrap().extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let kept = Kept::default();
+        let out = Box::new(Hanging(held, Arc::clone(&kept)));
+        let target = Target::File("/nowhere/at/all".into());
+        let (log, closing) = LineWriter::start_with(ACCESS_LOG, target, out).unwrap();
+        let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
+        for _ in 0..10_000 {
+            log.offer(&mut line.clone());
+        }
+        let dropped = log.counts().dropped;
+        let room = (ACCESS_LOG.queued_bytes_max / 1024) as u64;
+        // What the writer had taken before it hung is beside the queue.
+        let taken_most = (WRITE_BYTES / 1024) as u64 + 1;
+        assert!(
+            dropped <= 10_000 - room && dropped >= 10_000 - room - taken_most,
+            "{dropped}"
+        );
+        drop(release);
+        let counts = closing.finish(PATIENCE);
+        assert_eq!(counts.written + counts.dropped, 10_000);
+        assert_eq!(count_lines(&kept.lock().unwrap()), counts.written);
+    }
+
+    #[test]
+    fn a_panic_costs_the_lines_at_hand_and_no_more() {
+        struct Panicking(u32, Kept, Sender<()>);
+        impl Write for Panicking {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0 += 1;
+                if self.0 == 1 {
+                    self.2.send(()).unwrap();
+                    panic!("on purpose");
+                }
+                self.1.lock().unwrap().extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let kept = Kept::default();
+        let (tell, panicked) = channel();
+        let out = Box::new(Panicking(0, Arc::clone(&kept), tell));
+        let (log, closing) = LineWriter::start_with(ACCESS_LOG, Target::Stdout, out).unwrap();
+        log.offer(&mut b"one\n".to_vec());
+        panicked.recv_timeout(PATIENCE).unwrap();
+        log.offer(&mut b"two\n".to_vec());
+        let counts = closing.finish(PATIENCE);
+        assert_eq!(
+            counts,
+            LogCounts {
+                written: 1,
+                dropped: 1,
+                errors: 1
+            }
+        );
+        assert_eq!(*kept.lock().unwrap(), b"two\n");
+    }
+
+    /// Nobody else would say that diagnostics were lost.
+    #[test]
+    fn diagnostics_that_were_lost_leave_a_note_in_their_place() {
+        let (log, closing, kept, failures) = log_on(DIAGNOSTICS, vec![full(), full(), Ok(4)]);
+        for text in ["one\ntwo\n", "three\n"] {
+            log.offer(&mut text.as_bytes().to_vec());
+            failures.recv_timeout(PATIENCE).unwrap();
+        }
+        log.offer(&mut b"four\n".to_vec());
+        let counts = closing.finish(PATIENCE);
+        let kept = String::from_utf8(kept.lock().unwrap().clone()).unwrap();
+        assert_eq!(
+            kept,
+            "loadline: 3 lines of diagnostics were lost here\nfour\n"
+        );
+        assert_eq!((counts.dropped, counts.errors), (3, 2));
+    }
+}
