@@ -36,6 +36,7 @@ mod counters;
 mod guard;
 mod hash_memory;
 mod hashing;
+mod log;
 mod name;
 mod options;
 mod password;

@@ -2,15 +2,16 @@
 
 use std::pin::{Pin, pin};
 use std::task::Poll;
+use std::time::Instant;
 
 use bytes::{Buf, BufMut as _};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::response::Parts;
 use http_body::{Body, Frame};
-use loadline_base::Buffer;
+use loadline_base::{Buffer, LogLimit};
 use loadline_proto::{Body as AnswerBody, Exchange, Gone, Method, Piece, Port, Response, Status};
 
-use crate::BoxError;
+use crate::{BoxError, FAILURES_MAX};
 
 /// Content up to this length is copied into memory of an earlier answer; the app's own memory of longer
 /// content is taken over. 4 KiB: as much may stay with each parcel that is kept.
@@ -25,10 +26,13 @@ where
     let (parts, body) = response.into_parts();
     let mut body = pin!(body);
     let Some(stated) = head(&parts, &mut exchange) else {
-        tracing::error!(
-            "an app answered with {}, which is no final status",
-            parts.status
-        );
+        static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
+        if let Some(more) = LIMIT.admit(Instant::now()) {
+            tracing::error!(
+                "an app answered with {}, which is no final status{more}",
+                parts.status
+            );
+        }
         exchange.response.error(Status::INTERNAL_SERVER_ERROR);
         return port.answer(exchange);
     };
@@ -43,7 +47,10 @@ where
             return port.answer(exchange);
         }
         First::Failed(error) => {
-            tracing::error!("the content of an app's answer failed: {error}");
+            static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
+            if let Some(more) = LIMIT.admit(Instant::now()) {
+                tracing::error!("the content of an app's answer failed: {error}{more}");
+            }
             exchange.response.error(Status::INTERNAL_SERVER_ERROR);
             return port.answer(exchange);
         }
@@ -55,7 +62,10 @@ where
         Ok(()) => Piece::End,
         Err(Broken::Gone) => return,
         Err(Broken::Failed(error)) => {
-            tracing::error!("the content of an app's answer broke off: {error}");
+            static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
+            if let Some(more) = LIMIT.admit(Instant::now()) {
+                tracing::error!("the content of an app's answer broke off: {error}{more}");
+            }
             Piece::Abort
         }
     };

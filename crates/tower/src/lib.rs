@@ -59,8 +59,10 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::{Request, Response};
+use loadline_base::LogLimit;
 use loadline_proto::{Exchange, Handler, Outcome, Port, Status, Task, TaskOptions, Turn};
 use tokio::runtime::Handle;
 use tower_service::Service;
@@ -82,6 +84,9 @@ pub struct Addresses {
     /// The one that the client has connected to; `None` over a Unix socket.
     pub local: Option<SocketAddr>,
 }
+
+/// Lines of one kind in ten seconds about what goes wrong: clients may know how to cause them.
+const FAILURES_MAX: u32 = 20;
 
 type MapRequest = Arc<dyn Fn(&mut Request<Body>) + Send + Sync>;
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -197,7 +202,10 @@ async fn serve<S, B>(
             request
         }
         Err(unfit) => {
-            tracing::debug!("a request that no app can be given: {unfit}");
+            static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
+            if let Some(more) = LIMIT.admit(Instant::now()) {
+                tracing::debug!("a request that no app can be given: {unfit}{more}");
+            }
             exchange.response.error(Status::BAD_REQUEST);
             return port.answer(exchange);
         }
@@ -212,7 +220,10 @@ async fn serve<S, B>(
     match response {
         Ok(response) => answer::give(response, exchange, &port).await,
         Err(error) => {
-            tracing::error!("an app failed: {error}");
+            static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
+            if let Some(more) = LIMIT.admit(Instant::now()) {
+                tracing::error!("an app failed: {error}{more}");
+            }
             exchange.response.error(Status::INTERNAL_SERVER_ERROR);
             port.answer(exchange);
         }

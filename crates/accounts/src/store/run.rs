@@ -9,11 +9,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use loadline_base::LogLimit;
 use sqlx::{Database as Driver, Error, Pool as DriverPool};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use super::{Pool, Store, StoreError};
+use crate::log::FAILURES_MAX;
 use crate::options::GONE_FOR_MS;
 
 /// How often a statement is asked again that lost against another, or a read whose connection broke.
@@ -147,7 +149,10 @@ impl Store {
             }
             Ok(Err(error)) => Err(self.judge(&error)),
             Err(error) => {
-                tracing::error!("a statement was lost: {error}");
+                static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
+                if let Some(more) = LIMIT.admit(Instant::now().into_std()) {
+                    tracing::error!("accounts: a statement was lost: {error}{more}");
+                }
                 Err(StoreError::Unavailable)
             }
         }
@@ -200,8 +205,12 @@ impl Store {
             return StoreError::Taken;
         }
         self.failures.add(1);
-        if !self.is_gone() && !matches!(error, Error::PoolClosed) {
-            tracing::warn!("accounts: the database did not answer: {error}");
+        static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
+        if !self.is_gone()
+            && !matches!(error, Error::PoolClosed)
+            && let Some(more) = LIMIT.admit(Instant::now().into_std())
+        {
+            tracing::warn!("accounts: the database did not answer: {error}{more}");
         }
         if is_broken(error) || matches!(error, Error::PoolTimedOut) {
             let until = self.now_ms().saturating_add(GONE_FOR_MS);

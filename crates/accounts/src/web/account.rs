@@ -2,12 +2,14 @@
 
 use std::slice;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Extension;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use loadline_base::LogLimit;
 use serde::Deserialize;
 
 use super::cookies::Cookie;
@@ -18,6 +20,7 @@ use super::pages::{
 use super::proof::{Proof, Refused};
 use super::visitor::Visitor;
 use super::{App, as_ms};
+use crate::log::VISITS_MAX;
 use crate::name::UserName;
 use crate::options::SEEN_EVERY_MS;
 use crate::password;
@@ -250,7 +253,10 @@ async fn replace_password(
     {
         return Ok(None);
     }
-    tracing::info!(user_id = id, address = %visitor.address, "accounts: password changed");
+    static LIMIT: LogLimit = LogLimit::new(VISITS_MAX);
+    if let Some(more) = LIMIT.admit(Instant::now()) {
+        tracing::info!(user_id = id, address = %visitor.address, "accounts: password changed{more}");
+    }
     let user = User { id, password_hash };
     let session = app.begin_session(user.clone()).await?;
     let device = app.know_device(user, None).await?;
@@ -307,7 +313,10 @@ pub(super) async fn delete(
     if !app.store.remove_user(user).await? {
         return Err(Failure::NotLoggedIn);
     }
-    tracing::info!(user_id = id, address = %visitor.address, "accounts: deleted");
+    static LIMIT: LogLimit = LogLimit::new(VISITS_MAX);
+    if let Some(more) = LIMIT.admit(Instant::now()) {
+        tracing::info!(user_id = id, address = %visitor.address, "accounts: deleted{more}");
+    }
     let response = app.redirect("/?after=deleted");
     let response = with_cookie(response, Cookie::Device(&key), None, &app, &visitor);
     Ok(with_cookie(response, Cookie::Session, None, &app, &visitor))

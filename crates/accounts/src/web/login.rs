@@ -1,12 +1,14 @@
 //! Logging in.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use askama::Template;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
+use loadline_base::LogLimit;
 use serde::Deserialize;
 
 use super::App;
@@ -15,6 +17,7 @@ use super::cookies::Cookie;
 use super::pages::{Failure, LoginPage, render, render_throttled, too_many, with_cookie};
 use super::proof::{Proof, Refused};
 use super::visitor::Visitor;
+use crate::log::VISITS_MAX;
 use crate::name::UserName;
 use crate::token::Token;
 
@@ -75,7 +78,10 @@ pub(super) async fn login(
         }
         Err(Refused::Failure(error)) => return Err(error),
     }
-    tracing::info!(address = %visitor.address, "accounts: login refused");
+    static LIMIT: LogLimit = LogLimit::new(VISITS_MAX);
+    if let Some(more) = LIMIT.admit(Instant::now()) {
+        tracing::info!(address = %visitor.address, "accounts: login refused{more}");
+    }
     page.frame.warning = "The user name or the password is wrong.".to_owned();
     Ok(render(StatusCode::FORBIDDEN, &page))
 }
@@ -97,7 +103,10 @@ async fn enter(
     let device = app.know_device(user, device).await?;
     app.end_sessions(visitor).await?;
     app.counts.logins.add(1);
-    tracing::info!(user_id = id, address = %visitor.address, "accounts: logged in");
+    static LIMIT: LogLimit = LogLimit::new(VISITS_MAX);
+    if let Some(more) = LIMIT.admit(Instant::now()) {
+        tracing::info!(user_id = id, address = %visitor.address, "accounts: logged in{more}");
+    }
     let response = app.redirect("/member");
     let response = app.with_device(response, device.as_ref(), visitor, fields, name_key);
     let response = with_cookie(response, Cookie::Session, Some(&token), app, visitor);

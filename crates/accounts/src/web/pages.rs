@@ -5,13 +5,15 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
+use loadline_base::LogLimit;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::App;
 use super::cookies::Cookie;
 use super::visitor::Visitor;
 use crate::hashing::HashError;
+use crate::log::FAILURES_MAX;
 use crate::store::{SessionRow, StoreError};
 use crate::token::Token;
 
@@ -175,7 +177,10 @@ impl App {
                 "Accounts cannot be reached at the moment. Please try again in a little while.",
             ),
             Failure::Broken(error) => {
-                tracing::error!("accounts: {error}");
+                static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
+                if let Some(more) = LIMIT.admit(Instant::now()) {
+                    tracing::error!("accounts: {error}{more}");
+                }
                 (
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "Something went wrong",
@@ -215,7 +220,10 @@ pub(super) fn render(status: StatusCode, page: &impl Template) -> Response {
             (status, [(header::CONTENT_TYPE, kind)], text).into_response()
         }
         Err(error) => {
-            tracing::error!("accounts: a page: {error}");
+            static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
+            if let Some(more) = LIMIT.admit(Instant::now()) {
+                tracing::error!("accounts: a page: {error}{more}");
+            }
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

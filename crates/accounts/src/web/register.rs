@@ -1,17 +1,20 @@
 //! Making an account.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use loadline_base::LogLimit;
 use serde::Deserialize;
 
 use super::App;
 use super::account::{Sent, read};
 use super::pages::{Failure, RegisterPage, render, render_throttled, too_many};
 use super::visitor::Visitor;
+use crate::log::VISITS_MAX;
 use crate::name::UserName;
 use crate::password;
 use crate::store::StoreError;
@@ -68,7 +71,10 @@ pub(super) async fn register(
     match add(&app, name, form.password).await {
         Ok(()) => {
             app.counts.registered.add(1);
-            tracing::info!(address = %visitor.address, "accounts: registered");
+            static LIMIT: LogLimit = LogLimit::new(VISITS_MAX);
+            if let Some(more) = LIMIT.admit(Instant::now()) {
+                tracing::info!(address = %visitor.address, "accounts: registered{more}");
+            }
             Ok(app.redirect("/login?after=registered"))
         }
         Err(Refusal::Taken) => {
