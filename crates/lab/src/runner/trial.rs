@@ -64,6 +64,7 @@ struct Running {
     name: String,
     log: PathBuf,
     port: u16,
+    is_over: fn() -> bool,
 }
 
 impl<'p> Processes<'p> {
@@ -144,7 +145,7 @@ impl<'p> Processes<'p> {
             let launch = launch(server, &cell.serve, &place);
             facts.command = shown(&launch.command);
             facts.configuration.clone_from(&launch.configuration);
-            match start_one(&launch, cell, &place, facts) {
+            match start_one(&launch, cell, &place, facts, self.is_over) {
                 Ok(running) => return Ok(running),
                 Err(reason) => why = reason,
             }
@@ -210,6 +211,7 @@ impl<'p> Processes<'p> {
     ) -> Result<(), Stop> {
         let (mut running, given) = match self.start_right(planned, cell, scratch, trial) {
             Ok(started) => started,
+            Err(_) if (self.is_over)() => return Err(Stop::Interrupted),
             Err(why) => {
                 trial.void.push(why);
                 return Ok(());
@@ -341,6 +343,7 @@ fn start_one(
     cell: &Cell,
     place: &Place<'_>,
     facts: &ServerFacts,
+    is_over: fn() -> bool,
 ) -> Result<Running, String> {
     let name = &facts.name;
     if let Some(text) = &launch.configuration {
@@ -356,6 +359,7 @@ fn start_one(
         name: name.clone(),
         log,
         port: place.port,
+        is_over,
     };
     running.wait_until_it_listens()?;
     Ok(running)
@@ -376,7 +380,7 @@ impl Running {
             if listens(self.port) {
                 return Ok(());
             }
-            if Instant::now() > until {
+            if Instant::now() > until || (self.is_over)() {
                 return Err(format!(
                     "The server {name} does not listen on port {} after {} s.",
                     self.port,
@@ -397,7 +401,7 @@ impl Running {
                 let words = last_words(&self.log).unwrap_or_default();
                 return Err(format!("it ended: {how} {words}"));
             }
-            if Instant::now() > until {
+            if Instant::now() > until || (self.is_over)() {
                 return Err(why);
             }
             pause = (pause * 2).min(LOOK_MAX);
