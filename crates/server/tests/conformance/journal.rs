@@ -1,7 +1,7 @@
 //! The journal of connections: exactly one line when one is accepted, one when it is closed, with what
 //! it came to.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -39,9 +39,9 @@ impl AccessSink for Lines {
 }
 
 /// What the lines of one connection say.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Entry {
-    id: u64,
+    peer: SocketAddr,
     accepted: String,
     closed: Option<Closed>,
 }
@@ -75,10 +75,10 @@ impl Journal {
         Self { server, lines }
     }
 
-    /// By the client's address. Fails if one has two lines of a kind, or its end comes first.
-    fn entries(&self) -> HashMap<SocketAddr, Entry> {
+    /// By their numbers. Fails if one has two lines of a kind, or its end comes first.
+    fn entries(&self) -> BTreeMap<u64, Entry> {
         let text = String::from_utf8(self.lines.0.lock().unwrap().clone()).unwrap();
-        let mut entries = HashMap::<SocketAddr, Entry>::new();
+        let mut entries = BTreeMap::<u64, Entry>::new();
         for line in text.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             let (time, id, peer) = (words[0], words[2].parse().unwrap(), words[3].parse());
@@ -87,16 +87,16 @@ impl Journal {
             if words[1] == "accepted" {
                 assert_eq!(words.len(), 4, "{line}");
                 let entry = Entry {
-                    id,
+                    peer,
                     accepted: time.to_owned(),
                     closed: None,
                 };
-                assert!(entries.insert(peer, entry).is_none(), "twice: {line}");
+                assert!(entries.insert(id, entry).is_none(), "twice: {line}");
                 continue;
             }
             assert_eq!((words[1], words.len()), ("closed", 9), "{line}");
-            let entry = entries.get_mut(&peer).expect(line);
-            assert_eq!(entry.id, id, "{line}");
+            let entry = entries.get_mut(&id).expect(line);
+            assert_eq!(entry.peer, peer, "{line}");
             let number = |index: usize, name: &str| {
                 let value = words[index].strip_prefix(name).expect(line);
                 value.strip_prefix('=').expect(line).parse().unwrap()
@@ -114,13 +114,19 @@ impl Journal {
         entries
     }
 
+    /// The last connection of this client: a port may be used again.
+    fn last_of(&self, client: SocketAddr) -> Option<(u64, Entry)> {
+        let mut entries = self.entries().into_iter().rev();
+        entries.find(|(_, entry)| entry.peer == client)
+    }
+
     /// The end of this connection, once it is told.
     fn end_of(&self, client: SocketAddr) -> Closed {
-        let entry = || self.entries().remove(&client);
         eventually("the line of its end", || {
-            entry().is_some_and(|entry| entry.closed.is_some())
+            let last = self.last_of(client);
+            last.is_some_and(|(_, entry)| entry.closed.is_some())
         });
-        let entry = entry().unwrap();
+        let (_, entry) = self.last_of(client).unwrap();
         let closed = entry.closed.unwrap();
         assert!(
             entry.accepted <= closed.time,
@@ -154,12 +160,12 @@ fn what_a_client_ends(model: Model) {
     }
     client.half_close().end();
     journal.expect(&client, address, "client", 3);
-    assert_eq!(journal.entries()[&address].id, 1);
+    assert_eq!(journal.last_of(address).unwrap().0, 1);
     // Nothing at all.
     let (mut client, address) = journal.connect();
     client.half_close().end();
     journal.expect(&client, address, "client", 0);
-    assert_eq!(journal.entries()[&address].id, 2);
+    assert_eq!(journal.last_of(address).unwrap().0, 2);
     // An answer that says close.
     let (mut client, address) = journal.connect();
     client.send(ECHO).answer();
@@ -224,9 +230,8 @@ fn who_makes_room_and_who_gets_none(model: Model) {
         client.send(&ECHO[..9]);
         // Its lines are handed on at the end of a turn, which may come after its answer.
         let is_evicted = || {
-            let entries = journal.entries();
-            let entry = entries.get(&idle_address);
-            entry.is_some_and(|entry| entry.closed.is_some())
+            let last = journal.last_of(idle_address);
+            last.is_some_and(|(_, entry)| entry.closed.is_some())
         };
         client.stream.set_nonblocking(true).unwrap();
         eventually("somebody makes room or is refused", || {
@@ -242,7 +247,12 @@ fn who_makes_room_and_who_gets_none(model: Model) {
     };
     idle.end();
     journal.expect(&idle, idle_address, "evicted", 1);
-    // Nobody is idle now.
+    eventually("it is seen that nobody is idle", || {
+        let entries = journal.entries();
+        let closed = entries.values().filter_map(|entry| entry.closed.as_ref());
+        let read: u64 = closed.map(|closed| closed.bytes_in).sum();
+        journal.server.control.snapshot().total.bytes_in == read + 9
+    });
     let (client, address) = journal.connect();
     refuse(&journal, client, address);
     busy.send(&LAST[9..]).answer();
@@ -318,7 +328,6 @@ fn many_at_once_have_a_line_each(model: Model) {
         let entries = journal.entries();
         entries.len() == CLIENTS * EACH && entries.values().all(is_told)
     });
-    let mut ids: Vec<u64> = journal.entries().values().map(|entry| entry.id).collect();
-    ids.sort_unstable();
+    let ids: Vec<u64> = journal.entries().into_keys().collect();
     assert_eq!(ids, (1..=(CLIENTS * EACH) as u64).collect::<Vec<_>>());
 }
