@@ -46,6 +46,9 @@ impl Lent {
 /// A request that reached the handler, and its answer: status and, if the handler chose it, content.
 struct Asked {
     method: Method,
+    /// There may be more content than files and forms may have: then 413 takes the place of an
+    /// answer that is none of an error.
+    may_be_too_much: bool,
     answer: Option<(Status, Option<Vec<u8>>)>,
 }
 
@@ -67,6 +70,7 @@ pub struct Driver<'i> {
     sending: Option<Transmit>,
     exchange: Option<(Box<Exchange>, Step)>,
     window: usize,
+    body_bytes_max: u64,
     task: Option<Task>,
     /// The last task has ended by itself; what it left undone may still be cancelled.
     app_is_over: bool,
@@ -112,6 +116,7 @@ impl<'i> Driver<'i> {
             sending: None,
             exchange: None,
             window: config.limits.stream_window_bytes,
+            body_bytes_max: config.limits.body_bytes_max,
             task: None,
             app_is_over: false,
             asked: Vec::new(),
@@ -260,7 +265,14 @@ impl<'i> Driver<'i> {
                 !answer.close || index + 1 == answers.len(),
                 "an answer after the last"
             );
-            match self.asked.get(index).map(|asked| &asked.answer) {
+            let asked = self.asked.get(index);
+            let may_be_too_much = asked.is_some_and(|asked| asked.may_be_too_much);
+            match asked.map(|asked| &asked.answer) {
+                Some(Some((status, _)))
+                    if may_be_too_much && !status.is_error() && answer.code == 413 =>
+                {
+                    assert!(answer.close);
+                }
                 Some(Some((status, content))) => {
                     assert_eq!(answer.code, status.code());
                     let expected = content.as_ref().filter(|_| methods[index] != Method::Head);
@@ -303,8 +315,14 @@ impl<'i> Driver<'i> {
                     assert!(self.exchange.is_none() && self.sending.is_none() && !self.finished);
                     if !matches!(exchange.request.body, RequestBody::Whole(_)) {
                         let method = exchange.request.method;
+                        let may_be_too_much = match exchange.request.body {
+                            RequestBody::Pending { len: Some(len) } => len > self.body_bytes_max,
+                            RequestBody::Pending { len: None } => true,
+                            _ => false,
+                        };
                         self.asked.push(Asked {
                             method,
+                            may_be_too_much,
                             answer: None,
                         });
                     }
