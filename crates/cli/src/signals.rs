@@ -2,6 +2,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -30,9 +31,14 @@ pub(crate) struct Times {
 /// Whether all connections have ended, so that no thread is stuck with one.
 static HAS_SERVED: AtomicBool = AtomicBool::new(false);
 
-/// All connections have ended, and nothing that is left to do takes long.
+/// Held while a step is taken and said, neither of which waits for anything.
+static STEP: Mutex<()> = Mutex::new(());
+
+/// All connections have ended, and nothing that is left to do takes long. What ended them has been
+/// said when this returns.
 pub(crate) fn served() {
     HAS_SERVED.store(true, Ordering::Relaxed);
+    drop(STEP.lock());
 }
 
 /// Signals from the moment they are caught; before that they have their usual effect.
@@ -73,6 +79,7 @@ impl Caught {
 /// The next step of going down: the delay, if there is one, then the drain, then the end. Each is
 /// taken before anything is said about it.
 fn go_down(control: &Control, times: Times) {
+    let _step = STEP.lock();
     let Times { delay, grace } = times;
     let next = match delay.is_zero() {
         true => "a second signal",
