@@ -69,6 +69,19 @@ impl fmt::Display for Suppressed {
     }
 }
 
+/// Says a line that others can cause, unless so many like it were said in this [`WINDOW`]:
+/// `limited!(20, Instant::now(), |more| tracing::warn!("no route{more}"))`. `more` says how many were
+/// left out before it.
+#[macro_export]
+macro_rules! limited {
+    ($lines_max:expr, $now:expr, |$more:ident| $line:expr) => {{
+        static LIMIT: $crate::LogLimit = $crate::LogLimit::new($lines_max);
+        if let Some($more) = LIMIT.admit($now) {
+            $line;
+        }
+    }};
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use bytes::{Buf, BufMut as _};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::response::Parts;
 use http_body::{Body, Frame};
-use loadline_base::{Buffer, LogLimit};
+use loadline_base::{Buffer, limited};
 use loadline_proto::{Body as AnswerBody, Exchange, Gone, Method, Piece, Port, Response, Status};
 
 use crate::{BoxError, FAILURES_MAX};
@@ -26,13 +26,10 @@ where
     let (parts, body) = response.into_parts();
     let mut body = pin!(body);
     let Some(stated) = head(&parts, &mut exchange) else {
-        static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
-        if let Some(more) = LIMIT.admit(Instant::now()) {
-            tracing::error!(
-                "an app answered with {}, which is no final status{more}",
-                parts.status
-            );
-        }
+        limited!(FAILURES_MAX, Instant::now(), |more| tracing::error!(
+            "an app answered with {}, which is no final status{more}",
+            parts.status
+        ));
         exchange.response.error(Status::INTERNAL_SERVER_ERROR);
         return port.answer(exchange);
     };
@@ -47,10 +44,9 @@ where
             return port.answer(exchange);
         }
         First::Failed(error) => {
-            static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
-            if let Some(more) = LIMIT.admit(Instant::now()) {
-                tracing::error!("the content of an app's answer failed: {error}{more}");
-            }
+            limited!(FAILURES_MAX, Instant::now(), |more| tracing::error!(
+                "the content of an app's answer failed: {error}{more}"
+            ));
             exchange.response.error(Status::INTERNAL_SERVER_ERROR);
             return port.answer(exchange);
         }
@@ -62,10 +58,9 @@ where
         Ok(()) => Piece::End,
         Err(Broken::Gone) => return,
         Err(Broken::Failed(error)) => {
-            static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
-            if let Some(more) = LIMIT.admit(Instant::now()) {
-                tracing::error!("the content of an app's answer broke off: {error}{more}");
-            }
+            limited!(FAILURES_MAX, Instant::now(), |more| tracing::error!(
+                "the content of an app's answer broke off: {error}{more}"
+            ));
             Piece::Abort
         }
     };

@@ -62,7 +62,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::{Request, Response};
-use loadline_base::LogLimit;
+use loadline_base::limited;
 use loadline_proto::{Exchange, Handler, Outcome, Port, Status, Task, TaskOptions, Turn};
 use tokio::runtime::Handle;
 use tower_service::Service;
@@ -202,10 +202,9 @@ async fn serve<S, B>(
             request
         }
         Err(unfit) => {
-            static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
-            if let Some(more) = LIMIT.admit(Instant::now()) {
-                tracing::debug!("a request that no app can be given: {unfit}{more}");
-            }
+            limited!(FAILURES_MAX, Instant::now(), |more| tracing::debug!(
+                "a request that no app can be given: {unfit}{more}"
+            ));
             exchange.response.error(Status::BAD_REQUEST);
             return port.answer(exchange);
         }
@@ -220,10 +219,9 @@ async fn serve<S, B>(
     match response {
         Ok(response) => answer::give(response, exchange, &port).await,
         Err(error) => {
-            static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
-            if let Some(more) = LIMIT.admit(Instant::now()) {
-                tracing::error!("an app failed: {error}{more}");
-            }
+            limited!(FAILURES_MAX, Instant::now(), |more| tracing::error!(
+                "an app failed: {error}{more}"
+            ));
             exchange.response.error(Status::INTERNAL_SERVER_ERROR);
             port.answer(exchange);
         }

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use loadline_base::LogLimit;
+use loadline_base::limited;
 use sqlx::{Database as Driver, Error, Pool as DriverPool};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout};
@@ -149,10 +149,9 @@ impl Store {
             }
             Ok(Err(error)) => Err(self.judge(&error)),
             Err(error) => {
-                static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
-                if let Some(more) = LIMIT.admit(Instant::now().into_std()) {
-                    tracing::error!("accounts: a statement was lost: {error}{more}");
-                }
+                limited!(FAILURES_MAX, Instant::now().into_std(), |more| {
+                    tracing::error!("accounts: a statement was lost: {error}{more}")
+                });
                 Err(StoreError::Unavailable)
             }
         }
@@ -205,12 +204,10 @@ impl Store {
             return StoreError::Taken;
         }
         self.failures.add(1);
-        static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
-        if !self.is_gone()
-            && !matches!(error, Error::PoolClosed)
-            && let Some(more) = LIMIT.admit(Instant::now().into_std())
-        {
-            tracing::warn!("accounts: the database did not answer: {error}{more}");
+        if !self.is_gone() && !matches!(error, Error::PoolClosed) {
+            limited!(FAILURES_MAX, Instant::now().into_std(), |more| {
+                tracing::warn!("accounts: the database did not answer: {error}{more}")
+            });
         }
         if is_broken(error) || matches!(error, Error::PoolTimedOut) {
             let until = self.now_ms().saturating_add(GONE_FOR_MS);

@@ -9,7 +9,7 @@ use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use loadline_base::LogLimit;
+use loadline_base::limited;
 use serde::Deserialize;
 
 use super::cookies::Cookie;
@@ -253,10 +253,11 @@ async fn replace_password(
     {
         return Ok(None);
     }
-    static LIMIT: LogLimit = LogLimit::new(VISITS_MAX);
-    if let Some(more) = LIMIT.admit(Instant::now()) {
-        tracing::info!(user_id = id, address = %visitor.address, "accounts: password changed{more}");
-    }
+    limited!(
+        VISITS_MAX,
+        Instant::now(),
+        |more| tracing::info!(user_id = id, address = %visitor.address, "accounts: password changed{more}")
+    );
     let user = User { id, password_hash };
     let session = app.begin_session(user.clone()).await?;
     let device = app.know_device(user, None).await?;
@@ -313,10 +314,11 @@ pub(super) async fn delete(
     if !app.store.remove_user(user).await? {
         return Err(Failure::NotLoggedIn);
     }
-    static LIMIT: LogLimit = LogLimit::new(VISITS_MAX);
-    if let Some(more) = LIMIT.admit(Instant::now()) {
-        tracing::info!(user_id = id, address = %visitor.address, "accounts: deleted{more}");
-    }
+    limited!(
+        VISITS_MAX,
+        Instant::now(),
+        |more| tracing::info!(user_id = id, address = %visitor.address, "accounts: deleted{more}")
+    );
     let response = app.redirect("/?after=deleted");
     let response = with_cookie(response, Cookie::Device(&key), None, &app, &visitor);
     Ok(with_cookie(response, Cookie::Session, None, &app, &visitor))

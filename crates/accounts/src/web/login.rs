@@ -8,7 +8,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
-use loadline_base::LogLimit;
+use loadline_base::limited;
 use serde::Deserialize;
 
 use super::App;
@@ -78,10 +78,11 @@ pub(super) async fn login(
         }
         Err(Refused::Failure(error)) => return Err(error),
     }
-    static LIMIT: LogLimit = LogLimit::new(VISITS_MAX);
-    if let Some(more) = LIMIT.admit(Instant::now()) {
-        tracing::info!(address = %visitor.address, "accounts: login refused{more}");
-    }
+    limited!(
+        VISITS_MAX,
+        Instant::now(),
+        |more| tracing::info!(address = %visitor.address, "accounts: login refused{more}")
+    );
     page.frame.warning = "The user name or the password is wrong.".to_owned();
     Ok(render(StatusCode::FORBIDDEN, &page))
 }
@@ -103,10 +104,11 @@ async fn enter(
     let device = app.know_device(user, device).await?;
     app.end_sessions(visitor).await?;
     app.counts.logins.add(1);
-    static LIMIT: LogLimit = LogLimit::new(VISITS_MAX);
-    if let Some(more) = LIMIT.admit(Instant::now()) {
-        tracing::info!(user_id = id, address = %visitor.address, "accounts: logged in{more}");
-    }
+    limited!(
+        VISITS_MAX,
+        Instant::now(),
+        |more| tracing::info!(user_id = id, address = %visitor.address, "accounts: logged in{more}")
+    );
     let response = app.redirect("/member");
     let response = app.with_device(response, device.as_ref(), visitor, fields, name_key);
     let response = with_cookie(response, Cookie::Session, Some(&token), app, visitor);

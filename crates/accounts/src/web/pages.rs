@@ -5,7 +5,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use loadline_base::LogLimit;
+use loadline_base::limited;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -177,10 +177,9 @@ impl App {
                 "Accounts cannot be reached at the moment. Please try again in a little while.",
             ),
             Failure::Broken(error) => {
-                static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
-                if let Some(more) = LIMIT.admit(Instant::now()) {
-                    tracing::error!("accounts: {error}{more}");
-                }
+                limited!(FAILURES_MAX, Instant::now(), |more| tracing::error!(
+                    "accounts: {error}{more}"
+                ));
                 (
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "Something went wrong",
@@ -220,10 +219,9 @@ pub(super) fn render(status: StatusCode, page: &impl Template) -> Response {
             (status, [(header::CONTENT_TYPE, kind)], text).into_response()
         }
         Err(error) => {
-            static LIMIT: LogLimit = LogLimit::new(FAILURES_MAX);
-            if let Some(more) = LIMIT.admit(Instant::now()) {
-                tracing::error!("accounts: a page: {error}{more}");
-            }
+            limited!(FAILURES_MAX, Instant::now(), |more| tracing::error!(
+                "accounts: a page: {error}{more}"
+            ));
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

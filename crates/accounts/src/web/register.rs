@@ -7,7 +7,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use loadline_base::LogLimit;
+use loadline_base::limited;
 use serde::Deserialize;
 
 use super::App;
@@ -71,10 +71,11 @@ pub(super) async fn register(
     match add(&app, name, form.password).await {
         Ok(()) => {
             app.counts.registered.add(1);
-            static LIMIT: LogLimit = LogLimit::new(VISITS_MAX);
-            if let Some(more) = LIMIT.admit(Instant::now()) {
-                tracing::info!(address = %visitor.address, "accounts: registered{more}");
-            }
+            limited!(
+                VISITS_MAX,
+                Instant::now(),
+                |more| tracing::info!(address = %visitor.address, "accounts: registered{more}")
+            );
             Ok(app.redirect("/login?after=registered"))
         }
         Err(Refusal::Taken) => {
