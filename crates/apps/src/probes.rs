@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use loadline_proto::{Body, Exchange, Method, Status};
+use loadline_proto::{Body, Exchange, Status};
+
+use crate::status::is_read;
 
 /// Two small pages in one folder: `health` says 200 for as long as anybody answers, while the server
 /// goes down too; `ready` says 200, and 503 once more requests should go elsewhere.
@@ -70,14 +72,10 @@ impl Probes {
 
     /// Answers a request for it.
     pub fn answer(&self, probe: Probe, exchange: &mut Exchange) {
-        let Exchange {
-            request, response, ..
-        } = exchange;
-        if !matches!(request.method, Method::Get | Method::Head) {
-            response.error(Status::METHOD_NOT_ALLOWED);
-            response.field("Allow", "GET, HEAD");
+        if !is_read(exchange) {
             return;
         }
+        let response = &mut exchange.response;
         let (status, text) = match probe {
             Probe::Health => (Status::OK, "alive\n"),
             Probe::Ready if (self.is_ready)() => (Status::OK, "ready\n"),

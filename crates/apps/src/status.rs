@@ -55,14 +55,12 @@ impl StatusPage {
     /// Answers a request for this page: JSON, or Prometheus text for `?format=prometheus` and for
     /// clients that accept plain text and no JSON, as Prometheus does.
     pub fn answer(&self, exchange: &mut Exchange) {
+        if !is_read(exchange) {
+            return;
+        }
         let Exchange {
             request, response, ..
         } = exchange;
-        if !matches!(request.method, Method::Get | Method::Head) {
-            response.error(Status::METHOD_NOT_ALLOWED);
-            response.field("Allow", "GET, HEAD");
-            return;
-        }
         let (content_type, text) = if wants_prometheus(request) {
             (
                 "text/plain; version=0.0.4; charset=utf-8",
@@ -76,6 +74,17 @@ impl StatusPage {
         response.field("Vary", "Accept");
         response.body = Body::Bytes(text.into_bytes());
     }
+}
+
+/// Whether what a request is for is only read, as pages of the server's own can be; else it is
+/// refused.
+pub(crate) fn is_read(exchange: &mut Exchange) -> bool {
+    let is_read = matches!(exchange.request.method, Method::Get | Method::Head);
+    if !is_read {
+        exchange.response.error(Status::METHOD_NOT_ALLOWED);
+        exchange.response.field("Allow", "GET, HEAD");
+    }
+    is_read
 }
 
 fn wants_prometheus(request: &loadline_proto::Request) -> bool {
