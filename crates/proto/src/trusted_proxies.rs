@@ -149,7 +149,7 @@ impl TrustedProxies {
     }
 
     /// What is said about a request that came from one of them.
-    pub(crate) fn told(&self, request: &Request) -> Forwarded {
+    pub(crate) fn forwarded(&self, request: &Request) -> Forwarded {
         match self.field {
             ForwardedField::XForwardedFor => Forwarded {
                 is_secure: forwarded::proto_is_https(request),
@@ -161,18 +161,18 @@ impl TrustedProxies {
 
     /// Goes back from the last hop to the first one that is not between proxies of ours.
     fn walk(&self, hops: impl Iterator<Item = Hop>) -> Forwarded {
-        let mut told = Forwarded::default();
+        let mut found = Forwarded::default();
         for hop in hops {
-            told.is_secure = hop.is_secure;
+            found.is_secure = hop.is_secure;
             let Some(from) = hop.from else {
                 break;
             };
-            told.client = Some(from);
+            found.client = Some(from);
             if !self.trusts_address(from.address) {
                 break;
             }
         }
-        told
+        found
     }
 
     fn trusts_address(&self, address: IpAddr) -> bool {

@@ -12,9 +12,9 @@ use loadline_proto::{
 
 use ForwardedField::{Forwarded, XForwardedFor};
 
-/// What a handler is told of a request.
+/// What a handler sees of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct Seen {
     /// Address and port; `?` where nothing is known.
     client: String,
     is_secure: bool,
@@ -32,15 +32,15 @@ fn trusting(proxies: &[&str], field: ForwardedField) -> Arc<SessionConfig> {
     })
 }
 
-/// What a handler is told of the requests of a connection, each given by its fields.
-fn told_of(config: &Arc<SessionConfig>, peer: &str, requests: &[&str]) -> Vec<Told> {
-    let mut told = Vec::new();
+/// What a handler is seen of the requests of a connection, each given by its fields.
+fn seen_from(config: &Arc<SessionConfig>, peer: &str, requests: &[&str]) -> Vec<Seen> {
+    let mut seen = Vec::new();
     let note = |exchange: &mut Exchange, _: &mut Turn<'_>| {
         let client = exchange.client().map(|client| {
             let port = client.port.map_or(String::new(), |port| format!(" {port}"));
             format!("{}{port}", client.address)
         });
-        told.push(Told {
+        seen.push(Seen {
             client: client.unwrap_or_else(|| "?".to_owned()),
             is_secure: exchange.is_secure(),
             unnamed_proxy: exchange.unnamed_proxy(),
@@ -56,18 +56,18 @@ fn told_of(config: &Arc<SessionConfig>, peer: &str, requests: &[&str]) -> Vec<To
         driver.feed(format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n").as_bytes());
     }
     drop(driver);
-    told
+    seen
 }
 
 /// Who the client is to a server that trusts 192.0.2.0/24 and is asked by 192.0.2.1.
 fn seen(field: ForwardedField, lines: &[&str]) -> (String, bool) {
     let config = trusting(&["192.0.2.0/24"], field);
     let fields: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
-    let told = told_of(&config, "192.0.2.1:4000", &[&fields]);
-    let [told] = &told[..] else {
-        panic!("{lines:?}: {told:?}");
+    let seen = seen_from(&config, "192.0.2.1:4000", &[&fields]);
+    let [seen] = &seen[..] else {
+        panic!("{lines:?}: {seen:?}");
     };
-    (told.client.clone(), told.is_secure)
+    (seen.client.clone(), seen.is_secure)
 }
 
 const ITSELF: &str = "192.0.2.1 4000";
@@ -331,20 +331,20 @@ fn only_those_who_are_named_are_believed() {
         (&["192.0.2.0/24", "unix"], "unix", true),
     ] {
         let config = trusting(proxies, XForwardedFor);
-        let told = told_of(&config, peer, &[FIELDS, "", FIELDS]);
-        let believed = Told {
+        let seen = seen_from(&config, peer, &[FIELDS, "", FIELDS]);
+        let believed = Seen {
             client: "203.0.113.9".to_owned(),
             is_secure: true,
             unnamed_proxy: None,
         };
         for index in [0, 2] {
-            assert_eq!(told[index] == believed, is_believed, "{proxies:?} {peer}");
+            assert_eq!(seen[index] == believed, is_believed, "{proxies:?} {peer}");
         }
         assert_ne!(
-            told[1], believed,
+            seen[1], believed,
             "nothing of one request is the next one's"
         );
-        assert_eq!((told[1].is_secure, told.len()), (false, 3));
+        assert_eq!((seen[1].is_secure, seen.len()), (false, 3));
     }
 }
 
@@ -371,15 +371,15 @@ fn a_proxy_on_this_machine_that_nobody_named_is_told_of_once() {
     const VIA: &str = "X-Forwarded-For: 203.0.113.9\r\n";
     const STANDARD: &str = "forwarded: for=203.0.113.9\r\n";
     const BOTH: &str = "Forwarded: for=203.0.113.9\r\nx-forwarded-for: 203.0.113.9\r\n";
-    let told = [Some(XForwardedFor)];
+    let seen = [Some(XForwardedFor)];
     for (proxies, peer, requests, expected) in [
-        (&[][..], "127.0.0.1:80", &[VIA][..], &told[..]),
-        (&[], "127.0.0.1:80", &[VIA, VIA], &[told[0], None]),
+        (&[][..], "127.0.0.1:80", &[VIA][..], &seen[..]),
+        (&[], "127.0.0.1:80", &[VIA, VIA], &[seen[0], None]),
         (&[], "127.0.0.1:80", &[STANDARD], &[Some(Forwarded)]),
-        (&[], "127.0.0.1:80", &[BOTH], &told),
-        (&[], "[::1]:80", &[VIA], &told),
-        (&[], "[::ffff:127.0.0.1]:80", &[VIA], &told),
-        (&[], "unix", &[VIA], &told),
+        (&[], "127.0.0.1:80", &[BOTH], &seen),
+        (&[], "[::1]:80", &[VIA], &seen),
+        (&[], "[::ffff:127.0.0.1]:80", &[VIA], &seen),
+        (&[], "unix", &[VIA], &seen),
         // A client on this machine, or one whose first request had no such field.
         (&[], "127.0.0.1:80", &["", VIA], &[None, None]),
         (
@@ -394,9 +394,9 @@ fn a_proxy_on_this_machine_that_nobody_named_is_told_of_once() {
         (&["127.0.0.1"], "unix", &[VIA], &[None]),
         (&["unix"], "unix", &[VIA], &[None]),
     ] {
-        let told = told_of(&trusting(proxies, XForwardedFor), peer, requests);
-        let told: Vec<_> = told.iter().map(|it| it.unnamed_proxy).collect();
-        assert_eq!(told, expected, "{proxies:?} {peer} {requests:?}");
+        let seen = seen_from(&trusting(proxies, XForwardedFor), peer, requests);
+        let seen: Vec<_> = seen.iter().map(|it| it.unnamed_proxy).collect();
+        assert_eq!(seen, expected, "{proxies:?} {peer} {requests:?}");
     }
 }
 

@@ -174,7 +174,7 @@ pub fn serve<H: Handler>(handler: Arc<H>, config: ServerConfig) -> io::Result<Se
         shutdown: Shutdown::new()?,
         registry: Arc::default(),
         local_addresses: Default::default(),
-        unnamed_proxy_was_told: Default::default(),
+        warned_of_unnamed_proxy: Default::default(),
         failure: Default::default(),
         access: config.access_log.map(|access| (access.format, access.sink)),
         journal: config.connection_log.map(Journal::new),

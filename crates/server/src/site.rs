@@ -35,7 +35,7 @@ pub(crate) struct Site<H: Handler> {
     pub(crate) registry: Arc<Registry>,
     pub(crate) local_addresses: LocalAddresses,
     /// Whether it was said that a proxy on this machine is not trusted.
-    pub(crate) unnamed_proxy_was_told: AtomicBool,
+    pub(crate) warned_of_unnamed_proxy: AtomicBool,
     pub(crate) access: Option<(AccessFormat, Arc<dyn AccessSink>)>,
     pub(crate) journal: Option<Arc<Journal>>,
     /// Why the server ends though nobody has asked it to: the first reason.
@@ -52,7 +52,7 @@ impl<H: Handler> Site<H> {
         turn: &mut Turn<'_>,
     ) -> Outcome {
         if let Some(field) = exchange.unnamed_proxy() {
-            self.tell_of_unnamed_proxy(exchange.peer, field);
+            self.warn_of_unnamed_proxy(exchange.peer, field);
         }
         // What a panic leaves half done is the exchange, which is started over, and the handler's
         // own `local`, for which its author answers as with any shared state.
@@ -68,8 +68,8 @@ impl<H: Handler> Site<H> {
 
     /// Says once which option is missing, when a request has come through a proxy of this machine.
     #[cold]
-    fn tell_of_unnamed_proxy(&self, peer: Option<SocketAddr>, field: ForwardedField) {
-        if self.unnamed_proxy_was_told.swap(true, Ordering::Relaxed) {
+    fn warn_of_unnamed_proxy(&self, peer: Option<SocketAddr>, field: ForwardedField) {
+        if self.warned_of_unnamed_proxy.swap(true, Ordering::Relaxed) {
             return;
         }
         let proxy = peer.map_or_else(
@@ -242,7 +242,7 @@ pub(crate) mod tests {
             shutdown: Shutdown::new().unwrap(),
             registry: Arc::default(),
             local_addresses: LocalAddresses::default(),
-            unnamed_proxy_was_told: AtomicBool::default(),
+            warned_of_unnamed_proxy: AtomicBool::default(),
             access: None,
             journal: None,
             failure: Mutex::default(),

@@ -58,7 +58,7 @@ impl ServerSession {
         match self.standing {
             Standing::Client => {}
             Standing::Proxy => {
-                exchange.forwarded = self.config.trusted_proxies.told(&exchange.request);
+                exchange.forwarded = self.config.trusted_proxies.forwarded(&exchange.request);
             }
             Standing::Unnamed => {
                 exchange.unnamed_proxy = field_of_a_proxy(&exchange.request);

@@ -51,7 +51,7 @@ fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
         shutdown: Shutdown::new().unwrap(),
         registry: Registry::default().into(),
         local_addresses: Default::default(),
-        unnamed_proxy_was_told: Default::default(),
+        warned_of_unnamed_proxy: Default::default(),
         access: None,
         journal: None,
     });
