@@ -62,13 +62,13 @@ pub(crate) fn start(level: tracing::Level) -> io::Result<()> {
         .with_target(false)
         .log_internal_errors(false) // by `eprintln`, which panics where nobody listens
         .init();
-    std::panic::set_hook(Box::new(tell_panic));
+    std::panic::set_hook(Box::new(print_panic));
     Ok(())
 }
 
 /// Says something: lines, each ending in a newline. Never waits in a process that serves; elsewhere for
 /// a moment at most.
-pub(crate) fn tell(text: &str) {
+pub(crate) fn print(text: &str) {
     match RUNNING.get() {
         Some(running) => running.log.offer(&mut text.as_bytes().to_vec()),
         None => write_for_a_while(text),
@@ -115,7 +115,7 @@ impl Write for Line<'_> {
 }
 
 /// What the standard library would say, without waiting and at a bounded rate.
-fn tell_panic(info: &PanicHookInfo<'_>) {
+fn print_panic(info: &PanicHookInfo<'_>) {
     static LIMIT: LogLimit = LogLimit::new(PANICS_MAX);
     let Some(more) = LIMIT.admit(Instant::now()) else {
         return;
@@ -130,7 +130,7 @@ fn tell_panic(info: &PanicHookInfo<'_>) {
     if trace.status() == BacktraceStatus::Captured {
         message += &format!("{trace}");
     }
-    tell(&message);
+    print(&message);
 }
 
 /// Writes by a thread that may be left behind. Where none is to be had, as much as there is room for.

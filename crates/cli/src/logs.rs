@@ -1,4 +1,5 @@
-//! The logs of `loadline serve`: of requests, of connections.
+//! The logs of `loadline serve`: of requests, of connections. Each is a [`LineWriter`], so that serving
+//! threads never wait.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,9 +9,17 @@ use std::time::Duration;
 use loadline_proto::{AccessFormat, ConnectionFormat};
 use loadline_server::{AccessLogging, ConnectionLogging};
 
-use crate::access_log::{self, AccessLogWriter, Closing, Target};
 use crate::failure::Failure;
 use crate::flags::defs::RunningFlags;
+use crate::line_writer::{Closing, Kind, LineWriter, Losses, Target};
+
+/// Bounds of each: some fifty thousand lines, a tenth of a second at full speed.
+pub(crate) const LOG: Kind = Kind {
+    name: "log",
+    batches_max: 16 * 1024,
+    queued_bytes_max: 8 << 20,
+    losses: Losses::Reported,
+};
 
 /// How long the end waits for the last lines of each.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -18,8 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Those that are written.
 #[derive(Clone, Default)]
 pub(crate) struct Logs {
-    pub(crate) access: Option<Arc<AccessLogWriter>>,
-    pub(crate) connections: Option<Arc<AccessLogWriter>>,
+    pub(crate) access: Option<Arc<LineWriter>>,
+    pub(crate) connections: Option<Arc<LineWriter>>,
 }
 
 /// Their ends, with their names.
@@ -92,8 +101,9 @@ fn open_one(
     option: &str,
     name: &'static str,
     path: &Path,
-) -> Result<(Arc<AccessLogWriter>, Closing), Failure> {
-    access_log::start(name, Target::from_path(path.to_owned())).map_err(|error| {
+) -> Result<(Arc<LineWriter>, Closing), Failure> {
+    let kind = Kind { name, ..LOG };
+    LineWriter::start(kind, Target::from_path(path.to_owned())).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "no such directory".to_owned(),
             io::ErrorKind::PermissionDenied => "no permission to write it".to_owned(),

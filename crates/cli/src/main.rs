@@ -2,7 +2,6 @@
 //! `lab`.
 #![forbid(unsafe_code)]
 
-mod access_log;
 mod accounts;
 mod diagnostics;
 mod failure;
@@ -28,7 +27,7 @@ fn main() -> ExitCode {
     let code = match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            diagnostics::tell(&format!("loadline: {failure}\n"));
+            diagnostics::print(&format!("loadline: {failure}\n"));
             failure.code()
         }
     };

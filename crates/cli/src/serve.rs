@@ -77,7 +77,7 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     caught
         .obey(handle.control(), times, logs)
         .map_err(|error| Failure::failed(format!("signals: {error}")))?;
-    diagnostics::tell(&start_up::text(plan, machine, &root, handle.addresses()));
+    diagnostics::print(&start_up::text(plan, machine, &root, handle.addresses()));
     loadline_sys::memory::release_free_memory();
     loadline_sys::memory::release_program_pages();
     wait(handle, log_ends, accounts.as_ref())

@@ -66,7 +66,7 @@ impl Caught {
                 // A server that no signal ends would have to be killed.
                 unheard.stop_now();
                 end_after(NOTICE);
-                diagnostics::tell("loadline: the signals' thread has panicked; ending now\n");
+                diagnostics::print("loadline: the signals' thread has panicked; ending now\n");
             }
         };
         std::thread::Builder::new()

@@ -12,9 +12,9 @@ use loadline_proto::CloseReason;
 use loadline_server::{Architecture, Control, Counts, Role, ServerOptions, Snapshot};
 use serde_json::{Map, Value, json};
 
-use crate::access_log::AccessLogWriter;
 use crate::accounts::Mounted;
 use crate::diagnostics;
+use crate::line_writer::LineWriter;
 use crate::logs::Logs;
 
 /// Rows of one kind of thread that Prometheus is shown one by one. Beyond it only the sum: each
@@ -252,7 +252,7 @@ impl Exposition {
     }
 }
 
-fn log_json(log: Option<&Arc<AccessLogWriter>>) -> Option<Value> {
+fn log_json(log: Option<&Arc<LineWriter>>) -> Option<Value> {
     let counts = log?.counts();
     Some(json!({
         "lines_written": counts.written,
@@ -261,7 +261,7 @@ fn log_json(log: Option<&Arc<AccessLogWriter>>) -> Option<Value> {
     }))
 }
 
-fn show_log(text: &mut Exposition, log: &str, writer: Option<&Arc<AccessLogWriter>>) {
+fn show_log(text: &mut Exposition, log: &str, writer: Option<&Arc<LineWriter>>) {
     let Some(writer) = writer else { return };
     let counts = writer.counts();
     for (what, value) in [

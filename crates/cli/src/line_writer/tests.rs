@@ -1,0 +1,232 @@
+//! What reaches a file that fills up, hangs or is gone, and what is counted as lost.
+
+use super::*;
+use crate::diagnostics::DIAGNOSTICS;
+use crate::logs::LOG;
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+
+/// What a disk does, by script: each entry is how many bytes the next write takes; then all.
+struct Disk {
+    script: Vec<io::Result<usize>>,
+    kept: Arc<Mutex<Vec<u8>>>,
+    failed: Sender<()>,
+}
+
+impl Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = if self.script.is_empty() {
+            Ok(bytes.len())
+        } else {
+            self.script.remove(0)
+        };
+        match taken {
+            Ok(n) => {
+                let n = n.min(bytes.len());
+                self.kept.lock().unwrap().extend_from_slice(&bytes[..n]);
+                Ok(n)
+            }
+            Err(error) => {
+                self.failed.send(()).unwrap();
+                Err(error)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+type Kept = Arc<Mutex<Vec<u8>>>;
+
+fn log_on(
+    kind: Kind,
+    script: Vec<io::Result<usize>>,
+) -> (Arc<LineWriter>, Closing, Kept, Receiver<()>) {
+    let kept = Kept::default();
+    let (failed, failures) = channel();
+    let disk = Disk {
+        script,
+        kept: Arc::clone(&kept),
+        failed,
+    };
+    let target = Target::File("/nowhere/at/all".into());
+    let (log, closing) = LineWriter::start_with(kind, target, Box::new(disk)).unwrap();
+    (log, closing, kept, failures)
+}
+
+fn full() -> io::Result<usize> {
+    Err(io::ErrorKind::StorageFull.into())
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[test]
+fn every_line_arrives_once_from_many_threads() {
+    let (log, closing, kept, _failures) = log_on(LOG, vec![Ok(3), Ok(1), Ok(70)]);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let log = &log;
+            scope.spawn(move || {
+                let mut lines = Vec::new();
+                for number in 0..500 {
+                    lines.extend_from_slice(format!("{thread} {number}\n").as_bytes());
+                    if number % 3 == 0 {
+                        log.offer(&mut lines);
+                        assert!(lines.is_empty());
+                    }
+                }
+                log.offer(&mut lines);
+            });
+        }
+    });
+    let counts = closing.finish(PATIENCE);
+    assert_eq!(
+        counts,
+        LogCounts {
+            written: 2000,
+            dropped: 0,
+            errors: 0
+        }
+    );
+    let kept = String::from_utf8(kept.lock().unwrap().clone()).unwrap();
+    for thread in 0..4 {
+        let own = kept
+            .lines()
+            .filter_map(|line| line.strip_prefix(&format!("{thread} ")));
+        let numbers: Vec<usize> = own.map(|number| number.parse().unwrap()).collect();
+        assert_eq!(numbers, (0..500).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_leaves_whole_lines() {
+    let (log, closing, kept, failures) = log_on(LOG, vec![Ok(8), full()]);
+    let mut lines = b"first\nsecond\nthird\n".to_vec();
+    log.offer(&mut lines);
+    failures.recv_timeout(PATIENCE).unwrap();
+    lines.extend_from_slice(b"later\n");
+    log.offer(&mut lines);
+    let counts = closing.finish(PATIENCE);
+    // "third" was dropped; the rest of "second" was written as soon as there was room.
+    assert_eq!(
+        counts,
+        LogCounts {
+            written: 3,
+            dropped: 1,
+            errors: 1
+        }
+    );
+    assert_eq!(*kept.lock().unwrap(), b"first\nsecond\nlater\n");
+}
+
+#[test]
+fn what_cannot_be_written_is_counted() {
+    let (log, closing, kept, failures) = log_on(LOG, vec![full(), full()]);
+    let mut lines = b"one\ntwo\n".to_vec();
+    log.offer(&mut lines);
+    failures.recv_timeout(PATIENCE).unwrap();
+    lines.extend_from_slice(b"three\n");
+    log.offer(&mut lines);
+    let counts = closing.finish(PATIENCE);
+    assert_eq!(
+        counts,
+        LogCounts {
+            written: 0,
+            dropped: 3,
+            errors: 2
+        }
+    );
+    assert!(kept.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_writer_that_hangs_costs_lines_and_not_the_callers() {
+    let (release, held) = sync_channel::<()>(0);
+    struct Hanging(Receiver<()>, Kept);
+    impl Write for Hanging {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.0.recv();
+            self.1.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let kept = Kept::default();
+    let out = Box::new(Hanging(held, Arc::clone(&kept)));
+    let target = Target::File("/nowhere/at/all".into());
+    let (log, closing) = LineWriter::start_with(LOG, target, out).unwrap();
+    let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
+    for _ in 0..10_000 {
+        log.offer(&mut line.clone());
+    }
+    let dropped = log.counts().dropped;
+    let room = (LOG.queued_bytes_max / 1024) as u64;
+    // What the writer had taken before it hung is beside the queue.
+    let taken_most = (WRITE_BYTES / 1024) as u64 + 1;
+    assert!(
+        dropped <= 10_000 - room && dropped >= 10_000 - room - taken_most,
+        "{dropped}"
+    );
+    drop(release);
+    let counts = closing.finish(PATIENCE);
+    assert_eq!(counts.written + counts.dropped, 10_000);
+    assert_eq!(count_lines(&kept.lock().unwrap()), counts.written);
+}
+
+#[test]
+fn a_panic_costs_the_lines_at_hand_and_no_more() {
+    struct Panicking(u32, Kept, Sender<()>);
+    impl Write for Panicking {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += 1;
+            if self.0 == 1 {
+                self.2.send(()).unwrap();
+                panic!("on purpose");
+            }
+            self.1.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let kept = Kept::default();
+    let (tell, panicked) = channel();
+    let out = Box::new(Panicking(0, Arc::clone(&kept), tell));
+    let (log, closing) = LineWriter::start_with(LOG, Target::Stdout, out).unwrap();
+    log.offer(&mut b"one\n".to_vec());
+    panicked.recv_timeout(PATIENCE).unwrap();
+    log.offer(&mut b"two\n".to_vec());
+    let counts = closing.finish(PATIENCE);
+    assert_eq!(
+        counts,
+        LogCounts {
+            written: 1,
+            dropped: 1,
+            errors: 1
+        }
+    );
+    assert_eq!(*kept.lock().unwrap(), b"two\n");
+}
+
+/// Nobody else would say that diagnostics were lost.
+#[test]
+fn diagnostics_that_were_lost_leave_a_note_in_their_place() {
+    let (log, closing, kept, failures) = log_on(DIAGNOSTICS, vec![full(), full(), Ok(4)]);
+    for text in ["one\ntwo\n", "three\n"] {
+        log.offer(&mut text.as_bytes().to_vec());
+        failures.recv_timeout(PATIENCE).unwrap();
+    }
+    log.offer(&mut b"four\n".to_vec());
+    let counts = closing.finish(PATIENCE);
+    let kept = String::from_utf8(kept.lock().unwrap().clone()).unwrap();
+    assert_eq!(
+        kept,
+        "loadline: 3 lines of diagnostics were lost here\nfour\n"
+    );
+    assert_eq!((counts.dropped, counts.errors), (3, 2));
+}
