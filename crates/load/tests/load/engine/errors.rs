@@ -1,0 +1,225 @@
+//! Each way in which a request can fail is counted as what it is, and once.
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use loadline_load::{ErrorKind, Expectation, Plan, Tally};
+use loadline_stub::{Listening, Stub, StubOptions};
+use loadline_sys::{ListenAddr, ListenOptions, socket};
+use sha2::{Digest, Sha256};
+
+use crate::engine::run::{MS, closed, run};
+use crate::engine::server::{Act, Server, answer};
+
+const REQUESTS: u64 = 12;
+
+fn assert_all(tally: &Tally, kind: ErrorKind, completed: u64) {
+    let message = format!("{kind:?} {tally:?}");
+    assert_eq!(tally.offered, REQUESTS, "{message}");
+    assert_eq!(tally.errors_of(kind), REQUESTS, "{message}");
+    assert_eq!(tally.errors_total(), REQUESTS, "{message}");
+    assert_eq!((tally.good, tally.completed), (0, completed), "{message}");
+    assert_eq!(tally.unfinished, 0, "{message}");
+}
+
+/// Every answer is this one; connections are kept, and then new for each request.
+fn check(act: &Act, expected: &Expectation, kind: ErrorKind, is_complete: bool) {
+    for requests_per_connection in [None, Some(1)] {
+        let act = act.clone();
+        let server = Server::start(move |_, _| act.clone());
+        let mut plan = closed(server.address, 3, REQUESTS);
+        plan.requests_per_connection = requests_per_connection;
+        plan.mix.expectations = vec![expected.clone()];
+        let outcome = run(&plan);
+        let tally = outcome.tally();
+        assert_all(&tally, kind, if is_complete { REQUESTS } else { 0 });
+        assert_eq!((tally.sent, server.requests()), (REQUESTS, REQUESTS));
+        assert_eq!(tally.connections, server.connections());
+        let failures = outcome.histogram(|interval| &interval.failure).len();
+        assert_eq!(failures, REQUESTS - tally.completed);
+    }
+}
+
+#[test]
+fn answers_that_are_not_complete() {
+    let any = Expectation::default();
+    let text = |text: &str| text.as_bytes().to_vec();
+    let cut = text("HTTP/1.1 200 X\r\nContent-Length: 10\r\n\r\nabc");
+    let cut_chunk = text("HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc");
+    let cut_head = text("HTTP/1.1 200 X\r\nContent-Le");
+    for (act, kind) in [
+        (Act::SendAndClose(cut), ErrorKind::ShortBody),
+        (Act::SendAndClose(cut_chunk), ErrorKind::ShortBody),
+        (Act::SendAndClose(cut_head), ErrorKind::ShortBody),
+        (Act::SendAndClose(Vec::new()), ErrorKind::ClosedEarly),
+        (Act::Reset, ErrorKind::Reset),
+        (Act::Send(text("SSH-2.0-x\r\n\r\n")), ErrorKind::Malformed),
+    ] {
+        check(&act, &any, kind, false);
+    }
+}
+
+#[test]
+fn answers_that_are_not_the_expected_ones() {
+    let any = Expectation::default();
+    let created = Expectation {
+        statuses: vec![201],
+        ..Expectation::default()
+    };
+    let length = |bytes| Expectation {
+        length: Some(bytes),
+        ..Expectation::default()
+    };
+    let content = |text: &str| Expectation {
+        sha256: Some(Sha256::digest(text).into()),
+        ..Expectation::default()
+    };
+    let mut excess = answer(200, "hello");
+    excess.extend_from_slice(b"!");
+    for (bytes, expected, kind) in [
+        (answer(404, "gone"), &any, ErrorKind::Status4xx),
+        (answer(500, "broken"), &any, ErrorKind::Status5xx),
+        (answer(302, ""), &any, ErrorKind::OtherStatus),
+        (answer(200, "hello"), &created, ErrorKind::OtherStatus),
+        (answer(200, "hello"), &length(6), ErrorKind::ShortBody),
+        (answer(200, "hello"), &length(4), ErrorKind::LongBody),
+        (excess, &any, ErrorKind::LongBody),
+        (
+            answer(200, "hello"),
+            &content("world"),
+            ErrorKind::WrongContent,
+        ),
+    ] {
+        check(&Act::Send(bytes), expected, kind, true);
+    }
+}
+
+#[test]
+fn bytes_behind_an_answer_are_its_own_however_long_it_is() {
+    // Of the first nothing is thrown away unseen, of the others nearly all.
+    for body_bytes in [5_000, 100_000, 2 << 20] {
+        let mut bytes = answer(200, &"x".repeat(body_bytes));
+        bytes.push(b'!');
+        let any = Expectation::default();
+        check(&Act::Send(bytes), &any, ErrorKind::LongBody, true);
+    }
+}
+
+#[test]
+fn content_is_checked_on_a_sample() {
+    let server = Server::answering("hello");
+    for (sample, errors) in [(1, 12), (4, 3), (0, 0)] {
+        let mut plan = closed(server.address, 3, REQUESTS);
+        plan.content_sample = sample;
+        plan.mix.expectations[0].sha256 = Some([0; 32]);
+        let tally = run(&plan).tally();
+        assert_eq!(tally.errors_of(ErrorKind::WrongContent), errors);
+        assert_eq!((tally.completed, tally.good), (12, 12 - errors));
+    }
+    let mut plan = closed(server.address, 3, REQUESTS);
+    plan.mix.expectations[0].sha256 = Some(Sha256::digest("hello").into());
+    assert_eq!(run(&plan).tally().good, 12);
+}
+
+#[test]
+fn a_large_body_is_counted_whole() {
+    let body: &'static str = String::from_utf8(vec![b'x'; 3 << 20]).unwrap().leak();
+    let server = Server::answering(body);
+    for sha256 in [None, Some(Sha256::digest(body).into())] {
+        let mut plan = closed(server.address, 2, 4);
+        plan.mix.expectations[0] = Expectation {
+            statuses: Vec::new(),
+            length: Some(3 << 20),
+            sha256,
+        };
+        let tally = run(&plan).tally();
+        assert_eq!((tally.good, tally.content_bytes), (4, 12 << 20));
+        assert_eq!(tally.bytes_received, 4 * answer(200, body).len() as u64);
+    }
+}
+
+#[test]
+fn answers_in_time_are_good_and_others_late() {
+    let server = Server::answering("hello");
+    let mut plan = closed(server.address, 3, REQUESTS);
+    plan.deadline_ns = Some(1);
+    assert_all(&run(&plan).tally(), ErrorKind::Late, REQUESTS);
+    plan.deadline_ns = Some(3600 * 1000 * MS);
+    assert_eq!(run(&plan).tally().good, REQUESTS);
+}
+
+#[test]
+fn no_answer_within_the_time_is_a_timeout_and_a_new_connection() {
+    let server = Server::start(|_, _| Act::Hang);
+    let mut plan = closed(server.address, 3, REQUESTS);
+    plan.timeout_ns = 20 * MS;
+    let outcome = run(&plan);
+    assert_all(&outcome.tally(), ErrorKind::Timeout, 0);
+    assert!(server.requests() <= REQUESTS); // a slow server sees some of them too late
+    let failures = outcome.histogram(|interval| &interval.failure);
+    assert!(failures.min() >= 19_900, "{} us", failures.min());
+}
+
+#[test]
+fn where_nobody_listens_clients_are_refused_and_do_not_spin() {
+    let nobody = Stub::start(StubOptions {
+        listening: Listening::Refusing,
+        ..StubOptions::default()
+    });
+    let mut plan = closed(nobody.as_ref().unwrap().address(), 3, REQUESTS);
+    plan.requests_per_connection = Some(1);
+    let outcome = run(&plan);
+    assert_all(&outcome.tally(), ErrorKind::Refused, 0);
+    // Four attempts of each client, so three pauses: 10, 20 and 40 ms.
+    assert!(outcome.report.wall_ns >= 70 * MS);
+    assert_eq!(outcome.tally().sent, 0);
+
+    // Before the start each of them tries once more, without a request.
+    plan.requests_per_connection = None;
+    let outcome = run(&plan);
+    assert_eq!(outcome.ready, 0);
+    assert_eq!(outcome.tally().errors_of(ErrorKind::Refused), REQUESTS + 3);
+}
+
+#[test]
+fn who_is_not_let_in_has_a_connect_timeout() {
+    let anywhere = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+    let options = ListenOptions {
+        backlog: 0,
+        reuse_port: false,
+        defer_accept: false,
+        ipv6_only: false,
+        unix_mode: None,
+    };
+    let (_listener, address) = socket::listen(&anywhere, options).unwrap();
+    let ListenAddr::Tcp(address) = address else {
+        unreachable!("it was asked for TCP");
+    };
+    let _filled = fill(address);
+    let mut plan: Plan = closed(address, 3, REQUESTS);
+    plan.requests_per_connection = Some(1);
+    plan.timeout_ns = 20 * MS;
+    let outcome = run(&plan);
+    assert_all(&outcome.tally(), ErrorKind::ConnectTimeout, 0);
+    assert_eq!(outcome.tally().connections, 0);
+}
+
+/// Connects until the listener's queue is full.
+fn fill(address: SocketAddr) -> Vec<TcpStream> {
+    let mut streams = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) {
+        streams.push(stream);
+    }
+    streams
+}
+
+#[test]
+fn an_address_that_is_not_ours_cannot_be_a_source() {
+    let server = Server::answering("hello");
+    let mut plan = closed(server.address, 3, REQUESTS);
+    plan.requests_per_connection = Some(1);
+    plan.sources = vec!["192.0.2.1".parse().unwrap()];
+    assert_all(&run(&plan).tally(), ErrorKind::ConnectFailed, 0);
+    plan.sources = vec!["127.0.0.2".parse().unwrap(), "127.0.0.3".parse().unwrap()];
+    assert_eq!(run(&plan).tally().good, REQUESTS);
+}

@@ -1,0 +1,8 @@
+//! The engine over real sockets, against small servers that do what their script says.
+
+mod closed;
+mod errors;
+mod no_alloc;
+mod open;
+mod run;
+mod server;

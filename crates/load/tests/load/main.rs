@@ -1,0 +1,10 @@
+//! The load generator's own tests but those of its times, which are in `truth`: one program, since
+//! each takes its time to link.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod actors;
+mod engine;
+mod inputs;
+mod report;
+mod trial;
