@@ -266,8 +266,11 @@ impl Browser {
                 .unwrap_or_default()
                 .to_owned();
             match event["method"].as_str().unwrap_or_default() {
-                // A player keeps its request open for as long as it likes.
-                "Network.requestWillBeSent" if parameters["type"] != "Media" => {
+                // Of a request of the page before nothing is heard any more. A player keeps its
+                // request open for as long as it likes.
+                "Network.requestWillBeSent"
+                    if parameters["loaderId"] == loader && parameters["type"] != "Media" =>
+                {
                     out.insert(id);
                 }
                 "Network.loadingFinished" | "Network.loadingFailed" => {
