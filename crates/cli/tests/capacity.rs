@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use loadline_capacity::search::Outcome;
 use loadline_lab::capacity::{Capacity, SCHEMA};
-use loadline_lab::search::Outcome;
 use loadline_stub::{Listening, Stub, StubOptions};
 
 /// Runs it with few and short trials.

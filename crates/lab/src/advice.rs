@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Metric, Run};
 use crate::journal::{Level, Levels};
-use crate::stats::Comparison;
+use loadline_capacity::stats::Comparison;
 use table::Table;
 
 /// A difference below this is none, whatever the interval says: machines of the same kind differ by

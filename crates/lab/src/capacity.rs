@@ -19,8 +19,8 @@ pub use page::page;
 
 use crate::journal::ServerFacts;
 use crate::knee::{Knee, Point, power_knee, saturation_knee, shape_knee};
-use crate::search::{Finding, Length, Limits, Outcome, Search, Step, Tried, Try};
 use crate::slo::{Judgement, Slo};
+use loadline_capacity::search::{Finding, Length, Limits, Outcome, Search, Step, Tried, Try};
 
 /// Name and version of the form of [`Capacity`] as JSON.
 pub const SCHEMA: &str = "loadline-capacity/1";
@@ -285,7 +285,7 @@ mod tests {
     use loadline_load::trial::{Distribution, GroupRecord, Results, WatchedRecord};
 
     use super::*;
-    use crate::search::Bound;
+    use loadline_capacity::search::Bound;
 
     /// A queue of one server with a known saturation: latency grows as 1 / (1 - load), and one thread
     /// is as busy as the load.

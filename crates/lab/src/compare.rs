@@ -25,7 +25,7 @@ use crate::journal::{Level, Levels, RunHead};
 use crate::plan::Plan;
 use crate::report::order::Order;
 use crate::report::{Fact, Report, words};
-use crate::stats::{self, Comparison, Difference, Range};
+use loadline_capacity::stats::{self, Comparison, Difference, Range};
 use quantity::SERIES;
 
 /// `lab/compare.toml`, with its reduced and its full grid (see [`crate::papers::Grid`]).

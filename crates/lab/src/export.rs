@@ -82,8 +82,9 @@ pub fn figure_csv(figure: &Figure) -> String {
         let none = || String::new();
         match row.of {
             Of::Counted(it) => {
-                let bound =
-                    |of: fn(&crate::stats::Interval) -> f64| number(it.interval.as_ref().map(of));
+                let bound = |of: fn(&loadline_capacity::stats::Interval) -> f64| {
+                    number(it.interval.as_ref().map(of))
+                };
                 fields.extend([
                     it.count.to_string(),
                     it.median.to_string(),

@@ -2,7 +2,7 @@
 //!
 //! | knee | question | here |
 //! |---|---|---|
-//! | SLO | up to which rate is the objective held? | [`crate::search`] |
+//! | SLO | up to which rate is the objective held? | [`loadline_capacity::search`] |
 //! | saturation | up to which rate is 99 % of what is offered completed? | [`saturation_knee`] |
 //! | shape | where does the curve look as if it bends? | [`shape_knee`], [`power_knee`] |
 //!
@@ -15,7 +15,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::slo::COMPLETED_SHARE_MIN;
-use crate::stats::median;
+use loadline_capacity::stats::median;
 
 /// A trial on the curve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

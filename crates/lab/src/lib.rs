@@ -30,8 +30,5 @@ pub mod progress;
 pub mod report;
 pub mod results;
 pub mod runner;
-pub mod search;
 pub mod slo;
-pub mod stats;
-pub mod usl;
 pub mod verify;

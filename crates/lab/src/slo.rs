@@ -15,8 +15,8 @@ use loadline_load::trial::TrialRecord;
 use loadline_load::verdict::{LAG_FLOOR_US, LAG_SHARE_MAX};
 use serde::{Deserialize, Serialize};
 
-use crate::search::Outcome;
-use crate::stats::{kendall, median};
+use loadline_capacity::search::Outcome;
+use loadline_capacity::stats::{kendall, median};
 
 /// The part of what was offered that has to be completed: below it, the server is saturated.
 pub const COMPLETED_SHARE_MIN: f64 = 0.99;

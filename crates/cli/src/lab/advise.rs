@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 
+use loadline_capacity::stats::Comparison;
 use loadline_lab::advice::{Advice, Change, Choice, Goal, Question, advise, text};
 use loadline_lab::analysis::Run;
 use loadline_lab::journal::Levels;
 use loadline_lab::report::{quantity, shell};
-use loadline_lab::stats::Comparison;
 
 use crate::failure::{Exit, Failure};
 use crate::flags::defs::Command;

@@ -5,13 +5,13 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use loadline_capacity::search::{Bound, Limits, Outcome, Search, Try};
 use loadline_lab::capacity::{
     self, Capacity, Client, ClientOptions, Evidence, Fresh, FreshOptions, Stop, Trials, Witness,
     page,
 };
 use loadline_lab::cells::cpus_text;
 use loadline_lab::plan::Placement;
-use loadline_lab::search::{Bound, Limits, Outcome, Search, Try};
 use loadline_lab::slo::Slo;
 use loadline_load::report::number::{maybe_us, rate, span_s};
 

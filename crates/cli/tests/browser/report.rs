@@ -2,11 +2,11 @@
 
 use std::fs;
 
+use loadline_capacity::stats::Interval;
 use loadline_lab::analysis::{Metric, Run};
 use loadline_lab::plan::Plan;
 use loadline_lab::report::page::page;
 use loadline_lab::report::{ChartKind, Claim, REPORT, Report, Verdict};
-use loadline_lab::stats::Interval;
 use serde_json::Value;
 
 use crate::chromium::{Browser, Visit};

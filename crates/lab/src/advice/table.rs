@@ -7,7 +7,9 @@ use super::choices::{Known, known};
 use super::{Change, Choice, Goal, Question, text};
 use crate::analysis::{Measured, Run, compare};
 use crate::journal::{Level, Levels};
-use crate::stats::{Comparison, Difference, Range, compare_ranges, geometric_mean, rank};
+use loadline_capacity::stats::{
+    Comparison, Difference, Range, compare_ranges, geometric_mean, rank,
+};
 
 /// Choices need so many blocks in common to be compared at all.
 const BLOCKS_MIN: usize = 3;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::analysis::Measured;
 use crate::journal::RunHead;
-use crate::stats::Difference;
+use loadline_capacity::stats::Difference;
 
 const PLAN: &str = r#"name = "t"
 [servers.loadline]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Measured, Metric, Run};
 use crate::journal::{Level, Levels};
-use crate::stats::{self, Interval};
+use loadline_capacity::stats::{self, Interval};
 
 /// The trials of one cell.
 #[derive(Clone, Debug, PartialEq)]

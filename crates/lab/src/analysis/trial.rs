@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Metric;
 use crate::cells::cpus_of;
 use crate::journal::{Levels, ServerFacts, Trial};
-use crate::stats::Range;
+use loadline_capacity::stats::Range;
 
 /// Percentiles of spectra, in percent, evenly spread over powers of the share beyond.
 pub const SPECTRUM_PERCENTS: [f64; 22] = [

@@ -10,7 +10,7 @@ use super::folder::OwnFolder;
 use super::{Ran, Stop, Trials};
 use crate::journal::ServerFacts;
 use crate::runner::THIS_PROGRAM;
-use crate::search::{Length, Try};
+use loadline_capacity::search::{Length, Try};
 
 /// What every trial has in common.
 #[derive(Clone, Debug, Default)]

@@ -12,7 +12,7 @@ use crate::plan::{
     Allow, Kind, OptionValue, Options, Placement, Plan, Repeated, Series, Server, Site,
 };
 use crate::runner::{self, Bench as _, Processes};
-use crate::search::Try;
+use loadline_capacity::search::Try;
 
 /// The name of the server and of everything else that a plan names.
 const NAME: &str = "capacity";

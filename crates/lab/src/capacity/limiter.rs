@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Evidence, Measured};
-use crate::search::{Bound, Finding, Outcome};
+use loadline_capacity::search::{Bound, Finding, Outcome};
 
 /// From this share on, a thread or a set of CPUs is at its bound: what is left goes to interrupts and
 /// to looking away.
@@ -223,7 +223,7 @@ fn cpu_count(text: &str) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::journal::ServerFacts;
-    use crate::search::{Length, Stage, Tried, Try};
+    use loadline_capacity::search::{Length, Stage, Tried, Try};
 
     fn evidence(outcome: Outcome, rate_per_s: f64, measured: Measured) -> Evidence {
         Evidence {

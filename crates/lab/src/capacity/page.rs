@@ -3,7 +3,7 @@
 use loadline_load::report::number::{maybe_us, percent, rate, span_s, time_us};
 
 use super::{Capacity, Evidence};
-use crate::search::{Bound, Outcome};
+use loadline_capacity::search::{Bound, Outcome};
 
 /// The answer, the limiter, the evidence.
 #[must_use]

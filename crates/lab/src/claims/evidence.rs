@@ -7,7 +7,7 @@ use super::select::Select;
 use crate::analysis::{self, Cell, Measured, Metric, Run};
 use crate::journal::Level;
 use crate::plan::Plan;
-use crate::stats::{self, Comparison, Interval, Range, Steps};
+use loadline_capacity::stats::{self, Comparison, Interval, Range, Steps};
 
 /// A run, laid out for tests.
 pub(super) struct Evidence<'r> {

@@ -2,7 +2,7 @@
 
 use super::evidence::Ratio;
 use crate::report::{Claim, Verdict};
-use crate::stats::{Comparison, Interval};
+use loadline_capacity::stats::{Comparison, Interval};
 
 /// A claim and what came of it.
 pub(super) struct Row {

@@ -5,7 +5,7 @@ use super::finding::{Bound, Finding, Row, number};
 use super::select::Select;
 use crate::analysis::{Measured, Metric};
 use crate::report::Verdict;
-use crate::stats::{self, Direction, Interval, Optimum};
+use loadline_capacity::stats::{self, Direction, Interval, Optimum};
 
 const SINGLE: &str = "single reactor, single thread";
 const THREADS: &str = "single reactor, threads";

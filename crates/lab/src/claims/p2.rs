@@ -127,7 +127,7 @@ fn no_failures(evidence: &Evidence<'_>) -> Result<Finding, String> {
             shares.len()
         );
         // None may fail in any trial: the largest decides, not the usual one.
-        let interval = interval.map(|it| crate::stats::Interval { high: most, ..it });
+        let interval = interval.map(|it| loadline_capacity::stats::Interval { high: most, ..it });
         let one = Finding::of_quantity(&what, most, interval, Bound::AtMost(0.0), "0");
         let one = settled(one, most);
         finding = Some(match finding {

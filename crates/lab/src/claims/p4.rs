@@ -6,7 +6,7 @@ use super::evidence::{Evidence, Quantity};
 use super::finding::{Bound, Finding, Row};
 use super::select::Select;
 use crate::analysis::{Measured, Metric};
-use crate::stats;
+use loadline_capacity::stats;
 
 const CONNECTIONS: f64 = 10_000.0;
 /// Table I over Table II at 10,000 connections: what "nearly five times" is there.

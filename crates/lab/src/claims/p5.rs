@@ -6,7 +6,7 @@ use super::evidence::Evidence;
 use super::finding::{Bound, Finding, Row, number};
 use super::select::Select;
 use crate::analysis::Metric;
-use crate::stats;
+use loadline_capacity::stats;
 
 const THREADS: &str = "threads";
 const LOOP: &str = "event-loop";

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::quantity::is_compared;
 use super::{Load, Quantity, Standing};
 use crate::report::words;
-use crate::stats::{Comparison, Difference};
+use loadline_capacity::stats::{Comparison, Difference};
 
 /// All loads.
 #[must_use]

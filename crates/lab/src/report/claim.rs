@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::Interval;
+use loadline_capacity::stats::Interval;
 
 /// A claim of a paper, judged by a test of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

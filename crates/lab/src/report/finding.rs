@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::figure::{Curve, Figure, Panel, Point};
 use super::{Chart, ChartKind, words};
 use crate::analysis::{Cell, Estimate, Metric};
-use crate::stats::{self, Comparison, Difference, Range};
+use loadline_capacity::stats::{self, Comparison, Difference, Range};
 
 /// Differences below it are none for anybody who chooses a server.
 pub(crate) const MATTERS: f64 = 0.02;

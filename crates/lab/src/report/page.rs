@@ -8,6 +8,9 @@ mod parts;
 
 use std::fmt::Write as _;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use super::figure::{Figure, Point};
 use super::svg::{self, COLOURS, DASHES};
 use super::table::{self, Of};
@@ -16,8 +19,8 @@ use crate::export;
 
 const STYLE: &str = include_str!("assets/report.css");
 const SCRIPT: &str = include_str!("assets/report.js");
-/// plotly.js, compressed, as base64 (see `build.rs`).
-const LIBRARY: &str = include_str!(concat!(env!("OUT_DIR"), "/plotly.js.gz.b64"));
+/// plotly.js, compressed (see `build.rs`).
+const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plotly.js.gz"));
 /// Nothing but what is in the file.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       img-src data: blob:; form-action 'none'; base-uri 'none'";
@@ -33,7 +36,7 @@ pub(super) use super::svg::escaped;
 /// # Errors
 /// A number that JSON has no form for.
 pub fn page(report: &Report) -> Result<String, String> {
-    let mut page = String::with_capacity(LIBRARY.len() + (1 << 20));
+    let mut page = String::with_capacity(2 * LIBRARY.len() + (1 << 20));
     let title = escaped(&report.title);
     let _ = writeln!(
         page,
@@ -60,8 +63,9 @@ pub fn page(report: &Report) -> Result<String, String> {
     let _ = writeln!(page, "{DATA_BEGIN}{}{DATA_END}", embedded(report)?);
     let _ = writeln!(
         page,
-        "<script type=\"text/plain\" id=\"plotly-packed\">{LIBRARY}</script>\n\
-         <script>\n{SCRIPT}</script>\n</body>\n</html>"
+        "<script type=\"text/plain\" id=\"plotly-packed\">{}</script>\n\
+         <script>\n{SCRIPT}</script>\n</body>\n</html>",
+        STANDARD.encode(LIBRARY)
     );
     Ok(page)
 }

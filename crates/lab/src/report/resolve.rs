@@ -5,7 +5,7 @@ use super::order::Order;
 use super::{Chart, ChartKind, finding, scaling, words};
 use crate::analysis::{Cell, Estimate, Measured, Metric, SPECTRUM_PERCENTS, Times, Unit};
 use crate::journal::Level;
-use crate::stats::{self, Range};
+use loadline_capacity::stats::{self, Range};
 
 /// Levels of the factors that tell curves or panels apart.
 type Key = Vec<Option<Level>>;

@@ -9,8 +9,8 @@ use super::figure::{Curve, Figure};
 use super::svg::escaped;
 use super::{Chart, ChartKind, words};
 use crate::analysis::{Cell, Metric};
-use crate::stats::Interval;
-use crate::usl::{LEVELS_MIN, Parameter, Usl, Weighting};
+use loadline_capacity::stats::Interval;
+use loadline_capacity::usl::{LEVELS_MIN, Parameter, Usl, Weighting};
 
 /// Factors whose numbers are of what works at once.
 const COUNTS: [&str; 5] = ["connections", "users", "loops", "workers", "threads"];

@@ -7,13 +7,13 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use loadline_capacity::stats::{Interval, median};
 use loadline_lab::analysis::{Metric, Run};
 use loadline_lab::export;
 use loadline_lab::journal::{JOURNAL_FILE, Level, Trial};
 use loadline_lab::plan::Plan;
 use loadline_lab::report::page::page;
 use loadline_lab::report::{Chart, Claim, Figure, REPORT, Report, Verdict, svg};
-use loadline_lab::stats::{Interval, median};
 use loadline_lab::verify::{Outcome, verify};
 
 struct Made {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::escaped;
 use crate::report::{Report, Verdict, VoidTrial, shell, words};
-use crate::stats::Interval;
+use loadline_capacity::stats::Interval;
 
 pub(super) fn head(report: &Report, page: &mut String) {
     let _ = writeln!(
