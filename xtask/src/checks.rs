@@ -3,13 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use crate::steps::{Steps, command};
 
 /// Time for each fuzz target in a test run, in seconds.
-const FUZZ_TEST_SECONDS: u32 = 5;
+const FUZZ_TEST_SECONDS: u32 = 2;
 /// Time for each fuzz target in a run of everything, or when fuzzing is what was asked for, in seconds.
 const FUZZ_SECONDS: u32 = 60;
+/// How many tests run at once, to the programs of tests.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
 /// What asks for the tests that take long, too.
 const ALL: &str = "--all";
 
@@ -51,6 +54,10 @@ fn tests(root: &Path, arguments: &[String]) -> Result<(Command, usize), String> 
         ));
     }
     let mut command = command(root, "cargo test --workspace --no-fail-fast --");
+    if std::env::var_os(TEST_THREADS).is_none() {
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        command.env(TEST_THREADS, (2 * cpus).to_string()); // tests wait more than they compute
+    }
     if filters.len() < arguments.len() {
         command.arg("--include-ignored");
     }

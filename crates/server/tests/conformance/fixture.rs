@@ -135,11 +135,15 @@ pub const FILES: [(&str, usize); 5] = [
     ("big.bin", 3_000_001),
 ];
 
-/// Bytes in which every place is different from its neighbourhood.
+/// Bytes in which every place is different from its neighbourhood. They come again after a prime
+/// number of bytes, so that no buffer's size is a whole number of times as long.
 pub fn pattern(len: usize) -> Vec<u8> {
-    (0..len as u64)
+    let period: Vec<u8> = (0..len.min(65_521) as u64)
         .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
-        .collect()
+        .collect();
+    let mut bytes = period.repeat(len.div_ceil(period.len().max(1)));
+    bytes.truncate(len);
+    bytes
 }
 
 pub fn limits() -> Limits {
