@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use loadline_capacity::search::Outcome;
 use loadline_lab::capacity::{Capacity, SCHEMA};
-use loadline_stub::{Listening, Stub, StubOptions};
+use loadline_stub::{Listening, Stall, Stub, StubOptions};
 
 /// Runs it with few and short trials.
 fn capacity(words: &[&str]) -> Output {
@@ -33,6 +33,47 @@ fn result(output: &Output, json: &Path) -> (String, Capacity) {
 
 /// A search that a busy machine may end with any of the answers that there are.
 const ANSWERS: [i32; 4] = [0, 3, 4, 5];
+
+const TRIES: usize = 5;
+
+/// A tenth of the requests waits for the server, however few there are: that is no client that was
+/// late, and no trial without a verdict.
+#[test]
+fn a_server_that_pauses_holds_no_rate() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let stub = Stub::start(StubOptions {
+        stall: Some(Stall {
+            length_ns: SECOND_NS / 5,
+            every_ns: 2 * SECOND_NS,
+        }),
+        ..StubOptions::default()
+    });
+    let stub = stub.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("capacity.json");
+    // A busy machine may make the client late as well, though not in every search.
+    let has_failed = (0..TRIES).any(|_| {
+        let output = capacity(&[
+            "--slo=p99 < 50ms",
+            "--budget=5s",
+            "--trial=2s",
+            "--sweep=2s",
+            "--warm-up=50ms",
+            "--from=1000",
+            "--to=2000",
+            &format!("--json={}", json.display()),
+            &format!("http://{}/", stub.address()),
+        ]);
+        let (_, capacity) = result(&output, &json);
+        let of = |wanted| {
+            let outcomes = capacity.evidence.iter().map(|one| one.tried.outcome);
+            outcomes.filter(|outcome| *outcome == wanted).count()
+        };
+        assert_eq!(of(Outcome::Holds), 0, "{}", said(&output));
+        of(Outcome::Fails) > 0
+    });
+    assert!(has_failed, "in {TRIES} searches no trial failed");
+}
 
 #[test]
 fn a_url_is_searched_and_every_trial_is_told() {

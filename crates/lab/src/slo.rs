@@ -12,7 +12,7 @@ use std::str::FromStr;
 use loadline_load::Assertion;
 use loadline_load::assertion::AssertionError;
 use loadline_load::trial::TrialRecord;
-use loadline_load::verdict::{LAG_FLOOR_US, LAG_SHARE_MAX};
+use loadline_load::verdict::{LAG_FLOOR_US, LAG_LIMIT_US, LAG_SHARE_MAX};
 use serde::{Deserialize, Serialize};
 
 use loadline_capacity::search::Outcome;
@@ -156,14 +156,8 @@ impl Slo {
 #[must_use]
 pub fn is_late_alone(record: &TrialRecord) -> bool {
     let verdict = &record.verdict;
-    let p50_us = record
-        .headline()
-        .and_then(|group| group.total.latency.percentile_us(50.0));
-    let is_late = verdict
-        .lag_p99_us
-        .zip(p50_us)
-        .is_some_and(|(lag, p50)| lag > LAG_FLOOR_US && lag as f64 > p50 as f64 * LAG_SHARE_MAX);
-    is_late && verdict.reasons.len() == 1
+    let of_lag = usize::from(verdict.lag_p99_us.is_some_and(|us| us > LAG_LIMIT_US));
+    verdict.late.is_some() && verdict.reasons.len() == of_lag
 }
 
 fn saturated(record: &TrialRecord) -> Option<String> {
@@ -372,9 +366,8 @@ mod tests {
         assert_eq!(outcome(busy_and_broken), Outcome::ClientLimited);
         // Late by more than a tenth of the median, but not by what this SLO can notice.
         let a_little_late = |record: &mut TrialRecord| {
-            record.verdict.client_limited = true;
             record.verdict.lag_p99_us = Some(900);
-            record.verdict.reasons = vec!["late".to_owned()];
+            record.verdict.late = Some("late".to_owned());
             record.groups[0].total.rates.completed_per_s = 500.0;
         };
         assert_eq!(outcome(a_little_late), Outcome::Fails);

@@ -29,7 +29,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             schedule: Schedule::constant(rate.parse()?, duration)?,
             arrivals: Arrivals::Poisson,
             overflow: Overflow::Queue,
-            catch_up: false,
         },
     };
     let is_new = rest.iter().any(|word| word == "--new");

@@ -24,9 +24,6 @@ pub enum Loop {
         arrivals: Arrivals,
         /// What happens to a request that is due while no connection is free.
         overflow: Overflow,
-        /// What happens to requests that a thread could not send on time because it was held up
-        /// itself: sent at once, one after the other, if true; otherwise as any that wait.
-        catch_up: bool,
     },
     /// Requests are due when a log says so: nanoseconds from the start, in order, one for each
     /// line of the mix's sequence.

@@ -87,15 +87,6 @@ impl Segment {
         let (begin, end) = (sound(self.rate_begin), sound(self.rate_end));
         (begin + end) / 2.0 * (self.len_ns as f64) / 1e9
     }
-
-    /// Requests per second at `at_ns` from its begin.
-    fn rate_at(&self, at_ns: u64) -> f64 {
-        if self.rate_begin.to_bits() == self.rate_end.to_bits() || self.len_ns == 0 {
-            return sound(self.rate_begin);
-        }
-        let (begin, end) = (sound(self.rate_begin), sound(self.rate_end));
-        begin + (end - begin) * (at_ns as f64 / self.len_ns as f64)
-    }
 }
 
 impl Schedule {
@@ -234,19 +225,6 @@ impl Schedule {
     #[must_use]
     pub fn total(&self) -> f64 {
         self.segments.iter().map(Segment::total).sum()
-    }
-
-    /// Requests per second at `at_ns` from the start; 0 after the end. Looks through the segments.
-    #[must_use]
-    pub fn rate_at(&self, at_ns: u64) -> f64 {
-        let mut left_ns = at_ns;
-        for segment in &self.segments {
-            if left_ns < segment.len_ns {
-                return segment.rate_at(left_ns);
-            }
-            left_ns -= segment.len_ns;
-        }
-        0.0
     }
 
     /// The phases of this schedule when its first `warm_up` (as given to
@@ -472,21 +450,17 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_at_a_moment() {
+    fn what_ramps_and_bursts_offer() {
         let ramp = Schedule::ramp(0.0, 500.0, 10 * SECOND).unwrap();
         let ramp = ramp.after_warm_up(SECOND);
-        assert_eq!(ramp.rate_at(0), 500.0);
-        assert_eq!(ramp.rate_at(NS_PER_S), 0.0);
-        assert_eq!(ramp.rate_at(6 * NS_PER_S), 250.0);
-        assert_eq!(ramp.rate_at(11 * NS_PER_S), 0.0);
         assert_eq!(ramp.total(), 3000.0);
         let phases = ramp.phases(SECOND, Split::Whole);
         assert_eq!(phases[1].label, "0..500/s");
         assert_eq!(phases[1].rate, Some(250.0));
         let length = Duration::from_millis(300);
         let bursts = Schedule::bursts(10.0, 90.0, length, length, SECOND).unwrap();
-        let rates: Vec<f64> = (0..5).map(|k| bursts.rate_at(k * NS_PER_S / 5)).collect();
-        assert_eq!(rates, [90.0, 90.0, 10.0, 90.0, 90.0]);
+        let rates: Vec<f64> = bursts.segments.iter().map(|one| one.rate_begin).collect();
+        assert_eq!(rates, [90.0, 10.0, 90.0, 10.0]);
         assert_eq!(bursts.duration_ns(), NS_PER_S);
         assert!((bursts.total() - 58.0).abs() < 1e-9);
     }

@@ -155,10 +155,6 @@ pub(crate) struct PaceFlags {
     #[arg(long, value_name = "WHAT",
         value_parser = one_of(OVERFLOWS, overflow_name))]
     pub(crate) overflow: Option<Overflow>,
-
-    /// Send at once what could not be sent on time, instead of at most at twice the rate.
-    #[arg(long)]
-    pub(crate) catch_up: bool,
 }
 
 /// What is sent.

@@ -77,7 +77,6 @@ fn refuse_without(flags: &LoadFlags) -> Result<(), Failure> {
             "--steps",
         ),
         ("--arrivals", pace.arrivals.is_some(), open, clock),
-        ("--catch-up", pace.catch_up, open, clock),
         ("--overflow", pace.overflow.is_some(), by_clock, clock),
         (
             "--replay-timing",

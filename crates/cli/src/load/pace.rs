@@ -56,7 +56,6 @@ pub(super) fn pace(flags: &LoadFlags) -> Result<(Loop, Vec<Phase>), Failure> {
         schedule,
         arrivals: pace.arrivals.unwrap_or(Arrivals::Poisson),
         overflow: pace.overflow.unwrap_or(Overflow::Queue),
-        catch_up: pace.catch_up,
     };
     Ok((open, phases))
 }

@@ -113,7 +113,6 @@ fn options_that_do_not_fit_together_are_refused() {
         ("--steps 1..2/1 -d 5s", &["--duration", "--step-duration"]),
         ("--arrivals poisson", &["--arrivals", "--rate"]),
         ("--overflow drop", &["--overflow", "--rate"]),
-        ("--catch-up", &["--catch-up", "--rate"]),
         ("--think 1s --rate 5", &["--think", "by the clock"]),
         ("--replay-timing 1", &["--replay-timing", "--replay"]),
         ("--users 5", &["--users", "--scenario"]),

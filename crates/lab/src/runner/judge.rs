@@ -104,9 +104,12 @@ fn judge_client(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) 
             "The client was at its end: what was carried is the least that the server can carry."
                 .to_owned(),
         );
-    } else if is_late_alone(record) && !allow.client_limited {
-        let reasons = record.verdict.reasons.iter().cloned();
-        judgement.times_void.extend(reasons);
+    } else if is_late_alone(record) {
+        let of_times = match allow.client_limited {
+            true => &mut judgement.notes,
+            false => &mut judgement.times_void,
+        };
+        of_times.extend(record.verdict.late.clone());
     } else {
         for reason in &record.verdict.reasons {
             judgement.say(allow.client_limited, format!("Client-limited. {reason}"));
@@ -279,7 +282,6 @@ mod tests {
         record.run.load = LoadRecord::Open {
             arrivals: "poisson".to_owned(),
             overflow: "queue".to_owned(),
-            catch_up: false,
             segments: Vec::new(),
         };
         let mut group = GroupRecord::default();
@@ -428,6 +430,7 @@ mod tests {
             it.groups[0].total.latency = Distribution::new(histogram);
             it.verdict.lag_p99_us = Some(1_001);
             it.verdict.reasons.push("It was late.".to_owned());
+            it.verdict.late = Some("It was late.".to_owned());
         };
         let judgement = void(late, Allow::default());
         assert_eq!(judgement.void, Vec::<String>::new());

@@ -89,11 +89,6 @@ impl<'p> Calendar<'p> {
         self.next_ns
     }
 
-    /// When the run started.
-    pub(crate) fn start_ns(&self) -> u64 {
-        self.start_ns
-    }
-
     /// When the last phase ends.
     pub(crate) fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.plan.duration_ns())

@@ -1,4 +1,4 @@
-//! When requests of an open loop are due, and how fast a thread that was held up may catch up.
+//! When requests of an open loop are due.
 
 use std::sync::Arc;
 
@@ -93,53 +93,6 @@ impl Dues {
     }
 }
 
-/// Lateness up to which a thread is on time: timers and turns are no more exact than that, and
-/// Poisson arrivals come in bunches.
-const LATE_NS_MIN: u64 = 10_000_000;
-/// What may be sent at once while catching up, as time at the allowed rate: timers are no finer.
-const BURST_NS: u64 = 1_000_000;
-
-/// Keeps a thread that is behind its schedule from sending a storm: at most twice its part of the
-/// rate that is scheduled at the moment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Throttle {
-    allowed_ns: u64,
-    /// Threads that carry the schedule together.
-    shares: f64,
-}
-
-impl Throttle {
-    /// Nothing has been sent late yet, by a thread that carries `share` of the schedule.
-    pub(super) fn new(share: Share) -> Self {
-        Self {
-            allowed_ns: 0,
-            shares: f64::from(share.of.max(1)),
-        }
-    }
-
-    /// Whether a request that was due at `due_ns` is so late that it has to be throttled.
-    #[inline]
-    pub(super) fn concerns(due_ns: u64, now_ns: u64) -> bool {
-        now_ns.saturating_sub(due_ns) > LATE_NS_MIN
-    }
-
-    /// Allows a late request at `now_ns`, or says from when on it is allowed. `rate`: what is
-    /// scheduled now for all threads together, in requests per second.
-    pub(super) fn ask(&mut self, now_ns: u64, rate: f64) -> Result<(), u64> {
-        if now_ns < self.allowed_ns {
-            return Err(self.allowed_ns);
-        }
-        // Where nothing is scheduled any more, what is late is sent as it comes.
-        let gap_ns = match rate > 0.0 {
-            true => (1e9 * self.shares / (2.0 * rate)) as u64,
-            false => 0,
-        };
-        let from_ns = self.allowed_ns.max(now_ns.saturating_sub(BURST_NS));
-        self.allowed_ns = from_ns.saturating_add(gap_ns);
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,46 +120,5 @@ mod tests {
         assert_eq!(taken(&mut first), [101, 103, 105]);
         assert_eq!(taken(&mut second), [102, 104]);
         assert_eq!(taken(&mut bounded), [101, 103]);
-    }
-
-    #[test]
-    fn who_is_behind_catches_up_at_twice_the_rate() {
-        assert!(!Throttle::concerns(5, 5));
-        assert!(!Throttle::concerns(50, 5));
-        assert!(Throttle::concerns(0, 10_000_001));
-        let sent = sent_in_a_second(Share::WHOLE);
-        assert!((1990..=2003).contains(&sent), "{sent}");
-    }
-
-    #[test]
-    fn threads_that_are_behind_catch_up_at_twice_the_rate_together() {
-        let sent: u32 = (0..4)
-            .map(|index| sent_in_a_second(Share { index, of: 4 }))
-            .sum();
-        assert!((1960..=2012).contains(&sent), "{sent}");
-    }
-
-    /// At 1000 requests a second scheduled, by a thread that is behind all the time.
-    fn sent_in_a_second(share: Share) -> u32 {
-        let (mut throttle, rate, begin_ns) = (Throttle::new(share), 1000.0, 1 << 40);
-        let (mut now_ns, mut sent) = (begin_ns, 0);
-        while now_ns < begin_ns + 1_000_000_000 {
-            match throttle.ask(now_ns, rate) {
-                Ok(()) => sent += 1,
-                Err(at_ns) => {
-                    assert!(at_ns > now_ns);
-                    now_ns = at_ns + 70_000; // as late as timers are
-                }
-            }
-        }
-        sent
-    }
-
-    #[test]
-    fn where_nothing_is_scheduled_the_rest_goes_out() {
-        let mut throttle = Throttle::new(Share::WHOLE);
-        for now_ns in [5, 5, 6] {
-            assert_eq!(throttle.ask(now_ns, 0.0), Ok(()));
-        }
     }
 }

@@ -50,8 +50,7 @@
 //! in the order of due times (a queue of numbers: it takes no memory), or is dropped. With several
 //! servers the queue is one: a request for a server without a free connection keeps those behind it
 //! waiting. A request that is later than the deadline before it was sent is given up as `Late`.
-//! What is more than 10 ms late is sent at no more than twice the rate scheduled at the moment,
-//! unless catching up is asked for, or times come from a log.
+//! What is late is sent at once.
 //!
 //! # The end
 //!
@@ -86,7 +85,7 @@ use choices::Choices;
 use client::{Client, Stage};
 use closed::ClosedLoop;
 use coalescing::Coalescing;
-use dues::{Dues, Throttle};
+use dues::Dues;
 pub(crate) use meter::Meter;
 use open::OpenLoop;
 use opening::Opener;
@@ -94,9 +93,7 @@ pub(crate) use opening::kind;
 use sampler::Sampler;
 
 use crate::pacer::Pacer;
-use crate::{
-    Control, GroupRecorder, Loop, Message, MixOrder, Overflow, Plan, Prepared, Schedule, Share,
-};
+use crate::{Control, GroupRecorder, Loop, Message, MixOrder, Overflow, Plan, Prepared, Share};
 
 /// Runs the plain clients of `share` on the calling thread, to the end of the plan or until
 /// `control` stops it.
@@ -132,9 +129,9 @@ const START_POLL_NS: u64 = 2_000_000;
 
 /// Who decides when a client sends.
 #[derive(Debug)]
-enum Driver<'p> {
+enum Driver {
     Closed(ClosedLoop),
-    Open(OpenLoop<'p>),
+    Open(OpenLoop),
 }
 
 /// One thread's clients and all that they need.
@@ -148,7 +145,7 @@ struct Engine<'p> {
     /// Those before it have been seen to.
     event_next: usize,
     clients: Vec<Client>,
-    driver: Driver<'p>,
+    driver: Driver,
     choices: Choices<'p>,
     opener: Opener,
     coalescing: Coalescing,
@@ -353,7 +350,7 @@ impl<'p> Engine<'p> {
 
     /// The open loop, in its own methods.
     #[inline]
-    fn open(&mut self) -> &mut OpenLoop<'p> {
+    fn open(&mut self) -> &mut OpenLoop {
         match &mut self.driver {
             Driver::Open(open) => open,
             Driver::Closed(_) => unreachable!("a method of the open loop in a closed one"),
@@ -396,12 +393,12 @@ fn coalesces(load: &Loop) -> bool {
     matches!(load, Loop::Closed { coalesces, .. } if *coalesces)
 }
 
-fn driver<'p>(plan: &'p Plan, share: Share, clients: usize) -> Driver<'p> {
+fn driver(plan: &Plan, share: Share, clients: usize) -> Driver {
     let requests_max = plan.requests_max.map_or(u64::MAX, |all| share.count(all));
-    let open = |dues: Dues, overflow: Overflow, throttle: Option<(Throttle, &'p Schedule)>| {
+    let open = |dues: Dues, overflow: Overflow| {
         let is_dropping = overflow == Overflow::Drop;
         let servers = plan.servers.len();
-        Driver::Open(OpenLoop::new(dues, servers, is_dropping, throttle))
+        Driver::Open(OpenLoop::new(dues, servers, is_dropping))
     };
     match &plan.load {
         Loop::Closed {
@@ -417,15 +414,13 @@ fn driver<'p>(plan: &'p Plan, share: Share, clients: usize) -> Driver<'p> {
             schedule,
             arrivals,
             overflow,
-            catch_up,
         } => {
             let pacer = Pacer::new(schedule, *arrivals, share, plan.seed);
-            let throttle = (!catch_up).then(|| (Throttle::new(share), schedule));
-            open(Dues::paced(pacer, requests_max), *overflow, throttle)
+            open(Dues::paced(pacer, requests_max), *overflow)
         }
         Loop::Timed { due_ns, overflow } => {
             let dues = Dues::listed(due_ns.clone(), share, requests_max);
-            open(dues, *overflow, None)
+            open(dues, *overflow)
         }
     }
 }

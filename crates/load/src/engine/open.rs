@@ -1,9 +1,9 @@
 //! The open loop: requests are due by the clock, and take a connection that is free.
 
-use super::dues::{Dues, Throttle};
+use super::dues::Dues;
 use super::idle::IdleClients;
 use super::{Driver, Engine};
-use crate::{ErrorKind, Schedule};
+use crate::ErrorKind;
 
 /// Requests sent in one go before events are looked at again.
 const SENT_MAX: usize = 64;
@@ -14,41 +14,35 @@ const FREE_SHARE: usize = 10;
 
 /// What is due, and who is free.
 #[derive(Debug)]
-pub(super) struct OpenLoop<'p> {
+pub(super) struct OpenLoop {
     queue: Dues,
     /// Goes on by time alone, whatever is sent: what was offered.
     offered: Dues,
     /// By server.
     idle: Vec<IdleClients>,
     is_dropping: bool,
-    /// Of what is late; `None`: it is sent at once.
-    throttle: Option<(Throttle, &'p Schedule)>,
+    /// Until when the first request of the queue, and all behind it, last waited for a connection.
+    held_until_ns: u64,
     /// The request that is next in the queue, once it has been looked at.
     chosen: Option<u32>,
     next_ns: u64,
 }
 
-impl<'p> OpenLoop<'p> {
+impl OpenLoop {
     /// Nobody is free yet.
-    pub(super) fn new(
-        dues: Dues,
-        servers: usize,
-        is_dropping: bool,
-        throttle: Option<(Throttle, &'p Schedule)>,
-    ) -> Self {
+    pub(super) fn new(dues: Dues, servers: usize, is_dropping: bool) -> Self {
         Self {
             offered: dues.clone(),
             queue: dues,
             idle: (0..servers).map(|_| IdleClients::default()).collect(),
             is_dropping,
-            throttle,
+            held_until_ns: 0,
             chosen: None,
             next_ns: u64::MAX,
         }
     }
 
-    /// When something can be done: the next request is due, or one that waited is allowed;
-    /// `u64::MAX`: not before a client becomes free.
+    /// When the next request is due; `u64::MAX`: nothing can be done before a client becomes free.
     #[inline]
     pub(super) fn next_ns(&self) -> u64 {
         self.next_ns
@@ -67,8 +61,8 @@ impl<'p> OpenLoop<'p> {
 
 /// What is to be done with the first request of the queue.
 enum Step {
-    /// Nothing before that moment.
-    Wait(u64),
+    /// Nothing before a client becomes free.
+    Wait,
     /// It is too late for it.
     GiveUp,
     /// There is nobody to send it.
@@ -96,6 +90,7 @@ impl Engine<'_> {
             open.idle[server].put(index, now_ns);
             if open.next_ns == u64::MAX {
                 open.next_ns = open.queue.next_ns();
+                open.held_until_ns = now_ns;
             }
         }
     }
@@ -120,8 +115,8 @@ impl Engine<'_> {
                 return;
             }
             match self.next_step(due_ns) {
-                Step::Wait(until_ns) => {
-                    self.open().next_ns = until_ns;
+                Step::Wait => {
+                    self.open().next_ns = u64::MAX;
                     return;
                 }
                 Step::GiveUp => {
@@ -154,7 +149,6 @@ impl Engine<'_> {
         let request = self.chosen();
         let wanted = self.plan.mix.requests.get(request as usize);
         let server = wanted.map_or(0, |request| usize::from(request.server));
-        let (now_ns, start_ns) = (self.now_ns, self.calendar.start_ns());
         let open = self.open();
         let idle = open.idle.get(server).filter(|idle| idle.has_members());
         let Some(idle) = idle else {
@@ -163,15 +157,9 @@ impl Engine<'_> {
         let Some(index) = idle.first() else {
             return match open.is_dropping {
                 true => Step::Fail(ErrorKind::Dropped),
-                false => Step::Wait(u64::MAX),
+                false => Step::Wait,
             };
         };
-        if let Some((throttle, schedule)) = &mut open.throttle
-            && Throttle::concerns(due_ns, now_ns)
-            && let Err(until_ns) = throttle.ask(now_ns, schedule.rate_at(now_ns - start_ns))
-        {
-            return Step::Wait(until_ns);
-        }
         Step::Send(index)
     }
 
@@ -179,7 +167,9 @@ impl Engine<'_> {
         let (server, now_ns) = (usize::from(self.client(index).server), self.now_ns);
         let request = self.chosen();
         let open = self.open();
-        let was_idle = open.idle[server].was_one_at(due_ns);
+        // Whoever was kept waiting by a server, or stood behind somebody who was, did not wait for
+        // this thread.
+        let was_idle = open.held_until_ns <= due_ns && open.idle[server].was_one_at(due_ns);
         open.idle[server].remove(index);
         open.pop();
         if was_idle {

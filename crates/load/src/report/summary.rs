@@ -128,17 +128,15 @@ fn load(load: &LoadRecord) -> String {
         LoadRecord::Open {
             arrivals,
             overflow,
-            catch_up,
             segments,
         } => {
-            let catch_up = if *catch_up { ", catching up" } else { "" };
             let drop = if overflow == "drop" { ", dropping" } else { "" };
             let rates = offered(segments);
             let arrivals = match arrivals.as_str() {
                 "poisson" => "Poisson",
                 other => other,
             };
-            format!("open loop: {rates}, {arrivals} arrivals{drop}{catch_up}")
+            format!("open loop: {rates}, {arrivals} arrivals{drop}")
         }
         LoadRecord::Timed { requests, .. } => {
             format!(
@@ -449,7 +447,9 @@ fn client_part(record: &TrialRecord, page: Page) -> String {
     let mut out = String::from("  Client\n");
     let mut line = |sentence: &str| out += &wrapped("    ", sentence, page.width);
     line(&client(verdict));
-    for note in &verdict.notes {
+    // Else it is the reason.
+    let late = verdict.late.iter().filter(|_| !verdict.client_limited);
+    for note in late.chain(&verdict.notes) {
         line(note);
     }
     if let Some(law) = &verdict.little {

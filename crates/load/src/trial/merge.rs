@@ -375,14 +375,12 @@ fn describe(plan: &Plan) -> RunRecord {
                 schedule,
                 arrivals,
                 overflow,
-                catch_up,
             } => LoadRecord::Open {
                 arrivals: match arrivals {
                     Arrivals::Poisson => "poisson".to_owned(),
                     Arrivals::Constant => "constant".to_owned(),
                 },
                 overflow: name_of(*overflow),
-                catch_up: *catch_up,
                 segments: schedule.segments.iter().map(SegmentRecord::from).collect(),
             },
             Loop::Timed { due_ns, overflow } => LoadRecord::Timed {

@@ -107,9 +107,6 @@ pub enum LoadRecord {
         arrivals: String,
         /// When no connection was free: `queue` or `drop`.
         overflow: String,
-        /// Whether requests that the client itself delayed were sent at once, one after the other.
-        #[serde(default)]
-        catch_up: bool,
         /// The offered rate: where it began and ended, and how long that took, in a straight line.
         #[serde(default)]
         segments: Vec<SegmentRecord>,
@@ -365,6 +362,9 @@ pub struct Verdict {
     pub reasons: Vec<String>,
     /// What is worth knowing and does not decide: the plan was held back by the server, say.
     pub notes: Vec<String>,
+    /// That times are in part the client's, as a sentence: requests were sent late though a connection
+    /// was free; null: by little.
+    pub late: Option<String>,
     /// The largest `busy_share` (or `cpu_share`, if that is larger) of the client's threads.
     pub busiest_share: Option<f64>,
     /// Which thread that was.

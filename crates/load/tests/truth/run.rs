@@ -99,7 +99,6 @@ pub(crate) fn open(
         schedule: Schedule::constant(rate, duration).unwrap(),
         arrivals,
         overflow: Overflow::Queue,
-        catch_up: true,
     };
     let requests = rate * duration_ns as f64 / SECOND as f64;
     Plan {

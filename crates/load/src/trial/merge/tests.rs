@@ -39,7 +39,6 @@ fn plan() -> Plan {
             },
             arrivals: Arrivals::Constant,
             overflow: Overflow::Queue,
-            catch_up: false,
         },
         connections: 10,
         timeout_ns: 2 * S,

@@ -60,7 +60,6 @@ fn an_open_loop_allocates_nothing_per_request() {
         },
         arrivals: Arrivals::Poisson,
         overflow: Overflow::Queue,
-        catch_up: true,
     };
     plan.phases = vec![phase(0, segment.len_ns)];
     let (few, _) = allocated(&plan);

@@ -161,7 +161,6 @@ fn make_open() -> TrialRecord {
             load: LoadRecord::Open {
                 arrivals: "poisson".to_owned(),
                 overflow: "queue".to_owned(),
-                catch_up: false,
                 segments: vec![SegmentRecord {
                     len_s: 30.0,
                     begin_per_s: 2000.0,
@@ -347,7 +346,6 @@ pub(crate) fn steps() -> TrialRecord {
     record.run.load = LoadRecord::Open {
         arrivals: "constant".to_owned(),
         overflow: "drop".to_owned(),
-        catch_up: false,
         segments: [100.0, 200.0, 300.0].map(step).to_vec(),
     };
     record.phases = phases;

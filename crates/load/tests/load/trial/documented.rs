@@ -59,7 +59,6 @@ fn every_field_is_explained() {
         LoadRecord::Open {
             arrivals: "poisson".to_owned(),
             overflow: "queue".to_owned(),
-            catch_up: false,
             segments: vec![SegmentRecord::default()],
         },
         LoadRecord::Timed {

@@ -54,7 +54,6 @@ fn open_loop() -> Loop {
         schedule: Schedule::constant(400.0, Duration::from_nanos(END_NS)).unwrap(),
         arrivals: Arrivals::Poisson,
         overflow: Overflow::Queue,
-        catch_up: false,
     }
 }
 
