@@ -6,29 +6,27 @@
 //!
 //! | question | here |
 //! |---|---|
-//! | what is usual? | [`median`], [`median_interval`] |
-//! | how does A compare with B, run beside run? | [`compare`], [`signed_rank`], [`sign_test`] |
+//! | what is usual? | [`median`], [`median_interval`], [`center`], [`mean_interval`] |
+//! | how does A compare with B, run beside run? | [`compare`], [`t_test`] |
 //! | which of many is best, and which are as good? | [`rank`], [`holm`] |
-//! | does it rise or fall? | [`kendall`], [`isotonic`], [`Steps::trend`] |
+//! | does it rise or fall? | [`kendall`], [`Steps::trend`] |
 //! | where is the best level, the steepest step? | [`Steps::optimum`], [`Steps::steepest_fall`] |
 
-mod bootstrap;
+mod mean;
 mod median;
 mod pairs;
 mod ranking;
-mod ranks;
 mod steps;
 mod trend;
 
 use serde::{Deserialize, Serialize};
 
-pub use bootstrap::{RESAMPLES, bootstrap_interval, mean};
+pub use mean::{center, mean, mean_interval, t_test};
 pub use median::{median, median_interval, quantile};
 pub use pairs::{Comparison, Difference, Range, compare, compare_ranges, geometric_mean};
 pub use ranking::{Place, holm, rank};
-pub use ranks::{sign_test, signed_rank};
 pub use steps::{Optimum, Steps, StepsTrend};
-pub use trend::{Direction, Trend, isotonic, kendall};
+pub use trend::{Direction, Trend, kendall};
 
 /// The level of intervals where nothing else is said.
 pub const LEVEL: f64 = 0.95;

@@ -148,7 +148,6 @@ pub struct Change {
 /// Why nothing can be said, in one line: the workload lies outside of what was measured, its
 /// neighbours disagree, or there are too few trials.
 pub fn advise(run: &Run, question: &Question) -> Result<Advice, String> {
-    let seed = run.head.seed;
     let series = series(run, question.series.as_deref())?;
     let table = Table::of(run, series, question)?;
     let workload = table.completed(&question.workload)?;
@@ -156,7 +155,7 @@ pub fn advise(run: &Run, question: &Question) -> Result<Advice, String> {
     let around = table.around(&workload)?;
     let mut answers = Vec::new();
     for measured in &around {
-        answers.push(table.answer(measured, matters, seed)?);
+        answers.push(table.answer(measured, matters)?);
     }
     let mut answers = answers.into_iter();
     let (mut best, runner_up, mut tied) = answers
@@ -183,7 +182,7 @@ pub fn advise(run: &Run, question: &Question) -> Result<Advice, String> {
     Ok(Advice {
         goal: question.goal,
         series: series.to_owned(),
-        would_change: table.changes(&around[0], &best, matters, seed),
+        would_change: table.changes(&around[0], &best, matters),
         workload,
         rests_on: around,
         best,

@@ -123,7 +123,6 @@ pub fn loads(run: &Run) -> Vec<Load> {
         cells: analysis::cells(run),
         order: Order::new(&run.head),
         titles: titles(&run.head),
-        seed: run.head.seed,
     };
     let names = SERIES.iter().map(|series| series.name);
     names.flat_map(|series| of.series(series)).collect()
@@ -165,7 +164,6 @@ struct Of<'r> {
     cells: Vec<Cell<'r>>,
     order: Order,
     titles: BTreeMap<String, String>,
-    seed: u64,
 }
 
 impl<'r> Of<'r> {
@@ -220,7 +218,7 @@ impl<'r> Of<'r> {
             let pairs = values
                 .iter()
                 .filter_map(|(block, range)| Some(range.over(others.get(block)?)));
-            let comparison = stats::compare_ranges(&pairs.collect::<Vec<_>>(), MATTERS, self.seed)?;
+            let comparison = stats::compare_ranges(&pairs.collect::<Vec<_>>(), MATTERS)?;
             Some(Ratio { to, comparison })
         });
         Figure {

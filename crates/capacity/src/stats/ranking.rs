@@ -26,7 +26,7 @@ pub struct Place {
 /// alternatives, rejects that they are the same. Alternatives with a value that is not above 0
 /// are left out; blocks beyond the shortest list are not looked at.
 #[must_use]
-pub fn rank(values: &[Vec<f64>], matters: f64, seed: u64) -> Vec<Place> {
+pub fn rank(values: &[Vec<f64>], matters: f64) -> Vec<Place> {
     let blocks = values.iter().map(Vec::len).min().unwrap_or(0);
     let of_blocks = values.iter().map(|of_one| &of_one[..blocks]).enumerate();
     let mut ranked: Vec<(usize, f64)> = of_blocks
@@ -39,7 +39,7 @@ pub fn rank(values: &[Vec<f64>], matters: f64, seed: u64) -> Vec<Place> {
     let to_best = |index: usize| {
         let pairs = values[index].iter().zip(&values[best]).take(blocks);
         let pairs: Vec<(f64, f64)> = pairs.map(|(one, best)| (*one, *best)).collect();
-        compare(&pairs, matters, seed.wrapping_add(index as u64))
+        compare(&pairs, matters)
     };
     let compared: Vec<Option<Comparison>> = ranked[1..]
         .iter()
@@ -108,14 +108,14 @@ mod tests {
             vec![101.0, 209.0, 100.0, 150.0, 121.0],
             vec![80.0, 165.0, 78.0, 121.0, 97.0], // a fifth less in every block
         ];
-        let places = rank(&values, 0.02, 1);
+        let places = rank(&values, 0.02);
         let ties: Vec<(usize, bool)> = places
             .iter()
             .map(|place| (place.index, place.is_tied_with_best))
             .collect();
         assert_eq!(ties, [(1, true), (0, true), (2, false)]);
-        assert!(rank(&[], 0.02, 1).is_empty());
-        assert_eq!(rank(&[vec![0.0], vec![1.0]], 0.02, 1).len(), 1);
+        assert!(rank(&[], 0.02).is_empty());
+        assert_eq!(rank(&[vec![0.0], vec![1.0]], 0.02).len(), 1);
     }
 
     proptest! {

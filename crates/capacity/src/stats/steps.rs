@@ -5,7 +5,10 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
-use super::{Direction, LEVEL, RESAMPLES, Trend, holm, kendall, mean};
+use super::{Direction, LEVEL, Trend, holm, kendall, mean};
+
+/// How often runs are drawn again.
+const RESAMPLES: usize = 10_000;
 
 /// Runs by level, all of them above 0. Logarithms are looked at, since the noise of a rate or a time
 /// grows with it.

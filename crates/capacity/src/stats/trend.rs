@@ -115,30 +115,6 @@ fn inversion_shares(count: usize) -> Vec<f64> {
     shares
 }
 
-/// The nearest (by least squares) sequence that only rises or only falls: pool adjacent violators.
-#[must_use]
-pub fn isotonic(values: &[f64], direction: Direction) -> Vec<f64> {
-    let sign = match direction {
-        Direction::Rising => 1.0,
-        Direction::Falling => -1.0,
-    };
-    // Mean and number of values of each pool.
-    let mut pools: Vec<(f64, usize)> = Vec::new();
-    for value in values {
-        let mut pool = (sign * value, 1);
-        while let Some(before) = pools.pop_if(|before| before.0 > pool.0) {
-            let count = before.1 + pool.1;
-            let sum = before.0 * before.1 as f64 + pool.0 * pool.1 as f64;
-            pool = (sum / count as f64, count);
-        }
-        pools.push(pool);
-    }
-    let pools = pools.into_iter();
-    pools
-        .flat_map(|(mean, count)| std::iter::repeat_n(sign * mean, count))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -172,14 +148,6 @@ mod tests {
         assert_eq!(kendall(&[(1.0, 2.0), (2.0, 3.0)]), None);
     }
 
-    #[test]
-    fn pools_of_violators() {
-        let rising = isotonic(&[1.0, 3.0, 2.0, 4.0, 3.0, 2.0, 9.0], Direction::Rising);
-        assert_eq!(rising, [1.0, 2.5, 2.5, 3.0, 3.0, 3.0, 9.0]);
-        let falling = isotonic(&[5.0, 1.0, 3.0], Direction::Falling);
-        assert_eq!(falling, [5.0, 2.0, 2.0]);
-    }
-
     proptest! {
         #[test]
         fn exact_and_approximate_agree(y in prop::collection::vec(-1e3..1e3, 30..60)) {
@@ -189,14 +157,6 @@ mod tests {
             let z = (exact.tau * pairs - 1.0) / deviation;
             let approximate = Normal::new(0.0, 1.0).unwrap().sf(z);
             prop_assert!((exact.p_rising - approximate).abs() < 0.01);
-        }
-
-        #[test]
-        fn a_fit_is_monotone_and_keeps_the_sum(y in prop::collection::vec(-1e3..1e3, 0..40)) {
-            let fitted = isotonic(&y, Direction::Rising);
-            prop_assert!(fitted.is_sorted_by(|one, other| *one <= other + 1e-9));
-            prop_assert!((fitted.iter().sum::<f64>() - y.iter().sum::<f64>()).abs() < 1e-6);
-            prop_assert_eq!(isotonic(&fitted, Direction::Rising).len(), y.len());
         }
     }
 }

@@ -221,12 +221,7 @@ impl<'r> Table<'r> {
         }
     }
 
-    pub(super) fn answer(
-        &self,
-        workload: &Levels,
-        matters: f64,
-        seed: u64,
-    ) -> Result<Answer, String> {
+    pub(super) fn answer(&self, workload: &Levels, matters: f64) -> Result<Answer, String> {
         let cells: Vec<&Cell<'_>> = self.of_workload(workload).collect();
         let blocks = common_blocks(&cells);
         if cells.len() > 1 && blocks.len() < BLOCKS_MIN {
@@ -247,7 +242,7 @@ impl<'r> Table<'r> {
             .iter()
             .map(|of_one| of_one.iter().map(|range| range.value).collect())
             .collect();
-        let places = rank(&values, matters, seed);
+        let places = rank(&values, matters);
         let choice = |index: usize, value: f64| Choice {
             levels: cells[index].levels.clone(),
             command: cells[index].last.server.command.clone(),
@@ -262,7 +257,7 @@ impl<'r> Table<'r> {
         let to_best = |index: usize| {
             let pairs = ranges[first.index].iter().zip(&ranges[index]);
             let ratios: Vec<Range> = pairs.map(|(best, other)| best.over(other)).collect();
-            compare_ranges(&ratios, matters, seed)
+            compare_ranges(&ratios, matters)
         };
         let runner_up = places.get(1).and_then(|place| {
             let comparison = to_best(place.index)?;
@@ -293,13 +288,7 @@ impl<'r> Table<'r> {
     }
 
     /// Workloads beside this one for which something else is clearly better.
-    pub(super) fn changes(
-        &self,
-        workload: &Levels,
-        best: &Choice,
-        matters: f64,
-        seed: u64,
-    ) -> Vec<Change> {
+    pub(super) fn changes(&self, workload: &Levels, best: &Choice, matters: f64) -> Vec<Change> {
         let mut changes = Vec::new();
         for other in self.cells.values().map(|it| &it.levels) {
             let differs = workload
@@ -309,7 +298,7 @@ impl<'r> Table<'r> {
             let ([factor], true) = (differs.as_slice(), other.len() == workload.len()) else {
                 continue;
             };
-            let Ok((there, ..)) = self.answer(other, matters, seed) else {
+            let Ok((there, ..)) = self.answer(other, matters) else {
                 continue;
             };
             if there.levels == best.levels {
@@ -323,7 +312,7 @@ impl<'r> Table<'r> {
                 let advised = advised.by_block.get(block)?;
                 Some(self.turned(*range).over(&self.turned(*advised)))
             });
-            let comparison = compare_ranges(&ratios.collect::<Vec<_>>(), matters, seed);
+            let comparison = compare_ranges(&ratios.collect::<Vec<_>>(), matters);
             if let Some(comparison) = comparison
                 && comparison.difference == Difference::More
             {

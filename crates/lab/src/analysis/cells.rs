@@ -184,7 +184,7 @@ pub fn noise(run: &Run) -> Vec<Noise> {
         Some(Noise {
             series: series.to_owned(),
             metric,
-            ratio: stats::compare(&pairs, 0.0, run.head.seed)?,
+            ratio: stats::compare(&pairs, 0.0)?,
             largest: pairs.iter().map(apart).fold(0.0, f64::max),
         })
     });

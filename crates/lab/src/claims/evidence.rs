@@ -199,7 +199,7 @@ impl<'r> Evidence<'r> {
             high: log.high.exp(),
         });
         let ratios: Vec<Range> = ratios.collect();
-        let comparison = stats::compare_ranges(&ratios, 0.0, self.seed);
+        let comparison = stats::compare_ranges(&ratios, 0.0);
         Ok(Ratio {
             comparison: comparison.ok_or_else(|| self.missing(about))?,
             is_widened: !ratios.iter().all(Range::is_exact),
@@ -283,16 +283,15 @@ impl<'r> Evidence<'r> {
         numbers
     }
 
-    /// The median of a quantity over trials, with its interval.
-    pub(super) fn median(
+    /// The mean of a quantity over trials, with its interval.
+    pub(super) fn mean(
         &self,
         quantity: Quantity<'_>,
         select: &Select,
     ) -> Result<(f64, Option<Interval>), String> {
         let trials = self.cells(select).flat_map(|cell| &cell.counted);
         let values: Vec<f64> = trials.filter_map(|trial| quantity(trial)).collect();
-        let median = stats::median(&values).ok_or_else(|| self.missing(select))?;
-        Ok((median, stats::median_interval(&values, stats::LEVEL)))
+        stats::center(&values).ok_or_else(|| self.missing(select))
     }
 
     /// What trials of the cells come to, for each block and level of a factor; void trials are left

@@ -440,7 +440,7 @@ fn lasts(evidence: &Evidence<'_>) -> Result<Finding, String> {
         Select::series("soak").is("model", SEVERAL),
         Select::series("soak").is("model", SINGLE),
     );
-    let (value, interval) = evidence.median(&kept, &several)?;
+    let (value, interval) = evidence.mean(&kept, &several)?;
     let what = format!("{SEVERAL}: last third of the run over the first");
     let steady = Finding::of_quantity(&what, value, interval, Bound::AtLeast(KEPT_SHARE), "");
     let ratio = evidence.ratio(Metric::GoodPerS, &several, &single)?;

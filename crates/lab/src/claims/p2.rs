@@ -120,7 +120,7 @@ fn no_failures(evidence: &Evidence<'_>) -> Result<Finding, String> {
             return Err(evidence.missing(&select));
         }
         let interval = evidence
-            .median(&|trial| trial.value(Metric::ErrorShare), &select)?
+            .mean(&|trial| trial.value(Metric::ErrorShare), &select)?
             .1;
         let what = format!(
             "{name}: largest share of failed requests in {} trials",
@@ -223,7 +223,7 @@ fn as_fast(evidence: &Evidence<'_>) -> Result<Finding, String> {
     let mut findings = Vec::new();
     for action in ["register", "log in"] {
         let of = || Select::series("accounts").is("action", action);
-        let per_s = evidence.median(&|trial| trial.value(Metric::GoodPerS), &of());
+        let per_s = evidence.mean(&|trial| trial.value(Metric::GoodPerS), &of());
         for name in ["loop", "kernel"] {
             let (this, other) = (of().is("arm", name), of().is("arm", "workers"));
             let ratio = evidence.ratio(Metric::GoodPerS, &this, &other);

@@ -132,7 +132,7 @@ fn starved(
         let served = trial.connections.checked_sub(trial.timeouts)?;
         Some(1.0 - served as f64 / CONNECTIONS)
     };
-    let (value, interval) = evidence.median(&share, &at(rate_per_s, model))?;
+    let (value, interval) = evidence.mean(&share, &at(rate_per_s, model))?;
     let what = format!(
         "{model}: share of {} connections that wait in vain at {}/s",
         number(CONNECTIONS),
@@ -151,8 +151,7 @@ fn quantity(
     bound: Bound,
     published: &str,
 ) -> Result<Finding, String> {
-    let (value, interval) =
-        evidence.median(&|trial| trial.value(metric), &at(rate_per_s, model))?;
+    let (value, interval) = evidence.mean(&|trial| trial.value(metric), &at(rate_per_s, model))?;
     let what = format!("{model}, {} at {}/s", metric.name(), number(rate_per_s));
     Ok(Finding::of_quantity(
         &what, value, interval, bound, published,

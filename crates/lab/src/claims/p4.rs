@@ -96,7 +96,7 @@ fn linear(evidence: &Evidence<'_>) -> Result<Finding, String> {
     if slopes.is_empty() {
         return Err(evidence.missing(&select));
     }
-    let interval = stats::bootstrap_interval(&slopes, stats::mean, stats::LEVEL, evidence.seed);
+    let interval = stats::mean_interval(&slopes, stats::LEVEL);
     let what = "Exponent of throughput over connections (1 is linear)";
     let bound = Bound::AtLeast(EXPONENT);
     let value = stats::mean(&slopes);

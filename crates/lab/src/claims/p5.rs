@@ -40,7 +40,7 @@ pub(super) fn rows(evidence: &Evidence<'_>) -> Vec<Row> {
     };
     let fails = |name| {
         let failed = |trial: &crate::analysis::Measured| trial.value(Metric::ErrorShare);
-        let (value, interval) = evidence.median(&failed, &at(name, END_PER_S))?;
+        let (value, interval) = evidence.mean(&failed, &at(name, END_PER_S))?;
         let what = format!("{name}: share of requests that fail at 2500/s");
         Ok(Finding::of_quantity(
             &what,
@@ -163,8 +163,7 @@ impl Bends {
         said: &str,
     ) -> Result<Finding, String> {
         let values: Vec<f64> = self.by_block.values().copied().collect();
-        let median = stats::median(&values).ok_or_else(|| self.unseen(what))?;
-        let interval = stats::median_interval(&values, stats::LEVEL);
+        let (mean, interval) = stats::center(&values).ok_or_else(|| self.unseen(what))?;
         let is_above = interval.as_ref().is_some_and(|it| it.low > most);
         if self.without > 0 && !is_above {
             return Err(self.unseen(what));
@@ -177,7 +176,7 @@ impl Bends {
             ),
         };
         let bound = Bound::Within(least, most);
-        Ok(Finding::of_quantity(&what, median, interval, bound, said))
+        Ok(Finding::of_quantity(&what, mean, interval, bound, said))
     }
 }
 
@@ -211,7 +210,7 @@ fn over_1000(evidence: &Evidence<'_>) -> Result<Finding, String> {
     let mut best: Option<Finding> = None;
     let rates = evidence.numbers(&server(LOOP), "rate_per_s");
     for rate in rates.into_iter().filter(|rate| *rate > 1000.0) {
-        let Ok((value, interval)) = evidence.median(&good, &at(LOOP, rate)) else {
+        let Ok((value, interval)) = evidence.mean(&good, &at(LOOP, rate)) else {
             continue;
         };
         let what = format!("Good answers at {}/s", number(rate));

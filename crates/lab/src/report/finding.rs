@@ -13,7 +13,7 @@ pub(crate) const MATTERS: f64 = 0.02;
 /// Eight of ten seconds within this part of the middle one are called steady.
 const UNSTEADY: f64 = 0.1;
 
-pub(super) fn of(chart: &Chart, figure: &Figure, cells: &[&Cell<'_>], seed: u64) -> String {
+pub(super) fn of(chart: &Chart, figure: &Figure, cells: &[&Cell<'_>]) -> String {
     let measured: Vec<Place<'_>> = figure
         .points()
         .filter(|(_, curve, _)| !curve.is_reference)
@@ -34,7 +34,7 @@ pub(super) fn of(chart: &Chart, figure: &Figure, cells: &[&Cell<'_>], seed: u64)
         ChartKind::Spectrum => spectrum(figure, &measured),
         ChartKind::TimeSeries => time_series(figure),
         ChartKind::HeatMap | ChartKind::Surface => grid(chart, figure, &measured),
-        ChartKind::Lines | ChartKind::Bars => lines(chart, figure, &measured, cells, seed),
+        ChartKind::Lines | ChartKind::Bars => lines(chart, figure, &measured, cells),
     }
 }
 
@@ -104,13 +104,7 @@ fn at(figure: &Figure, place: &Place<'_>) -> String {
     }
 }
 
-fn lines(
-    chart: &Chart,
-    figure: &Figure,
-    places: &[Place<'_>],
-    cells: &[&Cell<'_>],
-    seed: u64,
-) -> String {
+fn lines(chart: &Chart, figure: &Figure, places: &[Place<'_>], cells: &[&Cell<'_>]) -> String {
     let Some((best, _)) = extremes(chart.metric, figure, places) else {
         return String::new();
     };
@@ -134,7 +128,7 @@ fn lines(
         .map(|place| Place { ..*place })
         .collect();
     if let Some((second, _)) = extremes(chart.metric, figure, &rivals) {
-        let comparison = compared(chart.metric, best.point, second.point, cells, seed);
+        let comparison = compared(chart.metric, best.point, second.point, cells);
         if let Some(comparison) = comparison {
             text += &against(figure.name_of(second.curve), &comparison);
         }
@@ -143,13 +137,7 @@ fn lines(
 }
 
 /// Pairs of trials that ran in the same block.
-fn compared(
-    metric: Metric,
-    one: &Point,
-    other: &Point,
-    cells: &[&Cell<'_>],
-    seed: u64,
-) -> Option<Comparison> {
+fn compared(metric: Metric, one: &Point, other: &Point, cells: &[&Cell<'_>]) -> Option<Comparison> {
     let by_block = |point: &Point| -> BTreeMap<u32, Range> {
         let trials = cells.iter().flat_map(|cell| &cell.counted);
         let of_point = trials.filter(|trial| point.trials.contains(&trial.number));
@@ -162,7 +150,7 @@ fn compared(
         .into_iter()
         .filter_map(|(block, range)| Some(range.over(others.get(&block)?)))
         .collect();
-    stats::compare_ranges(&ratios, MATTERS, seed)
+    stats::compare_ranges(&ratios, MATTERS)
 }
 
 fn against(second: &str, comparison: &Comparison) -> String {

@@ -61,7 +61,7 @@ pub(super) fn figure(
     }
     let most = figure.value_range().map_or(0.0, |(_, most)| most);
     figure.value.divide(most);
-    figure.finding = finding::of(chart, &figure, &picked, seed);
+    figure.finding = finding::of(chart, &figure, &picked);
     figure.scaling = scaling::of(chart, &figure, &picked, seed);
     Some(figure)
 }
