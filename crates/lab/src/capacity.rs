@@ -134,6 +134,10 @@ pub struct Measured {
     pub server_cpus: Option<f64>,
     /// Time in which threads of the server could have run and were not let, of one CPU.
     pub server_delay: Option<f64>,
+    /// Of the time, the part for which the server's busiest thread ran.
+    pub server_thread: Option<f64>,
+    /// The part for which it could have run and was not let.
+    pub server_thread_delay: Option<f64>,
     /// Most descriptors of the server.
     pub descriptors_max: Option<u64>,
     /// Descriptors that a process may have here.
@@ -250,6 +254,8 @@ fn measured(record: &TrialRecord) -> Measured {
         let cpu_s = server.cpu_user_s + server.cpu_kernel_s;
         measured.server_cpus = Some(cpu_s / server.seconds);
         measured.server_delay = Some(server.run_delay_s / server.seconds);
+        measured.server_thread = server.busiest_share;
+        measured.server_thread_delay = server.busiest_delay_share;
         measured.descriptors_max = server.descriptors_max;
     }
     measured
@@ -324,6 +330,7 @@ mod tests {
                     name: "server".to_owned(),
                     seconds: trial.seconds,
                     cpu_user_s: load.min(1.0) * trial.seconds,
+                    busiest_share: Some(load.min(1.0)),
                     ..WatchedRecord::default()
                 }],
                 ..TrialRecord::default()
@@ -331,7 +338,6 @@ mod tests {
             Ok(Ran {
                 load: Some(Box::new(record)),
                 server: ServerFacts {
-                    busiest_thread: Some(load.min(1.0)),
                     cpus: "1".to_owned(),
                     ..ServerFacts::default()
                 },

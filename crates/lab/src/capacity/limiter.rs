@@ -159,20 +159,28 @@ fn by_cpu(evidence: &Evidence, measured: &Measured) -> Option<(LimiterKind, Stri
         let share = percent(used / f64::from(cpus));
         let why = format!("the server used {share} of the {cpus} CPUs that it has.");
         // With one CPU, the two are the same; a thread that has it to itself is the better answer.
-        let is_one_thread = evidence
-            .server
-            .busiest_thread
-            .is_some_and(|share| share >= used * BUSY_SHARE_MIN);
+        let thread = measured.server_thread;
+        let is_one_thread = thread.is_some_and(|share| share >= used * BUSY_SHARE_MIN);
         if !is_one_thread {
             return Some((LimiterKind::ServerCpus, why));
         }
     }
-    if let Some(share) = evidence.server.busiest_thread
-        && share >= BUSY_SHARE_MIN
-    {
-        let share = percent(share);
+    let thread = measured.server_thread.unwrap_or(0.0);
+    if thread >= BUSY_SHARE_MIN {
+        let share = percent(thread);
         let why = format!("one thread of the server ran for {share} of the time.");
         return Some((LimiterKind::ServerThread, why));
+    }
+    // Whatever other CPUs there are, one thread can use no more than its own.
+    let thread_delay = measured.server_thread_delay.unwrap_or(0.0);
+    if thread + thread_delay >= BUSY_SHARE_MIN && thread_delay >= DELAY_SHARE_MIN {
+        let why = format!(
+            "one thread of the server ran for {} of the time and waited for a CPU, which others had, \
+             for {}.",
+            percent(thread),
+            percent(thread_delay)
+        );
+        return Some((LimiterKind::SharedCpus, why));
     }
     let delay = measured.server_delay.unwrap_or(0.0);
     (delay >= DELAY_SHARE_MIN && used + delay >= f64::from(cpus) * BUSY_SHARE_MIN).then(|| {
@@ -280,10 +288,10 @@ mod tests {
     #[test]
     fn each_is_named() {
         type Change = fn(&mut Evidence, &mut Measured);
-        let cases: [(Change, LimiterKind); 9] = [
+        let cases: [(Change, LimiterKind); 10] = [
             (|_, _| {}, LimiterKind::Unknown),
             (
-                |one, _| one.server.busiest_thread = Some(0.97),
+                |_, measured| measured.server_thread = Some(0.97),
                 LimiterKind::ServerThread,
             ),
             (
@@ -323,10 +331,21 @@ mod tests {
                 |one, measured| {
                     // One thread on one CPU: the thread.
                     one.server.cpus = "1".to_owned();
-                    one.server.busiest_thread = Some(0.98);
+                    measured.server_thread = Some(0.98);
                     measured.server_cpus = Some(0.99);
                 },
                 LimiterKind::ServerThread,
+            ),
+            (
+                |_, measured| {
+                    // One thread, which others keep from the one CPU that it can use of two.
+                    measured.server_cpus = Some(0.59);
+                    measured.server_delay = Some(0.40);
+                    measured.server_thread = Some(0.59);
+                    measured.server_thread_delay = Some(0.40);
+                    measured.service_p50_us = Some(9000);
+                },
+                LimiterKind::SharedCpus,
             ),
         ];
         for (index, (change, kind)) in cases.into_iter().enumerate() {

@@ -430,6 +430,8 @@ pub struct WatchedRecord {
     /// Of the time, the part for which the busiest thread ran: of each look the busiest since the last
     /// one, on average; null: not known.
     pub busiest_share: Option<f64>,
+    /// Of the same threads: the part for which they could have run and were not let.
+    pub busiest_delay_share: Option<f64>,
     /// The thread that was the busiest most often.
     pub busiest_thread: Option<String>,
     /// By sample, about one a second, warm-up included.
@@ -465,6 +467,8 @@ pub struct WatchedSample {
     /// Since the last look: of the time, the part for which the busiest thread ran; null in the first
     /// look.
     pub busiest_share: Option<f64>,
+    /// The part for which it could have run and was not let.
+    pub busiest_delay_share: Option<f64>,
     /// The name of that thread.
     pub busiest_thread: Option<String>,
 }

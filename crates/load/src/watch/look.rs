@@ -74,6 +74,17 @@ struct ThreadCounts {
     run_delay_ns: u64,
 }
 
+/// The thread that ran most since the last look at it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Busiest {
+    /// Of the time, the part for which it ran.
+    share: f64,
+    /// The part for which it could have run and was not let.
+    delay_share: f64,
+    /// Its process and itself.
+    thread: Option<(u32, u32)>,
+}
+
 /// CPU time of living processes, and of their children that were waited for, in ticks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
@@ -166,7 +177,7 @@ impl Looker {
         if haste == Haste::All || self.left.is_empty() {
             self.begin_round();
         }
-        let mut busiest = (0.0, None);
+        let mut busiest = Busiest::default();
         let most = match haste {
             Haste::All => usize::MAX,
             Haste::Some => THREADS_PER_LOOK,
@@ -185,12 +196,13 @@ impl Looker {
             let round = self.round;
             self.threads.retain(|_, counts| counts.round == round);
         }
-        let (share, who) = busiest;
-        let name = who.and_then(|(pid, tid): (u32, u32)| {
+        let name = busiest.thread.and_then(|(pid, tid)| {
             let path = self.proc.join(format!("{pid}/task/{tid}/comm"));
             fs::read_to_string(path).ok()
         });
-        self.sum.busiest_share = who.map(|_| f64::min(share, 1.0));
+        let share = |share: f64| busiest.thread.map(|_| share.min(1.0));
+        self.sum.busiest_share = share(busiest.share);
+        self.sum.busiest_delay_share = share(busiest.delay_share);
         self.sum.busiest_thread = name.map(|name| name.trim().to_owned());
     }
 
@@ -209,7 +221,7 @@ impl Looker {
     }
 
     /// Reads about a thread, and about the children that it has started.
-    fn look_at_thread(&mut self, pid: u32, tid: u32, busiest: &mut (f64, Option<(u32, u32)>)) {
+    fn look_at_thread(&mut self, pid: u32, tid: u32, busiest: &mut Busiest) {
         let folder = self.proc.join(format!("{pid}/task/{tid}"));
         let children = fs::read_to_string(folder.join("children")).unwrap_or_default();
         for child in children.split_ascii_whitespace() {
@@ -237,15 +249,20 @@ impl Looker {
         let more = |now: u64, before: u64| now.saturating_sub(before);
         self.sum.switches_voluntary += more(now.voluntary, since.voluntary);
         self.sum.switches_involuntary += more(now.involuntary, since.involuntary);
-        self.sum.run_delay_s += more(now.run_delay_ns, since.run_delay_ns) as f64 / 1e9;
+        let delay_ns = more(now.run_delay_ns, since.run_delay_ns) as f64;
+        self.sum.run_delay_s += delay_ns / 1e9;
         if let Some(before) = before
             && now.at_ns > before.at_ns
         {
             // The kernel's clock of a thread is ahead of ours by what the look takes.
             let cpu_ns = more(now.cpu_ns, before.cpu_ns) as f64;
-            let share = cpu_ns / (now.at_ns - before.at_ns) as f64;
-            if share >= busiest.0 {
-                *busiest = (share, Some((pid, tid)));
+            let between_ns = (now.at_ns - before.at_ns) as f64;
+            if cpu_ns / between_ns >= busiest.share {
+                *busiest = Busiest {
+                    share: cpu_ns / between_ns,
+                    delay_share: delay_ns / between_ns,
+                    thread: Some((pid, tid)),
+                };
             }
         }
     }

@@ -40,11 +40,16 @@ impl WatchedRecord {
             counted.any(|phase| phase.begin_s <= at_s && at_s < phase.end_s)
         };
         let looks = || self.series.iter().zip(self.series.iter().skip(1));
-        let of = |is_wanted: &dyn Fn(f64) -> bool| -> Vec<(f64, &str)> {
+        let of = |is_wanted: &dyn Fn(f64) -> bool| -> Vec<(f64, f64, &str)> {
             looks()
                 .filter(|(before, look)| is_wanted((before.at_s + look.at_s) / 2.0))
                 .filter_map(|(_, look)| {
-                    Some((look.busiest_share?, look.busiest_thread.as_deref()?))
+                    let delay_share = look.busiest_delay_share.unwrap_or(0.0);
+                    Some((
+                        look.busiest_share?,
+                        delay_share,
+                        look.busiest_thread.as_deref()?,
+                    ))
                 })
                 .collect()
         };
@@ -55,14 +60,14 @@ impl WatchedRecord {
         if found.is_empty() {
             return;
         }
-        let mean = found.iter().map(|(share, _)| share).sum::<f64>() / found.len() as f64;
-        let often = |name: &str| found.iter().filter(|(_, other)| *other == name).count();
-        let name = found
-            .iter()
-            .map(|(_, name)| *name)
-            .max_by_key(|name| (often(name), *name));
-        let name = name.map(str::to_owned);
-        (self.busiest_share, self.busiest_thread) = (Some(mean), name);
+        let often = |name: &str| found.iter().filter(|(.., other)| *other == name).count();
+        let names = found.iter().map(|(.., name)| *name);
+        let most_often = names.max_by_key(|name| (often(name), *name));
+        self.busiest_thread = most_often.map(str::to_owned);
+        let count = found.len() as f64;
+        self.busiest_share = Some(found.iter().map(|(share, ..)| share).sum::<f64>() / count);
+        let delays = found.iter().map(|(_, delay_share, _)| delay_share);
+        self.busiest_delay_share = Some(delays.sum::<f64>() / count);
     }
 
     /// The moment, or the nearest that was seen.
@@ -200,6 +205,7 @@ mod tests {
         let busy = |at_s: f64, share: f64, name: &str| WatchedSample {
             at_s,
             busiest_share: (at_s > 0.0).then_some(share),
+            busiest_delay_share: (at_s > 0.0).then_some(share / 2.0),
             busiest_thread: (at_s > 0.0).then(|| name.to_owned()),
             ..WatchedSample::default()
         };
@@ -215,6 +221,7 @@ mod tests {
         };
         record.settle(&[phase(0.0, 1.0, false), phase(1.0, 4.0, true)], 1);
         assert!((record.busiest_share.unwrap() - 0.4).abs() < 1e-9);
+        assert!((record.busiest_delay_share.unwrap() - 0.2).abs() < 1e-9);
         assert_eq!(record.busiest_thread.as_deref(), Some("loop 0"));
         // A trial that is shorter than the time between two looks.
         record.series.truncate(2);
