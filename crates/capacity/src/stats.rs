@@ -6,7 +6,7 @@
 //!
 //! | question | here |
 //! |---|---|
-//! | what is usual? | [`median`], [`median_interval`], [`center`], [`mean_interval`] |
+//! | what is usual? | [`median`], [`center`], [`mean_interval`] |
 //! | how does A compare with B, run beside run? | [`compare`], [`t_test`] |
 //! | which of many is best, and which are as good? | [`rank`], [`holm`] |
 //! | does it rise or fall? | [`kendall`], [`Steps::trend`] |
@@ -22,7 +22,7 @@ mod trend;
 use serde::{Deserialize, Serialize};
 
 pub use mean::{center, mean, mean_interval, t_test};
-pub use median::{median, median_interval, quantile};
+pub use median::{median, quantile};
 pub use pairs::{Comparison, Difference, Range, compare, compare_ranges, geometric_mean};
 pub use ranking::{Place, holm, rank};
 pub use steps::{Optimum, Steps, StepsTrend};

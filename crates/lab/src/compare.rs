@@ -84,8 +84,8 @@ pub struct Standing {
 pub struct Figure {
     /// Of what.
     pub quantity: Quantity,
-    /// The median of trials, in the quantity's unit; `None`: none counts.
-    pub median: Option<f64>,
+    /// The geometric mean of trials, in the quantity's unit; `None`: none counts.
+    pub value: Option<f64>,
     /// To what it is compared with, as far as there are pairs in the same blocks.
     pub ratios: Vec<Ratio>,
 }
@@ -212,7 +212,7 @@ impl<'r> Of<'r> {
 
     fn figure(&self, cell: &Cell<'r>, quantity: Quantity) -> Figure {
         let values = self.by_block(cell, quantity);
-        let medians: Vec<f64> = values.values().map(|range| range.value).collect();
+        let of_trials: Vec<f64> = values.values().map(|range| range.value).collect();
         let compared = self.baselines(cell).into_iter().filter_map(|(to, other)| {
             let others = self.by_block(other, quantity);
             let pairs = values
@@ -224,7 +224,7 @@ impl<'r> Of<'r> {
         Figure {
             quantity,
             ratios: compared.collect(),
-            median: stats::median(&medians),
+            value: stats::center(&of_trials).map(|(center, _)| center),
         }
     }
 

@@ -64,7 +64,7 @@ pub fn figure_csv(figure: &Figure) -> String {
     let unit = figure.value.name.as_str();
     let mut head = table::places(figure);
     for name in [
-        "trials", "median", "low", "high", "level", "mean", "min", "max",
+        "trials", "center", "low", "high", "level", "mean", "min", "max",
     ] {
         head.push(name.to_owned());
     }
@@ -87,7 +87,7 @@ pub fn figure_csv(figure: &Figure) -> String {
                 };
                 fields.extend([
                     it.count.to_string(),
-                    it.median.to_string(),
+                    it.center.to_string(),
                     bound(|it| it.low),
                     bound(|it| it.high),
                     bound(|it| it.level),

@@ -48,8 +48,12 @@ pub(super) fn tell(flags: &LabAdviseFlags) -> Result<(), Failure> {
 
 fn page(advice: &Advice) -> String {
     let goal = advice.goal;
+    let clear = match advice.tied.is_empty() {
+        true => "",
+        false => "none is distinguishably the best. The best mean has ",
+    };
     let mut page = format!(
-        "For {}: {}",
+        "For {}: {clear}{}",
         text(&advice.workload),
         named(&advice.best, goal)
     );
@@ -114,8 +118,7 @@ fn comparison(advice: &Advice) -> String {
     let limited =
         advice.best.is_client_limited || advice.tied.iter().any(|it| it.is_client_limited);
     if limited {
-        page +=
-            "Where the client was the limit, what the server's CPU leaves room for counts too.\n";
+        page += "Where the client was the limit, what the server's CPU time leaves room for, an estimate, counts too.\n";
     }
     let _ = writeln!(
         page,

@@ -145,14 +145,14 @@ fn points_say_their_values_where_they_lie() {
     for (curve, at) in [(0, 1), (1, 2), (3, 4)] {
         let curve = &figure.panels[0].curves[curve];
         let point = &curve.points[at];
-        let median = point.estimate.expect("measured").median;
+        let center = point.estimate.expect("measured").center;
         let place = browser.evaluate(&format!(
             "(() => {{
                 const plot = document.querySelector('#{} .plot'), box = plot.getBoundingClientRect();
                 const {{ xaxis, yaxis }} = plot._fullLayout;
                 plot.hovered = new Promise((found) => plot.once('plotly_hover', ({{ points }}) => found(
                     points.map((point) => [point.data.meta.legend, point.x, point.y, point.customdata]))));
-                return [box.x + xaxis._offset + xaxis.d2p({}), box.y + yaxis._offset + yaxis.d2p({median})];
+                return [box.x + xaxis._offset + xaxis.d2p({}), box.y + yaxis._offset + yaxis.d2p({center})];
             }})()",
             figure.id, point.x
         ));
@@ -167,7 +167,7 @@ fn points_say_their_values_where_they_lie() {
             .find(|it| it[0] == curve.legend)
             .expect("the curve is under the pointer");
         assert_eq!(own[1].as_f64(), Some(point.x));
-        assert_eq!(own[2].as_f64(), Some(median));
+        assert_eq!(own[2].as_f64(), Some(center));
         let text = own[3].as_str().expect("text");
         let label = browser.evaluate("document.querySelector('.hoverlayer').textContent");
         assert!(
@@ -248,14 +248,11 @@ fn tables_are_what_the_journal_says() {
             .filter_map(rate)
             .collect();
         rates.sort_by(f64::total_cmp);
-        let middle = rates.len() / 2;
-        let median = if rates.len() % 2 == 1 {
-            rates[middle]
-        } else {
-            f64::midpoint(rates[middle - 1], rates[middle])
-        };
+        let logs: f64 = rates.iter().map(|rate| rate.ln()).sum();
+        let center = (logs / rates.len() as f64).exp();
         assert_eq!(row[3].as_u64(), Some(rates.len() as u64), "{row}");
-        assert_eq!(row[4].as_f64(), Some(median), "{row}");
+        let shown = row[4].as_f64().expect("a number");
+        assert!((shown / center - 1.0).abs() < 1e-9, "{row}");
         assert_eq!(row[9].as_f64(), rates.first().copied(), "{row}");
         assert_eq!(row[10].as_f64(), rates.last().copied(), "{row}");
         cells += 1;

@@ -26,11 +26,11 @@ pub struct Cell<'r> {
 pub struct Estimate {
     /// Trials.
     pub count: usize,
-    /// The middle one.
-    pub median: f64,
-    /// What holds the true median; `None`: fewer than two trials.
+    /// The geometric mean, as in ratios; the arithmetic one where a value is not above 0.
+    pub center: f64,
+    /// What holds the true one; `None`: fewer than two trials.
     pub interval: Option<Interval>,
-    /// The mean.
+    /// The arithmetic mean.
     pub mean: f64,
     /// The smallest.
     pub min: f64,
@@ -42,10 +42,11 @@ impl Estimate {
     /// Of the values of trials; `None`: there are none.
     #[must_use]
     pub fn new(values: &[f64]) -> Option<Self> {
+        let (center, interval) = stats::center(values)?;
         Some(Self {
             count: values.len(),
-            median: stats::median(values)?,
-            interval: stats::median_interval(values, stats::LEVEL),
+            center,
+            interval,
             mean: values.iter().sum::<f64>() / values.len() as f64,
             min: values.iter().copied().fold(f64::INFINITY, f64::min),
             max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
@@ -226,10 +227,8 @@ mod tests {
         assert_eq!(cells.len(), 2);
         assert_eq!((cells[0].counted.len(), cells[0].void.len()), (2, 1));
         let estimate = cells[0].estimate(Metric::CompletedPerS).unwrap();
-        assert_eq!(
-            (estimate.count, estimate.median, estimate.mean),
-            (2, 11.0, 11.0)
-        );
+        assert_eq!((estimate.count, estimate.mean), (2, 11.0));
+        assert!((estimate.center - 120.0_f64.sqrt()).abs() < 1e-9);
         assert_eq!((estimate.min, estimate.max), (10.0, 12.0));
         assert_eq!(cells[1].estimate(Metric::P99Us), None);
     }

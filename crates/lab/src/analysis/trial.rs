@@ -151,10 +151,11 @@ impl Measured {
     /// The value, and how far it may be from what the server can do.
     ///
     /// A client of a closed loop that was at its end carried the least that the server can carry. How
-    /// much more that is follows from the utilisation law: a server that was busy for a part of the
-    /// time could have answered no more than its throughput over that part. Times are the other way
-    /// round, since in a closed loop they are the requests in flight over the throughput (Little's
-    /// law).
+    /// much more that is can be estimated by the utilisation law: its throughput over the part of the
+    /// time for which it was busy, if a request costs as much at its end. That is no bound: requests
+    /// cost less where one turn answers several, and threads that sleep are no CPU's matter. Times are
+    /// the other way round, since in a closed loop they are the requests in flight over the throughput
+    /// (Little's law).
     #[must_use]
     pub fn range(&self, metric: Metric) -> Option<Range> {
         let value = self.value(metric)?;

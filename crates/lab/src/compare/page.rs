@@ -17,10 +17,10 @@ answer every request with the same bytes: what they cost is what the kernel's TC
 trial has a fresh server on CPUs of its own and `loadline load` on others; trials of all servers stand in \
 blocks, in an order drawn by lot.
 
-Values are medians of trials. *x nginx-tuned* is the ratio of the value to that of nginx tuned in the same \
+Values are geometric means of trials. *x nginx-tuned* is the ratio of the value to that of nginx tuned in the same \
 blocks, with its 95 % interval, and likewise for the others: of requests/s more is better, of everything \
-else less. ≥ and ≤: the client was at its end, the server may do better, and intervals reach as far as CPU \
-time left room for ([when the client is the limit](lab.md#when-the-client-is-the-limit)). Configurations \
+else less. ≥ and ≤: the client was at its end, the server may do better, and intervals reach as far as \
+the CPU time left room for by estimate ([when the client is the limit](lab.md#when-the-client-is-the-limit)). Configurations \
 stand in the run's report.";
 
 /// The page: how to read it, where it was measured and how, a table for each load.
@@ -119,12 +119,12 @@ fn short(server: &Standing, quantity: Quantity) -> String {
     let Some(figure) = server.figure(quantity) else {
         return String::new();
     };
-    let Some(median) = figure.median else {
+    let Some(center) = figure.value else {
         return value(server, quantity); // void
     };
     let number = match quantity.unit() {
-        Unit::Microseconds if median < 100.0 => format!("{median:.2}"),
-        _ => format!("{median:.0}"),
+        Unit::Microseconds if center < 100.0 => format!("{center:.2}"),
+        _ => format!("{center:.0}"),
     };
     match figure.ratio(BASELINE) {
         Some(comparison) => format!("{number} ({:.2})", comparison.ratio),

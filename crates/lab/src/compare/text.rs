@@ -25,7 +25,7 @@ pub fn text(loads: &[Load]) -> String {
 pub(super) fn quantities(load: &Load) -> Vec<Quantity> {
     let mut found = Vec::new();
     for figure in load.servers.iter().flat_map(|server| &server.figures) {
-        let is_there = figure.median.is_some() && !found.contains(&figure.quantity);
+        let is_there = figure.value.is_some() && !found.contains(&figure.quantity);
         found.extend(is_there.then_some(figure.quantity));
     }
     found
@@ -83,9 +83,9 @@ fn one(load: &Load, quantity: Quantity, text: &mut String) {
     }
 }
 
-/// The median with its unit. Where the client was the limit in most trials, it is a bound.
+/// The value with its unit. Where the client was the limit in most trials, it is a bound.
 pub(super) fn value(server: &Standing, quantity: Quantity) -> String {
-    let Some(median) = server.figure(quantity).and_then(|figure| figure.median) else {
+    let Some(center) = server.figure(quantity).and_then(|figure| figure.value) else {
         return match server.void {
             0 => String::new(),
             _ => "void".to_owned(),
@@ -97,7 +97,7 @@ pub(super) fn value(server: &Standing, quantity: Quantity) -> String {
         (true, true) => "≥ ",
         (true, false) => "≤ ",
     };
-    format!("{bound}{}", words::value(median, Some(quantity.unit())))
+    format!("{bound}{}", words::value(center, Some(quantity.unit())))
 }
 
 fn with_words(comparison: &Comparison) -> String {

@@ -92,7 +92,7 @@ impl ChartKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {
-    /// The median, and the interval that holds the true one.
+    /// The geometric mean, and the interval that holds the true one.
     #[default]
     Interval,
     /// The mean as a dot, and a bar from the smallest to the largest.

@@ -160,7 +160,7 @@ impl Point {
     #[must_use]
     pub fn sign(&self) -> &'static str {
         match (self.room, self.estimate) {
-            (Some(room), Some(estimate)) if room > estimate.median => "≥ ",
+            (Some(room), Some(estimate)) if room > estimate.center => "≥ ",
             (Some(_), Some(_)) => "≤ ",
             _ => "",
         }
@@ -209,7 +209,7 @@ impl Figure {
     #[must_use]
     pub fn middle(&self, estimate: &Estimate) -> f64 {
         match self.spread {
-            Spread::Interval => estimate.median,
+            Spread::Interval => estimate.center,
             Spread::MinMax => estimate.mean,
         }
     }

@@ -114,9 +114,8 @@ fn lines(chart: &Chart, figure: &Figure, places: &[Place<'_>], cells: &[&Cell<'_
     } else {
         format!("{name}, ")
     };
-    let mut text = format!(
-        "{}: {who}{}{} {}.",
-        word(chart.metric),
+    let best_text = format!(
+        "{who}{}{} {}",
         best.point.sign(),
         with_bounds(figure, best.estimate),
         at(figure, best)
@@ -127,13 +126,39 @@ fn lines(chart: &Chart, figure: &Figure, places: &[Place<'_>], cells: &[&Cell<'_
         .filter(|place| place.point.x == best.point.x && !std::ptr::eq(place.curve, best.curve))
         .map(|place| Place { ..*place })
         .collect();
-    if let Some((second, _)) = extremes(chart.metric, figure, &rivals) {
-        let comparison = compared(chart.metric, best.point, second.point, cells);
-        if let Some(comparison) = comparison {
-            text += &against(figure.name_of(second.curve), &comparison);
-        }
+    let second = extremes(chart.metric, figure, &rivals).and_then(|(second, _)| {
+        let comparison = compared(chart.metric, best.point, second.point, cells)?;
+        Some((second, told_apart(comparison, rivals.len() + 1)))
+    });
+    let Some((second, comparison)) = second else {
+        return format!("{}: {best_text}.", word(chart.metric));
+    };
+    let other = figure.name_of(second.curve);
+    let margin = margin(&comparison);
+    match comparison.difference {
+        Difference::More | Difference::Less => format!(
+            "{}: {best_text}. That is {margin} times {other}.",
+            word(chart.metric)
+        ),
+        Difference::Alike => format!(
+            "Nothing is better than {other}: {best_text}, is as good, by a ratio of {margin}."
+        ),
+        Difference::Unknown => format!(
+            "Not distinguishable: {best_text}, and {other}, by a ratio of {margin} in {}.",
+            words::count(comparison.pairs, "pair")
+        ),
     }
-    text
+}
+
+/// The best of several was chosen by the trials that it is compared with: the test holds for each pair
+/// that might have been.
+fn told_apart(mut comparison: Comparison, choices: usize) -> Comparison {
+    let pairs = (choices * (choices - 1) / 2) as f64;
+    let differs = matches!(comparison.difference, Difference::More | Difference::Less);
+    if differs && comparison.p * pairs > 1.0 - stats::LEVEL {
+        comparison.difference = Difference::Unknown;
+    }
+    comparison
 }
 
 /// Pairs of trials that ran in the same block.
@@ -153,27 +178,13 @@ fn compared(metric: Metric, one: &Point, other: &Point, cells: &[&Cell<'_>]) -> 
     stats::compare_ranges(&ratios, MATTERS)
 }
 
-fn against(second: &str, comparison: &Comparison) -> String {
-    let ratio = words::ratio(comparison.ratio);
+/// "1.24 (1.1 to 1.4)".
+fn margin(comparison: &Comparison) -> String {
     let interval = comparison.interval.map_or_else(String::new, |it| {
         let (low, high) = (words::ratio(it.low), words::ratio(it.high));
         format!(" ({low} to {high})")
     });
-    match comparison.difference {
-        Difference::More | Difference::Less => {
-            format!(" That is {ratio} times {second}{interval}.")
-        }
-        Difference::Alike => {
-            format!(
-                " {} is as good: the ratio is {ratio}{interval}.",
-                words::capital(second)
-            )
-        }
-        Difference::Unknown => format!(
-            " Not distinguishable from {second}: the ratio is {ratio}{interval}, {}.",
-            words::count(comparison.pairs, "pair")
-        ),
-    }
+    format!("{}{interval}", words::ratio(comparison.ratio))
 }
 
 fn grid(chart: &Chart, figure: &Figure, places: &[Place<'_>]) -> String {

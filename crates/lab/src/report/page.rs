@@ -91,7 +91,7 @@ fn chart(figure: &Figure, page: &mut String) {
     if figure.has_room() {
         page.push_str(
             "<p class=\"note\">Hollow marks, and ≥ or ≤ in the table: the client was at its end, and the \
-             server may do better than was measured, as far as its CPU time left room.</p>\n",
+             server may do better than was measured; how far, its CPU time allows to estimate.</p>\n",
         );
     }
     page.push_str("</figcaption>\n");
@@ -272,13 +272,13 @@ fn estimate_cells(
     let _ = write!(
         page,
         "<td class=\"number\" data-value=\"{}\"{}>{}{}</td>",
-        estimate.median,
+        estimate.center,
         point.room.map_or_else(String::new, |room| format!(
             " data-room=\"{room}\" title=\"by CPU time up to {}\"",
             escaped(&table::cell(figure, room))
         )),
         point.sign(),
-        escaped(&table::cell(figure, estimate.median))
+        escaped(&table::cell(figure, estimate.center))
     );
     number(page, interval.map(|it| it.low));
     number(page, interval.map(|it| it.high));

@@ -342,7 +342,7 @@ fn point(
     }
 }
 
-/// The median of what trials stand for at the far end of their ranges; `None`: they stand for
+/// The mean of what trials stand for at the far end of their ranges; `None`: they stand for
 /// themselves.
 fn room(cell: &Cell<'_>, metric: Metric) -> Option<f64> {
     let ranges = cell.counted.iter().filter_map(|it| it.range(metric));
@@ -354,7 +354,7 @@ fn room(cell: &Cell<'_>, metric: Metric) -> Option<f64> {
         true => it.high,
         false => it.low,
     });
-    stats::median(&farthest.collect::<Vec<_>>())
+    stats::center(&farthest.collect::<Vec<_>>()).map(|(center, _)| center)
 }
 
 /// Percentiles that all trials have samples enough for. Void trials are marked at the median.

@@ -40,7 +40,7 @@
   }
 
   const axisTitle = (axis) => axis.divided_unit ? `${axis.label} (${axis.divided_unit})` : axis.label;
-  const middle = (figure, estimate) => figure.spread === "min_max" ? estimate.mean : estimate.median;
+  const middle = (figure, estimate) => figure.spread === "min_max" ? estimate.mean : estimate.center;
   function bounds(figure, estimate) {
     if (figure.spread === "min_max") return estimate.count > 1 ? [estimate.min, estimate.max] : null;
     return estimate.interval ? [estimate.interval.low, estimate.interval.high] : null;
@@ -50,7 +50,7 @@
     const around = bounds(figure, point.estimate);
     const trials = point.trials.length;
     const room = point.room ?? null;
-    const sign = room === null ? "" : room > point.estimate.median ? "≥ " : "≤ ";
+    const sign = room === null ? "" : room > point.estimate.center ? "≥ " : "≤ ";
     return sign + value(middle(figure, point.estimate)) + (around ? ` (${value(around[0])} to ${value(around[1])})` : "")
       + (isReference ? ", published" : `, ${trials} trial${trials === 1 ? "" : "s"}`) + (room === null ? "" : `; client-limited, room to ${value(room)}`);
   }

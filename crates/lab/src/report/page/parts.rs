@@ -114,8 +114,8 @@ fn interval(interval: &Interval) -> String {
 pub(super) fn trust(report: &Report, page: &mut String) {
     page.push_str(
         "<section class=\"card\" id=\"trust\">\n<h2>What to trust</h2>\n\
-         <p>The unit is the trial, with a server of its own. A point is the median of its cell's trials; \
-         the band is the interval that holds the true median, at the level that its table states. \
+         <p>The unit is the trial, with a server of its own. A point is the geometric mean of its cell's trials, \
+         as in ratios; the band is the 95 % interval that holds the true mean (Student's t of logarithms). \
          Crosses are trials that are void: they count for nothing, and are shown all the same. Where a \
          client was late and nothing else, its times alone are void.</p>\n",
     );
