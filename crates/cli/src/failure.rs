@@ -12,7 +12,8 @@ pub(crate) enum Exit {
     /// An option, a value, a directory, options that do not fit together, or an architecture that the
     /// machine does not offer.
     Usage = 2,
-    /// `serve`: an address cannot be listened on. `load`: an `--assert` does not hold.
+    /// `serve`: an address cannot be listened on. `load`: an `--assert` does not hold. `lab`: what was
+    /// asked for cannot be said, since no trial counts, no rate holds or nothing like it was measured.
     BindOrAssert = 3,
     /// `serve`: stopped before every accepted request was answered.
     Cut = 4,

@@ -22,6 +22,7 @@ pub mod claims;
 pub mod compare;
 pub mod expand;
 pub mod export;
+pub mod folded;
 pub mod journal;
 pub mod knee;
 pub mod papers;

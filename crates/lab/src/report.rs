@@ -25,6 +25,8 @@ pub(crate) mod words;
 
 use serde::{Deserialize, Serialize};
 
+use crate::folded::{Folded, folded};
+
 pub use chart::{Chart, ChartKind, Reference, Spread};
 pub use claim::{Claim, Verdict};
 pub use environment::{Environment, Fact, ServerSheet};
@@ -142,9 +144,10 @@ impl Report {
                 Err(why) => report.left_out.push(why),
             }
         }
-        report.answer = match report.figures.first() {
-            Some(figure) => figure.finding.clone(),
-            None => "Nothing has been measured yet.".to_owned(),
+        report.answer = match (none_counts(run), report.figures.first()) {
+            (Some(why), _) => why,
+            (None, Some(figure)) => figure.finding.clone(),
+            (None, None) => "Nothing has been measured yet.".to_owned(),
         };
         report
     }
@@ -211,15 +214,26 @@ fn void<'r>(
 }
 
 fn notes(run: &Run) -> Vec<Note> {
-    let mut notes: Vec<Note> = Vec::new();
-    for text in run.trials.iter().flat_map(|trial| &trial.notes) {
-        match notes.iter_mut().find(|note| note.text == *text) {
-            Some(note) => note.trials += 1,
-            None => notes.push(Note {
-                text: text.clone(),
-                trials: 1,
-            }),
-        }
+    let notes = run.trials.iter().flat_map(|trial| &trial.notes);
+    let folded = folded(notes.map(String::as_str)).into_iter();
+    let note = |Folded { text, count }| Note {
+        text,
+        trials: count,
+    };
+    folded.map(note).collect()
+}
+
+/// That trials were run and none counts, and why the most of them do not.
+fn none_counts(run: &Run) -> Option<String> {
+    if run.trials.is_empty() || run.trials.iter().any(Measured::counts) {
+        return None;
     }
-    notes
+    let reasons = run.trials.iter().filter_map(|trial| trial.void.first());
+    let folded = folded(reasons.map(String::as_str));
+    let most = folded.iter().max_by_key(|one| one.count)?;
+    Some(format!(
+        "{}, none counts: {}",
+        words::count(run.trials.len(), "trial"),
+        most.text
+    ))
 }

@@ -157,7 +157,7 @@ pub(crate) fn facts(report: &Report) -> String {
         of("Loadline"),
         of("CPUs of server | client"),
         report.trials_counted + report.void.len(),
-        of("Time taken"),
+        of("Time in trials"),
         report.void.len()
     )
 }

@@ -198,21 +198,33 @@ impl<'a> Runner<'a> {
 
     /// The next trial of a block that is to be run again.
     fn disturbed_of(&self, block: u32) -> Option<PlannedTrial> {
-        let share = self.expansion.trials.len() as f64 * REPEATS_SHARE_MAX;
-        if self.repeats >= REPEATS_LEAST.max(share as usize) {
+        if self.repeats_left() == 0 {
             return None;
         }
-        let of_block = self.expansion.trials.iter().filter(|it| it.block == block);
-        let disturbed = of_block.filter(|trial| {
-            let recorded = self.recorded.get(&trial.number);
-            recorded.is_some_and(|it| it.disturbed && it.repeat < REPEATS_MAX)
-        });
+        let of_block = self.disturbed().filter(|it| it.block == block);
         // One that was repeated least, so that the next attempt is later.
         let by_repeat = |trial: &&PlannedTrial| self.recorded[&trial.number].repeat;
-        disturbed.min_by_key(by_repeat).copied()
+        of_block.min_by_key(by_repeat).copied()
     }
 
-    /// How long what is missing will take.
+    /// How many trials may still be run again.
+    fn repeats_left(&self) -> usize {
+        let share = self.expansion.trials.len() as f64 * REPEATS_SHARE_MAX;
+        REPEATS_LEAST
+            .max(share as usize)
+            .saturating_sub(self.repeats)
+    }
+
+    /// Trials that are to be run again.
+    fn disturbed(&self) -> impl Iterator<Item = &PlannedTrial> {
+        self.expansion.trials.iter().filter(|trial| {
+            let recorded = self.recorded.get(&trial.number);
+            recorded.is_some_and(|it| it.disturbed && it.repeat < REPEATS_MAX)
+        })
+    }
+
+    /// How long what is missing will take, with what is to be run again and the wait for a calm machine
+    /// before each of that.
     #[must_use]
     pub fn left_s(&self) -> f64 {
         let is_missing = |trial: &&PlannedTrial| !self.recorded.contains_key(&trial.number);
@@ -223,7 +235,13 @@ impl<'a> Runner<'a> {
             .filter(is_missing)
             .copied()
             .collect();
-        self.estimate_s(&missing)
+        let again: Vec<PlannedTrial> = self
+            .disturbed()
+            .take(self.repeats_left())
+            .copied()
+            .collect();
+        let waits_s = CALM_WITHIN.as_secs_f64() * again.len() as f64;
+        self.estimate_s(&missing) + self.estimate_s(&again) + waits_s
     }
 
     fn count(&mut self, trial: &Trial) {

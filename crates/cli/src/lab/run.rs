@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use loadline_lab::cells::levels_text;
+use loadline_lab::folded::folded;
 use loadline_lab::journal::Trial;
 use loadline_lab::progress::Progress;
 use loadline_lab::runner::{Asked, Ending, Prepared, Processes, Runner, prepare};
@@ -126,13 +127,28 @@ fn finish(flags: &LabRunFlags, ending: Result<Ending, String>) -> Result<(), Fai
                 Ending::BudgetSpent => "; the budget is spent",
                 Ending::Complete | Ending::Interrupted => "",
             };
-            tell(&format!(
+            let recorded = format!(
                 "{all} trials are recorded in {out}, {void} of them void{late}{again}{why}"
-            ));
-            Ok(())
+            );
+            if void < all || all == 0 {
+                tell(&recorded);
+                return Ok(());
+            }
+            let reasons = last.values().filter_map(|it| it.void.first());
+            Err(Failure {
+                exit: Exit::BindOrAssert,
+                message: format!("{recorded}: {}", most_frequent(reasons)),
+            })
         }
         Err(why) => Err(Failure::failed(why)),
     }
+}
+
+/// Of sentences that differ in their numbers alone, those that come most often, as one.
+fn most_frequent<'r>(reasons: impl Iterator<Item = &'r String>) -> String {
+    let folded = folded(reasons.map(String::as_str)).into_iter();
+    let most = folded.max_by_key(|one| one.count);
+    most.map_or_else(String::new, |one| one.text)
 }
 
 /// What would be run.

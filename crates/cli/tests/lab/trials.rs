@@ -8,10 +8,14 @@ const SERIES: &str = "[[series]]\nname = \"s\"\npath = \"/index.html\"\nreplicat
                       duration_s = 0.1\nwarm_up_s = 0\na_a = false\n\
                       load = { connections = 2, rate = 200 }\nallow = { client_limited = true, steal = 1, others = 1 }";
 
-fn run_one(servers: &str) -> Vec<Trial> {
-    let bench = Bench::new(&format!(
+fn bench(servers: &str) -> Bench {
+    Bench::new(&format!(
         "name = \"t\"\nfiles = {{ \"index.html\" = 93 }}\n{servers}\n{SERIES}"
-    ));
+    ))
+}
+
+fn run_one(servers: &str) -> Vec<Trial> {
+    let bench = bench(servers);
     let trials = bench.complete();
     bench.wait_until_nothing_runs();
     trials
@@ -76,7 +80,12 @@ fn a_server_that_does_not_do_its_work_makes_trials_void_and_no_more() {
             "The fresh server answers /index.html wrongly: status 404",
         ),
     ] {
-        let trials = run_one(&format!("[servers.x]\n{server}"));
+        let bench = bench(&format!("[servers.x]\n{server}"));
+        let output = bench.run(&[]);
+        // None counts: that has an exit code of its own, and its reason.
+        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+        assert!(said(&output).contains(reason), "{}", said(&output));
+        let trials = bench.journal().trials;
         assert_eq!(trials[0].void.len(), 1, "{trials:?}");
         assert!(trials[0].void[0].contains(reason), "{:?}", trials[0].void);
         assert!(trials[0].load.is_none());

@@ -92,7 +92,8 @@ fn facts(run: &Run) -> Vec<Fact> {
         .iter()
         .filter_map(|trial| trial.machine.steal_s)
         .sum();
-    let took: f64 = run.trials.iter().map(|trial| trial.took_s).sum();
+    let all = run.trials.iter().chain(&run.repeated);
+    let took: f64 = all.map(|trial| trial.took_s).sum();
     let cpus: Vec<String> = run.head.cpus.iter().map(ToString::to_string).collect();
     let number = |number: Option<u64>| number.map_or_else(String::new, |it| it.to_string());
     let facts = [
@@ -123,7 +124,7 @@ fn facts(run: &Run) -> Vec<Fact> {
             ),
         ),
         ("Begun", utc(run.head.start_unix_ms)),
-        ("Time taken", duration(took)),
+        ("Time in trials", duration(took)),
         ("Seed", run.head.seed.to_string()),
         ("Left out, not installed", run.head.left_out.join(", ")),
         (

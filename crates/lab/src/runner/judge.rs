@@ -184,7 +184,7 @@ fn judge_steal(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) {
     let share = (steal_s / all_s).min(1.0);
     if all_s > 0.0 && share > allow.steal {
         judgement.disturbed(format!(
-            "The hypervisor kept {:.1} % of the machine's time; at most {:.1} % are allowed.",
+            "The hypervisor kept {:.1} % of the machine's time; at most {:.1} % are allowed (allow.steal).",
             share * 100.0,
             allow.steal * 100.0
         ));
@@ -207,7 +207,8 @@ fn judge_others(
     let most = shares.fold(0.0_f64, f64::max).min(1.0);
     if most > allow.others {
         judgement.disturbed(format!(
-            "Others had the client's CPU for {:.0} % of the time; at most {:.0} % are allowed.",
+            "Others had the client's CPU for {:.0} % of the time; at most {:.0} % are allowed \
+             (allow.others).",
             most * 100.0,
             allow.others * 100.0
         ));

@@ -41,7 +41,7 @@ pub(super) fn head(report: &Report, page: &mut String) {
             &format!("{held} of {}", report.claims.len()),
         );
     }
-    for fact in ["Time taken", "CPUs of the run"] {
+    for fact in ["Time in trials", "CPUs of the run"] {
         let found = report.environment.facts.iter().find(|it| it.name == fact);
         if let Some(found) = found {
             tally(fact, &found.value);

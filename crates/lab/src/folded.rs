@@ -1,0 +1,142 @@
+//! Sentences that differ in nothing but their numbers, as one with the range of each number.
+
+/// One or several sentences.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folded {
+    /// "Others had the client's CPU for 31 to 46 % of the time."
+    pub text: String,
+    /// How many were alike.
+    pub count: usize,
+}
+
+/// Folds sentences, in the order in which they come first.
+#[must_use]
+pub fn folded<'t>(sentences: impl IntoIterator<Item = &'t str>) -> Vec<Folded> {
+    let mut found: Vec<Kind<'t>> = Vec::new();
+    for sentence in sentences {
+        let parts = parts(sentence);
+        match found.iter_mut().find(|kind| kind.is_of(&parts)) {
+            Some(kind) => kind.add(&parts),
+            None => found.push(Kind::new(&parts)),
+        }
+    }
+    found.iter().map(Kind::folded).collect()
+}
+
+/// A part of a sentence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Part<'t> {
+    Text(&'t str),
+    /// As written, and what it is.
+    Number(&'t str, f64),
+}
+
+/// Sentences of one form.
+struct Kind<'t> {
+    least: Vec<Part<'t>>,
+    most: Vec<Part<'t>>,
+    count: usize,
+}
+
+impl<'t> Kind<'t> {
+    fn new(parts: &[Part<'t>]) -> Self {
+        Self {
+            least: parts.to_vec(),
+            most: parts.to_vec(),
+            count: 1,
+        }
+    }
+
+    fn is_of(&self, parts: &[Part<'t>]) -> bool {
+        let is_alike = |(one, other): (&Part<'_>, &Part<'_>)| match (one, other) {
+            (Part::Text(one), Part::Text(other)) => one == other,
+            (Part::Number(..), Part::Number(..)) => true,
+            _ => false,
+        };
+        self.least.len() == parts.len() && self.least.iter().zip(parts).all(is_alike)
+    }
+
+    fn add(&mut self, parts: &[Part<'t>]) {
+        self.count += 1;
+        let ends = self.least.iter_mut().zip(&mut self.most);
+        for ((least, most), part) in ends.zip(parts) {
+            if let (Part::Number(_, low), Part::Number(_, value)) = (*least, part)
+                && *value < low
+            {
+                *least = *part;
+            }
+            if let (Part::Number(_, high), Part::Number(_, value)) = (*most, part)
+                && *value > high
+            {
+                *most = *part;
+            }
+        }
+    }
+
+    fn folded(&self) -> Folded {
+        let ends = self.least.iter().zip(&self.most);
+        let text = ends.map(|(least, most)| match (least, most) {
+            (Part::Number(low, _), Part::Number(high, _)) if low != high => {
+                format!("{low} to {high}")
+            }
+            (Part::Text(text) | Part::Number(text, _), _) => (*text).to_owned(),
+        });
+        Folded {
+            text: text.collect(),
+            count: self.count,
+        }
+    }
+}
+
+/// Numbers have digits, and points or commas between digits.
+fn parts(sentence: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let mut rest = sentence;
+    while let Some(begin) = rest.find(|letter: char| letter.is_ascii_digit()) {
+        let number = &rest[begin..];
+        let bytes = number.as_bytes();
+        let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+        let is_of_it = |at: usize| is_digit(at) || (b".,".contains(&bytes[at]) && is_digit(at + 1));
+        let len = (0..bytes.len()).take_while(|at| is_of_it(*at)).count();
+        let number = &number[..len];
+        parts.push(Part::Text(&rest[..begin]));
+        let value = number.replace(',', "").parse().unwrap_or(f64::NAN);
+        parts.push(Part::Number(number, value));
+        rest = &rest[begin + len..];
+    }
+    parts.push(Part::Text(rest));
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_become_ranges_and_other_sentences_stay() {
+        let sentences = [
+            "Others had the CPU for 46 % of the time; at most 25 % are allowed.",
+            "It rained.",
+            "Others had the CPU for 9.5 % of the time; at most 25 % are allowed.",
+            "Sent 1,234 of 2,000.",
+            "Sent 998 of 2,000.",
+        ];
+        let found = folded(sentences);
+        let texts: Vec<(&str, usize)> = found
+            .iter()
+            .map(|one| (one.text.as_str(), one.count))
+            .collect();
+        assert_eq!(
+            texts,
+            [
+                (
+                    "Others had the CPU for 9.5 to 46 % of the time; at most 25 % are allowed.",
+                    2
+                ),
+                ("It rained.", 1),
+                ("Sent 998 to 1,234 of 2,000.", 2),
+            ]
+        );
+        assert_eq!(folded([]), []);
+    }
+}
