@@ -342,13 +342,16 @@ mod tests {
                     lag,
                 }))
             });
-        let step = (any::<String>(), any::<[u64; 2]>(), any::<Option<String>>());
-        let step = step.prop_map(|(name, [requests, failures], first_failure)| StepReport {
-            name,
-            requests,
-            failures,
-            first_failure,
-        });
+        let step = (any::<String>(), any::<[u64; 3]>(), any::<Option<String>>());
+        let step = step.prop_map(
+            |(name, [requests, failures, successes], first)| StepReport {
+                name,
+                requests,
+                failures,
+                successes,
+                first_failure: first,
+            },
+        );
         let steps = prop::collection::vec(step, 0..4).prop_map(Message::Steps);
         prop_oneof![ready, interval, finished, steps]
     }

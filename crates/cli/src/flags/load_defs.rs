@@ -24,7 +24,9 @@ Exit codes:
   2    bad usage: an option, a value, a file, or options that do not fit together
   3    an --assert does not hold (also where the client was the limit)
   5    the client was the limit: the figures say more about it than about the server
-  130  interrupted: what was measured so far is printed, --assert is not judged";
+  6    answers came and none was good, or a step of the scenario never succeeded
+  130  interrupted: what was measured so far is printed, --assert is not judged
+  Where several apply: 130 before 1 before 3 before 6 before 5.";
 
 pub(crate) const LOAD_MORE: &str = "\
 Examples:

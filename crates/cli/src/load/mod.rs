@@ -61,10 +61,7 @@ pub(crate) fn load(flags: &LoadFlags) -> Result<(), Failure> {
     let mut progress = Progress::new(flags.output.quiet);
     let records = rounds(flags, &planned, &mut progress)?;
     let steps = planned.scenario.iter().flat_map(Scenario::steps);
-    for step in steps.filter(|step| step.failures > 0) {
-        progress.say(&step.to_string());
-    }
-    outputs.finish(&records)
+    outputs.finish(&records, &steps.collect::<Vec<_>>())
 }
 
 /// Whether the flags make a plan, without carrying it out.

@@ -5,10 +5,12 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use loadline_load::ErrorKind;
 use loadline_load::assertion::Assertion;
 use loadline_load::export;
-use loadline_load::report::{self, Style};
-use loadline_load::trial::TrialRecord;
+use loadline_load::report::{self, Style, words};
+use loadline_load::scenario::StepReport;
+use loadline_load::trial::{GroupRecord, TrialRecord};
 
 use super::progress::page;
 use crate::failure::{Exit, Failure};
@@ -60,7 +62,14 @@ impl Outputs {
     }
 
     /// Prints the result, writes the files, and says how it ended.
-    pub(super) fn finish(self, records: &[TrialRecord]) -> Result<(), Failure> {
+    pub(super) fn finish(
+        self,
+        records: &[TrialRecord],
+        steps: &[StepReport],
+    ) -> Result<(), Failure> {
+        for step in steps.iter().filter(|step| step.failures > 0) {
+            tell(&step.to_string());
+        }
         crate::print(report::text(records, self.style, page()).as_bytes())?;
         if self.style != Style::Summary && !self.is_quiet {
             for note in records.iter().flat_map(report::notes) {
@@ -75,9 +84,16 @@ impl Outputs {
             tell(line);
         }
         let reasons_are_told = self.style == Style::Summary || !self.is_quiet;
+        let findings = Findings {
+            broken_count: broken.len(),
+            nothing_good: records.iter().find_map(nothing_good).or_else(|| {
+                let step = steps.iter().find(|step| step.never_succeeded());
+                step.map(|step| format!("the step '{}' never succeeded", step.name))
+            }),
+        };
         verdict(
             records,
-            broken.len(),
+            &findings,
             reasons_are_told,
             self.allow_client_limited,
         )
@@ -205,10 +221,51 @@ fn broken(assertions: &[Assertion], records: &[TrialRecord]) -> Vec<String> {
     broken
 }
 
+/// Groups that ask as those do whom a server is for; what slow and hostile ones get is no measure.
+const CUSTOMERS: [&str; 3] = ["clients", "users", "players"];
+
+/// That a group had answers in the counted time, and not one that was good; with the cause that is
+/// most frequent.
+fn nothing_good(record: &TrialRecord) -> Option<String> {
+    let is_failed = |group: &&GroupRecord| {
+        let tally = &group.total.tally;
+        let has_ended = tally.completed > 0 || tally.errors_total() > 0;
+        CUSTOMERS.contains(&group.name.as_str()) && has_ended && tally.good == 0
+    };
+    let group = record.groups.iter().find(is_failed)?;
+    let tally = &group.total.tally;
+    let most = ErrorKind::ALL
+        .into_iter()
+        .max_by_key(|kind| tally.errors_of(*kind))?;
+    let statuses = tally.status_codes.iter().max_by_key(|(_, count)| *count);
+    let by_status = [
+        ErrorKind::OtherStatus,
+        ErrorKind::Status4xx,
+        ErrorKind::Status5xx,
+    ];
+    let cause = match statuses.filter(|_| by_status.contains(&most)) {
+        Some((status, _)) => {
+            format!("status {status}; if that is right, --expect-status {status} says so")
+        }
+        None => words(most).to_owned(),
+    };
+    let name = &group.name;
+    Some(format!("no answer to the {name} was good: {cause}"))
+}
+
+/// What was found that an exit code stands for, beside what stands in the records.
+#[derive(Debug, Default)]
+struct Findings {
+    /// Conditions that do not hold.
+    broken_count: usize,
+    /// That nothing was good, or a step never succeeded.
+    nothing_good: Option<String>,
+}
+
 /// What the exit code says; where several apply, the first one counts.
 fn verdict(
     records: &[TrialRecord],
-    broken_count: usize,
+    findings: &Findings,
     reasons_are_told: bool,
     allow_client_limited: bool,
 ) -> Result<(), Failure> {
@@ -232,12 +289,15 @@ fn verdict(
             return fail(Exit::Failed, message.to_owned());
         }
     }
-    if broken_count > 0 {
-        let message = match broken_count {
+    if findings.broken_count > 0 {
+        let message = match findings.broken_count {
             1 => "an --assert does not hold".to_owned(),
             count => format!("{count} of --assert do not hold"),
         };
         return fail(Exit::BindOrAssert, message);
+    }
+    if let Some(message) = &findings.nothing_good {
+        return fail(Exit::NothingGood, message.clone());
     }
     match records.iter().find(|record| record.verdict.client_limited) {
         Some(_) if reasons_are_told && !allow_client_limited => fail(
@@ -260,8 +320,6 @@ fn tell(line: &str) {
 
 #[cfg(test)]
 mod tests {
-    use loadline_load::ErrorKind;
-
     use super::*;
 
     fn record(change: impl FnOnce(&mut TrialRecord)) -> TrialRecord {
@@ -273,7 +331,48 @@ mod tests {
     }
 
     fn exit_of(record: TrialRecord, broken_count: usize, allow: bool) -> Result<(), Exit> {
-        verdict(&[record], broken_count, true, allow).map_err(|failure| failure.exit)
+        let findings = Findings {
+            broken_count,
+            nothing_good: nothing_good(&record),
+        };
+        verdict(&[record], &findings, true, allow).map_err(|failure| failure.exit)
+    }
+
+    /// Ten answers of 404 to one group.
+    fn not_found(name: &str) -> GroupRecord {
+        let mut group = GroupRecord {
+            name: name.to_owned(),
+            ..GroupRecord::default()
+        };
+        group.total.tally.offered = 10;
+        group.total.tally.completed = 10;
+        group.total.tally.status_codes = vec![(404, 10)];
+        group.total.tally.errors[ErrorKind::Status4xx as usize] = 10;
+        group
+    }
+
+    #[test]
+    fn a_run_without_a_good_answer_is_not_a_measurement() {
+        let missing = |record: &mut TrialRecord| {
+            record.verdict.client_limited = true;
+            record.groups = vec![not_found("clients")];
+        };
+        assert_eq!(exit_of(record(missing), 0, false), Err(Exit::NothingGood));
+        assert_eq!(exit_of(record(missing), 1, false), Err(Exit::BindOrAssert));
+        let why = nothing_good(&record(missing)).unwrap();
+        assert!(why.contains("status 404") && why.contains("--expect-status 404"));
+        let one_is_good = |record: &mut TrialRecord| {
+            missing(record);
+            record.groups[0].total.tally.good = 1;
+        };
+        assert_eq!(exit_of(record(one_is_good), 0, true), Ok(()));
+        let slow = |record: &mut TrialRecord| record.groups = vec![not_found("slow-heads")];
+        assert_eq!(exit_of(record(slow), 0, false), Ok(()));
+        let beside = |record: &mut TrialRecord| {
+            one_is_good(record);
+            record.groups.push(not_found("users"));
+        };
+        assert_eq!(exit_of(record(beside), 0, true), Err(Exit::NothingGood));
     }
 
     #[test]

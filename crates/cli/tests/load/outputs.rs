@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::program::{PROGRAM, until};
-use crate::util::{both, load, measured, number, record, server, text};
+use crate::util::{both, load, measured, measured_to, number, record, server, text};
 
 #[test]
 fn every_style_prints_its_tools_form_on_standard_output() {
@@ -109,6 +109,25 @@ fn conditions_decide_the_exit_code() {
 }
 
 #[test]
+fn a_run_of_wrong_answers_alone_does_not_end_well() {
+    let (server, _site) = server(&[]);
+    let url = format!("http://{}/nope", server.address());
+    for more in ["", "--quiet", "--allow-client-limited --style wrk2"] {
+        let output = load(&format!("{url} --rate 50 -d 400ms {more}"));
+        assert_eq!(output.status.code(), Some(6), "{}", both(&output));
+        let err = text(&output.stderr);
+        assert!(err.contains("no answer to the clients was good"), "{err}");
+        assert!(err.contains("status 404"), "{err}");
+    }
+    let broken = load(&format!("{url} -n 20 -c 2 --assert errors<1% --quiet"));
+    assert_eq!(broken.status.code(), Some(3), "{}", both(&broken));
+    let wanted = load(&format!(
+        "{url} -n 20 -c 2 --expect-status 404 --allow-client-limited"
+    ));
+    assert_eq!(wanted.status.code(), Some(0), "{}", both(&wanted));
+}
+
+#[test]
 fn rounds_are_told_one_by_one_and_together() {
     let (server, _site) = server(&[]);
     let folder = tempfile::tempdir().unwrap();
@@ -152,13 +171,13 @@ fn expectations_are_checked() {
     let url = format!("http://{}/", server.address());
     let right = "--expect-length 12 --content-sample 1 --expect-sha256 \
                  6d24a7cc09aadf7a6c2ec4fd8ee23b0bd91da1ac2f1bd1d3ab3b9d8a2c0c0a1e";
-    let wrong_hash = measured(&format!("{url} -c 2 -n 100 {right}"));
+    let wrong_hash = measured_to(6, &format!("{url} -c 2 -n 100 {right}"));
     let tally = &wrong_hash["groups"][0]["total"]["tally"];
     assert_eq!(number(&tally["good"]), 0);
     assert_eq!(number(&tally["errors"]["wrong_content"]), 100, "{tally}");
     let missing = measured(&format!("{url}nothing -c 2 -n 100 --expect-status 4xx"));
     assert_eq!(number(&missing["groups"][0]["total"]["tally"]["good"]), 100);
-    let unexpected = measured(&format!("{url}nothing -c 2 -n 100"));
+    let unexpected = measured_to(6, &format!("{url}nothing -c 2 -n 100"));
     let tally = &unexpected["groups"][0]["total"]["tally"];
     assert_eq!(number(&tally["errors"]["status_4xx"]), 100, "{tally}");
 }
@@ -223,12 +242,13 @@ fn a_step_that_fails_is_told_in_words() {
                  [[step]]\nname = \"gone\"\npath = \"/missing\"\n";
     std::fs::write(&scenario, steps).unwrap();
     let output = load(&format!(
-        "http://{}/ --scenario {} --users 3 -d 500ms --allow-client-limited",
+        "http://{}/ --scenario {} --users 3 -d 500ms --allow-client-limited --quiet",
         server.address(),
         scenario.display()
     ));
-    assert_eq!(output.status.code(), Some(0), "{}", both(&output));
+    assert_eq!(output.status.code(), Some(6), "{}", both(&output));
     let err = text(&output.stderr);
+    assert!(err.contains("the step 'gone' never succeeded"), "{err}");
     assert!(err.contains("gone: 3 of 3 failed; first: user "), "{err}");
     assert!(err.contains("the status 404, not 200 to 299"), "{err}");
     assert!(!err.contains("home: "), "what went well is not told: {err}");
@@ -264,7 +284,7 @@ fn steps_that_fail_are_told_whichever_process_they_failed_in() {
             server.address(),
             scenario.display()
         ));
-        assert_eq!(output.status.code(), Some(0), "{}", both(&output));
+        assert_eq!(output.status.code(), Some(6), "{}", both(&output));
         let failed = if more.contains("rounds") { 20 } else { 10 };
         let line = format!("missing: {failed} of {failed} failed; first: ");
         let err = text(&output.stderr);

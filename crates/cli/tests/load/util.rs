@@ -17,13 +17,23 @@ pub(crate) fn load(line: &str) -> Output {
 /// Runs it, and gives the record that `--json` writes beside its exit code. The client may well be
 /// the limit on a busy machine, which is not what most tests are about.
 pub(crate) fn measured(line: &str) -> Value {
+    measured_to(0, line)
+}
+
+/// The same of a run that ends with this code.
+pub(crate) fn measured_to(code: i32, line: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("record.json");
     let output = load(&format!(
         "{line} --quiet --allow-client-limited --json {}",
         path.display()
     ));
-    assert_eq!(output.status.code(), Some(0), "{line}: {}", both(&output));
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{line}: {}",
+        both(&output)
+    );
     record(&path)
 }
 

@@ -75,8 +75,19 @@ pub struct StepReport {
     pub requests: u64,
     /// Requests that did not end well.
     pub failures: u64,
+    /// Times that a user took the step and it ended well, redirects included.
+    #[serde(default)]
+    pub successes: u64,
     /// The first failure, in words.
     pub first_failure: Option<String>,
+}
+
+impl StepReport {
+    /// Whether it failed, and never once ended well.
+    #[must_use]
+    pub fn never_succeeded(&self) -> bool {
+        self.failures > 0 && self.successes == 0
+    }
 }
 
 impl fmt::Display for StepReport {
@@ -137,6 +148,7 @@ impl Scenario {
             name: step.name.clone(),
             requests: step.counts.requests(),
             failures: step.counts.failures(),
+            successes: step.counts.successes(),
             first_failure: step.counts.first_failure().map(str::to_owned),
         });
         reports.collect()

@@ -87,12 +87,18 @@ impl Step {
 pub(super) struct StepCounts {
     requests: AtomicU64,
     failures: AtomicU64,
+    successes: AtomicU64,
     first_failure: OnceLock<String>,
 }
 
 impl StepCounts {
     pub(super) fn requested(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a time that it ended well.
+    pub(super) fn succeeded(&self) {
+        self.successes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a failure; the first one is put into words.
@@ -105,6 +111,7 @@ impl StepCounts {
     pub(super) fn add(&self, other: &StepReport) {
         self.requests.fetch_add(other.requests, Ordering::Relaxed);
         self.failures.fetch_add(other.failures, Ordering::Relaxed);
+        self.successes.fetch_add(other.successes, Ordering::Relaxed);
         if let Some(words) = &other.first_failure {
             self.first_failure.get_or_init(|| words.clone());
         }
@@ -116,6 +123,10 @@ impl StepCounts {
 
     pub(super) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn successes(&self) -> u64 {
+        self.successes.load(Ordering::Relaxed)
     }
 
     pub(super) fn first_failure(&self) -> Option<&str> {

@@ -373,8 +373,8 @@ fn the_documented_example_registers_and_buys() {
     let steps = scenario.steps();
     assert_eq!(steps[1].name, "register");
     assert_eq!(
-        (steps[1].requests, steps[1].failures),
-        (24, 0),
+        (steps[1].requests, steps[1].failures, steps[1].successes),
+        (24, 0, 12),
         "with the redirect"
     );
 }

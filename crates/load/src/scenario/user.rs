@@ -261,8 +261,13 @@ impl User {
                     // It has its answer all the same.
                     self.count_error(ErrorKind::Late, scene);
                     self.problem(|| "later than the deadline".to_owned());
-                } else if let Some(tally) = self.tally(scene) {
-                    tally.good += 1;
+                } else {
+                    if redirect.is_none() {
+                        self.script_step().counts.succeeded();
+                    }
+                    if let Some(tally) = self.tally(scene) {
+                        tally.good += 1;
+                    }
                 }
                 self.go_on(redirect, scene);
             }
