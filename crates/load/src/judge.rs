@@ -39,11 +39,7 @@ pub(crate) fn status_fault(status: u16, expected: &[u16]) -> Option<ErrorKind> {
         [] => (200..300).contains(&status),
         statuses => statuses.contains(&status),
     };
-    (!is_expected).then_some(match status {
-        400..500 => ErrorKind::Status4xx,
-        500..600 => ErrorKind::Status5xx,
-        _ => ErrorKind::OtherStatus,
-    })
+    (!is_expected).then(|| ErrorKind::of_status(status))
 }
 
 /// What an answer that did not become complete is counted as.

@@ -61,6 +61,22 @@ impl ErrorKind {
         Self::Dropped,
     ];
 
+    /// Whether it is about the status of a complete answer.
+    #[must_use]
+    pub fn is_of_status(self) -> bool {
+        matches!(self, Self::OtherStatus | Self::Status4xx | Self::Status5xx)
+    }
+
+    /// The kind of an error that is about this status.
+    #[must_use]
+    pub fn of_status(status: u16) -> Self {
+        match status {
+            400..500 => Self::Status4xx,
+            500..600 => Self::Status5xx,
+            _ => Self::OtherStatus,
+        }
+    }
+
     /// As it stands in results.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -104,6 +120,8 @@ pub struct Tally {
     pub statuses: [u64; 5],
     /// The same by exact status, in the order of the statuses: usually one or two entries.
     pub status_codes: Vec<(u16, u64)>,
+    /// Those of them that were errors for their status, in the same order.
+    pub unexpected_statuses: Vec<(u16, u64)>,
     /// By kind, in the order of `ErrorKind::ALL`; in JSON by name, without those that did not occur.
     #[serde(with = "by_name")]
     pub errors: [u64; ErrorKind::ALL.len()],
@@ -137,12 +155,17 @@ impl Tally {
         self.count_status(reply.status);
     }
 
-    /// Counts what a complete answer was found to be: good, or one error.
+    /// Counts what a complete answer with this status was found to be: good, or one error.
     #[inline]
-    pub fn judged(&mut self, fault: Option<ErrorKind>) {
+    pub fn judged(&mut self, fault: Option<ErrorKind>, status: u16) {
         match fault {
             None => self.good += 1,
-            Some(kind) => self.error(kind),
+            Some(kind) => {
+                self.error(kind);
+                if kind.is_of_status() {
+                    add(&mut self.unexpected_statuses, status, 1);
+                }
+            }
         }
     }
 
@@ -155,23 +178,12 @@ impl Tally {
         {
             *count += 1;
         }
-        self.add_status(status, 1);
+        add(&mut self.status_codes, status, 1);
     }
 
     /// Counts an error.
     pub fn error(&mut self, kind: ErrorKind) {
         self.errors[kind as usize] += 1;
-    }
-
-    #[inline]
-    fn add_status(&mut self, status: u16, count: u64) {
-        match self.status_codes.iter_mut().find(|one| one.0 == status) {
-            Some(one) => one.1 += count,
-            None => {
-                let place = self.status_codes.partition_point(|one| one.0 < status);
-                self.status_codes.insert(place, (status, count));
-            }
-        }
     }
 
     /// How many errors of a kind there were.
@@ -202,13 +214,28 @@ impl Tally {
         self.stalls += other.stalls;
         self.stalled_ns += other.stalled_ns;
         for &(status, count) in &other.status_codes {
-            self.add_status(status, count);
+            add(&mut self.status_codes, status, count);
+        }
+        for &(status, count) in &other.unexpected_statuses {
+            add(&mut self.unexpected_statuses, status, count);
         }
         for (sum, part) in self.statuses.iter_mut().zip(other.statuses) {
             *sum += part;
         }
         for (sum, part) in self.errors.iter_mut().zip(other.errors) {
             *sum += part;
+        }
+    }
+}
+
+/// Adds to the count of a status, in the order of the statuses.
+#[inline]
+fn add(counts: &mut Vec<(u16, u64)>, status: u16, count: u64) {
+    match counts.iter_mut().find(|one| one.0 == status) {
+        Some(one) => one.1 += count,
+        None => {
+            let place = counts.partition_point(|one| one.0 < status);
+            counts.insert(place, (status, count));
         }
     }
 }
@@ -277,6 +304,17 @@ mod tests {
         assert_eq!((sum.sent, sum.statuses[1]), (6, 4));
         assert_eq!(sum.errors_of(ErrorKind::Reset), 2);
         assert_eq!(sum.errors_total(), 2);
+    }
+
+    #[test]
+    fn statuses_that_were_not_expected_are_counted_apart() {
+        let mut one = Tally::default();
+        one.judged(None, 200);
+        one.judged(Some(ErrorKind::Status4xx), 415);
+        one.judged(Some(ErrorKind::Late), 200);
+        let mut sum = one.clone();
+        sum.merge(&one);
+        assert_eq!(sum.unexpected_statuses, [(415, 2)]);
     }
 
     #[test]

@@ -237,13 +237,9 @@ fn nothing_good(record: &TrialRecord) -> Option<String> {
     let most = ErrorKind::ALL
         .into_iter()
         .max_by_key(|kind| tally.errors_of(*kind))?;
-    let statuses = tally.status_codes.iter().max_by_key(|(_, count)| *count);
-    let by_status = [
-        ErrorKind::OtherStatus,
-        ErrorKind::Status4xx,
-        ErrorKind::Status5xx,
-    ];
-    let cause = match statuses.filter(|_| by_status.contains(&most)) {
+    let statuses = tally.unexpected_statuses.iter();
+    let statuses = statuses.max_by_key(|(_, count)| *count);
+    let cause = match statuses.filter(|_| most.is_of_status()) {
         Some((status, _)) => {
             format!("status {status}; if that is right, --expect-status {status} says so")
         }
@@ -346,7 +342,7 @@ mod tests {
         };
         group.total.tally.offered = 10;
         group.total.tally.completed = 10;
-        group.total.tally.status_codes = vec![(404, 10)];
+        group.total.tally.unexpected_statuses = vec![(404, 10)];
         group.total.tally.errors[ErrorKind::Status4xx as usize] = 10;
         group
     }

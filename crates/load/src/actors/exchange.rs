@@ -135,7 +135,7 @@ impl Exchange {
         self.stamps.last_ns = scene.now_ns;
         let tally = scene.recorder.tally(self.phase);
         tally.answered(reply);
-        tally.judged(fault);
+        tally.judged(fault, reply.status);
         scene.recorder.completed(self.phase, &self.stamps);
         self.standing = Standing::None;
     }

@@ -231,7 +231,7 @@ impl Engine<'_> {
             .or_else(|| is_late.then_some(ErrorKind::Late));
         let tally = self.recorder.tally(client.phase);
         tally.answered(&reply);
-        tally.judged(fault);
+        tally.judged(fault, reply.status);
         self.recorder.completed(client.phase, &client.stamps);
         client.has_request = false;
         client.is_used = true;

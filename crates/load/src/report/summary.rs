@@ -3,9 +3,10 @@
 use super::number::{bytes, count, maybe_us, percent, rate, significant, span_s, time_us};
 use super::parts::{Fates, Moments, threads};
 use super::table::{Table, wrapped};
-use super::words::{client, completed_only, interrupted, little, loopback, surroundings, words};
+use super::words::{
+    client, completed_only, errors as errors_of, interrupted, little, loopback, surroundings,
+};
 use super::{Page, blocks, spectrum};
-use crate::ErrorKind;
 use crate::trial::distribution::samples_min;
 use crate::trial::{
     Distribution, GroupRecord, LoadRecord, PhaseRecord, Results, Rounds, SegmentRecord, Spread,
@@ -275,12 +276,9 @@ fn errors(results: &Results) -> String {
     }
     let mut table = Table::new(2, 3);
     table.row(["Errors", "     count", "of offered"]);
-    for kind in ErrorKind::ALL {
-        let errors = tally.errors_of(kind);
-        if errors > 0 {
-            let share = percent(errors as f64, tally.offered as f64);
-            table.row([format!("  {}", words(kind)), count(errors), share]);
-        }
+    for (name, errors) in errors_of(tally) {
+        let share = percent(errors as f64, tally.offered as f64);
+        table.row([format!("  {name}"), count(errors), share]);
     }
     table.text()
 }
@@ -321,12 +319,8 @@ fn others(record: &TrialRecord, headline: &GroupRecord) -> String {
     let mut out = table.text();
     for group in others {
         let tally = &group.total.tally;
-        for kind in ErrorKind::ALL {
-            let errors = tally.errors_of(kind);
-            if errors > 0 {
-                let line = format!("{}: {} {}", group.name, count(errors), words(kind));
-                out += &format!("    {line}\n");
-            }
+        for (name, errors) in errors_of(tally) {
+            out += &format!("    {}: {} {name}\n", group.name, count(errors));
         }
         out += &presence(group);
         out += &stalls(group);

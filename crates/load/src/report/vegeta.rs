@@ -115,14 +115,8 @@ fn error_set(tally: &Tally) -> Vec<String> {
                 .to_owned()
         })
         .collect();
-    let is_status = |kind: ErrorKind| {
-        matches!(
-            kind,
-            ErrorKind::OtherStatus | ErrorKind::Status4xx | ErrorKind::Status5xx
-        )
-    };
     for kind in ErrorKind::ALL {
-        if tally.errors_of(kind) > 0 && !is_status(kind) {
+        if tally.errors_of(kind) > 0 && !kind.is_of_status() {
             errors.push(words(kind).to_owned());
         }
     }

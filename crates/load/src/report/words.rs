@@ -33,6 +33,33 @@ pub fn words(kind: ErrorKind) -> &'static str {
     }
 }
 
+/// Statuses of one kind that are told one by one.
+const STATUSES_TOLD_MAX: usize = 5;
+
+/// The errors of a tally, each in words with its count: by kind, and those for a status by status.
+pub(super) fn errors(tally: &Tally) -> Vec<(String, u64)> {
+    let mut errors = Vec::new();
+    for kind in ErrorKind::ALL {
+        let of_kind = |one: &&(u16, u64)| ErrorKind::of_status(one.0) == kind;
+        let mut statuses: Vec<_> = match kind.is_of_status() {
+            true => tally.unexpected_statuses.iter().filter(of_kind).collect(),
+            false => Vec::new(),
+        };
+        statuses.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        statuses.truncate(STATUSES_TOLD_MAX);
+        let other = if statuses.is_empty() { "" } else { "other " };
+        let mut rest = tally.errors_of(kind);
+        for (status, count) in statuses {
+            rest = rest.saturating_sub(*count);
+            errors.push((format!("unexpected status {status}"), *count));
+        }
+        if rest > 0 {
+            errors.push((format!("{other}{}", words(kind)), rest));
+        }
+    }
+    errors
+}
+
 /// The reason phrase of a status; empty for one that has none.
 pub(super) fn reason(status: u16) -> &'static str {
     let status = http::StatusCode::from_u16(status).ok();

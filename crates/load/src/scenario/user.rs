@@ -250,7 +250,9 @@ impl User {
         self.take_cookies(scene.now_ns);
         match self.judge(&reply) {
             Err((kind, text)) => {
-                self.count_error(kind, scene);
+                if let Some(tally) = self.tally(scene) {
+                    tally.judged(Some(kind), reply.status);
+                }
                 self.problem(|| text);
                 self.begin_anew(scene.now_ns, 0);
             }

@@ -71,6 +71,9 @@ pub(crate) fn answered(
     };
     for (status, count) in statuses.iter().filter(|(_, count)| *count > 0) {
         tally.statuses[usize::from(status / 100) - 1] += count;
+        if *status >= 400 {
+            tally.unexpected_statuses.push((*status, *count));
+        }
     }
     for (kind, count) in failed {
         tally.errors[*kind as usize] += count;
