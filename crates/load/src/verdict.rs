@@ -240,6 +240,7 @@ fn check_little(evidence: &LittleEvidence) -> LittleRecord {
         expected,
         expected_max,
         tolerance,
+        tolerance_requests: LITTLE_REQUESTS_MAX,
         holds: (low..=high).contains(&evidence.in_flight),
     }
 }

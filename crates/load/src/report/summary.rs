@@ -446,8 +446,8 @@ fn client_part(record: &TrialRecord, page: Page) -> String {
     for note in late.chain(&verdict.notes) {
         line(note);
     }
-    if let Some(law) = &verdict.little {
-        line(&little(law));
+    if let Some(law) = verdict.little.as_ref().and_then(little) {
+        line(&law);
     }
     out += &client_threads(&record.threads);
     let mut line = |sentence: &str| out += &wrapped("    ", sentence, page.width);

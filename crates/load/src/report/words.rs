@@ -140,7 +140,14 @@ pub(super) fn client(verdict: &Verdict) -> String {
     }
 }
 
-pub(super) fn little(law: &LittleRecord) -> String {
+/// Below one request in flight the law would hold whatever was measured: nothing is said then.
+const IN_FLIGHT_TOLD_MIN: f64 = 1.0;
+
+pub(super) fn little(law: &LittleRecord) -> Option<String> {
+    let is_little = law.in_flight.max(law.expected_max) < IN_FLIGHT_TOLD_MIN;
+    if law.holds && is_little {
+        return None;
+    }
     let holds = match law.holds {
         true => "Little's law holds",
         false => "MEASURING FAULT: Little's law does not hold",
@@ -151,11 +158,13 @@ pub(super) fn little(law: &LittleRecord) -> String {
         true => format!("{} to {}", rounded(law.expected), rounded(law.expected_max)),
         false => rounded(law.expected),
     };
-    format!(
-        "{holds}: {} requests in flight on average, {expected} by rate x service time (tolerance {})",
+    Some(format!(
+        "{holds}: {} requests in flight on average, {expected} by rate x service time (tolerance {} \
+         and {} requests)",
         rounded(law.in_flight),
-        percent(law.tolerance, 1.0)
-    )
+        percent(law.tolerance, 1.0),
+        law.tolerance_requests
+    ))
 }
 
 /// Where everything stayed within one machine: such figures say nothing of a network.
@@ -198,8 +207,7 @@ pub(super) fn surroundings(record: &TrialRecord) -> Option<String> {
 }
 
 fn little_fault(verdict: &Verdict) -> Option<String> {
-    let law = verdict.little.filter(|law| !law.holds)?;
-    Some(little(&law))
+    little(&verdict.little.filter(|law| !law.holds)?)
 }
 
 /// Of which requests the latencies are, where some have none.
@@ -253,4 +261,27 @@ fn untold(tally: &Tally) -> Vec<String> {
         ));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn littles_law_is_told_where_it_can_fail() {
+        let law = |in_flight: f64, expected: f64, holds: bool| {
+            little(&LittleRecord {
+                in_flight,
+                expected,
+                expected_max: expected,
+                tolerance: 0.05,
+                tolerance_requests: 0.5,
+                holds,
+            })
+        };
+        assert_eq!(law(0.0111, 0.0128, true), None);
+        let told = law(2.0, 2.2, true).unwrap();
+        assert!(told.contains("(tolerance 5 % and 0.5 requests)"), "{told}");
+        assert!(law(0.9, 0.1, false).unwrap().starts_with("MEASURING FAULT"));
+    }
 }

@@ -391,6 +391,8 @@ pub struct LittleRecord {
     pub expected_max: f64,
     /// By which part the two may differ.
     pub tolerance: f64,
+    /// By how many requests they may differ besides.
+    pub tolerance_requests: f64,
     /// Whether they agree; if not, something was measured wrongly.
     pub holds: bool,
 }

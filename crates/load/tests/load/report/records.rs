@@ -191,6 +191,7 @@ fn make_open() -> TrialRecord {
                 expected: 2.40,
                 expected_max: 5.13,
                 tolerance: 0.05,
+                tolerance_requests: 0.5,
                 holds: true,
             }),
             ..Verdict::default()
@@ -270,6 +271,7 @@ pub(crate) fn closed(round: u32, rounds: u32) -> TrialRecord {
                 expected: 8_400.0,
                 expected_max: 8_400.0,
                 tolerance: 0.05,
+                tolerance_requests: 0.5,
                 holds: false,
             }),
             ..Verdict::default()
