@@ -96,18 +96,14 @@ impl Slo {
         if record.run.interrupted {
             unknown.push("The trial was interrupted.".to_owned());
         }
-        let answers = record
-            .headline()
-            .map_or(0, |group| group.total.latency.count());
         for condition in &self.conditions {
             let finding = condition.check(record);
             if finding.holds {
                 continue;
             }
-            if condition.time_us().is_some() && answers < condition.samples_min() {
-                unknown.push(format!("{}.", finding.line));
-            } else {
-                broken.push(format!("{}.", finding.line));
+            match finding.is_known {
+                true => broken.push(format!("{}.", finding.line)),
+                false => unknown.push(format!("{}.", finding.line)),
             }
         }
         let overloaded: Vec<String> = saturated(record)
@@ -291,6 +287,12 @@ mod tests {
             record.groups[0].total.latency = Distribution::new(histogram);
         };
         assert_eq!(outcome(slow), Outcome::Fails);
+        let unanswered = |record: &mut TrialRecord| {
+            let mut histogram = latencies();
+            histogram.saturating_record_n(5_000, 9_890);
+            record.groups[0].total.latency = Distribution::new(histogram);
+        };
+        assert_eq!(outcome(unanswered), Outcome::Fails);
         let failing = |record: &mut TrialRecord| {
             record.groups[0].total.tally.errors[0] = 11;
         };

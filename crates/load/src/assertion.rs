@@ -2,6 +2,12 @@
 //!
 //! An assertion is about the headline group over the counted phases. What was not measured well
 //! enough to be known does not hold.
+//!
+//! A percentile is that of all requests, not of those alone that were answered: for latency of all
+//! that were due, for service time and first byte of all that were sent. One that had no complete
+//! answer took longer than any that had; a percentile that falls among those does not hold, whatever
+//! it is compared with. An answer that was not expected has its time: `errors` counts it. Mean,
+//! deviation and extremes are of complete answers, and the line says how many requests had none.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,9 +16,9 @@ use hdrhistogram::Histogram;
 
 use crate::ErrorKind;
 use crate::message::latencies;
-use crate::report::number::{bytes, count, rate, significant, time_us};
-use crate::trial::distribution::{samples_min, value_at_percent};
-use crate::trial::{Results, TrialRecord};
+use crate::report::number::{bytes, count, percent as share, rate, significant, time_us};
+use crate::trial::distribution::{rank, samples_min, value_at_rank};
+use crate::trial::{Distribution, Results, TrialRecord};
 
 /// One line of `--assert`.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +36,8 @@ pub struct Assertion {
 pub struct Finding {
     /// Whether it held.
     pub holds: bool,
+    /// Whether there were samples enough to know.
+    pub is_known: bool,
     /// One line for people: the assertion and what was measured.
     pub line: String,
 }
@@ -403,28 +411,39 @@ impl Assertion {
     pub fn check(&self, record: &TrialRecord) -> Finding {
         let measured = match record.headline() {
             Some(group) => self.measured(record, &group.total),
-            None => Err("nothing was measured".to_owned()),
+            None => Err(Lack::of("nothing was measured".to_owned())),
         };
         match measured {
-            Ok(measured) => {
+            Ok((measured, remark)) => {
                 let holds = self.comparison.holds(measured, self.bound);
                 let verb = if holds { "holds" } else { "does not hold" };
+                let shown = self.shown(measured);
                 Finding {
                     holds,
-                    line: format!("{} {verb}: it was {}", self.text, self.shown(measured)),
+                    is_known: true,
+                    line: format!("{} {verb}: it was {shown}{remark}", self.text),
                 }
             }
-            Err(why) => Finding {
+            Err(Lack { why, is_known }) => Finding {
                 holds: false,
+                is_known,
                 line: format!("{} does not hold: {why}", self.text),
             },
         }
     }
 
-    fn measured(&self, record: &TrialRecord, results: &Results) -> Result<f64, String> {
+    /// What was measured, and what has to be said of it.
+    fn measured(&self, record: &TrialRecord, results: &Results) -> Result<(f64, String), Lack> {
+        match self.quantity {
+            Quantity::Time(times, which) => Sample::of(times, record, results).statistic(which),
+            _ => self.counted(results).map(|value| (value, String::new())),
+        }
+    }
+
+    fn counted(&self, results: &Results) -> Result<f64, Lack> {
         let tally = &results.tally;
         let part = |of: u64, whole: u64, name: &str| match whole {
-            0 => Err(format!("no request was {name}")),
+            0 => Err(Lack::of(format!("no request was {name}"))),
             whole => Ok(of as f64 / whole as f64),
         };
         let errors = |errors: u64| match self.scale {
@@ -432,19 +451,7 @@ impl Assertion {
             _ => Ok(errors as f64),
         };
         match self.quantity {
-            Quantity::Time(times, which) => {
-                let merged;
-                let histogram = match times {
-                    Times::Latency => results.latency.histogram(),
-                    Times::Service => results.service.histogram(),
-                    Times::FirstByte => results.first_byte.histogram(),
-                    Times::Lag => {
-                        merged = lag(record);
-                        &merged
-                    }
-                };
-                time(histogram, which)
-            }
+            Quantity::Time(..) => Err(Lack::of("a time is not counted".to_owned())),
             Quantity::Rate(stage) => Ok(stage.per_second(results)),
             Quantity::Ratio(of, whole) => {
                 let name = Stage::ALL.iter().find(|(_, stage)| *stage == whole);
@@ -482,21 +489,94 @@ fn lag(record: &TrialRecord) -> Histogram<u64> {
     merged
 }
 
-fn time(histogram: &Histogram<u64>, which: Statistic) -> Result<f64, String> {
-    let samples = histogram.len();
-    let needed = which.samples_min();
-    if samples < needed {
-        return Err(format!(
-            "not enough samples: {} of the {} that are needed",
-            count(samples),
-            count(needed)
-        ));
+/// Why there is no number to compare.
+struct Lack {
+    why: String,
+    is_known: bool,
+}
+
+impl Lack {
+    fn of(why: String) -> Self {
+        let is_known = true;
+        Self { why, is_known }
     }
-    Ok(match which {
-        Statistic::Percentile(percent) => value_at_percent(histogram, percent) as f64,
-        Statistic::Mean => histogram.mean(),
-        Statistic::Stdev => histogram.stdev(),
-        Statistic::Min => histogram.min() as f64,
-        Statistic::Max => histogram.max() as f64,
-    })
+}
+
+/// Times of complete answers, and the requests that had none.
+struct Sample {
+    times: Histogram<u64>,
+    /// Requests without a complete answer: each took longer than any of the times.
+    missing: u64,
+    /// What these requests were.
+    stage: &'static str,
+}
+
+impl Sample {
+    fn of(times: Times, record: &TrialRecord, results: &Results) -> Self {
+        let tally = &results.tally;
+        let of = |times: &Distribution| times.histogram().clone();
+        let (times, all, stage) = match times {
+            Times::Latency => (of(&results.latency), tally.offered, "due"),
+            Times::Service => (of(&results.service), tally.sent, "sent"),
+            Times::FirstByte => (of(&results.first_byte), tally.sent, "sent"),
+            Times::Lag => (lag(record), 0, "sent"), // of what was sent, answered or not
+        };
+        Self {
+            missing: all.saturating_sub(times.len()),
+            times,
+            stage,
+        }
+    }
+
+    fn statistic(&self, which: Statistic) -> Result<(f64, String), Lack> {
+        let samples = match which {
+            Statistic::Percentile(_) => self.times.len() + self.missing,
+            _ => self.times.len(),
+        };
+        let needed = which.samples_min();
+        if samples < needed {
+            return Err(Lack {
+                why: format!(
+                    "not enough samples: {} of the {} that are needed",
+                    count(samples),
+                    count(needed)
+                ),
+                is_known: false,
+            });
+        }
+        let value = match which {
+            Statistic::Percentile(percent) => {
+                let value = value_at_rank(&self.times, rank(samples, percent));
+                let value = value.ok_or_else(|| Lack::of(self.unanswered(percent)))?;
+                return Ok((value as f64, String::new()));
+            }
+            Statistic::Mean => self.times.mean(),
+            Statistic::Stdev => self.times.stdev(),
+            Statistic::Min => self.times.min() as f64,
+            Statistic::Max => self.times.max() as f64,
+        };
+        let remark = match self.missing {
+            0 => String::new(),
+            _ => format!(", of complete answers: {}", self.without_answer()),
+        };
+        Ok((value, remark))
+    }
+
+    fn unanswered(&self, percent: f64) -> String {
+        format!(
+            "p{percent} was no answer in time: {}",
+            self.without_answer()
+        )
+    }
+
+    fn without_answer(&self) -> String {
+        let all = self.times.len() + self.missing;
+        format!(
+            "{} of the {} requests {} ({}) never got one",
+            count(self.missing),
+            count(all),
+            self.stage,
+            share(self.missing as f64, all as f64)
+        )
+    }
 }

@@ -160,11 +160,25 @@ pub fn value_at_percent(histogram: &Histogram<u64>, percent: f64) -> u64 {
     if count == 0 {
         return 0;
     }
+    value_at_rank(histogram, rank(count, percent)).unwrap_or(0)
+}
+
+/// Which of `count` samples in order a percentile is, from 1.
+#[must_use]
+pub fn rank(count: u64, percent: f64) -> u64 {
     let parts = (percent.clamp(0.0, 100.0) * PARTS_OF_A_PERCENT).round() as u128;
     let whole = (100.0 * PARTS_OF_A_PERCENT) as u128;
     let rank = (u128::from(count) * parts).div_ceil(whole).max(1);
+    u64::try_from(rank).unwrap_or(u64::MAX)
+}
+
+/// The sample of a rank, from 1; `None`: there are not so many.
+#[must_use]
+pub fn value_at_rank(histogram: &Histogram<u64>, rank: u64) -> Option<u64> {
+    let count = histogram.len();
     // From the middle below the rank, the histogram's own rounding up leads to it.
-    histogram.value_at_quantile((rank as f64 - 0.5) / count as f64)
+    let quantile = (rank as f64 - 0.5) / count as f64;
+    (rank <= count).then(|| histogram.value_at_quantile(quantile))
 }
 
 /// How many samples a percentile needs: `10 / (1 - p)`.

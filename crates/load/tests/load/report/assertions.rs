@@ -1,6 +1,7 @@
 //! Assertions: what is understood, what is refused in which words, and what holds of which record.
 
-use loadline_load::trial::TrialRecord;
+use loadline_load::message::latencies;
+use loadline_load::trial::{Distribution, TrialRecord};
 use loadline_load::{Assertion, ErrorKind};
 use proptest::prelude::*;
 
@@ -69,7 +70,7 @@ fn what_holds_and_what_does_not() {
 fn a_broken_line_says_what_was_measured() {
     let record = records::open();
     let table = [
-        ("p99 < 3ms", "p99 < 3ms does not hold: it was 3.56 ms"),
+        ("p99 < 3ms", "p99 < 3ms does not hold: it was 3.60 ms"),
         (
             "errors < 0.1%",
             "errors < 0.1% does not hold: it was 0.1017 %",
@@ -82,7 +83,7 @@ fn a_broken_line_says_what_was_measured() {
         ),
         (
             "p99.99 < 1s",
-            "p99.99 < 1s does not hold: not enough samples: 59,960 of the 100,000 that are needed",
+            "p99.99 < 1s does not hold: not enough samples: 60,001 of the 100,000 that are needed",
         ),
     ];
     for (text, line) in table {
@@ -90,7 +91,7 @@ fn a_broken_line_says_what_was_measured() {
     }
     assert_eq!(
         check("p99 < 50ms", &record).1,
-        "p99 < 50ms holds: it was 3.56 ms"
+        "p99 < 50ms holds: it was 3.60 ms"
     );
 }
 
@@ -191,9 +192,10 @@ proptest! {
 
     #[test]
     fn a_percentile_holds_on_one_side_of_what_was_measured(percent in 1.0_f64..99.9) {
-        let record = records::open();
-        let measured = record.groups[0].total.latency.percentile_us(percent).unwrap();
-        let holds = |sign: &str| check(&format!("p{percent} {sign} {measured}us"), &record).0;
+        // Of lag, which every request has.
+        let record = records::closed(1, 1);
+        let measured = record.threads[0].lag.percentile_us(percent).unwrap();
+        let holds = |sign: &str| check(&format!("lag p{percent} {sign} {measured}us"), &record).0;
         prop_assert!(holds("<=") && holds(">=") && holds("=="));
         prop_assert!(!holds("<") && !holds(">") && !holds("!="));
     }
@@ -206,4 +208,49 @@ proptest! {
         let in_ms = check(&format!("p99 < {ms}ms"), &record).0;
         prop_assert_eq!(in_us, in_ms);
     }
+}
+
+/// 10,000 requests were due, of which so many had no answer: 1 ms each, and 9 of them of 30 ms.
+fn unanswered(missing: u64, sent: u64) -> TrialRecord {
+    let mut record = records::open();
+    let total = &mut record.groups[0].total;
+    let mut times = latencies();
+    times.saturating_record_n(1_000, 10_000 - missing - 9);
+    times.saturating_record_n(30_000, 9);
+    total.latency = Distribution::new(times.clone());
+    total.service = Distribution::new(times);
+    total.tally.offered = 10_000;
+    total.tally.sent = sent;
+    total.tally.completed = 10_000 - missing;
+    record
+}
+
+#[test]
+fn requests_without_an_answer_are_beyond_every_time() {
+    let record = unanswered(90, 10_000);
+    // The rank 9,990 lies among the 90.
+    let (holds, line) = check("p99.9 < 50ms", &record);
+    assert!(!holds);
+    assert_eq!(
+        line,
+        "p99.9 < 50ms does not hold: p99.9 was no answer in time: 90 of the 10,000 requests due \
+         (0.900 %) never got one"
+    );
+    assert!(!check("p99.9 > 50ms", &record).0, "it is no time");
+    assert!(!check("service p99.9 < 50ms", &record).0);
+    // The rank 9,905 is one of the slow ones; of the answers alone it would be 9,816, a quick one.
+    assert!(check("p99.05 > 29ms", &record).0);
+    assert!(check("p99.05 < 31ms", &record).0);
+    assert!(check("p99 < 5ms", &unanswered(0, 10_000)).0);
+    // Never sent: no part of service time.
+    let unsent = unanswered(90, 9_910);
+    assert!(!check("p99.9 < 50ms", &unsent).0);
+    assert!(check("service p99.05 < 5ms", &unsent).0);
+    let (holds, line) = check("mean < 50ms", &record);
+    assert!(holds);
+    assert_eq!(
+        line,
+        "mean < 50ms holds: it was 1.03 ms, of complete answers: 90 of the 10,000 requests due \
+         (0.900 %) never got one"
+    );
 }
