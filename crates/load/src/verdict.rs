@@ -43,6 +43,10 @@ pub const LITTLE_TOLERANCE: f64 = 0.05;
 /// Requests in flight by which the two sides may differ in any case: what is in one turn.
 pub const LITTLE_REQUESTS_MAX: f64 = 0.5;
 
+/// Cycles that a closed loop has to be measured for: in fewer, a server that does not answer in turn
+/// can have left some clients without an answer, and others with many.
+pub const CYCLES_MIN: f64 = 3.0;
+
 /// What the verdict rests on, over the counted phases.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
@@ -60,6 +64,20 @@ pub struct Evidence {
     pub seconds: f64,
     /// Little's law; `None`: nothing to check it on.
     pub little: Option<LittleEvidence>,
+    /// A closed loop that time ended; `None`: an open one, or its requests ended it, so that each of
+    /// them was waited for.
+    pub closed: Option<ClosedEvidence>,
+}
+
+/// A closed loop.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClosedEvidence {
+    /// Its clients.
+    pub clients: u32,
+    /// Complete answers a second, of all of them together.
+    pub completed_per_s: f64,
+    /// Time that each lets pass between an answer and its next request.
+    pub think_s: f64,
 }
 
 /// How a thread fared, in parts of its time.
@@ -124,6 +142,9 @@ pub fn judge(evidence: &Evidence) -> Verdict {
     judge_throttling(evidence, &mut verdict);
     verdict.client_limited = !verdict.reasons.is_empty();
     verdict.little = evidence.little.as_ref().map(check_little);
+    if let Some(closed) = &evidence.closed {
+        judge_cycle(closed, evidence.seconds, &mut verdict);
+    }
     verdict
 }
 
@@ -219,6 +240,26 @@ fn judge_throttling(evidence: &Evidence, verdict: &mut Verdict) {
     }
 }
 
+/// Each client of a closed loop is answered once a cycle, which by Little's law takes as long as all
+/// of them together take to be answered: clients over throughput.
+fn judge_cycle(closed: &ClosedEvidence, seconds: f64, verdict: &mut Verdict) {
+    if closed.clients == 0 || closed.completed_per_s <= 0.0 {
+        return;
+    }
+    let cycle_s = f64::from(closed.clients) / closed.completed_per_s;
+    let mean_s = (cycle_s - closed.think_s).max(0.0);
+    verdict.cycle_s = Some(cycle_s);
+    verdict.cycle_mean_s = Some(mean_s);
+    if cycle_s * CYCLES_MIN <= seconds {
+        return;
+    }
+    verdict.short = Some(format!(
+        "One cycle of {} clients takes about {cycle_s:.2} s, and {seconds:.2} s were measured: response \
+         times are of those who were served first; by Little's law their mean is about {mean_s:.2} s.",
+        closed.clients
+    ));
+}
+
 /// The law itself is exact over a time that begins and ends with nothing in flight. Here, what is in
 /// flight at either end is seen in part; the mean time of such a request is that of one met at
 /// random, `(mean^2 + stdev^2) / mean`.
@@ -274,6 +315,7 @@ mod tests {
             throttled_s: Some(0.0),
             seconds: 10.0,
             little: None,
+            closed: None,
         }
     }
 
@@ -396,6 +438,35 @@ mod tests {
             others_s_max: 0.0,
             seconds: 10.0,
         }
+    }
+
+    #[test]
+    fn a_closed_loop_that_is_shorter_than_three_cycles_is_told() {
+        let cycle = |clients, completed_per_s, think_s| {
+            let mut evidence = sound();
+            evidence.closed = Some(ClosedEvidence {
+                clients,
+                completed_per_s,
+                think_s,
+            });
+            judge(&evidence)
+        };
+        // 10 s measured: 5 s a cycle are two of them.
+        let verdict = cycle(20_000, 4_000.0, 0.0);
+        assert_eq!(verdict.cycle_s, Some(5.0));
+        let short = verdict.short.unwrap();
+        assert!(
+            short.contains("20000 clients takes about 5.00 s"),
+            "{short}"
+        );
+        assert!(!verdict.client_limited);
+        assert_eq!(cycle(20_000, 8_000.0, 0.0).short, None);
+        assert_eq!(cycle(30_000, 10_000.0, 0.0).short, None); // 3 s, of 10
+        let thinking = cycle(10_000, 2_000.0, 4.0);
+        assert_eq!(thinking.cycle_mean_s, Some(1.0));
+        assert!(thinking.short.is_some());
+        assert_eq!(cycle(64, 0.0, 0.0).cycle_s, None);
+        assert_eq!(judge(&sound()).cycle_s, None);
     }
 
     #[test]

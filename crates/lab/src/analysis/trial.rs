@@ -46,6 +46,9 @@ pub struct Measured {
     pub notes: Vec<String>,
     /// As in [`Trial`].
     pub client_limited: bool,
+    /// Whether it was a closed loop of fewer than three cycles: its mean latency is that by Little's
+    /// law, and the one time that counts.
+    pub is_short: bool,
     /// As in [`Trial`].
     pub took_s: f64,
     /// What share of its CPUs the server used, or of one CPU its busiest thread, whichever is
@@ -113,6 +116,12 @@ impl Measured {
             measured.service_us = spectrum(&group.total.service);
             measured.seconds = seconds(&load, group);
         }
+        if let Some(mean_s) = load.verdict.cycle_mean_s
+            && load.verdict.short.is_some()
+        {
+            measured.is_short = true;
+            measured.values.insert(Metric::MeanUs, mean_s * 1e6);
+        }
         measured.connections = load.everything.connections;
         measured.timeouts = load.everything.errors_of(ErrorKind::Timeout);
         measured.machine = load.machine;
@@ -129,7 +138,8 @@ impl Measured {
     /// Why it does not count for a metric: nothing if it does.
     #[must_use]
     pub fn void_for(&self, metric: Metric) -> &[String] {
-        match self.void.is_empty() && metric.is_of_times() {
+        let is_by_little = self.is_short && metric == Metric::MeanUs;
+        match self.void.is_empty() && metric.is_of_times() && !is_by_little {
             true => &self.times_void,
             false => &self.void,
         }
@@ -328,6 +338,33 @@ fn seconds(load: &TrialRecord, group: &GroupRecord) -> Vec<Second> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mean_of_a_short_closed_loop_is_littles() {
+        let mut group = GroupRecord::default();
+        let mut times = loadline_load::message::latencies();
+        times.saturating_record_n(900_000, 1_000);
+        group.total.latency = Distribution::new(times);
+        group.total.tally.offered = 1_000;
+        let mut load = TrialRecord {
+            groups: vec![group],
+            ..TrialRecord::default()
+        };
+        load.verdict.cycle_mean_s = Some(5.0);
+        let trial = |load: &TrialRecord, times_void: &[&str]| {
+            Measured::new(Trial {
+                load: Some(Box::new(load.clone())),
+                times_void: times_void.iter().map(|&one| one.to_owned()).collect(),
+                ..Trial::default()
+            })
+        };
+        let long = trial(&load, &[]);
+        assert!(long.value(Metric::MeanUs).unwrap() < 1e6);
+        load.verdict.short = Some("One cycle takes about 5 s.".to_owned());
+        let short = trial(&load, &["One cycle takes about 5 s."]);
+        assert_eq!(short.value(Metric::MeanUs), Some(5e6));
+        assert_eq!(short.value(Metric::P50Us), None);
+    }
 
     #[test]
     fn a_client_at_its_end_leaves_room() {

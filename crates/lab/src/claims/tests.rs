@@ -175,7 +175,7 @@ fn headline(several: f64, noise: f64) -> Made {
             ];
             made.cell(
                 "concurrency",
-                (&levels, &[(GoodPerS, rate), (Metric::P50Us, 1e6 / rate)]),
+                (&levels, &[(GoodPerS, rate), (MeanUs, 1e6 / rate)]),
                 noise,
             );
         }

@@ -115,6 +115,7 @@ fn judge_client(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) 
             judgement.say(allow.client_limited, format!("Client-limited. {reason}"));
         }
     }
+    judgement.times_void.extend(record.verdict.short.clone());
     judgement.notes.extend(record.verdict.notes.iter().cloned());
 }
 
@@ -355,6 +356,16 @@ mod tests {
             assert_eq!(judgement.void.len(), 1, "{reason}: {judgement:?}");
             assert!(judgement.void[0].contains(reason), "{judgement:?}");
         }
+    }
+
+    #[test]
+    fn times_of_a_closed_loop_that_was_too_short_are_void() {
+        let short = |it: &mut TrialRecord| {
+            it.run.load = LoadRecord::default();
+            it.verdict.short = Some("One cycle of 20000 clients takes about 5 s.".to_owned());
+        };
+        let judgement = void(short, Allow::default());
+        assert_eq!((judgement.void.len(), judgement.times_void.len()), (0, 1));
     }
 
     #[test]

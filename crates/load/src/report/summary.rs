@@ -443,7 +443,7 @@ fn client_part(record: &TrialRecord, page: Page) -> String {
     line(&client(verdict));
     // Else it is the reason.
     let late = verdict.late.iter().filter(|_| !verdict.client_limited);
-    for note in late.chain(&verdict.notes) {
+    for note in late.chain(&verdict.short).chain(&verdict.notes) {
         line(note);
     }
     if let Some(law) = verdict.little.as_ref().and_then(little) {

@@ -82,6 +82,7 @@ pub fn notes(record: &TrialRecord) -> Vec<String> {
     if !record.verdict.client_limited {
         notes.extend(record.verdict.late.clone());
     }
+    notes.extend(record.verdict.short.clone());
     notes.extend(record.verdict.notes.iter().cloned());
     if let Some(group) = record.headline() {
         notes.extend(completed_only(&group.total));

@@ -11,7 +11,8 @@ use super::{
 use crate::message::latencies;
 use crate::plan::Overflow;
 use crate::verdict::{
-    CONNECTIONS_OUT_SHARE_MIN, Evidence, LittleEvidence, PlanEvidence, ThreadEvidence, judge,
+    CONNECTIONS_OUT_SHARE_MIN, ClosedEvidence, Evidence, LittleEvidence, PlanEvidence,
+    ThreadEvidence, judge,
 };
 use crate::{Arrivals, Interval, Loop, Message, Phase, Plan, Tally, ThreadReport};
 
@@ -248,6 +249,19 @@ impl Merger {
             throttled_s: ending.machine.throttled_s,
             seconds: counted_s,
             little: self.little(plain, phases, counted_s),
+            closed: self.closed(plain),
+        })
+    }
+
+    /// A closed loop that time ended.
+    fn closed(&self, plain: &GroupRecord) -> Option<ClosedEvidence> {
+        let LoadRecord::Closed { think_s, .. } = self.run.load else {
+            return None;
+        };
+        self.run.requests_max.is_none().then_some(ClosedEvidence {
+            clients: self.run.connections,
+            completed_per_s: plain.total.rates.completed_per_s,
+            think_s,
         })
     }
 

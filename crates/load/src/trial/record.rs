@@ -365,6 +365,14 @@ pub struct Verdict {
     /// That times are in part the client's, as a sentence: requests were sent late though a connection
     /// was free; null: by little.
     pub late: Option<String>,
+    /// That times are of the clients that were served first, as a sentence: a closed loop was measured
+    /// for fewer than three cycles; null: for as many, or it is none.
+    pub short: Option<String>,
+    /// Time in which each client of a closed loop is answered once: clients over throughput; null: an
+    /// open loop, nothing was answered, or the run ended with its requests.
+    pub cycle_s: Option<f64>,
+    /// The mean response time by Little's law: that, less the time to think.
+    pub cycle_mean_s: Option<f64>,
     /// The largest `busy_share` (or `cpu_share`, if that is larger) of the client's threads.
     pub busiest_share: Option<f64>,
     /// Which thread that was.
