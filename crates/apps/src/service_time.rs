@@ -4,9 +4,10 @@
 //! is the difference between the architectures which the papers measure. A service time of zero
 //! still sends every request through the workers.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loadline_proto::{Exchange, Handler, Outcome, Port, Task, Turn};
+use rustix::time::{ClockId, clock_gettime};
 
 /// How the time is spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +15,8 @@ pub enum ServiceKind {
     /// The thread sleeps, as if it waited for a disk or a database (P1).
     #[default]
     Sleep,
-    /// The thread computes.
+    /// The thread computes: it uses so much CPU time, however long that takes where others share its
+    /// CPU or a quota holds it back.
     Spin,
 }
 
@@ -70,16 +72,74 @@ impl<H: Handler> Handler for ServiceTime<H> {
 }
 
 /// Spends `time` on this thread: never less. A sleep ends later by the timer slack of the thread
-/// and the time it takes to wake up.
+/// and the time it takes to wake up, a spin by as long as it takes to read the thread's CPU clock.
 pub fn spend(time: Duration, kind: ServiceKind) {
     match kind {
         _ if time.is_zero() => {}
         ServiceKind::Sleep => std::thread::sleep(time),
         ServiceKind::Spin => {
-            let begun = Instant::now();
-            while begun.elapsed() < time {
+            let until = thread_cpu() + time;
+            while thread_cpu() < until {
                 std::hint::spin_loop();
             }
         }
+    }
+}
+
+/// CPU time that this thread has used.
+fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    use super::*;
+
+    /// Puts this thread on the first CPU that it may use.
+    fn to_the_first_cpu() {
+        let allowed = sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu));
+        let mut one = CpuSet::new();
+        one.set(first.unwrap());
+        sched_setaffinity(None, &one).unwrap();
+    }
+
+    /// It used to be time that passed: of two threads on one CPU, each then computed half of it.
+    #[test]
+    fn a_spin_is_cpu_time_also_where_others_have_the_cpu() {
+        const TIME: Duration = Duration::from_millis(60);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                to_the_first_cpu();
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let spinner = scope.spawn(|| {
+                to_the_first_cpu();
+                let before = thread_cpu();
+                spend(TIME, ServiceKind::Spin);
+                thread_cpu() - before
+            });
+            let used = spinner.join().unwrap();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(used >= TIME, "{used:?}");
+        });
+    }
+
+    #[test]
+    fn a_sleep_is_time_that_passes() {
+        let (begun, before) = (Instant::now(), thread_cpu());
+        spend(Duration::from_millis(20), ServiceKind::Sleep);
+        let used = thread_cpu() - before;
+        assert!(begun.elapsed() >= Duration::from_millis(20) && used < Duration::from_millis(20));
     }
 }

@@ -160,7 +160,7 @@ fn a_command_is_started_afresh_for_each_trial() {
 #[test]
 fn what_is_wrong_is_said_in_one_line() {
     let url = "http://127.0.0.1:9/";
-    let cases: [(&[&str], i32, &str); 8] = [
+    let cases: [(&[&str], i32, &str); 10] = [
         (&[url], 2, "--slo"),
         (&["--slo=p99 < 50ms"], 2, "the server is missing"),
         (&["--slo=p99 < 50", url], 2, "a unit is missing"),
@@ -183,6 +183,16 @@ fn what_is_wrong_is_said_in_one_line() {
             &["--slo=p99 < 50ms", "--root=x", url],
             2,
             "--root and --path belong",
+        ),
+        (
+            &["--slo=p99 < 50ms", "--cpu-quota=0.4", url],
+            2,
+            "--cpu-quota belongs",
+        ),
+        (
+            &["--slo=p99 < 50ms", "--cpu-quota=0", "--", "server"],
+            2,
+            "0 is no quota; right would be 0.01 to 1024 CPUs",
         ),
         (
             &["--slo=p99 < 50ms", "--", "/no/such/server"],

@@ -59,6 +59,8 @@ pub struct Cell {
     pub path: String,
     /// Where both sides run.
     pub placement: Placement,
+    /// CPUs that the server's processes may use on average; `None`: all of theirs.
+    pub cpu_quota: Option<f64>,
     /// Whether it is run twice in each block.
     pub is_repeated: bool,
 }
@@ -143,6 +145,7 @@ struct Draft {
     path: String,
     file_bytes: Option<u64>,
     cpus: String,
+    cpu_quota: Option<f64>,
     /// What has been set by a factor, and by which.
     set: BTreeMap<String, String>,
 }
@@ -195,6 +198,7 @@ impl Maker<'_> {
             path: series.path.clone(),
             file_bytes: None,
             cpus: series.cpus.clone(),
+            cpu_quota: series.cpu_quota,
             set: BTreeMap::new(),
         };
         let mut drafts = vec![first];
@@ -267,6 +271,7 @@ impl Maker<'_> {
             load,
             path,
             placement,
+            cpu_quota: draft.cpu_quota,
             is_repeated,
         })
     }
@@ -284,6 +289,7 @@ impl Draft {
             path: self.path.clone(),
             file_bytes: self.file_bytes,
             cpus: self.cpus.clone(),
+            cpu_quota: self.cpu_quota,
             set: self.set.clone(),
         }
     }
@@ -296,6 +302,7 @@ impl Draft {
         names.extend(sets.load.keys().map(|name| format!("the load's {name}")));
         names.extend(sets.server.iter().map(|_| "the server".to_owned()));
         names.extend(sets.cpus.iter().map(|_| "cpus".to_owned()));
+        names.extend(sets.cpu_quota.iter().map(|_| "cpu_quota".to_owned()));
         let has_path = sets.path.is_some() || sets.file_bytes.is_some();
         names.extend(has_path.then(|| "the path".to_owned()));
         for name in names {
@@ -316,6 +323,7 @@ impl Draft {
         if let Some(path) = &sets.path {
             self.path.clone_from(path);
         }
+        self.cpu_quota = sets.cpu_quota.or(self.cpu_quota);
         self.file_bytes = sets.file_bytes.or(self.file_bytes);
         Ok(())
     }

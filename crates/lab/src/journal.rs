@@ -12,6 +12,8 @@ use std::fmt;
 use loadline_load::trial::TrialRecord;
 use serde::{Deserialize, Serialize};
 
+use crate::cells::cpus_of;
+
 pub use store::{Contents, JOURNAL_FILE, Store, read};
 
 /// Name and version of the form: the number grows when a field changes its meaning.
@@ -159,6 +161,8 @@ pub struct ServerFacts {
     pub cpus: String,
     /// CPUs that the client could use.
     pub client_cpus: String,
+    /// The quota of CPU time that it had, and how often that was spent; `None`: none.
+    pub cpu_quota: Option<CpuQuota>,
     /// CPU time of its processes while the load was counted, in user mode.
     pub cpu_user_s: f64,
     /// The same, in the kernel.
@@ -177,6 +181,60 @@ pub struct ServerFacts {
     pub requests_counted: Option<u64>,
     /// Database servers that the lab started for it. What they used is in none of the figures above.
     pub databases: Vec<DatabaseFacts>,
+}
+
+/// A quota of CPU time, of all processes of a server together, and what came of it while the load ran,
+/// warm-up included.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CpuQuota {
+    /// CPU time for each second: 0.4 is 40 % of one CPU.
+    pub cpus: f64,
+    /// In each period of this length, so much of it can be used.
+    pub period_us: u64,
+    /// Periods in which the server had something to do.
+    pub periods: u64,
+    /// Those in which it had more to do than the quota.
+    pub periods_throttled: u64,
+    /// Time in which it was held back, summed over CPUs.
+    pub throttled_s: f64,
+}
+
+impl CpuQuota {
+    /// What was counted since an earlier count.
+    #[must_use]
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            cpus: self.cpus,
+            period_us: self.period_us,
+            periods: self.periods.saturating_sub(before.periods),
+            periods_throttled: self
+                .periods_throttled
+                .saturating_sub(before.periods_throttled),
+            throttled_s: (self.throttled_s - before.throttled_s).max(0.0),
+        }
+    }
+
+    /// In what share of the periods it was held back.
+    #[must_use]
+    pub fn throttled_share(&self) -> Option<f64> {
+        (self.periods > 0).then(|| self.periods_throttled as f64 / self.periods as f64)
+    }
+}
+
+impl ServerFacts {
+    /// How many CPUs it could use at once, by what it was given of them and by its quota; `None`: not
+    /// known.
+    #[must_use]
+    pub fn cpus_usable(&self) -> Option<f64> {
+        let count = cpus_of(&self.cpus).len();
+        let quota = self.cpu_quota.as_ref().map(|quota| quota.cpus);
+        let cpus = (count > 0).then_some(count as f64);
+        match (cpus, quota) {
+            (Some(cpus), Some(quota)) => Some(cpus.min(quota)),
+            (one, other) => one.or(other),
+        }
+    }
 }
 
 /// A database server that the lab started.

@@ -11,12 +11,16 @@ mod series;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 pub use options::{OptionValue, Options, words};
 
 use crate::journal::{Level, Levels};
 use crate::report::Chart;
+
+/// The smallest quota of a CPU, which has a period of 100 ms, and the largest.
+const CPU_QUOTA: RangeInclusive<f64> = 0.01..=1024.0;
 
 /// A plan is written by hand.
 pub(crate) const PLAN_BYTES_MAX: u64 = 1 << 20;
@@ -191,6 +195,8 @@ pub struct Series {
     pub path: String,
     /// Name of the placement.
     pub cpus: String,
+    /// CPUs that the server's processes may use on average; `None`: all of theirs.
+    pub cpu_quota: Option<f64>,
     /// How often each cell is run.
     pub replicates: u32,
     /// How long each trial is measured.
@@ -248,6 +254,8 @@ pub struct Settings {
     pub file_bytes: Option<u64>,
     /// Name of the placement.
     pub cpus: Option<String>,
+    /// CPUs that the server's processes may use on average.
+    pub cpu_quota: Option<f64>,
 }
 
 /// What may be amiss without a trial being void. It is noted all the same.
@@ -278,6 +286,21 @@ impl Default for Allow {
             // a second with thousands of connections; a compiler in the background takes 30 to 85 %.
             others: 0.25,
         }
+    }
+}
+
+/// A quota of CPU time as it may be.
+///
+/// # Errors
+/// It is none, in one line.
+pub fn check_cpu_quota(cpus: f64) -> Result<f64, String> {
+    match CPU_QUOTA.contains(&cpus) {
+        true => Ok(cpus),
+        false => Err(format!(
+            "{cpus} is no quota; right would be {} to {} CPUs: 0.4 for 40 % of one",
+            CPU_QUOTA.start(),
+            CPU_QUOTA.end()
+        )),
     }
 }
 

@@ -12,6 +12,7 @@ pub mod guard;
 mod judge;
 mod machine;
 mod prepare;
+mod quota;
 mod reach;
 mod servers;
 mod site;
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 pub(crate) use child::THIS_PROGRAM;
 pub use prepare::{Asked, Prepared, prepare};
+pub(crate) use quota::check as check_quota;
 pub use start::{Start, Where, starts};
 pub use trial::Processes;
 

@@ -1,6 +1,6 @@
 //! Processes that must not outlive the one that started them, and those that they leave behind.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -24,6 +24,21 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     };
     // SAFETY: between fork and exec only system calls are made (prctl and getppid, by wrappers that
     // neither allocate nor lock), and errors of two words are built.
+    unsafe { command.pre_exec(before_exec) }
+}
+
+/// Has the process put itself into a control group before its program begins, so that whatever it
+/// starts is in it too. `members` is the group's `cgroup.procs`, open for writing.
+pub fn join_control_group(command: &mut Command, members: File) -> &mut Command {
+    let before_exec = move || {
+        // 0 is whoever writes it.
+        match rustix::io::write(&members, b"0")? {
+            1 => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
+    };
+    // SAFETY: between fork and exec only a system call is made (write, by a wrapper that neither
+    // allocates nor locks), to a descriptor that the closure owns, and errors of a word are built.
     unsafe { command.pre_exec(before_exec) }
 }
 
@@ -139,6 +154,26 @@ mod tests {
         let mut command = Command::new("sleep");
         command.arg("600");
         command
+    }
+
+    /// A file in the place of a group's shows what a process writes before it begins, and that it
+    /// does not begin where that fails.
+    #[test]
+    fn a_process_joins_a_group_or_does_not_begin() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cgroup.procs");
+        let mut command = Command::new("cp");
+        command
+            .arg(&path)
+            .arg(folder.path().join("seen"))
+            .stdin(std::process::Stdio::null());
+        join_control_group(&mut command, File::create(&path).unwrap());
+        assert!(command.status().unwrap().success());
+        let seen = fs::read_to_string(folder.path().join("seen")).unwrap();
+        assert_eq!(seen, "0");
+        let mut command = sleeper();
+        join_control_group(&mut command, File::open(&path).unwrap()); // not for writing
+        assert!(command.spawn().is_err());
     }
 
     fn end(child: &mut Child) -> String {

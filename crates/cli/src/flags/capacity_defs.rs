@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
+use loadline_lab::plan::check_cpu_quota;
 
 use super::load_defs::{CpuList, cpu_list};
 use super::load_values::{CLIENTS_MAX, pid, rate, run_time, some_time};
@@ -27,6 +28,13 @@ Examples:
       with what limits it, and with more connections
   loadline lab capacity --slo 'p99 < 50ms' -- loadline serve {root} --listen 127.0.0.1:{port}
       a fresh server for each trial, on CPUs of its own where there are several";
+
+fn cpu_quota(text: &str) -> Result<f64, String> {
+    let cpus: f64 = text
+        .parse()
+        .map_err(|_| "right would be a number of CPUs: 0.4 for 40 % of one".to_owned())?;
+    check_cpu_quota(cpus)
+}
 
 /// The options of `loadline lab capacity`.
 #[derive(Args, Clone, Debug)]
@@ -87,6 +95,11 @@ pub(crate) struct CapacityFlags {
     /// CPUs of the server (with a command) [default: half of them, where there are several].
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     pub(crate) server_cpus: Option<CpuList>,
+
+    /// CPU time that the server may use, in CPUs: 0.4 for 40 % of one (with a command; needs a control
+    /// group, so usually root). So the server can be made the limit on a small machine.
+    #[arg(long, value_name = "CPUS", value_parser = cpu_quota)]
+    pub(crate) cpu_quota: Option<f64>,
 
     /// CPUs of the client: 1 or 0,2-3 [default: with a command the other half].
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]

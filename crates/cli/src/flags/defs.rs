@@ -333,7 +333,7 @@ pub(crate) struct WorkFlags {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) service_time: Option<Duration>,
 
-    /// Whether that time is slept or spun away [default: sleep].
+    /// Whether that time is slept, or spent computing: so much CPU time [default: sleep].
     #[arg(long, value_name = "KIND", requires = "service_time",
         value_parser = one_of(SERVICE_KINDS, service_kind_name))]
     pub(crate) service_kind: Option<ServiceKind>,

@@ -101,6 +101,10 @@ pub(crate) struct GuardFlags {
     #[arg(long)]
     pub(crate) log: PathBuf,
 
+    /// A control group that the process runs in, removed when nothing is left of it.
+    #[arg(long)]
+    pub(crate) group: Option<PathBuf>,
+
     /// A folder that is removed when nothing is left of the process.
     #[arg(long)]
     pub(crate) remove: Option<PathBuf>,

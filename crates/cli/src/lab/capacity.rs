@@ -101,6 +101,7 @@ fn trials(flags: &CapacityFlags) -> Result<(Box<dyn Trials>, String), Failure> {
             connections: flags.connections,
             warm_up_s,
             placement: placement(flags),
+            cpu_quota: flags.cpu_quota,
             words: flags.load.clone(),
             seed,
         },
@@ -152,6 +153,9 @@ fn check_fit(flags: &CapacityFlags) -> Result<(), Failure> {
         }
         (true, true) if flags.root.is_some() || flags.path.is_some() => {
             "--root and --path belong to a server that is started; right would be a URL with its path"
+        }
+        (true, true) if flags.cpu_quota.is_some() => {
+            "--cpu-quota belongs to a server that is started; this one runs without"
         }
         (true, true) if flags.server_cpus.is_some() => {
             "--server-cpus belongs to a server that is started; this one has its CPUs already"

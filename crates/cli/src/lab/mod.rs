@@ -38,6 +38,7 @@ fn look_after(flags: &GuardFlags) -> Result<(), Failure> {
     let guarded = Guarded {
         cpus: flags.cpus.as_ref().map_or(&[], |list| &list.0),
         log: &flags.log,
+        group: flags.group.as_deref(),
         remove: flags.remove.as_deref(),
         command: &flags.command,
     };

@@ -52,6 +52,8 @@ pub enum Metric {
     CpuKernelShare,
     /// What part of the time the server's busiest thread ran.
     BusiestThreadShare,
+    /// In what share of the periods of its CPU quota the server was held back.
+    ThrottledShare,
     /// Context switches of the server for each complete answer.
     ContextSwitchesPerRequest,
     /// Proportional share of memory at its highest.
@@ -80,7 +82,7 @@ pub enum Unit {
 
 impl Metric {
     /// All, in the order of tables.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::CompletedPerS,
         Self::GoodPerS,
         Self::OfferedPerS,
@@ -102,6 +104,7 @@ impl Metric {
         Self::CpuUserShare,
         Self::CpuKernelShare,
         Self::BusiestThreadShare,
+        Self::ThrottledShare,
         Self::ContextSwitchesPerRequest,
         Self::MemoryBytes,
         Self::Threads,
@@ -132,6 +135,7 @@ impl Metric {
             Self::CpuUserShare => "cpu_user_share",
             Self::CpuKernelShare => "cpu_kernel_share",
             Self::BusiestThreadShare => "busiest_thread_share",
+            Self::ThrottledShare => "throttled_share",
             Self::ContextSwitchesPerRequest => "context_switches_per_request",
             Self::MemoryBytes => "memory_bytes",
             Self::Threads => "threads",
@@ -163,6 +167,7 @@ impl Metric {
             Self::CpuUserShare => "CPU use, user",
             Self::CpuKernelShare => "CPU use, kernel",
             Self::BusiestThreadShare => "Busiest thread",
+            Self::ThrottledShare => "Throttled by the CPU quota",
             Self::ContextSwitchesPerRequest => "Context switches per request",
             Self::MemoryBytes => "Memory",
             Self::Threads => "Threads",
@@ -178,7 +183,8 @@ impl Metric {
             Self::ErrorShare
             | Self::CpuUserShare
             | Self::CpuKernelShare
-            | Self::BusiestThreadShare => Unit::Share,
+            | Self::BusiestThreadShare
+            | Self::ThrottledShare => Unit::Share,
             Self::MeanUs
             | Self::P50Us
             | Self::P90Us
@@ -206,7 +212,8 @@ impl Metric {
             | Self::Threads
             | Self::CpuUserShare
             | Self::CpuKernelShare
-            | Self::BusiestThreadShare => None,
+            | Self::BusiestThreadShare
+            | Self::ThrottledShare => None,
             _ => Some(false),
         }
     }

@@ -7,8 +7,7 @@ use loadline_load::trial::{Distribution, GroupRecord, MachineRecord, TrialRecord
 use serde::{Deserialize, Serialize};
 
 use super::Metric;
-use crate::cells::cpus_of;
-use crate::journal::{Levels, ServerFacts, Trial};
+use crate::journal::{CpuQuota, Levels, ServerFacts, Trial};
 use loadline_capacity::stats::Range;
 
 /// Percentiles of spectra, in percent, evenly spread over powers of the share beyond.
@@ -102,7 +101,7 @@ impl Measured {
             notes: trial.notes,
             client_limited: trial.client_limited,
             took_s: trial.took_s,
-            server_busy: server_busy(&server_values, &trial.server.cpus),
+            server_busy: server_busy(&server_values, trial.server.cpus_usable()),
             server: trial.server,
             values: server_values,
             ..Self::default()
@@ -198,11 +197,11 @@ const BUSY_SHARE_MIN: f64 = 0.01;
 /// of both sides.
 const ROOM_NONE: f64 = 1.0 / 0.95;
 
-/// Of all CPUs that it had, or of one by its busiest thread.
-fn server_busy(values: &BTreeMap<Metric, f64>, cpus: &str) -> Option<f64> {
+/// Of all CPUs that it could use, by its quota too, or of one by its busiest thread.
+fn server_busy(values: &BTreeMap<Metric, f64>, cpus: Option<f64>) -> Option<f64> {
     let share = |metric| values.get(&metric).copied();
     let all = share(Metric::CpuUserShare)? + share(Metric::CpuKernelShare)?;
-    let of_cpus = all / cpus_of(cpus).len().max(1) as f64;
+    let of_cpus = all / cpus.unwrap_or(1.0);
     let busiest = share(Metric::BusiestThreadShare).unwrap_or(0.0);
     Some(of_cpus.max(busiest))
 }
@@ -275,6 +274,10 @@ fn server_values(trial: &Trial) -> BTreeMap<Metric, f64> {
             server
                 .context_switches
                 .and_then(|count| per_request(count as f64)),
+        ),
+        (
+            Metric::ThrottledShare,
+            (server.cpu_quota.as_ref()).and_then(CpuQuota::throttled_share),
         ),
         (
             Metric::MemoryBytes,
@@ -399,8 +402,37 @@ mod tests {
             ]
             .into()
         };
-        assert_eq!(server_busy(&values(0.5, 1.0, 0.9), "0-1"), Some(0.9));
-        assert_eq!(server_busy(&values(0.5, 1.0, 0.3), "0-1"), Some(0.75));
-        assert_eq!(server_busy(&BTreeMap::new(), "0"), None);
+        assert_eq!(server_busy(&values(0.5, 1.0, 0.9), Some(2.0)), Some(0.9));
+        assert_eq!(server_busy(&values(0.5, 1.0, 0.3), Some(2.0)), Some(0.75));
+        assert_eq!(server_busy(&BTreeMap::new(), Some(1.0)), None);
+    }
+
+    /// A server that may use 40 % of a CPU and uses 38 % is not idle for 62 % of the time.
+    #[test]
+    fn a_server_with_a_quota_is_busy_by_that() {
+        let mut facts = ServerFacts {
+            cpus: "1-2".to_owned(),
+            ..ServerFacts::default()
+        };
+        assert_eq!(facts.cpus_usable(), Some(2.0));
+        facts.cpu_quota = Some(CpuQuota {
+            cpus: 0.4,
+            periods: 200,
+            periods_throttled: 150,
+            ..CpuQuota::default()
+        });
+        let values = [
+            (Metric::CpuUserShare, 0.30),
+            (Metric::CpuKernelShare, 0.08),
+            (Metric::BusiestThreadShare, 0.38),
+        ];
+        let busy = server_busy(&values.into(), facts.cpus_usable()).unwrap();
+        assert!((busy - 0.95).abs() < 1e-9, "{busy}");
+        let trial = Trial {
+            server: facts,
+            ..Trial::default()
+        };
+        let throttled = Measured::new(trial).measured(Metric::ThrottledShare);
+        assert_eq!(throttled, Some(0.75));
     }
 }

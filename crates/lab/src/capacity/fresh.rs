@@ -35,6 +35,8 @@ pub struct FreshOptions {
     pub warm_up_s: f64,
     /// CPUs of both sides.
     pub placement: Placement,
+    /// CPUs that the server's processes may use on average; `None`: all of theirs.
+    pub cpu_quota: Option<f64>,
     /// Further options of `loadline load`, word by word: `--name` or `--name=value`.
     pub words: Vec<String>,
     /// Of the arrivals; each trial has another one.
@@ -56,8 +58,12 @@ impl Fresh {
     /// Trials whose files go with them. `is_over` says whether somebody wants the search to end.
     ///
     /// # Errors
-    /// A word that is no option, or no folder for scratch files, in one line.
+    /// A word that is no option, a quota that cannot be set here, or no folder for scratch files, in
+    /// one line.
     pub fn new(options: FreshOptions, is_over: fn() -> bool) -> Result<Self, String> {
+        if let Some(cpus) = options.cpu_quota {
+            runner::check_quota(cpus).map_err(|why| format!("--cpu-quota {cpus}: {why}"))?;
+        }
         Ok(Self {
             load: load_options(&options.words)?,
             folder: OwnFolder::make()?,
@@ -95,6 +101,7 @@ impl Fresh {
             load,
             path: options.path.clone(),
             cpus: NAME.to_owned(),
+            cpu_quota: options.cpu_quota,
             replicates: 1,
             duration_s: trial.seconds,
             warm_up_s: warm_up_s(options.warm_up_s, trial.length),

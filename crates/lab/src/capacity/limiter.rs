@@ -39,6 +39,8 @@ pub enum LimiterKind {
     ServerThread,
     /// The CPUs of the server, all of them.
     ServerCpus,
+    /// The CPU quota of the server.
+    CpuQuota,
     /// CPUs that the server has to share with others.
     SharedCpus,
     /// Descriptors of the server.
@@ -61,6 +63,7 @@ impl fmt::Display for LimiterKind {
         f.write_str(match self {
             Self::ServerThread => "CPU of one thread of the server",
             Self::ServerCpus => "CPUs of the server",
+            Self::CpuQuota => "CPU quota of the server",
             Self::SharedCpus => "CPUs that the server shares with others",
             Self::Descriptors => "descriptors of the server",
             Self::Refusals => "the server turns requests away",
@@ -117,6 +120,7 @@ pub(super) fn find(finding: &Finding, evidence: &[Evidence]) -> Limiter {
         .filter_map(|one| one.measured.as_ref()?.service_p50_us)
         .min();
     let (kind, why) = by_errors(measured)
+        .or_else(|| by_quota(nearest, measured))
         .or_else(|| by_cpu(nearest, measured))
         .or_else(|| by_waiting(measured, unloaded_us))
         .unwrap_or_else(|| {
@@ -148,6 +152,22 @@ fn by_errors(measured: &Measured) -> Option<(LimiterKind, String)> {
             measured.error_share * 100.0
         );
         (LimiterKind::Refusals, why)
+    })
+}
+
+/// It uses nearly all that it may, and is held back.
+fn by_quota(evidence: &Evidence, measured: &Measured) -> Option<(LimiterKind, String)> {
+    let quota = evidence.server.cpu_quota.as_ref()?;
+    let throttled = quota.throttled_share().filter(|share| *share > 0.0)?;
+    let used = measured.server_cpus?;
+    (used >= quota.cpus * BUSY_SHARE_MIN).then(|| {
+        let why = format!(
+            "the server used {used:.2} of the {} CPUs that it may use, and was throttled in {:.0} % of \
+             the periods.",
+            quota.cpus,
+            throttled * 100.0
+        );
+        (LimiterKind::CpuQuota, why)
     })
 }
 
@@ -230,7 +250,7 @@ fn cpu_count(text: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::ServerFacts;
+    use crate::journal::{CpuQuota, ServerFacts};
     use loadline_capacity::search::{Length, Stage, Tried, Try};
 
     fn evidence(outcome: Outcome, rate_per_s: f64, measured: Measured) -> Evidence {
@@ -266,6 +286,15 @@ mod tests {
         }
     }
 
+    fn quota(cpus: f64, periods_throttled: u64) -> CpuQuota {
+        CpuQuota {
+            cpus,
+            periods: 100,
+            periods_throttled,
+            ..CpuQuota::default()
+        }
+    }
+
     fn found(change: impl FnOnce(&mut Evidence)) -> LimiterKind {
         let mut failed = evidence(Outcome::Fails, 1100.0, healthy());
         change(&mut failed);
@@ -288,11 +317,24 @@ mod tests {
     #[test]
     fn each_is_named() {
         type Change = fn(&mut Evidence, &mut Measured);
-        let cases: [(Change, LimiterKind); 10] = [
+        let cases: [(Change, LimiterKind); 13] = [
             (|_, _| {}, LimiterKind::Unknown),
             (
                 |_, measured| measured.server_thread = Some(0.97),
                 LimiterKind::ServerThread,
+            ),
+            (
+                |one, _| one.server.cpu_quota = Some(quota(0.5, 63)),
+                LimiterKind::CpuQuota,
+            ),
+            // It is never at its quota, or far from it.
+            (
+                |one, _| one.server.cpu_quota = Some(quota(0.5, 0)),
+                LimiterKind::Unknown,
+            ),
+            (
+                |one, _| one.server.cpu_quota = Some(quota(1.0, 5)),
+                LimiterKind::Unknown,
             ),
             (
                 |_, measured| measured.server_cpus = Some(1.9),

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 
 use super::options::{OptionTable, OptionValue, OptionsTable, options};
-use super::{Factor, FactorLevel, Settings};
+use super::{Factor, FactorLevel, Settings, check_cpu_quota};
 use crate::journal::Level;
 
 /// Levels of one factor.
@@ -24,10 +24,11 @@ enum Meaning {
     Path,
     FileBytes,
     Cpus,
+    CpuQuota,
 }
 
 /// The known factors, as docs/lab.md lists them.
-const KNOWN: [(&str, Meaning); 34] = [
+const KNOWN: [(&str, Meaning); 35] = [
     ("server", Meaning::Server),
     ("architecture", Meaning::Serve("architecture", "")),
     ("loops", Meaning::Serve("loops", "")),
@@ -71,6 +72,7 @@ const KNOWN: [(&str, Meaning); 34] = [
     ("path", Meaning::Path),
     ("file_bytes", Meaning::FileBytes),
     ("cpus", Meaning::Cpus),
+    ("cpu_quota", Meaning::CpuQuota),
 ];
 
 /// A factor as it stands in the file.
@@ -112,7 +114,7 @@ enum Levels {
 #[serde(
     untagged,
     expecting = "expected a number, a name, or a table with level and any of server, serve, load, \
-                 path, file_bytes, cpus"
+                 path, file_bytes, cpus, cpu_quota"
 )]
 pub(super) enum LevelTable {
     Plain(Plain),
@@ -138,6 +140,7 @@ pub(super) struct SettingsTable {
     path: Option<String>,
     file_bytes: Option<u64>,
     cpus: Option<String>,
+    cpu_quota: Option<f64>,
 }
 
 /// Makes a factor of what stands in the file.
@@ -149,7 +152,7 @@ pub(super) fn factor(name: &str, table: &FactorTable) -> Result<Factor, String> 
             .iter()
             .map(|level| match level {
                 LevelTable::Plain(plain) => known_level(name, plain),
-                LevelTable::Table(table) => Ok(described(table)),
+                LevelTable::Table(table) => described(table),
             })
             .collect::<Result<_, _>>()?,
     };
@@ -224,8 +227,8 @@ fn of_option(table: &OptionFactorTable) -> Result<Vec<FactorLevel>, String> {
     Ok(levels.iter().map(level).collect())
 }
 
-fn described(table: &SettingsTable) -> FactorLevel {
-    FactorLevel {
+fn described(table: &SettingsTable) -> Result<FactorLevel, String> {
+    Ok(FactorLevel {
         level: table.level.level(),
         sets: Settings {
             server: table.server.clone(),
@@ -234,8 +237,9 @@ fn described(table: &SettingsTable) -> FactorLevel {
             path: table.path.clone(),
             file_bytes: table.file_bytes,
             cpus: table.cpus.clone(),
+            cpu_quota: table.cpu_quota.map(check_cpu_quota).transpose()?,
         },
-    }
+    })
 }
 
 fn known(name: &str, levels: &[Plain]) -> Result<Vec<FactorLevel>, String> {
@@ -290,6 +294,7 @@ fn sets(meaning: Meaning, plain: &Plain) -> Result<Settings, String> {
         Meaning::Server => sets.server = Some(plain.text()),
         Meaning::Path => sets.path = Some(plain.text()),
         Meaning::Cpus => sets.cpus = Some(plain.text()),
+        Meaning::CpuQuota => sets.cpu_quota = Some(check_cpu_quota(plain.number()?)?),
         Meaning::FileBytes => sets.file_bytes = Some(plain.bytes()?),
     }
     Ok(sets)
@@ -307,6 +312,13 @@ impl Plain {
         match self {
             Self::Number(number) => number.to_string(),
             Self::Text(text) => text.clone(),
+        }
+    }
+
+    fn number(&self) -> Result<f64, String> {
+        match self {
+            Self::Number(number) => Ok(*number),
+            Self::Text(text) => Err(format!("`{text}` is not a number; right would be 0.4")),
         }
     }
 

@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::factors::{FactorTable, factor, level};
 use super::file::{Located, at};
 use super::options::{OptionTable, OptionsTable, options};
-use super::{Allow, Options, Repeated, Series};
+use super::{Allow, Options, Repeated, Series, check_cpu_quota};
 use crate::journal::Levels;
 
 /// The longest trial: a day, beyond which a slip is likelier.
@@ -35,6 +35,7 @@ pub(super) struct SeriesTable {
     load: OptionsTable,
     path: Option<Spanned<String>>,
     cpus: Option<String>,
+    cpu_quota: Option<Spanned<f64>>,
     replicates: Option<Spanned<u32>>,
     duration_s: Option<Spanned<f64>>,
     warm_up_s: Option<Spanned<f64>>,
@@ -54,6 +55,7 @@ pub(super) struct Defaults {
     load: OptionsTable,
     path: Option<Spanned<String>>,
     cpus: Option<String>,
+    cpu_quota: Option<Spanned<f64>>,
     replicates: Option<Spanned<u32>>,
     duration_s: Option<Spanned<f64>>,
     warm_up_s: Option<Spanned<f64>>,
@@ -127,6 +129,7 @@ impl SeriesTable {
     fn common(&self, defaults: &Defaults) -> Located<Series> {
         let path = self.path.as_ref().or(defaults.path.as_ref());
         let cpus = self.cpus.as_ref().or(defaults.cpus.as_ref());
+        let cpu_quota = self.cpu_quota.as_ref().or(defaults.cpu_quota.as_ref());
         let replicates = self.replicates.as_ref().or(defaults.replicates.as_ref());
         let duration_s = self.duration_s.as_ref().or(defaults.duration_s.as_ref());
         let warm_up_s = self.warm_up_s.as_ref().or(defaults.warm_up_s.as_ref());
@@ -141,6 +144,7 @@ impl SeriesTable {
             load: Options::new(),
             path: path.map_or_else(|| Ok("/".to_owned()), checked_path)?,
             cpus: cpus.map_or("split", String::as_str).to_owned(),
+            cpu_quota: cpu_quota.map(checked_quota).transpose()?,
             replicates: replicates.map_or(Ok(5), checked_replicates)?,
             duration_s: duration_s.map_or(Ok(5.0), |it| seconds(it, DURATION_S_MIN))?,
             warm_up_s: warm_up_s.map_or(Ok(1.0), |it| seconds(it, 0.0))?,
@@ -185,6 +189,10 @@ fn checked_path(path: &Spanned<String>) -> Located<String> {
         "`{}` is not a path; right would be /index.html",
         text.escape_debug()
     )))
+}
+
+fn checked_quota(cpus: &Spanned<f64>) -> Located<f64> {
+    check_cpu_quota(*cpus.get_ref()).map_err(at(cpus))
 }
 
 fn checked_replicates(replicates: &Spanned<u32>) -> Located<u32> {

@@ -105,6 +105,7 @@ fn facts(run: &Run) -> Vec<Fact> {
         ),
         ("CPUs of the run", cpus.join(", ")),
         ("CPUs of server | client", each(&cpus_of_both)),
+        ("CPU quota of the server", each(&cpu_quota)),
         ("Databases", databases(run)),
         ("Kernel", each(&|trial| trial.machine.kernel.clone())),
         (
@@ -152,6 +153,15 @@ fn cpus_of_both(trial: &Measured) -> String {
         return String::new();
     }
     format!("{} | {}", server.cpus, server.client_cpus)
+}
+
+/// "0.4 of a CPU, in periods of 5 ms".
+fn cpu_quota(trial: &Measured) -> String {
+    let quota = trial.server.cpu_quota.as_ref();
+    quota.map_or_else(String::new, |quota| {
+        let period_ms = quota.period_us as f64 / 1e3;
+        format!("{} CPUs, in periods of {period_ms} ms", quota.cpus)
+    })
 }
 
 /// Which there were, each with its CPUs and how it was started.

@@ -17,6 +17,27 @@ pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
 /// How long a guard may take to start, and beyond its grace to end, on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Where a process runs, and what goes with it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bounds<'a> {
+    /// CPUs that it may use; empty: those of this process.
+    pub(super) cpus: &'a [usize],
+    /// A control group that it runs in, and that is removed with its end.
+    pub(super) group: Option<&'a Path>,
+    /// A folder that is removed with its end.
+    pub(super) remove: Option<&'a Path>,
+}
+
+impl<'a> Bounds<'a> {
+    /// These CPUs and nothing else.
+    pub(super) fn cpus(cpus: &'a [usize]) -> Self {
+        Self {
+            cpus,
+            ..Self::default()
+        }
+    }
+}
+
 /// Ended when dropped, with everything that it has started.
 #[derive(Debug)]
 pub(super) struct Guarded {
@@ -28,25 +49,22 @@ pub(super) struct Guarded {
 }
 
 impl Guarded {
-    /// Starts a command on some CPUs; its output goes to `log`.
-    pub(super) fn start(command: &[String], cpus: &[usize], log: &Path) -> Result<Self, String> {
-        Self::start_with(command, cpus, log, None)
-    }
-
-    /// The same; a folder is removed with its end.
-    pub(super) fn start_with(
+    /// Starts a command within its bounds; its output goes to `log`.
+    pub(super) fn start(
         command: &[String],
-        cpus: &[usize],
+        bounds: &Bounds<'_>,
         log: &Path,
-        folder: Option<&Path>,
     ) -> Result<Self, String> {
         let mut guard = Command::new(THIS_PROGRAM);
         guard.args(["lab", "guard", "--log"]).arg(log);
-        if let Some(folder) = folder {
-            guard.arg("--remove").arg(folder);
+        let paths = [("--remove", bounds.remove), ("--group", bounds.group)];
+        for (option, path) in paths {
+            if let Some(path) = path {
+                guard.arg(option).arg(path);
+            }
         }
-        if !cpus.is_empty() {
-            guard.args(["--cpus", &cpus_text(cpus)]);
+        if !bounds.cpus.is_empty() {
+            guard.args(["--cpus", &cpus_text(bounds.cpus)]);
         }
         guard
             .arg("--")

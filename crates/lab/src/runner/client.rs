@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use loadline_load::trial::TrialRecord;
 
-use super::child::{Guarded, THIS_PROGRAM, last_words};
+use super::child::{Bounds, Guarded, THIS_PROGRAM, last_words};
 use super::servers::{Place, fill, names};
 use super::site::Content;
 use crate::cells::cpus_text;
@@ -85,7 +85,7 @@ impl Task<'_> {
         let json = self.place.scratch.join("load.json");
         let log = self.place.scratch.join("load.log");
         let command = self.command(&json);
-        let mut client = match Guarded::start(&command, self.cpus, &log) {
+        let mut client = match Guarded::start(&command, &Bounds::cpus(self.cpus), &log) {
             Ok(client) => client,
             Err(why) => return Heard::Nothing(format!("The client cannot be started: {why}.")),
         };
@@ -205,7 +205,7 @@ pub(super) fn check(
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     command.extend(words(&some).iter().map(|word| fill(word, &names(place))));
-    let mut client = Guarded::start(&command, cpus, &log)?;
+    let mut client = Guarded::start(&command, &Bounds::cpus(cpus), &log)?;
     let within = Duration::from_secs(ANSWER_TIMEOUT_S) + CLIENT_PATIENCE;
     let how = client.ended_by(Instant::now() + within).map(str::to_owned);
     let Some(record) = read_record(&json) else {

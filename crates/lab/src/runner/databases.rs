@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use loadline_databases::{Installed, Kind, make_folder};
 
-use super::child::{Guarded, last_words};
+use super::child::{Bounds, Guarded, last_words};
 use crate::cells::{Cell, cpus_text};
 use crate::journal::DatabaseFacts;
 use crate::plan::{OptionValue, Server};
@@ -126,8 +126,11 @@ impl Running {
         let folder = make_folder().map_err(|error| fail(&format!("its folder: {error}")))?;
         let prepared = carried_out(&installed.prepare(&folder), cpus, log, PREPARED_WITHIN);
         let command = installed.serve(&folder, true);
-        let started =
-            prepared.and_then(|()| Guarded::start_with(&command, cpus, log, Some(&folder)));
+        let bounds = Bounds {
+            remove: Some(&folder),
+            ..Bounds::cpus(cpus)
+        };
+        let started = prepared.and_then(|()| Guarded::start(&command, &bounds, log));
         let server = started.map_err(|why| {
             // No guard has it, or that of the server has removed it.
             let _ = std::fs::remove_dir_all(&folder);
@@ -195,7 +198,7 @@ fn carried_out(
     log: &Path,
     within: Duration,
 ) -> Result<(), String> {
-    let mut child = Guarded::start(command, cpus, log)?;
+    let mut child = Guarded::start(command, &Bounds::cpus(cpus), log)?;
     match child.ended_by(Instant::now() + within) {
         Some("exit status 0") => Ok(()),
         Some(how) => Err(last_words(log).unwrap_or_else(|| how.to_owned())),

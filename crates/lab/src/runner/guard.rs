@@ -22,6 +22,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::quota;
 use loadline_sys::process::{self, Asked, Left};
 use loadline_sys::{affinity, usage};
 
@@ -39,7 +40,9 @@ pub struct Guarded<'a> {
     pub cpus: &'a [usize],
     /// Where its standard output and error go.
     pub log: &'a Path,
-    /// A folder that is removed when nothing is left of it.
+    /// A control group that it runs in, and that is removed when nothing is left of it.
+    pub group: Option<&'a Path>,
+    /// A folder that is removed likewise.
     pub remove: Option<&'a Path>,
     /// Its command line.
     pub command: &'a [String],
@@ -60,7 +63,7 @@ pub fn guard(guarded: &Guarded<'_>) -> io::Result<()> {
     let pid = match start(guarded) {
         Ok(pid) => pid,
         Err(error) => {
-            remove(guarded.remove);
+            remove(guarded);
             tell(&format!("failed {error}"));
             return Err(error);
         }
@@ -94,7 +97,7 @@ pub fn guard(guarded: &Guarded<'_>) -> io::Result<()> {
         }
     };
     clear_away();
-    remove(guarded.remove);
+    remove(guarded);
     tell(&format!("ended {how}"));
     Ok(())
 }
@@ -122,6 +125,12 @@ fn start(guarded: &Guarded<'_>) -> io::Result<u32> {
         .stderr(log)
         .process_group(0);
     process::die_with_parent(&mut command);
+    if let Some(group) = guarded.group {
+        let path = group.join("cgroup.procs");
+        let members = File::options().write(true).open(&path);
+        let members = members.map_err(named(path.display().to_string()))?;
+        process::join_control_group(&mut command, members);
+    }
     let child = command.spawn().map_err(named(program.clone()))?;
     Ok(child.id())
 }
@@ -152,9 +161,12 @@ fn clear_away() {
 }
 
 /// What cannot be removed stays: it is in the system's folder for temporary files.
-fn remove(folder: Option<&Path>) {
-    if let Some(folder) = folder {
+fn remove(guarded: &Guarded<'_>) {
+    if let Some(folder) = guarded.remove {
         let _ = std::fs::remove_dir_all(folder);
+    }
+    if let Some(group) = guarded.group {
+        quota::remove(group);
     }
 }
 

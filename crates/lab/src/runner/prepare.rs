@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 
 use super::child::find_program;
+use super::quota;
 use super::servers::program;
 use crate::cells::levels_text;
 use crate::expand::{Expansion, expand};
@@ -87,6 +88,11 @@ pub fn prepare(asked: &Asked) -> Result<Prepared, String> {
     };
     let named = |why: String| format!("{}: {why}", asked.plan.display());
     let expansion = expand(&plan, head.seed, &head.cpus, &head.left_out).map_err(named)?;
+    // The smallest is what the kernel is likeliest to refuse.
+    let quotas = expansion.cells.iter().filter_map(|cell| cell.cpu_quota);
+    if let Some(smallest) = quotas.min_by(f64::total_cmp) {
+        quota::check(smallest).map_err(|why| named(format!("cpu_quota: {why}")))?;
+    }
     for trial in &contents.trials {
         refuse_stranger(&plan, &expansion, trial)
             .map_err(|why| format!("{}: {why}", asked.out.display()))?;

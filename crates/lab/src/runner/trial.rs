@@ -10,10 +10,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use loadline_load::trial::TrialRecord;
 
-use super::child::{Guarded, find_program, last_words};
+use super::child::{Bounds, Guarded, find_program, last_words};
 use super::client::{Heard, Task, check};
 use super::databases::{Databases, Given};
 use super::judge::judge;
+use super::quota::QuotaGroup;
 use super::reach::{answers_counted, free_port, is_free, listens};
 use super::servers::{self, Launch, Place, launch, shown, version_command};
 use super::site::{Root, large_files};
@@ -61,6 +62,8 @@ pub struct Processes<'p> {
 /// A server that runs, and what is known of it.
 struct Running {
     server: Guarded,
+    /// Behind the server: it ends first.
+    group: Option<QuotaGroup>,
     name: String,
     log: PathBuf,
     port: u16,
@@ -112,17 +115,19 @@ impl<'p> Processes<'p> {
         if command.is_empty() {
             return String::new();
         }
-        let first_line = Guarded::start(&command, &[], &log).ok().and_then(|mut it| {
-            it.ended_by(Instant::now() + VERSION_WITHIN)?;
-            let text = fs::read_to_string(&log).ok()?;
-            // "nginx version: nginx/1.22.1"
-            let line = text.lines().next()?.trim();
-            Some(
-                line.split_once("version: ")
-                    .map_or(line, |(_, it)| it)
-                    .to_owned(),
-            )
-        });
+        let first_line = Guarded::start(&command, &Bounds::default(), &log)
+            .ok()
+            .and_then(|mut it| {
+                it.ended_by(Instant::now() + VERSION_WITHIN)?;
+                let text = fs::read_to_string(&log).ok()?;
+                // "nginx version: nginx/1.22.1"
+                let line = text.lines().next()?.trim();
+                Some(
+                    line.split_once("version: ")
+                        .map_or(line, |(_, it)| it)
+                        .to_owned(),
+                )
+            });
         let _ = fs::remove_file(&log); // a leftover is overwritten by the next
         first_line.unwrap_or_default()
     }
@@ -242,7 +247,12 @@ impl<'p> Processes<'p> {
             hdr: &hdr,
         };
         trial.start_unix_ms = unix_ms();
+        let quota_before = running.group.as_ref().map(QuotaGroup::read);
         let heard = task.run(&self.is_over);
+        let quota_after = running.group.as_ref().map(QuotaGroup::read);
+        trial.server.cpu_quota = quota_after
+            .zip(quota_before)
+            .map(|(after, before)| after.since(&before));
         if let Some(how) = running.server.ended_by(Instant::now()) {
             let words = last_words(&running.log).unwrap_or_default();
             trial
@@ -352,10 +362,17 @@ fn start_one(
     }
     let log = place.scratch.join("server.log");
     let command = resolved(launch.command.clone());
-    let server = Guarded::start(&command, &cell.placement.server, &log)
-        .map_err(|why| format!("The server {name} cannot be started: {why}."))?;
+    let fail = |why: String| format!("The server {name} cannot be started: {why}.");
+    let group = cell.cpu_quota.map(QuotaGroup::make).transpose();
+    let group = group.map_err(fail)?;
+    let bounds = Bounds {
+        group: group.as_ref().map(QuotaGroup::folder),
+        ..Bounds::cpus(&cell.placement.server)
+    };
+    let server = Guarded::start(&command, &bounds, &log).map_err(fail)?;
     let mut running = Running {
         server,
+        group,
         name: name.clone(),
         log,
         port: place.port,

@@ -1,0 +1,117 @@
+//! What makes the server the limit of a small machine, where this process may: elsewhere one line says
+//! why it may not, and the test is skipped.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::bench::{Bench, said};
+use crate::program::PATIENCE;
+
+/// A plan of one short trial after another, of servers that compute.
+fn plan(series: &str) -> String {
+    format!(
+        "name = \"t\"\nfiles = {{ \"index.html\" = 93 }}\n[servers.loadline]\n\
+         options = {{ architecture = \"reactor\", loops = 1, workers = 0, service_time = \"500us\", \
+         service_kind = \"spin\" }}\n\
+         [[series]]\nname = \"s\"\npath = \"/index.html\"\nreplicates = 1\nduration_s = 0.5\n\
+         warm_up_s = 0\na_a = false\nallow = {{ client_limited = true, steal = 1, others = 1, \
+         errors = 1 }}\n{series}"
+    )
+}
+
+/// Whether a run was refused since this process may not do what it needs: told, not hidden.
+#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn is_refused(bench: &Bench) -> bool {
+    let output = bench.run(&["--dry-run"]);
+    let said = said(&output);
+    if output.status.success() {
+        return false;
+    }
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("right would be root"), "{said}");
+    eprintln!("skipped: {said}");
+    true
+}
+
+#[test]
+fn a_server_with_a_quota_is_held_back_and_the_record_says_so() {
+    // Eight connections that never rest ask for a whole CPU.
+    let bench = Bench::new(&plan(
+        "load = { connections = 8 }\nfactors = { cpu_quota = [0.3, 0.6] }",
+    ));
+    if is_refused(&bench) {
+        return;
+    }
+    for trial in bench.complete() {
+        let level = trial.levels["cpu_quota"].to_string();
+        assert!(trial.void.is_empty(), "{:?}", trial.void);
+        let quota = trial.server.cpu_quota.unwrap();
+        assert_eq!((quota.cpus.to_string(), quota.period_us), (level, 5000));
+        assert!(
+            quota.periods_throttled > 0 && quota.throttled_s > 0.0,
+            "{quota:?}"
+        );
+        // Whatever else the machine does, it has no more than the quota, but for one period's.
+        let load = trial.load.unwrap();
+        let seconds = load.watched[0].seconds;
+        let used_s = trial.server.cpu_user_s + trial.server.cpu_kernel_s;
+        let granted_s = quota.cpus * (seconds + 0.1);
+        assert!(
+            used_s <= granted_s,
+            "{used_s} of {granted_s} s in {seconds} s"
+        );
+    }
+    bench.wait_until_nothing_runs();
+}
+
+/// Control groups that a process has made and not removed.
+fn groups_of(pid: u32) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else {
+            continue; // gone meanwhile, or another's
+        };
+        for entry in entries.flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if name.starts_with(&format!("loadline-{pid}-")) {
+                    found.push(entry.path());
+                }
+                folders.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn control_groups_go_with_the_run_however_it_ends() {
+    let text = plan("duration_s = 60\nload = { connections = 8 }\ncpu_quota = 0.5").replacen(
+        "duration_s = 0.5\n",
+        "",
+        1,
+    );
+    for signal in ["INT", "KILL"] {
+        let bench = Bench::new(&text);
+        if is_refused(&bench) {
+            return;
+        }
+        let mut run = bench.start();
+        let until = Instant::now() + PATIENCE;
+        let holds_a_server = |group: PathBuf| {
+            let members = fs::read_to_string(group.join("cgroup.procs"));
+            members.is_ok_and(|members| !members.is_empty())
+        };
+        while !groups_of(run.pid()).into_iter().any(holds_a_server) {
+            assert!(Instant::now() < until, "no server in a group");
+            run.line_within(Duration::from_millis(5));
+        }
+        run.signal(signal);
+        run.end();
+        bench.wait_until_nothing_runs();
+        assert_eq!(groups_of(run.pid()), Vec::<PathBuf>::new(), "{signal}");
+    }
+}
