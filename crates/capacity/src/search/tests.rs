@@ -1,5 +1,7 @@
 //! Made-up servers whose capacity is known, over many seeds.
 
+mod queues;
+
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use statrs::distribution::{ContinuousCDF, Normal};

@@ -1,0 +1,278 @@
+//! The search against simulated queues: it is told what a client would have measured at Poisson
+//! arrivals, trial after trial, each from an empty queue.
+//!
+//! ```text
+//! cargo test --profile fast -p loadline-capacity queues -- --ignored --nocapture
+//! ```
+
+use super::*;
+
+/// Of the requests, so many may be slower than the bound: p99.
+const ALLOWED: f64 = 0.01;
+
+/// Load before a trial that is not counted; half of it before a short one.
+const WARM_UP_S: f64 = 1.0;
+
+/// How long a request keeps its server, of mean 1.
+#[derive(Clone, Copy)]
+enum Service {
+    Exponential,
+    Deterministic,
+    /// Nine of ten are short, the tenth is eleven times as long.
+    Bimodal,
+}
+
+/// First come, first served, by several servers, and a bound for the time from arrival to end.
+#[derive(Clone, Copy)]
+pub(super) struct Law {
+    name: &'static str,
+    service: Service,
+    servers: usize,
+    service_s: f64,
+    bound_s: f64,
+    /// The rate at which a hundredth of all requests is slower than the bound, in the long run.
+    capacity_per_s: f64,
+}
+
+/// The capacities are those of `the_truth_of_each_law`.
+pub(super) const LAWS: [Law; 5] = [
+    Law {
+        name: "exponential, 1 server of 1 ms, p99 < 50 ms",
+        service: Service::Exponential,
+        servers: 1,
+        service_s: 1e-3,
+        bound_s: 50e-3,
+        capacity_per_s: 907.9, // 1000 - ln(100) / 50 ms
+    },
+    Law {
+        name: "deterministic, 1 server of 1 ms, p99 < 50 ms",
+        service: Service::Deterministic,
+        servers: 1,
+        service_s: 1e-3,
+        bound_s: 50e-3,
+        capacity_per_s: 954.0,
+    },
+    Law {
+        name: "bimodal, 4 servers of 2 ms, p99 < 40 ms",
+        service: Service::Bimodal,
+        servers: 4,
+        service_s: 2e-3,
+        bound_s: 40e-3,
+        capacity_per_s: 1808.0,
+    },
+    Law {
+        name: "exponential, 4 servers of 4 ms, p99 < 50 ms",
+        service: Service::Exponential,
+        servers: 4,
+        service_s: 4e-3,
+        bound_s: 50e-3,
+        capacity_per_s: 902.7,
+    },
+    Law {
+        name: "exponential, 16 servers of 16 ms, p99 < 150 ms",
+        service: Service::Exponential,
+        servers: 16,
+        service_s: 16e-3,
+        bound_s: 150e-3,
+        capacity_per_s: 965.0,
+    },
+];
+
+/// What a client counts in one trial.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Count {
+    slow: u64,
+    of: u64,
+    in_time: u64,
+}
+
+impl Law {
+    /// Poisson arrivals for `seconds`, after a warm-up that begins with an empty queue.
+    fn count(&self, rate_per_s: f64, warm_up_s: f64, seconds: f64, luck: &mut Luck) -> Count {
+        let end_s = warm_up_s + seconds;
+        let mut free_at = vec![0.0_f64; self.servers];
+        let mut count = Count::default();
+        let mut now_s = luck.exponential() / rate_per_s;
+        while now_s < end_s {
+            let next = (1..self.servers).fold(0, |best, one| {
+                if free_at[one] < free_at[best] {
+                    one
+                } else {
+                    best
+                }
+            });
+            free_at[next] = free_at[next].max(now_s) + self.service_s * self.drawn(luck);
+            if now_s >= warm_up_s {
+                count.of += 1;
+                count.slow += u64::from(free_at[next] - now_s >= self.bound_s);
+                count.in_time += u64::from(free_at[next] < end_s);
+            }
+            now_s += luck.exponential() / rate_per_s;
+        }
+        count
+    }
+
+    fn drawn(&self, luck: &mut Luck) -> f64 {
+        match self.service {
+            Service::Exponential => luck.exponential(),
+            Service::Deterministic => 1.0,
+            Service::Bimodal if luck.happens(0.1) => 5.5,
+            Service::Bimodal => 0.5,
+        }
+    }
+
+    fn trial(&self, trial: &Try, luck: &mut Luck) -> (Outcome, Count) {
+        let warm_up_s = match trial.length {
+            Length::Short => WARM_UP_S / 2.0,
+            Length::Long => WARM_UP_S,
+        };
+        let count = self.count(trial.rate_per_s, warm_up_s, trial.seconds, luck);
+        let is_slow = count.slow as f64 > ALLOWED * count.of as f64;
+        let is_behind = (count.in_time as f64) < 0.99 * count.of as f64;
+        let outcome = if is_slow || is_behind {
+            Outcome::Fails
+        } else {
+            Outcome::Holds
+        };
+        (outcome, count)
+    }
+
+    fn search(&self, limits: &Limits, luck: &mut Luck) -> Search {
+        let mut search = Search::new(limits.clone()).unwrap();
+        while let Step::Try(trial) = search.next() {
+            let (outcome, _) = self.trial(&trial, luck);
+            search.record(outcome, trial.seconds + limits.overhead_s);
+        }
+        search
+    }
+}
+
+impl Luck {
+    fn exponential(&mut self) -> f64 {
+        -self.0.random_range(1e-300..1.0_f64).ln()
+    }
+}
+
+fn limits_of(budget_s: f64) -> Limits {
+    Limits {
+        budget_s,
+        overhead_s: WARM_UP_S + 0.5,
+        ..limits()
+    }
+}
+
+struct Came {
+    held: usize,
+    found: usize,
+    confirmed: usize,
+    widths: Vec<f64>,
+    errors: Vec<f64>,
+    distances: Vec<f64>,
+    spent_s: Vec<f64>,
+}
+
+fn came(law: &Law, budget_s: f64, seeds: u64) -> Came {
+    let mut came = Came {
+        held: 0,
+        found: 0,
+        confirmed: 0,
+        widths: Vec::new(),
+        errors: Vec::new(),
+        distances: Vec::new(),
+        spent_s: Vec::new(),
+    };
+    for seed in 0..seeds {
+        let mut luck = Luck(Pcg64Mcg::seed_from_u64(seed));
+        let finding = law.search(&limits_of(budget_s), &mut luck).finding();
+        let truth = law.capacity_per_s;
+        let interval = finding.interval.unwrap();
+        let error = finding.capacity_per_s.unwrap() / truth - 1.0;
+        came.held += usize::from(interval.contains(truth));
+        came.found += usize::from(finding.bound == Bound::Found);
+        came.confirmed += usize::from(finding.confirmed.is_some());
+        came.widths.push((interval.high - interval.low) / truth);
+        came.errors.push(error);
+        came.distances.push(error.abs());
+        came.spent_s.push(finding.spent_s);
+    }
+    println!(
+        "{}, {budget_s} s: held {} of {seeds}, median width {:.2} %, median error {:.2} % (bias \
+         {:+.2} %), found {}, confirmed {}, median time {:.0} s",
+        law.name,
+        came.held,
+        median(&came.widths).unwrap() * 100.0,
+        median(&came.distances).unwrap() * 100.0,
+        median(&came.errors).unwrap() * 100.0,
+        came.found,
+        came.confirmed,
+        median(&came.spent_s).unwrap(),
+    );
+    came
+}
+
+/// Of M/M/c, the share that takes longer than `bound_s`, as in any textbook (Erlang 1917).
+fn share_beyond(law: &Law, rate_per_s: f64) -> f64 {
+    let (servers, busy) = (law.servers as f64, rate_per_s * law.service_s);
+    let blocked = (1..=law.servers).fold(1.0, |blocked, server| {
+        busy * blocked / (server as f64 + busy * blocked)
+    });
+    let waits = blocked / (1.0 - busy / servers * (1.0 - blocked));
+    let (times, spare) = (law.bound_s / law.service_s, servers - 1.0 - busy);
+    (-times).exp() * (1.0 + waits * (1.0 - (-times * spare).exp()) / spare)
+}
+
+#[test]
+fn the_simulation_agrees_with_theory() {
+    let is_exponential = |law: &&Law| matches!(law.service, Service::Exponential);
+    for law in LAWS.iter().filter(is_exponential) {
+        let at_capacity = share_beyond(law, law.capacity_per_s);
+        assert!((at_capacity / ALLOWED - 1.0).abs() < 0.01, "{}", law.name);
+        // Where the queue is short, so that a million requests say enough.
+        let rate_per_s = 0.8 * law.capacity_per_s;
+        let mut luck = Luck(Pcg64Mcg::seed_from_u64(1));
+        let fast = Law {
+            bound_s: 0.25 * law.bound_s,
+            ..*law
+        };
+        let count = fast.count(rate_per_s, 10.0, 1e6 / rate_per_s, &mut luck);
+        let (share, theory) = (
+            count.slow as f64 / count.of as f64,
+            share_beyond(&fast, rate_per_s),
+        );
+        assert!(
+            (share / theory - 1.0).abs() < 0.1,
+            "{}: {share} {theory}",
+            law.name
+        );
+    }
+}
+
+#[test]
+#[ignore = "500 searches of each law: minutes"]
+fn queues_over_all_seeds() {
+    for law in &LAWS {
+        for budget_s in [300.0, 600.0] {
+            came(law, budget_s, SEEDS);
+        }
+    }
+}
+
+/// By bisection over simulations long enough for four digits.
+#[test]
+#[ignore = "a billion requests: minutes"]
+fn the_truth_of_each_law() {
+    for law in &LAWS {
+        let mut luck = Luck(Pcg64Mcg::seed_from_u64(1));
+        let saturation_per_s = law.servers as f64 / law.service_s;
+        let (mut low, mut high) = (0.5 * saturation_per_s, saturation_per_s);
+        while high / low > 1.0002 {
+            let rate_per_s = f64::midpoint(low, high);
+            let count = law.count(rate_per_s, 60.0, 5e7 / rate_per_s, &mut luck);
+            match (count.slow as f64) < ALLOWED * count.of as f64 {
+                true => low = rate_per_s,
+                false => high = rate_per_s,
+            }
+        }
+        println!("{}: {:.1}", law.name, f64::midpoint(low, high));
+    }
+}
