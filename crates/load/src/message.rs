@@ -90,6 +90,8 @@ pub struct ThreadReport {
     pub after_end_ns: u64,
     /// Requests that were due and never sent, since at the end (nearly) no connection was free.
     pub held_back: u64,
+    /// Time in which a request was due and waited for a connection: all of the thread's were out.
+    pub held_ns: u64,
     /// The sum over time of requests in flight, in request-nanoseconds, taken from samples at each
     /// turn (independent of the latencies: for Little's law).
     pub in_flight_ns: u128,

@@ -36,6 +36,10 @@ pub const CONNECTIONS_OUT_SHARE_MIN: f64 = 0.9;
 /// client not to be blamed.
 pub const HELD_BACK_SHARE_MIN: f64 = 0.9;
 
+/// From this part of the time on in which what was due waited for a connection it is said that the
+/// loop was not open then. Random arrivals meet by chance; a twentieth is more than that.
+pub const HELD_SHARE_TOLD: f64 = 0.05;
+
 /// By which part the two sides of Little's law may differ: the loop takes its samples once a turn,
 /// not at each event.
 pub const LITTLE_TOLERANCE: f64 = 0.05;
@@ -107,6 +111,8 @@ pub struct PlanEvidence {
     /// Of the seconds in which less was sent than due: the part of what was missing in them that
     /// was missing while (nearly) all connections waited for the server. `None`: not known.
     pub held_back_share: Option<f64>,
+    /// The part of the time for which what was due waited for a connection.
+    pub held_share: f64,
 }
 
 /// Both sides of Little's law, and how exact they can be.
@@ -201,7 +207,17 @@ fn judge_plan(plan: &PlanEvidence, verdict: &mut Verdict) {
     }
     let share = plan.sent as f64 / plan.offered as f64;
     verdict.sent_share = Some(share);
+    verdict.held_share = Some(plan.held_share);
     if share >= SENT_SHARE_MIN {
+        if plan.held_share > HELD_SHARE_TOLD {
+            verdict.notes.push(format!(
+                "All {} connections were waiting for the server for {} of the time while requests were \
+                 due: those waited in the client, which latency counts. With more --connections the \
+                 server would have had them sooner.",
+                plan.connections,
+                percent(plan.held_share)
+            ));
+        }
         return;
     }
     let fact = format!(
@@ -311,6 +327,7 @@ mod tests {
                 sent: 9_990,
                 connections: 64,
                 held_back_share: Some(0.0),
+                held_share: 0.05,
             }),
             throttled_s: Some(0.0),
             seconds: 10.0,
@@ -411,6 +428,21 @@ mod tests {
         assert!(!verdict.client_limited);
         assert!(verdict.notes[0].contains("all 64 connections were waiting"));
         assert_eq!(verdict.sent_share, Some(0.5));
+    }
+
+    #[test]
+    fn a_loop_that_was_not_open_all_the_time_is_told() {
+        let mut evidence = sound();
+        assert_eq!(judge(&evidence).notes, Vec::<String>::new());
+        evidence.plan.as_mut().unwrap().held_share = 0.34;
+        let verdict = judge(&evidence);
+        assert_eq!(verdict.held_share, Some(0.34));
+        assert!(!verdict.client_limited);
+        assert!(
+            verdict.notes[0].contains("All 64 connections were waiting for the server for 34 %"),
+            "{:?}",
+            verdict.notes
+        );
     }
 
     #[test]

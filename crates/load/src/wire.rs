@@ -140,6 +140,7 @@ struct FinishedLine {
     events: u64,
     after_end_ns: u64,
     held_back: u64,
+    held_ns: u64,
     in_flight_ns: u128,
     lag: String,
 }
@@ -180,6 +181,7 @@ impl Line {
                 events: report.events,
                 after_end_ns: report.after_end_ns,
                 held_back: report.held_back,
+                held_ns: report.held_ns,
                 in_flight_ns: report.in_flight_ns,
                 lag: to_text(&report.lag)?,
             })),
@@ -226,6 +228,7 @@ impl Line {
                 events: line.events,
                 after_end_ns: line.after_end_ns,
                 held_back: line.held_back,
+                held_ns: line.held_ns,
                 in_flight_ns: line.in_flight_ns,
                 lag: from_text(&line.lag)?,
             })),
@@ -322,7 +325,7 @@ mod tests {
             shares(),
             any::<String>(),
             any::<(u16, u128)>(),
-            any::<[u64; 8]>(),
+            any::<[u64; 9]>(),
             histograms(),
         )
             .prop_map(|(share, name, (group, in_flight_ns), numbers, lag)| {
@@ -338,6 +341,7 @@ mod tests {
                     events: numbers[5],
                     after_end_ns: numbers[6],
                     held_back: numbers[7],
+                    held_ns: numbers[8],
                     in_flight_ns,
                     lag,
                 }))
@@ -378,7 +382,8 @@ mod tests {
                     let who = (report.share, report.name.clone(), report.group);
                     let times = [report.wall_ns, report.cpu_ns, report.waited_ns];
                     let loops = (report.run_delay_ns, report.turns, report.events);
-                    (who, times, loops, report.in_flight_ns)
+                    let held = (report.held_back, report.held_ns);
+                    (who, times, loops, held, report.in_flight_ns)
                 };
                 assert_eq!(rest(one), rest(other));
             }
@@ -479,6 +484,7 @@ mod tests {
             events: 0,
             after_end_ns: 0,
             held_back: 0,
+            held_ns: 0,
             in_flight_ns: 0,
             lag: foreign,
         };

@@ -20,6 +20,9 @@ pub(crate) struct Meter {
     events: u64,
     after_end_ns: u64,
     held_back: u64,
+    /// Since when a request has been due and no connection free; `None`: it is not so.
+    held_since_ns: Option<u64>,
+    held_ns: u64,
     in_flight_ns: u128,
     last_in_flight: u64,
     last_ns: u64,
@@ -57,6 +60,8 @@ impl Meter {
             events: 0,
             after_end_ns: 0,
             held_back: 0,
+            held_since_ns: None,
+            held_ns: 0,
             in_flight_ns: 0,
             last_in_flight: 0,
             last_ns: 0,
@@ -71,12 +76,17 @@ impl Meter {
         }
         self.is_on = true;
         self.begun = Snapshot::take(now_ns);
+        self.held_since_ns = self.held_since_ns.map(|_| now_ns);
     }
 
     /// Up to here it counted.
     pub(crate) fn end(&mut self, now_ns: u64) {
         if !self.is_on {
             return;
+        }
+        if self.held_since_ns.is_some() {
+            self.released(now_ns);
+            self.held(now_ns);
         }
         self.is_on = false;
         let (begun, ended) = (self.begun, Snapshot::take(now_ns));
@@ -116,6 +126,22 @@ impl Meter {
         }
     }
 
+    /// From here on what is due waits for a connection; no change if it does already.
+    #[inline]
+    pub(super) fn held(&mut self, now_ns: u64) {
+        self.held_since_ns.get_or_insert(now_ns);
+    }
+
+    /// Up to here it did.
+    #[inline]
+    pub(super) fn released(&mut self, now_ns: u64) {
+        if let Some(since_ns) = self.held_since_ns.take()
+            && self.is_on
+        {
+            self.held_ns += now_ns.saturating_sub(since_ns);
+        }
+    }
+
     /// What was out was waited for so long.
     pub(super) fn rested(&mut self, waited_ns: u64) {
         self.after_end_ns = waited_ns;
@@ -140,6 +166,7 @@ impl Meter {
             events: self.events,
             after_end_ns: self.after_end_ns,
             held_back: self.held_back,
+            held_ns: self.held_ns,
             in_flight_ns: self.in_flight_ns,
             lag: self.lag,
         }

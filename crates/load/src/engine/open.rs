@@ -91,6 +91,7 @@ impl Engine<'_> {
             if open.next_ns == u64::MAX {
                 open.next_ns = open.queue.next_ns();
                 open.held_until_ns = now_ns;
+                self.meter.released(now_ns);
             }
         }
     }
@@ -117,6 +118,7 @@ impl Engine<'_> {
             match self.next_step(due_ns) {
                 Step::Wait => {
                     self.open().next_ns = u64::MAX;
+                    self.meter.held(self.now_ns);
                     return;
                 }
                 Step::GiveUp => {
@@ -225,6 +227,7 @@ impl Engine<'_> {
         self.give_up_queue(until_ns);
         if let Driver::Open(open) = &mut self.driver {
             open.next_ns = open.queue.next_ns();
+            self.meter.released(until_ns);
         }
     }
 

@@ -245,6 +245,7 @@ impl Merger {
                 sent: plain.total.tally.sent,
                 connections: self.run.connections,
                 held_back_share: self.held_back_share(plain, phases),
+                held_share: self.held_share(),
             }),
             throttled_s: ending.machine.throttled_s,
             seconds: counted_s,
@@ -274,6 +275,16 @@ impl Merger {
         let left: u64 = self.threads.iter().map(|report| report.held_back).sum();
         let at_end = (left as f64 / missing as f64).min(1.0);
         Some(by_seconds.map_or(at_end, |share| share.max(at_end)))
+    }
+
+    /// The part of the counted time for which requests that were due waited for a connection: the
+    /// threads on average, since each has connections of its own.
+    fn held_share(&self) -> f64 {
+        let plain = self.threads.iter().filter(|report| report.group == 0);
+        let shares: Vec<f64> = plain
+            .map(|report| share(report.held_ns, report.wall_ns))
+            .collect();
+        shares.iter().sum::<f64>() / shares.len().max(1) as f64
     }
 
     /// Of the plain clients: their loops sample what is in flight.

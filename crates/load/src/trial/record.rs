@@ -381,6 +381,9 @@ pub struct Verdict {
     pub lag_p99_us: Option<u64>,
     /// Sent of what was offered, over the counted phases; null in a closed loop.
     pub sent_share: Option<f64>,
+    /// The part of the counted time for which a request was due while every connection was out, so that
+    /// it waited in the client; null in a closed loop.
+    pub held_share: Option<f64>,
     /// Little's law.
     pub little: Option<LittleRecord>,
 }

@@ -87,6 +87,7 @@ fn report(index: u32, wall_ns: u64) -> ThreadReport {
         events: 40,
         after_end_ns: 0,
         held_back: 0,
+        held_ns: 0,
         in_flight_ns: u128::from(wall_ns) * 2,
         lag: latencies(),
     }

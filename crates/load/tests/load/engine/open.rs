@@ -102,6 +102,9 @@ fn what_finds_no_connection_waits_and_its_latency_counts() {
     let latency = outcome.histogram(|interval| &interval.latency);
     let service = outcome.histogram(|interval| &interval.service);
     assert!(service.min() >= 49_900 && latency.min() >= 49_900);
+    // From the third request on (5 ms) to the end somebody waited for a connection.
+    let (held_ns, wall_ns) = (outcome.report.held_ns, outcome.report.wall_ns);
+    assert!(held_ns <= wall_ns && held_ns > wall_ns / 2, "{held_ns}");
     // The last ones were due early and sent late: that is the server's doing, and no lag.
     assert!(latency.max() >= service.min() + 100_000);
     assert!(
