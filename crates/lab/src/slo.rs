@@ -136,7 +136,8 @@ impl Slo {
 
     /// That the client did not keep to its schedule, as a sentence.
     fn late(&self, record: &TrialRecord) -> Option<String> {
-        let lag_us = record.verdict.lag_p99_us? as f64;
+        let verdict = &record.verdict;
+        let lag_us = verdict.lag_p99_us.max(verdict.read_lag_p99_us)? as f64;
         let max_us = self.lag_us_max()?;
         (lag_us > max_us).then(|| {
             format!(
@@ -147,13 +148,18 @@ impl Slo {
     }
 }
 
-/// Whether nothing is wrong with the client but that it was late: it was not busy, nobody held it
-/// back, and it sent the plan.
+/// Whether nothing is wrong with the client but that it was late, in sending or in reading: it was not
+/// busy, nobody held it back, and it sent the plan.
 #[must_use]
 pub fn is_late_alone(record: &TrialRecord) -> bool {
     let verdict = &record.verdict;
-    let of_lag = usize::from(verdict.lag_p99_us.is_some_and(|us| us > LAG_LIMIT_US));
-    verdict.late.is_some() && verdict.reasons.len() == of_lag
+    let is_reason = |late: &Option<String>, lag_us: Option<u64>| {
+        late.is_some() && lag_us.is_some_and(|us| us > LAG_LIMIT_US)
+    };
+    let of_lag = usize::from(is_reason(&verdict.late, verdict.lag_p99_us))
+        + usize::from(is_reason(&verdict.read_late, verdict.read_lag_p99_us));
+    let is_late = verdict.late.is_some() || verdict.read_late.is_some();
+    is_late && verdict.reasons.len() == of_lag
 }
 
 fn saturated(record: &TrialRecord) -> Option<String> {

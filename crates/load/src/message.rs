@@ -98,4 +98,7 @@ pub struct ThreadReport {
     /// Of each request sent while a connection was free for it: how much later than due, in
     /// microseconds.
     pub lag: Histogram<u64>,
+    /// Of a sample of the answers: how long after the kernel had received their end it was read, in
+    /// microseconds.
+    pub read_lag: Histogram<u64>,
 }

@@ -143,6 +143,7 @@ struct FinishedLine {
     held_ns: u64,
     in_flight_ns: u128,
     lag: String,
+    read_lag: String,
 }
 
 impl Line {
@@ -184,6 +185,7 @@ impl Line {
                 held_ns: report.held_ns,
                 in_flight_ns: report.in_flight_ns,
                 lag: to_text(&report.lag)?,
+                read_lag: to_text(&report.read_lag)?,
             })),
         })
     }
@@ -231,6 +233,7 @@ impl Line {
                 held_ns: line.held_ns,
                 in_flight_ns: line.in_flight_ns,
                 lag: from_text(&line.lag)?,
+                read_lag: from_text(&line.read_lag)?,
             })),
         })
     }
@@ -326,9 +329,9 @@ mod tests {
             any::<String>(),
             any::<(u16, u128)>(),
             any::<[u64; 9]>(),
-            histograms(),
+            (histograms(), histograms()),
         )
-            .prop_map(|(share, name, (group, in_flight_ns), numbers, lag)| {
+            .prop_map(|(share, name, (group, in_flight_ns), numbers, times)| {
                 Message::Finished(Box::new(ThreadReport {
                     share,
                     name,
@@ -343,7 +346,8 @@ mod tests {
                     held_back: numbers[7],
                     held_ns: numbers[8],
                     in_flight_ns,
-                    lag,
+                    lag: times.0,
+                    read_lag: times.1,
                 }))
             });
         let step = (any::<String>(), any::<[u64; 3]>(), any::<Option<String>>());
@@ -378,6 +382,7 @@ mod tests {
             }
             (Message::Finished(one), Message::Finished(other)) => {
                 assert_eq!(one.lag, other.lag);
+                assert_eq!(one.read_lag, other.read_lag);
                 let rest = |report: &ThreadReport| {
                     let who = (report.share, report.name.clone(), report.group);
                     let times = [report.wall_ns, report.cpu_ns, report.waited_ns];
@@ -487,6 +492,7 @@ mod tests {
             held_ns: 0,
             in_flight_ns: 0,
             lag: foreign,
+            read_lag: latencies(),
         };
         let mut pipe = Vec::new();
         write(&Message::Finished(Box::new(report)), &mut pipe).unwrap();

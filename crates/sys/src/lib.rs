@@ -8,6 +8,7 @@
 //! comment names what has to hold and who sees to it.
 
 pub mod affinity;
+pub mod arrival;
 pub mod clock;
 pub mod connect;
 pub mod file;

@@ -109,7 +109,10 @@ fn judge_client(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) 
             true => &mut judgement.notes,
             false => &mut judgement.times_void,
         };
-        of_times.extend(record.verdict.late.clone());
+        let verdict = &record.verdict;
+        // A closed loop lets a few answers come before it looks: it says so, and by how much.
+        let read_late = verdict.read_late.iter().filter(|_| !is_closed);
+        of_times.extend(verdict.late.iter().chain(read_late).cloned());
     } else {
         for reason in &record.verdict.reasons {
             judgement.say(allow.client_limited, format!("Client-limited. {reason}"));

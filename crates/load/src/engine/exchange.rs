@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use loadline_proto::{Received, Reply, ReplyFault, ReplyObserver};
+use loadline_sys::arrival::{self, Stamped};
 use loadline_sys::connect::{self, Unread};
 use loadline_sys::socket;
 use sha2::{Digest, Sha256};
@@ -21,6 +22,22 @@ const RECEIVE_BYTES: usize = 64 << 10;
 pub(super) const DISCARD_BYTES: usize = 1 << 20;
 /// Content that is worth being thrown away unseen instead of being received.
 const DISCARD_BYTES_MIN: u64 = 8 << 10;
+
+/// Of so many clients, one has its answers stamped by the kernel when they come: how late they are read
+/// is known from them.
+const STAMPED_OF: u32 = 8;
+
+/// Whether this client's answers are stamped.
+#[inline]
+pub(super) fn is_stamped(index: u32) -> bool {
+    index.is_multiple_of(STAMPED_OF)
+}
+
+#[inline]
+fn unstamped(count: Option<usize>) -> Option<Stamped> {
+    let age_ns = None;
+    count.map(|count| Stamped { count, age_ns })
+}
 
 /// Content on its way through a hash.
 struct Hashing<'h>(&'h mut Sha256);
@@ -150,15 +167,16 @@ impl Engine<'_> {
                 false => RECEIVE_BYTES,
             };
             let buffer = &mut self.buffer[..most];
-            let received = match discards {
-                true => socket::discard(socket.as_fd(), buffer),
-                false => socket::receive(socket.as_fd(), buffer),
+            let received = match (is_stamped(index), discards) {
+                (true, _) => arrival::receive(socket.as_fd(), buffer, discards),
+                (false, true) => socket::discard(socket.as_fd(), buffer).map(unstamped),
+                (false, false) => socket::receive(socket.as_fd(), buffer).map(unstamped),
             };
             self.look_at_clock();
-            let count = match received {
+            let (count, age_ns) = match received {
                 Ok(None) => return,
-                Ok(Some(0)) => return self.ended(index),
-                Ok(Some(count)) => count,
+                Ok(Some(Stamped { count: 0, .. })) => return self.ended(index),
+                Ok(Some(Stamped { count, age_ns })) => (count, age_ns),
                 Err(error) => return self.broken(index, &error),
             };
             match self.took(index, count, discards) {
@@ -168,6 +186,9 @@ impl Engine<'_> {
                         true => self.with_what_follows(index, reply),
                         false => reply,
                     };
+                    if let Some(age_ns) = age_ns {
+                        self.meter.read_lagged(age_ns);
+                    }
                     return self.completed(index, reply, is_half_closed);
                 }
                 Received::Fault(fault) => return self.faulted(index, fault),

@@ -27,6 +27,7 @@ pub(crate) struct Meter {
     last_in_flight: u64,
     last_ns: u64,
     lag: Histogram<u64>,
+    read_lag: Histogram<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,6 +67,7 @@ impl Meter {
             last_in_flight: 0,
             last_ns: 0,
             lag: latencies(),
+            read_lag: latencies(),
         }
     }
 
@@ -126,6 +128,14 @@ impl Meter {
         }
     }
 
+    /// The end of an answer was read so long after the kernel had it.
+    #[inline]
+    pub(super) fn read_lagged(&mut self, lag_ns: u64) {
+        if self.is_on {
+            record(&mut self.read_lag, lag_ns);
+        }
+    }
+
     /// From here on what is due waits for a connection; no change if it does already.
     #[inline]
     pub(super) fn held(&mut self, now_ns: u64) {
@@ -169,6 +179,7 @@ impl Meter {
             held_ns: self.held_ns,
             in_flight_ns: self.in_flight_ns,
             lag: self.lag,
+            read_lag: self.read_lag,
         }
     }
 }

@@ -5,9 +5,10 @@ use std::io;
 use std::os::fd::AsFd;
 
 use loadline_base::{Millis, Token};
-use loadline_sys::{Interest, connect};
+use loadline_sys::{Interest, arrival, connect};
 
 use super::client::Stage;
+use super::exchange::is_stamped;
 use super::{Driver, Engine};
 use crate::ErrorKind;
 
@@ -79,7 +80,12 @@ impl Engine<'_> {
             sources => plan.sources.get((number % sources) as usize).copied(),
         };
         match connect::connect(&address, source) {
-            Ok(socket) => client.begin(socket, requests, deadline_ns),
+            Ok(socket) => {
+                if is_stamped(index) {
+                    let _ = arrival::stamp(socket.as_fd()); // without, nothing is known of reading
+                }
+                client.begin(socket, requests, deadline_ns);
+            }
             Err(error) => return self.not_connected(index, kind(&error)),
         }
         let has_request = client.has_request;

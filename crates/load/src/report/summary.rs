@@ -442,7 +442,8 @@ fn client_part(record: &TrialRecord, page: Page) -> String {
     let mut line = |sentence: &str| out += &wrapped("    ", sentence, page.width);
     line(&client(verdict));
     // Else it is the reason.
-    let late = verdict.late.iter().filter(|_| !verdict.client_limited);
+    let late = verdict.late.iter().chain(&verdict.read_late);
+    let late = late.filter(|_| !verdict.client_limited);
     for note in late.chain(&verdict.short).chain(&verdict.notes) {
         line(note);
     }
@@ -478,7 +479,15 @@ fn client_threads(threads: &[ThreadRecord]) -> String {
         0 => "thread".to_owned(),
         more => format!("busiest threads, {more} more"),
     };
-    let head = ["CPU", "busy", "events/turn", "lag p50", "p99", "max"];
+    let head = [
+        "CPU",
+        "busy",
+        "events/turn",
+        "lag p50",
+        "p99",
+        "max",
+        "read p99",
+    ];
     table.row(std::iter::once(title.as_str()).chain(head));
     for thread in &busiest {
         table.row([
@@ -489,6 +498,7 @@ fn client_threads(threads: &[ThreadRecord]) -> String {
             percentile(&thread.lag, 50.0),
             percentile(&thread.lag, 99.0),
             maybe_us(thread.lag.max_us()),
+            percentile(&thread.read_lag, 99.0),
         ]);
     }
     match busiest.is_empty() {

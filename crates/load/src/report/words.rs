@@ -81,6 +81,7 @@ pub fn notes(record: &TrialRecord) -> Vec<String> {
     }
     if !record.verdict.client_limited {
         notes.extend(record.verdict.late.clone());
+        notes.extend(record.verdict.read_late.clone());
     }
     notes.extend(record.verdict.short.clone());
     notes.extend(record.verdict.notes.iter().cloned());

@@ -226,9 +226,10 @@ impl Merger {
         ending: &Ending,
     ) -> Verdict {
         let plain = &groups[0];
-        let mut lag = latencies();
+        let (mut lag, mut read_lag) = (latencies(), latencies());
         for report in &self.threads {
             let _ = lag.add(&report.lag); // the same bounds
+            let _ = read_lag.add(&report.read_lag);
         }
         let has_plan = !matches!(self.run.load, LoadRecord::Closed { .. });
         let headline = groups.iter().find(|group| group.total.tally.offered > 0);
@@ -239,6 +240,7 @@ impl Merger {
                 .map(|report| evidence(report, self.run.spins))
                 .collect(),
             lag_p99_us: Distribution::new(lag).percentile_us(99.0),
+            read_lag_p99_us: Distribution::new(read_lag).percentile_us(99.0),
             latency_p50_us: headline.and_then(|group| group.total.latency.percentile_us(50.0)),
             plan: (has_plan && plain.total.tally.offered > 0).then(|| PlanEvidence {
                 offered: plain.total.tally.offered,
@@ -493,6 +495,7 @@ fn evidence(report: &ThreadReport, spins: bool) -> ThreadEvidence {
         },
         spins: spins && report.group == 0, // the others' threads sleep
         run_delay_share: share(report.run_delay_ns, report.wall_ns),
+        is_stamped: !report.read_lag.is_empty(),
     }
 }
 
@@ -509,6 +512,7 @@ fn thread(report: ThreadReport, spins: bool) -> ThreadRecord {
         batch: report.events as f64 / report.turns.max(1) as f64,
         in_flight: in_flight(&report),
         lag: Distribution::new(report.lag),
+        read_lag: Distribution::new(report.read_lag),
         name: report.name,
     }
 }

@@ -350,6 +350,9 @@ pub struct ThreadRecord {
     pub in_flight: f64,
     /// How much later than due requests were sent, though a connection was free.
     pub lag: Distribution,
+    /// How long after the kernel had received the end of an answer it was read: of one connection in
+    /// eight.
+    pub read_lag: Distribution,
 }
 
 /// Whether a trial is to be trusted.
@@ -365,6 +368,8 @@ pub struct Verdict {
     /// That times are in part the client's, as a sentence: requests were sent late though a connection
     /// was free; null: by little.
     pub late: Option<String>,
+    /// The same of answers that were read late though the kernel had them.
+    pub read_late: Option<String>,
     /// That times are of the clients that were served first, as a sentence: a closed loop was measured
     /// for fewer than three cycles; null: for as many, or it is none.
     pub short: Option<String>,
@@ -379,6 +384,8 @@ pub struct Verdict {
     pub busiest_thread: Option<String>,
     /// Lag of all threads together, below which 99 % were; null: not enough samples.
     pub lag_p99_us: Option<u64>,
+    /// Lag of reading of all threads together, below which 99 % were; null: not enough samples.
+    pub read_lag_p99_us: Option<u64>,
     /// Sent of what was offered, over the counted phases; null in a closed loop.
     pub sent_share: Option<f64>,
     /// The part of the counted time for which a request was due while every connection was out, so that

@@ -90,6 +90,7 @@ fn report(index: u32, wall_ns: u64) -> ThreadReport {
         held_ns: 0,
         in_flight_ns: u128::from(wall_ns) * 2,
         lag: latencies(),
+        read_lag: latencies(),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use loadline_load::{Control, Expectation, Loop, Message, MixOrder, Share, Tally, engine};
 
@@ -266,4 +267,36 @@ fn a_server_whose_requests_come_late_is_not_forgotten() {
     let tally = run(&plan).tally();
     assert_eq!(tally.good, 40_000);
     assert!(servers[1].requests() > 0);
+}
+
+/// The thread is kept from its work for a while: what came meanwhile was there, and the kernel knows
+/// since when.
+#[test]
+fn answers_that_lay_unread_are_told_from_late_ones() {
+    const SERVICE: Duration = Duration::from_millis(20);
+    const STALL: Duration = Duration::from_millis(300);
+    let server = Server::start(|_, _| {
+        std::thread::sleep(SERVICE);
+        Act::Send(answer(200, "hello"))
+    });
+    let mut plan = closed(server.address, 4, 0);
+    plan.requests_max = None;
+    plan.phases = vec![phase(0, 1_400 * MS)];
+    let mut is_stalled = false;
+    let outcome = run_with(&plan, &Control::new(), |message, _| {
+        if matches!(message, Message::Interval(_)) && !std::mem::replace(&mut is_stalled, true) {
+            std::thread::sleep(STALL); // on the engine's thread
+        }
+    });
+    let read_lag = &outcome.report.read_lag;
+    // One client of the four is stamped.
+    let good = outcome.tally().good;
+    assert!(
+        (1..=good / 2).contains(&read_lag.len()),
+        "{}",
+        read_lag.len()
+    );
+    let longest_ms = read_lag.max() / 1000;
+    let stall_ms = STALL.as_millis() as u64;
+    assert!(longest_ms >= stall_ms - 40, "{longest_ms}");
 }

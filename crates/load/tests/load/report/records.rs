@@ -124,6 +124,7 @@ fn engine(name: &str, cpu_share: f64, lag_us: f64) -> ThreadRecord {
         turns: 40_000,
         batch: 1.5,
         lag: Distribution::new(shifted_exponential(10_000, lag_us, lag_us)),
+        read_lag: Distribution::new(shifted_exponential(2_000, 8.0, lag_us)),
         ..ThreadRecord::default()
     }
 }

@@ -1,0 +1,259 @@
+//! What is judged how, at the bounds.
+
+use super::*;
+
+/// A client that is not the limit in any way.
+fn sound() -> Evidence {
+    Evidence {
+        threads: vec![thread("engine 0", 0.4), thread("engine 1", 0.3)],
+        lag_p99_us: Some(60),
+        read_lag_p99_us: None,
+        latency_p50_us: Some(1_000),
+        plan: Some(PlanEvidence {
+            offered: 10_000,
+            sent: 9_990,
+            connections: 64,
+            held_back_share: Some(0.0),
+            held_share: 0.05,
+        }),
+        throttled_s: Some(0.0),
+        seconds: 10.0,
+        little: None,
+        closed: None,
+    }
+}
+
+fn thread(name: &str, share: f64) -> ThreadEvidence {
+    ThreadEvidence {
+        name: name.to_owned(),
+        cpu_share: share,
+        busy_share: share,
+        spins: false,
+        run_delay_share: 0.0,
+        is_stamped: true,
+    }
+}
+
+#[test]
+fn a_sound_client_is_not_the_limit() {
+    let verdict = judge(&sound());
+    assert!(!verdict.client_limited && verdict.notes.is_empty());
+    assert_eq!(verdict.busiest_share, Some(0.4));
+    assert_eq!(verdict.busiest_thread.as_deref(), Some("engine 0"));
+    assert_eq!(verdict.sent_share, Some(0.999));
+    let nothing = judge(&Evidence::default());
+    assert!(!nothing.client_limited && nothing.busiest_share.is_none());
+}
+
+#[test]
+fn each_bound_makes_a_reason_of_its_own() {
+    type Change = fn(&mut Evidence);
+    let cases: [(&str, Change); 7] = [
+        ("\"engine 1\" of the client was busy 81 %", |e| {
+            e.threads[1] = thread("engine 1", 0.81);
+        }),
+        (
+            "busy 95 % of the time (CPU 20 %, kept from running 75 %)",
+            |e| {
+                e.threads[0].cpu_share = 0.2;
+                e.threads[0].busy_share = 0.95;
+                e.threads[0].run_delay_share = 0.75;
+            },
+        ),
+        ("CPU 90 %", |e| e.threads[0].cpu_share = 0.9), // though the clock says less
+        ("1001 us later than due", |e| e.lag_p99_us = Some(1_001)),
+        ("Only 98.9 % of the plan was sent (9890 of 10000", |e| {
+            e.plan.as_mut().unwrap().sent = 9_890;
+        }),
+        ("Only 50 % of the plan", |e| {
+            let plan = e.plan.as_mut().unwrap();
+            plan.sent = 5_000;
+            plan.held_back_share = Some(0.5);
+        }),
+        ("control group held the client for 0.15 s of 10.0 s", |e| {
+            e.throttled_s = Some(0.15);
+        }),
+    ];
+    for (reason, change) in cases {
+        let mut evidence = sound();
+        change(&mut evidence);
+        let verdict = judge(&evidence);
+        assert!(verdict.client_limited, "{reason}");
+        assert_eq!(verdict.reasons.len(), 1, "{:?}", verdict.reasons);
+        assert!(verdict.reasons[0].contains(reason), "{:?}", verdict.reasons);
+    }
+}
+
+#[test]
+fn a_busy_thread_of_an_open_loop_is_judged_by_what_it_did_to_times() {
+    let judged = |share, lag_us, read_lag_us, is_open: bool| {
+        let mut evidence = sound();
+        evidence.threads[0] = thread("engine 0", share);
+        evidence.lag_p99_us = Some(lag_us);
+        evidence.read_lag_p99_us = read_lag_us;
+        evidence.plan = evidence.plan.filter(|_| is_open);
+        let verdict = judge(&evidence);
+        (verdict.client_limited, verdict.notes.len())
+    };
+    assert_eq!(judged(0.9, 60, Some(60), true), (false, 1));
+    assert_eq!(judged(0.96, 60, Some(60), true), (true, 0));
+    assert_eq!(judged(0.9, 60, Some(101), true), (true, 0)); // a tenth of 1 ms is 100
+    assert_eq!(judged(0.9, 101, Some(60), true), (true, 0));
+    assert_eq!(judged(0.9, 60, None, true), (true, 0)); // not known
+    assert_eq!(judged(0.9, 60, Some(60), false), (true, 0)); // closed: as fast as it can
+}
+
+#[test]
+fn a_client_that_reads_late_is_told() {
+    let reading = |read_lag_us, is_open: bool| {
+        let mut evidence = sound();
+        evidence.read_lag_p99_us = Some(read_lag_us);
+        evidence.plan = evidence.plan.filter(|_| is_open);
+        let verdict = judge(&evidence);
+        (verdict.read_late.is_some(), verdict.client_limited)
+    };
+    assert_eq!(reading(100, true), (false, false));
+    assert_eq!(reading(101, true), (true, false));
+    assert_eq!(reading(1_001, true), (true, true));
+    assert_eq!(reading(1_001, false), (true, false));
+}
+
+#[test]
+fn a_thread_that_spins_is_judged_by_what_it_does_between() {
+    let mut evidence = sound();
+    evidence.threads[0].spins = true;
+    evidence.threads[0].cpu_share = 1.0;
+    let verdict = judge(&evidence);
+    assert!(!verdict.client_limited);
+    assert_eq!(verdict.busiest_share, Some(0.4));
+    evidence.threads[0].busy_share = 0.81;
+    assert!(judge(&evidence).client_limited);
+}
+
+#[test]
+fn at_a_bound_is_within_it() {
+    let mut evidence = sound();
+    evidence.threads[0] = thread("engine 0", BUSY_SHARE_MAX);
+    evidence.lag_p99_us = Some(LAG_LIMIT_US);
+    evidence.plan.as_mut().unwrap().sent = 9_900;
+    evidence.throttled_s = Some(0.1);
+    assert!(!judge(&evidence).client_limited);
+}
+
+#[test]
+fn what_does_not_decide_is_a_note() {
+    let mut held_back = sound();
+    let plan = held_back.plan.as_mut().unwrap();
+    plan.sent = 5_000;
+    plan.held_back_share = Some(1.0);
+    let verdict = judge(&held_back);
+    assert!(!verdict.client_limited);
+    assert!(verdict.notes[0].contains("all 64 connections were waiting"));
+    assert_eq!(verdict.sent_share, Some(0.5));
+}
+
+#[test]
+fn a_loop_that_was_not_open_all_the_time_is_told() {
+    let mut evidence = sound();
+    assert_eq!(judge(&evidence).notes, Vec::<String>::new());
+    evidence.plan.as_mut().unwrap().held_share = 0.34;
+    let verdict = judge(&evidence);
+    assert_eq!(verdict.held_share, Some(0.34));
+    assert!(!verdict.client_limited);
+    assert!(
+        verdict.notes[0].contains("All 64 connections were waiting for the server for 34 %"),
+        "{:?}",
+        verdict.notes
+    );
+}
+
+#[test]
+fn a_client_that_is_late_is_told_before_it_is_the_limit() {
+    let lagging = |lag_us, p50_us| {
+        let mut evidence = sound();
+        evidence.latency_p50_us = Some(p50_us);
+        evidence.lag_p99_us = Some(lag_us);
+        let verdict = judge(&evidence);
+        (verdict.late.is_some(), verdict.client_limited)
+    };
+    assert_eq!(lagging(50, 200), (false, false)); // the error that is stated anyway
+    assert_eq!(lagging(51, 200), (true, false));
+    assert_eq!(lagging(1_000, 200), (true, false));
+    assert_eq!(lagging(1_001, 200), (true, true));
+    assert_eq!(lagging(1_001, 20_000), (false, false));
+}
+
+fn little(in_flight: f64) -> LittleEvidence {
+    LittleEvidence {
+        in_flight,
+        completed: 10_000,
+        service_mean_s: 0.05,
+        service_stdev_s: 0.05,
+        others_s_max: 0.0,
+        seconds: 10.0,
+    }
+}
+
+#[test]
+fn a_closed_loop_that_is_shorter_than_three_cycles_is_told() {
+    let cycle = |clients, completed_per_s, think_s| {
+        let mut evidence = sound();
+        evidence.closed = Some(ClosedEvidence {
+            clients,
+            completed_per_s,
+            think_s,
+        });
+        judge(&evidence)
+    };
+    // 10 s measured: 5 s a cycle are two of them.
+    let verdict = cycle(20_000, 4_000.0, 0.0);
+    assert_eq!(verdict.cycle_s, Some(5.0));
+    let short = verdict.short.unwrap();
+    assert!(
+        short.contains("20000 clients takes about 5.00 s"),
+        "{short}"
+    );
+    assert!(!verdict.client_limited);
+    assert_eq!(cycle(20_000, 8_000.0, 0.0).short, None);
+    assert_eq!(cycle(30_000, 10_000.0, 0.0).short, None); // 3 s, of 10
+    let thinking = cycle(10_000, 2_000.0, 4.0);
+    assert_eq!(thinking.cycle_mean_s, Some(1.0));
+    assert!(thinking.short.is_some());
+    assert_eq!(cycle(64, 0.0, 0.0).cycle_s, None);
+    assert_eq!(judge(&sound()).cycle_s, None);
+}
+
+#[test]
+fn littles_law() {
+    // 1000/s times 50 ms are 50; 5 % and what is cut at the ends (0.1 s of 10 s), and a half.
+    for (in_flight, holds) in [
+        (50.0, true),
+        (53.4, true),
+        (53.6, false),
+        (46.6, true),
+        (46.4, false),
+        (0.0, false),
+    ] {
+        let record = check_little(&little(in_flight));
+        assert!((record.expected - 50.0).abs() < 1e-9);
+        assert!((record.tolerance - 0.06).abs() < 1e-9);
+        assert_eq!(record.holds, holds, "{in_flight}");
+    }
+}
+
+#[test]
+fn failed_requests_were_in_flight_too_for_a_time_that_is_known_by_its_bound() {
+    let mut evidence = little(60.0);
+    assert!(!check_little(&evidence).holds);
+    evidence.others_s_max = 200.0; // 20 in flight, at most
+    let record = check_little(&evidence);
+    assert!(record.holds && (record.expected_max - 70.0).abs() < 1e-9);
+    evidence.in_flight = 50.0;
+    assert!(check_little(&evidence).holds);
+}
+
+#[test]
+fn little_of_nothing_holds() {
+    let record = check_little(&LittleEvidence::default());
+    assert!(record.holds && record.expected == 0.0);
+}
