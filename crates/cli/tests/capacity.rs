@@ -160,7 +160,7 @@ fn a_command_is_started_afresh_for_each_trial() {
 #[test]
 fn what_is_wrong_is_said_in_one_line() {
     let url = "http://127.0.0.1:9/";
-    let cases: [(&[&str], i32, &str); 10] = [
+    let cases: [(&[&str], i32, &str); 11] = [
         (&[url], 2, "--slo"),
         (&["--slo=p99 < 50ms"], 2, "the server is missing"),
         (&["--slo=p99 < 50", url], 2, "a unit is missing"),
@@ -188,6 +188,11 @@ fn what_is_wrong_is_said_in_one_line() {
             &["--slo=p99 < 50ms", "--cpu-quota=0.4", url],
             2,
             "--cpu-quota belongs",
+        ),
+        (
+            &["--slo=p99 < 50ms", "--namespaces", url],
+            2,
+            "--namespaces belongs",
         ),
         (
             &["--slo=p99 < 50ms", "--cpu-quota=0", "--", "server"],

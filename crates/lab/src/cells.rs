@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::journal::{Level, Levels};
 use crate::plan::{
-    Factor, Kind, OptionValue, Options, Placement, Plan, Repeated, Series, Server, Site,
+    Factor, Kind, Network, OptionValue, Options, Placement, Plan, Repeated, Series, Server, Site,
 };
 
 /// Cells of a plan: more is a slip, a trial of a second each would take days.
@@ -61,6 +61,8 @@ pub struct Cell {
     pub placement: Placement,
     /// CPUs that the server's processes may use on average; `None`: all of theirs.
     pub cpu_quota: Option<f64>,
+    /// What both sides are joined by.
+    pub network: Network,
     /// Whether it is run twice in each block.
     pub is_repeated: bool,
 }
@@ -146,6 +148,7 @@ struct Draft {
     file_bytes: Option<u64>,
     cpus: String,
     cpu_quota: Option<f64>,
+    network: Network,
     /// What has been set by a factor, and by which.
     set: BTreeMap<String, String>,
 }
@@ -199,6 +202,7 @@ impl Maker<'_> {
             file_bytes: None,
             cpus: series.cpus.clone(),
             cpu_quota: series.cpu_quota,
+            network: series.network,
             set: BTreeMap::new(),
         };
         let mut drafts = vec![first];
@@ -272,6 +276,7 @@ impl Maker<'_> {
             path,
             placement,
             cpu_quota: draft.cpu_quota,
+            network: draft.network,
             is_repeated,
         })
     }
@@ -290,6 +295,7 @@ impl Draft {
             file_bytes: self.file_bytes,
             cpus: self.cpus.clone(),
             cpu_quota: self.cpu_quota,
+            network: self.network,
             set: self.set.clone(),
         }
     }
@@ -303,6 +309,7 @@ impl Draft {
         names.extend(sets.server.iter().map(|_| "the server".to_owned()));
         names.extend(sets.cpus.iter().map(|_| "cpus".to_owned()));
         names.extend(sets.cpu_quota.iter().map(|_| "cpu_quota".to_owned()));
+        names.extend(sets.network.iter().map(|_| "network".to_owned()));
         let has_path = sets.path.is_some() || sets.file_bytes.is_some();
         names.extend(has_path.then(|| "the path".to_owned()));
         for name in names {
@@ -324,6 +331,7 @@ impl Draft {
             self.path.clone_from(path);
         }
         self.cpu_quota = sets.cpu_quota.or(self.cpu_quota);
+        self.network = sets.network.unwrap_or(self.network);
         self.file_bytes = sets.file_bytes.or(self.file_bytes);
         Ok(())
     }

@@ -161,6 +161,8 @@ pub struct ServerFacts {
     pub cpus: String,
     /// CPUs that the client could use.
     pub client_cpus: String,
+    /// What both sides were joined by: "loopback", "namespaces"; empty in older journals.
+    pub network: String,
     /// The quota of CPU time that it had, and how often that was spent; `None`: none.
     pub cpu_quota: Option<CpuQuota>,
     /// CPU time of its processes while the load was counted, in user mode.

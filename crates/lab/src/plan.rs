@@ -174,6 +174,42 @@ impl Placement {
     }
 }
 
+/// What server and client are joined by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    /// The loopback of this machine.
+    #[default]
+    Loopback,
+    /// A network namespace for each side and a virtual cable (veth) between them.
+    Namespaces,
+}
+
+impl Network {
+    /// All, in the order of the documentation.
+    pub const ALL: [Self; 2] = [Self::Loopback, Self::Namespaces];
+
+    /// As in a plan.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Loopback => "loopback",
+            Self::Namespaces => "namespaces",
+        }
+    }
+
+    /// By name.
+    ///
+    /// # Errors
+    /// There is none of that name, in one line.
+    pub fn named(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|network| network.name() == name);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(" or ");
+            format!("no network {name}; right would be {names}")
+        })
+    }
+}
+
 /// A part of the plan that belongs together, as a chart does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
@@ -197,6 +233,8 @@ pub struct Series {
     pub cpus: String,
     /// CPUs that the server's processes may use on average; `None`: all of theirs.
     pub cpu_quota: Option<f64>,
+    /// What both sides are joined by.
+    pub network: Network,
     /// How often each cell is run.
     pub replicates: u32,
     /// How long each trial is measured.
@@ -256,6 +294,8 @@ pub struct Settings {
     pub cpus: Option<String>,
     /// CPUs that the server's processes may use on average.
     pub cpu_quota: Option<f64>,
+    /// What both sides are joined by.
+    pub network: Option<Network>,
 }
 
 /// What may be amiss without a trial being void. It is noted all the same.

@@ -11,6 +11,7 @@ mod databases;
 pub mod guard;
 mod judge;
 mod machine;
+mod network;
 mod prepare;
 mod quota;
 mod reach;
@@ -25,6 +26,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) use child::THIS_PROGRAM;
+pub(crate) use network::check as check_network;
 pub use prepare::{Asked, Prepared, prepare};
 pub(crate) use quota::check as check_quota;
 pub use start::{Start, Where, starts};

@@ -43,7 +43,7 @@ pub(crate) struct CapacityFlags {
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub(crate) url: Option<String>,
 
-    /// How a server is started, a fresh one for each trial, with {port} and {root}.
+    /// How a server is started, a fresh one for each trial, with {port}, {host} and {root}.
     #[arg(value_name = "COMMAND", last = true)]
     pub(crate) command: Vec<String>,
 
@@ -100,6 +100,11 @@ pub(crate) struct CapacityFlags {
     /// group, so usually root). So the server can be made the limit on a small machine.
     #[arg(long, value_name = "CPUS", value_parser = cpu_quota)]
     pub(crate) cpu_quota: Option<f64>,
+
+    /// Run server and client in network namespaces of their own, joined by a virtual cable: the server
+    /// is to listen on {host} (with a command; needs root and the program ip).
+    #[arg(long)]
+    pub(crate) namespaces: bool,
 
     /// CPUs of the client: 1 or 0,2-3 [default: with a command the other half].
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]

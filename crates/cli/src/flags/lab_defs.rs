@@ -105,6 +105,10 @@ pub(crate) struct GuardFlags {
     #[arg(long)]
     pub(crate) group: Option<PathBuf>,
 
+    /// Its network namespace, if it is not that of this process.
+    #[arg(long)]
+    pub(crate) network: Option<PathBuf>,
+
     /// A folder that is removed when nothing is left of the process.
     #[arg(long)]
     pub(crate) remove: Option<PathBuf>,

@@ -11,7 +11,7 @@ use loadline_lab::capacity::{
     page,
 };
 use loadline_lab::cells::cpus_text;
-use loadline_lab::plan::Placement;
+use loadline_lab::plan::{Network, Placement};
 use loadline_lab::slo::Slo;
 use loadline_load::report::number::{maybe_us, rate, span_s};
 
@@ -102,6 +102,10 @@ fn trials(flags: &CapacityFlags) -> Result<(Box<dyn Trials>, String), Failure> {
             warm_up_s,
             placement: placement(flags),
             cpu_quota: flags.cpu_quota,
+            network: match flags.namespaces {
+                true => Network::Namespaces,
+                false => Network::Loopback,
+            },
             words: flags.load.clone(),
             seed,
         },
@@ -156,6 +160,9 @@ fn check_fit(flags: &CapacityFlags) -> Result<(), Failure> {
         }
         (true, true) if flags.cpu_quota.is_some() => {
             "--cpu-quota belongs to a server that is started; this one runs without"
+        }
+        (true, true) if flags.namespaces => {
+            "--namespaces belongs to a server that is started; this one has its network already"
         }
         (true, true) if flags.server_cpus.is_some() => {
             "--server-cpus belongs to a server that is started; this one has its CPUs already"

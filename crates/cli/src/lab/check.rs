@@ -69,6 +69,7 @@ fn line(prepared: &Prepared, first: &[&str], options: Vec<String>) -> Vec<String
             .replace("{root}", ".")
             .replace("{path}", "/")
             .replace("{dir}", ".")
+            .replace("{host}", "127.0.0.1")
             .replace("{port}", "1")
             .replace("{mariadb}", "mysql://root@localhost/lab")
             .replace("{postgresql}", "postgres://root@localhost/lab")

@@ -39,6 +39,7 @@ fn look_after(flags: &GuardFlags) -> Result<(), Failure> {
         cpus: flags.cpus.as_ref().map_or(&[], |list| &list.0),
         log: &flags.log,
         group: flags.group.as_deref(),
+        network: flags.network.as_deref(),
         remove: flags.remove.as_deref(),
         command: &flags.command,
     };

@@ -9,7 +9,7 @@ use super::folder::OwnFolder;
 use super::{Ran, Stop, Trials};
 use crate::expand::expand;
 use crate::plan::{
-    Allow, Kind, OptionValue, Options, Placement, Plan, Repeated, Series, Server, Site,
+    Allow, Kind, Network, OptionValue, Options, Placement, Plan, Repeated, Series, Server, Site,
 };
 use crate::runner::{self, Bench as _, Processes};
 use loadline_capacity::search::Try;
@@ -37,6 +37,8 @@ pub struct FreshOptions {
     pub placement: Placement,
     /// CPUs that the server's processes may use on average; `None`: all of theirs.
     pub cpu_quota: Option<f64>,
+    /// What both sides are joined by.
+    pub network: Network,
     /// Further options of `loadline load`, word by word: `--name` or `--name=value`.
     pub words: Vec<String>,
     /// Of the arrivals; each trial has another one.
@@ -58,11 +60,14 @@ impl Fresh {
     /// Trials whose files go with them. `is_over` says whether somebody wants the search to end.
     ///
     /// # Errors
-    /// A word that is no option, a quota that cannot be set here, or no folder for scratch files, in
+    /// A word that is no option, a quota or namespaces that cannot be had here, or no folder for scratch files, in
     /// one line.
     pub fn new(options: FreshOptions, is_over: fn() -> bool) -> Result<Self, String> {
         if let Some(cpus) = options.cpu_quota {
             runner::check_quota(cpus).map_err(|why| format!("--cpu-quota {cpus}: {why}"))?;
+        }
+        if options.network == Network::Namespaces {
+            runner::check_network().map_err(|why| format!("--namespaces: {why}"))?;
         }
         Ok(Self {
             load: load_options(&options.words)?,
@@ -102,6 +107,7 @@ impl Fresh {
             path: options.path.clone(),
             cpus: NAME.to_owned(),
             cpu_quota: options.cpu_quota,
+            network: options.network,
             replicates: 1,
             duration_s: trial.seconds,
             warm_up_s: warm_up_s(options.warm_up_s, trial.length),

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 
 use super::options::{OptionTable, OptionValue, OptionsTable, options};
-use super::{Factor, FactorLevel, Settings, check_cpu_quota};
+use super::{Factor, FactorLevel, Network, Settings, check_cpu_quota};
 use crate::journal::Level;
 
 /// Levels of one factor.
@@ -25,10 +25,11 @@ enum Meaning {
     FileBytes,
     Cpus,
     CpuQuota,
+    Network,
 }
 
 /// The known factors, as docs/lab.md lists them.
-const KNOWN: [(&str, Meaning); 35] = [
+const KNOWN: [(&str, Meaning); 36] = [
     ("server", Meaning::Server),
     ("architecture", Meaning::Serve("architecture", "")),
     ("loops", Meaning::Serve("loops", "")),
@@ -73,6 +74,7 @@ const KNOWN: [(&str, Meaning); 35] = [
     ("file_bytes", Meaning::FileBytes),
     ("cpus", Meaning::Cpus),
     ("cpu_quota", Meaning::CpuQuota),
+    ("network", Meaning::Network),
 ];
 
 /// A factor as it stands in the file.
@@ -114,7 +116,7 @@ enum Levels {
 #[serde(
     untagged,
     expecting = "expected a number, a name, or a table with level and any of server, serve, load, \
-                 path, file_bytes, cpus, cpu_quota"
+                 path, file_bytes, cpus, cpu_quota, network"
 )]
 pub(super) enum LevelTable {
     Plain(Plain),
@@ -141,6 +143,7 @@ pub(super) struct SettingsTable {
     file_bytes: Option<u64>,
     cpus: Option<String>,
     cpu_quota: Option<f64>,
+    network: Option<String>,
 }
 
 /// Makes a factor of what stands in the file.
@@ -238,6 +241,7 @@ fn described(table: &SettingsTable) -> Result<FactorLevel, String> {
             file_bytes: table.file_bytes,
             cpus: table.cpus.clone(),
             cpu_quota: table.cpu_quota.map(check_cpu_quota).transpose()?,
+            network: table.network.as_deref().map(Network::named).transpose()?,
         },
     })
 }
@@ -295,6 +299,7 @@ fn sets(meaning: Meaning, plain: &Plain) -> Result<Settings, String> {
         Meaning::Path => sets.path = Some(plain.text()),
         Meaning::Cpus => sets.cpus = Some(plain.text()),
         Meaning::CpuQuota => sets.cpu_quota = Some(check_cpu_quota(plain.number()?)?),
+        Meaning::Network => sets.network = Some(Network::named(&plain.text())?),
         Meaning::FileBytes => sets.file_bytes = Some(plain.bytes()?),
     }
     Ok(sets)

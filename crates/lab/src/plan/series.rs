@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::factors::{FactorTable, factor, level};
 use super::file::{Located, at};
 use super::options::{OptionTable, OptionsTable, options};
-use super::{Allow, Options, Repeated, Series, check_cpu_quota};
+use super::{Allow, Network, Options, Repeated, Series, check_cpu_quota};
 use crate::journal::Levels;
 
 /// The longest trial: a day, beyond which a slip is likelier.
@@ -36,6 +36,7 @@ pub(super) struct SeriesTable {
     path: Option<Spanned<String>>,
     cpus: Option<String>,
     cpu_quota: Option<Spanned<f64>>,
+    network: Option<Spanned<String>>,
     replicates: Option<Spanned<u32>>,
     duration_s: Option<Spanned<f64>>,
     warm_up_s: Option<Spanned<f64>>,
@@ -56,6 +57,7 @@ pub(super) struct Defaults {
     path: Option<Spanned<String>>,
     cpus: Option<String>,
     cpu_quota: Option<Spanned<f64>>,
+    network: Option<Spanned<String>>,
     replicates: Option<Spanned<u32>>,
     duration_s: Option<Spanned<f64>>,
     warm_up_s: Option<Spanned<f64>>,
@@ -130,6 +132,7 @@ impl SeriesTable {
         let path = self.path.as_ref().or(defaults.path.as_ref());
         let cpus = self.cpus.as_ref().or(defaults.cpus.as_ref());
         let cpu_quota = self.cpu_quota.as_ref().or(defaults.cpu_quota.as_ref());
+        let network = self.network.as_ref().or(defaults.network.as_ref());
         let replicates = self.replicates.as_ref().or(defaults.replicates.as_ref());
         let duration_s = self.duration_s.as_ref().or(defaults.duration_s.as_ref());
         let warm_up_s = self.warm_up_s.as_ref().or(defaults.warm_up_s.as_ref());
@@ -145,6 +148,7 @@ impl SeriesTable {
             path: path.map_or_else(|| Ok("/".to_owned()), checked_path)?,
             cpus: cpus.map_or("split", String::as_str).to_owned(),
             cpu_quota: cpu_quota.map(checked_quota).transpose()?,
+            network: network.map_or(Ok(Network::Loopback), checked_network)?,
             replicates: replicates.map_or(Ok(5), checked_replicates)?,
             duration_s: duration_s.map_or(Ok(5.0), |it| seconds(it, DURATION_S_MIN))?,
             warm_up_s: warm_up_s.map_or(Ok(1.0), |it| seconds(it, 0.0))?,
@@ -193,6 +197,10 @@ fn checked_path(path: &Spanned<String>) -> Located<String> {
 
 fn checked_quota(cpus: &Spanned<f64>) -> Located<f64> {
     check_cpu_quota(*cpus.get_ref()).map_err(at(cpus))
+}
+
+fn checked_network(name: &Spanned<String>) -> Located<Network> {
+    Network::named(name.get_ref()).map_err(at(name))
 }
 
 fn checked_replicates(replicates: &Spanned<u32>) -> Located<u32> {

@@ -105,6 +105,7 @@ fn facts(run: &Run) -> Vec<Fact> {
         ),
         ("CPUs of the run", cpus.join(", ")),
         ("CPUs of server | client", each(&cpus_of_both)),
+        ("Network", each(&|trial| trial.server.network.clone())),
         ("CPU quota of the server", each(&cpu_quota)),
         ("Databases", databases(run)),
         ("Kernel", each(&|trial| trial.machine.kernel.clone())),

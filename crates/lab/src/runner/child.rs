@@ -24,6 +24,8 @@ pub(super) struct Bounds<'a> {
     pub(super) cpus: &'a [usize],
     /// A control group that it runs in, and that is removed with its end.
     pub(super) group: Option<&'a Path>,
+    /// Its network namespace, if it is not that of this process.
+    pub(super) network: Option<&'a Path>,
     /// A folder that is removed with its end.
     pub(super) remove: Option<&'a Path>,
 }
@@ -57,7 +59,11 @@ impl Guarded {
     ) -> Result<Self, String> {
         let mut guard = Command::new(THIS_PROGRAM);
         guard.args(["lab", "guard", "--log"]).arg(log);
-        let paths = [("--remove", bounds.remove), ("--group", bounds.group)];
+        let paths = [
+            ("--remove", bounds.remove),
+            ("--group", bounds.group),
+            ("--network", bounds.network),
+        ];
         for (option, path) in paths {
             if let Some(path) = path {
                 guard.arg(option).arg(path);

@@ -52,11 +52,10 @@ pub(super) enum Heard {
 
 impl Task<'_> {
     fn command(&self, json: &Path) -> Vec<String> {
-        let Place { port, .. } = self.place;
         let mut command = vec![
             THIS_PROGRAM.to_owned(),
             "load".to_owned(),
-            format!("http://127.0.0.1:{port}{}", self.path),
+            format!("http://{}{}", self.place.address(), self.path),
             format!("--duration={}s", self.duration_s),
             format!("--seed={}", self.seed),
             format!("--cpus={}", cpus_text(self.cpus)),
@@ -85,7 +84,12 @@ impl Task<'_> {
         let json = self.place.scratch.join("load.json");
         let log = self.place.scratch.join("load.log");
         let command = self.command(&json);
-        let mut client = match Guarded::start(&command, &Bounds::cpus(self.cpus), &log) {
+        let namespace = self.place.link.of_client();
+        let bounds = Bounds {
+            network: namespace.as_deref(),
+            ..Bounds::cpus(self.cpus)
+        };
+        let mut client = match Guarded::start(&command, &bounds, &log) {
             Ok(client) => client,
             Err(why) => return Heard::Nothing(format!("The client cannot be started: {why}.")),
         };
@@ -183,7 +187,7 @@ pub(super) fn check(
     let mut command = vec![
         THIS_PROGRAM.to_owned(),
         "load".to_owned(),
-        format!("http://127.0.0.1:{}{path}", place.port),
+        format!("http://{}{path}", place.address()),
         "--requests=1".to_owned(),
         "--connections=1".to_owned(),
         "--threads=1".to_owned(),
@@ -205,7 +209,12 @@ pub(super) fn check(
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     command.extend(words(&some).iter().map(|word| fill(word, &names(place))));
-    let mut client = Guarded::start(&command, &Bounds::cpus(cpus), &log)?;
+    let namespace = place.link.of_client();
+    let bounds = Bounds {
+        network: namespace.as_deref(),
+        ..Bounds::cpus(cpus)
+    };
+    let mut client = Guarded::start(&command, &bounds, &log)?;
     let within = Duration::from_secs(ANSWER_TIMEOUT_S) + CLIENT_PATIENCE;
     let how = client.ended_by(Instant::now() + within).map(str::to_owned);
     let Some(record) = read_record(&json) else {

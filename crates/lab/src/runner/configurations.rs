@@ -72,11 +72,11 @@ http {{
     } else {
         String::new()
     };
-    let (port, root) = (place.port, place.root.display());
+    let (address, root) = (place.address(), place.root.display());
     let _ = writeln!(
         text,
         "  server {{
-    listen 127.0.0.1:{port}{listen};
+    listen {address}{listen};
     root \"{root}\";"
     );
     if is_tuned {
@@ -93,7 +93,8 @@ http {{
 /// Apache with its event module; `workers` is the number of its threads.
 pub(super) fn apache_event(workers: Option<&str>, place: &Place<'_>) -> String {
     let modules = "/usr/lib/apache2/modules";
-    let (folder, root, port) = (place.scratch.display(), place.root.display(), place.port);
+    let (folder, root) = (place.scratch.display(), place.root.display());
+    let address = place.address();
     let default_workers = APACHE_THREADS.to_string();
     let workers = workers.unwrap_or(&default_workers);
     let factor = CONNECTIONS_MAX / APACHE_THREADS;
@@ -112,7 +113,7 @@ PidFile \"{folder}/pid\"
 ErrorLog \"{folder}/error.log\"
 LogLevel crit
 Mutex sem
-Listen 127.0.0.1:{port}
+Listen {address}
 ListenBacklog {BACKLOG}
 StartServers 1
 ServerLimit 1
@@ -141,7 +142,8 @@ DocumentRoot \"{root}\"
 
 /// lighttpd; `workers` is the number of its processes: by default one for each CPU.
 pub(super) fn lighttpd(workers: Option<&str>, place: &Place<'_>) -> String {
-    let (folder, root, port) = (place.scratch.display(), place.root.display(), place.port);
+    let (folder, root) = (place.scratch.display(), place.root.display());
+    let (host, port) = (place.link.server_address(), place.port);
     let default_workers = place.cpu_count.to_string();
     let workers = match workers.unwrap_or(&default_workers) {
         "1" => String::new(), // one worker beside a parent is what it calls 1
@@ -149,7 +151,7 @@ pub(super) fn lighttpd(workers: Option<&str>, place: &Place<'_>) -> String {
     };
     format!(
         "{workers}server.document-root = \"{root}\"
-server.bind = \"127.0.0.1\"
+server.bind = \"{host}\"
 server.port = {port}
 server.errorlog = \"{folder}/error.log\"
 server.max-fds = {descriptors}
@@ -168,7 +170,8 @@ mimetype.assign = ( \".html\" => \"text/html\", \".mp4\" => \"video/mp4\", \"\" 
 
 /// h2o; `workers` is the number of its threads: by default one for each CPU.
 pub(super) fn h2o(workers: Option<&str>, place: &Place<'_>) -> String {
-    let (folder, root, port) = (place.scratch.display(), place.root.display(), place.port);
+    let (folder, root) = (place.scratch.display(), place.root.display());
+    let (host, port) = (place.link.server_address(), place.port);
     let default_workers = place.cpu_count.to_string();
     let workers = workers.unwrap_or(&default_workers);
     let user = if place.is_root { "user: root\n" } else { "" };
@@ -180,7 +183,7 @@ http1-request-timeout: {IDLE_S}
 http1-upgrade-to-http2: OFF
 error-log: {folder}/error.log
 listen:
-  host: 127.0.0.1
+  host: {host}
   port: {port}
 hosts:
   default:

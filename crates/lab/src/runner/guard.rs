@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use super::quota;
 use loadline_sys::process::{self, Asked, Left};
-use loadline_sys::{affinity, usage};
+use loadline_sys::{affinity, network, usage};
 
 /// How long after a signal the end is waited for, before whoever remains is killed.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
@@ -42,6 +42,8 @@ pub struct Guarded<'a> {
     pub log: &'a Path,
     /// A control group that it runs in, and that is removed when nothing is left of it.
     pub group: Option<&'a Path>,
+    /// Its network namespace, if it is not that of this process.
+    pub network: Option<&'a Path>,
     /// A folder that is removed likewise.
     pub remove: Option<&'a Path>,
     /// Its command line.
@@ -112,6 +114,10 @@ fn start(guarded: &Guarded<'_>) -> io::Result<u32> {
         .ok_or_else(|| io::Error::other("no command"))?;
     if !guarded.cpus.is_empty() {
         affinity::pin_thread(guarded.cpus).map_err(named("its CPUs".to_owned()))?;
+    }
+    if let Some(path) = guarded.network {
+        let namespace = File::open(path).map_err(named(path.display().to_string()))?;
+        network::enter(&namespace).map_err(named("its network".to_owned()))?;
     }
     process::adopt_orphans()?;
     // Servers and clients of ten thousand connections; both would raise it themselves if they knew.

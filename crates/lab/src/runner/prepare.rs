@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 
 use super::child::find_program;
-use super::quota;
 use super::servers::program;
+use super::{network, quota};
 use crate::cells::levels_text;
 use crate::expand::{Expansion, expand};
 use crate::journal::{self, ChartsChange, Contents, Line, RunHead, SCHEMA, Store, Trial};
-use crate::plan::Plan;
+use crate::plan::{Network, Plan};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -92,6 +92,10 @@ pub fn prepare(asked: &Asked) -> Result<Prepared, String> {
     let quotas = expansion.cells.iter().filter_map(|cell| cell.cpu_quota);
     if let Some(smallest) = quotas.min_by(f64::total_cmp) {
         quota::check(smallest).map_err(|why| named(format!("cpu_quota: {why}")))?;
+    }
+    let mut networks = expansion.cells.iter().map(|cell| cell.network);
+    if networks.any(|network| network == Network::Namespaces) {
+        network::check().map_err(|why| named(format!("network: {why}")))?;
     }
     for trial in &contents.trials {
         refuse_stranger(&plan, &expansion, trial)

@@ -127,7 +127,7 @@ impl Hierarchy {
             let (root, top) = mounts.lines().find_map(|line| mount(line, form))?;
             let own = groups.lines().find_map(|line| group(line, form))?;
             // In a container the mount may show a part of the hierarchy, or not the own group.
-            let own = own.strip_prefix(&root).unwrap_or(Path::new(""));
+            let own = own.strip_prefix(&root).unwrap_or_else(|_| Path::new(""));
             Some(Self {
                 form,
                 own: top.join(own),
@@ -176,7 +176,9 @@ impl Hierarchy {
             match made {
                 Ok(folder) => return Ok(folder),
                 // The first says most: further up, less is allowed.
-                Err(error) => _ = why.get_or_insert(format!("{}: {error}", place.display())),
+                Err(error) => {
+                    why.get_or_insert_with(|| format!("{}: {error}", place.display()));
+                }
             }
         }
         Err(why.unwrap_or_else(|| format!("{}: no such group", self.own.display())))

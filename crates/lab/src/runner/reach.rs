@@ -8,6 +8,7 @@ use std::time::Duration;
 use loadline_load::trial::machine::port_range;
 use serde_json::Value;
 
+use super::network::Link;
 use super::servers::STATUS_PATH;
 
 /// Below it, ports want privileges, and well-known services have theirs.
@@ -38,21 +39,22 @@ pub(super) fn is_free(port: u16) -> bool {
 }
 
 /// Whether somebody listens.
-pub(super) fn listens(port: u16) -> bool {
-    connected(port).is_some()
+pub(super) fn listens(link: &Link, port: u16) -> bool {
+    connected(link, port).is_some()
 }
 
-fn connected(port: u16) -> Option<TcpStream> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    TcpStream::connect_timeout(&address, STATUS_WITHIN).ok()
+fn connected(link: &Link, port: u16) -> Option<TcpStream> {
+    let address = SocketAddr::from((link.server_address(), port));
+    let connect = || TcpStream::connect_timeout(&address, STATUS_WITHIN).ok();
+    link.at_client(connect).ok()?
 }
 
 /// How many answers a Loadline server has counted; `None`: it does not say.
-pub(super) fn answers_counted(port: u16) -> Option<u64> {
-    let mut stream = connected(port)?;
+pub(super) fn answers_counted(link: &Link, port: u16) -> Option<u64> {
+    let mut stream = connected(link, port)?;
     stream.set_read_timeout(Some(STATUS_WITHIN)).ok()?;
     stream.set_write_timeout(Some(STATUS_WITHIN)).ok()?;
-    let question = format!("GET {STATUS_PATH} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");
+    let question = format!("GET {STATUS_PATH} HTTP/1.0\r\nHost: localhost\r\n\r\n");
     stream.write_all(question.as_bytes()).ok()?;
     let mut answer = String::new();
     stream
@@ -77,7 +79,7 @@ mod tests {
     fn a_free_port_is_free_and_not_for_outgoing_connections() {
         let port = free_port(12_345).unwrap();
         let held = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
-        assert!(held.is_ok() && listens(port) && !is_free(port));
+        assert!(held.is_ok() && listens(&Link::Loopback, port) && !is_free(port));
         let next = free_port(u32::from(port)).unwrap();
         assert_ne!(next, port);
         if let Some((first, last)) = port_range() {

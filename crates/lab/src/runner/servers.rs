@@ -1,11 +1,13 @@
 //! How servers are started: command line, configuration file, and what prints their version.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::child::THIS_PROGRAM;
 use super::configurations;
+use super::network::Link;
 use crate::cells::spellings;
 use crate::plan::{Kind, OptionValue, Options, Server, words};
 
@@ -16,6 +18,7 @@ pub(super) const STATUS_PATH: &str = "/-/status";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) port: u16,
+    pub(super) link: &'a Link,
     pub(super) root: &'a Path,
     /// What is asked for.
     pub(super) path: &'a str,
@@ -43,6 +46,11 @@ pub(super) struct Launch {
 }
 
 impl Place<'_> {
+    /// Where the server listens.
+    pub(super) fn address(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(self.link.server_address(), self.port)
+    }
+
     /// The file that a configuration is written to.
     pub(super) fn configuration_file(&self) -> std::path::PathBuf {
         self.scratch.join("configuration")
@@ -126,7 +134,7 @@ fn loadline(options: &Options, place: &Place<'_>) -> Launch {
         THIS_PROGRAM.to_owned(),
         "serve".to_owned(),
         place.root.display().to_string(),
-        format!("--listen=127.0.0.1:{}", place.port),
+        format!("--listen={}", place.address()),
         format!("--status-path={STATUS_PATH}"),
     ];
     if !options.contains_key("log-level") {
@@ -168,6 +176,7 @@ pub(super) fn names(place: &Place<'_>) -> BTreeMap<String, String> {
     let mut names = place.databases.clone();
     names.extend(
         [
+            ("{host}", place.link.server_address().to_string()),
             ("{port}", place.port.to_string()),
             ("{root}", path(place.root)),
             ("{path}", place.path.to_owned()),
@@ -222,6 +231,7 @@ mod tests {
     fn place<'a>() -> Place<'a> {
         Place {
             port: 8123,
+            link: &Link::Loopback,
             root: Path::new(PLACE.0),
             path: "/index.html",
             scratch: Path::new(PLACE.1),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::child::find_program;
+use super::network::Link;
 use super::servers::{Place, is_root, launch, program, shown};
 use super::site::large_files;
 use crate::cells::check_serve;
@@ -54,6 +55,7 @@ pub fn starts(plan: &Plan, place: &Where) -> Result<Vec<Start>, String> {
     let start = |server: &Server| {
         let place = Place {
             port: place.port,
+            link: &Link::Loopback,
             root: &place.root,
             path: &place.path,
             databases: &databases,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -14,6 +15,7 @@ use super::child::{Bounds, Guarded, find_program, last_words};
 use super::client::{Heard, Task, check};
 use super::databases::{Databases, Given};
 use super::judge::judge;
+use super::network::Link;
 use super::quota::QuotaGroup;
 use super::reach::{answers_counted, free_port, is_free, listens};
 use super::servers::{self, Launch, Place, launch, shown, version_command};
@@ -59,6 +61,14 @@ pub struct Processes<'p> {
     is_over: fn() -> bool,
 }
 
+/// What a trial has to itself.
+#[derive(Clone, Copy)]
+struct Own<'a> {
+    scratch: &'a Path,
+    given: &'a Given,
+    link: &'a Link,
+}
+
 /// A server that runs, and what is known of it.
 struct Running {
     server: Guarded,
@@ -66,7 +76,7 @@ struct Running {
     group: Option<QuotaGroup>,
     name: String,
     log: PathBuf,
-    port: u16,
+    address: SocketAddrV4,
     is_over: fn() -> bool,
 }
 
@@ -137,7 +147,7 @@ impl<'p> Processes<'p> {
         &self,
         planned: &PlannedTrial,
         cell: &Cell,
-        (scratch, given): (&Path, &Given),
+        own: Own<'_>,
         facts: &mut ServerFacts,
     ) -> Result<Running, String> {
         let server = &self.plan.servers[&cell.server];
@@ -146,7 +156,7 @@ impl<'p> Processes<'p> {
             // Runs beside each other begin their search in different places.
             let from = std::process::id().wrapping_mul(31) + planned.number * STARTS_MAX + attempt;
             let port = free_port(from).ok_or("No port is free.")?;
-            let place = self.place(cell, (scratch, given), port);
+            let place = self.place(cell, own, port);
             let launch = launch(server, &cell.serve, &place);
             facts.command = shown(&launch.command);
             facts.configuration.clone_from(&launch.configuration);
@@ -161,23 +171,19 @@ impl<'p> Processes<'p> {
         Err(why)
     }
 
-    fn place<'a>(
-        &'a self,
-        cell: &'a Cell,
-        (scratch, given): (&'a Path, &'a Given),
-        port: u16,
-    ) -> Place<'a> {
+    fn place<'a>(&'a self, cell: &'a Cell, own: Own<'a>, port: u16) -> Place<'a> {
         Place {
             port,
+            link: own.link,
             root: &self.root.folder,
             path: &cell.path,
-            scratch,
+            scratch: own.scratch,
             plan: &self.plan.folder,
             cpu_count: cell.placement.server.len(),
             large_files: &self.large_files,
             is_root: servers::is_root(),
             descriptors: loadline_sys::usage::descriptor_limit().hard.min(1 << 20),
-            databases: &given.addresses,
+            databases: &own.given.addresses,
         }
     }
 
@@ -186,7 +192,7 @@ impl<'p> Processes<'p> {
         &mut self,
         planned: &PlannedTrial,
         cell: &Cell,
-        scratch: &Path,
+        (scratch, link): (&Path, &Link),
         trial: &mut Trial,
     ) -> Result<(Running, Given), String> {
         let server = &self.plan.servers[&cell.server];
@@ -194,11 +200,16 @@ impl<'p> Processes<'p> {
         let given = given.map_err(|why| format!("{why}."))?;
         trial.server.databases.clone_from(&given.facts);
         let mut facts = std::mem::take(&mut trial.server);
-        let started = self.start(planned, cell, (scratch, &given), &mut facts);
+        let own = Own {
+            scratch,
+            given: &given,
+            link,
+        };
+        let started = self.start(planned, cell, own, &mut facts);
         trial.server = facts;
         let mut running = started?;
         let content = self.root.content(&cell.path);
-        let place = self.place(cell, (scratch, &given), running.port);
+        let place = self.place(cell, own, running.address.port());
         let asked = (cell.path.as_str(), &cell.load);
         running
             .wait_until_right(|| check(&place, asked, content.as_ref(), &cell.placement.client))
@@ -214,7 +225,15 @@ impl<'p> Processes<'p> {
         scratch: &Path,
         trial: &mut Trial,
     ) -> Result<(), Stop> {
-        let (mut running, given) = match self.start_right(planned, cell, scratch, trial) {
+        let link = match Link::make(cell.network, &cell.placement) {
+            Ok(link) => link,
+            Err(why) => {
+                trial.void.push(format!("There is no network: {why}."));
+                return Ok(());
+            }
+        };
+        let started = self.start_right(planned, cell, (scratch, &link), trial);
+        let (mut running, given) = match started {
             Ok(started) => started,
             Err(_) if (self.is_over)() => return Err(Stop::Interrupted),
             Err(why) => {
@@ -223,9 +242,15 @@ impl<'p> Processes<'p> {
             }
         };
         let content = self.root.content(&cell.path);
-        let place = self.place(cell, (scratch, &given), running.port);
+        let port = running.address.port();
+        let own = Own {
+            scratch,
+            given: &given,
+            link: &link,
+        };
+        let place = self.place(cell, own, port);
         let is_loadline = self.plan.servers[&cell.server].kind == Kind::Loadline;
-        let counted_before = is_loadline.then(|| answers_counted(running.port)).flatten();
+        let counted_before = is_loadline.then(|| answers_counted(&link, port)).flatten();
         let series = &self.plan.series[cell.series];
         let hdr_file = match trial.repeat {
             0 => format!("trials/{:06}.hdr", planned.number),
@@ -247,12 +272,14 @@ impl<'p> Processes<'p> {
             hdr: &hdr,
         };
         trial.start_unix_ms = unix_ms();
+        let overflows_before = link.listen_overflows();
         let quota_before = running.group.as_ref().map(QuotaGroup::read);
         let heard = task.run(&self.is_over);
         let quota_after = running.group.as_ref().map(QuotaGroup::read);
         trial.server.cpu_quota = quota_after
             .zip(quota_before)
             .map(|(after, before)| after.since(&before));
+        let overflows = link.listen_overflows().zip(overflows_before);
         if let Some(how) = running.server.ended_by(Instant::now()) {
             let words = last_words(&running.log).unwrap_or_default();
             trial
@@ -265,11 +292,15 @@ impl<'p> Processes<'p> {
                 trial.void.push(why);
                 return Ok(());
             }
-            Heard::Record(record) => record,
+            Heard::Record(mut record) => {
+                let met = overflows.map_or(0, |(after, before)| after.saturating_sub(before));
+                add_overflows(&mut record, met);
+                record
+            }
         };
         if let Some(before) = counted_before {
             let completed = record.everything.completed;
-            trial.server.requests_counted = counted_since(running.port, before, completed);
+            trial.server.requests_counted = counted_since(&link, port, before, completed);
         }
         running.server.stop();
         seen(&record, &mut trial.server);
@@ -314,6 +345,7 @@ impl Bench for Processes<'_> {
                 version: self.versions.get(&server.name).cloned().unwrap_or_default(),
                 cpus: cpus_text(&cell.placement.server),
                 client_cpus: cpus_text(&cell.placement.client),
+                network: cell.network.name().to_owned(),
                 ..ServerFacts::default()
             },
             ..Trial::default()
@@ -365,8 +397,10 @@ fn start_one(
     let fail = |why: String| format!("The server {name} cannot be started: {why}.");
     let group = cell.cpu_quota.map(QuotaGroup::make).transpose();
     let group = group.map_err(fail)?;
+    let namespace = place.link.of_server();
     let bounds = Bounds {
         group: group.as_ref().map(QuotaGroup::folder),
+        network: namespace.as_deref(),
         ..Bounds::cpus(&cell.placement.server)
     };
     let server = Guarded::start(&command, &bounds, &log).map_err(fail)?;
@@ -375,15 +409,15 @@ fn start_one(
         group,
         name: name.clone(),
         log,
-        port: place.port,
+        address: place.address(),
         is_over,
     };
-    running.wait_until_it_listens()?;
+    running.wait_until_it_listens(place.link)?;
     Ok(running)
 }
 
 impl Running {
-    fn wait_until_it_listens(&mut self) -> Result<(), String> {
+    fn wait_until_it_listens(&mut self, link: &Link) -> Result<(), String> {
         let until = Instant::now() + LISTENS_WITHIN;
         let mut pause = LOOK;
         loop {
@@ -394,13 +428,17 @@ impl Running {
                     "The server {name} ended before it answered: {how}. {words}"
                 ));
             }
-            if listens(self.port) {
+            if listens(link, self.address.port()) {
                 return Ok(());
             }
             if Instant::now() > until || (self.is_over)() {
+                let hint = match self.address.ip().is_loopback() {
+                    true => "",
+                    false => " In a command, {host} is its address.",
+                };
                 return Err(format!(
-                    "The server {name} does not listen on port {} after {} s.",
-                    self.port,
+                    "The server {name} does not listen on {} after {} s.{hint}",
+                    self.address,
                     LISTENS_WITHIN.as_secs()
                 ));
             }
@@ -437,17 +475,23 @@ fn resolved(mut command: Vec<String>) -> Vec<String> {
 }
 
 /// Answers since `before` was counted, without the one to that question.
-fn counted_since(port: u16, before: u64, completed: u64) -> Option<u64> {
+fn counted_since(link: &Link, port: u16, before: u64, completed: u64) -> Option<u64> {
     let until = Instant::now() + COUNTED_WITHIN;
     let mut asked = 1;
     loop {
-        let counted = answers_counted(port)?.saturating_sub(before + asked);
+        let counted = answers_counted(link, port)?.saturating_sub(before + asked);
         if counted >= completed || Instant::now() > until {
             return Some(counted);
         }
         asked += 1;
         thread::sleep(LOOK_MAX);
     }
+}
+
+/// Queues of listeners are where the server is: a client in another namespace counts none.
+fn add_overflows(record: &mut TrialRecord, met: u64) {
+    let counters = &mut record.machine.network_after.listen_overflows;
+    *counters = counters.map(|count| count + met);
 }
 
 /// What the client saw of the server's processes, and of its databases'.
