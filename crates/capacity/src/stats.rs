@@ -1,8 +1,7 @@
 //! What can be said of a few runs: medians, ratios, trends and optima, each with an interval.
 //!
 //! The unit is the run. Requests of one run share its server, its hour and its luck, so no interval
-//! here is over requests. Whatever is drawn at random is drawn from a seed: the same runs give the
-//! same figures, on every machine.
+//! here is over requests. Nothing is drawn at random: the same runs give the same figures.
 //!
 //! | question | here |
 //! |---|---|
@@ -11,6 +10,7 @@
 //! | which of many is best, and which are as good? | [`rank`], [`holm`] |
 //! | does it rise or fall? | [`kendall`], [`Steps::trend`] |
 //! | where is the best level, the steepest step? | [`Steps::optimum`], [`Steps::steepest_fall`] |
+//! | how far is the best above others, whichever it is? | [`Steps::best_over`] |
 
 mod mean;
 mod median;
@@ -23,9 +23,11 @@ use serde::{Deserialize, Serialize};
 
 pub use mean::{center, mean, mean_interval, t_test};
 pub use median::{median, quantile};
-pub use pairs::{Comparison, Difference, Range, compare, compare_ranges, geometric_mean};
+pub use pairs::{
+    Comparison, Difference, Range, compare, compare_ranges, compare_ranges_at, geometric_mean,
+};
 pub use ranking::{Place, holm, rank};
-pub use steps::{Optimum, Steps, StepsTrend};
+pub use steps::{BestRatio, Optimum, Steps, StepsTrend};
 pub use trend::{Direction, Trend, kendall};
 
 /// The level of intervals where nothing else is said.

@@ -4,13 +4,20 @@
 //! whatever is compared is compared within a block, pooled over the conditions that a claim does not
 //! name, and given an interval over blocks. A claim holds where the whole interval is on its side of
 //! the bound, does not where the whole interval is on the other, and else this run cannot tell: the
-//! reason says by how much, or which limit struck the trials out.
+//! reason says by how much, or which limit struck the trials out. What is the best of several is not
+//! chosen first and compared then, but compared as any of them ([`Evidence::best_over`]).
+//!
+//! The claims of a paper are a family, corrected for their number ([`family`]), so that studies in which
+//! nothing has an effect hold any wrong verdict in one of twenty at most.
 //!
 //! Where the client of a closed loop was the limit, a claim has to come out the same for what was
 //! carried and for what the servers' CPU time left room for ([`crate::analysis::Measured::range`]).
 
 mod evidence;
+mod family;
 mod finding;
+#[cfg(test)]
+mod null_tests;
 mod p1;
 mod p2;
 mod p3;
@@ -23,7 +30,7 @@ mod tests;
 use crate::analysis::{Metric, Run};
 use crate::report::Claim;
 
-use evidence::Evidence;
+use evidence::{Evidence, Layout};
 use finding::Row;
 
 /// The claims of the paper that this run is of, judged; none, if it is of no paper.
@@ -37,17 +44,19 @@ pub fn judged(run: &Run) -> Vec<Claim> {
         "P5" => p5::rows,
         _ => return Vec::new(),
     };
-    let measured = rows(&Evidence::new(run));
-    let claims = match roomy(run) {
-        None => measured,
-        Some(roomy) => {
-            let roomy = rows(&Evidence::new(&roomy));
-            let both = measured.into_iter().zip(roomy);
-            both.map(|(measured, roomy)| measured.unless(roomy))
-                .collect()
-        }
+    let measured = Layout::new(run);
+    let roomy = roomy(run);
+    let roomy = roomy.as_ref().map(Layout::new);
+    let rows_at = |level: f64| -> Vec<Row> {
+        let measured = rows(&measured.at(level));
+        let Some(roomy) = &roomy else {
+            return measured;
+        };
+        let both = measured.into_iter().zip(rows(&roomy.at(level)));
+        both.map(|(measured, roomy)| measured.unless(roomy))
+            .collect()
     };
-    let claims = claims.into_iter();
+    let claims = family::judged(rows_at).into_iter();
     claims.map(|row| row.into_claim(&run.head.name)).collect()
 }
 

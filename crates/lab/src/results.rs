@@ -19,7 +19,8 @@ const INTRODUCTION: &str = "\
 Written by `./x bench papers`; what was measured is told by each run's own report. A claim is \
 *reproduced* if the whole interval of what was measured is on its side of the bound, *not reproduced* if \
 the whole interval is on the other, and *not testable here* if this machine or this run cannot tell, with \
-the limit that prevents it: [how claims are judged](papers.md#claims). Hollow marks in charts are trials \
+the limit that prevents it. Absolute rates of another machine are *not comparable*: what was measured stands \
+beside them. [How claims are judged](papers.md#claims). Hollow marks in charts are trials \
 whose client was at its end: the server may carry more \
 ([when the client is the limit](lab.md#when-the-client-is-the-limit)).";
 
@@ -45,17 +46,18 @@ pub fn page(title: &str, entries: &[Entry<'_>]) -> String {
 /// How many claims of each run came out how.
 #[must_use]
 pub fn summary(entries: &[Entry<'_>]) -> String {
-    let mut table = "| | reproduced | not reproduced | not testable here | trials | void | void in times alone |\n\
-                     |---|---:|---:|---:|---:|---:|---:|\n"
+    let mut table = "| | reproduced | not reproduced | not testable here | not comparable | trials | void | void in times alone |\n\
+                     |---|---:|---:|---:|---:|---:|---:|---:|\n"
         .to_owned();
     for Entry { report, .. } in entries {
         let _ = writeln!(
             table,
-            "| {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
             cell(&heading(report)),
             count(report, Verdict::Reproduced),
             count(report, Verdict::NotReproduced),
             count(report, Verdict::NotTestable),
+            count(report, Verdict::NotComparable),
             report.trials_counted + report.void.len(),
             report.void.len(),
             report.times_void.len()
@@ -117,6 +119,7 @@ fn claims(report: &Report, page: &mut String) {
             Verdict::Reproduced => "**reproduced**",
             Verdict::NotReproduced => "**not reproduced**",
             Verdict::NotTestable => "not testable here",
+            Verdict::NotComparable => "not comparable",
         };
         let _ = writeln!(
             page,
@@ -207,6 +210,7 @@ mod tests {
             claims: vec![
                 claim(Verdict::Reproduced, "Throughput falls."),
                 claim(Verdict::NotTestable, "More help."),
+                claim(Verdict::NotComparable, "It answers 5 a second."),
             ],
             trials_counted: 9,
             ..Report::default()
@@ -241,6 +245,7 @@ mod tests {
             "## P1: reactor models under load?\n\nMost: 48,210/s.",
             "| Throughput falls. | Fig. 20 | 3 | **reproduced** | a \\| b: 3.4 |",
             "| More help. | Fig. 20 | 3 | not testable here |",
+            "| It answers 5 a second. | Fig. 20 | 3 | not comparable |",
             "AMD EPYC",
             "9 trials in ",
             "```console\n$ loadline lab paper P1\n```",
@@ -249,7 +254,7 @@ mod tests {
         }
         let two = page("The five papers", &[entry, entry]);
         assert!(
-            two.contains("| P1: reactor models under load? | 1 | 0 | 1 | 9 | 0 |"),
+            two.contains("| P1: reactor models under load? | 1 | 0 | 1 | 1 | 9 | 0 |"),
             "{two}"
         );
     }

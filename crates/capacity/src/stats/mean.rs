@@ -2,7 +2,7 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use super::{Interval, LEVEL};
+use super::Interval;
 
 /// The mean; `NaN` without a value.
 #[must_use]
@@ -31,15 +31,15 @@ pub fn mean_interval(values: &[f64], level: f64) -> Option<Interval> {
 /// The mean of runs with its interval: the geometric one where all are above 0, since the noise of a rate
 /// or a time grows with it. `None`: no run.
 #[must_use]
-pub fn center(values: &[f64]) -> Option<(f64, Option<Interval>)> {
+pub fn center(values: &[f64], level: f64) -> Option<(f64, Option<Interval>)> {
     if values.is_empty() {
         return None;
     }
     if !values.iter().all(|value| *value > 0.0) {
-        return Some((mean(values), mean_interval(values, LEVEL)));
+        return Some((mean(values), mean_interval(values, level)));
     }
     let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
-    let interval = mean_interval(&logs, LEVEL).map(|of_logs| Interval {
+    let interval = mean_interval(&logs, level).map(|of_logs| Interval {
         low: of_logs.low.exp(),
         high: of_logs.high.exp(),
         ..of_logs
@@ -76,6 +76,7 @@ mod tests {
     use statrs::distribution::Normal;
 
     use super::*;
+    use crate::stats::LEVEL;
 
     #[test]
     fn the_t_test_as_tabled() {

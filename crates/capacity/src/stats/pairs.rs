@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Interval, center, mean, t_test};
+use super::{Interval, LEVEL, center, mean, t_test};
 
 /// How one alternative compares with another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,9 +52,13 @@ pub fn geometric_mean(values: &[f64]) -> Option<f64> {
 /// value that is not above 0 cannot be compared: `None` if there are such, or no pairs.
 #[must_use]
 pub fn compare(pairs: &[(f64, f64)], matters: f64) -> Option<Comparison> {
+    compare_at(pairs, matters, LEVEL)
+}
+
+fn compare_at(pairs: &[(f64, f64)], matters: f64, level: f64) -> Option<Comparison> {
     let ratios: Vec<f64> = pairs.iter().map(|(this, other)| this / other).collect();
     let is_positive = |ratio: &f64| *ratio > 0.0 && ratio.is_finite();
-    let (ratio, interval) = center(&ratios).filter(|_| ratios.iter().all(is_positive))?;
+    let (ratio, interval) = center(&ratios, level).filter(|_| ratios.iter().all(is_positive))?;
     let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     Some(Comparison {
         pairs: pairs.len(),
@@ -108,9 +112,15 @@ impl Range {
 /// end of the lowest to the high end of the highest.
 #[must_use]
 pub fn compare_ranges(ratios: &[Range], matters: f64) -> Option<Comparison> {
+    compare_ranges_at(ratios, matters, LEVEL)
+}
+
+/// As [`compare_ranges`], with an interval of this level.
+#[must_use]
+pub fn compare_ranges_at(ratios: &[Range], matters: f64, level: f64) -> Option<Comparison> {
     let of = |end: fn(&Range) -> f64| -> Option<Comparison> {
         let pairs: Vec<(f64, f64)> = ratios.iter().map(|ratio| (end(ratio), 1.0)).collect();
-        compare(&pairs, matters)
+        compare_at(&pairs, matters, level)
     };
     let measured = of(|ratio| ratio.value)?;
     if ratios.iter().all(Range::is_exact) {

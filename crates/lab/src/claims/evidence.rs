@@ -7,20 +7,26 @@ use super::select::Select;
 use crate::analysis::{self, Cell, Measured, Metric, Run};
 use crate::journal::Level;
 use crate::plan::Plan;
-use loadline_capacity::stats::{self, Comparison, Interval, Range, Steps};
+use loadline_capacity::stats::{self, BestRatio, Interval, Range, Steps};
 
 /// A run, laid out for tests.
-pub(super) struct Evidence<'r> {
+pub(super) struct Layout<'r> {
     cells: Vec<Cell<'r>>,
     plan: Option<Plan>,
-    pub(super) seed: u64,
+}
+
+/// What a run says at a level: every interval that a test makes of it is one of this level.
+#[derive(Clone, Copy)]
+pub(super) struct Evidence<'r> {
+    layout: &'r Layout<'r>,
+    pub(super) level: f64,
 }
 
 /// Something of a trial; `None`: it has none.
 pub(super) type Quantity<'q> = &'q dyn Fn(&Measured) -> Option<f64>;
 
 /// The numbers of a factor, each with a value by block.
-pub(super) type Along = Vec<(f64, BTreeMap<u32, f64>)>;
+pub(super) type Along<T = f64> = Vec<(f64, BTreeMap<u32, T>)>;
 
 /// By what is varied beside, by block.
 type ByRest<T = f64> = BTreeMap<String, BTreeMap<u32, T>>;
@@ -28,29 +34,50 @@ type ByRest<T = f64> = BTreeMap<String, BTreeMap<u32, T>>;
 /// How something compares with something else.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ratio {
-    pub(super) comparison: Comparison,
+    /// The geometric mean over blocks.
+    pub(super) value: f64,
+    /// `None`: a single block.
+    pub(super) interval: Option<Interval>,
     /// Whether its interval reaches as far as CPU time left room for, since the client was the limit
     /// in some of the trials.
     pub(super) is_widened: bool,
 }
 
-impl<'r> Evidence<'r> {
+impl<'r> Layout<'r> {
     pub(super) fn new(run: &'r Run) -> Self {
         let plan = Plan::parse(&run.head.plan_toml, &run.head.name, Path::new("."));
         Self {
             cells: analysis::cells(run),
             plan: plan.ok(),
-            seed: run.head.seed,
         }
     }
 
-    fn cells(&self, select: &Select) -> impl Iterator<Item = &Cell<'r>> {
-        self.cells.iter().filter(|cell| select.takes(cell))
+    pub(super) fn at(&'r self, level: f64) -> Evidence<'r> {
+        Evidence {
+            layout: self,
+            level,
+        }
+    }
+}
+
+impl<'r> Evidence<'r> {
+    /// For each of several things that a claim says at once: any of them may be the one that fails,
+    /// so that each may go wrong in its part of the cases only (Bonferroni).
+    pub(super) fn among(self, parts: usize) -> Self {
+        Self {
+            level: 1.0 - (1.0 - self.level) / parts.max(1) as f64,
+            ..self
+        }
+    }
+
+    fn cells(&self, select: &Select) -> impl Iterator<Item = &'r Cell<'r>> {
+        let cells = self.layout.cells.iter();
+        cells.filter(|cell| select.takes(cell))
     }
 
     /// How long the trials of a series are measured.
     pub(super) fn duration_s(&self, series: &str) -> Option<f64> {
-        let plan = self.plan.as_ref()?;
+        let plan = self.layout.plan.as_ref()?;
         let found = plan.series.iter().find(|one| one.name == series)?;
         Some(found.duration_s)
     }
@@ -199,11 +226,41 @@ impl<'r> Evidence<'r> {
             high: log.high.exp(),
         });
         let ratios: Vec<Range> = ratios.collect();
-        let comparison = stats::compare_ranges(&ratios, 0.0);
+        let comparison = stats::compare_ranges_at(&ratios, 0.0, self.level);
+        let comparison = comparison.ok_or_else(|| self.missing(about))?;
         Ok(Ratio {
-            comparison: comparison.ok_or_else(|| self.missing(about))?,
+            value: comparison.ratio,
+            interval: comparison.interval,
             is_widened: !ratios.iter().all(Range::is_exact),
         })
+    }
+
+    /// The best of some numbers of a factor over the best of others, pooled over what is not named: the
+    /// two numbers, and how they compare. The interval holds for all numbers that may be the best at
+    /// once, since it is the same trials that say which are.
+    pub(super) fn best_over(
+        &self,
+        metric: Metric,
+        (select, factor): (&Select, &'static str),
+        is_this: &dyn Fn(f64) -> bool,
+        is_other: &dyn Fn(f64) -> bool,
+    ) -> Result<([f64; 2], Ratio), String> {
+        let steps = self.steps(metric, select, factor)?;
+        let BestRatio {
+            this,
+            other,
+            value,
+            interval,
+            is_widened,
+        } = steps
+            .best_over(is_this, is_other, self.level)
+            .ok_or_else(|| self.missing(select))?;
+        let ratio = Ratio {
+            value,
+            interval: Some(interval),
+            is_widened,
+        };
+        Ok(([this, other], ratio))
     }
 
     /// A quantity by the numbers of a factor, a value for each block: the geometric mean of all
@@ -214,9 +271,23 @@ impl<'r> Evidence<'r> {
         select: &Select,
         factor: &'static str,
     ) -> Result<Along, String> {
+        let exact = |trial: &Measured| quantity(trial).map(Range::exact);
+        let along = self.along_ranges(&exact, select, factor)?.into_iter();
+        let value = |(block, range): (u32, Range)| (block, range.value);
+        Ok(along
+            .map(|(x, blocks)| (x, blocks.into_iter().map(value).collect()))
+            .collect())
+    }
+
+    fn along_ranges(
+        &self,
+        quantity: &dyn Fn(&Measured) -> Option<Range>,
+        select: &Select,
+        factor: &'static str,
+    ) -> Result<Along<Range>, String> {
         let numbers = self.numbers(select, factor);
-        let positive = |trial: &Measured| quantity(trial).filter(|value| *value > 0.0);
-        let tables: Vec<ByRest> = numbers
+        let positive = |trial: &Measured| quantity(trial).filter(|range| range.low > 0.0);
+        let tables: Vec<ByRest<Range>> = numbers
             .iter()
             .map(|number| self.by_rest(&select.clone().is(factor, *number), factor, &positive))
             .collect();
@@ -233,15 +304,20 @@ impl<'r> Evidence<'r> {
         if rests.is_empty() || blocks.is_empty() {
             return Err(self.missing(select));
         }
-        let pooled = |table: &ByRest, block: u32| {
-            let logs: Vec<f64> = rests.iter().map(|rest| table[*rest][&block].ln()).collect();
-            stats::mean(&logs).exp()
+        let pooled = |table: &ByRest<Range>, block: &u32| {
+            let of_end = |end: fn(&Range) -> f64| {
+                let logs = rests.iter().map(|rest| end(&table[*rest][block]).ln());
+                stats::mean(&logs.collect::<Vec<_>>()).exp()
+            };
+            Range {
+                low: of_end(|range| range.low),
+                value: of_end(|range| range.value),
+                high: of_end(|range| range.high),
+            }
         };
-        let of_table = |table: &ByRest| -> BTreeMap<u32, f64> {
-            blocks
-                .iter()
-                .map(|block| (*block, pooled(table, *block)))
-                .collect()
+        let of_table = |table: &ByRest<Range>| -> BTreeMap<u32, Range> {
+            let blocks = blocks.iter();
+            blocks.map(|block| (*block, pooled(table, block))).collect()
         };
         Ok(numbers
             .into_iter()
@@ -256,14 +332,15 @@ impl<'r> Evidence<'r> {
         select: &Select,
         factor: &'static str,
     ) -> Result<Steps, String> {
-        let along = self.along(&|trial| trial.value(metric), select, factor)?;
-        let levels: Vec<(f64, Vec<f64>)> = along
+        let along = self.along_ranges(&|trial| trial.range(metric), select, factor)?;
+        let levels: Vec<(f64, Vec<Range>)> = along
             .into_iter()
             .map(|(x, blocks)| (x, blocks.into_values().collect()))
             .collect();
         Steps::new(&levels).ok_or_else(|| {
             format!(
-                "{} has fewer than two levels of {factor}, or no level with two trials that count.",
+                "{} has fewer than two levels of {factor}, or no two blocks in which each of them has \
+                 trials that count.",
                 select.text()
             )
         })
@@ -291,7 +368,7 @@ impl<'r> Evidence<'r> {
     ) -> Result<(f64, Option<Interval>), String> {
         let trials = self.cells(select).flat_map(|cell| &cell.counted);
         let values: Vec<f64> = trials.filter_map(|trial| quantity(trial)).collect();
-        stats::center(&values).ok_or_else(|| self.missing(select))
+        stats::center(&values, self.level).ok_or_else(|| self.missing(select))
     }
 
     /// What trials of the cells come to, for each block and level of a factor; void trials are left

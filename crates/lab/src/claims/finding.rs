@@ -2,7 +2,7 @@
 
 use super::evidence::Ratio;
 use crate::report::{Claim, Verdict};
-use loadline_capacity::stats::{Comparison, Interval};
+use loadline_capacity::stats::Interval;
 
 /// A claim and what came of it.
 pub(super) struct Row {
@@ -19,6 +19,9 @@ pub(super) struct Finding {
     pub(super) interval: Option<Interval>,
     /// The paper's own number, or empty.
     pub(super) published: String,
+    /// Whether trials could decide it: only then is it one of the claims that are corrected for their
+    /// number.
+    pub(super) can_be_judged: bool,
 }
 
 /// What is asked of a quantity.
@@ -32,12 +35,7 @@ pub(super) enum Bound {
 
 impl Row {
     pub(super) fn new(text: &'static str, finding: Result<Finding, String>) -> Self {
-        let finding = finding.unwrap_or_else(|why| Finding {
-            verdict: Verdict::NotTestable,
-            why,
-            interval: None,
-            published: String::new(),
-        });
+        let finding = finding.unwrap_or_else(Finding::missing);
         Self { text, finding }
     }
 
@@ -54,7 +52,7 @@ impl Row {
                 self.finding.why, roomy.finding.why
             ),
             interval: None,
-            published: self.finding.published,
+            ..self.finding
         };
         Self { finding, ..self }
     }
@@ -111,6 +109,47 @@ impl Bound {
 }
 
 impl Finding {
+    /// Of a claim for which there is nothing to judge, and why.
+    pub(super) fn missing(why: String) -> Self {
+        Self {
+            can_be_judged: false,
+            ..Self::new(Verdict::NotTestable, why)
+        }
+    }
+
+    /// Of a test that is no interval against a bound.
+    pub(super) fn new(verdict: Verdict, why: String) -> Self {
+        Self {
+            verdict,
+            why,
+            interval: None,
+            published: String::new(),
+            can_be_judged: true,
+        }
+    }
+
+    /// Of a claim about an absolute rate: what was measured stands beside what was published, and says
+    /// more of the two machines than of the servers. It is not judged.
+    pub(super) fn not_comparable(
+        what: &str,
+        (value, interval): (f64, Option<Interval>),
+        published: &str,
+    ) -> Self {
+        let within = interval.as_ref().map_or_else(String::new, within);
+        Self {
+            interval,
+            published: published.to_owned(),
+            can_be_judged: false,
+            ..Self::new(
+                Verdict::NotComparable,
+                format!(
+                    "{what}: {}{within}; published: {published}. An absolute rate speaks of the machine.",
+                    number(value)
+                ),
+            )
+        }
+    }
+
     /// A quantity with its interval, against what the claim asks of it. `published` is the paper's own
     /// number, or empty.
     pub(super) fn of_quantity(
@@ -123,12 +162,7 @@ impl Finding {
         let mut why = format!("{what}: {}", number(value));
         let verdict = match &interval {
             Some(interval) => {
-                why += &format!(
-                    " ({} to {}, {:.0} % interval)",
-                    number(interval.low),
-                    number(interval.high),
-                    interval.level * 100.0
-                );
+                why += &within(interval);
                 bound.verdict(interval)
             }
             None => {
@@ -146,17 +180,13 @@ impl Finding {
             why,
             interval,
             published: published.to_owned(),
+            can_be_judged: interval.is_some(),
         }
     }
 
     /// The same of a ratio.
     pub(super) fn of_ratio(what: &str, ratio: &Ratio, bound: Bound, published: &str) -> Self {
-        let Comparison {
-            ratio: value,
-            interval,
-            ..
-        } = ratio.comparison;
-        let mut finding = Self::of_quantity(what, value, interval, bound, published);
+        let mut finding = Self::of_quantity(what, ratio.value, ratio.interval, bound, published);
         if ratio.is_widened {
             finding.why += match finding.verdict {
                 Verdict::NotTestable => {
@@ -171,7 +201,8 @@ impl Finding {
         finding
     }
 
-    /// Of a claim that asks for two things: it fails where either does.
+    /// Of a claim that asks for two things: it fails where either does. Each has to be judged
+    /// as one of two ([`Evidence::among`](super::evidence::Evidence::among)).
     pub(super) fn and(self, other: Self) -> Self {
         let verdict = match (self.verdict, other.verdict) {
             (Verdict::NotReproduced, _) | (_, Verdict::NotReproduced) => Verdict::NotReproduced,
@@ -187,11 +218,22 @@ impl Finding {
                 (_, true) => self.published,
                 (true, false) => other.published,
             },
+            can_be_judged: self.can_be_judged || other.can_be_judged,
         }
     }
 
+    /// Of a claim that one of several alternatives proves: it holds where any does, and fails where none
+    /// can. The first is told where no other decides. Each has to be judged as one of their number.
+    pub(super) fn any(alternatives: Vec<Self>) -> Option<Self> {
+        let holds = |one: &Self| one.verdict == Verdict::Reproduced;
+        let is_open = |one: &Self| one.verdict == Verdict::NotTestable;
+        let told = alternatives.iter().position(holds);
+        let told = told.or_else(|| alternatives.iter().position(is_open));
+        alternatives.into_iter().nth(told.unwrap_or(0))
+    }
+
     /// Of a claim about several conditions: it holds where it does in all of them, and fails where it
-    /// does in any.
+    /// does in any. Each has to be judged as one of their number.
     pub(super) fn of_conditions(conditions: Vec<(String, Verdict)>, what: &str) -> Self {
         let of = |wanted: Verdict| {
             let found = conditions.iter().filter(|(_, verdict)| *verdict == wanted);
@@ -215,13 +257,30 @@ impl Finding {
                 parts.push(format!("{word}: {}", texts.join(", ")));
             }
         }
-        Self {
-            verdict,
-            why: format!("{what}. {}.", capitalised(&parts.join("; "))),
-            interval: None,
-            published: String::new(),
-        }
+        let why = format!("{what}. {}.", capitalised(&parts.join("; ")));
+        Self::new(verdict, why)
     }
+}
+
+/// An interval in parentheses.
+fn within(interval: &Interval) -> String {
+    format!(
+        " ({} to {}, {} % interval)",
+        number(interval.low),
+        number(interval.high),
+        percent(interval.level)
+    )
+}
+
+/// A level with as many digits as tell it from 1: 95, 99.71.
+fn percent(level: f64) -> String {
+    let missing = 100.0 * (1.0 - level);
+    if missing <= 0.0 || missing >= 100.0 {
+        return format!("{:.0}", level * 100.0);
+    }
+    let digits = (1.0 - missing.log10().floor()).clamp(0.0, 8.0);
+    let text = format!("{:.*}", digits as usize, level * 100.0);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn capitalised(text: &str) -> String {
@@ -277,6 +336,27 @@ mod tests {
     }
 
     #[test]
+    fn one_of_several_proves_it_and_each_of_two_can_fail_it() {
+        use Verdict::{NotReproduced, NotTestable, Reproduced};
+        let of = |verdict| Finding::new(verdict, String::new());
+        for (one, other, any, both) in [
+            (Reproduced, NotReproduced, Reproduced, NotReproduced),
+            (Reproduced, NotTestable, Reproduced, NotTestable),
+            (NotTestable, NotReproduced, NotTestable, NotReproduced),
+            (NotReproduced, NotReproduced, NotReproduced, NotReproduced),
+            (Reproduced, Reproduced, Reproduced, Reproduced),
+        ] {
+            for (one, other) in [(one, other), (other, one)] {
+                let found = Finding::any(vec![of(one), of(other)]).unwrap();
+                assert_eq!(found.verdict, any, "any of {one:?}, {other:?}");
+                let found = of(one).and(of(other));
+                assert_eq!(found.verdict, both, "both of {one:?}, {other:?}");
+            }
+        }
+        assert_eq!(Finding::any(Vec::new()), None);
+    }
+
+    #[test]
     fn it_is_said_with_its_numbers() {
         let finding = Finding::of_quantity(
             "several over one",
@@ -296,6 +376,8 @@ mod tests {
             ("It falls (in all), too.", "abstract, Fig. 25")
         );
         assert_eq!(parted("The same."), ("The same.".to_owned(), String::new()));
+        let texts = [0.95, 0.975, 1.0 - 0.05 / 17.0, 1.0 - 0.05 / 170.0, 1.0].map(percent);
+        assert_eq!(texts, ["95", "97.5", "99.71", "99.971", "100"]);
         let texts = [0.0, 0.001_234, 99.96, 12_345.6, 1.0].map(number);
         assert_eq!(texts, ["0", "0.00123", "100", "12346", "1"]);
     }

@@ -132,31 +132,27 @@ fn falls(evidence: &Evidence<'_>) -> Result<Finding, String> {
     let select = Select::series("models").is("model", SINGLE);
     let steps = evidence.steps(Metric::GoodPerS, &select, "service_us")?;
     let trend = steps
-        .trend()
+        .trend(Direction::Falling, evidence.level)
         .ok_or_else(|| "Throughput does not vary, or has too few levels.".to_owned())?;
     let reversals: Vec<String> = trend.reversals.iter().map(|it| number(*it)).collect();
     let (verdict, how) = match trend.direction {
+        Some(Direction::Rising) => (Verdict::NotReproduced, "it rises".to_owned()),
+        _ if !reversals.is_empty() => (
+            Verdict::NotReproduced,
+            format!("it turns at {} us", reversals.join(", ")),
+        ),
         Some(Direction::Falling) => (
             Verdict::Reproduced,
             "it falls, and rises nowhere".to_owned(),
         ),
-        Some(Direction::Rising) => (Verdict::NotReproduced, "it rises".to_owned()),
-        None if !reversals.is_empty() => (
-            Verdict::NotReproduced,
-            format!("it turns at {} us", reversals.join(", ")),
-        ),
         None => (Verdict::NotTestable, "no trend can be told".to_owned()),
     };
-    Ok(Finding {
-        verdict,
-        why: format!(
-            "Trend over service times: {how} (Kendall's tau {:.2}, p {}).",
-            trend.trend.tau,
-            Digits(trend.trend.p_falling.min(trend.trend.p_rising))
-        ),
-        interval: None,
-        published: String::new(),
-    })
+    let why = format!(
+        "Trend over service times: {how} (Kendall's tau {:.2}, p {}).",
+        trend.trend.tau,
+        Digits(trend.trend.p_falling.min(trend.trend.p_rising))
+    );
+    Ok(Finding::new(verdict, why))
 }
 
 /// A probability with two digits that count.
@@ -175,56 +171,50 @@ fn steepest(evidence: &Evidence<'_>) -> Result<Finding, String> {
     let select = Select::series("models").is("model", SINGLE);
     let steps = evidence.steps(Metric::GoodPerS, &select, "service_us")?;
     let numbers = evidence.numbers(&select, "service_us");
-    let step = (numbers.first().copied(), numbers.get(1).copied());
-    if step != (Some(0.0), Some(100.0)) {
-        return Err("This run does not have the service times 0 and 100 us.".to_owned());
+    if !matches!(numbers[..], [0.0, 100.0, _, ..]) {
+        return Err(
+            "This run does not have the service times 0 and 100 us and a longer one.".to_owned(),
+        );
     }
-    let steepest = steps.steepest_fall(evidence.seed);
+    let steepest = steps.steepest_fall(evidence.level);
     let verdict = match (steepest.low, steepest.high) {
         (_, 0.0) => Verdict::Reproduced,
         (low, _) if low > 0.0 => Verdict::NotReproduced,
         _ => Verdict::NotTestable,
     };
+    let why = format!(
+        "The steepest step, as a part of what it falls from, begins at {} us (between {} and {} us).",
+        number(steepest.at),
+        number(steepest.low),
+        number(steepest.high)
+    );
     Ok(Finding {
-        verdict,
-        why: format!(
-            "The steepest step, as a part of what it falls from, begins at {} us (between {} and {} us).",
-            number(steepest.at),
-            number(steepest.low),
-            number(steepest.high)
-        ),
         interval: Some(interval_of(&steepest)),
-        published: String::new(),
+        ..Finding::new(verdict, why)
     })
 }
 
-/// The best number over 1: all conditions pooled.
+/// The best number over the smallest: all conditions pooled.
 fn more_help(
     evidence: &Evidence<'_>,
     select: &Select,
     factor: &'static str,
 ) -> Result<Finding, String> {
-    let best = evidence
-        .steps(Metric::GoodPerS, select, factor)?
-        .optimum(evidence.seed)
-        .at;
     let few = evidence.numbers(select, factor).first().copied();
     let few = few.ok_or_else(|| evidence.missing(select))?;
-    let (this, other) = (
-        select.clone().is(factor, best),
-        select.clone().is(factor, few),
+    let pool = (select, factor);
+    let (numbers, ratio) =
+        evidence.best_over(Metric::GoodPerS, pool, &|it| it > few, &|it| it <= few)?;
+    let what = format!(
+        "{factor} {} (the best) over {}",
+        number(numbers[0]),
+        number(few)
     );
-    let ratio = evidence.ratio(Metric::GoodPerS, &this, &other)?;
-    let what = format!("{factor} {} (the best) over {}", number(best), number(few));
-    Ok(Finding::of_ratio(
-        &what,
-        &ratio,
-        Bound::AtLeast(1.0 + MATTERS),
-        "",
-    ))
+    let bound = Bound::AtLeast(1.0 + MATTERS);
+    Ok(Finding::of_ratio(&what, &ratio, bound, ""))
 }
 
-/// The best number at each service time.
+/// The best number at each service time, each judged as one of all of them.
 fn optima(
     evidence: &Evidence<'_>,
     series: &'static str,
@@ -232,10 +222,12 @@ fn optima(
 ) -> Result<Vec<(f64, Optimum)>, String> {
     let all = Select::series(series);
     let mut optima = Vec::new();
-    for service_us in evidence.numbers(&all, "service_us") {
+    let times = evidence.numbers(&all, "service_us");
+    let level = evidence.among(times.len()).level;
+    for service_us in times {
         let select = all.clone().is("service_us", service_us);
         if let Ok(steps) = evidence.steps(Metric::GoodPerS, &select, factor) {
-            optima.push((service_us, steps.optimum(evidence.seed)));
+            optima.push((service_us, steps.optimum(level)));
         }
     }
     match optima.is_empty() {
@@ -307,86 +299,58 @@ fn moves(
         .iter()
         .map(|(service_us, optimum)| optimum_text(*service_us, optimum))
         .collect();
-    Ok(Finding {
-        verdict,
-        why: format!("Number of {factor}: {}.", texts.join("; ")),
-        interval: None,
-        published: String::new(),
-    })
+    let why = format!("Number of {factor}: {}.", texts.join("; "));
+    Ok(Finding::new(verdict, why))
 }
 
-/// The most threads against the best number: less throughput and more switches.
+/// The most threads against fewer: less throughput and more switches than with any one number of them.
 fn switches(evidence: &Evidence<'_>) -> Result<Finding, String> {
     let all = Select::series("threads");
-    let steps = evidence.steps(Metric::GoodPerS, &all, "workers")?;
-    let best = steps.optimum(evidence.seed).at;
-    let most = evidence
-        .numbers(&all, "workers")
-        .last()
-        .copied()
-        .unwrap_or(best);
-    if best >= most {
-        return Ok(Finding {
-            verdict: Verdict::NotReproduced,
-            why: format!(
-                "The largest number of threads, {}, is the best.",
-                number(most)
-            ),
-            interval: None,
-            published: String::new(),
-        });
-    }
-    let (this, other) = (all.clone().is("workers", most), all.is("workers", best));
-    let judged = |metric, bound, what: &str| -> Result<Finding, String> {
-        let ratio = evidence.ratio(metric, &this, &other)?;
-        let what = format!("{what} with {} threads over {}", number(most), number(best));
-        Ok(Finding::of_ratio(&what, &ratio, bound, ""))
+    let numbers = evidence.numbers(&all, "workers");
+    let Some((most, fewer)) = numbers.split_last() else {
+        return Err(evidence.missing(&all));
     };
-    let less = judged(Metric::GoodPerS, Bound::AtMost(1.0 - MATTERS), "Throughput")?;
-    let metric = Metric::ContextSwitchesPerRequest;
-    let more = judged(
-        metric,
-        Bound::AtLeast(1.0 + MATTERS),
-        "Context switches for each request",
-    )?;
-    Ok(less.and(more))
+    // Each of the numbers, and less and more of each.
+    let one_of = evidence.among(2 * fewer.len());
+    let pool = (&all, "workers");
+    let mut findings = Vec::new();
+    for other in fewer {
+        let judged = |metric, bound, what: &str| {
+            let is_other = |it| it == *other;
+            let (_, ratio) = one_of.best_over(metric, pool, &|it| it == *most, &is_other)?;
+            let what = format!(
+                "{what} with {} threads over {}",
+                number(*most),
+                number(*other)
+            );
+            Ok::<_, String>((ratio.value, Finding::of_ratio(&what, &ratio, bound, "")))
+        };
+        let less = Bound::AtMost(1.0 - MATTERS);
+        let (kept, less) = judged(Metric::GoodPerS, less, "Throughput")?;
+        let more = Bound::AtLeast(1.0 + MATTERS);
+        let what = "Context switches for each request";
+        let (_, more) = judged(Metric::ContextSwitchesPerRequest, more, what)?;
+        findings.push((kept, less.and(more)));
+    }
+    // That with the most throughput is told first.
+    findings.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let findings = findings.into_iter().map(|(_, finding)| finding);
+    Finding::any(findings.collect()).ok_or_else(|| evidence.missing(&all))
 }
 
 fn few_suffice(evidence: &Evidence<'_>) -> Result<Finding, String> {
     let all = Select::series("reactors");
-    let along = evidence.along(&|trial| trial.value(Metric::GoodPerS), &all, "loops")?;
-    let best = |is_wanted: &dyn Fn(f64) -> bool| {
-        let of_level = |(loops, blocks): &(f64, _)| {
-            let blocks: &std::collections::BTreeMap<u32, f64> = blocks;
-            let values: Vec<f64> = blocks.values().copied().collect();
-            Some((*loops, stats::median(&values)?))
-        };
-        let wanted = along
-            .iter()
-            .filter(|(loops, _)| is_wanted(*loops))
-            .filter_map(of_level);
-        wanted
-            .max_by(|one, other| one.1.total_cmp(&other.1))
-            .map(|(loops, _)| loops)
-    };
-    let few = best(&|loops| loops <= FEW_REACTORS);
-    let many = best(&|loops| loops > FEW_REACTORS);
-    let (Some(few), Some(many)) = (few, many) else {
-        return Err(evidence.missing(&all));
-    };
-    let (this, other) = (all.clone().is("loops", few), all.is("loops", many));
-    let ratio = evidence.ratio(Metric::GoodPerS, &this, &other)?;
+    let is_few = |loops| loops <= FEW_REACTORS;
+    let pool = (&all, "loops");
+    let ([few, many], ratio) =
+        evidence.best_over(Metric::GoodPerS, pool, &is_few, &|loops| !is_few(loops))?;
     let what = format!(
         "{} reactors (the best of few) over {} (the best of more), over all threads and service times",
         number(few),
         number(many)
     );
-    Ok(Finding::of_ratio(
-        &what,
-        &ratio,
-        Bound::AtLeast(KEPT_SHARE),
-        "",
-    ))
+    let bound = Bound::AtLeast(KEPT_SHARE);
+    Ok(Finding::of_ratio(&what, &ratio, bound, ""))
 }
 
 /// A model suits a load if no other is better by what matters.
@@ -400,15 +364,14 @@ fn suits(
         .is("connections", connections)
         .is("service_us", service_us);
     let mut finding: Option<Finding> = None;
-    for other in [SINGLE, THREADS, SEVERAL] {
-        if other == model {
-            continue;
-        }
+    let others = [SINGLE, THREADS, SEVERAL];
+    let one_of = evidence.among(others.len() - 1);
+    for other in others.into_iter().filter(|other| *other != model) {
         let (this, other_cells) = (
             load.clone().is("model", model),
             load.clone().is("model", other),
         );
-        let ratio = evidence.ratio(Metric::GoodPerS, &this, &other_cells)?;
+        let ratio = one_of.ratio(Metric::GoodPerS, &this, &other_cells)?;
         let what = format!(
             "Over {other}, at {} clients and {} us",
             number(connections),
@@ -440,21 +403,21 @@ fn lasts(evidence: &Evidence<'_>) -> Result<Finding, String> {
         Select::series("soak").is("model", SEVERAL),
         Select::series("soak").is("model", SINGLE),
     );
-    let (value, interval) = evidence.mean(&kept, &several)?;
+    let one_of = evidence.among(2);
+    let (value, interval) = one_of.mean(&kept, &several)?;
     let what = format!("{SEVERAL}: last third of the run over the first");
     let steady = Finding::of_quantity(&what, value, interval, Bound::AtLeast(KEPT_SHARE), "");
-    let ratio = evidence.ratio(Metric::GoodPerS, &several, &single)?;
+    let ratio = one_of.ratio(Metric::GoodPerS, &several, &single)?;
     let what = format!("Over {SINGLE}, the whole run");
     let ahead = Finding::of_ratio(&what, &ratio, Bound::AtLeast(1.0 + MATTERS), "");
-    let mut finding = steady.and(ahead);
+    let finding = steady.and(ahead);
     if duration_s < SOAK_S {
-        finding.verdict = Verdict::NotTestable;
-        finding.why = format!(
+        return Err(format!(
             "These runs are of {} s, and long ones of {} s are run under --full. {}",
             number(duration_s),
             number(SOAK_S),
             finding.why
-        );
+        ));
     }
     Ok(finding)
 }

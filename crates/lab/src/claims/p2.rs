@@ -108,6 +108,7 @@ fn as_published(evidence: &Evidence<'_>) -> Result<Finding, String> {
 
 fn no_failures(evidence: &Evidence<'_>) -> Result<Finding, String> {
     let mut finding: Option<Finding> = None;
+    let one_of = evidence.among(2);
     for name in ["workers", "loop"] {
         let select = at(CLIENTS, name);
         let trials = evidence.trials(&select);
@@ -119,7 +120,7 @@ fn no_failures(evidence: &Evidence<'_>) -> Result<Finding, String> {
         if !most.is_finite() {
             return Err(evidence.missing(&select));
         }
-        let interval = evidence
+        let interval = one_of
             .mean(&|trial| trial.value(Metric::ErrorShare), &select)?
             .1;
         let what = format!(
@@ -163,28 +164,17 @@ fn few_clients(evidence: &Evidence<'_>) -> Result<Finding, String> {
 
 /// 10,000 clients over the number that suits it best.
 fn suffers(evidence: &Evidence<'_>) -> Result<Finding, String> {
-    let steps = evidence.steps(Metric::GoodPerS, &arm("workers"), "connections")?;
-    let best = steps.optimum(evidence.seed).at;
-    if best >= CLIENTS {
-        return Ok(Finding {
-            verdict: Verdict::NotReproduced,
-            why: format!(
-                "It serves the most at {} clients, the largest number.",
-                number(best)
-            ),
-            interval: None,
-            published: String::new(),
-        });
-    }
-    let (this, other) = (at(CLIENTS, "workers"), at(best, "workers"));
-    let ratio = evidence.ratio(Metric::GoodPerS, &this, &other)?;
-    let what = format!("Workers: 10,000 clients over {} (its best)", number(best));
-    Ok(Finding::of_ratio(
-        &what,
-        &ratio,
-        Bound::AtMost(1.0 - MATTERS),
-        "",
-    ))
+    let workers = arm("workers");
+    let pool = (&workers, "connections");
+    let is_all = |clients| clients >= CLIENTS;
+    let ([_, best], ratio) =
+        evidence.best_over(Metric::GoodPerS, pool, &is_all, &|clients| !is_all(clients))?;
+    let what = format!(
+        "Workers: 10,000 clients over {} (the best of fewer)",
+        number(best)
+    );
+    let bound = Bound::AtMost(1.0 - MATTERS);
+    Ok(Finding::of_ratio(&what, &ratio, bound, ""))
 }
 
 fn shrinks(evidence: &Evidence<'_>) -> Result<Finding, String> {
@@ -205,13 +195,14 @@ fn shrinks(evidence: &Evidence<'_>) -> Result<Finding, String> {
 
 /// Page and picture of users who are logged in, whatever their number.
 fn behind_login(evidence: &Evidence<'_>, name: &'static str) -> Result<Finding, String> {
+    let one_of = evidence.among(DATABASES.len());
     let of_database = |database: &'static str| {
         let page = |arm: &'static str| {
             Select::series("page")
                 .is("database", database)
                 .is("arm", arm)
         };
-        let ratio = evidence.ratio(Metric::GoodPerS, &page(name), &page("workers"))?;
+        let ratio = one_of.ratio(Metric::GoodPerS, &page(name), &page("workers"))?;
         let what = format!("{database}: {name} over workers");
         let bound = Bound::AtLeast(1.0 + MATTERS);
         Ok(Finding::of_ratio(&what, &ratio, bound, ""))
@@ -221,12 +212,14 @@ fn behind_login(evidence: &Evidence<'_>, name: &'static str) -> Result<Finding, 
 
 fn as_fast(evidence: &Evidence<'_>) -> Result<Finding, String> {
     let mut findings = Vec::new();
-    for action in ["register", "log in"] {
+    let (actions, arms) = (["register", "log in"], ["loop", "kernel"]);
+    let one_of = evidence.among(actions.len() * arms.len());
+    for action in actions {
         let of = || Select::series("accounts").is("action", action);
         let per_s = evidence.mean(&|trial| trial.value(Metric::GoodPerS), &of());
-        for name in ["loop", "kernel"] {
+        for name in arms {
             let (this, other) = (of().is("arm", name), of().is("arm", "workers"));
-            let ratio = evidence.ratio(Metric::GoodPerS, &this, &other);
+            let ratio = one_of.ratio(Metric::GoodPerS, &this, &other);
             findings.push(ratio.and_then(|ratio| {
                 let per_s = per_s.clone()?.0;
                 let what = format!("{action} ({per_s:.0} a second): {name} over workers");
@@ -237,19 +230,13 @@ fn as_fast(evidence: &Evidence<'_>) -> Result<Finding, String> {
     together(findings)
 }
 
-/// A claim about several things. Of those that cannot be tested, it is said why, and what the others
+/// A claim about several things, each judged as one of them. Of those that cannot be tested, it is said why, and what the others
 /// came to.
 fn together(
     findings: impl IntoIterator<Item = Result<Finding, String>>,
 ) -> Result<Finding, String> {
-    let said = findings.into_iter().map(|finding| {
-        finding.unwrap_or_else(|why| Finding {
-            verdict: Verdict::NotTestable,
-            why,
-            interval: None,
-            published: String::new(),
-        })
-    });
+    let findings = findings.into_iter();
+    let said = findings.map(|finding| finding.unwrap_or_else(Finding::missing));
     said.reduce(Finding::and)
         .ok_or_else(|| "Nothing was compared.".to_owned())
 }

@@ -5,19 +5,22 @@ use std::collections::BTreeMap;
 use super::evidence::Evidence;
 use super::finding::{Bound, Finding, Row, number};
 use super::select::Select;
-use crate::analysis::Metric;
-use loadline_capacity::stats;
+use crate::analysis::{Measured, Metric};
+use crate::report::Verdict;
+use loadline_capacity::stats::{self, Interval, Range};
 
 const THREADS: &str = "threads";
 const LOOP: &str = "event-loop";
 /// A rate is carried if so much of what is offered is answered well: the knee of saturation.
 const CARRIED_SHARE: f64 = 0.99;
-/// Where the paper has the bends; "about 1500" is a step of its grid to either side.
-const THREADS_BEND: (f64, f64) = (1000.0, 1300.0);
-const LOOP_BEND: (f64, f64) = (1400.0, 1600.0);
+/// The bend of the loop over that of the threads: 1500 over 1300 to 1000.
+const LATER: Bound = Bound::Within(1.15, 1.5);
 const END_PER_S: f64 = 2500.0;
-/// "Fails to connect any clients": nearly every request fails.
-const FAILS_SHARE: f64 = 0.99;
+/// What the paper's loop answers more of.
+const LOOP_PER_S: f64 = 1000.0;
+/// Where a bend is known to lie below the lowest rate, or above the highest, it lies between these: a
+/// terabyte a second is more than any machine's memory carries.
+const ANYWHERE_PER_S: (f64, f64) = (1.0, 1e6);
 /// Up to this rate, rates are modest.
 const MODEST_PER_S: f64 = 500.0;
 const APACHE_PER_S: f64 = 4000.0;
@@ -33,39 +36,34 @@ fn at(name: &'static str, rate_per_s: f64) -> Select {
 }
 
 pub(super) fn rows(evidence: &Evidence<'_>) -> Vec<Row> {
-    let knee = |name, range, published: &str| {
-        let bends = Bends::new(evidence, name)?;
-        let what = format!("{name}: highest rate of which 99 % is answered well");
-        bends.finding(&what, range, published)
-    };
+    let knee = |name, published| Bends::new(evidence, name)?.beside(evidence, published);
     let fails = |name| {
-        let failed = |trial: &crate::analysis::Measured| trial.value(Metric::ErrorShare);
-        let (value, interval) = evidence.mean(&failed, &at(name, END_PER_S))?;
+        let failed = |trial: &Measured| trial.value(Metric::ErrorShare);
+        let measured = evidence.mean(&failed, &at(name, END_PER_S))?;
         let what = format!("{name}: share of requests that fail at 2500/s");
-        Ok(Finding::of_quantity(
-            &what,
-            value,
-            interval,
-            Bound::AtLeast(FAILS_SHARE),
-            "all",
-        ))
+        Ok(Finding::not_comparable(&what, measured, "all"))
     };
+    let ratio = |of, bound, published| bends_ratio(evidence, of, bound, published);
     vec![
         Row::new(
             "Threads win: they carry more than the event loop (the authors' hypothesis).",
-            threads_win(evidence, Bound::AtLeast(1.0)),
+            ratio([THREADS, LOOP], Bound::AtLeast(1.0), "0.67 to 0.87"),
         ),
         Row::new(
             "The event loop bends later than the threads (results).",
-            threads_win(evidence, Bound::AtMost(1.0)),
+            ratio([LOOP, THREADS], Bound::AtLeast(1.0), "1.15 to 1.5"),
+        ),
+        Row::new(
+            "It bends at 1.15 to 1.5 times the rate at which threads do (results: 1500 over 1300 to 1000).",
+            ratio([LOOP, THREADS], LATER, "1.15 to 1.5"),
         ),
         Row::new(
             "Threads bend at 1000 to 1300 requests a second (results).",
-            knee(THREADS, THREADS_BEND, "1000 to 1300/s"),
+            knee(THREADS, "1000 to 1300/s"),
         ),
         Row::new(
             "The event loop bends at about 1500 requests a second (results).",
-            knee(LOOP, LOOP_BEND, "1500/s"),
+            knee(LOOP, "1500/s"),
         ),
         Row::new(
             "Threads fail at 2500 requests a second (results).",
@@ -96,9 +94,10 @@ pub(super) fn rows(evidence: &Evidence<'_>) -> Vec<Row> {
 
 /// Where a server bends in each block.
 struct Bends {
-    /// The highest rate up to which every rate was carried; 0 if not even the lowest was. Where none was
-    /// lost it is the highest that counts: the bend lies there or above.
-    by_block: BTreeMap<u32, f64>,
+    name: &'static str,
+    /// Between the highest rate up to which every rate was carried, and the lowest of which some was
+    /// lost. The value is the former.
+    by_block: BTreeMap<u32, Range>,
     /// Blocks in which every rate that counts was carried.
     without: usize,
     /// The highest rate that counts.
@@ -125,6 +124,7 @@ impl Bends {
             .copied()
             .ok_or_else(|| evidence.missing(&select))? as f64;
         let mut bends = Self {
+            name,
             by_block: BTreeMap::new(),
             without: 0,
             highest_per_s,
@@ -141,95 +141,112 @@ impl Bends {
                 None => of_block.last_key_value(),
                 Some((lost, _)) => of_block.range(..lost).next_back(),
             };
-            let carried = below.map_or(0.0, |(rate, _)| *rate as f64);
-            bends.by_block.insert(block, carried);
+            let low = below.map_or(ANYWHERE_PER_S.0, |(rate, _)| *rate as f64);
+            let bend = Range {
+                low,
+                value: low,
+                high: lost.map_or(ANYWHERE_PER_S.1, |(rate, _)| *rate as f64),
+            };
+            bends.by_block.insert(block, bend);
         }
         Ok(bends)
     }
 
-    fn unseen(&self, name: &str) -> String {
+    fn unseen(&self) -> String {
         format!(
-            "{name}: no bend is seen up to {}/s, the highest rate that counts. {}",
+            "{}: no bend is seen up to {}/s, the highest rate that counts. {}",
+            self.name,
             number(self.highest_per_s),
             self.limit
         )
     }
 
-    /// Bends that lie above what counts can still lie above what is claimed.
-    fn finding(
-        &self,
-        what: &str,
-        (least, most): (f64, f64),
-        said: &str,
-    ) -> Result<Finding, String> {
-        let values: Vec<f64> = self.by_block.values().copied().collect();
-        let (mean, interval) = stats::center(&values).ok_or_else(|| self.unseen(what))?;
-        let is_above = interval.as_ref().is_some_and(|it| it.low > most);
-        if self.without > 0 && !is_above {
-            return Err(self.unseen(what));
-        }
-        let what = match self.without {
-            0 => what.to_owned(),
+    /// Of how many blocks it is at least the rate that is told.
+    fn note(&self) -> String {
+        match self.without {
+            0 => String::new(),
             count => format!(
-                "{what} (in {count} of {} runs none was lost, and it is more)",
-                values.len()
+                " ({}: in {count} of {} runs none was lost, and it is more)",
+                self.name,
+                self.by_block.len()
             ),
-        };
-        let bound = Bound::Within(least, most);
-        Ok(Finding::of_quantity(&what, mean, interval, bound, said))
-    }
-}
-
-/// The rate at which threads bend over that at which the loop does. If the loop was not seen to bend,
-/// it is at most what is measured.
-fn threads_win(evidence: &Evidence<'_>, bound: Bound) -> Result<Finding, String> {
-    let (threads, events) = (Bends::new(evidence, THREADS)?, Bends::new(evidence, LOOP)?);
-    if threads.without > 0 {
-        return Err(threads.unseen(THREADS));
-    }
-    let pairs = threads.by_block.iter().filter_map(|(block, rate)| {
-        let other = events.by_block.get(block)?;
-        Some((rate / other).ln())
-    });
-    let ratio = evidence.compared(pairs, &server(THREADS))?;
-    let is_below = ratio.comparison.interval.is_some_and(|it| it.high < 1.0);
-    if events.without > 0 && !is_below {
-        return Err(events.unseen(LOOP));
-    }
-    let what = match events.without {
-        0 => "Highest rate carried by threads over that by the event loop",
-        _ => {
-            "Highest rate carried by threads over that by the event loop, which lost none (so at most)"
         }
-    };
-    Ok(Finding::of_ratio(what, &ratio, bound, "0.67 to 0.87"))
-}
+    }
 
-fn over_1000(evidence: &Evidence<'_>) -> Result<Finding, String> {
-    let good = |trial: &crate::analysis::Measured| trial.value(Metric::GoodPerS);
-    let mut best: Option<Finding> = None;
-    let rates = evidence.numbers(&server(LOOP), "rate_per_s");
-    for rate in rates.into_iter().filter(|rate| *rate > 1000.0) {
-        let Ok((value, interval)) = evidence.mean(&good, &at(LOOP, rate)) else {
-            continue;
-        };
-        let what = format!("Good answers at {}/s", number(rate));
-        let one = Finding::of_quantity(
-            &what,
-            value,
-            interval,
-            Bound::AtLeast(1000.0),
-            "over 1000/s",
+    /// Beside the paper's.
+    fn beside(&self, evidence: &Evidence<'_>, published: &str) -> Result<Finding, String> {
+        let rates: Vec<f64> = self.by_block.values().map(|bend| bend.value).collect();
+        let measured = stats::center(&rates, evidence.level).ok_or_else(|| self.unseen())?;
+        let what = format!(
+            "{}: highest rate of which 99 % is answered well{}",
+            self.name,
+            self.note()
         );
-        let is_better = |best: &Finding| {
-            let low = |finding: &Finding| finding.interval.map_or(0.0, |it| it.low);
-            low(&one) > low(best)
-        };
-        if best.as_ref().is_none_or(is_better) {
-            best = Some(one);
-        }
+        Ok(Finding::not_comparable(&what, measured, published))
     }
-    best.ok_or_else(|| evidence.missing(&at(LOOP, END_PER_S)))
+}
+
+/// The rate at which one bends over that at which the other does. Between two rates that were asked
+/// for, and above the highest, a bend can lie anywhere: the interval reaches as far.
+fn bends_ratio(
+    evidence: &Evidence<'_>,
+    of: [&'static str; 2],
+    bound: Bound,
+    published: &str,
+) -> Result<Finding, String> {
+    let [this, other] = [Bends::new(evidence, of[0])?, Bends::new(evidence, of[1])?];
+    let pairs = this.by_block.iter().filter_map(|(block, bend)| {
+        let other = other.by_block.get(block)?;
+        Some(bend.over(other))
+    });
+    let pairs: Vec<Range> = pairs.collect();
+    let ratio = stats::compare_ranges_at(&pairs, 0.0, evidence.level)
+        .ok_or_else(|| evidence.missing(&server(of[0])))?;
+    let what = format!(
+        "Highest rate carried by {} over that by {}{}{}",
+        of[0],
+        of[1],
+        this.note(),
+        other.note()
+    );
+    let (value, interval) = (ratio.ratio, ratio.interval);
+    let mut finding = Finding::of_quantity(&what, value, interval, bound, published);
+    let unseen = [&this, &other].into_iter().find(|it| it.without > 0);
+    if let (Verdict::NotTestable, Some(unseen)) = (finding.verdict, unseen) {
+        finding.why = unseen.unseen();
+        finding.interval = None;
+    }
+    Ok(finding)
+}
+
+/// The most that it answers at any rate above. The interval holds for all rates that may be the best at
+/// once.
+fn over_1000(evidence: &Evidence<'_>) -> Result<Finding, String> {
+    let good = |trial: &Measured| trial.value(Metric::GoodPerS);
+    let mut rates = evidence.numbers(&server(LOOP), "rate_per_s");
+    rates.retain(|rate| *rate > LOOP_PER_S);
+    let one_of = evidence.among(rates.len());
+    let means = rates
+        .iter()
+        .map(|rate| one_of.mean(&good, &at(LOOP, *rate)));
+    let means: Vec<(f64, Option<Interval>)> = means.flatten().collect();
+    let most = |ends: &mut dyn Iterator<Item = f64>| ends.reduce(f64::max);
+    let value = most(&mut means.iter().map(|(value, _)| *value))
+        .ok_or_else(|| evidence.missing(&at(LOOP, END_PER_S)))?;
+    let intervals = || means.iter().filter_map(|(_, interval)| *interval);
+    let low = most(&mut intervals().map(|interval| interval.low));
+    let high = most(&mut intervals().map(|interval| interval.high));
+    let interval = low.zip(high).map(|(low, high)| Interval {
+        low,
+        high,
+        level: evidence.level,
+    });
+    let what = "event-loop: good answers a second, the most at any rate above 1000/s";
+    Ok(Finding::not_comparable(
+        what,
+        (value, interval),
+        "over 1000/s",
+    ))
 }
 
 fn apache_goes_on(evidence: &Evidence<'_>) -> Result<Finding, String> {

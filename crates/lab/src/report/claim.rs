@@ -35,6 +35,8 @@ pub enum Verdict {
     NotReproduced,
     /// This machine, or this run, cannot tell.
     NotTestable,
+    /// It is about a number that no other machine has to have: what was measured stands beside it.
+    NotComparable,
 }
 
 impl Verdict {
@@ -45,6 +47,7 @@ impl Verdict {
             Self::Reproduced => "Reproduced",
             Self::NotReproduced => "Not reproduced",
             Self::NotTestable => "Not testable here",
+            Self::NotComparable => "Not comparable",
         }
     }
 
@@ -55,6 +58,7 @@ impl Verdict {
             Self::Reproduced => "✓",
             Self::NotReproduced => "✗",
             Self::NotTestable => "–",
+            Self::NotComparable => "≠",
         }
     }
 
@@ -65,6 +69,7 @@ impl Verdict {
             Self::Reproduced => "reproduced",
             Self::NotReproduced => "not_reproduced",
             Self::NotTestable => "not_testable",
+            Self::NotComparable => "not_comparable",
         }
     }
 }

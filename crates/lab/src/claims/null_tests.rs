@@ -1,0 +1,344 @@
+//! Made-up studies in which nothing has an effect, and some in which much has: how often a verdict is
+//! wrong, and how often it is found.
+//!
+//! A study has the cells and the blocks of a paper's reduced plan. What is measured in a trial is the
+//! same everywhere but for noise: lognormal, of 3 to 8 % for each cell, and an effect of 5 % that all
+//! trials of a block have in common.
+//!
+//! Where nothing has an effect, a verdict is wrong if the claim is true and "not reproduced", or untrue
+//! and "reproduced". A claim whose bound is just where such studies are ("more than": at least 1.0) is
+//! wrong either way. So is one about a trend, a step or an optimum, since there is none to be found:
+//! that it is elsewhere is as wrong. Claims of large effects are rightly "not reproduced": of these
+//! there are many, and they must not ease the level of the others ([`super::family`]).
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use super::*;
+use crate::analysis::Measured;
+use crate::cells::Cells;
+use crate::journal::{Level, Levels, RunHead};
+use crate::papers::{Grid, Paper};
+use crate::plan::Plan;
+use crate::report::Verdict;
+
+/// Of each paper: five make a thousand.
+const STUDIES: u64 = 200;
+/// 5 % of the thousand.
+const WRONG_MAX: usize = 50;
+/// 5 % of those of a paper, and three standard deviations of what is counted.
+const OF_PAPER_MAX: usize = 19;
+/// Of each paper with large effects.
+const EFFECT_STUDIES: usize = 50;
+const BLOCK_NOISE: f64 = 0.05;
+/// What every server carries where nothing has an effect: within the rates of P5.
+const PER_S: f64 = 1550.0;
+/// The series that claims are about; P1's long runs are too short to be judged.
+const SERIES: [&str; 9] = [
+    "models",
+    "threads",
+    "reactors",
+    "concurrency",
+    "arms",
+    "work",
+    "page",
+    "accounts",
+    "rates",
+];
+
+/// By how much more is carried at these levels of a series.
+type Effect = dyn Fn(&str, &dyn Fn(&str) -> String) -> f64;
+
+struct Study {
+    run: Run,
+    cells: Vec<(String, Levels, u32)>,
+}
+
+impl Study {
+    fn new(paper: &str) -> Self {
+        let text = Paper::named(paper).unwrap().text;
+        let text = Grid::default().plan_text(text, paper).unwrap();
+        let plan = Plan::parse(&text, paper, std::path::Path::new(".")).unwrap();
+        let cells = Cells::of(&plan, &[0, 1], &[]).unwrap().cells.into_iter();
+        let cells = cells.map(|cell| {
+            let series = &plan.series[cell.series];
+            (series.name.clone(), cell.levels, series.replicates)
+        });
+        let mut study = Self {
+            run: Run::default(),
+            cells: cells.collect(),
+        };
+        let is_used = |name: &str| SERIES.contains(&name) || name == "connections";
+        study.cells.retain(|(series, _, _)| is_used(series));
+        study.run.head = RunHead {
+            name: paper.to_owned(),
+            ..RunHead::default()
+        };
+        study
+    }
+
+    /// The claims of a study with noise of its own.
+    fn judged(&mut self, seed: u64, effect: &Effect) -> Vec<Claim> {
+        let mut noise = Noise::new(seed);
+        let blocks: Vec<f64> = (0..8).map(|_| BLOCK_NOISE * noise.drawn()).collect();
+        self.run.trials.clear();
+        for (series, levels, count) in &self.cells {
+            let of = |factor: &str| {
+                levels
+                    .get(factor)
+                    .map_or_else(String::new, Level::to_string)
+            };
+            let (more, spread) = (effect(series, &of), noise.spread());
+            for block in 0..*count {
+                let mut factor = || (blocks[block as usize] + spread * noise.drawn()).exp();
+                let mut trial = Measured {
+                    number: self.run.trials.len() as u32,
+                    block,
+                    series: series.clone(),
+                    levels: levels.clone(),
+                    connections: 2000,
+                    timeouts: (400.0 * factor()) as u64,
+                    ..Measured::default()
+                };
+                let carried = PER_S * more * factor();
+                let offered = of("rate_per_s").parse().unwrap_or(f64::INFINITY);
+                let is_bounded = self.run.head.name == "P5";
+                let good = if is_bounded {
+                    carried.min(offered)
+                } else {
+                    carried
+                };
+                trial.values.extend([
+                    (Metric::GoodPerS, good),
+                    (Metric::CompletedPerS, good),
+                    (
+                        Metric::ErrorShare,
+                        if is_bounded {
+                            1.0 - good / offered
+                        } else {
+                            0.0
+                        },
+                    ),
+                    (Metric::P50Us, 1e6 * PER_S / carried),
+                    (Metric::MeanUs, 1e6 * PER_S / carried),
+                    (Metric::ContextSwitchesPerRequest, factor() / more),
+                    (Metric::MemoryBytes, 4e7 * factor()),
+                    (Metric::CpuUserShare, 0.2 * factor()),
+                    (Metric::CpuKernelShare, 0.7 * factor()),
+                ]);
+                self.run.trials.push(trial);
+            }
+        }
+        judged(&self.run)
+    }
+}
+
+struct Noise(Pcg64Mcg);
+
+impl Noise {
+    fn new(seed: u64) -> Self {
+        Self(Pcg64Mcg::seed_from_u64(seed))
+    }
+
+    /// Normally distributed, by Box and Muller.
+    fn drawn(&mut self) -> f64 {
+        let radius = (-2.0 * self.0.random_range(1e-300..1.0_f64).ln()).sqrt();
+        radius * self.0.random_range(0.0..std::f64::consts::TAU).cos()
+    }
+
+    /// Of the trials of a cell.
+    fn spread(&mut self) -> f64 {
+        self.0.random_range(0.03..0.08)
+    }
+}
+
+/// A verdict that is wrong where nothing has an effect.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wrong {
+    /// "Reproduced": the claim is untrue.
+    Reproduced,
+    /// "Not reproduced": it is true.
+    NotReproduced,
+    /// Both.
+    Either,
+    /// It is not judged.
+    Neither,
+}
+
+impl Wrong {
+    fn is(self, verdict: Verdict) -> bool {
+        match self {
+            Self::Reproduced => verdict == Verdict::Reproduced,
+            Self::NotReproduced => verdict == Verdict::NotReproduced,
+            Self::Either => matches!(verdict, Verdict::Reproduced | Verdict::NotReproduced),
+            Self::Neither => false,
+        }
+    }
+}
+
+use Wrong::{Either, Neither, NotReproduced, Reproduced};
+
+/// How claims begin, in their order, and which verdict is wrong.
+const P1: [(&str, Wrong); 17] = [
+    ("Throughput of one reactor", Either),
+    ("The fall is steepest", Either),
+    ("Where requests wait", Reproduced),
+    ("More threads help where", Reproduced),
+    ("Beyond the optimum of threads", Either),
+    ("Too many threads lose", Reproduced),
+    ("More reactors help", Reproduced),
+    ("Beyond the optimum of reactors", Either),
+    ("Few reactors suffice", NotReproduced),
+    ("The optimal number of threads", Either),
+    ("The optimal number of reactors", Either),
+    ("Several reactors with threads reach 3", Reproduced),
+    ("Several reactors with threads have shorter", Either),
+    ("One reactor with one thread suits", NotReproduced),
+    ("One reactor with threads suits", NotReproduced),
+    ("Several reactors with threads suit", NotReproduced),
+    ("The advantage of several", Neither),
+];
+const P2: [(&str, Wrong); 10] = [
+    ("The proactor with its timer", Reproduced),
+    ("It is so because the loop", Reproduced),
+    ("It is so if the kernel", Reproduced),
+    ("No request fails", NotReproduced),
+    ("The reactor suits few", NotReproduced),
+    ("The reactor suffers", Reproduced),
+    ("The proactor's gain", Reproduced),
+    ("Behind the login, too, the loop", Reproduced),
+    ("Behind the login, too, the kernel", Reproduced),
+    ("Registering and logging in", NotReproduced),
+];
+/// A fifth of all connections starve, and latencies are just a second.
+const P3: [(&str, Wrong); 11] = [
+    ("One blocking thread starves", Reproduced),
+    ("The same at a rate", Reproduced),
+    ("1000 threads serve 1000", Reproduced),
+    ("The same at a rate", Reproduced),
+    ("One event loop serves all", NotReproduced),
+    ("One event loop serves them at seconds", Either),
+    ("Several event loops serve all", NotReproduced),
+    ("The same at a rate", NotReproduced),
+    ("The latency of several event loops", Either),
+    ("Several event loops complete", Neither),
+    ("Several event loops serve more", Either),
+];
+const P4: [(&str, Wrong); 6] = [
+    ("It serves nearly five", Reproduced),
+    ("The same against nginx tuned", Reproduced),
+    ("Throughput grows", Reproduced),
+    ("Its use of CPUs", NotReproduced),
+    ("Its use of memory", NotReproduced),
+    ("It takes 1.34", NotReproduced),
+];
+const P5: [(&str, Wrong); 11] = [
+    ("Threads win", Either),
+    ("The event loop bends later", Either),
+    ("It bends at 1.15 to 1.5", Reproduced),
+    ("Threads bend", Neither),
+    ("The event loop bends at about", Neither),
+    ("Threads fail", Neither),
+    ("The event loop fails", Neither),
+    ("The event loop answers", Neither),
+    ("Apache goes on", NotReproduced),
+    ("Up to modest rates", Either),
+    ("Up to modest rates", Either),
+];
+
+/// How many studies without any effect hold a wrong verdict.
+fn wrong(paper: &str, expected: &[(&str, Wrong)]) -> usize {
+    let mut study = Study::new(paper);
+    let is_wrong = |seed: &u64| {
+        let claims = study.judged(*seed, &|_, _| 1.0);
+        assert_eq!(claims.len(), expected.len(), "{paper}");
+        let mut pairs = claims.iter().zip(expected);
+        pairs.any(|(claim, (begins, wrong))| {
+            assert!(claim.text.starts_with(begins), "{paper}: {}", claim.text);
+            wrong.is(claim.verdict)
+        })
+    };
+    (0..STUDIES).filter(is_wrong).count()
+}
+
+#[test]
+fn of_a_thousand_studies_without_an_effect_one_in_twenty_is_wrong_at_most() {
+    let papers: [(&str, &[(&str, Wrong)]); 5] = [
+        ("P1", &P1),
+        ("P2", &P2),
+        ("P3", &P3),
+        ("P4", &P4),
+        ("P5", &P5),
+    ];
+    let counts = std::thread::scope(|scope| {
+        let counts = papers.map(|(paper, expected)| scope.spawn(move || wrong(paper, expected)));
+        counts.map(|count| count.join().unwrap())
+    });
+    assert!(counts.iter().sum::<usize>() <= WRONG_MAX, "{counts:?}");
+    assert!(
+        counts.iter().all(|count| *count <= OF_PAPER_MAX),
+        "{counts:?}"
+    );
+}
+
+/// How many of these claims are reproduced, over studies with this effect.
+fn found(paper: &str, effect: &Effect, claims: &[&str]) -> Vec<usize> {
+    let mut study = Study::new(paper);
+    let mut found = vec![0; claims.len()];
+    for seed in 0..EFFECT_STUDIES as u64 {
+        let judged = study.judged(seed, effect);
+        for (count, begins) in found.iter_mut().zip(claims) {
+            let mut of_text = judged.iter().filter(|claim| claim.text.starts_with(begins));
+            let verdict = of_text.next().unwrap().verdict;
+            *count += usize::from(verdict == Verdict::Reproduced);
+        }
+    }
+    found
+}
+
+#[test]
+fn large_effects_are_found() {
+    let p1 = |series: &str, of: &dyn Fn(&str) -> String| match series {
+        // A steep fall, then a slight one.
+        "models" => 1.0 / (1.0 + of("service_us").parse::<f64>().unwrap_or(0.0)).powf(0.3),
+        "threads" => match of("workers").as_str() {
+            "4" => 4.0,
+            "30" => 2.0,
+            _ => 1.0,
+        },
+        "concurrency" if of("model").starts_with("several") => 12.0,
+        _ => 1.0,
+    };
+    let p2 = |_: &str, of: &dyn Fn(&str) -> String| match of("arm").as_str() {
+        "loop" | "kernel" => 4.0,
+        _ => 1.0,
+    };
+    let p4 = |_: &str, of: &dyn Fn(&str) -> String| match of("server").as_str() {
+        "handoff" => 20.0 * of("connections").parse::<f64>().unwrap_or(1.0),
+        _ => 1000.0,
+    };
+    let p1 = found(
+        "P1",
+        &p1,
+        &[
+            "Throughput of one",
+            "The fall is",
+            "Where requests wait",
+            "Too many",
+            "Several reactors with threads reach 3",
+        ],
+    );
+    let p2_claims = [
+        "The proactor with",
+        "It is so because",
+        "Behind the login, too, the loop",
+    ];
+    let p2 = found("P2", &p2, &p2_claims);
+    let p4 = found("P4", &p4, &["It serves nearly", "Throughput grows"]);
+    for count in [p1, p2, p4].concat() {
+        assert!(
+            count >= EFFECT_STUDIES * 9 / 10,
+            "{count} of {EFFECT_STUDIES}"
+        );
+    }
+}

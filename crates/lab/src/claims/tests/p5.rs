@@ -1,0 +1,87 @@
+//! Where servers bend, and rates that stand beside those of another machine.
+
+use super::*;
+
+fn bends(threads: f64, events: f64) -> Made {
+    let mut made = Made::new("P5");
+    for (server, bend) in [("threads", threads), ("event-loop", events)] {
+        for rate in ["500", "1000", "1200", "1300", "1500", "1600", "2500"] {
+            let offered: f64 = rate.parse().unwrap();
+            let good = offered.min(bend);
+            let levels = [("server", server), ("rate_per_s", rate)];
+            let values = [(GoodPerS, good), (ErrorShare, 1.0 - good / offered)];
+            made.cell("rates", (&levels, &values), 0.0);
+        }
+    }
+    made
+}
+
+#[test]
+fn where_servers_bend() {
+    let win = "Threads win";
+    let later = "The event loop bends later";
+    let much_later = "It bends at 1.15 to 1.5 times";
+    let verdicts = |made: &Made| [win, later, much_later].map(|claim| made.verdict(claim));
+    // Between 1200 and 1300, and between 1500 and 1600: 1.15 to 1.33.
+    assert_eq!(
+        verdicts(&bends(1250.0, 1550.0)),
+        [NotReproduced, Reproduced, Reproduced]
+    );
+    assert_eq!(
+        verdicts(&bends(1600.0, 600.0)),
+        [Reproduced, NotReproduced, NotReproduced]
+    );
+    // A bend above all that was asked for lies above the other, and by more than 1.5.
+    assert_eq!(
+        verdicts(&bends(1250.0, 9999.0)),
+        [NotReproduced, Reproduced, NotReproduced]
+    );
+    // The same two rates on the grid are no bends that are the same.
+    assert_eq!(
+        verdicts(&bends(1210.0, 1250.0)),
+        [NotTestable, NotTestable, NotReproduced]
+    );
+    let unbent = bends(9999.0, 9999.0);
+    assert_eq!(verdicts(&unbent), [NotTestable; 3]);
+    let claim = unbent.claim(win);
+    let unseen = "threads: no bend is seen up to 2500/s";
+    assert!(claim.why.starts_with(unseen), "{}", claim.why);
+}
+
+#[test]
+fn absolute_rates_stand_beside_those_of_another_machine() {
+    let made = bends(1250.0, 9999.0);
+    for (claim, why) in [
+        (
+            "Threads bend at 1000",
+            "threads: highest rate of which 99 % is answered well: 1200 (1200 to 1200, 95 % interval); \
+             published: 1000 to 1300/s. An absolute rate speaks of the machine.",
+        ),
+        (
+            "The event loop bends at about 1500",
+            "event-loop: highest rate of which 99 % is answered well (event-loop: in 5 of 5 runs none was \
+             lost, and it is more): 2500 (2500 to 2500, 95 % interval); published: 1500/s. An absolute \
+             rate speaks of the machine.",
+        ),
+        (
+            "Threads fail at 2500",
+            "threads: share of requests that fail at 2500/s: 0.5 (0.5 to 0.5, 95 % interval); published: \
+             all. An absolute rate speaks of the machine.",
+        ),
+        (
+            "The event loop answers more than 1000",
+            "event-loop: good answers a second, the most at any rate above 1000/s: 2500 (2500 to 2500, \
+             95 % interval); published: over 1000/s. An absolute rate speaks of the machine.",
+        ),
+    ] {
+        let found = made.claim(claim);
+        assert_eq!((found.verdict, found.why.as_str()), (NotComparable, why));
+    }
+    let mut made = Made::new("P3");
+    let levels = [("model", "several event loops"), ("rate_per_s", "200000")];
+    made.cell("rates", (&levels, &[(CompletedPerS, 90_000.0)]), 0.02);
+    let claim = made.claim("Several event loops complete");
+    assert_eq!(claim.verdict, NotComparable);
+    assert_eq!(claim.published, "190,965/s");
+    assert!(claim.interval.unwrap().contains(90_000.0));
+}
