@@ -5,9 +5,9 @@
 //! name, and given an interval over blocks. A claim holds where the whole interval is on its side of
 //! the bound, does not where the whole interval is on the other, and else this run cannot tell: the
 //! reason says by how much, or which limit struck the trials out. What is the best of several is not
-//! chosen first and compared then, but compared as any of them ([`Evidence::best_over`]).
+//! chosen first and compared then, but compared as any of them (`evidence.rs`).
 //!
-//! The claims of a paper are a family, corrected for their number ([`family`]), so that studies in which
+//! The claims of a paper are a family, corrected for their number (`family.rs`), so that studies in which
 //! nothing has an effect hold any wrong verdict in one of twenty at most.
 //!
 //! Where the client of a closed loop was the limit, a claim has to come out the same for what was

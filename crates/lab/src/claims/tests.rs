@@ -423,6 +423,26 @@ fn behind_the_login_and_logging_in() {
 }
 
 #[test]
+fn each_condition_of_a_claim_is_judged_at_its_part_of_the_level() {
+    let mut made = Made::new("P2");
+    for database in ["SQLite", "MariaDB", "PostgreSQL"] {
+        for (arm, rate) in [("workers", 1000.0), ("loop", 1200.0)] {
+            let levels = [("arm", arm), ("database", database), ("users", "10")];
+            made.cell("page", (&levels, &[(GoodPerS, rate)]), 0.02);
+        }
+    }
+    // The only claim of this run that can be judged: 1 - 0.05 / 3.
+    let claim = made.claim("Behind the login, too, the loop");
+    assert_eq!(claim.why.matches("98.3 % interval").count(), 3, "{claim:?}");
+    let alone = headline(4000.0, 0.02);
+    let claims = judged(&alone.run).into_iter();
+    let decided = claims.filter(|claim| claim.verdict != NotTestable);
+    let levels: Vec<f64> = decided.map(|it| it.interval.unwrap().level).collect();
+    // Two that can, each decided as one of two.
+    assert_eq!(levels, [0.975, 0.975]);
+}
+
+#[test]
 fn connections_that_starve() {
     let run = |model: &str, connections: u64, timeouts: u64| {
         let mut made = Made::new("P3");
