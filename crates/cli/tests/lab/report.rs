@@ -175,7 +175,7 @@ fn runs_are_written_on_one_page_with_their_first_charts() {
             .starts_with("<svg")
     );
     let text = fs::read_to_string(&readme).unwrap();
-    assert!(text.contains("| t: loops | 0 | 0 | 0 | 6 | "), "{text}");
+    assert!(text.contains("| t: loops | 0 | 0 | 0 | 0 | 6 | "), "{text}");
     assert!(text.contains("[All claims](all.md)"), "{text}");
     assert!(
         !text.contains("old") && text.ends_with("to -->\nrest\n"),
