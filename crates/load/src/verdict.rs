@@ -258,9 +258,9 @@ fn judge_plan(plan: &PlanEvidence, verdict: &mut Verdict) {
     if share >= SENT_SHARE_MIN {
         if plan.held_share > HELD_SHARE_TOLD {
             verdict.notes.push(format!(
-                "All {} connections were waiting for the server for {} of the time while requests were \
-                 due: those waited in the client, which latency counts. With more --connections the \
-                 server would have had them sooner.",
+                "All {} connections were taken for {} of the time while requests were due: those waited \
+                 in the client, which latency counts. With more --connections the server would have had \
+                 them sooner.",
                 plan.connections,
                 percent(plan.held_share)
             ));

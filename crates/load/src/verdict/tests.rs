@@ -161,7 +161,7 @@ fn a_loop_that_was_not_open_all_the_time_is_told() {
     assert_eq!(verdict.held_share, Some(0.34));
     assert!(!verdict.client_limited);
     assert!(
-        verdict.notes[0].contains("All 64 connections were waiting for the server for 34 %"),
+        verdict.notes[0].contains("All 64 connections were taken for 34 %"),
         "{:?}",
         verdict.notes
     );
