@@ -10,26 +10,36 @@
 //! be told from 0 gives some huge number there, which is why no peak is claimed then. What N is
 //! (clients, threads, loops) is the caller's to say, in the title.
 //!
+//! Measurements of one block share what the machine was like then: that is drawn once for a block, and
+//! what is left of the residuals once for each measurement. Where replicates differ less than the levels
+//! do from the curve, the law does not fit, and no peak is claimed of it (the test for lack of fit:
+//! Draper and Smith, *Applied Regression Analysis*, 2.1).
+//!
 //! N. J. Gunther, *Guerrilla Capacity Planning* (2007), chapters 4 to 6; the intervals are by drawing
 //! the residuals again (Davison and Hinkley, *Bootstrap Methods and their Application*, 6.2 and 7.3).
 
 mod fit;
+mod noise;
 #[cfg(test)]
 mod tests;
 
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::stats::{Interval, LEVEL, quantile};
 use fit::{Model, fit, fit_free};
+use noise::Noise;
 
 /// Levels of N that a fit needs: three parameters from fewer fit anything.
 pub const LEVELS_MIN: usize = 6;
 
 /// How often residuals are drawn again.
 const RESAMPLES: usize = 2000;
+
+/// So unlikely has what is left to be where the law is right for it not to fit: a report has dozens of
+/// curves.
+const LACK_OF_FIT_P: f64 = 0.01;
 
 /// A peak beyond so many times the largest N that was measured is not believed.
 pub const EXTRAPOLATION_MAX: f64 = 2.0;
@@ -55,6 +65,10 @@ pub struct Usl {
     pub kappa: Parameter,
     /// How likely a kappa as large as this is where it really is 0.
     pub kappa_p: f64,
+    /// How likely levels that are as far from the curve are where the law is right; `None`: there are
+    /// no replicates to compare them with.
+    #[serde(default)]
+    pub lack_of_fit_p: Option<f64>,
     /// The peak, where one is shown.
     pub peak: Option<Peak>,
     /// What is said of the peak, in a sentence.
@@ -86,19 +100,29 @@ pub struct Peak {
 }
 
 impl Usl {
-    /// Fits measurements `(N, throughput per second)`; replicates are several with the same N.
+    /// Fits measurements `(N, throughput per second)`; replicates are several with the same N. `blocks`
+    /// has the block of each, or is empty if they share nothing.
     ///
     /// # Errors
     /// Fewer than [`LEVELS_MIN`] levels of N, a level below 1, or a throughput that is not above 0, as
     /// a sentence.
-    pub fn fit(points: &[(f64, f64)], weighting: Weighting, seed: u64) -> Result<Self, String> {
+    pub fn fit(
+        points: &[(f64, f64)],
+        blocks: &[u32],
+        weighting: Weighting,
+        seed: u64,
+    ) -> Result<Self, String> {
         check(points)?;
         let model = fit(points, weighting);
-        let resampled = resample(points, &model, weighting, seed);
+        let noise = Noise::of(points, blocks, &residuals(points, &model, weighting));
+        let resampled = resample(points, &model, &noise, weighting, seed);
         let free = fit_free(points, weighting);
         let kappa_p = p_of_kappa(&free, &resampled);
         let n_max = points.iter().fold(0.0_f64, |most, point| most.max(point.0));
-        let (peak, peak_claim) = peak(&model, &resampled, kappa_p, n_max);
+        let (peak, peak_claim) = match noise.lack_of_fit_p.filter(|p| *p < LACK_OF_FIT_P) {
+            Some(p) => (None, no_fit(p)),
+            None => peak(&model, &resampled, kappa_p, n_max),
+        };
         let of = |value: f64, pick: fn(&Model) -> f64| Parameter {
             value,
             interval: interval(resampled.iter().map(pick).collect(), value),
@@ -108,6 +132,7 @@ impl Usl {
             sigma: of(model.sigma, |model| model.sigma.max(0.0)),
             kappa: of(model.kappa, |model| model.kappa.max(0.0)),
             kappa_p,
+            lack_of_fit_p: noise.lack_of_fit_p,
             peak,
             peak_claim,
             explained: explained(points, &model),
@@ -136,29 +161,38 @@ fn check(points: &[(f64, f64)]) -> Result<(), String> {
     }
 }
 
-/// Fits of made-up measurements: the fitted curve with the residuals drawn again. Kappa and sigma may
-/// be below 0 here, since a bound would hide how uncertain they are.
-fn resample(points: &[(f64, f64)], model: &Model, weighting: Weighting, seed: u64) -> Vec<Model> {
+fn no_fit(p: f64) -> String {
+    format!(
+        "the law does not fit: levels are further from the curve than their trials are from each other \
+         (p = {p:.2}): no peak claimed"
+    )
+}
+
+/// How far each measurement is from the curve, as it counts.
+fn residuals(points: &[(f64, f64)], model: &Model, weighting: Weighting) -> Vec<f64> {
+    let residual = |(n, x): &(f64, f64)| match weighting {
+        Weighting::Equal => x - model.at(*n),
+        Weighting::Relative => (x / model.at(*n)).ln(),
+    };
+    points.iter().map(residual).collect()
+}
+
+/// Fits of made-up measurements: the fitted curve with noise drawn again. Kappa and sigma may be below
+/// 0 here, since a bound would hide how uncertain they are.
+fn resample(
+    points: &[(f64, f64)],
+    model: &Model,
+    noise: &Noise,
+    weighting: Weighting,
+    seed: u64,
+) -> Vec<Model> {
     let fitted: Vec<f64> = points.iter().map(|(n, _)| model.at(*n)).collect();
-    let freedom = (points.len() - 3) as f64;
-    let inflation = (points.len() as f64 / freedom).sqrt();
-    let mut residuals: Vec<f64> = (points.iter().zip(&fitted))
-        .map(|((_, x), fitted)| match weighting {
-            Weighting::Equal => (x - fitted) * inflation,
-            Weighting::Relative => (x / fitted).ln() * inflation,
-        })
-        .collect();
-    let center = crate::stats::mean(&residuals);
-    residuals.iter_mut().for_each(|one| *one -= center);
-    // Few residuals know little of the noise: as much wider as Student's t is beyond the normal
-    // distribution.
-    let wider = StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |t| t.inverse_cdf(0.975) / 1.96);
     let mut generator = Pcg64Mcg::seed_from_u64(seed);
     let mut drawn = points.to_vec();
     (0..RESAMPLES)
         .map(|_| {
-            for (point, fitted) in drawn.iter_mut().zip(&fitted) {
-                let noise = wider * residuals[generator.random_range(0..residuals.len())];
+            let noises = noise.draw(&mut generator);
+            for ((point, fitted), noise) in drawn.iter_mut().zip(&fitted).zip(noises) {
                 point.1 = match weighting {
                     Weighting::Equal => (fitted + noise).max(fitted * 0.01),
                     Weighting::Relative => fitted * noise.exp(),

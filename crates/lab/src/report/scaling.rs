@@ -38,8 +38,8 @@ pub(super) fn of(chart: &Chart, figure: &Figure, picked: &[&Cell<'_>], seed: u64
         return Vec::new();
     }
     let counted = picked.iter().flat_map(|cell| &cell.counted);
-    let values: BTreeMap<u32, f64> = counted
-        .filter_map(|trial| Some((trial.number, trial.value(chart.metric)?)))
+    let values: Values = counted
+        .filter_map(|trial| Some((trial.number, (trial.value(chart.metric)?, trial.block))))
         .collect();
     let curves = figure.panels.iter().flat_map(|panel| {
         let measured = panel.curves.iter().filter(|curve| !curve.is_reference);
@@ -63,7 +63,10 @@ pub(super) fn of(chart: &Chart, figure: &Figure, picked: &[&Cell<'_>], seed: u64
         .collect()
 }
 
-fn fit(curve: &Curve, values: &BTreeMap<u32, f64>, seed: u64) -> Result<Usl, String> {
+/// Throughput and block by the number of the trial.
+type Values = BTreeMap<u32, (f64, u32)>;
+
+fn fit(curve: &Curve, values: &Values, seed: u64) -> Result<Usl, String> {
     if curve.points.iter().any(|point| point.room.is_some()) {
         return Err("not fitted: the client was the limit in some trials".to_owned());
     }
@@ -71,10 +74,13 @@ fn fit(curve: &Curve, values: &BTreeMap<u32, f64>, seed: u64) -> Result<Usl, Str
         let numbers = point.trials.iter();
         numbers.map(move |number| (point.x, number))
     });
-    let points: Vec<(f64, f64)> = trials
-        .filter_map(|(x, number)| Some((x, *values.get(number)?)))
-        .collect();
-    Usl::fit(&points, Weighting::Relative, seed).map_err(|why| format!("not fitted: {why}"))
+    let measured = trials.filter_map(|(x, number)| {
+        let (per_s, block) = values.get(number)?;
+        Some(((x, *per_s), *block))
+    });
+    let (points, blocks): (Vec<(f64, f64)>, Vec<u32>) = measured.unzip();
+    Usl::fit(&points, &blocks, Weighting::Relative, seed)
+        .map_err(|why| format!("not fitted: {why}"))
 }
 
 /// The table of a chart's laws.
