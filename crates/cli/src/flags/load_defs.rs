@@ -362,7 +362,7 @@ pub(crate) struct OutputFlags {
     #[arg(long)]
     pub(crate) allow_client_limited: bool,
 
-    /// Nothing but the result.
+    /// Nothing but the result, and what failed.
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
