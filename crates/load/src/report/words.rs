@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::number::{count, percent, significant, span_s, time_us};
 use super::parts::Fates;
 use crate::trial::distribution::samples_min;
-use crate::trial::{LittleRecord, Percentiles, Results, TrialRecord, Verdict};
+use crate::trial::{Distribution, LittleRecord, Percentiles, Results, TrialRecord, Verdict};
 use crate::{ErrorKind, Tally};
 
 /// From this part of the machine's CPU time on it is told that other guests had it.
@@ -215,22 +215,39 @@ fn little_fault(verdict: &Verdict) -> Option<String> {
 /// Of which requests the latencies are, where some have none.
 pub(super) fn completed_only(results: &Results) -> Option<String> {
     let fates = Fates::of(&results.tally);
-    if fates.errored == 0 {
-        return None;
-    }
-    let failure = &results.failure;
-    let after = failure.percentile_us(50.0).or_else(|| failure.max_us());
-    let after = after.map(|us| format!(", after {}", time_us(us as f64)));
-    let half = match failure.percentile_us(50.0).is_some() {
-        true => " at the median",
-        false => " at most",
+    let share = |requests: u64| {
+        let share = percent(requests as f64, results.tally.offered as f64);
+        format!("{} requests ({share})", count(requests))
     };
-    let after = after.map(|text| text + half).unwrap_or_default();
-    Some(format!(
-        "latencies are of complete answers only: {} requests ({}) without one failed{after}",
-        count(fates.errored),
-        percent(fates.errored as f64, results.tally.offered as f64)
-    ))
+    let mut without = Vec::new();
+    if fates.errored > 0 {
+        let after = failed_after(&results.failure);
+        without.push(format!(
+            "{} without one failed{after}",
+            share(fates.errored)
+        ));
+    }
+    let untried = fates.dropped + results.tally.unfinished;
+    if untried > 0 {
+        let requests = share(untried);
+        without.push(format!(
+            "{requests} were never sent, or given up at the end"
+        ));
+    }
+    (!without.is_empty()).then(|| {
+        let without = without.join("; ");
+        format!("latencies are of complete answers only: {without}")
+    })
+}
+
+/// ", after 2.00 s at the median".
+fn failed_after(failure: &Distribution) -> String {
+    let (us, which) = match failure.percentile_us(50.0) {
+        Some(us) => (Some(us), "at the median"),
+        None => (failure.max_us(), "at most"),
+    };
+    let after = us.map(|us| format!(", after {} {which}", time_us(us as f64)));
+    after.unwrap_or_default()
 }
 
 fn unbacked(results: &Results) -> Option<String> {
@@ -268,6 +285,22 @@ fn untold(tally: &Tally) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn latencies_leave_out_what_was_never_sent() {
+        let mut results = Results::default();
+        results.tally.offered = 100;
+        results.tally.completed = 90;
+        results.tally.good = 90;
+        assert_eq!(completed_only(&results), None);
+        results.tally.unfinished = 6;
+        results.tally.errors[ErrorKind::Dropped as usize] = 4;
+        let told = completed_only(&results).unwrap();
+        assert!(
+            told.ends_with("only: 10 requests (10 %) were never sent, or given up at the end"),
+            "{told}"
+        );
+    }
 
     #[test]
     fn littles_law_is_told_where_it_can_fail() {
