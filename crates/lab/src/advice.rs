@@ -68,6 +68,13 @@ impl Goal {
             Self::Memory => Metric::MemoryBytes,
         }
     }
+
+    /// Whether a client at its end makes it worse than the server is: what the server uses for an
+    /// answer is what it is.
+    #[must_use]
+    pub fn is_limited_by_clients(self) -> bool {
+        matches!(self, Self::Throughput | Self::TailLatency)
+    }
 }
 
 /// What is asked.
@@ -125,7 +132,7 @@ pub struct Choice {
     /// Blocks that it rests on.
     pub blocks: usize,
     /// Whether the client was the limit in some of them, so that its throughput is the least that it
-    /// can carry.
+    /// can carry, where that or latency is the goal.
     pub is_client_limited: bool,
 }
 

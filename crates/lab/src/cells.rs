@@ -1,6 +1,7 @@
 //! Cells: one combination of levels each, with everything that its trials need.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use crate::journal::{Level, Levels};
 use crate::plan::{
@@ -42,6 +43,9 @@ const ON_OFF: [&str; 2] = ["keep-alive", "precompressed"];
 /// What can be set of the servers that the lab configures.
 const FOREIGN_OPTIONS: [&str; 1] = ["workers"];
 
+/// Rates as multiples of a capacity: beyond them is a slip.
+const MULTIPLES: RangeInclusive<f64> = 0.001..=100.0;
+
 /// One combination of levels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
@@ -55,6 +59,8 @@ pub struct Cell {
     pub serve: Options,
     /// Options of `loadline load`, without those that the lab sets.
     pub load: Options,
+    /// The rate as a multiple of what the server carries, if it is given so.
+    pub rate_of_capacity: Option<f64>,
     /// What is asked for.
     pub path: String,
     /// Where both sides run.
@@ -240,6 +246,7 @@ impl Maker<'_> {
         let mut load = self.series.load.clone();
         load.extend(draft.load);
         refuse_own("load", &load, &OWN_LOAD_OPTIONS)?;
+        let rate_of_capacity = take_multiple(&mut load)?;
         let path = match draft.file_bytes {
             None => draft.path,
             Some(_) if matches!(self.plan.site, Site::Folder(_)) => {
@@ -273,6 +280,7 @@ impl Maker<'_> {
             server: draft.server,
             serve,
             load,
+            rate_of_capacity,
             path,
             placement,
             cpu_quota: draft.cpu_quota,
@@ -335,6 +343,31 @@ impl Draft {
         self.file_bytes = sets.file_bytes.or(self.file_bytes);
         Ok(())
     }
+}
+
+/// The rate as a multiple of the capacity, which is no option of `loadline load`.
+fn take_multiple(load: &mut Options) -> Result<Option<f64>, String> {
+    const NAME: &str = "rate-of-capacity";
+    const OTHERS: [&str; 5] = ["rate", "steps", "ramp", "replay", "scenario"];
+    let Some(value) = load.remove(NAME).filter(|it| *it != OptionValue::Absent) else {
+        return Ok(None);
+    };
+    let is_given = |name: &&str| load.get(*name).is_some_and(|it| *it != OptionValue::Absent);
+    if let Some(other) = OTHERS.iter().find(|name| is_given(name)) {
+        return Err(format!(
+            "load {other} and rate_of_capacity exclude each other; right would be one of them"
+        ));
+    }
+    let multiple = value.text().and_then(|text| text.parse::<f64>().ok());
+    let multiple = multiple.filter(|multiple| MULTIPLES.contains(multiple));
+    multiple.map(Some).ok_or_else(|| {
+        format!(
+            "rate_of_capacity is no multiple; right would be {} to {}: 0.9 for nine tenths of what the \
+             server carries",
+            MULTIPLES.start(),
+            MULTIPLES.end()
+        )
+    })
 }
 
 fn refuse_own(what: &str, options: &Options, own: &[(&str, &str)]) -> Result<(), String> {
@@ -428,7 +461,7 @@ pub fn cpus_text(cpus: &[usize]) -> String {
 /// The CPUs of such a text; what is no number is passed over.
 #[must_use]
 pub fn cpus_of(text: &str) -> Vec<usize> {
-    let part = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
+    let part = |part: &str| -> Option<RangeInclusive<usize>> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
     };
@@ -533,6 +566,14 @@ mod tests {
             (
                 "servers = [\"loadline\"]\nfactors = { path = [\"/a\"], file_bytes = [1] }",
                 "the factors file_bytes and path both set the path",
+            ),
+            (
+                "servers = [\"loadline\"]\nload = { rate = 5, rate_of_capacity = 0.5 }",
+                "load rate and rate_of_capacity exclude each other",
+            ),
+            (
+                "servers = [\"loadline\"]\nfactors = { rate_of_capacity = [0.5, 0] }",
+                "rate_of_capacity=0, server=loadline: rate_of_capacity is no multiple",
             ),
             (
                 "servers = [\"loadline\"]\n[[series]]\nname = \"s\"\nservers = [\"loadline\"]",

@@ -27,6 +27,9 @@ pub enum Line {
     Run(Box<RunHead>),
     /// The plan again, since it was given other charts: the trials are the same.
     Charts(Box<ChartsChange>),
+    /// A trial that measured what a server carries, before the first block: rates are multiples of
+    /// it.
+    Capacity(Box<CapacityTrial>),
     /// A trial that was run to its end, void or not.
     Trial(Box<Trial>),
 }
@@ -37,6 +40,16 @@ pub enum Line {
 pub struct ChartsChange {
     /// In place of that of [`RunHead`].
     pub plan_toml: String,
+}
+
+/// A trial of a closed loop, of which the rates of some cells are multiples.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CapacityTrial {
+    /// Which of the run's capacities, from 0.
+    pub of: u32,
+    /// What was run and what came of it. Its number is none of the run's trials.
+    pub trial: Trial,
 }
 
 /// What a run is: everything that its report needs besides the trials.

@@ -12,6 +12,7 @@ pub mod guard;
 mod judge;
 mod machine;
 mod network;
+mod own_capacity;
 mod prepare;
 mod quota;
 mod reach;
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 pub(crate) use child::THIS_PROGRAM;
 pub(crate) use network::check as check_network;
+pub use own_capacity::{Listener, OwnCapacities};
 pub use prepare::{Asked, Prepared, prepare};
 pub(crate) use quota::check as check_quota;
 pub use start::{Start, Where, starts};

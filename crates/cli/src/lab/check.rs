@@ -58,7 +58,10 @@ fn load_line(prepared: &Prepared, cell: &Cell) -> Vec<String> {
     let series = &prepared.plan.series[cell.series];
     let duration = format!("--duration={}s", series.duration_s);
     let url = format!("http://127.0.0.1:1{}", cell.path);
-    line(prepared, &["load", &url, &duration], words(&cell.load))
+    let mut options = words(&cell.load);
+    // Its rate is not known yet: one that something is due at, in the shortest of trials.
+    options.extend(cell.rate_of_capacity.map(|_| "--rate=1000".to_owned()));
+    line(prepared, &["load", &url, &duration], options)
 }
 
 /// With something that could be there in the place of placeholders.

@@ -5,6 +5,7 @@ mod capacity;
 mod check;
 mod interrupt;
 mod marks;
+mod own_capacity;
 mod paper;
 mod report;
 mod results;

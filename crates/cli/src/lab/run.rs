@@ -8,11 +8,11 @@ use loadline_lab::cells::levels_text;
 use loadline_lab::folded::folded;
 use loadline_lab::journal::Trial;
 use loadline_lab::progress::Progress;
-use loadline_lab::runner::{Asked, Ending, Prepared, Processes, Runner, prepare};
+use loadline_lab::runner::{Asked, Ending, Prepared, Processes, Runner, Stop, prepare};
 use loadline_load::report::number::span_s;
 
 use super::check::check;
-use super::interrupt;
+use super::{interrupt, own_capacity};
 use crate::failure::{Exit, Failure};
 use crate::flags::lab_defs::LabRunFlags;
 
@@ -23,7 +23,7 @@ const WIDTH_DEFAULT: usize = 80;
 pub(super) fn run(flags: &LabRunFlags) -> Result<(), Failure> {
     // Clients with many connections, and servers, inherit it.
     loadline_sys::usage::raise_descriptor_limit();
-    let mut prepared = prepare(&Asked {
+    let prepared = prepare(&Asked {
         plan: flags.plan.clone(),
         out: flags.out.clone(),
         seed: flags.seed,
@@ -38,12 +38,31 @@ pub(super) fn run(flags: &LabRunFlags) -> Result<(), Failure> {
     if flags.dry_run {
         return crate::print(description(&prepared).as_bytes());
     }
+    carry_out(flags, prepared)
+}
+
+fn carry_out(flags: &LabRunFlags, mut prepared: Prepared) -> Result<(), Failure> {
     interrupt::catch()?;
     prepared.begin().map_err(Failure::failed)?;
+    let is_quiet = flags.quiet;
+    let say = |line: &str| {
+        if !is_quiet {
+            tell(line);
+        }
+    };
+    for name in &prepared.head.left_out {
+        say(&format!(
+            "server {name} is not installed: its cells are left out"
+        ));
+    }
+    match own_capacity::measure(&mut prepared, &flags.out, &say) {
+        Ok(()) => {}
+        Err(Stop::Interrupted) => return finish(flags, Ok(Ending::Interrupted)),
+        Err(Stop::Failed(why)) => return Err(Failure::failed(why)),
+    }
     let Prepared {
         plan,
         expansion,
-        head,
         store: Some(mut store),
         recorded,
         ..
@@ -52,17 +71,6 @@ pub(super) fn run(flags: &LabRunFlags) -> Result<(), Failure> {
         return Err(Failure::failed("the run has no journal"));
     };
     let mut runner = Runner::new(&plan, &expansion, &mut store, &recorded);
-    let is_quiet = flags.quiet;
-    let say = |line: &str| {
-        if !is_quiet {
-            tell(line);
-        }
-    };
-    for name in &head.left_out {
-        say(&format!(
-            "server {name} is not installed: its cells are left out"
-        ));
-    }
     if !recorded.is_empty() {
         let (count, all) = (distinct(&recorded), expansion.trials.len());
         say(&format!("going on: {count} of {all} trials are recorded"));
@@ -171,6 +179,7 @@ fn description(prepared: &Prepared) -> String {
         distinct(&prepared.recorded),
         span_s(estimate_s.round())
     );
+    text += &own_capacity::description(prepared);
     for name in &prepared.head.left_out {
         text += &format!("left out: server {name} is not installed\n");
     }

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use loadline_lab::journal::Trial;
+
 use crate::bench::{Bench, said};
 use crate::program::PATIENCE;
 
@@ -37,9 +39,10 @@ fn is_refused(bench: &Bench) -> bool {
 
 #[test]
 fn a_server_with_a_quota_is_held_back_and_the_record_says_so() {
-    // Eight connections that never rest ask for a whole CPU.
+    // Eight connections that never rest ask for a whole CPU. A quota of a millisecond is spent by
+    // whoever runs at all, however busy the machine is.
     let bench = Bench::new(&plan(
-        "load = { connections = 8 }\nfactors = { cpu_quota = [0.3, 0.6] }",
+        "load = { connections = 8 }\nfactors = { cpu_quota = [0.05, 0.2] }",
     ));
     if is_refused(&bench) {
         return;
@@ -48,7 +51,11 @@ fn a_server_with_a_quota_is_held_back_and_the_record_says_so() {
         let level = trial.levels["cpu_quota"].to_string();
         assert!(trial.void.is_empty(), "{:?}", trial.void);
         let quota = trial.server.cpu_quota.unwrap();
-        assert_eq!((quota.cpus.to_string(), quota.period_us), (level, 5000));
+        let period_us = if quota.cpus < 0.1 { 20_000 } else { 5_000 };
+        assert_eq!(
+            (quota.cpus.to_string(), quota.period_us),
+            (level, period_us)
+        );
         assert!(
             quota.periods_throttled > 0 && quota.throttled_s > 0.0,
             "{quota:?}"
@@ -157,4 +164,64 @@ fn both_sides_meet_in_namespaces_of_their_own() {
         }
     }
     bench.wait_until_nothing_runs();
+}
+
+/// The rate that a client was told.
+fn rate_of(trial: &Trial) -> f64 {
+    let words = &trial.load.as_ref().unwrap().run.command;
+    let rate = words.iter().find_map(|word| word.strip_prefix("--rate="));
+    rate.unwrap().parse().unwrap()
+}
+
+#[test]
+fn rates_are_multiples_of_what_each_server_carries() {
+    let bench = Bench::new(&plan(
+        "load = { connections = 8 }\nfactors = { rate_of_capacity = [0.3, 0.6], service_time = \
+         { serve = \"service-time\", levels = [\"300us\", \"900us\"] } }",
+    ));
+    let trials = bench.complete();
+    let journal = bench.journal();
+    assert_eq!((trials.len(), journal.capacities.len()), (4, 6));
+    for service_time in ["300us", "900us"] {
+        let is_of = |trial: &&Trial| trial.levels["service_time"].to_string() == service_time;
+        let measured = journal.capacities.iter().map(|it| &it.trial).filter(is_of);
+        let mut carried: Vec<f64> = measured
+            .map(|trial| {
+                let load = trial.load.as_ref().unwrap();
+                load.headline().unwrap().total.rates.completed_per_s
+            })
+            .collect();
+        carried.sort_by(f64::total_cmp);
+        assert_eq!(carried.len(), 3);
+        for trial in trials.iter().filter(is_of) {
+            let multiple: f64 = trial.levels["rate_of_capacity"]
+                .to_string()
+                .parse()
+                .unwrap();
+            let rate = rate_of(trial);
+            assert!(
+                (rate - multiple * carried[1]).abs() <= 0.06,
+                "{rate} {carried:?}"
+            );
+        }
+    }
+    // The same command has nothing left to do, and measures nothing again.
+    bench.complete();
+    assert_eq!(bench.journal().capacities.len(), 6);
+}
+
+#[test]
+fn both_sides_may_have_all_cpus() {
+    let bench = Bench::new(&plan(
+        "load = { rate = 100, connections = 8 }\ncpus = \"shared\"",
+    ));
+    let trials = bench.complete();
+    let [trial] = &trials[..] else {
+        panic!("{trials:?}")
+    };
+    assert_eq!(trial.server.cpus, trial.server.client_cpus);
+    let load = trial.load.as_ref().unwrap();
+    assert!(load.everything.good > 0);
+    // A client that never slept would take the CPU from the server.
+    assert!(!load.run.command.contains(&"--spin".to_owned()));
 }

@@ -250,7 +250,7 @@ impl<'r> Table<'r> {
             cpus: cells[index].last.server.cpus.clone(),
             value: self.turned(Range::exact(value)).value,
             blocks: blocks.len(),
-            is_client_limited: cells[index].is_client_limited,
+            is_client_limited: cells[index].is_client_limited && self.goal.is_limited_by_clients(),
         };
         let first = places.first().ok_or("no choice has a value above 0")?;
         let best = choice(first.index, first.value);
@@ -264,7 +264,8 @@ impl<'r> Table<'r> {
             Some((choice(place.index, place.value), comparison))
         });
         let is_tied = |index: usize| {
-            let is_limited = best.is_client_limited || cells[index].is_client_limited;
+            let is_limited = (best.is_client_limited || cells[index].is_client_limited)
+                && self.goal.is_limited_by_clients();
             let is_more = |comparison: Comparison| comparison.difference == Difference::More;
             is_limited && !to_best(index).is_some_and(is_more)
         };

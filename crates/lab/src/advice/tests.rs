@@ -217,6 +217,36 @@ fn where_the_client_was_the_limit_what_could_be_more_is_not_called_less() {
     assert_eq!(ask(&made_up, 0.0).unwrap().tied.len(), 1);
 }
 
+/// What an answer costs is the same whoever waited, so a saturated server is not needed to tell.
+#[test]
+fn where_the_client_was_the_limit_cpu_time_still_decides() {
+    let mut made_up = run(&RUN);
+    for trial in &mut made_up.trials {
+        let demand_us = match is(trial, "reactor", 0.0) {
+            true => 12.0,
+            false => 16.0,
+        };
+        let wobble = 1.0 + 0.001 * f64::from(trial.number % 7);
+        trial
+            .values
+            .insert(Metric::CpuUsPerRequest, demand_us * wobble);
+        (trial.client_limited, trial.server_busy) = (true, Some(0.3));
+    }
+    assert_eq!(ask(&made_up, 0.0).unwrap().tied.len(), 2);
+    let asked = Question {
+        goal: Goal::CpuTime,
+        ..question(levels(&[("service_us", Level::Number(0.0))]))
+    };
+    let advice = advise(&made_up, &asked).unwrap();
+    assert_eq!(name(&advice.best), "architecture = reactor");
+    assert!(advice.tied.is_empty() && !advice.best.is_client_limited);
+    let (_, comparison) = advice.runner_up.unwrap();
+    assert!(
+        (comparison.ratio - 4.0 / 3.0).abs() < 0.02,
+        "{comparison:?}"
+    );
+}
+
 #[test]
 fn one_of_several_series_has_to_be_named() {
     let mut made_up = run(&RUN);

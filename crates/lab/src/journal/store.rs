@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::{Line, RunHead, SCHEMA, Trial};
+use super::{CapacityTrial, Line, RunHead, SCHEMA, Trial};
 
 /// Its name in the folder of a run.
 pub const JOURNAL_FILE: &str = "journal.jsonl";
@@ -17,6 +17,8 @@ const LINE_BYTES_MAX: u64 = 256 << 20;
 pub struct Contents {
     /// The first line, with the charts that it was given last; `None`: the run has not begun.
     pub head: Option<Box<RunHead>>,
+    /// The trials that measured capacities, in their order.
+    pub capacities: Vec<CapacityTrial>,
     /// The trials in the order in which they ended.
     pub trials: Vec<Trial>,
 }
@@ -129,13 +131,14 @@ fn read_lines(file: &mut File) -> Result<(Contents, u64), String> {
                 let schema = &head.schema;
                 return Err(format!("its form is {schema}; right would be {SCHEMA}"));
             }
+            Line::Capacity(one) if number > 1 => contents.capacities.push(*one),
             Line::Trial(trial) if number > 1 => contents.trials.push(*trial),
             Line::Charts(change) if number > 1 => {
                 if let Some(head) = &mut contents.head {
                     head.plan_toml = change.plan_toml;
                 }
             }
-            Line::Run(_) | Line::Charts(_) | Line::Trial(_) => {
+            Line::Run(_) | Line::Charts(_) | Line::Capacity(_) | Line::Trial(_) => {
                 return Err(format!(
                     "line {number} is out of place: the first line is the run, and none of the others"
                 ));

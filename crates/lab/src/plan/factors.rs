@@ -29,7 +29,7 @@ enum Meaning {
 }
 
 /// The known factors, as docs/lab.md lists them.
-const KNOWN: [(&str, Meaning); 36] = [
+const KNOWN: [(&str, Meaning); 37] = [
     ("server", Meaning::Server),
     ("architecture", Meaning::Serve("architecture", "")),
     ("loops", Meaning::Serve("loops", "")),
@@ -50,6 +50,7 @@ const KNOWN: [(&str, Meaning); 36] = [
     ("service_kind", Meaning::Serve("service-kind", "")),
     ("connections", Meaning::Load("connections", "")),
     ("rate_per_s", Meaning::Load("rate", "")),
+    ("rate_of_capacity", Meaning::Load("rate-of-capacity", "")),
     ("arrivals", Meaning::Load("arrivals", "")),
     ("burst", Meaning::Load("burst", "")),
     ("users", Meaning::Load("users", "")),

@@ -33,7 +33,9 @@ pub(super) fn of(chart: &Chart, figure: &Figure, picked: &[&Cell<'_>], seed: u64
     let is_throughput = matches!(chart.metric, Metric::CompletedPerS | Metric::GoodPerS);
     let is_count = COUNTS.contains(&chart.x.as_str()) && figure.x.names.is_empty();
     // At a rate that is offered, throughput does not depend on how many ask.
-    let is_open = picked.iter().any(|cell| cell.level("rate_per_s").is_some());
+    let rates = ["rate_per_s", "rate_of_capacity"];
+    let has_rate = |cell: &&Cell<'_>| rates.iter().any(|name| cell.level(name).is_some());
+    let is_open = picked.iter().any(has_rate);
     if chart.kind != ChartKind::Lines || !is_throughput || !is_count || is_open {
         return Vec::new();
     }

@@ -10,7 +10,9 @@ use super::servers::program;
 use super::{network, quota};
 use crate::cells::levels_text;
 use crate::expand::{Expansion, expand};
-use crate::journal::{self, ChartsChange, Contents, Line, RunHead, SCHEMA, Store, Trial};
+use crate::journal::{
+    self, CapacityTrial, ChartsChange, Contents, Line, RunHead, SCHEMA, Store, Trial,
+};
 use crate::plan::{Network, Plan};
 
 /// What is asked for.
@@ -47,6 +49,8 @@ pub struct Prepared {
     pub store: Option<Store>,
     /// What it has already.
     pub recorded: Vec<Trial>,
+    /// The same of the trials that measured capacities.
+    pub capacities: Vec<CapacityTrial>,
     /// Whether the journal is still empty.
     pub is_new: bool,
     /// Whether the plan has other charts than the journal knows.
@@ -108,6 +112,7 @@ pub fn prepare(asked: &Asked) -> Result<Prepared, String> {
         head,
         store,
         recorded: contents.trials,
+        capacities: contents.capacities,
         is_new,
     })
 }

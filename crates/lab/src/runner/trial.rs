@@ -23,7 +23,7 @@ use super::site::{Root, large_files};
 use super::{Bench, CALM_WITHIN, Stop};
 use crate::cells::{Cell, cpus_text};
 use crate::expand::{Expansion, PlannedTrial};
-use crate::journal::{ServerFacts, Trial};
+use crate::journal::{CpuQuota, ServerFacts, Trial};
 use crate::plan::{Kind, Plan, Server, Site};
 
 /// How long a server may take until it listens: those with a virtual machine take seconds.
@@ -233,24 +233,36 @@ impl<'p> Processes<'p> {
             }
         };
         let started = self.start_right(planned, cell, (scratch, &link), trial);
-        let (mut running, given) = match started {
-            Ok(started) => started,
-            Err(_) if (self.is_over)() => return Err(Stop::Interrupted),
+        match started {
+            Ok((running, given)) => {
+                let own = Own {
+                    scratch,
+                    given: &given,
+                    link: &link,
+                };
+                self.load(planned, cell, (running, own), trial)
+            }
+            Err(_) if (self.is_over)() => Err(Stop::Interrupted),
             Err(why) => {
                 trial.void.push(why);
-                return Ok(());
+                Ok(())
             }
-        };
+        }
+    }
+
+    /// The load, and what both sides counted meanwhile.
+    fn load(
+        &mut self,
+        planned: &PlannedTrial,
+        cell: &Cell,
+        (mut running, own): (Running, Own<'_>),
+        trial: &mut Trial,
+    ) -> Result<(), Stop> {
         let content = self.root.content(&cell.path);
-        let port = running.address.port();
-        let own = Own {
-            scratch,
-            given: &given,
-            link: &link,
-        };
+        let (link, port) = (own.link, running.address.port());
         let place = self.place(cell, own, port);
         let is_loadline = self.plan.servers[&cell.server].kind == Kind::Loadline;
-        let counted_before = is_loadline.then(|| answers_counted(&link, port)).flatten();
+        let counted_before = is_loadline.then(|| answers_counted(link, port)).flatten();
         let series = &self.plan.series[cell.series];
         let hdr_file = match trial.repeat {
             0 => format!("trials/{:06}.hdr", planned.number),
@@ -268,18 +280,14 @@ impl<'p> Processes<'p> {
             cpus: &cell.placement.client,
             server_cpus: &cell.placement.server,
             server_pid: running.server.pid(),
-            watched: &given.processes,
+            watched: &own.given.processes,
             hdr: &hdr,
         };
         trial.start_unix_ms = unix_ms();
-        let overflows_before = link.listen_overflows();
-        let quota_before = running.group.as_ref().map(QuotaGroup::read);
+        let before = Counters::read(&running, link);
         let heard = task.run(&self.is_over);
-        let quota_after = running.group.as_ref().map(QuotaGroup::read);
-        trial.server.cpu_quota = quota_after
-            .zip(quota_before)
-            .map(|(after, before)| after.since(&before));
-        let overflows = link.listen_overflows().zip(overflows_before);
+        let counters = Counters::read(&running, link).since(&before);
+        trial.server.cpu_quota = counters.quota;
         if let Some(how) = running.server.ended_by(Instant::now()) {
             let words = last_words(&running.log).unwrap_or_default();
             trial
@@ -293,14 +301,13 @@ impl<'p> Processes<'p> {
                 return Ok(());
             }
             Heard::Record(mut record) => {
-                let met = overflows.map_or(0, |(after, before)| after.saturating_sub(before));
-                add_overflows(&mut record, met);
+                add_overflows(&mut record, counters.overflows.unwrap_or(0));
                 record
             }
         };
         if let Some(before) = counted_before {
             let completed = record.everything.completed;
-            trial.server.requests_counted = counted_since(&link, port, before, completed);
+            trial.server.requests_counted = counted_since(link, port, before, completed);
         }
         running.server.stop();
         seen(&record, &mut trial.server);
@@ -485,6 +492,31 @@ fn counted_since(link: &Link, port: u16, before: u64, completed: u64) -> Option<
         }
         asked += 1;
         thread::sleep(LOOK_MAX);
+    }
+}
+
+/// What the kernel counts where the server is.
+struct Counters {
+    quota: Option<CpuQuota>,
+    /// Connections that met a full queue; `None`: the client sees them itself.
+    overflows: Option<u64>,
+}
+
+impl Counters {
+    fn read(running: &Running, link: &Link) -> Self {
+        Self {
+            quota: running.group.as_ref().map(QuotaGroup::read),
+            overflows: link.listen_overflows(),
+        }
+    }
+
+    fn since(self, before: &Self) -> Self {
+        let quota = self.quota.zip(before.quota.as_ref());
+        let overflows = self.overflows.zip(before.overflows);
+        Self {
+            quota: quota.map(|(after, before)| after.since(before)),
+            overflows: overflows.map(|(after, before)| after.saturating_sub(before)),
+        }
     }
 }
 

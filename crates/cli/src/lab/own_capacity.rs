@@ -1,0 +1,69 @@
+//! The capacities that rates of a plan are multiples of: measured before the first block, and told.
+
+use std::path::Path;
+
+use loadline_lab::cells::{Cell, levels_text};
+use loadline_lab::expand::OVERHEAD_S;
+use loadline_lab::journal::Trial;
+use loadline_lab::runner::{Listener, OwnCapacities, Prepared, Processes, Stop};
+use loadline_load::report::number::{rate, span_s};
+
+use super::interrupt;
+
+/// Measures what is missing, and gives the cells of the run their rates.
+pub(super) fn measure(prepared: &mut Prepared, out: &Path, say: &dyn Fn(&str)) -> Result<(), Stop> {
+    let Some(own) = OwnCapacities::of(&prepared.expansion, prepared.head.seed) else {
+        return Ok(());
+    };
+    let left_s = own.left_s(&prepared.plan, &prepared.capacities, OVERHEAD_S);
+    if left_s > 0.0
+        && let Some(store) = &mut prepared.store
+    {
+        say(&format!(
+            "{} own capacities are measured first, about {}",
+            own.expansion.cells.len(),
+            span_s(left_s.round())
+        ));
+        let bench = Processes::new(&prepared.plan, &own.expansion, out, interrupt::is_over);
+        let mut bench = bench.map_err(Stop::Failed)?;
+        let mut teller = Teller(say);
+        own.measure(&mut bench, store, &mut prepared.capacities, &mut teller)?;
+    }
+    for (index, cell) in own.expansion.cells.iter().enumerate() {
+        if let Some(per_s) = own.capacity(index, &prepared.capacities) {
+            let levels = levels_text(&cell.levels);
+            say(&format!("capacity of {levels}: {}/s", rate(per_s)));
+        }
+    }
+    own.set_rates(&mut prepared.expansion, &prepared.capacities);
+    Ok(())
+}
+
+/// What would be measured first; empty: nothing.
+pub(super) fn description(prepared: &Prepared) -> String {
+    let Some(own) = OwnCapacities::of(&prepared.expansion, prepared.head.seed) else {
+        return String::new();
+    };
+    let left_s = own.left_s(&prepared.plan, &prepared.capacities, OVERHEAD_S);
+    format!(
+        "own capacities: {}, about {} left, measured first\n",
+        own.expansion.cells.len(),
+        span_s(left_s.round())
+    )
+}
+
+struct Teller<'a>(&'a dyn Fn(&str));
+
+impl Listener for Teller<'_> {
+    fn measured(&mut self, cell: &Cell, trial: &Trial, per_s: Option<f64>) {
+        let levels = levels_text(&cell.levels);
+        let what = match per_s {
+            Some(per_s) if trial.client_limited => {
+                format!("at least {}/s, the client was at its end", rate(per_s))
+            }
+            Some(per_s) => format!("{}/s", rate(per_s)),
+            None => format!("void: {}", trial.void.join(" ")),
+        };
+        (self.0)(&format!("closed loop of {levels}: {what}"));
+    }
+}

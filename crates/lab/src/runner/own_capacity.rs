@@ -1,0 +1,365 @@
+//! The capacities that a plan's rates are multiples of: what each server carries in a closed loop,
+//! measured before the first block.
+//!
+//! Cells that differ in their rates alone share one. Each is the median of a few trials, which stand in
+//! the journal like all others, so a run that goes on has the same capacities and rates.
+
+use crate::cells::{Cell, levels_text};
+use crate::expand::{Expansion, PlannedTrial};
+use crate::journal::{CapacityTrial, Line, Store, Trial};
+use crate::plan::{OptionValue, Options, Plan};
+
+use super::{Bench, Stop};
+
+/// Trials of which a capacity is the median.
+const TRIALS: usize = 3;
+/// Attempts at those, of one server in one go: a machine that is never calm gives none.
+const ATTEMPTS_MAX: usize = 6;
+/// Trials of the run have the numbers below.
+const NUMBER_FIRST: u32 = 1_000_000;
+
+/// What an open loop has and a closed one has not.
+const OF_OPEN_LOOPS: [&str; 4] = ["rate", "arrivals", "burst", "spin"];
+
+/// The capacities that a run needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnCapacities {
+    /// Their trials, and their cells: closed loops.
+    pub expansion: Expansion,
+    /// For each cell of the run, which of those its rate is a multiple of.
+    of_cells: Vec<Option<usize>>,
+}
+
+/// Who is told of trials for a capacity.
+pub trait Listener {
+    /// A trial was run, of that cell; `per_s` is what was carried, if it counts.
+    fn measured(&mut self, cell: &Cell, trial: &Trial, per_s: Option<f64>);
+}
+
+impl OwnCapacities {
+    /// Of a run whose order is drawn from `seed`; `None`: no rate is a multiple.
+    #[must_use]
+    pub fn of(run: &Expansion, seed: u64) -> Option<Self> {
+        let mut cells: Vec<Cell> = Vec::new();
+        let of_cells = run.cells.iter().map(|cell| {
+            cell.rate_of_capacity?;
+            let closed = closed(cell);
+            let known = cells.iter().position(|one| is_same(one, &closed));
+            Some(known.unwrap_or_else(|| {
+                cells.push(closed);
+                cells.len() - 1
+            }))
+        });
+        let of_cells: Vec<Option<usize>> = of_cells.collect();
+        let trial = |(number, cell)| PlannedTrial {
+            number,
+            cell,
+            replicate: 1,
+            block: 0,
+            is_a_a: false,
+            load_seed: seed,
+        };
+        let trials = (NUMBER_FIRST..).zip(0..cells.len()).map(trial).collect();
+        (!cells.is_empty()).then(|| Self {
+            expansion: Expansion {
+                cells,
+                files: run.files.clone(),
+                trials,
+            },
+            of_cells,
+        })
+    }
+
+    /// How long what is missing takes at least, if each trial takes `overhead_s` beside its load.
+    #[must_use]
+    pub fn left_s(&self, plan: &Plan, recorded: &[CapacityTrial], overhead_s: f64) -> f64 {
+        let each = self.expansion.trials.iter().map(|trial| {
+            let missing = TRIALS.saturating_sub(self.carried(trial.cell, recorded).len());
+            missing as f64 * self.expansion.estimate_s(plan, &[*trial], overhead_s)
+        });
+        each.sum()
+    }
+
+    /// Measures what is missing, in rounds over all servers; each trial is recorded before the next
+    /// begins.
+    ///
+    /// # Errors
+    /// Somebody wants the run to end, or a server's capacity cannot be measured.
+    pub fn measure(
+        &self,
+        bench: &mut dyn Bench,
+        store: &mut Store,
+        recorded: &mut Vec<CapacityTrial>,
+        listener: &mut dyn Listener,
+    ) -> Result<(), Stop> {
+        let planned = &self.expansion.trials;
+        for attempt in 0..=ATTEMPTS_MAX {
+            let is_missing = |it: &&PlannedTrial| self.carried(it.cell, recorded).len() < TRIALS;
+            let missing: Vec<PlannedTrial> = planned.iter().filter(is_missing).copied().collect();
+            let Some(first) = missing.first() else { break };
+            if attempt == ATTEMPTS_MAX {
+                return Err(Stop::Failed(self.failure(first.cell, recorded)));
+            }
+            for planned in missing {
+                let before = recorded.iter().filter(|it| it.of as usize == planned.cell);
+                let repeat = before.count() as u32;
+                // Each has arrivals of its own.
+                let planned = PlannedTrial {
+                    load_seed: planned.load_seed.wrapping_add(u64::from(repeat)),
+                    ..planned
+                };
+                let trial = Trial {
+                    repeat,
+                    ..bench.run(&planned, repeat)?
+                };
+                listener.measured(self.expansion.cell(&planned), &trial, carried(&trial));
+                let one = CapacityTrial {
+                    of: planned.cell as u32,
+                    trial,
+                };
+                let line = Line::Capacity(Box::new(one.clone()));
+                store.append(&line).map_err(Stop::Failed)?;
+                recorded.push(one);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives each cell of the run its rate. Every capacity has been measured.
+    pub fn set_rates(&self, run: &mut Expansion, recorded: &[CapacityTrial]) {
+        for (cell, of) in run.cells.iter_mut().zip(&self.of_cells) {
+            let Some((multiple, per_s)) = cell
+                .rate_of_capacity
+                .zip(of.and_then(|of| self.capacity(of, recorded)))
+            else {
+                continue;
+            };
+            let rate = OptionValue::Text(format!("{:.1}", (multiple * per_s).max(0.1)));
+            cell.load.insert("rate".to_owned(), rate);
+        }
+    }
+
+    /// Answers per second, the median of its trials; `None`: too few.
+    #[must_use]
+    pub fn capacity(&self, of: usize, recorded: &[CapacityTrial]) -> Option<f64> {
+        let mut carried = self.carried(of, recorded);
+        carried.truncate(TRIALS);
+        carried.sort_by(f64::total_cmp);
+        (carried.len() == TRIALS).then(|| carried[TRIALS / 2])
+    }
+
+    /// Of those trials that count, in the order in which they were run.
+    fn carried(&self, of: usize, recorded: &[CapacityTrial]) -> Vec<f64> {
+        let of_cell = recorded.iter().filter(|it| it.of as usize == of);
+        of_cell.filter_map(|it| carried(&it.trial)).collect()
+    }
+
+    fn failure(&self, of: usize, recorded: &[CapacityTrial]) -> String {
+        let last = recorded.iter().rfind(|it| it.of as usize == of);
+        let why = last.map_or_else(
+            || "nothing was answered".to_owned(),
+            |it| it.trial.void.join(" "),
+        );
+        format!(
+            "the capacity of {} cannot be measured, and rates are multiples of it: {why}",
+            levels_text(&self.expansion.cells[of].levels)
+        )
+    }
+}
+
+/// What a trial carried, if it counts.
+fn carried(trial: &Trial) -> Option<f64> {
+    let load = trial.load.as_ref().filter(|_| trial.void.is_empty())?;
+    let per_s = load.headline()?.total.rates.completed_per_s;
+    (per_s > 0.0).then_some(per_s)
+}
+
+/// The same server under a closed loop, without what its cells may differ in.
+fn closed(cell: &Cell) -> Cell {
+    let mut closed = cell.clone();
+    closed.rate_of_capacity = None;
+    closed.is_repeated = false;
+    closed.levels.retain(|name, _| name != "rate_of_capacity");
+    closed
+        .load
+        .retain(|name, _| !OF_OPEN_LOOPS.contains(&name.as_str()));
+    closed
+}
+
+/// Whether two closed loops measure the same: what a plan calls them does not matter.
+fn is_same(one: &Cell, other: &Cell) -> bool {
+    let rest = |cell: &Cell| Cell {
+        levels: Default::default(),
+        load: Options::new(),
+        ..cell.clone()
+    };
+    rest(one) == rest(other) && one.load == other.load
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use loadline_load::trial::{GroupRecord, TrialRecord};
+
+    use super::*;
+    use crate::cells::Cells;
+    use crate::expand::expand;
+    use crate::journal::{self, RunHead, SCHEMA};
+
+    const PLAN: &str = "name = \"t\"\n[servers.one]\nkind = \"loadline\"\n[servers.two]\n\
+        kind = \"loadline\"\noptions = { loops = 2 }\n[[series]]\nname = \"s\"\na_a = false\n\
+        duration_s = 2\nwarm_up_s = 1\nload = { connections = 9, arrivals = \"constant\" }\n\
+        factors = { rate_of_capacity = [0.5, 1.7] }\n[[series]]\nname = \"closed\"";
+
+    /// Servers that carry so many per second, trial after trial; `None`: it is void.
+    struct Carrying {
+        cells: Vec<Cell>,
+        per_s: Vec<Option<f64>>,
+        runs: usize,
+        stops_after: usize,
+    }
+
+    impl Bench for Carrying {
+        fn run(&mut self, planned: &PlannedTrial, _: u32) -> Result<Trial, Stop> {
+            if self.runs == self.stops_after {
+                return Err(Stop::Interrupted);
+            }
+            self.runs += 1;
+            let cell = &self.cells[planned.cell];
+            assert!(!cell.load.contains_key("rate") && !cell.load.contains_key("arrivals"));
+            let per_s = self.per_s[self.runs - 1];
+            let mut group = GroupRecord::default();
+            group.total.rates.completed_per_s = per_s.unwrap_or(1.0);
+            Ok(Trial {
+                number: planned.number,
+                load: Some(Box::new(TrialRecord {
+                    groups: vec![group],
+                    ..TrialRecord::default()
+                })),
+                void: per_s.map_or_else(|| vec!["others".to_owned()], |_| Vec::new()),
+                ..Trial::default()
+            })
+        }
+
+        fn wait_for_calm(&mut self) {}
+    }
+
+    struct Silent;
+
+    impl Listener for Silent {
+        fn measured(&mut self, _: &Cell, _: &Trial, _: Option<f64>) {}
+    }
+
+    fn run() -> (Plan, Expansion, OwnCapacities) {
+        let plan = Plan::parse(PLAN, "plan", Path::new("/")).unwrap();
+        let run = expand(&plan, 1, &[0, 1], &[]).unwrap();
+        let own = OwnCapacities::of(&run, 1).unwrap();
+        (plan, run, own)
+    }
+
+    /// One go; what the journal has at its end.
+    fn go(folder: &Path, per_s: &[Option<f64>], stops_after: usize) -> Result<usize, Stop> {
+        let (_, _, own) = run();
+        let (mut store, contents) = Store::open(folder).unwrap();
+        if contents.head.is_none() {
+            let head = RunHead {
+                schema: SCHEMA.to_owned(),
+                ..RunHead::default()
+            };
+            store.append(&Line::Run(Box::new(head))).unwrap();
+        }
+        let mut bench = Carrying {
+            cells: own.expansion.cells.clone(),
+            per_s: per_s.to_vec(),
+            runs: 0,
+            stops_after,
+        };
+        let mut recorded = contents.capacities;
+        own.measure(&mut bench, &mut store, &mut recorded, &mut Silent)?;
+        Ok(bench.runs)
+    }
+
+    fn rates(run: &Expansion) -> Vec<Option<String>> {
+        let rate = |cell: &Cell| Some(cell.load.get("rate")?.text()?.to_owned());
+        run.cells.iter().map(rate).collect()
+    }
+
+    #[test]
+    fn rates_follow_from_the_median_of_each_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let (plan, mut run, own) = run();
+        // Two servers in place of four cells; cells without a multiple need none.
+        assert_eq!(own.expansion.cells.len(), 2);
+        assert!((own.left_s(&plan, &[], 0.5) - 6.0 * 3.5).abs() < 1e-9);
+        // In rounds: one, two, one, two, one, two; a void one is made up for.
+        let per_s = [
+            Some(1000.0),
+            Some(500.0),
+            None,
+            Some(540.0),
+            Some(900.0),
+            Some(520.0),
+            Some(1300.0),
+        ];
+        assert_eq!(go(folder.path(), &per_s, usize::MAX), Ok(7));
+        let recorded = journal::read(folder.path()).unwrap().capacities;
+        assert_eq!(own.capacity(0, &recorded), Some(1000.0));
+        assert_eq!(own.capacity(1, &recorded), Some(520.0));
+        assert!(own.left_s(&plan, &recorded, 0.5) < 1e-9);
+        own.set_rates(&mut run, &recorded);
+        let found = rates(&run);
+        let right = ["500.0", "1700.0", "260.0", "884.0"].map(|rate| Some(rate.to_owned()));
+        let mut found_of_s = found[..4].to_vec();
+        found_of_s.sort();
+        let mut right = right.to_vec();
+        right.sort();
+        assert_eq!(found_of_s, right);
+        assert_eq!(found[4..], [None, None]);
+    }
+
+    #[test]
+    fn an_interruption_costs_the_trial_in_progress_and_no_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(|tens| Some(tens * 10.0));
+        assert_eq!(go(folder.path(), &all, 4), Err(Stop::Interrupted));
+        assert_eq!(go(folder.path(), &all[4..], usize::MAX), Ok(2));
+        let recorded = journal::read(folder.path()).unwrap().capacities;
+        let (_, _, own) = run();
+        assert_eq!(own.capacity(0, &recorded), Some(30.0));
+        assert_eq!(own.capacity(1, &recorded), Some(40.0));
+        // Nothing is measured again.
+        assert_eq!(go(folder.path(), &[], usize::MAX), Ok(0));
+    }
+
+    #[test]
+    fn a_server_that_is_never_measured_ends_the_run_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let void = [None; 2 * ATTEMPTS_MAX];
+        let ended = go(folder.path(), &void, usize::MAX);
+        assert_eq!(
+            ended,
+            Err(Stop::Failed(
+                "the capacity of server=one cannot be measured, and rates are multiples of it: others"
+                    .to_owned()
+            ))
+        );
+    }
+
+    #[test]
+    fn plans_without_multiples_need_none() {
+        let text = PLAN.replace("rate_of_capacity", "rate_per_s");
+        let plan = Plan::parse(&text, "plan", Path::new("/")).unwrap();
+        let cells = Cells::of(&plan, &[0], &[]).unwrap();
+        assert!(
+            cells
+                .cells
+                .iter()
+                .all(|cell| cell.rate_of_capacity.is_none())
+        );
+        assert_eq!(
+            OwnCapacities::of(&expand(&plan, 1, &[0], &[]).unwrap(), 1),
+            None
+        );
+    }
+}
