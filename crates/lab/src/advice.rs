@@ -126,6 +126,9 @@ pub struct Choice {
     pub configuration: Option<String>,
     /// CPUs that it had: "0,2-3".
     pub cpus: String,
+    /// CPU time that it could use, in CPUs, where it had a quota.
+    #[serde(default)]
+    pub cpu_quota: Option<f64>,
     /// Geometric mean over blocks: answers per second, microseconds, microseconds of CPU time, or
     /// bytes.
     pub value: f64,

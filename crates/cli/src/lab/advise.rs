@@ -9,6 +9,7 @@ use loadline_lab::advice::{Advice, Change, Choice, Goal, Question, advise, text}
 use loadline_lab::analysis::Run;
 use loadline_lab::journal::Levels;
 use loadline_lab::report::{quantity, shell};
+use loadline_sys::affinity::CpuBudget;
 
 use crate::failure::{Exit, Failure};
 use crate::flags::defs::Command;
@@ -62,7 +63,7 @@ fn page(advice: &Advice) -> String {
         _ => ".\n".to_owned(),
     };
     if let Some(resolved) = resolved(&advice.best) {
-        let (chosen, cpus) = (chosen(&resolved), cpus(&advice.best.cpus));
+        let (chosen, cpus) = (chosen(&resolved), cpus(&advice.best));
         let _ = writeln!(page, "  {chosen}; on {cpus}");
     }
     page += &comparison(advice);
@@ -238,11 +239,14 @@ fn resolved(choice: &Choice) -> Option<Plan> {
     if !is_loadline {
         return None;
     }
-    let cpus = cpu_count(&choice.cpus).max(1);
+    let budget = CpuBudget {
+        affinity: cpu_count(&choice.cpus).max(1),
+        quota_milli: choice.cpu_quota.map(|cpus| (cpus * 1000.0) as u64),
+    };
     let machine = Machine {
-        affinity: cpus,
-        quota_milli: None,
-        cpus,
+        affinity: budget.affinity,
+        quota_milli: budget.quota_milli,
+        cpus: budget.cpus(),
         descriptors_max: usize::MAX,
         refuses_io_uring: why_no_io_uring(),
     };
@@ -256,10 +260,14 @@ fn cpu_count(list: &str) -> usize {
     flags::load_defs::cpu_list(list).map_or(0, |list| list.0.len())
 }
 
-fn cpus(list: &str) -> String {
-    match cpu_count(list) {
+fn cpus(choice: &Choice) -> String {
+    let cpus = match cpu_count(&choice.cpus) {
         0 => "unknown CPUs".to_owned(),
         several => count(several, "CPU"),
+    };
+    match choice.cpu_quota {
+        None => cpus,
+        Some(quota) => format!("{cpus} with a quota of {quota}"),
     }
 }
 
@@ -272,7 +280,36 @@ fn count(count: usize, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::for_others;
+    use loadline_lab::advice::Choice;
+
+    use super::{cpus, for_others, resolved};
+
+    /// What is `auto` there is by the CPUs of the trial, and by its quota.
+    #[test]
+    fn what_a_quota_made_of_auto_is_told() {
+        let words = [
+            "loadline",
+            "serve",
+            ".",
+            "--architecture=reactor",
+            "--loops=auto",
+        ];
+        let mut choice = Choice {
+            levels: [].into(),
+            command: words.map(str::to_owned).to_vec(),
+            configuration: None,
+            cpus: "0-3".to_owned(),
+            cpu_quota: None,
+            value: 1.0,
+            blocks: 3,
+            is_client_limited: false,
+        };
+        assert_eq!(cpus(&choice), "4 CPUs");
+        assert_eq!(resolved(&choice).unwrap().options.loops, 4);
+        choice.cpu_quota = Some(0.4);
+        assert_eq!(cpus(&choice), "4 CPUs with a quota of 0.4");
+        assert_eq!(resolved(&choice).unwrap().options.loops, 1);
+    }
 
     #[test]
     fn the_database_of_a_trial_is_not_advised() {

@@ -248,6 +248,7 @@ impl<'r> Table<'r> {
             command: cells[index].last.server.command.clone(),
             configuration: cells[index].last.server.configuration.clone(),
             cpus: cells[index].last.server.cpus.clone(),
+            cpu_quota: (cells[index].last.server.cpu_quota.as_ref()).map(|quota| quota.cpus),
             value: self.turned(Range::exact(value)).value,
             blocks: blocks.len(),
             is_client_limited: cells[index].is_client_limited && self.goal.is_limited_by_clients(),

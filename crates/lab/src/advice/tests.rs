@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::analysis::Measured;
-use crate::journal::RunHead;
+use crate::journal::{CpuQuota, RunHead};
 use loadline_capacity::stats::Difference;
 
 const PLAN: &str = r#"name = "t"
@@ -221,6 +221,12 @@ fn where_the_client_was_the_limit_what_could_be_more_is_not_called_less() {
 #[test]
 fn where_the_client_was_the_limit_cpu_time_still_decides() {
     let mut made_up = run(&RUN);
+    made_up.trials.iter_mut().for_each(|trial| {
+        trial.server.cpu_quota = Some(CpuQuota {
+            cpus: 0.4,
+            ..CpuQuota::default()
+        });
+    });
     for trial in &mut made_up.trials {
         let demand_us = match is(trial, "reactor", 0.0) {
             true => 12.0,
@@ -240,6 +246,7 @@ fn where_the_client_was_the_limit_cpu_time_still_decides() {
     let advice = advise(&made_up, &asked).unwrap();
     assert_eq!(name(&advice.best), "architecture = reactor");
     assert!(advice.tied.is_empty() && !advice.best.is_client_limited);
+    assert_eq!(advice.best.cpu_quota, Some(0.4));
     let (_, comparison) = advice.runner_up.unwrap();
     assert!(
         (comparison.ratio - 4.0 / 3.0).abs() < 0.02,
