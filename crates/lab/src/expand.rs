@@ -11,6 +11,7 @@ use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64;
 
 use crate::cells::{Cell, Cells};
+use crate::journal::AddedBlocks;
 use crate::plan::Plan;
 
 /// Trials of a run: more is a slip.
@@ -100,6 +101,38 @@ pub fn expand(
 }
 
 impl Expansion {
+    /// Adds blocks of some cells behind all others, in orders drawn from the seed of the run.
+    ///
+    /// # Errors
+    /// One line: a cell that there is not, or too many trials.
+    pub fn add_blocks(&mut self, seed: u64, blocks: &AddedBlocks) -> Result<(), String> {
+        (0..blocks.count).try_for_each(|_| self.add_block(seed, &blocks.cells))
+    }
+
+    fn add_block(&mut self, seed: u64, cells: &[u32]) -> Result<(), String> {
+        let block = self.block_count();
+        let load_seed = mixed(seed, block);
+        let mut order: Vec<usize> = cells.iter().map(|cell| *cell as usize).collect();
+        if order.iter().any(|cell| *cell >= self.cells.len()) {
+            return Err("a block of cells that the plan does not have".to_owned());
+        }
+        if self.trials.len() + order.len() > TRIALS_MAX {
+            return Err(format!("more than {TRIALS_MAX} trials"));
+        }
+        order.shuffle(&mut Pcg64::seed_from_u64(mixed(load_seed, 0)));
+        let first = self.trials.len() as u32;
+        let added = (first..).zip(order).map(|(number, cell)| PlannedTrial {
+            number,
+            cell,
+            replicate: block + 1,
+            block,
+            is_a_a: false,
+            load_seed,
+        });
+        self.trials.extend(added);
+        Ok(())
+    }
+
     /// The cell of a trial.
     #[must_use]
     pub fn cell(&self, trial: &PlannedTrial) -> &Cell {
@@ -224,6 +257,30 @@ mod tests {
             firsts[1..].iter().all(|it| (850..1_150).contains(it)),
             "{firsts:?}"
         );
+    }
+
+    #[test]
+    fn a_block_that_is_added_has_the_cells_that_it_is_given() {
+        let plan = plan(5, 2, 2);
+        let mut run = expand(&plan, 3, &[0, 1], &[]).unwrap();
+        let before = run.trials.clone();
+        let blocks = |cells: &[u32]| AddedBlocks {
+            count: 1,
+            blocks_max: 9,
+            cells: cells.to_vec(),
+        };
+        run.add_blocks(3, &blocks(&[0, 2, 4])).unwrap();
+        let (planned, added) = run.trials.split_at(before.len());
+        assert_eq!(planned, before);
+        let mut cells: Vec<usize> = added.iter().map(|it| it.cell).collect();
+        cells.sort_unstable();
+        assert_eq!(cells, [0, 2, 4]);
+        for (number, trial) in (before.len() as u32..).zip(added) {
+            let found = (trial.number, trial.block, trial.replicate, trial.is_a_a);
+            assert_eq!(found, (number, 2, 3, false));
+            assert!(before.iter().all(|it| it.load_seed != trial.load_seed));
+        }
+        assert!(run.add_blocks(3, &blocks(&[99])).is_err());
     }
 
     #[test]

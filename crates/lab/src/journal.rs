@@ -30,6 +30,8 @@ pub enum Line {
     /// A trial that measured what a server carries, before the first block: rates are multiples of
     /// it.
     Capacity(Box<CapacityTrial>),
+    /// Blocks behind those of the plan, since comparisons were not decided.
+    Blocks(AddedBlocks),
     /// A trial that was run to its end, void or not.
     Trial(Box<Trial>),
 }
@@ -40,6 +42,18 @@ pub enum Line {
 pub struct ChartsChange {
     /// In place of that of [`RunHead`].
     pub plan_toml: String,
+}
+
+/// Blocks of some cells.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AddedBlocks {
+    /// How many.
+    pub count: u32,
+    /// The most that the run may have in all, by which it was fixed when to look.
+    pub blocks_max: u32,
+    /// The cells, by their places in the order of the plan, from 0.
+    pub cells: Vec<u32>,
 }
 
 /// A trial of a closed loop, of which the rates of some cells are multiples.

@@ -20,6 +20,7 @@ pub mod capacity;
 pub mod cells;
 pub mod claims;
 pub mod compare;
+pub mod decide;
 pub mod expand;
 pub mod export;
 pub mod folded;

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 pub use options::{OptionValue, Options, words};
 
+use crate::analysis::Metric;
 use crate::journal::{Level, Levels};
 use crate::report::Chart;
 
@@ -245,6 +246,17 @@ pub struct Series {
     pub a_a: Repeated,
     /// What may be amiss without a trial being void.
     pub allow: Allow,
+    /// What is to be decided between its cells; `None`: nothing is said of it.
+    pub compare: Option<Compared>,
+}
+
+/// What a series is to decide: how each cell compares with the one that differs in these levels alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compared {
+    /// In what.
+    pub metric: Metric,
+    /// Levels of the cells that others are compared with.
+    pub with: Levels,
 }
 
 /// Which cells are A/A cells: run twice in each block, so that the difference of the two is the noise

@@ -13,6 +13,7 @@ use super::lab_report_defs::{
 use super::lab_results_defs::{LAB_RESULTS_EXIT_CODES, LAB_RESULTS_MORE, LabResultsFlags};
 use super::lab_server_defs::{LAB_SERVER_EXIT_CODES, LAB_SERVER_MORE, LabServerFlags};
 use super::load_defs::{CpuList, cpu_list};
+use super::values::count_in;
 
 pub(crate) const LAB_EXIT_CODES: &str = "\
 Exit codes:
@@ -80,6 +81,15 @@ pub(crate) struct LabRunFlags {
     /// Of the order of trials and of their loads [default: the plan's].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
+
+    /// Go on with the cells of comparisons (compare in the plan) that are not decided, block by block.
+    #[arg(long)]
+    pub(crate) until_decided: bool,
+
+    /// The most blocks that there may be then, those of the plan included.
+    #[arg(long, value_name = "N", default_value = "20", requires = "until_decided",
+        value_parser = count_in(1..=1000))]
+    pub(crate) blocks_max: usize,
 
     /// Check the plan and say what would be run, and how long it would take.
     #[arg(long)]

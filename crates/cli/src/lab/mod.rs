@@ -3,6 +3,7 @@
 mod advise;
 mod capacity;
 mod check;
+mod decide;
 mod interrupt;
 mod marks;
 mod own_capacity;

@@ -116,6 +116,8 @@ fn run_plan(
         out: out.clone(),
         seed: flags.seed,
         dry_run: flags.dry_run,
+        until_decided: false,
+        blocks_max: 0,
         quiet: flags.quiet,
     });
     if flags.dry_run {

@@ -6,13 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use loadline_lab::cells::levels_text;
 use loadline_lab::folded::folded;
+use loadline_lab::decide::Looks;
 use loadline_lab::journal::Trial;
 use loadline_lab::progress::Progress;
 use loadline_lab::runner::{Asked, Ending, Prepared, Processes, Runner, Stop, prepare};
 use loadline_load::report::number::span_s;
 
 use super::check::check;
-use super::{interrupt, own_capacity};
+use super::{decide, interrupt, own_capacity};
 use crate::failure::{Exit, Failure};
 use crate::flags::lab_defs::LabRunFlags;
 
@@ -38,10 +39,15 @@ pub(super) fn run(flags: &LabRunFlags) -> Result<(), Failure> {
     if flags.dry_run {
         return crate::print(description(&prepared).as_bytes());
     }
-    carry_out(flags, prepared)
+    let looks = decide::looks(flags, &prepared)?;
+    carry_out(flags, prepared, looks.as_ref())
 }
 
-fn carry_out(flags: &LabRunFlags, mut prepared: Prepared) -> Result<(), Failure> {
+fn carry_out(
+    flags: &LabRunFlags,
+    mut prepared: Prepared,
+    looks: Option<&Looks>,
+) -> Result<(), Failure> {
     interrupt::catch()?;
     prepared.begin().map_err(Failure::failed)?;
     let is_quiet = flags.quiet;
@@ -60,41 +66,57 @@ fn carry_out(flags: &LabRunFlags, mut prepared: Prepared) -> Result<(), Failure>
         Err(Stop::Interrupted) => return finish(flags, Ok(Ending::Interrupted)),
         Err(Stop::Failed(why)) => return Err(Failure::failed(why)),
     }
+    loop {
+        let ending = go(flags, &mut prepared, &say)?;
+        let is_more = match (looks, &ending) {
+            (Some(looks), Ok(Ending::Complete)) => decide::add_blocks(&mut prepared, flags, looks)?,
+            _ => false,
+        };
+        if !is_more {
+            return finish(flags, ending);
+        }
+    }
+}
+
+/// Runs what is missing.
+fn go(
+    flags: &LabRunFlags,
+    prepared: &mut Prepared,
+    say: &dyn Fn(&str),
+) -> Result<Result<Ending, String>, Failure> {
     let Prepared {
         plan,
         expansion,
-        store: Some(mut store),
+        store: Some(store),
         recorded,
         ..
     } = prepared
     else {
         return Err(Failure::failed("the run has no journal"));
     };
-    let mut runner = Runner::new(&plan, &expansion, &mut store, &recorded);
+    let (plan, expansion) = (&*plan, &*expansion);
+    let mut runner = Runner::new(plan, expansion, store, recorded);
     if !recorded.is_empty() {
-        let (count, all) = (distinct(&recorded), expansion.trials.len());
+        let (count, all) = (distinct(recorded), expansion.trials.len());
         say(&format!("going on: {count} of {all} trials are recorded"));
     }
-    let (count, left) = (
-        expansion.trials.len() - distinct(&recorded),
-        runner.left_s(),
-    );
+    let (count, left) = (expansion.trials.len() - distinct(recorded), runner.left_s());
     say(&format!(
         "{}: {count} trials in {} blocks, about {}",
         plan.name,
         expansion.block_count(),
         span_s(left.round())
     ));
-    let mut bench = Processes::new(&plan, &expansion, &flags.out, interrupt::is_over)
-        .map_err(Failure::failed)?;
-    let stderr: Box<dyn io::Write> = match is_quiet {
+    let mut bench =
+        Processes::new(plan, expansion, &flags.out, interrupt::is_over).map_err(Failure::failed)?;
+    let stderr: Box<dyn io::Write> = match flags.quiet {
         true => Box::new(io::sink()),
         false => Box::new(io::stderr()),
     };
-    let mut progress = Progress::new(stderr, &plan, &expansion, terminal_width());
+    let mut progress = Progress::new(stderr, plan, expansion, terminal_width());
     let ending = runner.run(&mut bench, &mut progress);
     progress.clear();
-    finish(flags, ending)
+    Ok(ending)
 }
 
 /// Trials without those that were run again.

@@ -1,6 +1,7 @@
 //! What makes the server the limit of a small machine, where this process may: elsewhere one line says
 //! why it may not, and the test is skipped.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -224,4 +225,54 @@ fn both_sides_may_have_all_cpus() {
     assert!(load.everything.good > 0);
     // A client that never slept would take the CPU from the server.
     assert!(!load.run.command.contains(&"--spin".to_owned()));
+}
+
+/// What is decided depends on the machine; which blocks are added, on what is said to be decided.
+#[test]
+fn blocks_are_added_for_what_is_not_decided_and_nothing_else() {
+    let bench = Bench::new(
+        &plan(
+            "load = { connections = 4 }\n\
+             factors = { service_time = { serve = \"service-time\", levels = [\"1ms\", \"20ms\", \
+             \"1001us\"] } }\n\
+             compare = { metric = \"good_per_s\", with = { service_time = \"1ms\" } }",
+        )
+        .replacen("replicates = 1", "replicates = 2", 1),
+    );
+    let refused = bench.run(&["--until-decided", "--blocks-max=1"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said(&refused).contains("--blocks-max 1: the plan has 2 blocks"));
+    let words = ["--until-decided", "--blocks-max=4"];
+    let output = bench.run(&words);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    // Looks at 2, 3 and 4 blocks, each with a line for either pair.
+    let verdicts: Vec<&str> = text.lines().filter(|it| it.contains(" against ")).collect();
+    let journal = bench.journal();
+    let mut blocks = journal.blocks.iter();
+    for look in verdicts.chunks(2) {
+        let is_open =
+            |index: usize| look[index].contains("not decided") || look[index].contains("too few");
+        let cells: &[u32] = match (is_open(0), is_open(1)) {
+            (false, false) => &[],
+            (true, false) => &[0, 1],
+            (false, true) => &[0, 2],
+            (true, true) => &[0, 1, 2],
+        };
+        match blocks.next() {
+            Some(added) => assert_eq!((added.count, &added.cells[..]), (1, cells), "{text}"),
+            None => assert!(cells.is_empty() || journal.blocks.len() == 2, "{text}"),
+        }
+    }
+    assert_eq!(verdicts.len(), 2 * (journal.blocks.len() + 1), "{text}");
+    let planned: usize = journal.blocks.iter().map(|added| added.cells.len()).sum();
+    let numbers: BTreeSet<u32> = journal.trials.iter().map(|trial| trial.number).collect();
+    assert_eq!(numbers.len(), 6 + planned);
+    // The same command has nothing left to do, and another bound would be another test.
+    assert_eq!(bench.run(&words).status.code(), Some(0));
+    assert_eq!(bench.journal().trials.len(), journal.trials.len());
+    if !journal.blocks.is_empty() {
+        let refused = said(&bench.run(&["--until-decided", "--blocks-max=9"]));
+        assert!(refused.contains("right would be the same"), "{refused}");
+    }
 }

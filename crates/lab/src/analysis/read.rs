@@ -45,7 +45,7 @@ impl Run {
                 (_, Line::Charts(change)) => run.head.plan_toml = change.plan_toml,
                 (_, Line::Run(_)) => return Err("a second run in one journal".to_owned()),
                 // Rates follow from it, and stand in the trials' own commands.
-                (_, Line::Capacity(_)) => {}
+                (_, Line::Capacity(_) | Line::Blocks(_)) => {}
                 (_, Line::Trial(trial)) => {
                     let before = trials.insert(trial.number, Measured::new(*trial));
                     run.repeated.extend(before);
@@ -74,7 +74,7 @@ impl Run {
         mut look: impl FnMut(&Trial) -> Result<(), String>,
     ) -> Result<(), String> {
         each_line(folder, |_, line| match line {
-            Line::Run(_) | Line::Charts(_) | Line::Capacity(_) => Ok(()),
+            Line::Run(_) | Line::Charts(_) | Line::Capacity(_) | Line::Blocks(_) => Ok(()),
             Line::Trial(trial) => look(&trial),
         })?;
         Ok(())

@@ -112,6 +112,7 @@ impl Fresh {
             duration_s: trial.seconds,
             warm_up_s: warm_up_s(options.warm_up_s, trial.length),
             a_a: Repeated::None,
+            compare: None,
             // What the SLO says about errors decides, and its judge knows about the client.
             allow: Allow {
                 errors: 1.0,

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::{CapacityTrial, Line, RunHead, SCHEMA, Trial};
+use super::{AddedBlocks, CapacityTrial, Line, RunHead, SCHEMA, Trial};
 
 /// Its name in the folder of a run.
 pub const JOURNAL_FILE: &str = "journal.jsonl";
@@ -19,6 +19,8 @@ pub struct Contents {
     pub head: Option<Box<RunHead>>,
     /// The trials that measured capacities, in their order.
     pub capacities: Vec<CapacityTrial>,
+    /// Blocks behind those of the plan.
+    pub blocks: Vec<AddedBlocks>,
     /// The trials in the order in which they ended.
     pub trials: Vec<Trial>,
 }
@@ -132,13 +134,18 @@ fn read_lines(file: &mut File) -> Result<(Contents, u64), String> {
                 return Err(format!("its form is {schema}; right would be {SCHEMA}"));
             }
             Line::Capacity(one) if number > 1 => contents.capacities.push(*one),
+            Line::Blocks(blocks) if number > 1 => contents.blocks.push(blocks),
             Line::Trial(trial) if number > 1 => contents.trials.push(*trial),
             Line::Charts(change) if number > 1 => {
                 if let Some(head) = &mut contents.head {
                     head.plan_toml = change.plan_toml;
                 }
             }
-            Line::Run(_) | Line::Charts(_) | Line::Capacity(_) | Line::Trial(_) => {
+            Line::Run(_)
+            | Line::Charts(_)
+            | Line::Capacity(_)
+            | Line::Blocks(_)
+            | Line::Trial(_) => {
                 return Err(format!(
                     "line {number} is out of place: the first line is the run, and none of the others"
                 ));

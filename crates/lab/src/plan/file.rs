@@ -375,12 +375,13 @@ fn check_names(
         .except
         .iter()
         .chain(selected)
+        .chain(series.compare.iter().map(|compared| &compared.with))
         .flat_map(|it| it.keys())
     {
         let is_factor = |name: &String| series.factors.iter().any(|factor| factor.name == *name);
         if name != "server" && !is_factor(name) {
             return Err(format!(
-                "except and a_a name levels of factors, and {name} is none of this series"
+                "except, a_a and compare name levels of factors, and {name} is none of this series"
             ));
         }
     }

@@ -8,7 +8,8 @@ use toml::Spanned;
 use super::factors::{FactorTable, factor, level};
 use super::file::{Located, at};
 use super::options::{OptionTable, OptionsTable, options};
-use super::{Allow, Network, Options, Repeated, Series, check_cpu_quota};
+use super::{Allow, Compared, Network, Options, Repeated, Series, check_cpu_quota};
+use crate::analysis::Metric;
 use crate::journal::Levels;
 
 /// The longest trial: a day, beyond which a slip is likelier.
@@ -43,6 +44,14 @@ pub(super) struct SeriesTable {
     a_a: Option<Spanned<RepeatedTable>>,
     #[serde(default)]
     allow: AllowTable,
+    compare: Option<Spanned<ComparedTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ComparedTable {
+    metric: Metric,
+    with: BTreeMap<String, OptionTable>,
 }
 
 /// `[defaults]`: what holds for every series that does not say otherwise.
@@ -112,6 +121,7 @@ impl SeriesTable {
             .iter()
             .map(|levels| some_levels(levels.get_ref()).map_err(at(levels)))
             .collect::<Located<Vec<_>>>()?;
+        let compare = self.compare.as_ref().map(compared).transpose()?;
         let common = self.common(defaults)?;
         Ok(Series {
             title: self.title,
@@ -122,6 +132,7 @@ impl SeriesTable {
             except,
             serve: over(&defaults.serve, &self.serve),
             load: over(&defaults.load, &self.load),
+            compare,
             name: self.name.into_inner(),
             ..common
         })
@@ -154,6 +165,7 @@ impl SeriesTable {
             warm_up_s: warm_up_s.map_or(Ok(1.0), |it| seconds(it, 0.0))?,
             a_a: a_a.map_or(Ok(Repeated::First), repeated)?,
             allow: self.allow.over(&defaults.allow)?,
+            compare: None,
         })
     }
 }
@@ -228,6 +240,19 @@ fn share(share: &Spanned<f64>) -> Located<f64> {
             "{some} is not a share; right would be 0 to 1: 0.01 for one in a hundred"
         ))),
     }
+}
+
+fn compared(table: &Spanned<ComparedTable>) -> Located<Compared> {
+    let with = some_levels(&table.get_ref().with).map_err(at(table))?;
+    if with.is_empty() {
+        return Err(at(table)(
+            "compare names no level; right would be with = { loops = 1 }".to_owned(),
+        ));
+    }
+    Ok(Compared {
+        metric: table.get_ref().metric,
+        with,
+    })
 }
 
 fn repeated(table: &Spanned<RepeatedTable>) -> Located<Repeated> {

@@ -170,7 +170,7 @@ fn mistakes_are_told_in_one_line() {
         ),
         (
             "[[series]]\nname = \"s\"\na_a = [{ loops = 1 }]",
-            "series s: except and a_a name levels of factors, and loops is none",
+            "series s: except, a_a and compare name levels of factors, and loops is none",
         ),
         (
             "[[series]]\nname = \"s\"\npath = \"x\"",

@@ -11,7 +11,7 @@ use super::{network, quota};
 use crate::cells::levels_text;
 use crate::expand::{Expansion, expand};
 use crate::journal::{
-    self, CapacityTrial, ChartsChange, Contents, Line, RunHead, SCHEMA, Store, Trial,
+    self, AddedBlocks, CapacityTrial, ChartsChange, Contents, Line, RunHead, SCHEMA, Store, Trial,
 };
 use crate::plan::{Network, Plan};
 
@@ -49,6 +49,10 @@ pub struct Prepared {
     pub store: Option<Store>,
     /// What it has already.
     pub recorded: Vec<Trial>,
+    /// Blocks of the plan.
+    pub blocks_planned: u32,
+    /// Those behind them.
+    pub added: Vec<AddedBlocks>,
     /// The same of the trials that measured capacities.
     pub capacities: Vec<CapacityTrial>,
     /// Whether the journal is still empty.
@@ -91,7 +95,12 @@ pub fn prepare(asked: &Asked) -> Result<Prepared, String> {
         None => (Box::new(new_head(&plan, asked)?), true),
     };
     let named = |why: String| format!("{}: {why}", asked.plan.display());
-    let expansion = expand(&plan, head.seed, &head.cpus, &head.left_out).map_err(named)?;
+    let mut expansion = expand(&plan, head.seed, &head.cpus, &head.left_out).map_err(named)?;
+    let blocks_planned = expansion.block_count();
+    for blocks in &contents.blocks {
+        let added = expansion.add_blocks(head.seed, blocks);
+        added.map_err(|why| format!("{}: {why}", asked.out.display()))?;
+    }
     // The smallest is what the kernel is likeliest to refuse.
     let quotas = expansion.cells.iter().filter_map(|cell| cell.cpu_quota);
     if let Some(smallest) = quotas.min_by(f64::total_cmp) {
@@ -111,6 +120,8 @@ pub fn prepare(asked: &Asked) -> Result<Prepared, String> {
         expansion,
         head,
         store,
+        blocks_planned,
+        added: contents.blocks,
         recorded: contents.trials,
         capacities: contents.capacities,
         is_new,
