@@ -17,6 +17,7 @@
 mod belief;
 mod confirm;
 mod finding;
+mod line;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,9 @@ use serde::{Deserialize, Serialize};
 
 use belief::{Belief, STEP};
 use confirm::Confirm;
-pub use finding::{Bound, Confirmed, Dip, Finding, Row};
+pub use finding::{Basis, Bound, Confirmed, Dip, Finding, Row};
+pub use line::Share;
+use line::{Crossing, Point, Shape};
 use sweep::Sweep;
 
 /// The interval may be so wide, as a part of the capacity.
@@ -36,9 +39,32 @@ pub const WIDTH_MAX: f64 = 0.10;
 /// Narrowing goes on until the interval is this wide: what confirmation finds may widen it again.
 const WIDTH_WANTED: f64 = 0.07;
 
+/// The level that a line is asked for, for the same reason: skewed counts have it fall short a little.
+const LINE_LEVEL: f64 = 0.98;
+
+/// The same, where a line through the shares of slow requests tells it.
+const LINE_WIDTH_WANTED: f64 = 0.05;
+
 /// The share of the posterior that the 95 % interval takes. Stopping as soon as it is narrow favours
 /// intervals that are narrow by luck; with this share, 95 % hold the truth (`tests`).
 const CREDIBLE: f64 = 0.97;
+
+/// A line through the shares of slow requests counts if it crosses where trials begin to fail, or this
+/// factor away: something else makes them fail otherwise.
+const LINE_AGREES: f64 = 1.03;
+
+/// Trials belong to the line where so many of them hold ...
+const LINE_HOLDS: (f64, f64) = (0.07, 0.97);
+/// ... and are run where these hold, turn by turn,
+const LINE_AT: (f64, f64) = (0.15, 0.85);
+/// but as far from the middle as this at least, or twice as far,
+const LINE_REACH_MIN: f64 = 0.025;
+/// or where the line has the share so many times larger and smaller than allowed,
+const LINE_TIMES: f64 = 4.0;
+/// so often at least: fewer trials may agree by luck,
+const LINE_TRIALS_MIN: usize = 25;
+/// from when the capacity is known so far, as a part of it.
+const LINE_BEGINS: f64 = 0.25;
 
 /// Fewer long trials say nothing of how much trials differ.
 const LONG_MIN: usize = 8;
@@ -64,6 +90,9 @@ pub struct Limits {
     pub long_s: f64,
     /// Requests that a trial needs: a percentile is not known from fewer.
     pub requests_min: f64,
+    /// Load before a long trial that is not counted; part of `overhead_s`.
+    #[serde(default)]
+    pub warm_up_s: f64,
     /// What a trial takes beside its length: start, warm-up, end.
     pub overhead_s: f64,
 }
@@ -78,8 +107,9 @@ impl Limits {
         if !rates.into_iter().chain(times).all(positive) {
             return Err("rates and times of a search have to be above 0".to_owned());
         }
-        if !(self.overhead_s >= 0.0 && self.requests_min >= 0.0) {
-            return Err("overhead and requests of a trial cannot be negative".to_owned());
+        let others = [self.overhead_s, self.warm_up_s, self.requests_min];
+        if !others.into_iter().all(|value| value >= 0.0) {
+            return Err("overhead, warm-up and requests of a trial cannot be negative".to_owned());
         }
         if self.begin_per_s < RATE_FLOOR_PER_S || self.begin_per_s > self.rate_max_per_s {
             return Err(format!(
@@ -181,12 +211,16 @@ pub enum Outcome {
 }
 
 /// A trial that was run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tried {
     /// What was to be run.
     pub trial: Try,
     /// What came of it.
     pub outcome: Outcome,
+    /// How many requests were beyond the bound of each condition that has such a share, in the order
+    /// of the conditions; empty: that is not known.
+    #[serde(default)]
+    pub shares: Vec<Share>,
     /// Time that it took, all in all.
     pub spent_s: f64,
 }
@@ -211,6 +245,8 @@ pub struct Search {
     sweep: Sweep,
     /// From the end of the sweep on.
     belief: Option<Belief>,
+    /// How the shares of slow requests depend on the rate.
+    shape: Shape,
     confirm: Confirm,
     /// The client is the limit from this rate on.
     ceiling_per_s: f64,
@@ -231,6 +267,7 @@ impl Search {
             sweep: Sweep::new(limits.begin_per_s),
             tried: Vec::new(),
             belief: None,
+            shape: Shape::Unknown,
             confirm: Confirm::default(),
             ceiling_per_s: f64::INFINITY,
             voids_in_a_row: 0,
@@ -242,16 +279,17 @@ impl Search {
         Ok(search)
     }
 
-    /// Tells what came of the trial that was to be run next, and how long it took in all. A search
-    /// that is done takes no notice.
-    pub fn record(&mut self, outcome: Outcome, spent_s: f64) {
+    /// Tells what came of the trial that was to be run next: whether it held, the shares of slow
+    /// requests (of the same conditions each time; none, if they are not known), and how long it took
+    /// in all. A search that is done takes no notice.
+    pub fn record(&mut self, outcome: Outcome, shares: Vec<Share>, spent_s: f64) {
         let Step::Try(trial) = self.next else { return };
         let tried = Tried {
             trial,
             outcome,
+            shares,
             spent_s,
         };
-        self.tried.push(tried);
         match tried.holds() {
             Some(holds) => {
                 self.voids_in_a_row = 0;
@@ -267,6 +305,8 @@ impl Search {
             }
             None => self.count_void(&tried),
         }
+        self.tried.push(tried);
+        self.shape = self.shape();
         self.next = self.choose();
     }
 
@@ -415,27 +455,108 @@ impl Search {
         held.fold(0.0, |most, one| one.trial.rate_per_s.max(most))
     }
 
-    fn narrow_or_confirm(&mut self, belief: &Belief) -> Step {
+    /// How the shares of slow requests depend on the rate, near the capacity: of the condition that
+    /// is broken first.
+    fn shape(&self) -> Shape {
+        let Some(belief) = &self.belief else {
+            return Shape::Unknown;
+        };
+        let longs = (self.tried.iter())
+            .filter(|one| one.trial.length == Length::Long && one.holds().is_some());
+        let longs: Vec<&Tried> = longs.collect();
+        let conditions = longs.iter().map(|one| one.shares.len()).min().unwrap_or(0);
+        if conditions == 0 {
+            return Shape::Step;
+        }
+        let (low, high) = belief.around(LINE_HOLDS, 2.0 * LINE_REACH_MIN);
+        let near: Vec<&Tried> = (longs.into_iter())
+            .filter(|one| low <= one.trial.rate_per_s && one.trial.rate_per_s <= high)
+            .collect();
+        let shapes = (0..conditions).map(|condition| {
+            let point = |one: &&Tried| Point {
+                rate_per_s: one.trial.rate_per_s,
+                seconds: one.trial.seconds,
+                share: one.shares[condition],
+            };
+            let points: Vec<Point> = near.iter().map(point).collect();
+            Shape::of(&points, self.limits.warm_up_s, LINE_LEVEL)
+        });
+        let lowest = shapes.reduce(|one, other| match (one, other) {
+            (Shape::Line(line), Shape::Line(next)) if next.capacity_per_s < line.capacity_per_s => {
+                other
+            }
+            (Shape::Line(_), _) => one,
+            (_, Shape::Line(_)) => other,
+            _ => one,
+        });
         let (low, high) = belief.interval(CREDIBLE);
+        let agrees = |line: &Crossing| {
+            low / LINE_AGREES <= line.capacity_per_s && line.capacity_per_s <= high * LINE_AGREES
+        };
+        match lowest {
+            Some(Shape::Line(line)) if !agrees(&line) => Shape::Step,
+            Some(shape) => shape,
+            None => Shape::Unknown,
+        }
+    }
+
+    /// Where the capacity lies, by the best that is known.
+    fn interval(&self, belief: &Belief) -> (f64, f64) {
+        match &self.shape {
+            Shape::Line(crossing) => crossing.interval(),
+            _ => belief.interval(CREDIBLE),
+        }
+    }
+
+    fn most_telling(&self, belief: &Belief) -> f64 {
+        let (low, high) = belief.interval(CREDIBLE);
+        let is_near = high / low - 1.0 <= LINE_BEGINS;
+        if matches!(self.shape, Shape::Step) || !is_near {
+            return belief.most_telling(self.top_per_s());
+        }
+        let narrowed = self
+            .tried
+            .iter()
+            .filter(|one| one.trial.stage == Stage::Narrow);
+        let (low, high) = match self.shape {
+            Shape::Line(line) => (line.rate_at(1.0 / LINE_TIMES), line.rate_at(LINE_TIMES)),
+            _ => belief.around(LINE_AT, LINE_REACH_MIN),
+        };
+        let rate_per_s = match narrowed.count() % 2 == 0 {
+            true => high,
+            false => low,
+        };
+        rate_per_s.min(self.top_per_s())
+    }
+
+    fn narrow_or_confirm(&mut self, belief: &Belief) -> Step {
+        let (low, high) = self.interval(belief);
         if high > self.top_per_s() && self.has_held_at_top() {
             return Step::Done;
         }
         let longs = (self.tried.iter()).filter(|one| one.trial.length == Length::Long);
-        let is_narrow = high / low - 1.0 <= WIDTH_WANTED && longs.count() >= LONG_MIN;
+        let wanted = match self.shape {
+            Shape::Line(line) if line.trials >= LINE_TRIALS_MIN => LINE_WIDTH_WANTED,
+            Shape::Line(_) => 0.0,
+            Shape::Step => WIDTH_WANTED,
+            Shape::Unknown => 0.0,
+        };
+        let is_narrow = high / low - 1.0 <= wanted && longs.count() >= LONG_MIN;
         let left_s = self.limits.budget_s - self.spent_s();
         let cost_s = self.limits.cost_s(Length::Long, low);
         // What is left is kept for the proof, once it suffices for no more.
         let must_confirm = left_s < (confirm::trials_min() + 1.0) * cost_s;
         if !self.confirm.is_through()
             && (self.confirm.is_begun() || is_narrow || must_confirm)
-            && let Some((rate_per_s, stage)) = self.confirm.next(belief, self.top_per_s())
+            && let Some((rate_per_s, stage)) =
+                self.confirm.next(belief, (low, high), self.top_per_s())
         {
             return self.afford(rate_per_s, Length::Long, stage);
         }
         if is_narrow {
             return Step::Done;
         }
-        let rate_per_s = belief.most_telling(self.top_per_s());
+        let rate_per_s = self.most_telling(belief);
         self.afford(rate_per_s, Length::Long, Stage::Narrow)
     }
 

@@ -172,10 +172,13 @@ pub fn measure(
             Err(Stop::Failed(why)) => return Err(why),
         };
         let Judgement { outcome, reasons } = judge(slo, &ran);
-        search.record(outcome, ran.took_s);
+        let shares = ran.load.as_deref().map(|load| slo.shares(load));
+        let shares = shares.unwrap_or_default();
+        search.record(outcome, shares.clone(), ran.took_s);
         let tried = Tried {
             trial,
             outcome,
+            shares,
             spent_s: ran.took_s,
         };
         evidence.push(Evidence {
@@ -362,6 +365,7 @@ mod tests {
             short_s: 2.0,
             long_s: 10.0,
             requests_min: 1000.0,
+            warm_up_s: 0.0,
             overhead_s: 1.0,
         }
     }

@@ -10,12 +10,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use loadline_load::Assertion;
-use loadline_load::assertion::AssertionError;
+use loadline_load::assertion::{AssertionError, Beyond};
 use loadline_load::trial::TrialRecord;
 use loadline_load::verdict::{LAG_FLOOR_US, LAG_LIMIT_US, LAG_SHARE_MAX};
 use serde::{Deserialize, Serialize};
 
-use loadline_capacity::search::Outcome;
+use loadline_capacity::search::{Outcome, Share};
 use loadline_capacity::stats::{kendall, median};
 
 /// The part of what was offered that has to be completed: below it, the server is saturated.
@@ -87,6 +87,19 @@ impl Slo {
         let times = self.conditions.iter().filter_map(Assertion::time_us);
         let shortest = times.min_by(f64::total_cmp)?;
         Some((shortest * LAG_SHARE_MAX).max(LAG_FLOOR_US as f64))
+    }
+
+    /// How many requests were beyond the bound of each percentile.
+    #[must_use]
+    pub fn shares(&self, record: &TrialRecord) -> Vec<Share> {
+        let beyond = self.conditions.iter().filter_map(|one| one.beyond(record));
+        let share = |beyond: Beyond| Share {
+            beyond: beyond.count,
+            of: beyond.of,
+            allowed: beyond.allowed,
+            bound_s: Some(beyond.bound_us / 1e6),
+        };
+        beyond.map(share).collect()
     }
 
     /// Judges a trial at a constant open-loop rate.
@@ -306,6 +319,28 @@ mod tests {
         let saturated =
             |record: &mut TrialRecord| record.groups[0].total.rates.completed_per_s = 989.0;
         assert_eq!(outcome(saturated), Outcome::Fails);
+    }
+
+    #[test]
+    fn shares_beyond_the_bounds() {
+        let slo: Slo = "p99 < 50ms, errors < 0.1%, service p50 <= 1ms, p90 > 1ms"
+            .parse()
+            .unwrap();
+        let slow = |record: &mut TrialRecord| {
+            let mut histogram = latencies();
+            histogram.saturating_record_n(5_000, 9_800);
+            histogram.saturating_record_n(60_000, 200);
+            record.groups[0].total.latency = Distribution::new(histogram);
+        };
+        let shares = slo.shares(&record(slow));
+        // Those of percentiles with an upper bound, in their order.
+        let [latency, service] = shares[..] else {
+            panic!("{shares:?}");
+        };
+        assert_eq!((latency.beyond, latency.of), (200, 10_000));
+        assert!((latency.allowed - 0.01).abs() < 1e-9);
+        assert_eq!(latency.bound_s, Some(0.05));
+        assert_eq!((service.beyond, service.of), (0, 0));
     }
 
     #[test]

@@ -42,6 +42,19 @@ pub struct Finding {
     pub line: String,
 }
 
+/// How far from its bound a percentile is: answers on the wrong side of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Beyond {
+    /// Answers that took too long.
+    pub count: u64,
+    /// Of so many.
+    pub of: u64,
+    /// The part of them that may: 0.01 for p99.
+    pub allowed: f64,
+    /// The bound, in microseconds.
+    pub bound_us: f64,
+}
+
 /// Why a text is no assertion; for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssertionError(String);
@@ -404,6 +417,32 @@ impl Assertion {
             Quantity::Time(_, which) => which.samples_min(),
             _ => 1,
         }
+    }
+
+    /// How many answers of a record were beyond the bound of a percentile. `None`: it is no percentile
+    /// of times of the server with an upper bound, or nothing was measured.
+    #[must_use]
+    pub fn beyond(&self, record: &TrialRecord) -> Option<Beyond> {
+        let results = &record.headline()?.total;
+        let Quantity::Time(times, Statistic::Percentile(percent)) = self.quantity else {
+            return None;
+        };
+        let is_upper = matches!(self.comparison, Comparison::Less | Comparison::LessOrEqual);
+        let histogram = match times {
+            Times::Latency => results.latency.histogram(),
+            Times::Service => results.service.histogram(),
+            Times::FirstByte => results.first_byte.histogram(),
+            Times::Lag => return None,
+        };
+        let is_beyond = |us: u64| !self.comparison.holds(us as f64, self.bound);
+        let buckets = histogram.iter_recorded();
+        let beyond = buckets.filter(|bucket| is_beyond(bucket.value_iterated_to()));
+        is_upper.then(|| Beyond {
+            count: beyond.map(|bucket| bucket.count_at_value()).sum(),
+            of: histogram.len(),
+            allowed: 1.0 - percent / 100.0,
+            bound_us: self.bound,
+        })
     }
 
     /// Whether it holds of a record.

@@ -196,6 +196,27 @@ impl Belief {
         held / all
     }
 
+    /// The rates that the larger and the smaller share of the long trials hold, hiccups apart, with at
+    /// least a part of the capacity between it and each.
+    pub(super) fn around(&self, shares: (f64, f64), reach_min: f64) -> (f64, f64) {
+        let median = self.median();
+        (
+            self.rate_held_by(shares.1).min(median * (1.0 - reach_min)),
+            self.rate_held_by(shares.0).max(median * (1.0 + reach_min)),
+        )
+    }
+
+    fn rate_held_by(&self, share: f64) -> f64 {
+        let mut at = quantile_index(&self.capacities(), 0.5);
+        while at > 0 && self.holds(self.rate(at)) < share {
+            at -= 1;
+        }
+        while at + 1 < self.points && self.holds(self.rate(at)) > share {
+            at += 1;
+        }
+        self.rate(at)
+    }
+
     /// By how much the capacity of one trial differs from that of another: standard deviation, as a
     /// part of it.
     pub(super) fn spread(&self) -> f64 {

@@ -1,7 +1,7 @@
 //! The proof: the candidate holds five times in a row, and a rate one step above fails.
 
+use super::Stage;
 use super::belief::{Belief, STEP};
-use super::{CREDIBLE, Stage};
 
 /// So often the candidate has to hold, without a failure between.
 pub(super) const HOLDS_NEEDED: u32 = 5;
@@ -81,9 +81,14 @@ impl Confirm {
 
     /// The next trial of the confirmation; `None`: it is through, or what it has to be done with is
     /// not known yet.
-    pub(super) fn next(&mut self, belief: &Belief, top_per_s: f64) -> Option<(f64, Stage)> {
+    pub(super) fn next(
+        &mut self,
+        belief: &Belief,
+        interval: (f64, f64),
+        top_per_s: f64,
+    ) -> Option<(f64, Stage)> {
         if self.candidate.is_none() {
-            self.candidate = self.chosen(belief, top_per_s);
+            self.candidate = self.chosen(belief, interval, top_per_s);
         }
         let candidate = self.candidate.as_ref()?;
         // Turn by turn: what changes with time concerns both.
@@ -94,8 +99,12 @@ impl Confirm {
         needs_more.then_some((candidate.per_s, Stage::Confirm))
     }
 
-    fn chosen(&self, belief: &Belief, top_per_s: f64) -> Option<Candidate> {
-        let (low, high) = belief.interval(CREDIBLE);
+    fn chosen(
+        &self,
+        belief: &Belief,
+        (low, high): (f64, f64),
+        top_per_s: f64,
+    ) -> Option<Candidate> {
         let mut per_s = low.min(top_per_s);
         if let Some(failed) = self.failed_at_per_s {
             per_s = per_s.min(failed / DOWN);

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CREDIBLE, Outcome, Search, WIDTH_MAX};
+use super::line::Shape;
+use super::{Outcome, Search, WIDTH_MAX};
 use crate::stats::{Interval, LEVEL};
 
 /// What a search comes to.
@@ -10,8 +11,11 @@ use crate::stats::{Interval, LEVEL};
 pub struct Finding {
     /// What kind of answer this is.
     pub bound: Bound,
-    /// The rate at which a trial is as likely to hold as not.
+    /// The rate that it is about: what that means says `basis`.
     pub capacity_per_s: Option<f64>,
+    /// What it was learned from.
+    #[serde(default)]
+    pub basis: Basis,
     /// Where that lies. With [`Bound::AtLeast`], only its lower end is known.
     pub interval: Option<Interval>,
     /// A rate that held five times of five, and one above that failed.
@@ -28,6 +32,18 @@ pub struct Finding {
     pub trials: u32,
     /// Time that they took.
     pub spent_s: f64,
+}
+
+/// What a capacity was learned from, and so what it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// From whether trials held: the rate at which one is as likely to hold as not.
+    #[default]
+    Outcomes,
+    /// From the shares of requests beyond a bound: the rate at which, in the long run, the share is
+    /// what the SLO allows.
+    Shares,
 }
 
 /// What kind of answer a search has.
@@ -96,6 +112,7 @@ pub(super) fn of(search: &Search) -> Finding {
     let mut finding = Finding {
         bound: Bound::BudgetTooSmall,
         capacity_per_s: None,
+        basis: Basis::Outcomes,
         interval: None,
         confirmed: confirmed(search),
         spread: None,
@@ -107,7 +124,7 @@ pub(super) fn of(search: &Search) -> Finding {
     };
     match &search.belief {
         Some(belief) => {
-            let (low, high) = belief.interval(CREDIBLE);
+            let (low, high) = search.interval(belief);
             let is_beyond = high > search.top_per_s() && search.has_held_at_top();
             finding.bound = match high / low - 1.0 <= WIDTH_MAX {
                 _ if is_beyond => Bound::AtLeast,
@@ -124,7 +141,14 @@ pub(super) fn of(search: &Search) -> Finding {
                 high,
                 level: LEVEL,
             });
-            finding.capacity_per_s = (!is_beyond).then(|| belief.median());
+            let capacity_per_s = match &search.shape {
+                Shape::Line(crossing) => {
+                    finding.basis = Basis::Shares;
+                    crossing.capacity_per_s
+                }
+                _ => belief.median(),
+            };
+            finding.capacity_per_s = (!is_beyond).then_some(capacity_per_s);
             finding.spread = Some(belief.spread());
             finding.dips = dips(&finding.rows, low * DIP_SHARE_MAX);
         }

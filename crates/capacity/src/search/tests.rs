@@ -112,18 +112,31 @@ fn limits() -> Limits {
         short_s: 3.0,
         long_s: 10.0,
         requests_min: 1000.0,
+        warm_up_s: 1.0,
         overhead_s: 2.0,
     }
 }
 
 fn run(server: &dyn Server, limits: Limits, luck: &mut Luck) -> Search {
+    run_measured(server, limits, luck, |_, _, _| Vec::new())
+}
+
+/// `shares` says what is measured of a trial that held, or did not.
+fn run_measured(
+    server: &dyn Server,
+    limits: Limits,
+    luck: &mut Luck,
+    shares: impl Fn(&Try, bool, &mut Luck) -> Vec<Share>,
+) -> Search {
     let mut search = Search::new(limits).unwrap();
     while let Step::Try(trial) = search.next() {
-        let outcome = match server.holds(&trial, luck) {
+        let holds = server.holds(&trial, luck);
+        let outcome = match holds {
             true => Outcome::Holds,
             false => Outcome::Fails,
         };
-        search.record(outcome, trial.seconds + 2.0);
+        let shares = shares(&trial, holds, luck);
+        search.record(outcome, shares, trial.seconds + 2.0);
         assert!(search.spent_s() <= search.limits.budget_s);
         assert!(search.tried().len() < 1000);
     }
@@ -139,7 +152,29 @@ struct Campaign {
     spent_s: Vec<f64>,
 }
 
+/// A server that falls over: what does not hold has many slow requests, what holds has nearly none.
+fn of_a_step(trial: &Try, holds: bool, luck: &mut Luck) -> Vec<Share> {
+    let of = trial.rate_per_s * trial.seconds;
+    let share = match holds {
+        true => 0.002 * luck.0.random_range(0.0..1.0_f64),
+        false => luck.0.random_range(0.1..0.9),
+    };
+    vec![Share {
+        beyond: (share * of) as u64,
+        of: of as u64,
+        allowed: 0.01,
+        bound_s: Some(0.05),
+    }]
+}
+
 fn campaign(server: impl Fn(&mut Luck) -> Box<dyn Server>) -> Campaign {
+    campaign_measured(server, |_, _, _| Vec::new())
+}
+
+fn campaign_measured(
+    server: impl Fn(&mut Luck) -> Box<dyn Server>,
+    shares: impl Fn(&Try, bool, &mut Luck) -> Vec<Share>,
+) -> Campaign {
     let mut campaign = Campaign {
         held: 0,
         found: 0,
@@ -150,7 +185,7 @@ fn campaign(server: impl Fn(&mut Luck) -> Box<dyn Server>) -> Campaign {
     for seed in 0..SEEDS {
         let mut luck = Luck(Pcg64Mcg::seed_from_u64(seed));
         let server = server(&mut luck);
-        let finding = run(&*server, limits(), &mut luck).finding();
+        let finding = run_measured(&*server, limits(), &mut luck, &shares).finding();
         let truth = server.capacity_per_s();
         let interval = finding.interval.unwrap();
         campaign.held += usize::from(interval.contains(truth));
@@ -194,6 +229,7 @@ fn a_sharp_bound() {
         })
     };
     campaign(sharp).check("sharp");
+    campaign_measured(sharp, of_a_step).check("sharp, a step");
 }
 
 #[test]
@@ -207,6 +243,7 @@ fn a_noisy_server() {
         })
     };
     campaign(noisy).check("noisy");
+    campaign_measured(noisy, of_a_step).check("noisy, a step");
 }
 
 #[test]
@@ -233,6 +270,7 @@ fn hiccups() {
         })
     };
     campaign(interrupted).check("hiccups");
+    campaign_measured(interrupted, of_a_step).check("hiccups, a step");
 }
 
 #[test]
@@ -378,7 +416,7 @@ fn rates_that_may_not_be_tried() {
 fn run_with(limits: Limits, outcome: impl Fn(f64) -> Outcome) -> Search {
     let mut search = Search::new(limits).unwrap();
     while let Step::Try(trial) = search.next() {
-        search.record(outcome(trial.rate_per_s), trial.seconds + 2.0);
+        search.record(outcome(trial.rate_per_s), Vec::new(), trial.seconds + 2.0);
     }
     search
 }
@@ -431,7 +469,7 @@ fn void_trials_are_repeated_and_then_given_up() {
             ..3000.0 => Outcome::Holds,
             _ => Outcome::Fails,
         };
-        search.record(outcome, trial.seconds + 2.0);
+        search.record(outcome, Vec::new(), trial.seconds + 2.0);
     }
     assert_eq!(search.finding().bound, Bound::Found);
 }

@@ -143,6 +143,7 @@ fn limits(flags: &CapacityFlags, slo: &Slo) -> Limits {
         short_s,
         long_s: flags.trial.as_secs_f64(),
         requests_min,
+        warm_up_s: flags.warm_up.as_secs_f64(),
         overhead_s: flags.warm_up.as_secs_f64() + START_S,
     }
 }

@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use loadline_lab::cells::levels_text;
-use loadline_lab::folded::folded;
 use loadline_lab::decide::Looks;
+use loadline_lab::folded::folded;
 use loadline_lab::journal::Trial;
 use loadline_lab::progress::Progress;
 use loadline_lab::runner::{Asked, Ending, Prepared, Processes, Runner, Stop, prepare};

@@ -251,7 +251,7 @@ fn cpu_count(text: &str) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::journal::{CpuQuota, ServerFacts};
-    use loadline_capacity::search::{Length, Stage, Tried, Try};
+    use loadline_capacity::search::{Basis, Length, Stage, Tried, Try};
 
     fn evidence(outcome: Outcome, rate_per_s: f64, measured: Measured) -> Evidence {
         Evidence {
@@ -263,6 +263,7 @@ mod tests {
                     stage: Stage::Narrow,
                 },
                 outcome,
+                shares: Vec::new(),
                 spent_s: 10.0,
             },
             reasons: Vec::new(),
@@ -302,6 +303,7 @@ mod tests {
         let finding = Finding {
             bound: Bound::Found,
             capacity_per_s: Some(1000.0),
+            basis: Basis::Outcomes,
             interval: None,
             confirmed: None,
             spread: None,

@@ -3,7 +3,7 @@
 use loadline_load::report::number::{maybe_us, percent, rate, span_s, time_us};
 
 use super::{Capacity, Evidence};
-use loadline_capacity::search::{Bound, Outcome};
+use loadline_capacity::search::{Basis, Bound, Outcome};
 
 /// The answer, the limiter, the evidence.
 #[must_use]
@@ -13,6 +13,9 @@ pub fn page(capacity: &Capacity) -> String {
     let mut line = |name: &str, value: String| text += &format!("  {name:<10} {value}\n");
     line("SLO", capacity.slo.clone());
     line("server", capacity.target.clone());
+    if finding.capacity_per_s.is_some() {
+        line("capacity", meaning(finding.basis).to_owned());
+    }
     if let Some(confirmed) = &finding.confirmed {
         let of = match (confirmed.failed, confirmed.failed_of) {
             (1, 1) => String::new(),
@@ -67,6 +70,16 @@ pub fn page(capacity: &Capacity) -> String {
         text += "  It was interrupted: this is what was found so far.\n";
     }
     text + "\n" + &table(&capacity.evidence)
+}
+
+/// What the capacity is.
+fn meaning(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Shares => {
+            "there, as many requests are beyond the bound in the long run as the SLO allows"
+        }
+        Basis::Outcomes => "there, a trial is as likely to hold as not",
+    }
 }
 
 /// The answer in one line.
