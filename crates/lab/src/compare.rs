@@ -224,7 +224,7 @@ impl<'r> Of<'r> {
         Figure {
             quantity,
             ratios: compared.collect(),
-            value: stats::center(&of_trials).map(|(center, _)| center),
+            value: stats::center(&of_trials, stats::LEVEL).map(|(center, _)| center),
         }
     }
 

@@ -42,7 +42,7 @@ impl Estimate {
     /// Of the values of trials; `None`: there are none.
     #[must_use]
     pub fn new(values: &[f64]) -> Option<Self> {
-        let (center, interval) = stats::center(values)?;
+        let (center, interval) = stats::center(values, stats::LEVEL)?;
         Some(Self {
             count: values.len(),
             center,

@@ -354,7 +354,7 @@ fn room(cell: &Cell<'_>, metric: Metric) -> Option<f64> {
         true => it.high,
         false => it.low,
     });
-    stats::center(&farthest.collect::<Vec<_>>()).map(|(center, _)| center)
+    stats::center(&farthest.collect::<Vec<_>>(), stats::LEVEL).map(|(center, _)| center)
 }
 
 /// Percentiles that all trials have samples enough for. Void trials are marked at the median.

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use loadline_capacity::stats::{Interval, center};
+use loadline_capacity::stats::{Interval, LEVEL, center};
 use loadline_lab::analysis::{Metric, Run};
 use loadline_lab::export;
 use loadline_lab::journal::{JOURNAL_FILE, Level, Trial};
@@ -105,7 +105,10 @@ fn every_chart_of_the_plan_is_there_with_every_trial() {
         let values = rates(&made.trials, lines.name_of(curve), point.x);
         let estimate = point.estimate.unwrap();
         assert_eq!(estimate.count, values.len());
-        assert_eq!(Some((estimate.center, estimate.interval)), center(&values));
+        assert_eq!(
+            Some((estimate.center, estimate.interval)),
+            center(&values, LEVEL)
+        );
         marks += point.trials.len() + point.void.len();
     }
     let of_series = made
