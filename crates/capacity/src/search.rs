@@ -5,7 +5,7 @@
 //!   sweep     short trials, each rate 1.6 times the last, until three in a row fail
 //!   settle    rates that contradict their order are tried again: noise, or a dip?
 //!   narrow    long trials where they say most, until the interval is narrow
-//!   confirm   the candidate has to hold 5 of 5, a rate one step above has to fail
+//!   confirm   the candidate has to hold 5 of 5 and for a minute, a rate one step above has to fail
 //! ```
 //!
 //! **Capacity** is the rate at which a trial is as likely to hold as not. Where trials differ from
@@ -14,6 +14,7 @@
 //! What is known from the literature: geometric steps and repeated confirmation (MLPerf LoadGen),
 //! short trials before long ones (RFC 9971), Bayesian choice of the next trial (see `belief`).
 
+mod aim;
 mod belief;
 mod confirm;
 mod finding;
@@ -29,8 +30,8 @@ use serde::{Deserialize, Serialize};
 use belief::{Belief, STEP};
 use confirm::Confirm;
 pub use finding::{Basis, Bound, Confirmed, Dip, Finding, Row};
+use line::Shape;
 pub use line::Share;
-use line::{Crossing, Point, Shape};
 use sweep::Sweep;
 
 /// The interval may be so wide, as a part of the capacity.
@@ -39,35 +40,15 @@ pub const WIDTH_MAX: f64 = 0.10;
 /// Narrowing goes on until the interval is this wide: what confirmation finds may widen it again.
 const WIDTH_WANTED: f64 = 0.07;
 
-/// The level that a line is asked for, for the same reason: skewed counts have it fall short a little.
-const LINE_LEVEL: f64 = 0.98;
-
-/// The same, where a line through the shares of slow requests tells it.
-const LINE_WIDTH_WANTED: f64 = 0.05;
-
 /// The share of the posterior that the 95 % interval takes. Stopping as soon as it is narrow favours
 /// intervals that are narrow by luck; with this share, 95 % hold the truth (`tests`).
 const CREDIBLE: f64 = 0.97;
 
-/// A line through the shares of slow requests counts if it crosses where trials begin to fail, or this
-/// factor away: something else makes them fail otherwise.
-const LINE_AGREES: f64 = 1.03;
-
-/// Trials belong to the line where so many of them hold ...
-const LINE_HOLDS: (f64, f64) = (0.07, 0.97);
-/// ... and are run where these hold, turn by turn,
-const LINE_AT: (f64, f64) = (0.15, 0.85);
-/// but as far from the middle as this at least, or twice as far,
-const LINE_REACH_MIN: f64 = 0.025;
-/// or where the line has the share so many times larger and smaller than allowed,
-const LINE_TIMES: f64 = 4.0;
-/// so often at least: fewer trials may agree by luck,
-const LINE_TRIALS_MIN: usize = 25;
-/// from when the capacity is known so far, as a part of it.
-const LINE_BEGINS: f64 = 0.25;
-
 /// Fewer long trials say nothing of how much trials differ.
 const LONG_MIN: usize = 8;
+
+/// The last trial of a confirmation takes at least so long.
+const MINUTE_S: f64 = 60.0;
 
 /// Void trials in a row after which it is given up.
 const VOIDS_MAX: u32 = 10;
@@ -121,18 +102,19 @@ impl Limits {
         Ok(())
     }
 
-    fn seconds(&self, length: Length, rate_per_s: f64) -> f64 {
-        let wanted = match length {
-            Length::Short => self.short_s,
-            Length::Long => self.long_s,
+    fn seconds(&self, length: Length, stage: Stage, rate_per_s: f64) -> f64 {
+        let wanted = match (length, stage) {
+            (Length::Short, _) => self.short_s,
+            (Length::Long, Stage::Minute) => self.long_s.max(MINUTE_S),
+            (Length::Long, _) => self.long_s,
         };
         let seconds = wanted.max(self.requests_min / rate_per_s);
         // As people write it, and as options are read.
         (seconds * 1e3).ceil() / 1e3
     }
 
-    fn cost_s(&self, length: Length, rate_per_s: f64) -> f64 {
-        self.seconds(length, rate_per_s) + self.overhead_s
+    fn cost_s(&self, length: Length, stage: Stage, rate_per_s: f64) -> f64 {
+        self.seconds(length, stage, rate_per_s) + self.overhead_s
     }
 }
 
@@ -160,6 +142,8 @@ pub enum Stage {
     Confirm,
     /// One step above the candidate, which has to fail.
     Above,
+    /// The candidate for a minute: what grows slowly, or comes seldom, is seen.
+    Minute,
 }
 
 impl fmt::Display for Stage {
@@ -170,6 +154,7 @@ impl fmt::Display for Stage {
             Self::Narrow => "narrow",
             Self::Confirm => "confirm",
             Self::Above => "above",
+            Self::Minute => "minute",
         })
     }
 }
@@ -296,7 +281,9 @@ impl Search {
                 match trial.stage {
                     Stage::Sweep | Stage::Settle => self.sweep.learn(trial.rate_per_s, holds),
                     Stage::Narrow => {}
-                    Stage::Confirm | Stage::Above => self.confirm.learn(trial.stage, holds),
+                    Stage::Confirm | Stage::Above | Stage::Minute => {
+                        self.confirm.learn(trial.stage, trial.seconds, holds);
+                    }
                 }
                 if let Some(belief) = &mut self.belief {
                     belief.learn(trial.rate_per_s, trial.length, holds);
@@ -455,97 +442,18 @@ impl Search {
         held.fold(0.0, |most, one| one.trial.rate_per_s.max(most))
     }
 
-    /// How the shares of slow requests depend on the rate, near the capacity: of the condition that
-    /// is broken first.
-    fn shape(&self) -> Shape {
-        let Some(belief) = &self.belief else {
-            return Shape::Unknown;
-        };
-        let longs = (self.tried.iter())
-            .filter(|one| one.trial.length == Length::Long && one.holds().is_some());
-        let longs: Vec<&Tried> = longs.collect();
-        let conditions = longs.iter().map(|one| one.shares.len()).min().unwrap_or(0);
-        if conditions == 0 {
-            return Shape::Step;
-        }
-        let (low, high) = belief.around(LINE_HOLDS, 2.0 * LINE_REACH_MIN);
-        let near: Vec<&Tried> = (longs.into_iter())
-            .filter(|one| low <= one.trial.rate_per_s && one.trial.rate_per_s <= high)
-            .collect();
-        let shapes = (0..conditions).map(|condition| {
-            let point = |one: &&Tried| Point {
-                rate_per_s: one.trial.rate_per_s,
-                seconds: one.trial.seconds,
-                share: one.shares[condition],
-            };
-            let points: Vec<Point> = near.iter().map(point).collect();
-            Shape::of(&points, self.limits.warm_up_s, LINE_LEVEL)
-        });
-        let lowest = shapes.reduce(|one, other| match (one, other) {
-            (Shape::Line(line), Shape::Line(next)) if next.capacity_per_s < line.capacity_per_s => {
-                other
-            }
-            (Shape::Line(_), _) => one,
-            (_, Shape::Line(_)) => other,
-            _ => one,
-        });
-        let (low, high) = belief.interval(CREDIBLE);
-        let agrees = |line: &Crossing| {
-            low / LINE_AGREES <= line.capacity_per_s && line.capacity_per_s <= high * LINE_AGREES
-        };
-        match lowest {
-            Some(Shape::Line(line)) if !agrees(&line) => Shape::Step,
-            Some(shape) => shape,
-            None => Shape::Unknown,
-        }
-    }
-
-    /// Where the capacity lies, by the best that is known.
-    fn interval(&self, belief: &Belief) -> (f64, f64) {
-        match &self.shape {
-            Shape::Line(crossing) => crossing.interval(),
-            _ => belief.interval(CREDIBLE),
-        }
-    }
-
-    fn most_telling(&self, belief: &Belief) -> f64 {
-        let (low, high) = belief.interval(CREDIBLE);
-        let is_near = high / low - 1.0 <= LINE_BEGINS;
-        if matches!(self.shape, Shape::Step) || !is_near {
-            return belief.most_telling(self.top_per_s());
-        }
-        let narrowed = self
-            .tried
-            .iter()
-            .filter(|one| one.trial.stage == Stage::Narrow);
-        let (low, high) = match self.shape {
-            Shape::Line(line) => (line.rate_at(1.0 / LINE_TIMES), line.rate_at(LINE_TIMES)),
-            _ => belief.around(LINE_AT, LINE_REACH_MIN),
-        };
-        let rate_per_s = match narrowed.count() % 2 == 0 {
-            true => high,
-            false => low,
-        };
-        rate_per_s.min(self.top_per_s())
-    }
-
     fn narrow_or_confirm(&mut self, belief: &Belief) -> Step {
         let (low, high) = self.interval(belief);
         if high > self.top_per_s() && self.has_held_at_top() {
             return Step::Done;
         }
         let longs = (self.tried.iter()).filter(|one| one.trial.length == Length::Long);
-        let wanted = match self.shape {
-            Shape::Line(line) if line.trials >= LINE_TRIALS_MIN => LINE_WIDTH_WANTED,
-            Shape::Line(_) => 0.0,
-            Shape::Step => WIDTH_WANTED,
-            Shape::Unknown => 0.0,
-        };
-        let is_narrow = high / low - 1.0 <= wanted && longs.count() >= LONG_MIN;
+        let is_narrow = high / low - 1.0 <= self.width_wanted() && longs.count() >= LONG_MIN;
         let left_s = self.limits.budget_s - self.spent_s();
-        let cost_s = self.limits.cost_s(Length::Long, low);
+        let cost_s = |stage| self.limits.cost_s(Length::Long, stage, low);
         // What is left is kept for the proof, once it suffices for no more.
-        let must_confirm = left_s < (confirm::trials_min() + 1.0) * cost_s;
+        let must_confirm =
+            left_s < (confirm::trials_min() + 1.0) * cost_s(Stage::Confirm) + cost_s(Stage::Minute);
         if !self.confirm.is_through()
             && (self.confirm.is_begun() || is_narrow || must_confirm)
             && let Some((rate_per_s, stage)) =
@@ -563,13 +471,13 @@ impl Search {
     /// A trial, if there is time for it.
     fn afford(&self, rate_per_s: f64, length: Length, stage: Stage) -> Step {
         let rate_per_s = four_digits(rate_per_s);
-        let cost_s = self.limits.cost_s(length, rate_per_s);
+        let cost_s = self.limits.cost_s(length, stage, rate_per_s);
         if self.spent_s() + cost_s > self.limits.budget_s {
             return Step::Done;
         }
         Step::Try(Try {
             rate_per_s,
-            seconds: self.limits.seconds(length, rate_per_s),
+            seconds: self.limits.seconds(length, stage, rate_per_s),
             length,
             stage,
         })

@@ -184,12 +184,24 @@ impl Belief {
 
     /// How likely a long trial at a rate is to hold, hiccups apart.
     pub(super) fn holds(&self, rate_per_s: f64) -> f64 {
+        self.predicted(rate_per_s, |_, curve| curve)
+    }
+
+    /// How likely the next long trial at a rate is to hold, hiccups and all: the posterior predictive.
+    pub(super) fn holds_next(&self, rate_per_s: f64) -> f64 {
+        self.predicted(rate_per_s, |(wrongly_failed, wrongly_held), curve| {
+            wrongly_held + (1.0 - wrongly_failed - wrongly_held) * curve
+        })
+    }
+
+    fn predicted(&self, rate_per_s: f64, with: impl Fn((f64, f64), f64) -> f64) -> f64 {
         let shift = self.points - 1 - self.nearest(rate_per_s);
         let (mut held, mut all) = (0.0, 0.0);
         for (index, weights) in self.weights.iter().enumerate() {
             let curve = &self.curves[Length::Long as usize][index / LAPSES.len()][shift..];
+            let lapses = LAPSES[index % LAPSES.len()];
             for (weight, curve) in weights.iter().zip(curve) {
-                held += weight * curve;
+                held += weight * with(lapses, *curve);
                 all += weight;
             }
         }

@@ -1,4 +1,5 @@
-//! The proof: the candidate holds five times in a row, and a rate one step above fails.
+//! The proof: the candidate holds five times in a row and for a minute, and a rate one step above
+//! fails.
 
 use super::Stage;
 use super::belief::{Belief, STEP};
@@ -39,9 +40,16 @@ pub(super) struct Candidate {
     pub(super) held: u32,
     pub(super) above_held: u32,
     pub(super) above_failed: u32,
+    /// For how long it held in the end.
+    pub(super) minute_s: Option<f64>,
 }
 
 impl Candidate {
+    /// Five of five, beside one above that failed.
+    fn is_repeated(&self) -> bool {
+        self.held >= HOLDS_NEEDED && self.is_above_settled()
+    }
+
     fn is_above_settled(&self) -> bool {
         self.above_failed >= FAILS_NEEDED
     }
@@ -53,13 +61,14 @@ pub(super) fn trials_min() -> f64 {
 }
 
 impl Confirm {
-    pub(super) fn learn(&mut self, stage: Stage, holds: bool) {
+    pub(super) fn learn(&mut self, stage: Stage, seconds: f64, holds: bool) {
         let Some(candidate) = &mut self.candidate else {
             return;
         };
         match (stage, holds) {
+            (Stage::Minute, true) => candidate.minute_s = Some(seconds),
             (Stage::Confirm, true) => candidate.held += 1,
-            (Stage::Confirm, false) => {
+            (Stage::Confirm | Stage::Minute, false) => {
                 self.failed_at_per_s = Some(candidate.per_s);
                 self.candidate = None;
             }
@@ -95,8 +104,11 @@ impl Confirm {
         if !candidate.is_above_settled() && candidate.above_held < candidate.held {
             return Some((candidate.above_per_s, Stage::Above));
         }
-        let needs_more = candidate.held < HOLDS_NEEDED;
-        needs_more.then_some((candidate.per_s, Stage::Confirm))
+        if candidate.held < HOLDS_NEEDED {
+            return Some((candidate.per_s, Stage::Confirm));
+        }
+        let needs_minute = candidate.minute_s.is_none();
+        needs_minute.then_some((candidate.per_s, Stage::Minute))
     }
 
     fn chosen(
@@ -127,6 +139,7 @@ impl Confirm {
             held: 0,
             above_held: 0,
             above_failed: 0,
+            minute_s: None,
         })
     }
 
@@ -135,12 +148,12 @@ impl Confirm {
     }
 
     pub(super) fn is_through(&self) -> bool {
-        let is_done = |one: &Candidate| one.held >= HOLDS_NEEDED && one.is_above_settled();
+        let is_done = |one: &Candidate| one.is_repeated() && one.minute_s.is_some();
         self.candidate.as_ref().is_some_and(is_done)
     }
 
-    /// What is proven, if it is through.
+    /// What is proven so far: that it held five times, and for a minute if there was time for it.
     pub(super) fn proven(&self) -> Option<&Candidate> {
-        self.candidate.as_ref().filter(|_| self.is_through())
+        self.candidate.as_ref().filter(|one| one.is_repeated())
     }
 }

@@ -73,6 +73,13 @@ pub struct Confirmed {
     pub failed: u32,
     /// Of so many trials.
     pub failed_of: u32,
+    /// How likely the next trial at the rate that held is to hold, by all that is known of this
+    /// search, trials that something else decides included.
+    #[serde(default)]
+    pub holds_next: f64,
+    /// The rate held for so long in one trial, too; `None`: there was no time for that.
+    #[serde(default)]
+    pub minute_s: Option<f64>,
 }
 
 /// A rate that is not held though higher ones are.
@@ -169,6 +176,8 @@ fn confirmed(search: &Search) -> Option<Confirmed> {
         fails_per_s: candidate.above_per_s,
         failed: candidate.above_failed,
         failed_of: candidate.above_failed + candidate.above_held,
+        holds_next: search.belief.as_ref()?.holds_next(candidate.per_s),
+        minute_s: candidate.minute_s,
     })
 }
 
@@ -246,7 +255,13 @@ fn explain(search: &Search, finding: &mut Finding) {
         )),
         _ => {}
     }
-    if finding.bound == Bound::Found && finding.confirmed.is_none() {
-        note("The budget did not suffice to confirm it by five trials in a row.".to_owned());
+    match &finding.confirmed {
+        None if finding.bound == Bound::Found => {
+            note("The budget did not suffice to confirm it by five trials in a row.".to_owned());
+        }
+        Some(confirmed) if confirmed.minute_s.is_none() => {
+            note("The budget did not suffice for a minute at the confirmed rate.".to_owned());
+        }
+        _ => {}
     }
 }

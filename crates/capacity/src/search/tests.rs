@@ -481,6 +481,9 @@ fn what_is_proven() {
     let confirmed = search.finding().confirmed.unwrap();
     assert!(confirmed.holds_per_s <= 5000.0 && confirmed.fails_per_s > 5000.0);
     assert_eq!((confirmed.held, confirmed.failed), (5, 1));
+    assert_eq!(confirmed.minute_s, Some(60.0));
+    // Of five that held and many more, with what something else may decide.
+    assert!((0.9..1.0).contains(&confirmed.holds_next), "{confirmed:?}");
     let of_stage = |stage| {
         search
             .tried()
@@ -489,6 +492,7 @@ fn what_is_proven() {
     };
     assert!(of_stage(Stage::Confirm).count() >= 5);
     assert!(of_stage(Stage::Above).count() >= 1);
+    assert_eq!(of_stage(Stage::Minute).count(), 1);
     // A step is asked for once, and the same until it is recorded.
     assert_eq!(search.next(), Step::Done);
 }
@@ -534,7 +538,12 @@ fn rates_have_four_digits() {
 
 #[test]
 fn lengths_are_whole_milliseconds() {
-    let seconds = limits().seconds(Length::Short, 307.7);
+    let seconds = limits().seconds(Length::Short, Stage::Sweep, 307.7);
     assert_eq!(seconds.to_string(), "3.25");
-    assert_eq!(limits().seconds(Length::Long, 1e5).to_string(), "10");
+    assert_eq!(
+        limits()
+            .seconds(Length::Long, Stage::Narrow, 1e5)
+            .to_string(),
+        "10"
+    );
 }
