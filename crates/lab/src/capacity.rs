@@ -8,6 +8,7 @@ mod folder;
 mod fresh;
 mod limiter;
 mod page;
+mod runs;
 
 use loadline_load::trial::TrialRecord;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,7 @@ pub use client::{Client, ClientOptions};
 pub use fresh::{Fresh, FreshOptions};
 pub use limiter::{Limiter, LimiterKind};
 pub use page::page;
+pub use runs::Runs;
 
 use crate::journal::ServerFacts;
 use crate::knee::{Knee, Point, power_knee, saturation_knee, shape_knee};
@@ -32,6 +34,13 @@ pub trait Trials {
     /// # Errors
     /// It did not come to its end, and none will.
     fn run(&mut self, trial: &Try) -> Result<Ran, Stop>;
+
+    /// Answers a second of a closed loop over all connections, for `seconds`: roughly what the server
+    /// can carry. 0: nothing was answered.
+    ///
+    /// # Errors
+    /// It did not come to its end.
+    fn closed_loop(&mut self, seconds: f64) -> Result<f64, Stop>;
 }
 
 /// A trial that was run to its end.
@@ -81,6 +90,9 @@ pub struct Capacity {
     pub limiter: Limiter,
     /// Where the curve bends otherwise: other questions than the SLO's.
     pub knees: Vec<Knee>,
+    /// This search beside earlier ones.
+    #[serde(default)]
+    pub runs: Option<Runs>,
     /// Every trial, in order.
     pub evidence: Vec<Evidence>,
     /// Stopped before its time.
@@ -200,6 +212,7 @@ pub fn measure(
         limiter: limiter::find(&finding, &evidence),
         knees: knees(&evidence),
         finding,
+        runs: None,
         evidence,
         interrupted,
     })
@@ -295,6 +308,7 @@ mod tests {
 
     use super::*;
     use loadline_capacity::search::Bound;
+    use loadline_capacity::stats::Interval;
 
     /// A queue of one server with a known saturation: latency grows as 1 / (1 - load), and one thread
     /// is as busy as the load.
@@ -348,6 +362,10 @@ mod tests {
                 took_s: trial.seconds + 1.0,
             })
         }
+
+        fn closed_loop(&mut self, _: f64) -> Result<f64, Stop> {
+            Ok(self.saturation_per_s)
+        }
     }
 
     struct Silent;
@@ -394,6 +412,43 @@ mod tests {
         assert!(text.starts_with(&capacity.headline()), "{text}");
         let json = serde_json::to_string(&capacity).unwrap();
         assert_eq!(serde_json::from_str::<Capacity>(&json).unwrap(), capacity);
+    }
+
+    #[test]
+    fn searches_apart_in_time() {
+        let found = |low: f64, value: f64, high: f64| {
+            let mut one = capacity_of(4000.0, 12);
+            one.finding.capacity_per_s = Some(value);
+            one.finding.interval = Some(Interval {
+                low,
+                high,
+                level: 0.95,
+            });
+            one
+        };
+        let (first, second) = (found(990.0, 1000.0, 1010.0), found(1089.0, 1100.0, 1111.0));
+        let this = found(1188.0, 1200.0, 1212.0);
+        let runs = Runs::of(&[first.clone(), second], &this).unwrap();
+        assert_eq!(runs.capacities_per_s, [1000.0, 1100.0, 1200.0]);
+        assert!((1090.0..1100.0).contains(&runs.capacity_per_s));
+        // Nine parts in a hundred between them, though each says that it knows half a part.
+        assert!((0.08..0.10).contains(&runs.between), "{runs:?}");
+        let interval = runs.interval.unwrap();
+        assert!(
+            interval.low < 900.0 && interval.high > 1300.0,
+            "{interval:?}"
+        );
+        // No more than their intervals allow.
+        let near = Runs::of(&[first.clone()], &found(985.0, 1002.0, 1019.0));
+        assert_eq!(near.unwrap().between, 0.0);
+        let mut other = first;
+        let why = |one: &Capacity| Runs::check(one, "p99 < 20ms", "made up").unwrap_err();
+        assert_eq!(Runs::check(&other, "p99 < 20ms", "made up"), Ok(()));
+        assert!(Runs::check(&other, "p99 < 20ms", "another").is_err());
+        other.finding.interval = None;
+        assert!(why(&other).contains("no capacity"));
+        other.slo = "p50 < 1ms".to_owned();
+        assert!(why(&other).contains("its SLO was 'p50 < 1ms'"));
     }
 
     #[test]

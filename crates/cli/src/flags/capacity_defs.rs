@@ -56,7 +56,8 @@ pub(crate) struct CapacityFlags {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = run_time)]
     pub(crate) budget: Duration,
 
-    /// The rate to begin with; auto is one that a short trial says something at [default: auto].
+    /// The rate to begin with; auto is a tenth to a third of what a second of a closed loop carries
+    /// [default: auto].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(crate) from: Option<f64>,
 
@@ -122,6 +123,11 @@ pub(crate) struct CapacityFlags {
     /// Write the result with every trial as JSON (docs/capacity.md).
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) json: Option<PathBuf>,
+
+    /// The --json of an earlier search for the same: how much searches apart in time differ is told,
+    /// too; may be given several times.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) again: Vec<PathBuf>,
 
     /// Nothing but the result.
     #[arg(short, long)]

@@ -3,12 +3,12 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use loadline_capacity::search::{Bound, Limits, Outcome, Search, Try};
 use loadline_lab::capacity::{
-    self, Capacity, Client, ClientOptions, Evidence, Fresh, FreshOptions, Stop, Trials, Witness,
-    page,
+    self, Capacity, Client, ClientOptions, Evidence, Fresh, FreshOptions, Runs, Stop, Trials,
+    Witness, page,
 };
 use loadline_lab::cells::cpus_text;
 use loadline_lab::plan::{Network, Placement};
@@ -25,6 +25,9 @@ const START_S: f64 = 0.5;
 /// The rate to begin with is at most this: a server on its knees is no place to begin.
 const BEGIN_PER_S_MAX: f64 = 1000.0;
 const BEGIN_PER_S_MIN: f64 = 1.0;
+
+/// How long the closed loop takes that says where to begin.
+const CLOSED_LOOP_S: f64 = 1.0;
 
 /// Options of `loadline load` that the search sets itself.
 const OWN: [&str; 16] = [
@@ -49,19 +52,29 @@ const OWN: [&str; 16] = [
 /// Searches, and prints what was found.
 pub(super) fn capacity(flags: &CapacityFlags) -> Result<(), Failure> {
     let slo: Slo = (flags.slo.parse()).map_err(|why| Failure::usage(format!("--slo {why}")))?;
-    let limits = limits(flags, &slo);
+    let mut limits = limits(flags, &slo);
     limits.check().map_err(Failure::usage)?;
     check_fit(flags)?;
     check_words(&flags.load)?;
     let json = flags.json.as_deref().map(create).transpose()?;
     interrupt::catch()?;
     let (mut trials, target) = trials(flags)?;
+    let earlier = earlier(&flags.again, &slo.to_string(), &target)?;
+    if flags.from.is_none() {
+        let carried_per_s = trials.closed_loop(CLOSED_LOOP_S).map_err(stopped)?;
+        limits.begin_per_s = begin_per_s(limits.begin_per_s, carried_per_s, flags.to);
+        limits.budget_s -= CLOSED_LOOP_S;
+        limits.check().map_err(Failure::usage)?;
+    }
     let mut teller = Teller {
         is_quiet: flags.quiet,
         budget_s: limits.budget_s,
     };
     let result = capacity::measure(&slo, &target, &limits, &mut *trials, &mut teller);
-    let result = result.map_err(Failure::failed)?;
+    let mut result = result.map_err(Failure::failed)?;
+    if !earlier.is_empty() {
+        result.runs = Runs::of(&earlier, &result);
+    }
     crate::print(page(&result).as_bytes())?;
     if let Some((mut file, name)) = json {
         let text = serde_json::to_string_pretty(&result).map_err(io::Error::from);
@@ -69,6 +82,34 @@ pub(super) fn capacity(flags: &CapacityFlags) -> Result<(), Failure> {
             .map_err(|error| Failure::failed(format!("{name}: {error}")))?;
     }
     ending(&result)
+}
+
+/// Near what a closed loop carried, but below it: a server that does better at higher rates is seen on
+/// the way up. `auto_per_s` is where a short trial is long enough.
+fn begin_per_s(auto_per_s: f64, carried_per_s: f64, to_per_s: f64) -> f64 {
+    let near_per_s = (carried_per_s / 10.0).max(auto_per_s.min(carried_per_s / 3.0));
+    match near_per_s >= BEGIN_PER_S_MIN {
+        true => near_per_s.min(to_per_s),
+        false => auto_per_s,
+    }
+}
+
+/// The results of earlier searches for the same.
+fn earlier(paths: &[PathBuf], slo: &str, target: &str) -> Result<Vec<Capacity>, Failure> {
+    let read = |path: &PathBuf| {
+        let wrong = |why: String| {
+            let name = path.display();
+            Failure::usage(format!(
+                "--again {name}: {why}; right would be the --json of a search for the same"
+            ))
+        };
+        let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+        let read = serde_json::from_slice(&bytes);
+        let read: Capacity = read.map_err(|error| wrong(error.to_string()))?;
+        Runs::check(&read, slo, target).map_err(wrong)?;
+        Ok(read)
+    };
+    paths.iter().map(read).collect()
 }
 
 /// Trials against what is there or what is started, and how that is called.
@@ -273,5 +314,23 @@ impl Witness for Teller {
             span_s(left_s),
         );
         let _ = writeln!(io::stderr().lock(), "{line}"); // nobody listens, perhaps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::begin_per_s;
+
+    #[test]
+    fn it_begins_near_the_answer() {
+        for (carried_per_s, right) in [
+            (150_000.0, 15_000.0), // a tenth
+            (1200.0, 366.0),       // where a short trial is long enough, but below what is carried
+            (900.0, 300.0),        // a third
+            (0.0, 366.0),          // nothing was answered
+            (1e9, 1e6),            // the highest rate to try
+        ] {
+            assert_eq!(begin_per_s(366.0, carried_per_s, 1e6), right);
+        }
     }
 }

@@ -161,6 +161,21 @@ impl Trials for Client {
             took_s: began.elapsed().as_secs_f64(),
         })
     }
+
+    fn closed_loop(&mut self, seconds: f64) -> Result<f64, Stop> {
+        let mut command = self.command();
+        command.args([
+            format!("--connections={}", self.options.connections),
+            format!("--duration={}ms", (seconds * 1e3).ceil()),
+        ]);
+        let record = self.record(command, "closed.json")?;
+        Ok(completed_per_s(&record))
+    }
+}
+
+/// Complete answers, while it lasted.
+pub(super) fn completed_per_s(record: &TrialRecord) -> f64 {
+    (record.headline()).map_or(0.0, |group| group.total.rates.completed_per_s)
 }
 
 /// A short trial has a short warm-up: half of it would be warm-up otherwise.

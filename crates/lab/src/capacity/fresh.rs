@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::client::warm_up_s;
+use super::client::{completed_per_s, warm_up_s};
 use super::folder::OwnFolder;
 use super::{Ran, Stop, Trials};
 use crate::expand::expand;
@@ -78,7 +78,8 @@ impl Fresh {
         })
     }
 
-    fn plan(&self, trial: &Try) -> Plan {
+    /// Of one trial; without a rate, of a closed loop.
+    fn plan(&self, rate_per_s: Option<f64>, seconds: f64, warm_up_s: f64) -> Plan {
         let options = &self.options;
         let server = Server {
             name: NAME.to_owned(),
@@ -94,7 +95,9 @@ impl Fresh {
         let mut set = |name: &str, value: String| {
             load.insert(name.to_owned(), OptionValue::Text(value));
         };
-        set("rate", trial.rate_per_s.to_string());
+        if let Some(rate_per_s) = rate_per_s {
+            set("rate", rate_per_s.to_string());
+        }
         set("connections", options.connections.to_string());
         let series = Series {
             name: NAME.to_owned(),
@@ -109,8 +112,8 @@ impl Fresh {
             cpu_quota: options.cpu_quota,
             network: options.network,
             replicates: 1,
-            duration_s: trial.seconds,
-            warm_up_s: warm_up_s(options.warm_up_s, trial.length),
+            duration_s: seconds,
+            warm_up_s,
             a_a: Repeated::None,
             compare: None,
             // What the SLO says about errors decides, and its judge knows about the client.
@@ -142,17 +145,28 @@ impl Fresh {
 
 impl Trials for Fresh {
     fn run(&mut self, trial: &Try) -> Result<Ran, Stop> {
+        let warm_up_s = warm_up_s(self.options.warm_up_s, trial.length);
+        self.run_plan(&self.plan(Some(trial.rate_per_s), trial.seconds, warm_up_s))
+    }
+
+    fn closed_loop(&mut self, seconds: f64) -> Result<f64, Stop> {
+        let ran = self.run_plan(&self.plan(None, seconds, 0.0))?;
+        Ok(ran.load.as_deref().map_or(0.0, completed_per_s))
+    }
+}
+
+impl Fresh {
+    fn run_plan(&mut self, plan: &Plan) -> Result<Ran, Stop> {
         self.trials += 1;
-        let plan = self.plan(trial);
         let seed = self.options.seed.wrapping_add(self.trials);
         let placement = &self.options.placement;
         let mut cpus = [placement.server.clone(), placement.client.clone()].concat();
         cpus.sort_unstable();
         cpus.dedup();
-        let expansion = expand(&plan, seed, &cpus, &[]).map_err(Stop::Failed)?;
+        let expansion = expand(plan, seed, &cpus, &[]).map_err(Stop::Failed)?;
         let folder = self.folder.path();
         let mut processes =
-            Processes::new(&plan, &expansion, folder, self.is_over).map_err(Stop::Failed)?;
+            Processes::new(plan, &expansion, folder, self.is_over).map_err(Stop::Failed)?;
         let planned = expansion.trials.first();
         let planned = planned.ok_or_else(|| Stop::Failed("no trial was planned".to_owned()))?;
         let ran = processes.run(planned, 0).map_err(|stop| match stop {

@@ -3,7 +3,7 @@
 use loadline_load::report::number::{maybe_us, percent, rate, span_s, time_us};
 
 use super::{Capacity, Evidence};
-use loadline_capacity::search::{Basis, Bound, Outcome};
+use loadline_capacity::search::{Basis, Bound, Confirmed, Outcome};
 
 /// The answer, the limiter, the evidence.
 #[must_use]
@@ -16,21 +16,8 @@ pub fn page(capacity: &Capacity) -> String {
     if finding.capacity_per_s.is_some() {
         line("capacity", meaning(finding.basis).to_owned());
     }
-    if let Some(confirmed) = &finding.confirmed {
-        let of = match (confirmed.failed, confirmed.failed_of) {
-            (1, 1) => String::new(),
-            (failed, of) => format!(" in {failed} of {of}"),
-        };
-        line(
-            "confirmed",
-            format!(
-                "{}/s held in {} of {} trials, {}/s failed{of}",
-                rate(confirmed.holds_per_s),
-                confirmed.held,
-                confirmed.held,
-                rate(confirmed.fails_per_s),
-            ),
-        );
+    if let Some(one) = &finding.confirmed {
+        line("confirmed", confirmed(one));
     }
     if let Some(spread) = finding.spread {
         let spread = percent(spread, 1.0);
@@ -61,6 +48,7 @@ pub fn page(capacity: &Capacity) -> String {
             ),
         );
     }
+    line("searches", searches(capacity));
     let trials = format!("{}, {}", finding.trials, span_s(finding.spent_s.round()));
     line("trials", trials);
     for note in &finding.notes {
@@ -70,6 +58,46 @@ pub fn page(capacity: &Capacity) -> String {
         text += "  It was interrupted: this is what was found so far.\n";
     }
     text + "\n" + &table(&capacity.evidence)
+}
+
+fn confirmed(confirmed: &Confirmed) -> String {
+    let of = match (confirmed.failed, confirmed.failed_of) {
+        (1, 1) => String::new(),
+        (failed, of) => format!(" in {failed} of {of}"),
+    };
+    let minute = confirmed.minute_s.map_or_else(String::new, |seconds| {
+        format!(" and in one of {}", span_s(seconds))
+    });
+    format!(
+        "{}/s held in {} of {} trials{minute}, {}/s failed{of}; the next trial holds with {}",
+        rate(confirmed.holds_per_s),
+        confirmed.held,
+        confirmed.held,
+        rate(confirmed.fails_per_s),
+        percent(confirmed.holds_next, 1.0)
+    )
+}
+
+/// How much the capacity differs from one search to another.
+fn searches(capacity: &Capacity) -> String {
+    let Some(runs) = &capacity.runs else {
+        return "this one: the interval knows nothing of other times; --again adds earlier results"
+            .to_owned();
+    };
+    let all: Vec<String> = runs.capacities_per_s.iter().map(|one| rate(*one)).collect();
+    let interval = runs.interval.map_or_else(String::new, |interval| {
+        format!(
+            " ({} to {}/s with 95 % confidence)",
+            rate(interval.low),
+            rate(interval.high)
+        )
+    });
+    format!(
+        "{}/s; on average {}/s{interval}, {} from one to another beyond their intervals",
+        all.join(", "),
+        rate(runs.capacity_per_s),
+        percent(runs.between, 1.0)
+    )
 }
 
 /// What the capacity is.
