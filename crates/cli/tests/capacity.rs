@@ -109,6 +109,16 @@ fn a_url_is_searched_and_every_trial_is_told() {
         .filter(|line| line.contains("/s for "))
         .count();
     assert_eq!(told, trials);
+    // Beside a search for something else it does not stand.
+    let again = format!("--again={}", json.display());
+    let url = format!("http://{}/", stub.address());
+    let other = self::capacity(&["--slo=p90 < 1s", "--budget=4s", &again, &url]);
+    assert_eq!(other.status.code(), Some(2));
+    assert!(
+        said(&other).contains("its SLO was 'p50 < 1s'"),
+        "{}",
+        said(&other)
+    );
     // Each trial is its own: what is offered is what was asked for, unless the machine held it up.
     let measured = capacity
         .evidence
@@ -126,11 +136,11 @@ fn a_command_is_started_afresh_for_each_trial() {
     let json = folder.path().join("capacity.json");
     let output = capacity(&[
         "--slo=p90 < 1s",
-        "--budget=6s",
+        "--budget=7s",
         "--trial=300ms",
         "--sweep=200ms",
         "--warm-up=50ms",
-        "--from=300",
+        "--load=--arrivals=constant", // which a closed loop has no use for
         "--to=700",
         &format!("--json={}", json.display()),
         "--",
@@ -160,7 +170,7 @@ fn a_command_is_started_afresh_for_each_trial() {
 #[test]
 fn what_is_wrong_is_said_in_one_line() {
     let url = "http://127.0.0.1:9/";
-    let cases: [(&[&str], i32, &str); 11] = [
+    let cases: [(&[&str], i32, &str); 12] = [
         (&[url], 2, "--slo"),
         (&["--slo=p99 < 50ms"], 2, "the server is missing"),
         (&["--slo=p99 < 50", url], 2, "a unit is missing"),
@@ -198,6 +208,11 @@ fn what_is_wrong_is_said_in_one_line() {
             &["--slo=p99 < 50ms", "--cpu-quota=0", "--", "server"],
             2,
             "0 is no quota; right would be 0.01 to 1024 CPUs",
+        ),
+        (
+            &["--slo=p99 < 50ms", "--again=Cargo.toml", "--", "server"],
+            2,
+            "right would be the --json of a search for the same",
         ),
         (
             &["--slo=p99 < 50ms", "--", "/no/such/server"],

@@ -439,7 +439,7 @@ mod tests {
             "{interval:?}"
         );
         // No more than their intervals allow.
-        let near = Runs::of(&[first.clone()], &found(985.0, 1002.0, 1019.0));
+        let near = Runs::of(std::slice::from_ref(&first), &found(985.0, 1002.0, 1019.0));
         assert_eq!(near.unwrap().between, 0.0);
         let mut other = first;
         let why = |one: &Capacity| Runs::check(one, "p99 < 20ms", "made up").unwrap_err();

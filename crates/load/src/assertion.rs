@@ -42,10 +42,10 @@ pub struct Finding {
     pub line: String,
 }
 
-/// How far from its bound a percentile is: answers on the wrong side of it.
+/// How far from its bound a percentile is: requests on the wrong side of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Beyond {
-    /// Answers that took too long.
+    /// Requests that took too long, or never got an answer.
     pub count: u64,
     /// Of so many.
     pub of: u64,
@@ -419,8 +419,9 @@ impl Assertion {
         }
     }
 
-    /// How many answers of a record were beyond the bound of a percentile. `None`: it is no percentile
-    /// of times of the server with an upper bound, or nothing was measured.
+    /// How many requests of a record were beyond the bound of a percentile, those without an answer
+    /// among them, as in [`Self::check`]. `None`: it is no percentile of times of the server with an
+    /// upper bound, or nothing was measured.
     #[must_use]
     pub fn beyond(&self, record: &TrialRecord) -> Option<Beyond> {
         let results = &record.headline()?.total;
@@ -428,18 +429,17 @@ impl Assertion {
             return None;
         };
         let is_upper = matches!(self.comparison, Comparison::Less | Comparison::LessOrEqual);
-        let histogram = match times {
-            Times::Latency => results.latency.histogram(),
-            Times::Service => results.service.histogram(),
-            Times::FirstByte => results.first_byte.histogram(),
-            Times::Lag => return None,
-        };
+        if times == Times::Lag || !is_upper {
+            return None;
+        }
+        let sample = Sample::of(times, record, results);
         let is_beyond = |us: u64| !self.comparison.holds(us as f64, self.bound);
-        let buckets = histogram.iter_recorded();
-        let beyond = buckets.filter(|bucket| is_beyond(bucket.value_iterated_to()));
-        is_upper.then(|| Beyond {
-            count: beyond.map(|bucket| bucket.count_at_value()).sum(),
-            of: histogram.len(),
+        let buckets = sample.times.iter_recorded();
+        let slow = buckets.filter(|bucket| is_beyond(bucket.value_iterated_to()));
+        let slow: u64 = slow.map(|bucket| bucket.count_at_value()).sum();
+        Some(Beyond {
+            count: slow + sample.missing,
+            of: sample.times.len() + sample.missing,
             allowed: 1.0 - percent / 100.0,
             bound_us: self.bound,
         })

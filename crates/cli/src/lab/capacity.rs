@@ -61,7 +61,11 @@ pub(super) fn capacity(flags: &CapacityFlags) -> Result<(), Failure> {
     let (mut trials, target) = trials(flags)?;
     let earlier = earlier(&flags.again, &slo.to_string(), &target)?;
     if flags.from.is_none() {
-        let carried_per_s = trials.closed_loop(CLOSED_LOOP_S).map_err(stopped)?;
+        let carried_per_s = match trials.closed_loop(CLOSED_LOOP_S) {
+            // Options of an open loop, perhaps; if it is something else, the first trial says so.
+            Err(Stop::Failed(_)) => 0.0,
+            carried => carried.map_err(stopped)?,
+        };
         limits.begin_per_s = begin_per_s(limits.begin_per_s, carried_per_s, flags.to);
         limits.budget_s -= CLOSED_LOOP_S;
         limits.check().map_err(Failure::usage)?;

@@ -150,7 +150,11 @@ impl Trials for Fresh {
     }
 
     fn closed_loop(&mut self, seconds: f64) -> Result<f64, Stop> {
-        let ran = self.run_plan(&self.plan(None, seconds, 0.0))?;
+        let ran = self.run_plan(&self.plan(None, seconds, 0.0));
+        if ran.is_err() {
+            self.trials = 0; // whether the server starts at all is still to be seen
+        }
+        let ran = ran?;
         Ok(ran.load.as_deref().map_or(0.0, completed_per_s))
     }
 }
