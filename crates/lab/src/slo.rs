@@ -340,8 +340,8 @@ mod tests {
         assert_eq!((latency.beyond, latency.of), (200, 10_000));
         assert!((latency.allowed - 0.01).abs() < 1e-9);
         assert_eq!(latency.bound_s, Some(0.05));
-        // Of nothing that is known to have been sent.
-        assert_eq!((service.beyond, service.of), (0, 0));
+        // Sent, and without any service time: never answered.
+        assert_eq!((service.beyond, service.of), (10_000, 10_000));
         // Who never got an answer waited longer than any bound.
         let unanswered = |record: &mut TrialRecord| {
             slow(record);
