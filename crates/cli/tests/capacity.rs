@@ -36,14 +36,14 @@ const ANSWERS: [i32; 4] = [0, 3, 4, 5];
 
 const TRIES: usize = 5;
 
-/// A tenth of the requests waits for the server, however few there are: that is no client that was
+/// A fifth of the requests waits for the server, however few there are: that is no client that was
 /// late, and no trial without a verdict.
 #[test]
 fn a_server_that_pauses_holds_no_rate() {
     const SECOND_NS: u64 = 1_000_000_000;
     let stub = Stub::start(StubOptions {
         stall: Some(Stall {
-            length_ns: SECOND_NS / 5,
+            length_ns: 2 * SECOND_NS / 5,
             every_ns: 2 * SECOND_NS,
         }),
         ..StubOptions::default()
@@ -51,10 +51,10 @@ fn a_server_that_pauses_holds_no_rate() {
     let stub = stub.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("capacity.json");
-    // A busy machine may make the client late as well, though not in every search.
+    // A busy machine may make the client late as well, though not by a tenth of that in every search.
     let has_failed = (0..TRIES).any(|_| {
         let output = capacity(&[
-            "--slo=p99 < 50ms",
+            "--slo=p99 < 300ms",
             "--budget=5s",
             "--trial=2s",
             "--sweep=2s",
