@@ -1,0 +1,149 @@
+//! How the levels of factors become cells, and what is refused.
+
+use std::path::Path;
+
+use super::*;
+use crate::plan::words;
+
+fn plan(text: &str) -> Plan {
+    let text = format!("name = \"t\"\n{text}");
+    Plan::parse(&text, "plan.toml", Path::new("/")).unwrap()
+}
+
+fn cells(text: &str) -> Result<Cells, String> {
+    Cells::of(&plan(text), &[0, 1], &[])
+}
+
+const SERVERS: &str = "[servers.loadline]\noptions = { loops = 1 }\n[servers.nginx-tuned]\n\
+                       [servers.own]\ncommand = [\"own\", \"{port}\", \"{worker_pools}\"]\n";
+
+#[test]
+fn each_level_meets_each() {
+    let all = cells(&format!(
+        "files = {{ \"a.html\" = 5 }}\n{SERVERS}\
+         [[series]]\nname = \"s\"\nservers = [\"loadline\"]\nserve = {{ backlog = 9 }}\n\
+         load = {{ connections = 7 }}\n\
+         factors = {{ loops = [1, 2], file_bytes = [10, 20] }}\n\
+         except = [{{ loops = 2, file_bytes = 10 }}]"
+    ));
+    let all = all.unwrap();
+    let texts: Vec<String> = all.cells.iter().map(|it| levels_text(&it.levels)).collect();
+    assert_eq!(
+        texts,
+        [
+            "file_bytes=10, loops=1, server=loadline",
+            "file_bytes=20, loops=1, server=loadline",
+            "file_bytes=20, loops=2, server=loadline",
+        ]
+    );
+    let last = &all.cells[2];
+    assert_eq!(words(&last.serve), ["--backlog=9", "--loops=2"]);
+    assert_eq!(words(&last.load), ["--connections=7"]);
+    assert_eq!(last.path, "/20-bytes.bin");
+    assert_eq!(
+        (&last.placement.server, &last.placement.client),
+        (&vec![1], &vec![0])
+    );
+    let repeated: Vec<bool> = all.cells.iter().map(|it| it.is_repeated).collect();
+    assert_eq!(repeated, [true, false, false]);
+    assert_eq!(all.files.len(), 3);
+}
+
+#[test]
+fn servers_are_a_factor_and_may_be_missing() {
+    let plan = plan(&format!(
+        "{SERVERS}[[series]]\nname = \"s\"\nservers = [\"nginx-tuned\", \"loadline\"]\n\
+         a_a = [{{ server = \"loadline\" }}]"
+    ));
+    let all = Cells::of(&plan, &[0, 1], &[]).unwrap();
+    let repeated: Vec<bool> = all.cells.iter().map(|it| it.is_repeated).collect();
+    assert_eq!(repeated, [false, true]);
+    let left = Cells::of(&plan, &[0, 1], &["nginx-tuned".to_owned()]).unwrap();
+    assert_eq!(left.cells.len(), 1);
+    let none = ["nginx-tuned".to_owned(), "loadline".to_owned()];
+    assert!(Cells::of(&plan, &[0, 1], &none).is_err());
+}
+
+#[test]
+fn levels_may_name_the_server() {
+    let all = cells(&format!(
+        "{SERVERS}[[series]]\nname = \"s\"\n\
+         factors = {{ server = [\"loadline\", \"nginx-tuned\"], connections = [1, 2] }}"
+    ));
+    assert_eq!(all.unwrap().cells.len(), 4);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    for (series, right) in [
+        (
+            "servers = [\"loadline\"]\nload = { duration = \"5s\" }",
+            "series s: server=loadline: load duration: the lab sets it itself; right would be \
+             duration_s",
+        ),
+        (
+            "servers = [\"loadline\"]\nserve = { listen = \"x\" }",
+            "serve listen: the lab sets it itself",
+        ),
+        (
+            "servers = [\"nginx-tuned\"]\nfactors = { loops = [1] }",
+            "loops=1, server=nginx-tuned: nginx-tuned has no option loops here",
+        ),
+        (
+            "servers = [\"own\"]\nfactors = { workers = [1] }",
+            "nothing in the command of own asks for workers; right would be {workers}",
+        ),
+        (
+            "servers = [\"loadline\"]\nfactors = { path = [\"/a\"], file_bytes = [1] }",
+            "the factors file_bytes and path both set the path",
+        ),
+        (
+            "servers = [\"loadline\"]\nload = { rate = 5, rate_of_capacity = 0.5 }",
+            "load rate and rate_of_capacity exclude each other",
+        ),
+        (
+            "servers = [\"loadline\"]\nfactors = { rate_of_capacity = [0.5, 0] }",
+            "rate_of_capacity=0, server=loadline: rate_of_capacity is no multiple",
+        ),
+        (
+            "servers = [\"loadline\"]\n[[series]]\nname = \"s\"\nservers = [\"loadline\"]",
+            "series s: the cell server=loadline is there twice",
+        ),
+    ] {
+        let message = cells(&format!("{SERVERS}[[series]]\nname = \"s\"\n{series}"));
+        let message = message.unwrap_err();
+        assert!(message.contains(right), "{message:?} is not {right:?}");
+    }
+    let cpus = "[cpus.mine]\nserver = \"5\"\nclient = \"0\"\n";
+    let message = cells(&format!(
+        "{cpus}[servers.loadline]\n[[series]]\nname = \"s\"\ncpus = \"mine\""
+    ));
+    assert!(
+        message
+            .unwrap_err()
+            .contains("CPU 5 is not one of this process (0-1)")
+    );
+}
+
+#[test]
+fn options_of_commands_and_switches() {
+    let all = cells(&format!(
+        "{SERVERS}[[series]]\nname = \"s\"\nservers = [\"own\"]\n\
+         factors = {{ worker_pools = [\"shared\"] }}\n\
+         [[series]]\nname = \"t\"\nservers = [\"loadline\"]\nserve = {{ keep_alive = false }}"
+    ));
+    let all = all.unwrap();
+    assert_eq!(
+        words(&all.cells[1].serve),
+        ["--keep-alive=off", "--loops=1"]
+    );
+}
+
+#[test]
+fn cpus_as_people_write_them() {
+    assert_eq!(cpus_text(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+    assert_eq!(
+        (cpus_text(&[3]), cpus_text(&[])),
+        ("3".into(), String::new())
+    );
+}
