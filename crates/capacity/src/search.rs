@@ -1,5 +1,5 @@
 //! The highest rate that a server holds, from trials that may be wrong: which trial comes next, and
-//! what can be said in the end. Pure: it is told outcomes and times, and never measures itself.
+//! what can be said in the end. Pure: it takes in what was measured, and never measures itself.
 //!
 //! ```text
 //!   sweep     short trials, each rate 1.6 times the last, until three in a row fail

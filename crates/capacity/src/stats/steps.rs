@@ -228,7 +228,7 @@ impl Steps {
         student.map_or(1.0, |student| student.sf(difference / error))
     }
 
-    /// Where a quantity made of the levels' means is largest: all places that are not told to lie
+    /// Where a quantity made of the levels' means is largest: all places that do not distinguishably lie
     /// below another one. Each place's `gradient` says how it changes with the means.
     fn most(&self, values: &[f64], gradients: &[Vec<f64>], level: f64) -> Optimum {
         let reach = self.reach(1.0 - level, values.len() - 1);

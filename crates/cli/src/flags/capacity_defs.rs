@@ -124,7 +124,7 @@ pub(crate) struct CapacityFlags {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) json: Option<PathBuf>,
 
-    /// The --json of an earlier search for the same: how much searches apart in time differ is told,
+    /// The --json of an earlier search for the same: the page says how much searches apart in time differ,
     /// too; may be given several times.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) again: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! `loadline lab run --until-decided`: what is told of the plan's comparisons, and the blocks that they
+//! `loadline lab run --until-decided`: what is said of the plan's comparisons, and the blocks that they
 //! still need.
 
 use std::io::{self, Write as _};
@@ -93,7 +93,7 @@ fn words(verdict: &Verdict) -> String {
     )
 }
 
-/// Told also where nothing else is: it is the answer. If standard error is closed, nobody listens.
+/// Printed with --quiet, too: it is the answer. If standard error is closed, nobody listens.
 fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "loadline: {line}");
 }

@@ -1,4 +1,4 @@
-//! The capacities that rates of a plan are multiples of: measured before the first block, and told.
+//! The capacities that rates of a plan are multiples of: measured and printed before the first block.
 
 use std::path::Path;
 

@@ -23,7 +23,7 @@ fn plan(series: &str) -> String {
     )
 }
 
-/// Whether a run was refused since this process may not do what it needs: told, not hidden.
+/// Whether a run was refused since this process may not do what it needs: printed, not hidden.
 #[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn is_refused(bench: &Bench) -> bool {
     let output = bench.run(&["--dry-run"]);
@@ -167,7 +167,7 @@ fn both_sides_meet_in_namespaces_of_their_own() {
     bench.wait_until_nothing_runs();
 }
 
-/// The rate that a client was told.
+/// The rate that a client was started with.
 fn rate_of(trial: &Trial) -> f64 {
     let words = &trial.load.as_ref().unwrap().run.command;
     let rate = words.iter().find_map(|word| word.strip_prefix("--rate="));

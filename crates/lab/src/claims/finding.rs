@@ -223,13 +223,13 @@ impl Finding {
     }
 
     /// Of a claim that one of several alternatives proves: it holds where any does, and fails where none
-    /// can. The first is told where no other decides. Each has to be judged as one of their number.
+    /// can. The first is reported where no other decides. Each has to be judged as one of their number.
     pub(super) fn any(alternatives: Vec<Self>) -> Option<Self> {
         let holds = |one: &Self| one.verdict == Verdict::Reproduced;
         let is_open = |one: &Self| one.verdict == Verdict::NotTestable;
-        let told = alternatives.iter().position(holds);
-        let told = told.or_else(|| alternatives.iter().position(is_open));
-        alternatives.into_iter().nth(told.unwrap_or(0))
+        let chosen = alternatives.iter().position(holds);
+        let chosen = chosen.or_else(|| alternatives.iter().position(is_open));
+        alternatives.into_iter().nth(chosen.unwrap_or(0))
     }
 
     /// Of a claim about several conditions: it holds where it does in all of them, and fails where it

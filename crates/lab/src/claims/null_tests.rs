@@ -274,6 +274,7 @@ fn of_a_thousand_studies_without_an_effect_one_in_twenty_is_wrong_at_most() {
         let counts = papers.map(|(paper, expected)| scope.spawn(move || wrong(paper, expected)));
         counts.map(|count| count.join().unwrap())
     });
+    println!("wrong of {STUDIES} studies each, P1 to P5: {counts:?}");
     assert!(counts.iter().sum::<usize>() <= WRONG_MAX, "{counts:?}");
     assert!(
         counts.iter().all(|count| *count <= OF_PAPER_MAX),

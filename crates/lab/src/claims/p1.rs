@@ -332,7 +332,7 @@ fn switches(evidence: &Evidence<'_>) -> Result<Finding, String> {
         let (_, more) = judged(Metric::ContextSwitchesPerRequest, more, what)?;
         findings.push((kept, less.and(more)));
     }
-    // That with the most throughput is told first.
+    // That with the most throughput is reported first.
     findings.sort_by(|one, other| one.0.total_cmp(&other.0));
     let findings = findings.into_iter().map(|(_, finding)| finding);
     Finding::any(findings.collect()).ok_or_else(|| evidence.missing(&all))

@@ -161,7 +161,7 @@ impl Bends {
         )
     }
 
-    /// Of how many blocks it is at least the rate that is told.
+    /// Of how many blocks it is at least the rate that is reported.
     fn note(&self) -> String {
         match self.without {
             0 => String::new(),

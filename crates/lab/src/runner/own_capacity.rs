@@ -30,7 +30,7 @@ pub struct OwnCapacities {
     of_cells: Vec<Option<usize>>,
 }
 
-/// Who is told of trials for a capacity.
+/// Hears of trials for a capacity.
 pub trait Listener {
     /// A trial was run, of that cell; `per_s` is what was carried, if it counts.
     fn measured(&mut self, cell: &Cell, trial: &Trial, per_s: Option<f64>);

@@ -33,7 +33,7 @@ pub fn words(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// Statuses of one kind that are told one by one.
+/// Statuses of one kind that are listed one by one.
 const STATUSES_TOLD_MAX: usize = 5;
 
 /// The errors of a tally, each in words with its count: by kind, and those for a status by status.
@@ -295,10 +295,10 @@ mod tests {
         assert_eq!(completed_only(&results), None);
         results.tally.unfinished = 6;
         results.tally.errors[ErrorKind::Dropped as usize] = 4;
-        let told = completed_only(&results).unwrap();
+        let line = completed_only(&results).unwrap();
         assert!(
-            told.ends_with("only: 10 requests (10 %) were never sent, or given up at the end"),
-            "{told}"
+            line.ends_with("only: 10 requests (10 %) were never sent, or given up at the end"),
+            "{line}"
         );
     }
 
@@ -315,8 +315,8 @@ mod tests {
             })
         };
         assert_eq!(law(0.0111, 0.0128, true), None);
-        let told = law(2.0, 2.2, true).unwrap();
-        assert!(told.contains("(tolerance 5 % and 0.5 requests)"), "{told}");
+        let line = law(2.0, 2.2, true).unwrap();
+        assert!(line.contains("(tolerance 5 % and 0.5 requests)"), "{line}");
         assert!(law(0.9, 0.1, false).unwrap().starts_with("MEASURING FAULT"));
     }
 }

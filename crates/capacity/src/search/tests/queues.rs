@@ -1,4 +1,4 @@
-//! The search against simulated queues: it is told what a client would have measured at Poisson
+//! The search against simulated queues: it takes in what a client would have measured at Poisson
 //! arrivals, trial after trial, each from an empty queue.
 //!
 //! ```text
