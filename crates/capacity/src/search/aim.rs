@@ -7,7 +7,7 @@ use super::{CREDIBLE, Length, Search, Stage, Tried, WIDTH_WANTED};
 
 /// The level that a line is asked for, above that of the interval:
 /// counts are skewed, and stopping as soon as it is narrow favours what is narrow by luck.
-const LINE_LEVEL: f64 = 0.98;
+const LINE_LEVEL: f64 = 0.985;
 
 /// Narrowing goes on until the interval is this wide, where a line through the shares of slow requests tells it.
 const LINE_WIDTH_WANTED: f64 = 0.05;

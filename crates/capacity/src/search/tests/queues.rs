@@ -13,6 +13,9 @@ const ALLOWED: f64 = 0.01;
 /// Load before a trial that is not counted; half of it before a short one.
 const WARM_UP_S: f64 = 1.0;
 
+/// The constants of the search were chosen on other seeds: 0 to 499 and the second million.
+const SEED_FIRST: u64 = 2_000_000;
+
 /// How long a request keeps its server, of mean 1.
 #[derive(Clone, Copy)]
 enum Service {
@@ -193,7 +196,7 @@ fn came(law: &Law, budget_s: f64, seeds: u64) -> Came {
         spent_s: Vec::new(),
     };
     for seed in 0..seeds {
-        let mut luck = Luck(Pcg64Mcg::seed_from_u64(seed));
+        let mut luck = Luck(Pcg64Mcg::seed_from_u64(SEED_FIRST + seed));
         let finding = law.search(&limits_of(budget_s), &mut luck).finding();
         let truth = law.capacity_per_s;
         let interval = finding.interval.unwrap();
@@ -280,11 +283,11 @@ fn queues_over_some_seeds() {
 }
 
 #[test]
-#[ignore = "500 searches of each law: minutes"]
+#[ignore = "2500 searches of each law: minutes"]
 fn queues_over_all_seeds() {
     for law in &LAWS {
         came(law, 300.0, SEEDS);
-        let came = came(law, 600.0, SEEDS);
+        let came = came(law, 600.0, 4 * SEEDS);
         // Trials of 10 s are three times the memory of sixteen servers only (docs/capacity.md).
         if law.servers < 16 {
             came.check(law.name);
