@@ -5,7 +5,7 @@
   ./x bench apps hello rate       some parts
   ./x bench apps busy -r 3        fewer rounds
   ./x bench apps --show           what was measured last, without measuring
-  ./x bench apps --publish        the same, into docs/apps-results.md and README.md
+  ./x bench apps --publish        the same, into docs/apps-results.md and docs/figures.md
 
 Parts:
   hello   the smallest axum route, 64 keep-alive connections in a closed loop (wrk): requests/s and
@@ -44,7 +44,7 @@ from slices import slices
 
 PAGE = REPOSITORY / "docs" / "apps-results.md"
 BEGIN, END = "<!-- ./x bench apps --publish -->", "<!-- end of what it writes -->"
-README = REPOSITORY / "README.md"
+FIGURES = REPOSITORY / "docs/figures.md"
 EXAMPLES = REPOSITORY / "target" / "release" / "examples"
 
 AXUM, AXUM_ONE = "axum-serve", "axum-serve-current-thread"
@@ -287,7 +287,7 @@ def render(results: Results) -> str:
 
 
 def summary(results: Results) -> str:
-    """What the README shows: an architecture a row."""
+    """What docs/figures.md shows: an architecture a row."""
     hello, rate = results.get(HELLO.name), results.get("rate")
     names = [row.name for row in HELLO.rows if hello.figures(row.name, "rps")]
     asked = f"{rate.data['info']['rate']:,.0f}/s" if rate else ""
@@ -315,7 +315,7 @@ def busy_summary(results: Results) -> str:
     return page.table(["p99 ms of a static file", *PHASES.values()], body)
 
 
-def readme_block(results: Results) -> str:
+def figures_block(results: Results) -> str:
     days = unique(part.data["when"][:10] for part in results.parts.values())
     lines = [
         BEGIN,
@@ -328,7 +328,7 @@ def readme_block(results: Results) -> str:
         "Medians of interleaved rounds; in brackets a 95 % interval of the median, behind p99 the "
         "lowest and the highest round. "
         f"`{AXUM}` is the same app under `axum::serve` with one thread. "
-        "[All figures, and how they were taken](docs/apps-results.md).",
+        "[All figures, and how they were taken](apps-results.md).",
         "",
         END,
     ]
@@ -339,17 +339,17 @@ def publish(results: Results) -> list[Path]:
     if not results.get(HELLO.name):
         sys.exit("nothing to publish: run ./x bench apps hello first")
     PAGE.write_text(INTRODUCTION + "\n" + render(results))
-    put_in_readme(readme_block(results))
-    return [PAGE, README]
+    put_in_figures(figures_block(results))
+    return [PAGE, FIGURES]
 
 
-def put_in_readme(block: str) -> None:
-    """The block has its own marks, and goes where the README has them."""
-    before, found, rest = README.read_text().partition(BEGIN)
+def put_in_figures(block: str) -> None:
+    """The block has its own marks, and goes where docs/figures.md has them."""
+    before, found, rest = FIGURES.read_text().partition(BEGIN)
     _, ends, after = rest.partition(END)
     if not found or not ends:
-        raise ValueError(f"{README.name} has no place for the table: {BEGIN} ... {END}")
-    README.write_text(before + block + after)
+        raise ValueError(f"{FIGURES.name} has no place for the table: {BEGIN} ... {END}")
+    FIGURES.write_text(before + block + after)
 
 
 def arguments() -> argparse.Namespace:
@@ -360,7 +360,7 @@ def arguments() -> argparse.Namespace:
     o("--rows", nargs="+", metavar="ROW", help="only these servers")
     o("--turns", type=int, default=20, help="of hello, a second for each row (default 20)")
     o("--show", action="store_true", help="print what was measured last")
-    o("--publish", action="store_true", help="write it into docs/apps-results.md and README.md")
+    o("--publish", action="store_true", help="write it into docs/apps-results.md and docs/figures.md")
     round_options(p)
     args = p.parse_args()
     args.command_line = shlex.join(["./x", "bench", "apps", *sys.argv[1:]])

@@ -5,6 +5,10 @@
 mod accounts;
 mod diagnostics;
 mod failure;
+#[allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the docs of options are the text of --help, and no Markdown"
+)]
 mod flags;
 mod lab;
 mod line_writer;

@@ -36,7 +36,7 @@ pub struct Outcome {
     pub latencies: u64,
     /// Numbers of the report that were derived again.
     pub numbers: usize,
-    /// What differs, in sentences: at most [`DIFFERENCES_MAX`] of them.
+    /// What differs, in sentences: at most `DIFFERENCES_MAX` of them.
     pub differences: Vec<String>,
     /// What could not be checked, and why.
     pub unchecked: Vec<String>,

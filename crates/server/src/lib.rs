@@ -1,51 +1,75 @@
-//! The architectures of Loadline: one HTTP core, one handler, and the concurrency as a choice.
+//! Loadline as a library: serve files, axum and tower apps, or handlers of your own, under any of five
+//! concurrency architectures.
 //!
-//! What it is not: it knows no files, pages or flags. [`serve`] takes a [`Handler`] and a
-//! [`ServerConfig`], and starts the threads that the chosen [`Architecture`] needs.
+//! # A served app in five minutes
 //!
-//! ```text
-//!   one turn of any serving thread
+//! In a new project, beside a clone of Loadline's repository:
 //!
-//!   wait ─► take the time ─► facts to sessions ─► carry out their orders ─► hand on log lines ─┐
-//!    ▲                                                                                        │
-//!    └────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```toml
+//! [dependencies]
+//! axum = "0.8"
+//! loadline-server = { path = "../loadline/crates/server" }
+//! loadline-tower = { path = "../loadline/crates/tower" } # apps
+//! loadline-apps = { path = "../loadline/crates/apps" }   # files beside them
 //! ```
 //!
-//! An architecture answers one question: which thread carries out each order, and how does it wait?
-//! Each is one file in `arch/`, whose heart is one exhaustive match over
-//! [`Action`](loadline_proto::Action). Architecture files never import each other; what they share
-//! is in `parts/`.
+//! Put pages into a folder `public`, and this into `src/main.rs`. There is no `#[tokio::main]`:
+//! Loadline's own threads poll the app.
 //!
-//! Files beside an axum app, under any of them:
-//!
-//! ```
+//! ```no_run
 //! use axum::{Router, routing::get};
 //! use loadline_apps::{Mounts, StaticFiles, StaticOptions};
 //! use loadline_server::{Architecture, Server};
 //! use loadline_tower::Tower;
 //!
 //! fn main() -> std::io::Result<()> {
-//!     # let root = tempfile::tempdir()?;
-//!     # std::env::set_current_dir(root.path())?;
-//!     # std::fs::create_dir("public")?;
 //!     let app = Router::new().route("/api/hello", get(|| async { "hello" }));
 //!     let files = StaticFiles::new("public".as_ref(), StaticOptions::default())?;
-//!     let site = Mounts::new(files).mount("/api", Tower::new(app)?);
-//!
-//!     let server = Server::new(site)
+//!     let server = Server::new(Mounts::new(files).mount("/api", Tower::new(app)?))
 //!         .architecture(Architecture::Reactor)
-//!         .loops(2)
-//!         .listen(([127, 0, 0, 1], 0))
+//!         .listen(([127, 0, 0, 1], 8080))
 //!         .start()?;
 //!     println!("serving at {:?}", server.addresses());
+//!     server.wait()?;
+//!     Ok(())
+//! }
+//! ```
 //!
-//!     let control = server.control(); // for other threads: a signal handler's, say
+//! `cargo run`, and in another terminal `curl http://127.0.0.1:8080/api/hello`. From there:
+//!
+//! - [`Server`]: addresses, loops, workers, limits, logs, trusted proxies.
+//! - [`Architecture`]: which thread does what; `docs/architectures.md` helps to choose.
+//! - [`Control`]: drain, stop and count from another thread.
+//! - `loadline-tower`: what an app sees, what happens when a client leaves; `docs/apps.md` is the guide,
+//!   and `crates/tower/examples/` has programs that run.
+//! - [`Handler`]: an app without a future and without an allocation for each request.
+//!
+//! # Stopping
+//!
+//! A drain finishes the requests that were accepted:
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use loadline_server::Server;
+//! use loadline_tower::Tower;
+//!
+//! fn main() -> std::io::Result<()> {
+//!     let app = Router::new().route("/", get(|| async { "hello" }));
+//!     let server = Server::new(Tower::new(app)?).listen(([127, 0, 0, 1], 0)).start()?;
+//!
+//!     let control = server.control(); // for another thread: a signal handler's, for example
 //!     control.drain();
 //!     let ending = server.wait()?;
 //!     println!("{} requests, {ending:?}", control.snapshot().total.requests());
 //!     Ok(())
 //! }
 //! ```
+//!
+//! # How it is built
+//!
+//! A session (`loadline-proto`) knows HTTP and no sockets; a [`Handler`] knows apps or files and no
+//! threads; an [`Architecture`] knows threads and sockets and no HTTP: it decides which thread carries
+//! out each order of the session, and how that thread waits. `ARCHITECTURE.md` is the map.
 #![forbid(unsafe_code)]
 
 mod arch {

@@ -1,43 +1,46 @@
 //! Any tower service as a handler: an axum app runs under every architecture of Loadline.
 //!
-//! [`Tower`] turns a `tower_service::Service<http::Request<`[`Body`]`>>` whose answer has an
-//! `http_body::Body` into a [`Handler`](loadline_proto::Handler). The service's future is polled
-//! where the architecture says: by a worker, by a loop without workers, or by the connection's own
-//! thread. Content streams in both directions as it comes, with backpressure.
+//! [`Tower`] turns a `tower_service::Service<http::Request<`[`Body`]`>>`, whose response has an
+//! `http_body::Body`, into a [`Handler`] for `loadline_server::Server`. A worker polls the service's
+//! future; an event loop, if it has no workers; or the connection's own thread, as the architecture
+//! says. Content streams in both directions with backpressure.
 //!
 //! ```
 //! use axum::{Router, routing::get};
+//! use loadline_server::Server;
 //! use loadline_tower::Tower;
 //!
 //! let app: Router = Router::new().route("/hello", get(|| async { "hello" }));
-//! let handler = Tower::new(app)?;
+//! let server = Server::new(Tower::new(app)?).listen(([127, 0, 0, 1], 0)).start()?;
+//! println!("serving at {:?}", server.addresses());
+//! server.control().drain(); // or `server.wait()`, to serve until a drain
+//! # server.wait()?;
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! **What a service sees.** Method, target and fields as they were sent, with duplicates, in order;
-//! the client and the connection's addresses as an extension, [`Addresses`]. What
-//! Loadline refuses before (malformed requests) it never sees.
-//! Trailers of requests are dropped. `Upgrade` is ignored.
+//! **The request.** Method, target and fields as the client sent them, with duplicates, in order.
+//! [`Addresses`], an extension, has the client and both ends of the connection. Malformed requests are
+//! refused before the service is called. Trailers of requests are dropped; `Upgrade` is ignored.
 //!
-//! **What a client gets.** Status, fields and content as the service gives them. Loadline adds Date
-//! and Server where they are missing, and answers for the framing: Content-Length is checked against
-//! the content, Transfer-Encoding and Connection (but for `close`) are its own. A service that
-//! fails, panics or answers with 1xx is a 500 and a line in the log.
+//! **The response.** Status, fields and content as the service gives them. Loadline adds Date and
+//! Server where they are missing, and is responsible for the framing: it checks Content-Length against
+//! the content, and sets Transfer-Encoding and Connection (but for `close`) itself. A service that
+//! fails, panics or responds with 1xx becomes a 500 and a line in the log.
 //!
-//! **When a client leaves**, or a time limit of [`Limits`](loadline_proto::Limits) passes, the
-//! service's future is dropped, as in other servers: what is to be finished in any case belongs into
-//! `tokio::spawn`. A client that half-closes has not left, unless
-//! [`cancel_on_half_close`](Tower::cancel_on_half_close) says so.
+//! **A client that leaves.** When a client leaves, or a time limit of
+//! [`Limits`](loadline_proto::Limits) passes, the service's future is dropped, as in other servers.
+//! Work that has to be finished in any case belongs into `tokio::spawn`. A client that half-closes has
+//! not left, unless [`cancel_on_half_close`](Tower::cancel_on_half_close) says so.
 //!
-//! **Content** may have any length, unless [`body_bytes_max`](Tower::body_bytes_max) says how much.
+//! **Content** may have any length, unless [`body_bytes_max`](Tower::body_bytes_max) sets a limit.
 //!
-//! **The runtime.** Each poll is inside the context of a tokio runtime, so that timers, sockets,
-//! `tokio::spawn` and `spawn_blocking` work. It has one thread for all of this process ([`runtime`]),
+//! **The runtime.** Each poll is inside the context of a tokio runtime, so timers, sockets,
+//! `tokio::spawn` and `spawn_blocking` work. This process has one ([`runtime`]), with one thread,
 //! unless another is given ([`Tower::on`]).
 //!
 //! **Memory.** A request in progress holds at most one window (64 KiB) of content in each direction,
-//! what has come behind it (128 KiB), and what the service itself keeps: a frame of its answer that
-//! is larger than the window stays the service's until it is sent.
+//! 128 KiB of input behind it, and what the service itself keeps: a frame of its response that is
+//! larger than the window stays with the service until it is sent.
 #![forbid(unsafe_code)]
 
 /// What the README and the manual show is compiled, too.

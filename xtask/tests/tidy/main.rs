@@ -1,5 +1,6 @@
 //! The rules of this repository that a compiler does not check, as tests that read the sources.
 
+mod documents;
 mod sources;
 
 use std::collections::BTreeMap;

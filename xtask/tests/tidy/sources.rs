@@ -13,7 +13,7 @@ const NOT_OURS: &[&str] = &[
     "__pycache__",
 ];
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent()
         .expect("xtask is a folder of the repository")

@@ -21,7 +21,7 @@ Examples:
       two loops: less than 20 minutes, into runs/compare; the same command goes on, or shows it again
   loadline lab compare --only small,idle
       parts of it
-  loadline lab compare --page docs/results.md --readme README.md
+  loadline lab compare --page docs/results.md --readme docs/figures.md
       the same, and writes the tables into these files, between the lines
       <!-- ./x bench servers --publish --> and <!-- end of what it writes -->";
 
