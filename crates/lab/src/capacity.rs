@@ -10,7 +10,7 @@ mod limiter;
 mod page;
 mod runs;
 
-use loadline_load::trial::TrialRecord;
+use loadline_record::TrialRecord;
 use serde::{Deserialize, Serialize};
 
 pub use client::{Client, ClientOptions};
@@ -19,10 +19,11 @@ pub use limiter::{Limiter, LimiterKind};
 pub use page::page;
 pub use runs::Runs;
 
+use loadline_capacity::search::{Finding, Length, Limits, Outcome, Search, Step, Tried, Try};
+
 use crate::journal::ServerFacts;
 use crate::knee::{Knee, Point, power_knee, saturation_knee, shape_knee};
 use crate::slo::{Judgement, Slo};
-use loadline_capacity::search::{Finding, Length, Limits, Outcome, Search, Step, Tried, Try};
 
 /// Name and version of the form of [`Capacity`] as JSON.
 pub const SCHEMA: &str = "loadline-capacity/1";
@@ -251,7 +252,7 @@ fn measured(record: &TrialRecord) -> Measured {
         measured.offered_per_s = total.rates.offered_per_s;
         measured.completed_per_s = total.rates.completed_per_s;
         measured.errors_share = share(tally.errors_total());
-        let kinds = loadline_load::ErrorKind::ALL.iter().zip(tally.errors);
+        let kinds = loadline_record::ErrorKind::ALL.iter().zip(tally.errors);
         if let Some((kind, count)) = kinds.max_by_key(|(_, count)| *count)
             && count > 0
         {
@@ -303,8 +304,7 @@ fn knees(evidence: &[Evidence]) -> Vec<Knee> {
 
 #[cfg(test)]
 mod tests {
-    use loadline_load::message::latencies;
-    use loadline_load::trial::{Distribution, GroupRecord, Results, WatchedRecord};
+    use loadline_record::{Distribution, GroupRecord, Results, WatchedRecord, latencies};
 
     use super::*;
     use loadline_capacity::search::Bound;

@@ -9,7 +9,7 @@ mod store;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use loadline_load::trial::TrialRecord;
+use loadline_record::TrialRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::cells::cpus_of;

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use loadline_load::report::number::{maybe_us, rate, span_s};
+use loadline_record::report::number::{maybe_us, rate, span_s};
 
 use crate::cells::levels_text;
 use crate::expand::{Expansion, PlannedTrial};

@@ -34,7 +34,7 @@ pub(crate) use quota::check as check_quota;
 pub use start::{Start, Where, starts};
 pub use trial::Processes;
 
-use loadline_load::trial::MachineRecord;
+use loadline_record::MachineRecord;
 
 use crate::expand::{Expansion, OVERHEAD_S, PlannedTrial};
 use crate::journal::{Line, Store, Trial};

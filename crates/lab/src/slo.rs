@@ -9,14 +9,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use loadline_load::Assertion;
-use loadline_load::assertion::{AssertionError, Beyond};
-use loadline_load::trial::TrialRecord;
-use loadline_load::verdict::{LAG_FLOOR_US, LAG_LIMIT_US, LAG_SHARE_MAX};
-use serde::{Deserialize, Serialize};
-
 use loadline_capacity::search::{Outcome, Share};
 use loadline_capacity::stats::{kendall, median};
+use loadline_record::assertion::{AssertionError, Beyond};
+use loadline_record::verdict::{LAG_FLOOR_US, LAG_LIMIT_US, LAG_SHARE_MAX};
+use loadline_record::{Assertion, TrialRecord};
+use serde::{Deserialize, Serialize};
 
 /// The part of what was offered that has to be completed: below it, the server is saturated.
 pub const COMPLETED_SHARE_MIN: f64 = 0.99;
@@ -223,8 +221,9 @@ fn growing(record: &TrialRecord) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use loadline_load::message::latencies;
-    use loadline_load::trial::{Distribution, GroupRecord, PhaseRecord, Results, SecondRecord};
+    use loadline_record::{
+        Distribution, GroupRecord, PhaseRecord, Results, SecondRecord, latencies,
+    };
 
     use super::*;
 

@@ -12,9 +12,8 @@ use std::path::{Component, Path};
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-use loadline_load::message::latencies;
-use loadline_load::trial::distribution::from_text;
-use loadline_load::trial::{GroupRecord, TrialRecord};
+use loadline_record::distribution::from_text;
+use loadline_record::{GroupRecord, TrialRecord, latencies};
 use serde_json::Value;
 
 use crate::analysis::{Run, spectrum};
@@ -248,11 +247,11 @@ fn check_phases(name: &str, load: &TrialRecord, group: &GroupRecord, outcome: &m
     for (what, of) in [
         (
             "offered",
-            (|tally| tally.offered) as fn(&loadline_load::Tally) -> u64,
+            (|tally| tally.offered) as fn(&loadline_record::Tally) -> u64,
         ),
         ("completed", |tally| tally.completed),
         ("good", |tally| tally.good),
-        ("errors", loadline_load::Tally::errors_total),
+        ("errors", loadline_record::Tally::errors_total),
     ] {
         let sum: u64 = counted().map(|(_, phase)| of(&phase.tally)).sum();
         let total = of(&group.total.tally);
@@ -293,8 +292,7 @@ fn differ(one: &Histogram<u64>, other: &Histogram<u64>) -> Option<String> {
     if one.len() != other.len() {
         return Some(format!("{} and {} samples", one.len(), other.len()));
     }
-    let spectra =
-        [one, other].map(|it| spectrum(&loadline_load::trial::Distribution::new(it.clone())));
+    let spectra = [one, other].map(|it| spectrum(&loadline_record::Distribution::new(it.clone())));
     let [one, other] = &spectra;
     let found = one.iter().zip(other).find(|(one, other)| one != other);
     found.map(|((percent, one), (_, other))| format!("p{percent} is {one} µs and {other} µs"))

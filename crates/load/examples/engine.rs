@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use loadline_load::engine::run;
 use loadline_load::{
-    Arrivals, Control, Loop, Message, Overflow, Phase, Plan, Prepared, Schedule, Share, Tally,
-    ThreadReport, message,
+    Arrivals, Control, Loop, Message, Overflow, Phase, Plan, Prepared, Schedule, Share,
+    ThreadReport,
 };
+use loadline_record::{Tally, latencies};
 use loadline_sys::clock::monotonic_ns;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -48,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
 
     let control = Control::new();
-    let (mut tally, mut latency) = (Tally::default(), message::latencies());
+    let (mut tally, mut latency) = (Tally::default(), latencies());
     let mut report = None;
     loadline_sys::usage::raise_descriptor_limit();
     run(

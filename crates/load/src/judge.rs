@@ -1,8 +1,9 @@
 //! What an answer comes to: as expected, or which kind of error. For plain clients and actors alike.
 
 use loadline_proto::{Method, Reply, ReplyFault};
+use loadline_record::ErrorKind;
 
-use crate::{ErrorKind, Expectation};
+use crate::Expectation;
 
 /// What is wrong with an answer, if anything is: its status before its length, its length before
 /// its content. `sha256` is the hash of the content, if that was looked at.

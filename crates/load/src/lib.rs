@@ -16,10 +16,8 @@
 #![forbid(unsafe_code)]
 
 pub mod actors;
-pub mod assertion;
 pub mod control;
 pub mod engine;
-pub mod export;
 pub mod fleet;
 mod judge;
 pub mod message;
@@ -29,19 +27,15 @@ pub mod plan;
 pub mod player;
 pub mod recorder;
 pub mod replay;
-pub mod report;
 pub mod requests;
 pub mod scenario;
 pub mod schedule;
 pub mod seed;
 pub mod share;
-pub mod tally;
 pub mod trial;
-pub mod verdict;
 pub mod watch;
 pub mod wire;
 
-pub use assertion::Assertion;
 pub use control::Control;
 pub use message::{Interval, Message, ThreadReport};
 pub use mix::{Expectation, Mix, MixOrder, Prepared};
@@ -49,4 +43,3 @@ pub use plan::{Loop, Overflow, Plan};
 pub use recorder::{GroupRecorder, Recorder};
 pub use schedule::{Arrivals, Phase, Schedule, Segment};
 pub use share::Share;
-pub use tally::{ErrorKind, Tally};

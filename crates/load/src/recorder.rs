@@ -5,9 +5,10 @@
 //! were due; an answer that outlives its phase opens a record of its own beside the current one.
 
 use hdrhistogram::Histogram;
+use loadline_record::latencies;
+use loadline_record::tally::{ErrorKind, Tally};
 
-use crate::message::{Interval, Message, latencies};
-use crate::tally::{ErrorKind, Tally};
+use crate::message::{Interval, Message};
 
 /// What one group of clients did on this thread since the last flush.
 #[derive(Debug)]

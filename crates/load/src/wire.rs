@@ -6,12 +6,11 @@
 use std::io::{self, BufRead, Read, Write};
 
 use hdrhistogram::Histogram;
+use loadline_record::histogram::{LATENCY_US_MAX, SIGNIFICANT_DIGITS};
+use loadline_record::{StepReport, Tally, distribution, latencies};
 use serde::{Deserialize, Serialize};
 
-use crate::message::{LATENCY_US_MAX, SIGNIFICANT_DIGITS, latencies};
-use crate::scenario::StepReport;
-use crate::trial::distribution;
-use crate::{Interval, Message, Share, Tally, ThreadReport};
+use crate::{Interval, Message, Share, ThreadReport};
 
 /// Bytes of a line. An interval has four histograms of at most 22 * 1024 counts, each of at most 9
 /// bytes before compression and base64, which is 1.1 MB in the worst case; usual is 2 KB.
@@ -265,7 +264,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ErrorKind;
+    use loadline_record::ErrorKind;
 
     fn histograms() -> impl Strategy<Value = Histogram<u64>> {
         let value = prop_oneof![1..1_000_u64, 1..LATENCY_US_MAX, Just(LATENCY_US_MAX)];

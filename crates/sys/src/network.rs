@@ -1,14 +1,24 @@
-//! Network namespaces: interfaces, addresses, ports and counters of their own, which live as long as
-//! somebody holds them.
+//! The ports of outgoing connections, and network namespaces: interfaces, addresses, ports and counters
+//! of their own, which live as long as somebody holds them.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
 use std::thread;
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+
+/// First and last of the ports that the kernel takes for outgoing connections. `root` is where the
+/// file system begins: "/" but in tests.
+#[must_use]
+pub fn port_range(root: &Path) -> Option<(u16, u16)> {
+    let text = fs::read_to_string(root.join("proc/sys/net/ipv4/ip_local_port_range")).ok()?;
+    let mut ports = text.split_ascii_whitespace().map(str::parse);
+    Some((ports.next()?.ok()?, ports.next()?.ok()?))
+}
 
 /// A new namespace, in which nothing is up.
 ///

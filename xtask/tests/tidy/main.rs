@@ -22,7 +22,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ("loadline-tower", &["loadline-base", "loadline-proto"]),
     (
         "loadline-load",
-        &["loadline-base", "loadline-proto", "loadline-sys"],
+        &[
+            "loadline-base",
+            "loadline-proto",
+            "loadline-record",
+            "loadline-sys",
+        ],
     ),
     (
         "loadline",
@@ -34,6 +39,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-apps",
             "loadline-tower",
             "loadline-load",
+            "loadline-record",
             "loadline-capacity",
             "loadline-lab",
             "loadline-accounts",
@@ -44,10 +50,11 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "loadline-capacity",
             "loadline-databases",
-            "loadline-load",
+            "loadline-record",
             "loadline-sys",
         ],
     ),
+    ("loadline-record", &[]),
     ("loadline-capacity", &[]),
     ("loadline-databases", &[]),
     ("loadline-stub", &[]),

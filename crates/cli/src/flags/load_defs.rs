@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use loadline_load::report::Style;
 use loadline_load::schedule::Steps;
 use loadline_load::{Arrivals, Overflow};
+use loadline_record::report::Style;
 
 use super::defs::one_of;
 use super::load_values::{

@@ -13,7 +13,7 @@ use loadline_lab::capacity::{
 use loadline_lab::cells::cpus_text;
 use loadline_lab::plan::{Network, Placement};
 use loadline_lab::slo::Slo;
-use loadline_load::report::number::{maybe_us, rate, span_s};
+use loadline_record::report::number::{maybe_us, rate, span_s};
 
 use super::interrupt;
 use crate::failure::{Exit, Failure};

@@ -6,7 +6,7 @@ use loadline_lab::cells::{Cell, levels_text};
 use loadline_lab::expand::OVERHEAD_S;
 use loadline_lab::journal::Trial;
 use loadline_lab::runner::{Listener, OwnCapacities, Prepared, Processes, Stop};
-use loadline_load::report::number::{rate, span_s};
+use loadline_record::report::number::{rate, span_s};
 
 use super::interrupt;
 

@@ -10,7 +10,7 @@ use loadline_lab::folded::folded;
 use loadline_lab::journal::Trial;
 use loadline_lab::progress::Progress;
 use loadline_lab::runner::{Asked, Ending, Prepared, Processes, Runner, Stop, prepare};
-use loadline_load::report::number::span_s;
+use loadline_record::report::number::span_s;
 
 use super::check::check;
 use super::{decide, interrupt, own_capacity};

@@ -4,8 +4,9 @@
 //! Loopback has 16 million addresses, so there the second limit is met with more of them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 
-use loadline_load::trial::machine::port_range;
+use loadline_sys::network::port_range;
 
 use crate::failure::Failure;
 use crate::flags::values::Auto;
@@ -24,7 +25,7 @@ pub(crate) struct Found {
 impl Found {
     /// Looks around; raises the descriptor limit as far as it goes.
     pub(crate) fn look() -> Self {
-        let ports = port_range()
+        let ports = port_range(Path::new("/"))
             .and_then(|(first, last)| last.checked_sub(first))
             .map(|count| u64::from(count) + 1);
         Self {

@@ -22,18 +22,18 @@ mod team;
 
 use std::sync::Arc;
 
+use limits::Found;
 use loadline_load::Share;
 use loadline_load::fleet::Crew;
 use loadline_load::scenario::Scenario;
-use loadline_load::trial::TrialRecord;
-
-use crate::failure::Failure;
-use crate::flags::load_defs::LoadFlags;
-use limits::Found;
+use loadline_record::TrialRecord;
 use outcome::Outputs;
 use plan::Planned;
 use progress::Progress;
 use round::{Ears, RoundNumber};
+
+use crate::failure::Failure;
+use crate::flags::load_defs::LoadFlags;
 
 /// Runs what the flags ask for, and prints what came of it.
 pub(crate) fn load(flags: &LoadFlags) -> Result<(), Failure> {

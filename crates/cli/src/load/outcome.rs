@@ -5,12 +5,9 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use loadline_load::ErrorKind;
-use loadline_load::assertion::Assertion;
-use loadline_load::export;
-use loadline_load::report::{self, Style, words};
-use loadline_load::scenario::StepReport;
-use loadline_load::trial::{GroupRecord, TrialRecord};
+use loadline_record::assertion::Assertion;
+use loadline_record::report::{self, Style, words};
+use loadline_record::{ErrorKind, GroupRecord, StepReport, TrialRecord, export};
 
 use super::progress::page;
 use crate::failure::{Exit, Failure};

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use loadline_load::report::{Page, live};
 use loadline_load::trial::Merger;
+use loadline_record::report::{Page, live};
 
 /// How often a terminal is drawn anew, at most.
 const REDRAW: Duration = Duration::from_millis(100);

@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use loadline_load::fleet::{Crew, Event};
 use loadline_load::scenario::Scenario;
-use loadline_load::trial::{Ending, Merger, TrialRecord};
+use loadline_load::trial::{Ending, Merger};
 use loadline_load::{Message, Share};
+use loadline_record::TrialRecord;
 use loadline_sys::clock::monotonic_ns;
 
 use super::plan::Planned;

@@ -1,8 +1,8 @@
 //! What is looked at beside the run: the machine before and after, and the processes watched.
 
-use loadline_load::trial::machine::Probe;
-use loadline_load::trial::{MachineRecord, WatchedRecord};
+use loadline_load::trial::Probe;
 use loadline_load::watch::{Target, Watch};
+use loadline_record::{MachineRecord, WatchedRecord};
 
 use crate::failure::Failure;
 

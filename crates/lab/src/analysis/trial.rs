@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use loadline_load::ErrorKind;
-use loadline_load::trial::{Distribution, GroupRecord, MachineRecord, TrialRecord};
+use loadline_capacity::stats::Range;
+use loadline_record::{Distribution, ErrorKind, GroupRecord, MachineRecord, TrialRecord};
 use serde::{Deserialize, Serialize};
 
 use super::Metric;
 use crate::journal::{CpuQuota, Levels, ServerFacts, Trial};
-use loadline_capacity::stats::Range;
 
 /// Percentiles of spectra, in percent, evenly spread over powers of the share beyond.
 pub const SPECTRUM_PERCENTS: [f64; 22] = [
@@ -345,7 +344,7 @@ mod tests {
     #[test]
     fn the_mean_of_a_short_closed_loop_is_littles() {
         let mut group = GroupRecord::default();
-        let mut times = loadline_load::message::latencies();
+        let mut times = loadline_record::latencies();
         times.saturating_record_n(900_000, 1_000);
         group.total.latency = Distribution::new(times);
         group.total.tally.offered = 1_000;

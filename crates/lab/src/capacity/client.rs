@@ -4,13 +4,13 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use loadline_load::trial::TrialRecord;
+use loadline_capacity::search::{Length, Try};
+use loadline_record::TrialRecord;
 
 use super::folder::OwnFolder;
 use super::{Ran, Stop, Trials};
 use crate::journal::ServerFacts;
 use crate::runner::THIS_PROGRAM;
-use loadline_capacity::search::{Length, Try};
 
 /// What every trial has in common.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +67,7 @@ impl Client {
         if tally.good > 0 {
             return Ok(());
         }
-        let kinds = loadline_load::ErrorKind::ALL.iter().zip(tally.errors);
+        let kinds = loadline_record::ErrorKind::ALL.iter().zip(tally.errors);
         let mut kinds = kinds.filter(|(_, count)| *count > 0);
         let kind = kinds.next().map_or("no answer", |(kind, _)| kind.name());
         let what = match tally.status_codes.first() {

@@ -1,9 +1,9 @@
 //! The result as text: the answer first, then what it rests on.
 
-use loadline_load::report::number::{maybe_us, percent, rate, span_s, time_us};
+use loadline_capacity::search::{Basis, Bound, Confirmed, Outcome};
+use loadline_record::report::number::{maybe_us, percent, rate, span_s, time_us};
 
 use super::{Capacity, Evidence};
-use loadline_capacity::search::{Basis, Bound, Confirmed, Outcome};
 
 /// The answer, the limiter, the evidence.
 #[must_use]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use loadline_load::report::{Page, Style, text};
+use loadline_record::report::{Page, Style, text};
 
 use super::Paper;
 use crate::analysis::Run;

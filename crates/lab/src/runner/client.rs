@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use loadline_load::trial::TrialRecord;
+use loadline_record::TrialRecord;
 
 use super::child::{Bounds, Guarded, THIS_PROGRAM, last_words};
 use super::servers::{Place, fill, names};
@@ -230,7 +230,7 @@ fn judge_answer(record: &TrialRecord) -> Result<(), String> {
         return Ok(());
     }
     let status = tally.status_codes.first().map(|(status, _)| *status);
-    let kind = loadline_load::ErrorKind::ALL
+    let kind = loadline_record::ErrorKind::ALL
         .iter()
         .zip(tally.errors)
         .find(|(_, count)| *count > 0)
@@ -300,7 +300,7 @@ mod tests {
     fn what_is_wrong_with_an_answer_is_said() {
         let mut record = TrialRecord::default();
         let tally = &mut record.everything;
-        tally.errors[loadline_load::ErrorKind::Refused as usize] = 1;
+        tally.errors[loadline_record::ErrorKind::Refused as usize] = 1;
         assert_eq!(judge_answer(&record), Err("refused".to_owned()));
         record.everything.status_codes = vec![(403, 1)];
         assert!(
@@ -310,7 +310,7 @@ mod tests {
         );
         record.everything.status_codes = vec![(200, 1)];
         record.everything.errors = Default::default();
-        record.everything.errors[loadline_load::ErrorKind::WrongContent as usize] = 1;
+        record.everything.errors[loadline_record::ErrorKind::WrongContent as usize] = 1;
         let right = "status 200, and wrong_content".to_owned();
         assert_eq!(judge_answer(&record), Err(right));
         record.everything.good = 1;

@@ -3,8 +3,7 @@
 //! A trial that does not count is void, with every reason for it; it is kept and shown. What the plan
 //! allows is noted instead.
 
-use loadline_load::ErrorKind;
-use loadline_load::trial::{GroupRecord, LoadRecord, NetworkRecord, TrialRecord};
+use loadline_record::{ErrorKind, GroupRecord, LoadRecord, NetworkRecord, TrialRecord};
 
 use crate::cells::cpus_of;
 use crate::journal::{ServerFacts, Trial};
@@ -263,10 +262,8 @@ fn judge_counts(record: &TrialRecord, server: &ServerFacts, judgement: &mut Judg
 
 #[cfg(test)]
 mod tests {
-    use loadline_load::Tally;
-    use loadline_load::message::latencies;
-    use loadline_load::trial::{
-        Distribution, LittleRecord, PhaseRecord, SecondRecord, ThreadRecord,
+    use loadline_record::{
+        Distribution, LittleRecord, PhaseRecord, SecondRecord, Tally, ThreadRecord, latencies,
     };
 
     use super::*;

@@ -1,7 +1,7 @@
 //! Whether the machine is still what it was when the run began: a run that goes on after days, or
 //! beside somebody who sets limits, is of two machines.
 
-use loadline_load::trial::MachineRecord;
+use loadline_record::MachineRecord;
 
 /// Of what is not there to be read, or was not kept by the version that began the run.
 const NOT_KNOWN: &str = "not known";

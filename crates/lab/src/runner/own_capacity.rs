@@ -200,7 +200,7 @@ fn is_same(one: &Cell, other: &Cell) -> bool {
 mod tests {
     use std::path::Path;
 
-    use loadline_load::trial::{GroupRecord, TrialRecord};
+    use loadline_record::{GroupRecord, TrialRecord};
 
     use super::*;
     use crate::cells::Cells;

@@ -3,9 +3,10 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::time::Duration;
 
-use loadline_load::trial::machine::port_range;
+use loadline_sys::network::port_range;
 use serde_json::Value;
 
 use super::network::Link;
@@ -21,7 +22,7 @@ const STATUS_BYTES_MAX: u64 = 1 << 20;
 /// A port of loopback that is free, and that the kernel does not take for outgoing connections: a
 /// client of the trial before may still be known by such a one. `from` says where the search begins.
 pub(super) fn free_port(from: u32) -> Option<u16> {
-    let (low, high) = match port_range() {
+    let (low, high) = match port_range(Path::new("/")) {
         Some((first, _)) if first > PORT_MIN + 1000 => (PORT_MIN, first - 1),
         Some((_, last)) if last < u16::MAX - 1000 => (last + 1, u16::MAX),
         _ => (PORT_MIN, u16::MAX), // all are taken for outgoing ones
@@ -82,7 +83,7 @@ mod tests {
         assert!(held.is_ok() && listens(&Link::Loopback, port) && !is_free(port));
         let next = free_port(u32::from(port)).unwrap();
         assert_ne!(next, port);
-        if let Some((first, last)) = port_range() {
+        if let Some((first, last)) = port_range(Path::new("/")) {
             assert!(!(first..=last).contains(&port) || first <= PORT_MIN + 1000);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use loadline_load::trial::TrialRecord;
+use loadline_record::TrialRecord;
 
 use super::*;
 use crate::expand::expand;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use loadline_load::trial::TrialRecord;
+use loadline_record::TrialRecord;
 
 use super::child::{Bounds, Guarded, find_program, last_words};
 use super::client::{Heard, Task, check};

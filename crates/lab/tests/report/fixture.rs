@@ -9,12 +9,11 @@ use std::path::Path;
 use loadline_lab::journal::{
     JOURNAL_FILE, Level, Levels, Line, RunHead, SCHEMA, ServerFacts, Trial,
 };
-use loadline_load::Tally;
-use loadline_load::export::write_hdr;
-use loadline_load::message::latencies;
-use loadline_load::trial::distribution::compressed;
-use loadline_load::trial::{
-    Distribution, GroupRecord, PhaseRecord, Rates, Results, SecondBlobs, SecondRecord, TrialRecord,
+use loadline_record::distribution::compressed;
+use loadline_record::export::write_hdr;
+use loadline_record::{
+    Distribution, GroupRecord, PhaseRecord, Rates, Results, SecondBlobs, SecondRecord, Tally,
+    TrialRecord, latencies,
 };
 
 /// The plan that the run is of.

@@ -14,10 +14,10 @@
 use std::sync::Arc;
 
 use loadline_proto::Reply;
+use loadline_record::ErrorKind;
 
 use super::exchange::{Asked, Exchange, Progress, Watch};
 use super::{Order, Scene};
-use crate::ErrorKind;
 
 /// The first pause after a failure.
 const PAUSE_NS_MIN: u64 = 10_000_000;

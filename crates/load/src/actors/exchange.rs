@@ -1,10 +1,11 @@
 //! One request of an actor at a time, and its answer: followed, judged and counted.
 
 use loadline_proto::{ClientSession, Limits, Received, Reply, ReplyFault, ReplyObserver};
+use loadline_record::ErrorKind;
 
 use super::Scene;
 use crate::recorder::Stamps;
-use crate::{ErrorKind, Expectation, Prepared, judge};
+use crate::{Expectation, Prepared, judge};
 
 /// What the members of a crowd ask for.
 #[derive(Clone, Debug)]
@@ -134,7 +135,7 @@ impl Exchange {
     fn completed(&mut self, reply: &Reply, fault: Option<ErrorKind>, scene: &mut Scene<'_>) {
         self.stamps.last_ns = scene.now_ns;
         let tally = scene.recorder.tally(self.phase);
-        tally.answered(reply);
+        tally.answered(reply.status, reply.content_bytes);
         tally.judged(fault, reply.status);
         scene.recorder.completed(self.phase, &self.stamps);
         self.standing = Standing::None;

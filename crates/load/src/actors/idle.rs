@@ -11,9 +11,11 @@
 
 use std::sync::Arc;
 
+use loadline_record::ErrorKind;
+
 use super::exchange::{Asked, Exchange, Progress};
 use super::{Actor, Crowd, Order, Scene};
-use crate::{ErrorKind, seed};
+use crate::seed;
 
 /// Members of this crowd stay, after one request if one is given. For `server` and `group` see
 /// [`Crowd`].

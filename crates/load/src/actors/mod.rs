@@ -24,8 +24,10 @@ pub(crate) use caller::Caller;
 pub use exchange::Asked;
 pub(crate) use exchange::{Progress, Watch};
 
+use loadline_record::ErrorKind;
+
 use crate::recorder::GroupRecorder;
-use crate::{Control, ErrorKind, Message, Plan, Share};
+use crate::{Control, Message, Plan, Share};
 
 /// What an actor does next.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,11 +9,12 @@
 
 use std::sync::Arc;
 
+use loadline_record::ErrorKind;
+
 use super::caller::Caller;
 use super::exchange::Asked;
 use super::pace::Pace;
 use super::{Actor, Crowd, Order, Scene};
-use crate::ErrorKind;
 
 /// Each member of this crowd reads `bytes_per_second`. For `server` and `group` see [`Crowd`].
 #[must_use]

@@ -10,11 +10,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use loadline_record::ErrorKind;
+
 use super::caller::Caller;
 use super::exchange::Asked;
 use super::pace::Pace;
 use super::{Actor, Crowd, Order, Scene};
-use crate::ErrorKind;
 
 /// What is received at once.
 const RECEIVE_BYTES: usize = 16 << 10;

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use loadline_proto::Method;
+use loadline_record::Tally;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Expectation, Prepared, Tally};
+use crate::{Expectation, Prepared};
 
 const NS_PER_S: u64 = 1_000_000_000;
 const REQUEST: &[u8] = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 40\r\n\r\n\

@@ -15,10 +15,12 @@
 
 use std::sync::Arc;
 
+use loadline_record::ErrorKind;
+
 use super::caller::Caller;
 use super::exchange::Asked;
 use super::{Actor, Crowd, Order, Scene};
-use crate::{ErrorKind, seed};
+use crate::seed;
 
 /// Members of this crowd vanish in the middle. For `server` and `group` see [`Crowd`].
 #[must_use]

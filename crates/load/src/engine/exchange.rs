@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use loadline_proto::{Received, Reply, ReplyFault, ReplyObserver};
+use loadline_record::ErrorKind;
 use loadline_sys::arrival::{self, Stamped};
 use loadline_sys::connect::{self, Unread};
 use loadline_sys::socket;
@@ -11,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::client::Stage;
 use super::{Driver, Engine, opening};
-use crate::{ErrorKind, Prepared, judge};
+use crate::{Prepared, judge};
 
 /// Times that one connection is read in one visit. Then the others have their turn: an answer
 /// without end holds nobody up.
@@ -251,7 +252,7 @@ impl Engine<'_> {
         let fault = judge::fault(&reply, request.method, expected, sha256)
             .or_else(|| is_late.then_some(ErrorKind::Late));
         let tally = self.recorder.tally(client.phase);
-        tally.answered(&reply);
+        tally.answered(reply.status, reply.content_bytes);
         tally.judged(fault, reply.status);
         self.recorder.completed(client.phase, &client.stamps);
         client.has_request = false;

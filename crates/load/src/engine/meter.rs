@@ -1,9 +1,9 @@
 //! How the thread itself fares: its CPU time, its waiting, and how late it was.
 
 use hdrhistogram::Histogram;
+use loadline_record::latencies;
 use loadline_sys::usage;
 
-use crate::message::latencies;
 use crate::recorder::record;
 use crate::{Share, ThreadReport};
 

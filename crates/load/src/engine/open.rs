@@ -1,9 +1,10 @@
 //! The open loop: requests are due by the clock, and take a connection that is free.
 
+use loadline_record::ErrorKind;
+
 use super::dues::Dues;
 use super::idle::IdleClients;
 use super::{Driver, Engine};
-use crate::ErrorKind;
 
 /// Requests sent in one go before events are looked at again.
 const SENT_MAX: usize = 64;

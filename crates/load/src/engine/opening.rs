@@ -5,12 +5,12 @@ use std::io;
 use std::os::fd::AsFd;
 
 use loadline_base::{Millis, Token};
+use loadline_record::ErrorKind;
 use loadline_sys::{Interest, arrival, connect};
 
 use super::client::Stage;
 use super::exchange::is_stamped;
 use super::{Driver, Engine};
-use crate::ErrorKind;
 
 /// Connections in the making at once without a request that waits for them. Listeners have room for
 /// at least 128, mostly 511 or 4096; one that is full drops what comes, and the kernel tries again

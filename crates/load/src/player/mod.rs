@@ -23,9 +23,10 @@
 use std::sync::Arc;
 
 use loadline_proto::ReplyObserver;
+use loadline_record::ErrorKind;
 
+use crate::Expectation;
 use crate::actors::{Actor, Asked, Caller, Crowd, Order, Progress, Scene, Watch};
-use crate::{ErrorKind, Expectation};
 
 pub mod buffer;
 mod range;

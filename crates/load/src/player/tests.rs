@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use loadline_proto::Method;
+use loadline_record::Tally;
 
 use super::*;
-use crate::{GroupRecorder, Message, Prepared, Tally};
+use crate::{GroupRecorder, Message, Prepared};
 
 const NS_PER_S: u64 = 1_000_000_000;
 /// Pieces in which the link delivers.

@@ -2,8 +2,9 @@
 //! wrong with one, in words.
 
 use loadline_proto::{ReplyFault, ReplyObserver};
+use loadline_record::ErrorKind;
 
-use crate::{ErrorKind, judge};
+use crate::judge;
 
 /// Content that is kept to be searched. A page; what lies behind is not seen.
 const CONTENT_BYTES_MAX: usize = 1 << 20;

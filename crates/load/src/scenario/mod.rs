@@ -35,15 +35,14 @@ mod template;
 mod tests;
 mod user;
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use loadline_proto::Limits;
-use serde::{Deserialize, Serialize};
+use loadline_record::StepReport;
+use script::Script;
 
 use crate::actors::Casting;
-use script::Script;
 
 /// A scenario, ready to be played.
 #[derive(Clone, Debug)]
@@ -64,41 +63,6 @@ pub struct Setting {
     pub deadline_ns: Option<u64>,
     /// Bounds of an answer.
     pub limits: Limits,
-}
-
-/// How a step fared, over all users in this process, and in others that were added.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StepReport {
-    /// Its name in the file, or "step 3".
-    pub name: String,
-    /// Requests that became due, those to redirects included.
-    pub requests: u64,
-    /// Requests that did not end well.
-    pub failures: u64,
-    /// Times that a user took the step and it ended well, redirects included.
-    #[serde(default)]
-    pub successes: u64,
-    /// The first failure, in words.
-    pub first_failure: Option<String>,
-}
-
-impl StepReport {
-    /// Whether it failed, and never once ended well.
-    #[must_use]
-    pub fn never_succeeded(&self) -> bool {
-        self.failures > 0 && self.successes == 0
-    }
-}
-
-impl fmt::Display for StepReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, failures, requests) = (&self.name, self.failures, self.requests);
-        write!(f, "{name}: {failures} of {requests} failed")?;
-        match &self.first_failure {
-            Some(words) => write!(f, "; first: {words}"),
-            None => Ok(()),
-        }
-    }
 }
 
 impl Scenario {

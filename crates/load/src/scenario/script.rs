@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use loadline_proto::Method;
+use loadline_record::StepReport;
 
-use super::StepReport;
 use super::capture::Capture;
 use super::template::Template;
 

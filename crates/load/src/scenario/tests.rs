@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use loadline_proto::Limits;
+use loadline_record::{ErrorKind, Tally};
 
 use super::{Scenario, Setting};
+use crate::Message;
 use crate::actors::{Actor, Order, Scene};
 use crate::message::Interval;
 use crate::recorder::GroupRecorder;
-use crate::{ErrorKind, Message, Tally};
 
 mod behaviour;
 mod files;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use loadline_proto::{ClientSession, Received, Reply};
+use loadline_record::{ErrorKind, Tally};
 use rand::Rng;
 use rand_pcg::Pcg64Mcg;
 
@@ -17,7 +18,7 @@ use super::template::{Escape, Values};
 use crate::actors::{Actor, Order, Scene};
 use crate::recorder::Stamps;
 use crate::seed::{Purpose, generator};
-use crate::{ErrorKind, Share, Tally, judge};
+use crate::{Share, judge};
 
 /// What is received at once.
 const RECEIVE_BYTES_MAX: usize = 64 << 10;
@@ -241,7 +242,7 @@ impl User {
     fn completed(&mut self, reply: Reply, scene: &mut Scene<'_>) {
         self.stamps.last_ns = scene.now_ns;
         if let Some(tally) = self.tally(scene) {
-            tally.answered(&reply);
+            tally.answered(reply.status, reply.content_bytes);
             scene.recorder.completed(self.phase, &self.stamps);
         }
         if !reply.keep_alive || self.stage == Stage::Sending {

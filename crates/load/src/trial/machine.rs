@@ -4,9 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use loadline_sys::{affinity, usage};
-
-use super::{MachineRecord, NetworkRecord};
+use loadline_record::{MachineRecord, NetworkRecord};
+use loadline_sys::{affinity, network, usage};
 
 /// Ticks in which /proc/stat counts: fixed at 100 a second for programs on every architecture that
 /// this one runs on (`USER_HZ` in the kernel's include/asm-generic/param.h).
@@ -42,7 +41,7 @@ impl Probe {
     pub fn end(self) -> MachineRecord {
         let root = &self.root;
         let cpuinfo = text(root, "proc/cpuinfo");
-        let ports = ports(root);
+        let ports = network::port_range(root);
         let steal_ticks = steal_ticks(root).zip(self.steal_ticks);
         let throttled = throttled_s(root).zip(self.throttled_s);
         MachineRecord {
@@ -62,18 +61,6 @@ impl Probe {
             network_after: network(root),
         }
     }
-}
-
-/// First and last of the ports that the kernel takes for outgoing connections.
-#[must_use]
-pub fn port_range() -> Option<(u16, u16)> {
-    ports(Path::new("/"))
-}
-
-fn ports(root: &Path) -> Option<(u16, u16)> {
-    let ports = text(root, "proc/sys/net/ipv4/ip_local_port_range");
-    let mut ports = ports.split_ascii_whitespace().map(str::parse);
-    Some((ports.next()?.ok()?, ports.next()?.ok()?))
 }
 
 fn text(root: &Path, path: &str) -> String {
@@ -286,7 +273,7 @@ mod tests {
         let machine = Probe::begin().end();
         assert!(machine.cpus >= 1 && machine.cpus_usable >= 1);
         assert!(!machine.kernel.is_empty());
-        assert!(port_range().is_some_and(|(first, last)| first < last));
+        assert!(network::port_range(Path::new("/")).is_some_and(|(first, last)| first < last));
         assert!(machine.network_after.retransmits.is_some());
     }
 }

@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
-use super::distribution::decompressed;
-use super::sums::{PhaseSums, SECONDS_MAX, Series, cut};
-use super::{
-    Distribution, Ending, GroupRecord, LoadRecord, PhaseRecord, RunRecord, SCHEMA, SegmentRecord,
-    Snapshot, ThreadRecord, TrialRecord, Verdict,
-};
-use crate::message::latencies;
-use crate::plan::Overflow;
-use crate::verdict::{
+use loadline_record::distribution::decompressed;
+use loadline_record::verdict::{
     CONNECTIONS_OUT_SHARE_MIN, ClosedEvidence, Evidence, LittleEvidence, PlanEvidence,
     ThreadEvidence, judge,
 };
-use crate::{Arrivals, Interval, Loop, Message, Phase, Plan, Tally, ThreadReport};
+use loadline_record::{
+    Distribution, GroupRecord, LoadRecord, PhaseRecord, RunRecord, SCHEMA, SegmentRecord, Snapshot,
+    Tally, ThreadRecord, TrialRecord, Verdict, latencies,
+};
+
+use super::Ending;
+use super::sums::{PhaseSums, SECONDS_MAX, Series, cut};
+use crate::plan::Overflow;
+use crate::{Arrivals, Interval, Loop, Message, Phase, Plan, ThreadReport};
 
 /// A phase that ends later than this (30 years) has no end: the run ends with its requests.
 const END_NS_MAX: u64 = 1_000_000_000 * 3600 * 24 * 365 * 30;

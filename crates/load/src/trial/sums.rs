@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
+use loadline_record::distribution::{Distribution, compressed, decompressed};
+use loadline_record::{PhaseRecord, Rates, Results, SecondBlobs, SecondRecord, Tally, latencies};
 
-use super::distribution::{Distribution, compressed, decompressed};
-use super::{PhaseRecord, Rates, Results, SecondBlobs, SecondRecord};
-use crate::message::latencies;
-use crate::{Interval, Tally};
+use crate::Interval;
 
 /// Seconds of a run that are told apart, two weeks; what comes later counts in the last of them.
 pub(super) const SECONDS_MAX: u32 = 14 * 24 * 3600;
@@ -234,14 +233,17 @@ impl Second {
         let Some(open) = self.open.take() else {
             return;
         };
-        open.fill(&mut self.record);
+        if let Some(latency) = &open.latency.0 {
+            self.record.set_latency(latency);
+        }
         self.record.blobs = open.packed();
     }
 
     fn record(&self) -> SecondRecord {
         let mut record = self.record.clone();
-        if let Some(open) = &self.open {
-            open.fill(&mut record);
+        let open = self.open.as_ref();
+        if let Some(latency) = open.and_then(|open| open.latency.0.as_ref()) {
+            record.set_latency(latency);
         }
         if self.in_flight_ns > 0 {
             record.in_flight = Some(self.in_flight_ns as f64 / 1e9);
@@ -276,26 +278,6 @@ impl OpenSecond {
             latency: packed(&self.latency),
             service: packed(&self.service),
         }
-    }
-
-    fn fill(&self, record: &mut SecondRecord) {
-        let Some(latency) = &self.latency.0 else {
-            return;
-        };
-        let percentile = |percent| super::distribution::percentile_us(latency, percent);
-        record.p50_us = percentile(50.0);
-        record.p90_us = percentile(90.0);
-        record.p99_us = percentile(99.0);
-        record.max_us = Some(latency.max());
-    }
-}
-
-impl SecondBlobs {
-    /// The figures of latency, in a record that has nothing else.
-    pub(crate) fn figures(&self) -> SecondRecord {
-        let mut record = SecondRecord::default();
-        OpenSecond::reopened(self).fill(&mut record);
-        record
     }
 }
 

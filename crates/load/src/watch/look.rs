@@ -13,7 +13,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::trial::WatchedSample;
+use loadline_record::WatchedSample;
+
 use crate::trial::machine::TICKS_PER_S;
 
 /// Processes below one that is watched; more are not looked at.

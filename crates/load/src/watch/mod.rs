@@ -6,7 +6,6 @@
 //! sees a part.
 
 mod look;
-mod totals;
 
 use std::io;
 use std::path::Path;
@@ -14,10 +13,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use loadline_record::{WatchedRecord, WatchedSample};
 use loadline_sys::clock::monotonic_ns;
 use loadline_sys::usage;
-
-use crate::trial::{WatchedRecord, WatchedSample};
 use look::{Haste, Looker};
 
 /// Time between looks.

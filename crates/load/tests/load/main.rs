@@ -6,5 +6,4 @@
 mod actors;
 mod engine;
 mod inputs;
-mod report;
 mod trial;

@@ -4,7 +4,7 @@
 //! run are the programmed ones, without the error of a sample.
 
 use loadline_load::Arrivals;
-use loadline_load::trial::Distribution;
+use loadline_record::Distribution;
 use loadline_stub::{Draw, Latency, Stub, StubOptions, Times};
 
 use crate::run::{self, MS, Outcome, SECOND, closed, open};

@@ -1,7 +1,8 @@
 //! Each kind of error is counted as what it is, exactly: every n-th answer is wrong, and the counts
 //! are those of arithmetic.
 
-use loadline_load::{Arrivals, ErrorKind, Loop, Overflow, Plan, Tally};
+use loadline_load::{Arrivals, Loop, Overflow, Plan};
+use loadline_record::{ErrorKind, Tally};
 use loadline_stub::{
     Closing, ConnectionFault, Every, Fault, Framing, Latency, Listening, Malformed, Report, Stub,
     StubOptions,

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use loadline_load::fleet::{Crew, Event, Fleet};
-use loadline_load::trial::{Ending, Merger, Probe, Results, TrialRecord};
+use loadline_load::trial::{Ending, Merger, Probe};
 use loadline_load::{
     Arrivals, Control, Loop, Message, Overflow, Phase, Plan, Prepared, Schedule, Share,
 };
+use loadline_record::{Results, TrialRecord};
 use loadline_stub::{Report, Stub, StubOptions};
 use loadline_sys::clock::monotonic_ns;
 use loadline_sys::{affinity, usage};

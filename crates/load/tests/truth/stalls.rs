@@ -6,7 +6,7 @@
 //! many are long is arithmetic: `C(i) = done(max(due(i), C(i-1)))`.
 
 use loadline_load::Arrivals;
-use loadline_load::trial::{Distribution, Results};
+use loadline_record::{Distribution, Results};
 use loadline_stub::{Latency, Stall, Stub, StubOptions, Times};
 
 use crate::run::{self, MS, Outcome, SECOND, US, closed, open, run_from};

@@ -3,10 +3,10 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use loadline_record::ErrorKind;
 use loadline_sys::connect;
 
 use super::super::{Actor, Order};
-use crate::ErrorKind;
 
 /// An actor with what the stage knows of it.
 pub(super) struct Member {

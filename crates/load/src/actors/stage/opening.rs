@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 
 use loadline_base::Token;
+use loadline_record::ErrorKind;
 use loadline_sys::{Interest, connect};
 
 use super::super::{Order, Scene};
 use super::Stage;
 use super::member::{Doing, Link};
 use super::visit::Step;
-use crate::ErrorKind;
 use crate::engine::kind;
 
 /// Connections in the making at once before the start. Listeners have room for at least 128, mostly

@@ -1,12 +1,12 @@
 //! One visit to an actor: its order carried out as far as it goes, and the next one asked for.
 
+use loadline_record::ErrorKind;
 use loadline_sys::connect::{self, Unread};
 use loadline_sys::socket;
 
 use super::super::{Actor, Order, Scene};
 use super::member::Doing;
 use super::{RECEIVE_BYTES, Stage};
-use crate::ErrorKind;
 use crate::engine::kind;
 
 /// Steps of one visit, an order or a fact each. Then the others have their turn: who never has to

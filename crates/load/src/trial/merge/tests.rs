@@ -1,9 +1,9 @@
+use loadline_record::{ErrorKind, SecondRecord};
 use proptest::prelude::*;
 
 use super::*;
 use crate::plan::Group as PlanGroup;
-use crate::trial::SecondRecord;
-use crate::{ErrorKind, Prepared, Schedule, Segment, Share};
+use crate::{Prepared, Schedule, Segment, Share};
 
 const S: u64 = 1_000_000_000;
 

@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use loadline_load::actors::{self, Asked, Crowd};
 use loadline_load::plan::Group;
-use loadline_load::{
-    Control, Expectation, Message, Phase, Plan, Prepared, Share, Tally, ThreadReport,
-};
+use loadline_load::{Control, Expectation, Message, Phase, Plan, Prepared, Share, ThreadReport};
 use loadline_proto::Method;
+use loadline_record::Tally;
 use loadline_sys::clock::monotonic_ns;
 
 /// Longer than any test takes: what ends a test is what it waits for.

@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
-use loadline_load::ErrorKind;
 use loadline_load::actors::idle;
+use loadline_record::ErrorKind;
 use loadline_stub::{Listening, Stub, StubOptions};
 use loadline_sys::{connect, usage};
 

@@ -2,9 +2,9 @@ use std::io::{Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
-use loadline_load::ErrorKind;
 use loadline_load::actors::{slow_body, slow_head, slow_reader, vanishing};
 use loadline_proto::Method;
+use loadline_record::ErrorKind;
 
 use crate::actors::crowds::{AGES, Show, asked, get, plan};
 use crate::actors::server;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use loadline_load::actors::{self, Actor, Crowd, Order, Scene};
-use loadline_load::{Control, ErrorKind, Share};
+use loadline_load::{Control, Share};
+use loadline_record::ErrorKind;
 
 use crate::actors::crowds::{AGES, Show, plan};
 use crate::actors::server::{self, Notes};

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use loadline_load::{Control, Expectation, Loop, Message, MixOrder, Share, Tally, engine};
+use loadline_load::{Control, Expectation, Loop, Message, MixOrder, Share, engine};
+use loadline_record::Tally;
 
 use crate::engine::run::{MS, SECOND, closed, get, phase, run, run_share, run_with};
 use crate::engine::server::{Act, Server, answer};

@@ -3,7 +3,8 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use loadline_load::{ErrorKind, Expectation, Plan, Tally};
+use loadline_load::{Expectation, Plan};
+use loadline_record::{ErrorKind, Tally};
 use loadline_stub::{Listening, Stub, StubOptions};
 use loadline_sys::{ListenAddr, ListenOptions, socket};
 use sha2::{Digest, Sha256};

@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use loadline_load::{
-    Arrivals, Control, ErrorKind, Loop, Message, MixOrder, Overflow, Plan, Schedule, Segment,
+    Arrivals, Control, Loop, Message, MixOrder, Overflow, Plan, Schedule, Segment,
 };
+use loadline_record::ErrorKind;
 
 use crate::engine::run::{MS, SECOND, closed, get, phase, run, run_with};
 use crate::engine::server::{Act, Server, answer};

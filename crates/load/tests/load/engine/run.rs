@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 
 use loadline_load::{
-    Control, Interval, Message, Phase, Plan, Prepared, Share, Tally, ThreadReport, engine, message,
+    Control, Interval, Message, Phase, Plan, Prepared, Share, ThreadReport, engine,
 };
+use loadline_record::{Tally, latencies};
 use loadline_sys::clock::monotonic_ns;
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -38,7 +39,7 @@ impl Outcome {
         &self,
         which: impl Fn(&Interval) -> &hdrhistogram::Histogram<u64>,
     ) -> hdrhistogram::Histogram<u64> {
-        let mut sum = message::latencies();
+        let mut sum = latencies();
         for interval in &self.intervals {
             sum.add(which(interval)).unwrap();
         }

@@ -1,23 +1,21 @@
 //! From two threads of the engine against a responder of known truth to the record: figures agree
 //! with each other, with the responder's own, and do not depend on the way that messages took.
 
-mod documented;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-use loadline_load::export::{read_json, write_csv, write_hdr, write_json};
 use loadline_load::fleet::{Crew, Event, Fleet};
-use loadline_load::message::latencies;
 use loadline_load::plan::Group;
-use loadline_load::trial::distribution::from_text;
-use loadline_load::trial::{Ending, Merger, TrialRecord};
+use loadline_load::trial::{Ending, Merger};
 use loadline_load::{
     Arrivals, Control, Loop, Message, Overflow, Phase, Plan, Prepared, Schedule, Share, wire,
 };
+use loadline_record::distribution::from_text;
+use loadline_record::export::{read_json, write_csv, write_hdr, write_json};
+use loadline_record::{TrialRecord, latencies};
 use loadline_stub::{Latency, Stub, StubOptions};
 use loadline_sys::clock::monotonic_ns;
 

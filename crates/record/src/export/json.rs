@@ -1,0 +1,100 @@
+//! Records as lines of JSON: one line for each round, so that a file of one round is one JSON
+//! document, and files can be put one behind the other.
+
+use std::io::{self, Write};
+
+use crate::{SCHEMA, TrialRecord};
+
+/// Writes records, one on a line.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_json(records: &[TrialRecord], to: &mut impl Write) -> io::Result<()> {
+    for record in records {
+        serde_json::to_writer(&mut *to, record)?;
+        to.write_all(b"\n")?;
+    }
+    to.flush()
+}
+
+/// Why a file is not one of records.
+#[derive(Debug)]
+pub enum ReadError {
+    /// A line (from 1) is not a record.
+    Line(usize, serde_json::Error),
+    /// A line is of a schema that this version does not know.
+    Schema(usize, String),
+}
+
+impl std::fmt::Display for ReadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Line(line, error) => {
+                write!(f, "line {line} is not the record of a trial: {error}")
+            }
+            Self::Schema(line, schema) => {
+                write!(
+                    f,
+                    "line {line} has the schema \"{schema}\", known is \"{SCHEMA}\""
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// Reads records, one on a line; empty lines are passed over, and so are fields that later versions
+/// have added.
+///
+/// # Errors
+/// A line is not a record, or of another schema.
+pub fn read_json(text: &str) -> Result<Vec<TrialRecord>, ReadError> {
+    let lines = text.lines().enumerate();
+    lines
+        .filter(|(_, line)| !line.trim().is_empty())
+        .map(|(index, line)| {
+            let record: TrialRecord =
+                serde_json::from_str(line).map_err(|error| ReadError::Line(index + 1, error))?;
+            if record.schema == SCHEMA {
+                Ok(record)
+            } else {
+                Err(ReadError::Schema(index + 1, record.schema))
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(round: u32) -> TrialRecord {
+        let mut record = TrialRecord {
+            schema: SCHEMA.to_owned(),
+            ..TrialRecord::default()
+        };
+        record.run.round = round;
+        record.run.command = vec!["two\nlines".to_owned()];
+        record
+    }
+
+    #[test]
+    fn each_round_is_a_line() {
+        let records = [round(1), round(2)];
+        let mut file = Vec::new();
+        write_json(&records, &mut file).unwrap();
+        let text = String::from_utf8(file).unwrap();
+        assert_eq!(text.lines().count(), 2);
+        assert_eq!(read_json(&text).unwrap(), records);
+        assert_eq!(read_json(&format!("\n{text}\n")).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused_by_its_line() {
+        let error = |text: &str| read_json(text).unwrap_err().to_string();
+        assert!(error("\nhello").starts_with("line 2 is not the record"));
+        assert!(error("{\"schema\":\"loadline-load/9\"}").contains("known is \"loadline-load/1\""));
+        assert!(error("{}").contains("the schema \"\""));
+    }
+}

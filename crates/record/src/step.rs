@@ -1,0 +1,40 @@
+//! How the steps of a scenario fared.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How a step fared, over all users in this process, and in others that were added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepReport {
+    /// Its name in the file, or "step 3".
+    pub name: String,
+    /// Requests that became due, those to redirects included.
+    pub requests: u64,
+    /// Requests that did not end well.
+    pub failures: u64,
+    /// Times that a user took the step and it ended well, redirects included.
+    #[serde(default)]
+    pub successes: u64,
+    /// The first failure, in words.
+    pub first_failure: Option<String>,
+}
+
+impl StepReport {
+    /// Whether it failed, and never once ended well.
+    #[must_use]
+    pub fn never_succeeded(&self) -> bool {
+        self.failures > 0 && self.successes == 0
+    }
+}
+
+impl fmt::Display for StepReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, failures, requests) = (&self.name, self.failures, self.requests);
+        write!(f, "{name}: {failures} of {requests} failed")?;
+        match &self.first_failure {
+            Some(words) => write!(f, "; first: {words}"),
+            None => Ok(()),
+        }
+    }
+}

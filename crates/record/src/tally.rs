@@ -1,0 +1,331 @@
+//! What is counted: requests in their four rates, errors by kind, bytes, connections.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a request did not end well, or a connection did not come to be. Each is counted apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The connection was refused.
+    Refused,
+    /// The connection did not come to be within the timeout.
+    ConnectTimeout,
+    /// The connection failed for another reason (no route, no port left, no descriptor left).
+    ConnectFailed,
+    /// The peer reset the connection.
+    Reset,
+    /// The peer closed the connection before the first byte of an answer.
+    ClosedEarly,
+    /// The answer ended before its announced length.
+    ShortBody,
+    /// There were bytes behind the answer, or the length is not the expected one and larger.
+    LongBody,
+    /// The answer is not HTTP.
+    Malformed,
+    /// The content is not the expected one (checked on a sample).
+    WrongContent,
+    /// A complete answer whose status is not among those expected: 1xx and 3xx.
+    OtherStatus,
+    /// A complete answer with a status 400 to 499 that was not expected.
+    #[serde(rename = "status_4xx")]
+    Status4xx,
+    /// A complete answer with a status 500 to 599 that was not expected.
+    #[serde(rename = "status_5xx")]
+    Status5xx,
+    /// No complete answer within the timeout after it was sent.
+    Timeout,
+    /// Answered well, but later than the deadline after it was due; or given up unsent for that.
+    Late,
+    /// Never sent: no connection was free, and queueing was not wanted.
+    Dropped,
+}
+
+impl ErrorKind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 15] = [
+        Self::Refused,
+        Self::ConnectTimeout,
+        Self::ConnectFailed,
+        Self::Reset,
+        Self::ClosedEarly,
+        Self::ShortBody,
+        Self::LongBody,
+        Self::Malformed,
+        Self::WrongContent,
+        Self::OtherStatus,
+        Self::Status4xx,
+        Self::Status5xx,
+        Self::Timeout,
+        Self::Late,
+        Self::Dropped,
+    ];
+
+    /// Whether it is about the status of a complete answer.
+    #[must_use]
+    pub fn is_of_status(self) -> bool {
+        matches!(self, Self::OtherStatus | Self::Status4xx | Self::Status5xx)
+    }
+
+    /// The kind of an error that is about this status.
+    #[must_use]
+    pub fn of_status(status: u16) -> Self {
+        match status {
+            400..500 => Self::Status4xx,
+            500..600 => Self::Status5xx,
+            _ => Self::OtherStatus,
+        }
+    }
+
+    /// As it stands in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::ConnectFailed => "connect_failed",
+            Self::Reset => "reset",
+            Self::ClosedEarly => "closed_early",
+            Self::ShortBody => "short_body",
+            Self::LongBody => "long_body",
+            Self::Malformed => "malformed",
+            Self::WrongContent => "wrong_content",
+            Self::OtherStatus => "other_status",
+            Self::Status4xx => "status_4xx",
+            Self::Status5xx => "status_5xx",
+            Self::Timeout => "timeout",
+            Self::Late => "late",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+/// Counts of one group of clients in one stretch of time.
+///
+/// A request that was due is `offered`; it becomes `sent`, then `completed` (a complete answer of
+/// any status), then `good` (expected status, length and content, in time). What is not good is one
+/// of `errors`, once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tally {
+    /// Requests that became due.
+    pub offered: u64,
+    /// Requests of which the first byte was given to the kernel.
+    pub sent: u64,
+    /// Complete answers, of any status.
+    pub completed: u64,
+    /// Complete answers that were as expected and in time.
+    pub good: u64,
+    /// Complete answers by the first digit of their status; `[0]` is 1xx.
+    pub statuses: [u64; 5],
+    /// The same by exact status, in the order of the statuses: usually one or two entries.
+    pub status_codes: Vec<(u16, u64)>,
+    /// Those of them that were errors for their status, in the same order.
+    pub unexpected_statuses: Vec<(u16, u64)>,
+    /// By kind, in the order of `ErrorKind::ALL`; in JSON by name, without those that did not occur.
+    #[serde(with = "by_name")]
+    pub errors: [u64; ErrorKind::ALL.len()],
+    /// Connections that came to be.
+    pub connections: u64,
+    /// Requests given up because the run ended: neither completed nor an error.
+    pub unfinished: u64,
+    /// Bytes received, heads included.
+    pub bytes_received: u64,
+    /// Bytes of content received, as framed by the answers.
+    pub content_bytes: u64,
+    /// Bytes sent.
+    pub bytes_sent: u64,
+    /// Connections without a request that the server closed or broke though they were to stay: of
+    /// idle clients alone.
+    pub closes: u64,
+    /// Connections of idle clients that were open at the end.
+    pub held: u64,
+    /// Times a player ran out of video.
+    pub stalls: u64,
+    /// Nanoseconds that players stood still.
+    pub stalled_ns: u64,
+}
+
+impl Tally {
+    /// Counts a complete answer: its content, and its status by the first digit and exactly.
+    #[inline]
+    pub fn answered(&mut self, status: u16, content_bytes: u64) {
+        self.completed += 1;
+        self.content_bytes += content_bytes;
+        self.count_status(status);
+    }
+
+    /// Counts what a complete answer with this status was found to be: good, or one error.
+    #[inline]
+    pub fn judged(&mut self, fault: Option<ErrorKind>, status: u16) {
+        match fault {
+            None => self.good += 1,
+            Some(kind) => {
+                self.error(kind);
+                if kind.is_of_status() {
+                    add(&mut self.unexpected_statuses, status, 1);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn count_status(&mut self, status: u16) {
+        let class = usize::from(status / 100);
+        if let Some(count) = class
+            .checked_sub(1)
+            .and_then(|index| self.statuses.get_mut(index))
+        {
+            *count += 1;
+        }
+        add(&mut self.status_codes, status, 1);
+    }
+
+    /// Counts an error.
+    pub fn error(&mut self, kind: ErrorKind) {
+        self.errors[kind as usize] += 1;
+    }
+
+    /// How many errors of a kind there were.
+    #[must_use]
+    pub fn errors_of(&self, kind: ErrorKind) -> u64 {
+        self.errors[kind as usize]
+    }
+
+    /// Errors of all kinds.
+    #[must_use]
+    pub fn errors_total(&self) -> u64 {
+        self.errors.iter().sum()
+    }
+
+    /// Adds what another thread or stretch of time counted.
+    pub fn merge(&mut self, other: &Self) {
+        self.offered += other.offered;
+        self.sent += other.sent;
+        self.completed += other.completed;
+        self.good += other.good;
+        self.connections += other.connections;
+        self.unfinished += other.unfinished;
+        self.bytes_received += other.bytes_received;
+        self.content_bytes += other.content_bytes;
+        self.bytes_sent += other.bytes_sent;
+        self.closes += other.closes;
+        self.held += other.held;
+        self.stalls += other.stalls;
+        self.stalled_ns += other.stalled_ns;
+        for &(status, count) in &other.status_codes {
+            add(&mut self.status_codes, status, count);
+        }
+        for &(status, count) in &other.unexpected_statuses {
+            add(&mut self.unexpected_statuses, status, count);
+        }
+        for (sum, part) in self.statuses.iter_mut().zip(other.statuses) {
+            *sum += part;
+        }
+        for (sum, part) in self.errors.iter_mut().zip(other.errors) {
+            *sum += part;
+        }
+    }
+}
+
+/// Adds to the count of a status, in the order of the statuses.
+#[inline]
+fn add(counts: &mut Vec<(u16, u64)>, status: u16, count: u64) {
+    match counts.iter_mut().find(|one| one.0 == status) {
+        Some(one) => one.1 += count,
+        None => {
+            let place = counts.partition_point(|one| one.0 < status);
+            counts.insert(place, (status, count));
+        }
+    }
+}
+
+/// Counts of errors as an object of names. A kind that a later version has added is passed over.
+mod by_name {
+    use std::collections::BTreeMap;
+
+    use serde::ser::SerializeMap;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::ErrorKind;
+
+    type Counts = [u64; ErrorKind::ALL.len()];
+
+    pub(super) fn serialize<S: Serializer>(counts: &Counts, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        for kind in ErrorKind::ALL {
+            let count = counts[kind as usize];
+            if count > 0 {
+                map.serialize_entry(kind.name(), &count)?;
+            }
+        }
+        map.end()
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Counts, D::Error> {
+        let named = BTreeMap::<String, u64>::deserialize(from)?;
+        Ok(ErrorKind::ALL.map(|kind| named.get(kind.name()).copied().unwrap_or(0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_written_by_name_and_unknown_ones_passed_over() {
+        let mut tally = Tally::default();
+        tally.error(ErrorKind::Status5xx);
+        let text = serde_json::to_string(&tally).unwrap();
+        assert!(text.contains(r#""errors":{"status_5xx":1}"#), "{text}");
+        let later = text.replace(r#""status_5xx":1"#, r#""status_5xx":1,"abducted":9"#);
+        assert_eq!(serde_json::from_str::<Tally>(&later).unwrap(), tally);
+    }
+
+    #[test]
+    fn kinds_stand_at_their_numbers_under_their_names() {
+        for (index, kind) in ErrorKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, index);
+            let name = serde_json::to_string(&kind).unwrap();
+            assert_eq!(name, format!("\"{}\"", kind.name()));
+        }
+    }
+
+    #[test]
+    fn merging_adds() {
+        let mut one = Tally {
+            sent: 3,
+            statuses: [0, 2, 0, 1, 0],
+            ..Tally::default()
+        };
+        one.error(ErrorKind::Reset);
+        let mut sum = one.clone();
+        sum.merge(&one);
+        assert_eq!((sum.sent, sum.statuses[1]), (6, 4));
+        assert_eq!(sum.errors_of(ErrorKind::Reset), 2);
+        assert_eq!(sum.errors_total(), 2);
+    }
+
+    #[test]
+    fn statuses_that_were_not_expected_are_counted_apart() {
+        let mut one = Tally::default();
+        one.judged(None, 200);
+        one.judged(Some(ErrorKind::Status4xx), 415);
+        one.judged(Some(ErrorKind::Late), 200);
+        let mut sum = one.clone();
+        sum.merge(&one);
+        assert_eq!(sum.unexpected_statuses, [(415, 2)]);
+    }
+
+    #[test]
+    fn statuses_are_counted_exactly_and_by_class() {
+        let mut one = Tally::default();
+        for status in [503, 200, 404, 200, 999] {
+            one.count_status(status);
+        }
+        let mut sum = one.clone();
+        sum.merge(&one);
+        assert_eq!(sum.statuses, [0, 4, 0, 2, 2]);
+        let expected = vec![(200, 4), (404, 2), (503, 2), (999, 2)];
+        assert_eq!(sum.status_codes, expected);
+    }
+}

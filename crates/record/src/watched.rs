@@ -1,0 +1,239 @@
+//! From the looks at a process to its totals over the counted phases.
+
+use crate::{PhaseRecord, WatchedRecord, WatchedSample};
+
+/// CPU time below this is not divided by: it is told in hundredths of a second.
+const CPU_S_MIN: f64 = 0.05;
+
+impl WatchedRecord {
+    /// Fills in the totals over the counted phases from the series; `completed` answers came in them.
+    /// Looks are about a second apart: in between, what is cumulative is taken to grow evenly.
+    pub fn settle(&mut self, phases: &[PhaseRecord], completed: u64) {
+        let counted = phases.iter().filter(|phase| phase.counted);
+        let mut sum = Cumulative::default();
+        self.seconds = 0.0;
+        for phase in counted {
+            let begin_s = self.within(phase.begin_s);
+            let end_s = self.within(phase.end_s);
+            self.seconds += end_s - begin_s;
+            sum = sum.plus(&self.at(end_s).minus(&self.at(begin_s)));
+        }
+        self.cpu_user_s = sum.cpu_user_s;
+        self.cpu_kernel_s = sum.cpu_kernel_s;
+        self.run_delay_s = sum.run_delay_s;
+        self.switches_voluntary = sum.voluntary.round() as u64;
+        self.switches_involuntary = sum.involuntary.round() as u64;
+        let cpu_s = sum.cpu_user_s + sum.cpu_kernel_s;
+        self.completed_per_cpu_s = (cpu_s >= CPU_S_MIN).then(|| completed as f64 / cpu_s);
+        self.settle_busiest(phases);
+        let series = &self.series;
+        self.pss_bytes_max = series.iter().filter_map(|look| look.pss_bytes).max();
+        self.descriptors_max = series.iter().filter_map(|look| look.descriptors).max();
+        self.processes_max = series.iter().map(|look| look.processes).max().unwrap_or(0);
+        self.threads_max = series.iter().map(|look| look.threads).max().unwrap_or(0);
+    }
+
+    /// Of the looks of which most of the time before them counts; of all, if none is such.
+    fn settle_busiest(&mut self, phases: &[PhaseRecord]) {
+        let is_counted = |at_s: f64| {
+            let mut counted = phases.iter().filter(|phase| phase.counted);
+            counted.any(|phase| phase.begin_s <= at_s && at_s < phase.end_s)
+        };
+        let looks = || self.series.iter().zip(self.series.iter().skip(1));
+        let of = |is_wanted: &dyn Fn(f64) -> bool| -> Vec<(f64, f64, &str)> {
+            looks()
+                .filter(|(before, look)| is_wanted((before.at_s + look.at_s) / 2.0))
+                .filter_map(|(_, look)| {
+                    let delay_share = look.busiest_delay_share.unwrap_or(0.0);
+                    Some((
+                        look.busiest_share?,
+                        delay_share,
+                        look.busiest_thread.as_deref()?,
+                    ))
+                })
+                .collect()
+        };
+        let mut found = of(&is_counted);
+        if found.is_empty() {
+            found = of(&|_| true);
+        }
+        if found.is_empty() {
+            return;
+        }
+        let often = |name: &str| found.iter().filter(|(.., other)| *other == name).count();
+        let names = found.iter().map(|(.., name)| *name);
+        let most_often = names.max_by_key(|name| (often(name), *name));
+        self.busiest_thread = most_often.map(str::to_owned);
+        let count = found.len() as f64;
+        self.busiest_share = Some(found.iter().map(|(share, ..)| share).sum::<f64>() / count);
+        let delays = found.iter().map(|(_, delay_share, _)| delay_share);
+        self.busiest_delay_share = Some(delays.sum::<f64>() / count);
+    }
+
+    /// The moment, or the nearest that was seen.
+    fn within(&self, at_s: f64) -> f64 {
+        match (self.series.first(), self.series.last()) {
+            (Some(first), Some(last)) => at_s.max(first.at_s).min(last.at_s),
+            _ => 0.0,
+        }
+    }
+
+    fn at(&self, at_s: f64) -> Cumulative {
+        let after = self.series.partition_point(|look| look.at_s < at_s);
+        let next = self.series.get(after).or_else(|| self.series.last());
+        let before = after
+            .checked_sub(1)
+            .and_then(|index| self.series.get(index));
+        match (before, next) {
+            (Some(before), Some(next)) if next.at_s > before.at_s => {
+                let part = ((at_s - before.at_s) / (next.at_s - before.at_s)).clamp(0.0, 1.0);
+                let (before, next) = (Cumulative::of(before), Cumulative::of(next));
+                before.plus(&next.minus(&before).times(part))
+            }
+            (_, Some(look)) => Cumulative::of(look),
+            (_, None) => Cumulative::default(),
+        }
+    }
+}
+
+/// What is cumulative of a look.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cumulative {
+    cpu_user_s: f64,
+    cpu_kernel_s: f64,
+    run_delay_s: f64,
+    voluntary: f64,
+    involuntary: f64,
+}
+
+impl Cumulative {
+    fn of(look: &WatchedSample) -> Self {
+        Self {
+            cpu_user_s: look.cpu_user_s,
+            cpu_kernel_s: look.cpu_kernel_s,
+            run_delay_s: look.run_delay_s,
+            voluntary: look.switches_voluntary as f64,
+            involuntary: look.switches_involuntary as f64,
+        }
+    }
+
+    fn times(&self, by: f64) -> Self {
+        self.with(self, |one, _| one * by)
+    }
+
+    fn plus(&self, other: &Self) -> Self {
+        self.with(other, |one, other| one + other)
+    }
+
+    fn minus(&self, other: &Self) -> Self {
+        self.with(other, |one, other| one - other)
+    }
+
+    fn with(&self, other: &Self, op: impl Fn(f64, f64) -> f64) -> Self {
+        Self {
+            cpu_user_s: op(self.cpu_user_s, other.cpu_user_s),
+            cpu_kernel_s: op(self.cpu_kernel_s, other.cpu_kernel_s),
+            run_delay_s: op(self.run_delay_s, other.run_delay_s),
+            voluntary: op(self.voluntary, other.voluntary),
+            involuntary: op(self.involuntary, other.involuntary),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(at_s: f64, cpu_user_s: f64, threads: u64) -> WatchedSample {
+        WatchedSample {
+            at_s,
+            cpu_user_s,
+            cpu_kernel_s: cpu_user_s / 2.0,
+            threads,
+            switches_voluntary: (cpu_user_s * 100.0) as u64,
+            pss_bytes: (at_s < 2.0).then_some(1000 * threads),
+            ..WatchedSample::default()
+        }
+    }
+
+    fn phase(begin_s: f64, end_s: f64, counted: bool) -> PhaseRecord {
+        PhaseRecord {
+            begin_s,
+            end_s,
+            counted,
+            ..PhaseRecord::default()
+        }
+    }
+
+    #[test]
+    fn only_what_counts_is_in_the_totals() {
+        let mut record = WatchedRecord {
+            series: vec![
+                look(-0.5, 0.0, 4),
+                look(0.5, 1.0, 8),
+                look(1.5, 2.0, 6),
+                look(2.5, 4.0, 6),
+            ],
+            ..WatchedRecord::default()
+        };
+        let phases = [phase(0.0, 1.0, false), phase(1.0, 2.0, true)];
+        record.settle(&phases, 3_000);
+        // From 1.5 (between 1 and 2) to 3.0 (between 2 and 4).
+        assert!((record.cpu_user_s - 1.5).abs() < 1e-9);
+        assert!((record.cpu_kernel_s - 0.75).abs() < 1e-9);
+        assert_eq!(record.switches_voluntary, 150);
+        assert!((record.seconds - 1.0).abs() < 1e-9);
+        let per_cpu_s = record.completed_per_cpu_s.unwrap();
+        assert!((per_cpu_s - 3_000.0 / 2.25).abs() < 1e-6);
+        assert_eq!((record.threads_max, record.pss_bytes_max), (8, Some(8000)));
+    }
+
+    #[test]
+    fn a_process_that_ended_is_counted_until_then() {
+        let mut record = WatchedRecord {
+            series: vec![look(0.0, 0.0, 1), look(1.0, 1.0, 0)],
+            ended_s: Some(1.0),
+            ..WatchedRecord::default()
+        };
+        record.settle(&[phase(0.0, 10.0, true)], 0);
+        assert!((record.cpu_user_s - 1.0).abs() < 1e-9);
+        assert!((record.seconds - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_busiest_thread_is_that_of_the_counted_looks() {
+        let busy = |at_s: f64, share: f64, name: &str| WatchedSample {
+            at_s,
+            busiest_share: (at_s > 0.0).then_some(share),
+            busiest_delay_share: (at_s > 0.0).then_some(share / 2.0),
+            busiest_thread: (at_s > 0.0).then(|| name.to_owned()),
+            ..WatchedSample::default()
+        };
+        let mut record = WatchedRecord {
+            series: vec![
+                busy(0.0, 0.0, ""),
+                busy(1.0, 0.9, "warm"),
+                busy(2.0, 0.2, "loop 1"),
+                busy(3.0, 0.4, "loop 0"),
+                busy(4.0, 0.6, "loop 0"),
+            ],
+            ..WatchedRecord::default()
+        };
+        record.settle(&[phase(0.0, 1.0, false), phase(1.0, 4.0, true)], 1);
+        assert!((record.busiest_share.unwrap() - 0.4).abs() < 1e-9);
+        assert!((record.busiest_delay_share.unwrap() - 0.2).abs() < 1e-9);
+        assert_eq!(record.busiest_thread.as_deref(), Some("loop 0"));
+        // A trial that is shorter than the time between two looks.
+        record.series.truncate(2);
+        record.settle(&[phase(0.9, 1.0, true)], 1);
+        assert_eq!(record.busiest_thread.as_deref(), Some("warm"));
+    }
+
+    #[test]
+    fn of_nothing_seen_there_is_no_ratio() {
+        let mut record = WatchedRecord::default();
+        record.settle(&[phase(0.0, 1.0, true)], 100);
+        assert_eq!(record.completed_per_cpu_s, None);
+        assert_eq!(record.seconds, 0.0);
+    }
+}
