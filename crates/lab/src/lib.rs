@@ -10,7 +10,7 @@
 //!                                  ▼
 //!                               journal (JSON lines, one HDR file a trial)
 //!                                  │
-//!            analysis, claims, report, verify, advice: read the journal, and nothing else
+//!            analysis, report, verify, advice: read the journal, and nothing else
 //! ```
 #![forbid(unsafe_code)]
 
@@ -18,19 +18,15 @@ pub mod advice;
 pub mod analysis;
 pub mod capacity;
 pub mod cells;
-pub mod claims;
-pub mod compare;
 pub mod decide;
 pub mod expand;
 pub mod export;
 pub mod folded;
 pub mod journal;
 pub mod knee;
-pub mod papers;
 pub mod plan;
 pub mod progress;
 pub mod report;
-pub mod results;
 pub mod runner;
 pub mod slo;
 pub mod verify;

@@ -15,13 +15,13 @@ mod claim;
 mod environment;
 mod figure;
 mod finding;
-pub(crate) mod order;
+pub mod order;
 pub mod page;
 mod resolve;
 mod scaling;
 pub mod svg;
 pub(crate) mod table;
-pub(crate) mod words;
+pub mod words;
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,6 @@ pub use claim::{Claim, Verdict};
 pub use environment::{Environment, Fact, ServerSheet};
 pub use figure::{Axis, Curve, Figure, Panel, Point, VoidMark};
 pub use scaling::Scaling;
-
 pub use words::shell;
 
 use crate::analysis::{self, Measured, Metric, Noise, Run};

@@ -42,6 +42,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-record",
             "loadline-capacity",
             "loadline-lab",
+            "loadline-papers",
             "loadline-accounts",
         ],
     ),
@@ -53,6 +54,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-record",
             "loadline-sys",
         ],
+    ),
+    (
+        "loadline-papers",
+        &["loadline-capacity", "loadline-lab", "loadline-record"],
     ),
     ("loadline-record", &[]),
     ("loadline-capacity", &[]),

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use loadline_lab::compare;
-use loadline_lab::papers::{Grid, Paper};
+use loadline_papers::compare;
+use loadline_papers::{Grid, Paper};
 
 use super::marks::{Marks, relative};
 use super::report::{derived, write};

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use loadline_lab::analysis::Run;
-use loadline_lab::claims::judged;
 use loadline_lab::export;
 use loadline_lab::plan::Plan;
 use loadline_lab::report::page::page;
 use loadline_lab::report::{REPORT, Report, svg};
 use loadline_lab::verify::verify;
+use loadline_papers::claims::judged;
 
 use crate::failure::Failure;
 use crate::flags::lab_report_defs::{LabReportFlags, LabVerifyFlags};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use loadline_lab::report::{Report, svg};
-use loadline_lab::results::{Entry, headline, page, summary};
+use loadline_papers::results::{Entry, headline, page, summary};
 
 use super::marks::{Marks, relative};
 use super::report::{derived, write};

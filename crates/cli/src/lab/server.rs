@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use loadline_lab::compare;
-use loadline_lab::papers::Grid;
 use loadline_lab::plan::Plan;
 use loadline_lab::runner::{Where, starts};
+use loadline_papers::Grid;
+use loadline_papers::compare;
 
 use crate::failure::Failure;
 use crate::flags::lab_server_defs::LabServerFlags;

@@ -10,13 +10,13 @@ use crate::plan::Plan;
 
 /// Levels by series and factor, in the plan's order.
 #[derive(Default)]
-pub(crate) struct Order {
+pub struct Order {
     levels: BTreeMap<(String, String), Vec<Level>>,
 }
 
 impl Order {
     /// Of the plan that was run; a plan that this version cannot read gives no order.
-    pub(crate) fn new(head: &RunHead) -> Self {
+    pub fn new(head: &RunHead) -> Self {
         let mut order = Self::default();
         let Ok(plan) = Plan::parse(&head.plan_toml, &head.name, Path::new(".")) else {
             return order;
@@ -47,7 +47,7 @@ impl Order {
 
     /// The levels of a factor that cells have, in order. Numbers are always in the order of their
     /// size.
-    pub(crate) fn levels(&self, series: &str, factor: &str, cells: &[&Cell<'_>]) -> Vec<Level> {
+    pub fn levels(&self, series: &str, factor: &str, cells: &[&Cell<'_>]) -> Vec<Level> {
         let mut levels: Vec<Level> = Vec::new();
         for level in cells.iter().filter_map(|cell| cell.level(factor)) {
             if !levels.contains(level) {

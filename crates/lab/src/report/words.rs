@@ -5,7 +5,7 @@ use crate::journal::{Level, Levels};
 
 /// A value with its unit, to four digits: "48,210/s", "12.3 ms", "1.2 %".
 #[must_use]
-pub(crate) fn value(value: f64, unit: Option<Unit>) -> String {
+pub fn value(value: f64, unit: Option<Unit>) -> String {
     let scaled = |scales: &[(f64, &str)]| {
         let (scale, name) = scales
             .iter()
@@ -32,7 +32,7 @@ pub(crate) fn value(value: f64, unit: Option<Unit>) -> String {
 
 /// So many significant digits, with commas between thousands; whole numbers are never cut.
 #[must_use]
-pub(crate) fn digits(value: f64, count: usize) -> String {
+pub fn digits(value: f64, count: usize) -> String {
     if !value.is_finite() {
         return "–".to_owned();
     }
@@ -55,7 +55,7 @@ pub(crate) fn digits(value: f64, count: usize) -> String {
 
 /// A ratio, with the zeros that say how exactly it is known: "1.00", "0.971", "12.3".
 #[must_use]
-pub(crate) fn ratio(ratio: f64) -> String {
+pub fn ratio(ratio: f64) -> String {
     match ratio.abs() {
         small if small < 1.0 => format!("{ratio:.3}"),
         middle if middle < 10.0 => format!("{ratio:.2}"),
@@ -110,7 +110,7 @@ const NAMES: [(&str, &str); 6] = [
 
 /// Name of a factor and its unit: `service_us` is "Service time" in "µs".
 #[must_use]
-pub(crate) fn factor(name: &str) -> (String, Option<&'static str>) {
+pub fn factor(name: &str) -> (String, Option<&'static str>) {
     let unit = UNITS.iter().find(|(suffix, _)| name.ends_with(suffix));
     let stem = unit.map_or(name, |(suffix, _)| &name[..name.len() - suffix.len()]);
     let known = NAMES.iter().find(|(known, _)| *known == name);
@@ -123,7 +123,7 @@ pub(crate) fn factor(name: &str) -> (String, Option<&'static str>) {
 
 /// The same with the unit behind it: "Service time (µs)".
 #[must_use]
-pub(crate) fn factor_with_unit(name: &str) -> String {
+pub fn factor_with_unit(name: &str) -> String {
     match factor(name) {
         (label, Some(unit)) => format!("{label} ({unit})"),
         (label, None) => label,
@@ -132,7 +132,7 @@ pub(crate) fn factor_with_unit(name: &str) -> String {
 
 /// A level with what it is of: "service time 200 µs", "reactor".
 #[must_use]
-pub(crate) fn level_of(name: &str, level: &Level) -> String {
+pub fn level_of(name: &str, level: &Level) -> String {
     match level {
         Level::Text(text) if text == "on" || text == "off" => {
             format!("{} {text}", factor(name).0.to_lowercase())
@@ -157,7 +157,7 @@ pub(crate) fn level_of(name: &str, level: &Level) -> String {
 
 /// A level alone.
 #[must_use]
-pub(crate) fn level(level: &Level) -> String {
+pub fn level(level: &Level) -> String {
     match level {
         Level::Text(text) => text.clone(),
         Level::Number(number) => digits(*number, 6),
@@ -166,14 +166,14 @@ pub(crate) fn level(level: &Level) -> String {
 
 /// All levels of a cell.
 #[must_use]
-pub(crate) fn levels(levels: &Levels) -> String {
+pub fn levels(levels: &Levels) -> String {
     let all = levels.iter().map(|(name, level)| level_of(name, level));
     all.collect::<Vec<_>>().join(", ")
 }
 
 /// With a capital at its begin.
 #[must_use]
-pub(crate) fn capital(text: &str) -> String {
+pub fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| {
         first.to_uppercase().collect::<String>() + chars.as_str()
@@ -182,7 +182,7 @@ pub(crate) fn capital(text: &str) -> String {
 
 /// A list: "a, b and c".
 #[must_use]
-pub(crate) fn list(items: &[String]) -> String {
+pub fn list(items: &[String]) -> String {
     match items {
         [] => String::new(),
         [one] => one.clone(),
@@ -192,14 +192,14 @@ pub(crate) fn list(items: &[String]) -> String {
 
 /// "1 trial", "2 trials".
 #[must_use]
-pub(crate) fn count(count: usize, one: &str) -> String {
+pub fn count(count: usize, one: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{} {one}{s}", digits(count as f64, 9))
 }
 
 /// Fit for file names and fragments.
 #[must_use]
-pub(crate) fn slug(text: &str) -> String {
+pub fn slug(text: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() {
             c.to_ascii_lowercase()

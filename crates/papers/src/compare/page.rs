@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use loadline_lab::analysis::{Metric, Run, Unit};
+use loadline_lab::report::{Report, shell, words};
+
 use super::quantity::is_compared;
 use super::text::{baselines, quantities, ratio, value};
 use super::{BASELINE, Load, Quantity, Standing};
-use crate::analysis::{Metric, Run, Unit};
-use crate::report::{Report, shell, words};
 use crate::results::facts;
 
 /// How to read the tables.

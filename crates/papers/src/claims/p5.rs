@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use loadline_capacity::stats::{self, Interval, Range};
+use loadline_lab::analysis::{Measured, Metric};
+use loadline_lab::report::Verdict;
+
 use super::evidence::Evidence;
 use super::finding::{Bound, Finding, Row, number};
 use super::select::Select;
-use crate::analysis::{Measured, Metric};
-use crate::report::Verdict;
-use loadline_capacity::stats::{self, Interval, Range};
 
 const THREADS: &str = "threads";
 const LOOP: &str = "event-loop";

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::report::{Figure, Report, Verdict, shell};
+use loadline_lab::report::{Figure, Report, Verdict, shell};
 
 /// A run on the page.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +190,7 @@ fn cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Claim, Fact};
+    use loadline_lab::report::{Claim, Fact};
 
     fn report() -> Report {
         let claim = |verdict, text: &str| Claim {

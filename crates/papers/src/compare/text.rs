@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use loadline_capacity::stats::{Comparison, Difference};
+use loadline_lab::report::words;
+
 use super::quantity::is_compared;
 use super::{Load, Quantity, Standing};
-use crate::report::words;
-use loadline_capacity::stats::{Comparison, Difference};
 
 /// All loads.
 #[must_use]

@@ -2,10 +2,11 @@
 
 mod p5;
 
+use loadline_lab::analysis::{Measured, Metric, Second};
+use loadline_lab::journal::{Level, RunHead};
+use loadline_lab::report::Verdict;
+
 use super::*;
-use crate::analysis::{Measured, Metric, Second};
-use crate::journal::{Level, RunHead};
-use crate::report::Verdict;
 
 /// Levels and what is measured there.
 type Cell<'c> = (&'c [(&'c str, &'c str)], &'c [(Metric, f64)]);
@@ -26,12 +27,10 @@ struct Made {
 impl Made {
     fn new(paper: &str) -> Self {
         let mut made = Self::default();
-        let plan = crate::papers::Paper::named(paper).unwrap();
+        let plan = crate::Paper::named(paper).unwrap();
         made.run.head = RunHead {
             name: paper.to_owned(),
-            plan_toml: crate::papers::Grid::default()
-                .plan_text(plan.text, paper)
-                .unwrap(),
+            plan_toml: crate::Grid::default().plan_text(plan.text, paper).unwrap(),
             seed: 1,
             ..RunHead::default()
         };

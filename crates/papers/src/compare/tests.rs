@@ -1,7 +1,8 @@
+use loadline_lab::analysis::Measured;
+use loadline_lab::journal::ServerFacts;
+
 use super::*;
-use crate::analysis::Measured;
-use crate::journal::ServerFacts;
-use crate::papers::Grid;
+use crate::Grid;
 
 #[test]
 fn both_grids_are_plans() {

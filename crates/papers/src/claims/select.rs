@@ -1,7 +1,7 @@
 //! Which cells are looked at.
 
-use crate::analysis::Cell;
-use crate::journal::{Level, Levels};
+use loadline_lab::analysis::Cell;
+use loadline_lab::journal::{Level, Levels};
 
 /// Cells of a series by their levels. Factors that are not named vary: what is made of the cells is
 /// pooled over them.

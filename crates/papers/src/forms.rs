@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use loadline_lab::analysis::Run;
+use loadline_lab::cells::levels_text;
 use loadline_record::report::{Page, Style, text};
 
-use super::Paper;
-use crate::analysis::Run;
-use crate::cells::levels_text;
+use crate::Paper;
 
 impl Paper {
     /// The form of the tool that the paper used.

@@ -1,8 +1,9 @@
 use std::path::Path;
 
+use loadline_lab::analysis::Metric;
+use loadline_lab::plan::{Plan, words};
+
 use super::*;
-use crate::analysis::Metric;
-use crate::plan::{Plan, words};
 
 fn plan(paper: &Paper, grid: &Grid) -> Plan {
     let text = grid.plan_text(paper.text, paper.name).unwrap();

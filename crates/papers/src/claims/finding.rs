@@ -1,8 +1,9 @@
 //! What a test comes to, and how it is said.
 
-use super::evidence::Ratio;
-use crate::report::{Claim, Verdict};
 use loadline_capacity::stats::Interval;
+use loadline_lab::report::{Claim, Verdict};
+
+use super::evidence::Ratio;
 
 /// A claim and what came of it.
 pub(super) struct Row {

@@ -25,7 +25,7 @@ pub struct Published {
     pub notes: String,
 }
 
-const TEXT: &str = include_str!("../../../../lab/papers/published.csv");
+const TEXT: &str = include_str!("../../../lab/papers/published.csv");
 /// Columns of the file.
 const COLUMNS: usize = 9;
 

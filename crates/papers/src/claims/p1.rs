@@ -1,11 +1,12 @@
 //! P1: reactor models under high concurrency.
 
+use loadline_capacity::stats::{self, Direction, Interval, Optimum};
+use loadline_lab::analysis::{Measured, Metric};
+use loadline_lab::report::Verdict;
+
 use super::evidence::Evidence;
 use super::finding::{Bound, Finding, Row, number};
 use super::select::Select;
-use crate::analysis::{Measured, Metric};
-use crate::report::Verdict;
-use loadline_capacity::stats::{self, Direction, Interval, Optimum};
 
 const SINGLE: &str = "single reactor, single thread";
 const THREADS: &str = "single reactor, threads";

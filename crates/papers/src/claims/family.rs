@@ -10,9 +10,9 @@
 //! of 1 is not 3, ease the level of all others, and a study without any effect has many of those.
 
 use loadline_capacity::stats::LEVEL;
+use loadline_lab::report::Verdict;
 
 use super::finding::Row;
-use crate::report::Verdict;
 
 /// Judges the claims that `rows_at` tests at a level, each at the level that its number asks for.
 pub(super) fn judged(rows_at: impl Fn(f64) -> Vec<Row>) -> Vec<Row> {

@@ -1,8 +1,7 @@
 //! What is compared in each series of the plan.
 
+use loadline_lab::analysis::{Metric, Unit};
 use serde::{Serialize, Serializer};
-
-use crate::analysis::{Metric, Unit};
 
 /// Something that servers are compared in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! P2: reactor against proactor.
 
+use loadline_lab::analysis::Metric;
+use loadline_lab::report::Verdict;
+
 use super::evidence::Evidence;
 use super::finding::{Bound, Finding, Row, number};
 use super::select::Select;
-use crate::analysis::Metric;
-use crate::report::Verdict;
 
 /// The paper's clients.
 const CLIENTS: f64 = 10_000.0;

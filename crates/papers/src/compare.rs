@@ -20,15 +20,15 @@ pub use page::{page, summary};
 pub use quantity::Quantity;
 pub use text::text;
 
-use crate::analysis::{self, Cell, Metric, Run};
-use crate::journal::{Level, Levels, RunHead};
-use crate::plan::Plan;
-use crate::report::order::Order;
-use crate::report::{Fact, Report, words};
 use loadline_capacity::stats::{self, Comparison, Difference, Range};
+use loadline_lab::analysis::{self, Cell, Metric, Run};
+use loadline_lab::journal::{Level, Levels, RunHead};
+use loadline_lab::plan::Plan;
+use loadline_lab::report::order::Order;
+use loadline_lab::report::{Fact, Report, words};
 use quantity::SERIES;
 
-/// `lab/compare.toml`, with its reduced and its full grid (see [`crate::papers::Grid`]).
+/// `lab/compare.toml`, with its reduced and its full grid (see [`crate::Grid`]).
 pub const PLAN: &str = include_str!("../../../lab/compare.toml");
 
 /// What the others are compared with.

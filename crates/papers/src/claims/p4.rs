@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use loadline_capacity::stats;
+use loadline_lab::analysis::{Measured, Metric};
+
 use super::evidence::{Along, Evidence, Quantity};
 use super::finding::{Bound, Finding, Row};
 use super::select::Select;
-use crate::analysis::{Measured, Metric};
-use loadline_capacity::stats;
 
 const FEWEST: f64 = 1000.0;
 const CONNECTIONS: f64 = 10_000.0;

@@ -1,9 +1,10 @@
 //! P3: four architectures under a constant rate.
 
+use loadline_lab::analysis::{Measured, Metric};
+
 use super::evidence::Evidence;
 use super::finding::{Bound, Finding, Row, number};
 use super::select::Select;
-use crate::analysis::{Measured, Metric};
 
 const RATE_PER_S: f64 = 200_000.0;
 const CONNECTIONS: f64 = 2000.0;

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::select::Select;
-use crate::analysis::{self, Cell, Measured, Metric, Run};
-use crate::journal::Level;
-use crate::plan::Plan;
 use loadline_capacity::stats::{self, BestRatio, Interval, Range, Steps};
+use loadline_lab::analysis::{self, Cell, Measured, Metric, Run};
+use loadline_lab::journal::Level;
+use loadline_lab::plan::Plan;
+
+use super::select::Select;
 
 /// A run, laid out for tests.
 pub(super) struct Layout<'r> {

@@ -11,7 +11,7 @@
 //! nothing has an effect hold any wrong verdict in one of twenty at most.
 //!
 //! Where the client of a closed loop was the limit, a claim has to come out the same for what was
-//! carried and for what the servers' CPU time left room for ([`crate::analysis::Measured::range`]).
+//! carried and for what the servers' CPU time left room for ([`loadline_lab::analysis::Measured::range`]).
 
 mod evidence;
 mod family;
@@ -27,11 +27,10 @@ mod select;
 #[cfg(test)]
 mod tests;
 
-use crate::analysis::{Metric, Run};
-use crate::report::Claim;
-
 use evidence::{Evidence, Layout};
 use finding::Row;
+use loadline_lab::analysis::{Metric, Run};
+use loadline_lab::report::Claim;
 
 /// The claims of the paper that this run is of, judged; none, if it is of no paper.
 #[must_use]

@@ -1,17 +1,4 @@
-//! The five papers: their experiments as plans, and what they published.
-//!
-//! A plan of `lab/papers/` has two grids in one file: a reduced one, and the paper's own parameters in
-//! tables named `full`. [`Grid::plan_text`] makes the plain plan of one of them, which is what a run's
-//! journal keeps.
-
-mod forms;
-mod grid;
-mod published;
-#[cfg(test)]
-mod tests;
-
-pub use grid::Grid;
-pub use published::{Published, published};
+//! The five papers: what each is about, and its plan with both grids.
 
 /// A paper that can be reproduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

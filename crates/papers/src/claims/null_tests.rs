@@ -11,16 +11,16 @@
 //! that it is elsewhere is as wrong. Claims of large effects are rightly "not reproduced": of these
 //! there are many, and they must not ease the level of the others ([`super::family`]).
 
+use loadline_lab::analysis::Measured;
+use loadline_lab::cells::Cells;
+use loadline_lab::journal::{Level, Levels, RunHead};
+use loadline_lab::plan::Plan;
+use loadline_lab::report::Verdict;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::*;
-use crate::analysis::Measured;
-use crate::cells::Cells;
-use crate::journal::{Level, Levels, RunHead};
-use crate::papers::{Grid, Paper};
-use crate::plan::Plan;
-use crate::report::Verdict;
+use crate::{Grid, Paper};
 
 /// Of each paper: five make a thousand.
 const STUDIES: u64 = 200;

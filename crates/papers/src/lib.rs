@@ -1,0 +1,23 @@
+//! Studies that Loadline brings with it: the experiments of five papers and a comparison of servers, as
+//! plans of the laboratory, and what runs of them come to.
+//!
+//! A plan of `lab/papers/` has two grids in one file: a reduced one, and the paper's own parameters in
+//! tables named `full`. [`Grid::plan_text`] makes the plain plan of one of them, which is what a run's
+//! journal keeps. The laboratory runs it as any other plan, and knows nothing of papers; this crate
+//! reads the run, judges the claims of its paper ([`claims`]), and writes the pages of several runs
+//! ([`results`]) and of the comparison ([`compare`]).
+#![forbid(unsafe_code)]
+
+pub mod claims;
+pub mod compare;
+mod forms;
+mod grid;
+mod paper;
+mod published;
+pub mod results;
+#[cfg(test)]
+mod tests;
+
+pub use grid::Grid;
+pub use paper::{PAPERS, Paper};
+pub use published::{Published, published};
