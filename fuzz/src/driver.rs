@@ -354,7 +354,7 @@ impl<'i> Driver<'i> {
                     assert!(task.is_some() || self.app_is_over, "nobody to cancel");
                     self.cut_off |= task.is_none_or(|task| task.has_begun());
                 }
-                Action::Send(transmit) => {
+                Action::Send { transmit, .. } => {
                     assert!(self.exchange.is_none() && self.sending.is_none() && !self.finished);
                     assert!(!transmit.is_done());
                     self.sending = Some(transmit);
@@ -363,7 +363,11 @@ impl<'i> Driver<'i> {
                     assert!(self.exchange.is_none() && self.sending.is_none() && !self.finished);
                     self.finished = true;
                 }
-                Action::Wait { read } => {
+                Action::ReceivePending { .. } => {
+                    assert!(self.exchange.is_none() && self.sending.is_none() && !self.finished);
+                    self.session.nothing_pending(&mut self.lent.turn());
+                }
+                Action::Wait { read, .. } => {
                     self.read = read;
                     return self.check_wait();
                 }

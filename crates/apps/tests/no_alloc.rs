@@ -59,7 +59,7 @@ fn allocations(request: &str, step_ms: u64) -> u64 {
                     handler.handle_blocking(&mut exchange);
                     session.completed(exchange, &mut turn);
                 }
-                Action::Send(mut transmit) => {
+                Action::Send { mut transmit, .. } => {
                     transmit.advance(transmit.remaining());
                     session.sent(transmit, &mut turn);
                     answered = true;

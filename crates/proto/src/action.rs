@@ -24,14 +24,40 @@ pub enum Action {
     /// told any more.
     Cancel(StreamId),
     /// Deliver this; give back with `sent`. One at a time.
-    Send(Transmit),
+    Send {
+        /// What is to be delivered.
+        transmit: Transmit,
+        /// What follows, unless something else happens before.
+        then: Then,
+    },
+    /// Receive what the socket holds already, without waiting; then `received`, `received_eof`, or
+    /// `nothing_pending`. It comes before the last close and before a drain closes an idle
+    /// connection: input that nobody has read would turn the close into a reset (RFC 9112 section
+    /// 9.6), and a request that has arrived was accepted.
+    ReceivePending {
+        /// The socket itself is to be asked. Otherwise what is known of it is enough.
+        certain: bool,
+    },
     /// Half-close: no more output will come. (`shutdown(SHUT_WR)`.)
     Finish,
-    /// Nothing more until a fact; `read`: are bytes welcome?
+    /// Nothing more until something happens.
     Wait {
         /// Whether bytes may be received now.
         read: bool,
+        /// Whether the peer's hang-up is to be reported, though nothing is received or sent.
+        hang_up: bool,
     },
     /// Close the connection; then nothing follows but `ended`.
+    Close,
+}
+
+/// What follows when the output on its way has left, as far as is known when it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Other orders.
+    More,
+    /// Nothing before something else happens: `sent` may be late by some time.
+    Rest,
+    /// `Close`.
     Close,
 }

@@ -38,12 +38,12 @@
 //! exchange.response.body = Body::Bytes(b"hello".to_vec());
 //! session.ran(exchange, Outcome::Ready, &mut turn);
 //!
-//! let Action::Send(mut transmit) = session.next_action(&mut turn) else { panic!() };
+//! let Action::Send { mut transmit, .. } = session.next_action(&mut turn) else { panic!() };
 //! let Some(Chunk::Memory(bytes)) = transmit.front() else { panic!() };
 //! assert!(bytes.starts_with(b"HTTP/1.1 200 OK\r\n") && bytes.ends_with(b"\r\n\r\nhello"));
 //! transmit.advance(transmit.remaining());
 //! session.sent(transmit, &mut turn);
-//! assert!(matches!(session.next_action(&mut turn), Action::Wait { read: true }));
+//! assert!(matches!(session.next_action(&mut turn), Action::Wait { read: true, .. }));
 //! ```
 #![forbid(unsafe_code)]
 
@@ -74,7 +74,7 @@ pub mod trusted_proxies;
 pub mod turn;
 
 pub use access_log::{AccessFormat, AccessLog};
-pub use action::Action;
+pub use action::{Action, Then};
 pub use client_session::{ClientSession, Received, Reply, ReplyFault, ReplyObserver};
 pub use connection_log::{ConnectionFormat, ConnectionLog, ConnectionRecord};
 pub use counters::{CloseReason, Counters};

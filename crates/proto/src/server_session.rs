@@ -26,7 +26,13 @@ use crate::session_state::State;
 use crate::trusted_proxies::Standing;
 use crate::{
     Action, CloseReason, ConnectionRecord, Exchange, Fault, Method, Outcome, Pace, SessionConfig,
-    Status, Turn, answer,
+    Status, Then, Turn, answer,
+};
+
+/// Only what the owner carries out is awaited.
+const WAIT_FOR_OWNER: Action = Action::Wait {
+    read: false,
+    hang_up: false,
 };
 
 /// One connection of a server. An idle one owns no memory besides itself.
@@ -44,6 +50,8 @@ pub struct ServerSession {
     sending: bool,
     eof: bool,
     draining: bool,
+    /// The socket holds nothing, as of the last `ReceivePending`.
+    nothing_pending: bool,
     reason: Option<CloseReason>,
     /// What it comes to, for a journal of connections.
     record: Option<Box<ConnectionRecord>>,
@@ -65,6 +73,7 @@ impl ServerSession {
             sending: false,
             eof: false,
             draining: false,
+            nothing_pending: false,
             reason: None,
             record: None,
         }
@@ -116,6 +125,10 @@ impl ServerSession {
             | State::Blocking
             | State::StartDue
             | State::CancelDue { .. } => self.progress(turn).keep(bytes, turn),
+            State::AnswerDue => {
+                self.progress(turn).keep(bytes, turn);
+                self.answer_due(turn);
+            }
             State::Streaming => self.received_streaming(bytes, turn),
         }
     }
@@ -141,7 +154,16 @@ impl ServerSession {
             }
             State::Discarding => self.state = State::Ending { linger: false },
             State::Lingering => self.close(CloseReason::Finished),
+            State::AnswerDue => self.answer_due(turn),
             _ => {}
+        }
+    }
+
+    /// The socket holds nothing: the answer to `ReceivePending`.
+    pub fn nothing_pending(&mut self, turn: &mut Turn<'_>) {
+        self.nothing_pending = true;
+        if self.state == State::AnswerDue {
+            self.answer_due(turn);
         }
     }
 
@@ -216,14 +238,27 @@ impl ServerSession {
         }
     }
 
-    /// The blocking step is done (or was refused: then the answer says so).
+    /// The blocking step is done (or was refused: then the answer says so). In a drain the last answer
+    /// says so, and whether it is the last is known once what has arrived behind it was received.
     pub fn completed(&mut self, exchange: Box<Exchange>, turn: &mut Turn<'_>) {
         debug_assert!(matches!(self.state, State::Blocking | State::Closed));
         if self.state == State::Closed {
             turn.pool.give_exchange(exchange);
             return;
         }
+        if self.draining && !self.eof && !self.has_carry() {
+            self.progress(turn).exchange = Some(exchange);
+            self.state = State::AnswerDue;
+            return;
+        }
         self.answer(exchange, turn);
+    }
+
+    fn answer_due(&mut self, turn: &mut Turn<'_>) {
+        self.nothing_pending = false;
+        if let Some(exchange) = self.progress(turn).exchange.take() {
+            self.answer(exchange, turn);
+        }
     }
 
     /// `deadline` has passed. Told too early, it changes nothing.
@@ -253,16 +288,11 @@ impl ServerSession {
     }
 
     /// The server is going down: finish what was accepted, say `Connection: close`, then `Close`.
-    /// An idle connection closes at once, so read what has arrived before telling it.
+    /// An idle connection closes at once, unless a request has arrived.
     pub fn draining(&mut self, _turn: &mut Turn<'_>) {
         self.draining = true;
-        if self.sending {
-            return;
-        }
-        match self.state {
-            State::Idle if !self.has_output() => self.close(CloseReason::Drained),
-            State::Discarding => self.state = State::Ending { linger: true },
-            _ => {}
+        if !self.sending && self.state == State::Discarding {
+            self.state = State::Ending { linger: true };
         }
     }
 
@@ -286,7 +316,7 @@ impl ServerSession {
         if self.sending {
             return match self.state {
                 State::Streaming => self.stream_action(turn),
-                _ => Action::Wait { read: false },
+                _ => WAIT_FOR_OWNER,
             };
         }
         let full = match (&self.progress, self.state) {
@@ -315,15 +345,26 @@ impl ServerSession {
             },
             State::StartDue => self.start(turn),
             State::Streaming => self.stream_action(turn),
-            State::Running | State::Blocking => Action::Wait { read: false },
-            State::Idle | State::Head | State::Collecting | State::Discarding => {
-                Action::Wait { read: !self.eof }
-            }
-            State::Lingering => Action::Wait { read: true },
+            State::Running | State::Blocking => WAIT_FOR_OWNER,
+            State::AnswerDue => Action::ReceivePending { certain: true },
+            State::Idle if self.draining => self.close_idle(),
+            State::Idle | State::Head | State::Collecting | State::Discarding => Action::Wait {
+                read: !self.eof,
+                hang_up: false,
+            },
+            State::Lingering => Action::Wait {
+                read: true,
+                hang_up: false,
+            },
             State::Ending { linger: true } if !self.eof => {
                 self.state = State::Lingering;
                 self.begin_period(turn);
                 Action::Finish
+            }
+            State::Ending { linger: false } if !self.eof && !self.nothing_pending => {
+                Action::ReceivePending {
+                    certain: self.draining,
+                }
             }
             State::Ending { .. } | State::Closed | State::CancelDue { .. } => {
                 self.close(CloseReason::Finished);
@@ -381,25 +422,22 @@ impl ServerSession {
         self.state == State::Idle && !self.sending
     }
 
-    /// Whether there is nothing to do once what is on its way has left, before something else
-    /// happens: then it does no harm to hear of that late.
-    #[must_use]
-    pub fn rests_once_sent(&self) -> bool {
-        self.state == State::Idle && !self.draining && !self.eof && !self.has_carry()
+    /// What follows the output that is about to be sent.
+    fn then(&self) -> Then {
+        match self.state {
+            State::Idle if !self.draining && !self.eof && !self.has_carry() => Then::Rest,
+            State::Ending { linger: false } if !self.draining => Then::Close,
+            _ => Then::More,
+        }
     }
 
-    /// Whether all that is left to do is to send what there is, and to close.
-    #[must_use]
-    pub fn ends_once_sent(&self) -> bool {
-        matches!(self.state, State::Ending { linger: false }) && !self.draining
-    }
-
-    /// Whether the connection may close once what is on its way has left. What has come by then is
-    /// to be `received` before `sent`: a drain still answers it, and otherwise the close has to
-    /// linger.
-    #[must_use]
-    pub fn is_ending(&self) -> bool {
-        matches!(self.state, State::Ending { .. }) || (self.draining && self.state == State::Idle)
+    /// In a drain.
+    fn close_idle(&mut self) -> Action {
+        if !self.eof && !self.nothing_pending {
+            return Action::ReceivePending { certain: true };
+        }
+        self.close(CloseReason::Drained);
+        Action::Close
     }
 
     fn run(&mut self, turn: &mut Turn<'_>) -> Action {
@@ -513,18 +551,14 @@ impl ServerSession {
         self.progress = Some(progress);
         self.sending = true;
         self.begin_period(turn);
-        Action::Send(transmit)
-    }
-
-    /// Whether an app's task has the request.
-    #[must_use]
-    pub fn has_task(&self) -> bool {
-        self.state == State::Streaming
+        Action::Send {
+            transmit,
+            then: self.then(),
+        }
     }
 
     /// Whether something has been received that no answer has used up yet.
-    #[must_use]
-    pub fn has_carry(&self) -> bool {
+    fn has_carry(&self) -> bool {
         self.progress
             .as_ref()
             .is_some_and(|progress| progress.has_carry())

@@ -15,6 +15,8 @@ pub(crate) enum State {
     BlockDue,
     /// The blocking step has the exchange.
     Blocking,
+    /// The blocking step is done; what has arrived behind it is to be received before it is answered.
+    AnswerDue,
     /// The request waits for an app's task to be started.
     StartDue,
     /// An app's task has it: content streams in both directions.

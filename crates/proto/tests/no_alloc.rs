@@ -63,11 +63,11 @@ impl Core {
                         self.answers += 1;
                         self.session.completed(exchange, &mut turn);
                     }
-                    Action::Send(mut transmit) => {
+                    Action::Send { mut transmit, .. } => {
                         transmit.advance(transmit.remaining());
                         self.session.sent(transmit, &mut turn);
                     }
-                    Action::Wait { read: true } => break,
+                    Action::Wait { read: true, .. } => break,
                     other => panic!("{other:?}"),
                 }
             }

@@ -12,10 +12,10 @@ use loadline_sys::write::FileBuffer;
 
 use crate::AccessSink;
 use crate::parts::counters::{Registry, Role, Row};
-use crate::parts::errand::Errands;
 use crate::parts::journal::Page;
 use crate::parts::log;
 use crate::site::{Clock, Site};
+use crate::task::TaskPool;
 
 /// Bytes read at once: 64 KiB, what a socket's receive window starts with; a longer upload pays
 /// one system call for each 64 KiB.
@@ -46,8 +46,8 @@ pub(crate) struct Kit<H: Handler> {
     sink: Option<Arc<dyn AccessSink>>,
     journal: Option<Page>,
     /// What wakes a blocking thread for an app's task, once it has had one.
-    bell: Option<Arc<Waker>>,
-    pub(crate) errands: Errands,
+    task_waker: Option<Arc<Waker>>,
+    pub(crate) tasks: TaskPool,
 }
 
 /// The parts of a kit, lent at once for a turn.
@@ -55,6 +55,7 @@ pub(crate) struct Lent<'k, H: Handler> {
     pub(crate) local: &'k mut H::Local,
     pub(crate) scratch: &'k mut [u8],
     pub(crate) files: &'k mut FileBuffer,
+    pub(crate) tasks: &'k mut TaskPool,
     pub(crate) turn: Turn<'k>,
 }
 
@@ -67,7 +68,7 @@ impl<H: Handler> Kit<H> {
     pub(crate) fn with_scratch(site: &Site<H>, role: Role, scratch_bytes: usize) -> Self {
         let row = site.registry.row(role);
         let mut kit = Self {
-            errands: Errands::new(Arc::clone(&row)),
+            tasks: TaskPool::new(Arc::clone(&row)),
             row,
             role,
             registry: Arc::clone(&site.registry),
@@ -87,7 +88,7 @@ impl<H: Handler> Kit<H> {
                 .map(|(format, _)| AccessLog::new(*format)),
             sink: site.access.as_ref().map(|(_, sink)| Arc::clone(sink)),
             journal: site.journal.as_ref().map(Page::new),
-            bell: None,
+            task_waker: None,
         };
         kit.tick();
         kit
@@ -133,6 +134,7 @@ impl<H: Handler> Kit<H> {
             local: &mut self.local,
             scratch: &mut self.scratch,
             files: &mut self.files,
+            tasks: &mut self.tasks,
             turn: Turn {
                 now: self.now,
                 date: &self.date,
@@ -144,13 +146,13 @@ impl<H: Handler> Kit<H> {
     }
 
     /// What wakes this thread for an app's task; costs a descriptor from the first time on.
-    pub(crate) fn bell(&mut self) -> io::Result<Arc<Waker>> {
-        let bell = match self.bell.take() {
-            Some(bell) => bell,
+    pub(crate) fn task_waker(&mut self) -> io::Result<Arc<Waker>> {
+        let task_waker = match self.task_waker.take() {
+            Some(task_waker) => task_waker,
             None => Arc::new(Waker::new()?),
         };
-        self.bell = Some(Arc::clone(&bell));
-        Ok(bell)
+        self.task_waker = Some(Arc::clone(&task_waker));
+        Ok(task_waker)
     }
 
     /// Hands log lines on; to be called at the end of a turn, before waiting.

@@ -72,6 +72,7 @@
 //! out each order of the session, and how that thread waits. `ARCHITECTURE.md` is the map.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod arch {
     pub(crate) mod proactor;
     pub(crate) mod reactor;
@@ -81,6 +82,7 @@ mod arch {
 }
 mod architecture;
 mod builder;
+mod connection;
 mod handle;
 mod kit;
 mod listener;
@@ -89,23 +91,22 @@ mod parts {
     pub(crate) mod acceptor;
     pub(crate) mod balance;
     pub(crate) mod blocking;
-    pub(crate) mod connection;
     pub(crate) mod counters;
     pub(crate) mod crew;
     pub(crate) mod dispatch;
     pub(crate) mod door;
-    pub(crate) mod errand;
     pub(crate) mod event_loop;
     pub(crate) mod job_queue;
     pub(crate) mod journal;
     pub(crate) mod local_address;
     pub(crate) mod log;
     pub(crate) mod mailbox;
-    pub(crate) mod sending;
     pub(crate) mod shutdown;
     pub(crate) mod workers;
 }
 mod site;
+mod task;
+mod transport;
 
 use std::io;
 use std::sync::Arc;

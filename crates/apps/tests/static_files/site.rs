@@ -187,7 +187,7 @@ fn run(
                 handler.handle_blocking(&mut exchange);
                 session.completed(exchange, &mut turn);
             }
-            Action::Send(mut transmit) => {
+            Action::Send { mut transmit, .. } => {
                 while let Some(chunk) = transmit.front() {
                     let sent = append(&chunk, &mut output);
                     transmit.advance(sent);

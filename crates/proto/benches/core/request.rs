@@ -43,7 +43,7 @@ pub(crate) fn with_session(request: &[u8], requests: impl FnOnce(&mut dyn FnMut(
                     exchange.answer_borrowed(Status::OK, FIELDS, &content, &mut turn);
                     session.ran(exchange, Outcome::Ready, &mut turn);
                 }
-                Action::Send(mut transmit) => {
+                Action::Send { mut transmit, .. } => {
                     transmit.advance(transmit.remaining());
                     session.sent(transmit, &mut turn);
                 }

@@ -181,6 +181,7 @@ impl ServerSession {
         };
         Action::Wait {
             read: read && !self.eof,
+            hang_up: self.eof,
         }
     }
 

@@ -365,18 +365,32 @@ impl<'h> Driver<'h> {
                 Action::Offer(_, piece) => self.app().offered(piece),
                 Action::Pull(_, room) => self.app().room += room,
                 Action::Cancel(_) => self.cancelled(),
-                Action::Send(transmit) => self.send(transmit),
+                Action::Send { transmit, .. } => self.send(transmit),
+                Action::ReceivePending { .. } => self.receive_pending(),
                 Action::Finish => {
                     assert!(!self.finished, "Finish twice");
                     assert!(self.held.is_none(), "Finish before the output has left");
                     self.finished = true;
                     self.events.push(Event::Finish);
                 }
-                Action::Wait { read } => return self.wait(read),
+                Action::Wait { read, .. } => return self.wait(read),
                 Action::Close => return self.close(),
             }
         }
         panic!("the session orders without end");
+    }
+
+    fn receive_pending(&mut self) {
+        let session = self.session.as_mut().expect("an open connection");
+        if !self.unread.is_empty() {
+            let some = self.unread.len().min(64 << 10);
+            let mut bytes: Vec<u8> = self.unread.drain(..some).collect();
+            session.received(&mut bytes, turn!(self));
+        } else if std::mem::take(&mut self.eof) {
+            session.received_eof(turn!(self));
+        } else {
+            session.nothing_pending(turn!(self));
+        }
     }
 
     fn run(&mut self, mut exchange: Box<Exchange>) {

@@ -13,7 +13,6 @@
 //!
 //! `--accept handoff` has a main loop on epoll: accepting is all that it does.
 
-mod connection;
 mod driver;
 
 use std::io;
@@ -24,7 +23,7 @@ use loadline_proto::Handler;
 use crate::listener::Listener;
 use crate::parts::event_loop;
 use crate::site::{Site, Started};
-pub(crate) use driver::RingDriver;
+pub(crate) use driver::{RingDriver, RingEvent};
 
 /// Serves until drained or cut.
 pub(crate) fn run<H: Handler>(

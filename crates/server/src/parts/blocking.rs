@@ -9,28 +9,24 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use loadline_base::{LogLimit, Millis, Transmit};
-use loadline_proto::{
-    Action, CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_BYTES, ServerSession, Status,
-};
-use loadline_sys::write::{Files, Progress, WriteError, write};
-use loadline_sys::{Accepted, Waker, socket, wait_socket};
+use loadline_base::{LogLimit, Millis};
+use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_BYTES, Status};
+use loadline_sys::{Accepted, Waker, wait_socket};
 
-use crate::kit::{Kit, Lent};
-use crate::parts::errand::{Bell, Held, Told};
-use crate::parts::local_address::Arrived;
+use crate::connection::{Connection, Placement, Step, TaskStart};
+use crate::kit::Kit;
 use crate::parts::log;
 use crate::parts::shutdown::Stage;
 use crate::site::Site;
+use crate::task::Notify;
+use crate::transport::Range;
+use crate::transport::socket::{Readiness, Socket};
 
 /// Read buffer of a blocking thread: 16 KiB, since there may be thousands of them. A request with
 /// less than that costs one call.
 pub(crate) const SCRATCH_BYTES: usize = 16 << 10;
 
 const _: () = assert!(SCRATCH_BYTES.is_multiple_of(RECEIVE_BYTES));
-
-/// Bytes written between two looks at the clock and the shutdown: 4 MiB take some milliseconds.
-const WRITE_BYTES: u64 = 4 << 20;
 
 /// A connection's right to its thread, which somebody may take away while it is idle.
 pub(crate) trait Tenure {
@@ -73,156 +69,200 @@ pub(crate) fn serve<H: Handler, T: Tenure>(
 ) {
     kit.tick();
     kit.row.connections.add(1);
-    let mut session = ServerSession::new(&site.session, peer, &mut kit.turn());
-    session.keep_record(record);
+    let transport = Socket::of_thread(socket);
+    let mut connection = Connection::new(transport, peer, site, record, &mut kit.turn());
     if welcome == Welcome::Refuse {
-        session.refuse(Status::SERVICE_UNAVAILABLE, &mut kit.turn());
+        connection.refuse(&mut kit.turn());
     }
-    let mut conversation = Conversation {
-        socket,
+    let mut thread = Thread {
         site,
         kit,
         tenure,
-        session,
+        connection,
         seen: Stage::Up,
-        errand: None,
-        out: None,
-        arrived: Arrived::default(),
+        waker: None,
     };
     // Whatever panics ends this connection, and no thread: what is left half done goes with it.
-    let run = catch_unwind(AssertUnwindSafe(|| conversation.run()));
-    let Conversation {
+    let run = catch_unwind(AssertUnwindSafe(|| thread.run()));
+    let Thread {
         kit,
-        mut session,
-        out,
-        errand,
+        mut connection,
         ..
-    } = conversation;
-    drop(errand);
+    } = thread;
     if let Err(panic) = run {
-        give_up(&mut session, log::panic_text(panic.as_ref()));
+        give_up(&mut connection, log::panic_text(panic.as_ref()));
     }
-    if let Some(transmit) = out {
-        kit.turn().pool.give_segments(transmit.into_segments());
-    }
+    connection.drop_tasks();
     // Before the close is counted: whoever sees all closed sees nobody connected.
     kit.row.connections.sub(1);
-    let record = session.ended(&mut kit.turn());
+    let record = connection.end(&mut (), &mut kit.turn());
     kit.journal_closed(record);
     kit.offer_log();
 }
 
 #[cold]
-fn give_up(session: &mut ServerSession, text: &str) {
+fn give_up<T>(connection: &mut Connection<T>, text: &str) {
     static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
     log::say_within(&LIMIT, |more| {
         tracing::error!("a connection's thread panicked: {text}{more}");
     });
-    session.abort(CloseReason::Failed);
+    connection.abort(CloseReason::Failed);
 }
 
-/// Tells a newcomer that there is no room, as far as that takes no waiting, and closes it. A client
-/// that is still sending may see a reset instead of the answer.
+/// Answers a new connection with 503, as far as that takes no waiting, and closes it. A client that
+/// is still sending may see a reset instead of the answer.
 pub(crate) fn refuse_at_once<H: Handler>(accepted: &Accepted, site: &Site<H>, kit: &mut Kit<H>) {
     kit.tick();
-    let socket = accepted.socket.as_fd();
     let record = kit.journal_accepted(accepted.peer);
-    let mut turn = kit.turn();
-    let mut session = ServerSession::new(&site.session, accepted.peer, &mut turn);
-    session.keep_record(record);
-    session.refuse(Status::SERVICE_UNAVAILABLE, &mut turn);
-    loop {
-        match session.next_action(&mut turn) {
-            Action::Send(mut transmit) => {
-                match write(socket, &mut transmit, WRITE_BYTES, Files::Trust, None) {
-                    Ok(_) if transmit.is_done() => session.sent(transmit, &mut turn),
-                    _ => session.abort(CloseReason::Refused),
-                }
-            }
-            Action::Finish => _ = socket::finish(socket), // gone already: closed either way
-            Action::Close => break,
-            // Nobody runs anything for it, and nobody waits.
-            _ => session.abort(CloseReason::Refused),
-        }
+    let transport = Socket::of_thread(accepted.socket.as_fd());
+    let turn = &mut kit.turn();
+    let mut connection = Connection::new(transport, accepted.peer, site, record, turn);
+    connection.refuse(turn);
+    let placement = &mut OnThread { waker: &mut None };
+    while !matches!(connection.drive(site, kit, &mut (), placement), Step::Close) {
+        connection.abort(CloseReason::Refused); // nobody waits for it
     }
-    let record = session.ended(&mut turn);
+    let record = connection.end(&mut (), &mut kit.turn());
     kit.journal_closed(record);
 }
 
-struct Conversation<'c, H: Handler, T> {
-    socket: BorrowedFd<'c>,
+/// A thread and its connection.
+struct Thread<'c, H: Handler, T> {
     site: &'c Site<H>,
     kit: &'c mut Kit<H>,
     tenure: &'c T,
-    session: ServerSession,
-    /// The stage of the shutdown that the session has been told.
+    connection: Connection<Socket<BorrowedFd<'c>>>,
+    /// The stage of the shutdown that the session knows.
     seen: Stage,
-    /// The app's task that has the request: polled by this thread, while it waits for the socket.
-    errand: Option<Errand>,
-    /// What the socket has not taken yet, while a task is to be polled beside it.
-    out: Option<Transmit>,
-    arrived: Arrived,
+    /// What wakes this thread for an app's task, once there was one.
+    waker: Option<Arc<Waker>>,
 }
 
-/// An app's task and what wakes the thread for it.
-struct Errand {
-    held: Box<Held>,
-    bell: Arc<Waker>,
-}
-
-impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
-    /// The whole of a connection: each order, carried out on the spot.
+impl<H: Handler, T: Tenure> Thread<'_, H, T> {
     fn run(&mut self) {
         loop {
             if self.site.shutdown.stage() > self.seen {
-                self.shutdown_moved();
+                self.follow_shutdown();
             }
-            let Lent {
-                local, mut turn, ..
-            } = self.kit.lend();
-            match self.session.next_action(&mut turn) {
-                Action::Run(mut exchange) => {
-                    let outcome = self.site.handle(local, &mut exchange, &mut turn);
-                    self.session.ran(exchange, outcome, &mut turn);
-                }
-                Action::Block(mut exchange) => {
-                    self.site.handle_blocking(&mut exchange);
-                    self.kit.tick();
-                    self.announce_drain();
-                    self.session.completed(exchange, &mut self.kit.turn());
-                }
-                Action::Start(exchange) => self.start(exchange),
-                Action::Offer(_, piece) => {
-                    if let Some(errand) = &self.errand {
-                        errand.held.offer(piece);
-                    }
-                }
-                Action::Pull(_, room) => {
-                    if let Some(errand) = &self.errand {
-                        errand.held.pull(room);
-                    }
-                }
-                Action::Cancel(_) => self.errand = None,
-                Action::Send(transmit) => self.send(transmit),
-                Action::Finish => {
-                    if socket::finish(self.socket).is_err() {
-                        self.session.peer_gone(&mut turn);
-                    }
-                }
-                Action::Wait { read } => self.wait(read),
-                Action::Close => return,
+            let placement = &mut OnThread {
+                waker: &mut self.waker,
+            };
+            match (self.connection).drive(self.site, self.kit, &mut (), placement) {
+                Step::Wait => self.wait(),
+                Step::Again => self.look_at_clock(),
+                Step::Close | Step::Start(_) => return,
             }
         }
     }
 
-    /// Begins an app's task.
-    fn start(&mut self, mut exchange: Box<Exchange>) {
-        exchange.local = self.site.local_addresses.of(&mut self.arrived, self.socket);
-        match self.kit.bell() {
-            Ok(bell) => {
-                let ring = Bell::Thread(Arc::clone(&bell));
-                let held = self.kit.errands.here(exchange, ring, self.site);
-                self.errand = Some(Errand { held, bell });
+    /// Waits for the socket, the deadline, a task or the shutdown, and reports what came.
+    fn wait(&mut self) {
+        let idle = self.connection.is_idle::<()>();
+        if idle {
+            self.tenure.rest(self.kit.now());
+        }
+        self.kit.offer_log();
+        let stage_fd = self.site.shutdown.next_fd(self.seen);
+        let has_tasks = self.connection.has_tasks();
+        let waker = self.waker.as_ref().filter(|_| has_tasks);
+        let waker_fd = waker.map(|waker| waker.as_fd());
+        let timeout_ms = self.timeout_ms();
+        let transport = self.connection.transport();
+        let (read, write) = (transport.awaits_input(), transport.is_sending());
+        let result = wait_socket(transport.fd(), read, write, stage_fd, waker_fd, timeout_ms);
+        if let Some(waker) = waker
+            && result.as_ref().is_ok_and(|ready| ready.rung)
+        {
+            waker.clear();
+            self.connection.notified(None);
+        }
+        self.kit.tick();
+        if idle && !self.tenure.resume() {
+            self.connection.abort(CloseReason::Evicted);
+            return;
+        }
+        let Ok(ready) = result else {
+            self.connection.abort(CloseReason::Failed);
+            return;
+        };
+        if self.site.shutdown.is_cut(self.kit.now()) {
+            return self.cut();
+        }
+        self.connection.transport_mut().note(Readiness {
+            readable: ready.readable,
+            writable: ready.writable,
+            hung_up: false,
+            gone: ready.gone && !ready.readable,
+        });
+        if !ready.readable && !ready.gone {
+            self.connection.expired(&mut self.kit.turn());
+        }
+    }
+
+    /// In the middle of long work.
+    fn look_at_clock(&mut self) {
+        self.kit.tick();
+        match self.site.shutdown.is_cut(self.kit.now()) {
+            true => self.cut(),
+            false => self.connection.expired(&mut self.kit.turn()),
+        }
+    }
+
+    fn follow_shutdown(&mut self) {
+        if self.site.shutdown.is_cut(self.kit.now()) {
+            return self.cut();
+        }
+        self.seen = self.site.shutdown.stage();
+        (self.connection).drain(false, &mut (), &mut self.kit.turn());
+    }
+
+    fn cut(&mut self) {
+        self.seen = Stage::Stopping;
+        self.site.registry.cut.add(1);
+        self.connection.abort(CloseReason::Drained);
+    }
+
+    /// Time until the session's deadline or the end of the grace; `None`: neither.
+    fn timeout_ms(&self) -> Option<u64> {
+        let deadlines = [self.connection.deadline(), self.site.shutdown.cut_at()];
+        let first = deadlines.into_iter().flatten().min()?;
+        Some(first.since(self.kit.now()))
+    }
+}
+
+/// Where a blocking thread has the work of its connection done: on itself.
+struct OnThread<'t> {
+    waker: &'t mut Option<Arc<Waker>>,
+}
+
+impl<H: Handler> Placement<H> for OnThread<'_> {
+    fn block(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        site: &Site<H>,
+        kit: &mut Kit<H>,
+    ) -> Option<Box<Exchange>> {
+        site.handle_blocking(&mut exchange);
+        kit.tick();
+        Some(exchange)
+    }
+
+    fn prefetch(&mut self, range: Range, _site: &Site<H>, kit: &mut Kit<H>) -> bool {
+        range.prefetch(kit.lend().scratch);
+        true
+    }
+
+    fn start(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        site: &Site<H>,
+        kit: &mut Kit<H>,
+    ) -> TaskStart {
+        match kit.task_waker() {
+            Ok(waker) => {
+                *self.waker = Some(Arc::clone(&waker));
+                let notify = Notify::Thread(waker);
+                TaskStart::Started(kit.tasks.spawn_local(exchange, notify, site))
             }
             Err(error) => {
                 static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
@@ -231,198 +271,8 @@ impl<H: Handler, T: Tenure> Conversation<'_, H, T> {
                 });
                 exchange.response.error(Status::SERVICE_UNAVAILABLE);
                 exchange.response.field("Retry-After", "1");
-                self.session.answered(exchange, &mut self.kit.turn());
+                TaskStart::Refused(exchange)
             }
         }
-    }
-
-    /// Polls the task if that is due, and tells the session what it has said; `false`: nothing.
-    fn go_on(&mut self) -> bool {
-        let Some(errand) = &mut self.errand else {
-            return false;
-        };
-        let mut turn = self.kit.turn();
-        if self.site.shutdown.is_draining() {
-            self.session.draining(&mut turn); // shows in a head that is still to come
-        }
-        let told = errand.held.go_on(&mut self.session, &mut turn);
-        if told == Told::Last
-            && let Some(errand) = self.errand.take()
-        {
-            self.kit.errands.end(errand.held);
-        }
-        self.kit.tick(); // the task may have taken its time
-        told != Told::Nothing
-    }
-
-    /// Waits for bytes, the deadline, a task or the shutdown, and tells the session.
-    fn wait(&mut self, read: bool) {
-        if self.errand.is_some() && self.go_on() {
-            return;
-        }
-        let idle = self.session.is_idle();
-        if idle {
-            self.tenure.rest(self.kit.now());
-        }
-        self.kit.offer_log();
-        let stage_fd = self.site.shutdown.next_fd(self.seen);
-        let bell = self.errand.as_ref().map(|errand| errand.bell.as_fd());
-        let timeout_ms = self.timeout_ms();
-        let write = self.out.is_some();
-        let result = wait_socket(self.socket, read, write, stage_fd, bell, timeout_ms);
-        if let Some(errand) = &self.errand
-            && result.as_ref().is_ok_and(|ready| ready.rung)
-        {
-            errand.bell.clear();
-        }
-        self.kit.tick();
-        if idle && !self.tenure.resume() {
-            self.session.abort(CloseReason::Evicted);
-            return;
-        }
-        let Ok(ready) = result else {
-            self.session.abort(CloseReason::Failed);
-            return;
-        };
-        if self.is_cut() {
-            self.cut();
-        } else if ready.readable {
-            self.receive();
-        } else if ready.gone {
-            self.session.peer_gone(&mut self.kit.turn());
-        } else {
-            self.session.expired(&mut self.kit.turn());
-        }
-        if ready.writable
-            && let Some(transmit) = self.out.take()
-        {
-            self.send(transmit);
-        }
-    }
-
-    /// Reads what is there, without waiting.
-    fn receive(&mut self) {
-        let Lent {
-            scratch, mut turn, ..
-        } = self.kit.lend();
-        match socket::receive(self.socket, scratch) {
-            Ok(Some(0)) => self.session.received_eof(&mut turn),
-            Ok(Some(count)) => self.session.received(&mut scratch[..count], &mut turn),
-            Ok(None) => {}
-            Err(_) => self.session.peer_gone(&mut turn),
-        }
-    }
-
-    /// Delivers a batch, or gives it up together with the connection.
-    fn send(&mut self, mut transmit: Transmit) {
-        let mut took_long = false;
-        loop {
-            // By `sendfile`: a buffer for each of many threads would be too much.
-            let written = write(self.socket, &mut transmit, WRITE_BYTES, Files::Trust, None);
-            let written = match written {
-                Ok(written) => written,
-                Err(error) => return self.send_failed(transmit, &error),
-            };
-            if matches!(written.progress, Progress::Done) {
-                // Before the session closes for want of more, it learns what has come meanwhile.
-                if took_long && self.session.is_ending() {
-                    self.receive();
-                }
-                return self.session.sent(transmit, &mut self.kit.turn());
-            }
-            took_long = true;
-            let mut turn = self.kit.turn();
-            match written.progress {
-                Progress::Blocked => {
-                    self.session.progressed(written.bytes, &mut turn);
-                    if self.errand.is_some() {
-                        self.out = Some(transmit);
-                        return; // `wait` comes back to it
-                    }
-                    // A drain that begins meanwhile moves the time until which to wait.
-                    let stage_fd = self.site.shutdown.next_fd(self.site.shutdown.stage());
-                    let timeout_ms = self.timeout_ms();
-                    if wait_socket(self.socket, false, true, stage_fd, None, timeout_ms).is_err() {
-                        self.session.abort(CloseReason::Failed);
-                        break;
-                    }
-                }
-                Progress::Done | Progress::Budget | Progress::Cold { .. } => {
-                    self.session.progressed(written.bytes, &mut turn);
-                }
-            }
-            let now = self.kit.tick();
-            if self.is_cut() {
-                self.cut();
-                break;
-            }
-            if self.session.deadline().is_some_and(|at| now >= at) {
-                self.session.expired(&mut self.kit.turn());
-                break;
-            }
-        }
-        self.give_back(transmit);
-    }
-
-    fn send_failed(&mut self, transmit: Transmit, error: &WriteError) {
-        match error {
-            WriteError::Peer(_) => self.session.peer_gone(&mut self.kit.turn()),
-            WriteError::File(_) => {
-                static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
-                log::say_within(&LIMIT, |more| {
-                    tracing::warn!("an answer was broken off: {error}{more}");
-                });
-                self.session.abort(CloseReason::Failed);
-            }
-        }
-        self.give_back(transmit);
-    }
-
-    fn give_back(&mut self, transmit: Transmit) {
-        let turn = self.kit.turn();
-        turn.pool.give_segments(transmit.into_segments());
-    }
-
-    /// Tells the session of the shutdown. What has arrived on an idle connection was accepted, so
-    /// it is read before.
-    fn shutdown_moved(&mut self) {
-        match self.site.shutdown.stage() {
-            _ if self.is_cut() => self.cut(),
-            stage => {
-                if self.session.is_idle() {
-                    self.receive();
-                }
-                self.session.draining(&mut self.kit.turn());
-                self.seen = stage;
-            }
-        }
-    }
-
-    /// A drain that began while the handler worked shows in its answer. What has arrived behind
-    /// the request was accepted, so it is read before, unless there is enough to answer.
-    fn announce_drain(&mut self) {
-        if self.site.shutdown.is_draining() {
-            if !self.session.has_carry() {
-                self.receive();
-            }
-            self.session.draining(&mut self.kit.turn());
-        }
-    }
-
-    fn is_cut(&self) -> bool {
-        self.site.shutdown.is_cut(self.kit.now())
-    }
-
-    fn cut(&mut self) {
-        self.seen = Stage::Stopping;
-        self.site.registry.cut.add(1);
-        self.session.abort(CloseReason::Drained);
-    }
-
-    /// Time until the session's deadline or the end of the grace; `None`: neither.
-    fn timeout_ms(&self) -> Option<u64> {
-        let deadlines = [self.session.deadline(), self.site.shutdown.cut_at()];
-        let first = deadlines.into_iter().flatten().min()?;
-        Some(first.since(self.kit.now()))
     }
 }

@@ -1,37 +1,42 @@
-//! Work that may block: handed to a worker, or done here for want of one.
+//! Work that may block: handed to a worker, or done by the loop itself if there are none.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use loadline_base::Token;
 use loadline_proto::{Exchange, Handler, Status};
 
-use crate::parts::connection::{Connection, Range};
+use crate::connection::{Connection, Placement, TaskStart};
+use crate::kit::Kit;
+use crate::parts::balance::Load;
 use crate::parts::counters::Row;
-use crate::parts::errand::WorkerTask;
 use crate::parts::mailbox::Mailbox;
 use crate::parts::workers::{Job, Message, Workers};
 use crate::site::Site;
+use crate::task::{Notify, WorkerTask};
+use crate::transport::Range;
+use crate::transport::socket::Socket;
 
 /// What a loop should not do itself.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// The handler's blocking step. Back for `completed`.
     Block(Box<Exchange>),
-    /// Bring a range of a file into memory. Back for `warmed`.
-    Warm(Range),
+    /// Read a range of a file into the page cache. Back for `prefetched`.
+    Prefetch(Range),
     /// Serve a connection that is ready, from reading to writing (`--socket-io worker`). Back with
-    /// the connection, and whether it is to be closed.
+    /// the connection, and what is to be done next.
     Serve(Box<Served>),
-    /// Carry an app's task out. Back when it has ended; its answer goes its own way.
-    Errand(WorkerTask),
+    /// Carry out an app's task. Back when it has ended; its answer goes its own way.
+    Task(WorkerTask),
 }
 
 /// A connection on its way to a worker and back. The box is made once and used again.
 #[derive(Debug, Default)]
 pub(crate) struct Served {
     /// There, but for the moments of handing over.
-    pub(crate) connection: Option<Connection>,
-    /// What the visit ended with.
+    pub(crate) connection: Option<Connection<Socket>>,
+    /// What is to be done next.
     pub(crate) after: After,
 }
 
@@ -50,7 +55,7 @@ pub(crate) enum After {
 }
 
 /// Where a loop's work goes, and where it comes back to.
-pub(crate) struct Desk {
+pub(crate) struct Dispatcher {
     /// `None`: there are no workers.
     pub(crate) workers: Option<Arc<Workers>>,
     /// Of the loop.
@@ -59,19 +64,17 @@ pub(crate) struct Desk {
     pub(crate) row: Arc<Row>,
 }
 
-impl Desk {
-    /// Hands work over. `None`: it comes back through the mailbox. `Some`: it is here again, done
-    /// because there are no workers, or answered with 503 because their queue is full (a whole
-    /// connection comes back untouched then, and so does a task).
-    pub(crate) fn dispatch<H: Handler>(
+impl Dispatcher {
+    /// Queues work for a worker. `Err`: there are no workers, or their queue is full.
+    pub(crate) fn submit<H: Handler>(
         &self,
         work: Work,
         token: Token,
         site: &Site<H>,
-        scratch: &mut [u8],
-    ) -> Option<Work> {
+        load: &Load,
+    ) -> Result<(), Work> {
         let Some(workers) = &self.workers else {
-            return Some(self.do_here(work, site, scratch));
+            return Err(work);
         };
         let job = Job {
             work,
@@ -79,32 +82,93 @@ impl Desk {
             reply: Arc::clone(&self.mailbox),
             queued_us: site.clock.now_us(),
         };
-        let Err(job) = workers.submit(job) else {
-            return None;
-        };
-        Some(match job.work {
-            Work::Block(mut exchange) => {
-                exchange.response.error(Status::SERVICE_UNAVAILABLE);
-                exchange.response.field("Retry-After", "1");
-                Work::Block(exchange)
-            }
-            // The answer has begun, so there is nothing to refuse it with.
-            Work::Warm(range) => self.do_here(Work::Warm(range), site, scratch),
-            work @ (Work::Serve(_) | Work::Errand(_)) => work,
-        })
+        workers.submit(job).map_err(|job| job.work)?;
+        load.under_way.fetch_add(1, Relaxed);
+        Ok(())
     }
 
-    /// The honest weakness of a loop without workers: everybody waits. Counted and timed.
-    fn do_here<H: Handler>(&self, mut work: Work, site: &Site<H>, scratch: &mut [u8]) -> Work {
-        let began_us = site.clock.now_us();
-        match &mut work {
-            Work::Block(exchange) => site.handle_blocking(exchange),
-            Work::Warm(range) => range.read(scratch),
-            Work::Serve(_) | Work::Errand(_) => return work,
-        }
+    /// Does on the loop what may block: everybody waits. Counted and timed.
+    fn do_here<H: Handler>(&self, kit: &mut Kit<H>, work: impl FnOnce(&mut Kit<H>)) {
+        let clock = kit.clock();
+        let began_us = clock.now_us();
+        work(kit);
         self.row.blocked_in_place.add(1);
-        let took_us = site.clock.now_us().saturating_sub(began_us);
+        let took_us = clock.now_us().saturating_sub(began_us);
         self.row.blocked_in_place_us.add(took_us);
-        work
+        kit.tick();
     }
+}
+
+/// Where a loop has work of one connection done: by workers, or here if there are none.
+pub(crate) struct OnLoop<'l> {
+    pub(crate) dispatcher: &'l Dispatcher,
+    pub(crate) token: Token,
+    pub(crate) load: &'l Load,
+}
+
+impl<H: Handler> Placement<H> for OnLoop<'_> {
+    fn block(
+        &mut self,
+        exchange: Box<Exchange>,
+        site: &Site<H>,
+        kit: &mut Kit<H>,
+    ) -> Option<Box<Exchange>> {
+        let work = Work::Block(exchange);
+        match self.dispatcher.submit(work, self.token, site, self.load) {
+            Err(Work::Block(mut exchange)) => {
+                if self.dispatcher.workers.is_some() {
+                    refuse(&mut exchange);
+                } else {
+                    let block = |_: &mut Kit<H>| site.handle_blocking(&mut exchange);
+                    self.dispatcher.do_here(kit, block);
+                }
+                Some(exchange)
+            }
+            Ok(()) | Err(_) => None,
+        }
+    }
+
+    /// Here also if the queue is full: the answer has begun, so it cannot be refused.
+    fn prefetch(&mut self, range: Range, site: &Site<H>, kit: &mut Kit<H>) -> bool {
+        let work = Work::Prefetch(range);
+        match self.dispatcher.submit(work, self.token, site, self.load) {
+            Err(Work::Prefetch(range)) => {
+                let read = |kit: &mut Kit<H>| range.prefetch(kit.lend().scratch);
+                self.dispatcher.do_here(kit, read);
+                true
+            }
+            Ok(()) | Err(_) => false,
+        }
+    }
+
+    /// A task that a worker has holds it until it ends. Without workers the loop polls it: an event
+    /// stream must never hold a lone loop up.
+    fn start(&mut self, exchange: Box<Exchange>, site: &Site<H>, kit: &mut Kit<H>) -> TaskStart {
+        let notify = Notify::Loop {
+            mailbox: Arc::clone(&self.dispatcher.mailbox),
+            token: self.token,
+        };
+        if self.dispatcher.workers.is_none() {
+            return TaskStart::Started(kit.tasks.spawn_local(exchange, notify, site));
+        }
+        let (handle, task) = kit.tasks.for_worker(exchange, notify, site);
+        let work = Work::Task(task);
+        match self.dispatcher.submit(work, self.token, site, self.load) {
+            Err(Work::Task(WorkerTask {
+                exchange: Some(mut exchange),
+                ..
+            })) => {
+                refuse(&mut exchange);
+                kit.tasks.end(handle);
+                TaskStart::Refused(exchange)
+            }
+            Ok(()) | Err(_) => TaskStart::Started(handle),
+        }
+    }
+}
+
+/// There is no room for it in the workers' queue.
+fn refuse(exchange: &mut Exchange) {
+    exchange.response.error(Status::SERVICE_UNAVAILABLE);
+    exchange.response.field("Retry-After", "1");
 }

@@ -13,12 +13,12 @@
 
 pub(crate) mod driver;
 pub(crate) mod epoll;
-mod errands;
 mod fleet;
 mod going_down;
 mod mail;
 mod main_loop;
 mod seating;
+mod task_events;
 mod threads;
 
 use std::io;
@@ -29,39 +29,36 @@ use loadline_base::{IndexList, LogLimit, Millis, Slab, TimerWheel, Token};
 use loadline_proto::{CloseReason, Handler};
 use loadline_sys::{Accepted, Interest};
 
+use crate::connection::{Connection, Step};
 use crate::kit::Kit;
 use crate::listener::Listener;
 use crate::options::SocketIo;
 use crate::parts::balance::Load;
-use crate::parts::connection::{BLOCKS_MAX, Noted, Pause};
 use crate::parts::counters::Role;
-use crate::parts::dispatch::{Desk, Served, Work};
+use crate::parts::dispatch::{Dispatcher, OnLoop, Served, Work};
 use crate::parts::door::Door;
-use crate::parts::errand::Held;
 use crate::parts::log;
 use crate::parts::shutdown::Stage;
 use crate::parts::workers::{Message, Workers};
 use crate::site::Site;
-use driver::{Driver, Happened, Heard, Link};
-use errands::STEPS_MAX;
+use crate::transport::socket::Readiness;
+use driver::{Driver, Happened, LoopTransport, Reported};
 use fleet::Fleet;
 pub(crate) use threads::run;
 
 /// What a slot holds.
-struct Slot<C> {
+struct Slot<T> {
     /// `None` while a worker has it.
-    connection: Option<C>,
+    connection: Option<Connection<T>>,
     /// Since when it is idle; only meaningful while it is in the list of idle ones.
     idle_since: Millis,
     /// What events said while a worker had it.
-    missed: Noted,
+    missed: Readiness,
     /// In the queue of those who used up their share.
     queued: bool,
     /// The session knows that the server is going down.
     told: bool,
     standing: Standing,
-    /// The app's task that has its request.
-    errand: Option<Box<Held>>,
 }
 
 /// How a connection counts.
@@ -77,7 +74,7 @@ enum Standing {
 
 /// What is left to do after something was told.
 enum Next {
-    Connection(Token, Heard),
+    Connection(Token, Reported),
     Newcomer(Accepted),
     Knock,
     Nothing,
@@ -89,9 +86,9 @@ struct EventLoop<H: Handler, D: Driver> {
     site: Arc<Site<H>>,
     kit: Kit<H>,
     fleet: Arc<Fleet>,
-    desk: Desk,
+    dispatcher: Dispatcher,
     driver: D,
-    slots: Slab<Slot<D::Connection>>,
+    slots: Slab<Slot<D::Transport>>,
     timers: TimerWheel,
     /// Slots of idle connections, the longest idle first.
     idle: IndexList,
@@ -139,7 +136,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         };
         Ok(Self {
             index,
-            desk: Desk {
+            dispatcher: Dispatcher {
                 workers,
                 mailbox,
                 row: Arc::clone(&kit.row),
@@ -190,7 +187,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Until something is ready, the earliest deadline comes, or mail does.
     fn wait(&mut self) -> io::Result<()> {
         let now = self.kit.now();
-        let mailbox = &self.desk.mailbox;
+        let mailbox = &self.dispatcher.mailbox;
         let accepting_last = self.stage != Stage::Up && self.is_accepting();
         let busy = !self.again.is_empty() || accepting_last;
         let timeout_ms = if busy || !mailbox.fall_asleep() {
@@ -203,7 +200,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             until.chain(self.timers.wait_ms(now)).min()
         };
         self.driver.wait(timeout_ms)?;
-        self.desk.mailbox.wake_up();
+        self.dispatcher.mailbox.wake_up();
         Ok(())
     }
 
@@ -243,7 +240,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             let left = self.driver.left();
             self.load().ready.store(left, Relaxed);
             match self.hear() {
-                Some(Next::Connection(token, heard)) => self.after(token, heard),
+                Some(Next::Connection(token, reported)) => self.after(token, reported),
                 Some(Next::Newcomer(accepted)) => {
                     if let Some(door) = &mut self.door {
                         door.accepted();
@@ -265,16 +262,17 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             Happened::Woken => Next::Nothing,
             Happened::Knock => Next::Knock,
             Happened::Arrived(accepted) => Next::Newcomer(accepted),
-            Happened::To(token, fact) => {
+            Happened::To(token, event) => {
                 // A slot that was closed earlier in the batch misses: its generation has passed.
                 let slot = self.slots.get_mut(token);
                 match slot.map(|slot| (&mut slot.connection, &mut slot.missed)) {
                     Some((Some(connection), _)) => {
-                        let heard = connection.told(fact, &mut self.kit.turn());
-                        Next::Connection(token, heard)
+                        let (transport, session) = connection.parts();
+                        let reported = transport.on_event(event, session, &mut self.kit.turn());
+                        Next::Connection(token, reported)
                     }
                     Some((None, missed)) => {
-                        D::miss(missed, fact);
+                        D::miss(missed, event);
                         Next::Nothing
                     }
                     None => Next::Nothing,
@@ -285,21 +283,23 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// A connection was told something.
     #[inline]
-    fn after(&mut self, token: Token, heard: Heard) {
+    fn after(&mut self, token: Token, reported: Reported) {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };
         if slot.standing == Standing::OverCapacity {
             // It has nothing to do before its first read: an event for writing must not begin one.
-            if heard.is_input {
+            if reported.is_input {
                 if let Some(connection) = &slot.connection {
-                    connection.read_in_vain(self.kit.lend().scratch);
+                    connection
+                        .transport()
+                        .discard_input(self.kit.lend().scratch);
                 }
                 self.abort(token, CloseReason::OverCapacity);
             }
         } else if self.stage != Stage::Up && !slot.told && !self.is_not_heard_out(token) {
             self.tell_going_down(token);
-        } else if heard.is_ready {
+        } else if reported.is_ready {
             self.attend(token);
         }
     }
@@ -308,69 +308,41 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     fn is_not_heard_out(&self, token: Token) -> bool {
         let slot = self.slots.get(token).filter(|_| self.hearing);
         slot.and_then(|slot| slot.connection.as_ref())
-            .is_some_and(Link::is_idle)
+            .is_some_and(Connection::is_idle::<D>)
     }
 
     /// Visits a connection, here or at a worker.
     #[inline]
     fn attend(&mut self, token: Token) {
-        if self.site.options.socket_io == SocketIo::Worker && !self.has_errand(token) {
+        if self.site.options.socket_io == SocketIo::Worker && !self.has_tasks(token) {
             self.hand_over(token);
         } else {
             self.serve(token);
         }
     }
 
-    /// Visits a connection here, until it waits, has had its share, or is closed.
+    /// Drives a connection here, until it waits, has had its share, or is closed.
     #[inline]
     fn serve(&mut self, token: Token) {
-        let mut blocked_here = 0;
-        let mut steps = 0;
-        loop {
-            let Some(slot) = self.slots.get_mut(token) else {
-                return;
-            };
-            let Some(connection) = &mut slot.connection else {
-                return;
-            };
-            let work = match connection.visit(&self.site, &mut self.kit, &mut self.driver) {
-                Pause::Wait if slot.errand.is_none() => return self.settle(token),
-                Pause::Wait if !self.go_on(token) => return self.settle(token),
-                pause @ (Pause::Wait
-                | Pause::Start(_)
-                | Pause::Offer(_)
-                | Pause::Pull(_)
-                | Pause::Cancel) => {
-                    self.follow_errand(token, pause);
-                    steps += 1;
-                    if steps == STEPS_MAX {
-                        return self.queue(token);
-                    }
-                    continue;
-                }
-                Pause::Again => return self.queue(token),
-                Pause::Close => return self.close(token),
-                Pause::Block(exchange) => Work::Block(exchange),
-                Pause::Warm(range) => Work::Warm(range),
-            };
-            let scratch = self.kit.lend().scratch;
-            match self.desk.dispatch(work, token, &self.site, scratch) {
-                None => {
-                    self.load().under_way.fetch_add(1, Relaxed);
-                }
-                Some(work) => {
-                    self.kit.tick(); // it may have taken its time
-                    self.give_back(token, work);
-                    blocked_here += 1;
-                    if blocked_here == BLOCKS_MAX {
-                        return self.queue(token);
-                    }
-                }
-            }
+        let Some(slot) = self.slots.get_mut(token) else {
+            return;
+        };
+        let Some(connection) = &mut slot.connection else {
+            return;
+        };
+        let placement = &mut OnLoop {
+            dispatcher: &self.dispatcher,
+            token,
+            load: &self.fleet.members()[self.index].load,
+        };
+        match connection.drive(&self.site, &mut self.kit, &mut self.driver, placement) {
+            Step::Wait => self.settle(token),
+            Step::Again | Step::Start(_) => self.queue(token),
+            Step::Close => self.close(token),
         }
     }
 
-    /// Tells a connection that its work is done.
+    /// Work is back, done or refused.
     fn give_back(&mut self, token: Token, work: Work) {
         let connection = self
             .slots
@@ -378,15 +350,13 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             .and_then(|slot| slot.connection.as_mut());
         match (work, connection) {
             (Work::Block(exchange), Some(connection)) => {
-                connection.completed(exchange, &self.site, &mut self.kit, &mut self.driver);
+                connection.completed(exchange, &self.site, &mut self.kit);
             }
             // The client has gone meanwhile.
             (Work::Block(exchange), None) => self.kit.turn().pool.give_exchange(exchange),
-            (Work::Warm(_), Some(connection)) => connection.warmed(),
-            (Work::Warm(_), None) => {}
+            (Work::Prefetch(_), Some(connection)) => connection.prefetched::<D>(),
+            (Work::Prefetch(_) | Work::Task(_), _) => {}
             (Work::Serve(served), _) => self.take_back(token, served),
-            // Refused, or over long ago.
-            (Work::Errand(task), _) => self.refuse_errand(token, task),
         }
     }
 
@@ -399,7 +369,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Some(connection) = &mut slot.connection else {
             return;
         };
-        if let Err(error) = connection.settle(token, &mut self.driver) {
+        if let Err(error) = connection.transport_mut().settle(token, &mut self.driver) {
             static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
             log::say_within(&LIMIT, |more| {
                 tracing::warn!("watching a connection: {error}{more}");
@@ -409,8 +379,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if let Some(deadline) = connection.deadline() {
             self.timers.arm(token, deadline);
         }
-        if connection.is_idle() && slot.standing == Standing::Served {
-            if !(connection.idles_on() && self.idle.contains(token.index)) {
+        if connection.is_idle::<D>() && slot.standing == Standing::Served {
+            if !(connection.transport_mut().rests_on() && self.idle.contains(token.index)) {
                 slot.idle_since = self.kit.now();
                 self.idle.push_last(token.index);
             }
@@ -429,7 +399,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.again.push(token);
         }
         self.idle.remove(token.index);
-        if let Some(deadline) = slot.connection.as_ref().and_then(Link::deadline) {
+        if let Some(deadline) = slot.connection.as_ref().and_then(Connection::deadline) {
             self.timers.arm(token, deadline);
         }
     }
@@ -450,7 +420,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         // Before the close is counted: whoever sees all closed sees nobody connected.
         self.kit.row.connections.sub(1);
         if let Some(connection) = slot.connection {
-            let record = connection.end(&mut self.kit.turn(), &mut self.driver);
+            let record = connection.end(&mut self.driver, &mut self.kit.turn());
             self.kit.journal_closed(record);
         }
         self.timers.disarm(token);
@@ -487,8 +457,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 // Its request has come in time, behind those of others: it is told in one of the next
                 // turns.
                 Some(_)
-                    if connection.is_idle()
-                        && !connection.is_idle_for_certain(&mut self.driver) =>
+                    if connection.is_idle::<D>()
+                        && !connection.is_certainly_idle(&mut self.driver) =>
                 {
                     self.timers.arm(token, Millis(now.0 + 1));
                 }

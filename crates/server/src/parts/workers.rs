@@ -11,18 +11,20 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use loadline_base::{LogLimit, Token};
-use loadline_proto::{Handler, Status};
+use loadline_proto::{Exchange, Handler, Status, StreamId};
 
+use crate::admission::Arrival;
+use crate::connection::{Placement, Step, TaskStart};
 use crate::kit::{Kit, SCRATCH_BYTES};
 use crate::options::SocketIo;
-use crate::parts::connection::{Arrival, BLOCKS_MAX, Pause};
 use crate::parts::counters::{Role, Row};
 use crate::parts::dispatch::{After, Served, Work};
-use crate::parts::errand::Sleeper;
 use crate::parts::job_queue::{JobQueue, JobSource, Taken};
 use crate::parts::log;
 use crate::parts::mailbox::Mailbox;
 use crate::site::Site;
+use crate::task::Sleeper;
+use crate::transport::Range;
 
 /// What comes to a loop by mail.
 #[derive(Debug)]
@@ -36,8 +38,13 @@ pub(crate) enum Message {
     },
     /// A connection to serve.
     Arrival(Arrival),
-    /// The task of this connection has said something, or is to be polled.
-    Errand(Token),
+    /// A task has events, or is to be polled.
+    Task {
+        /// Of the connection.
+        token: Token,
+        /// Of its request.
+        stream: StreamId,
+    },
     /// Another loop has run out of descriptors: close the oldest idle connection.
     MakeRoom,
 }
@@ -202,14 +209,14 @@ impl<H: Handler> WorkerDesk<H> {
             // What a panic leaves half done is this job's, which ends here.
             let carry_out = AssertUnwindSafe(|| match (&mut work, &mut self.kit) {
                 (Work::Block(exchange), _) => site.handle_blocking(exchange),
-                (Work::Warm(range), Some(kit)) => range.read(kit.lend().scratch),
-                (Work::Warm(range), None) => range.read(&mut scratch),
+                (Work::Prefetch(range), Some(kit)) => range.prefetch(kit.lend().scratch),
+                (Work::Prefetch(range), None) => range.prefetch(&mut scratch),
                 (Work::Serve(served), Some(kit)) => {
                     kit.tick();
                     serve(served, site, kit);
                     kit.offer_log();
                 }
-                (Work::Errand(task), _) => task.run(site, &sleeper),
+                (Work::Task(task), _) => task.run(site, &sleeper),
                 (Work::Serve(_), None) => unreachable!("ordered by `--socket-io worker` alone"),
             });
             if let Err(panic) = catch_unwind(carry_out) {
@@ -234,7 +241,7 @@ fn give_up(work: &mut Work, text: &str) {
         Work::Block(exchange) => exchange.response.error(Status::INTERNAL_SERVER_ERROR),
         Work::Serve(served) => served.after = After::Close,
         // The loop meets again what was not read; a task has told its end when it was dropped.
-        Work::Warm(_) | Work::Errand(_) => {}
+        Work::Prefetch(_) | Work::Task(_) => {}
     }
 }
 
@@ -245,32 +252,40 @@ fn serve<H: Handler>(served: &mut Served, site: &Site<H>, kit: &mut Kit<H>) {
         return;
     };
     if site.shutdown.is_draining() {
-        connection.drain(kit, true); // the loop may not have had it to tell it
+        connection.drain(true, &mut (), &mut kit.turn()); // the loop may not have had it
     }
-    let mut blocked_here = 0;
-    served.after = loop {
-        match connection.visit(site, kit) {
-            Pause::Block(mut exchange) => {
-                site.handle_blocking(&mut exchange);
-                kit.tick();
-                connection.completed(exchange, site, kit);
-                blocked_here += 1;
-                if blocked_here == BLOCKS_MAX {
-                    break After::Again;
-                }
-            }
-            Pause::Warm(range) => {
-                range.read(kit.lend().scratch);
-                connection.warmed();
-            }
-            Pause::Start(exchange) => break After::Start(exchange),
-            // The loop serves a connection with a task itself, until that has ended.
-            Pause::Offer(_) | Pause::Pull(_) | Pause::Cancel => {}
-            Pause::Wait => break After::Wait,
-            Pause::Again => break After::Again,
-            Pause::Close => break After::Close,
-        }
+    served.after = match connection.drive(site, kit, &mut (), &mut OnWorker) {
+        Step::Wait => After::Wait,
+        Step::Again => After::Again,
+        Step::Start(exchange) => After::Start(exchange),
+        Step::Close => After::Close,
     };
+}
+
+/// Where a worker that serves a connection has its work done: here. The loop serves a connection
+/// with a task itself, until that has ended.
+struct OnWorker;
+
+impl<H: Handler> Placement<H> for OnWorker {
+    fn block(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        site: &Site<H>,
+        kit: &mut Kit<H>,
+    ) -> Option<Box<Exchange>> {
+        site.handle_blocking(&mut exchange);
+        kit.tick();
+        Some(exchange)
+    }
+
+    fn prefetch(&mut self, range: Range, _site: &Site<H>, kit: &mut Kit<H>) -> bool {
+        range.prefetch(kit.lend().scratch);
+        true
+    }
+
+    fn start(&mut self, exchange: Box<Exchange>, _site: &Site<H>, _kit: &mut Kit<H>) -> TaskStart {
+        TaskStart::Elsewhere(exchange)
+    }
 }
 
 #[cfg(test)]

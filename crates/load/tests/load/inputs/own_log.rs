@@ -48,7 +48,7 @@ fn log(format: AccessFormat) -> Vec<u8> {
         };
         exchange.response.body = Body::Bytes(b"hello".to_vec());
         session.ran(exchange, Outcome::Ready, &mut turn);
-        let Action::Send(mut transmit) = session.next_action(&mut turn) else {
+        let Action::Send { mut transmit, .. } = session.next_action(&mut turn) else {
             panic!("no answer");
         };
         transmit.advance(transmit.remaining());

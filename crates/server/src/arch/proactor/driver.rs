@@ -8,21 +8,21 @@ use loadline_proto::RECEIVE_BYTES;
 use loadline_sys::ring::{Completion, Ring, RingOptions};
 use loadline_sys::{Accepted, Interest, socket};
 
-use super::connection::RingConnection;
 use crate::options::ServerOptions;
-use crate::parts::connection::Noted;
 use crate::parts::event_loop::driver::{Driver, Happened, Watch};
+use crate::transport::ring::RingSocket;
+use crate::transport::socket::Readiness;
 
 /// Waits for what was done.
 pub(crate) struct RingDriver {
-    pub(super) ring: Ring,
+    pub(crate) ring: Ring,
     wakers: u32,
     /// Other loops have the same listeners.
     shares: bool,
 }
 
-/// What is told to a connection.
-pub(crate) enum Fact<'d> {
+/// What is reported to a connection.
+pub(crate) enum RingEvent<'d> {
     /// Bytes came.
     Received(&'d mut [u8]),
     /// No more will: the peer's regular end, or not.
@@ -67,8 +67,8 @@ impl Watch for RingDriver {
 }
 
 impl Driver for RingDriver {
-    type Connection = RingConnection;
-    type Fact<'d> = Fact<'d>;
+    type Transport = RingSocket;
+    type Event<'d> = RingEvent<'d>;
 
     fn new(_options: &ServerOptions) -> io::Result<Self> {
         Ok(Self {
@@ -93,22 +93,22 @@ impl Driver for RingDriver {
     }
 
     #[inline]
-    fn next(&mut self) -> Option<Happened<Fact<'_>>> {
-        let to = |token: Token, fact| Happened::To(token, fact);
+    fn next(&mut self) -> Option<Happened<RingEvent<'_>>> {
+        let to = |token: Token, event| Happened::To(token, event);
         Some(match self.ring.next_completion()? {
-            Completion::Received { token, bytes } => to(token, Fact::Received(bytes)),
-            Completion::Sent { token, transmit } => to(token, Fact::Sent(transmit)),
-            Completion::Progress { token, bytes } => to(token, Fact::Progress(bytes)),
+            Completion::Received { token, bytes } => to(token, RingEvent::Received(bytes)),
+            Completion::Sent { token, transmit } => to(token, RingEvent::Sent(transmit)),
+            Completion::Progress { token, bytes } => to(token, RingEvent::Progress(bytes)),
             Completion::Ended { token, error } => {
                 let regular = error.is_none();
-                to(token, Fact::Ended { regular })
+                to(token, RingEvent::Ended { regular })
             }
             Completion::SendFailed {
                 token, transmit, ..
-            } => to(token, Fact::SendFailed(transmit)),
-            Completion::Writable { token } => to(token, Fact::Writable),
-            Completion::ReadAhead { token, bytes } => to(token, Fact::ReadAhead(bytes)),
-            Completion::HungUp { token } => to(token, Fact::HungUp),
+            } => to(token, RingEvent::SendFailed(transmit)),
+            Completion::Writable { token } => to(token, RingEvent::Writable),
+            Completion::ReadAhead { token, bytes } => to(token, RingEvent::ReadAhead(bytes)),
+            Completion::HungUp { token } => to(token, RingEvent::HungUp),
             Completion::Accepted { socket, .. } => match socket::peer(socket.as_fd()) {
                 Ok(peer) => Happened::Arrived(Accepted { socket, peer }),
                 // Gone: without its address it would pass for a client of a Unix socket.
@@ -127,5 +127,5 @@ impl Driver for RingDriver {
 
     const HEARS_BEFORE_DRAIN: bool = true;
 
-    fn miss(_missed: &mut Noted, _fact: Fact<'_>) {}
+    fn miss(_missed: &mut Readiness, _event: RingEvent<'_>) {}
 }

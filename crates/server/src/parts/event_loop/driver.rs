@@ -1,16 +1,15 @@
-//! What differs between event loops: how they wait, and what a connection knows of its socket.
+//! What differs between event loops: how they wait for sockets, and how events reach a transport.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-use loadline_base::{Millis, Token};
-use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, ServerSession, Turn};
+use loadline_base::Token;
+use loadline_proto::{ServerSession, Turn};
 use loadline_sys::{Accepted, Interest};
 
-use crate::kit::Kit;
 use crate::options::ServerOptions;
-use crate::parts::connection::{Connection, Noted, Pause};
-use crate::site::Site;
+use crate::transport::Transport;
+use crate::transport::socket::{Readiness, Socket};
 
 /// Something that a wait brought.
 pub(crate) enum Happened<F> {
@@ -43,10 +42,10 @@ pub(crate) trait Watch {
 
 /// How a loop waits: for readiness (epoll), or for what was done (a ring).
 pub(crate) trait Driver: Watch + Send + Sized {
-    /// What a slot holds.
-    type Connection: Link<Self> + Send;
-    /// What is told to a connection.
-    type Fact<'d>
+    /// How its connections receive and send.
+    type Transport: LoopTransport<Self> + Send;
+    /// What is reported to a connection.
+    type Event<'d>
     where
         Self: 'd;
 
@@ -60,7 +59,7 @@ pub(crate) trait Driver: Watch + Send + Sized {
     fn wait(&mut self, timeout_ms: Option<u64>) -> io::Result<()>;
 
     /// The next thing that the last wait brought.
-    fn next(&mut self) -> Option<Happened<Self::Fact<'_>>>;
+    fn next(&mut self) -> Option<Happened<Self::Event<'_>>>;
 
     /// How many are still to be told.
     fn left(&self) -> usize;
@@ -70,90 +69,53 @@ pub(crate) trait Driver: Watch + Send + Sized {
     const HEARS_BEFORE_DRAIN: bool;
 
     /// Keeps in mind what happened while a worker had the connection.
-    fn miss(missed: &mut Noted, fact: Self::Fact<'_>);
+    fn miss(missed: &mut Readiness, event: Self::Event<'_>);
 }
 
-/// What a fact came to.
+/// What an event came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct Reported {
     /// Bytes, or their end: what a connection over capacity is closed at.
     pub(crate) is_input: bool,
     /// A visit would find something to do.
     pub(crate) is_ready: bool,
 }
 
-/// A connection of a loop: a session, and what is known of its socket.
-pub(crate) trait Link<D: Driver>: Sized {
-    /// A connection that was just accepted.
-    fn new<H: Handler>(accepted: Accepted, site: &Site<H>, turn: &mut Turn<'_>) -> Self;
+/// A transport whose socket a loop's driver waits for.
+pub(crate) trait LoopTransport<D: Driver>: Transport<D> {
+    /// Of a connection that was just accepted.
+    fn new(fd: OwnedFd, copies_files: bool) -> Self;
 
-    /// It has a slot now.
-    fn seat(&mut self, token: Token, driver: &mut D);
+    /// Its connection has a slot now, with this token.
+    fn adopt(&mut self, token: Token, driver: &mut D);
 
-    /// Something happened to it.
-    fn told(&mut self, fact: D::Fact<'_>, turn: &mut Turn<'_>) -> Heard;
-
-    /// Carries out orders until there is a reason to pause.
-    fn visit<H: Handler>(&mut self, site: &Site<H>, kit: &mut Kit<H>, driver: &mut D) -> Pause;
-
-    /// Nothing to do for it before something happens: sees to it that this is heard.
-    fn settle(&mut self, token: Token, driver: &mut D) -> io::Result<()>;
-
-    /// The blocking step is done, or was refused.
-    fn completed<H: Handler>(
+    /// Something happened to the socket.
+    fn on_event(
         &mut self,
-        exchange: Box<Exchange>,
-        site: &Site<H>,
-        kit: &mut Kit<H>,
-        driver: &mut D,
-    );
+        event: D::Event<'_>,
+        session: &mut ServerSession,
+        turn: &mut Turn<'_>,
+    ) -> Reported;
 
-    /// For what an app's task says.
-    fn session(&mut self) -> &mut ServerSession;
-
-    /// The range that a pause asked for is in memory.
-    fn warmed(&mut self);
-
-    /// The deadline may have passed.
-    fn expired(&mut self, turn: &mut Turn<'_>);
-
-    /// The server is going down; says whether the session was told. It is not while what has come to
-    /// it was not told yet; a newcomer of whom nothing has come may be given a moment: `patient`.
-    fn drain<H: Handler>(&mut self, kit: &mut Kit<H>, driver: &mut D, patient: bool) -> bool;
-
-    /// To be answered with 503 and closed.
-    fn refuse(&mut self, turn: &mut Turn<'_>);
-
-    /// To be closed without an answer.
-    fn abort(&mut self, reason: CloseReason);
+    /// Nothing to do before an event: sees to it that there will be one.
+    fn settle(&mut self, token: Token, driver: &mut D) -> io::Result<()>;
 
     /// Reads what has come and throws it away, so that closing ends the connection rather than
     /// resetting it.
-    fn read_in_vain(&self, scratch: &mut [u8]);
+    fn discard_input(&self, read_buffer: &mut [u8]);
 
-    /// Gives memory back and closes the socket, which comes last. Returns what the journal of
-    /// connections wants to know, if there is one.
-    fn end(self, turn: &mut Turn<'_>, driver: &mut D) -> Option<Box<ConnectionRecord>>;
+    /// Whether it was as good as idle when it was last settled, and only its last answer has left
+    /// since.
+    fn rests_on(&mut self) -> bool {
+        false
+    }
 
-    /// When to look at it again.
-    fn deadline(&self) -> Option<Millis>;
-
-    /// Between two requests.
-    fn is_idle(&self) -> bool;
-
-    /// Whether nothing would be lost with it that it has still to send, or that has come to it and was
-    /// not told yet. What is not certain now is in the next turn.
-    fn is_idle_for_certain(&self, driver: &mut D) -> bool;
-
-    /// Whether it was as good as idle when it was last settled, and has only been told so since.
-    fn idles_on(&mut self) -> bool;
-
-    /// As what goes to a worker (`--socket-io worker`), where that is possible.
-    fn into_served(self) -> Result<Connection, Self>;
+    /// For a worker (`--socket-io worker`), where that is possible.
+    fn into_socket(self) -> Result<Socket, Self>;
 
     /// Back from a worker.
-    fn from_served(connection: Connection, missed: Noted) -> Option<Self>;
+    fn from_socket(socket: Socket, missed: Readiness) -> Result<Self, Socket>;
 
-    /// Whoever will watch the socket is told what there is to read: nothing to be tried before.
+    /// Reading waits for an event.
     fn read_by_event(&mut self);
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::admission::{Arrival, Welcome};
 use crate::parts::balance::{self, Load};
-use crate::parts::connection::{Arrival, Welcome};
 use crate::parts::mailbox::Mailbox;
 use crate::parts::workers::Message;
 

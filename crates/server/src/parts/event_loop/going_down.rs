@@ -5,7 +5,7 @@ use std::io;
 use loadline_base::{Millis, Token};
 use loadline_proto::{CloseReason, Handler};
 
-use super::driver::{Driver, Link};
+use super::driver::Driver;
 use super::fleet::Fleet;
 use super::{EventLoop, Standing};
 use crate::kit::Kit;
@@ -46,7 +46,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.cut();
             return true;
         }
-        self.slots.is_empty() && !self.fleet.is_sending() && !self.desk.mailbox.has_mail()
+        self.slots.is_empty() && !self.fleet.is_sending() && !self.dispatcher.mailbox.has_mail()
     }
 
     /// Takes in whoever has connected by now, closes the door, and tells every connection.
@@ -127,7 +127,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let idle_since = slot.idle_since;
         let patience_ends = Millis(idle_since.0 + LAST_PATIENCE_MS);
         let patient = slot.standing == Standing::Served && self.kit.now() < patience_ends;
-        if connection.drain(&mut self.kit, &mut self.driver, patient) {
+        if connection.drain(patient, &mut self.driver, &mut self.kit.turn()) {
             slot.told = true;
             self.attend(token);
         } else {
@@ -142,7 +142,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// What is left is closed now; what a worker still has, when that is done with it.
     pub(super) fn cut(&mut self) {
         let mut mail = std::mem::take(&mut self.mail);
-        self.desk.mailbox.take(&mut mail);
+        self.dispatcher.mailbox.take(&mut mail);
         let mut unseated = 0;
         for message in mail {
             match message {
@@ -151,7 +151,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                     token,
                     work: Work::Serve(served),
                 } => self.take_back(token, served),
-                Message::Done { .. } | Message::Errand(_) | Message::MakeRoom => {}
+                Message::Done { .. } | Message::Task { .. } | Message::MakeRoom => {}
             }
         }
         let seated = self.slots.len() as u64;
@@ -185,7 +185,7 @@ pub(super) fn close_those_of_workers<H: Handler>(site: &Site<H>, fleet: &Fleet) 
             if let Some(mut connection) = served.connection.take() {
                 connection.abort(CloseReason::Drained);
                 kit.row.connections.sub(1);
-                let record = connection.end(&mut kit.turn());
+                let record = connection.end(&mut (), &mut kit.turn());
                 kit.journal_closed(record);
             }
         }

@@ -6,11 +6,11 @@ use loadline_base::Token;
 use loadline_proto::Handler;
 
 use super::EventLoop;
-use super::driver::{Driver, Link};
-use crate::parts::connection::Noted;
+use super::driver::{Driver, LoopTransport};
 use crate::parts::dispatch::{After, Served, Work};
 use crate::parts::shutdown::Stage;
 use crate::parts::workers::Message;
+use crate::transport::socket::Readiness;
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Gives a connection that is ready to a worker (`--socket-io worker`).
@@ -21,36 +21,31 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Some(connection) = slot.connection.take() else {
             return;
         };
-        let connection = match connection.into_served() {
+        let connection = match connection.over(LoopTransport::into_socket) {
             Ok(connection) => connection,
             Err(connection) => {
                 slot.connection = Some(connection); // not with this driver: served here
                 return self.serve(token);
             }
         };
-        slot.missed = Noted::default();
+        slot.missed = Readiness::default();
         self.idle.remove(token.index);
         let mut served = self.boxes.pop().unwrap_or_default();
         served.connection = Some(connection);
-        let scratch = self.kit.lend().scratch;
         let work = Work::Serve(served);
-        match self.desk.dispatch(work, token, &self.site, scratch) {
-            None => {
-                self.load().under_way.fetch_add(1, Relaxed);
+        let load = &self.fleet.members()[self.index].load;
+        if let Err(work) = self.dispatcher.submit(work, token, &self.site, load) {
+            // The queue is full: 503, unless an answer is on its way already.
+            self.give_back(token, work);
+            if let Some(connection) = self
+                .slots
+                .get_mut(token)
+                .and_then(|slot| slot.connection.as_mut())
+                && connection.is_idle::<D>()
+            {
+                connection.refuse(&mut self.kit.turn());
             }
-            Some(work) => {
-                // The queue is full: 503, unless an answer is on its way already.
-                self.give_back(token, work);
-                if let Some(connection) = self
-                    .slots
-                    .get_mut(token)
-                    .and_then(|slot| slot.connection.as_mut())
-                    && connection.is_idle()
-                {
-                    connection.refuse(&mut self.kit.turn());
-                }
-                self.serve(token);
-            }
+            self.serve(token);
         }
     }
 
@@ -59,17 +54,19 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let connection = served.connection.take();
         self.boxes.push(served);
         if let (Some(slot), Some(connection)) = (self.slots.get_mut(token), connection) {
-            slot.connection = Link::from_served(connection, slot.missed);
+            let missed = slot.missed;
+            let back = connection.over(|socket| LoopTransport::from_socket(socket, missed));
+            slot.connection = back.ok();
         }
     }
 
     /// What came by mail: results of workers, newcomers.
     pub(super) fn letters(&mut self) {
         let mut mail = std::mem::take(&mut self.mail);
-        self.desk.mailbox.take(&mut mail);
+        self.dispatcher.mailbox.take(&mut mail);
         for message in mail.drain(..) {
-            if let Message::Errand(token) = message {
-                self.on_errand(token);
+            if let Message::Task { token, stream } = message {
+                self.on_task_event(token, stream);
                 continue;
             }
             self.load().under_way.fetch_sub(1, Relaxed);
@@ -79,7 +76,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                     self.evict_oldest();
                 }
                 Message::Done { token, work } => self.on_done(token, work),
-                Message::Errand(_) => {}
+                Message::Task { .. } => {}
             }
         }
         self.mail = mail;
@@ -88,8 +85,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     fn on_done(&mut self, token: Token, mut work: Work) {
         let after = match &mut work {
             Work::Serve(served) => Some(std::mem::take(&mut served.after)),
-            Work::Block(_) | Work::Warm(_) => None,
-            Work::Errand(_) => return, // what it had to say has its own way
+            Work::Block(_) | Work::Prefetch(_) => None,
+            Work::Task(_) => return, // its answer goes its own way
         };
         self.give_back(token, work);
         let Some(slot) = self.slots.get_mut(token) else {
@@ -100,7 +97,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         match after {
             Some(After::Close) => self.close(token),
             Some(After::Start(exchange)) => {
-                self.start(token, exchange);
+                self.start_task(token, exchange);
                 self.serve(token);
             }
             _ if self.stage != Stage::Up && !slot.told => self.tell_going_down(token),

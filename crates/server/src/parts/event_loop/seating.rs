@@ -6,12 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use loadline_proto::{CloseReason, Handler};
 use loadline_sys::Accepted;
 
-use super::driver::{Driver, Link};
+use super::driver::{Driver, LoopTransport};
 use super::{EventLoop, Slot, Standing};
+use crate::admission::{Arrival, Welcome};
+use crate::connection::Connection;
 use crate::options::{Accept, SocketIo};
 use crate::parts::acceptor::{ACCEPT_BATCH, Newcomer};
-use crate::parts::connection::{Arrival, Noted, Welcome};
 use crate::parts::shutdown::Stage;
+use crate::transport::socket::Readiness;
 use loadline_base::Token;
 
 /// Refused newcomers that are answered at the same time, beside those that the cap counts. Each
@@ -118,21 +120,22 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             standing = Standing::OverCapacity;
         }
         let record = self.kit.journal_accepted(accepted.peer);
-        let mut connection = D::Connection::new(accepted, &self.site, &mut self.kit.turn());
-        connection.session().keep_record(record);
+        let copies_files = self.site.options.file_io.copies_for(accepted.peer);
+        let transport = D::Transport::new(accepted.socket, copies_files);
+        let turn = &mut self.kit.turn();
+        let connection = Connection::new(transport, accepted.peer, &self.site, record, turn);
         let token = self.slots.insert(Slot {
             connection: Some(connection),
             idle_since: self.kit.now(),
-            missed: Noted::default(),
+            missed: Readiness::default(),
             queued: false,
             told: false,
             standing,
-            errand: None,
         });
         if let Some(slot) = self.slots.get_mut(token)
             && let Some(connection) = &mut slot.connection
         {
-            connection.seat(token, &mut self.driver);
+            connection.transport_mut().adopt(token, &mut self.driver);
         }
         self.kit.row.connections.add(1);
         match standing {
@@ -156,7 +159,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if let Some(slot) = self.slots.get_mut(token)
             && let Some(connection) = &mut slot.connection
         {
-            connection.read_by_event();
+            connection.transport_mut().read_by_event();
         }
         self.settle(token);
     }
@@ -184,7 +187,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let slot = oldest.and_then(|token| self.slots.get(token));
         let connection = slot.and_then(|slot| slot.connection.as_ref());
         match (oldest, connection) {
-            (Some(token), Some(connection)) if connection.is_idle_for_certain(&mut self.driver) => {
+            (Some(token), Some(connection)) if connection.is_certainly_idle(&mut self.driver) => {
                 self.abort(token, CloseReason::Evicted);
                 true
             }

@@ -9,9 +9,9 @@ use loadline_sys::Accepted;
 use super::epoll::Epoll;
 use super::*;
 use crate::ServerOptions;
+use crate::admission::{Arrival, Welcome};
 use crate::arch::proactor::RingDriver;
 use crate::parts::acceptor::LogAfter;
-use crate::parts::connection::{Arrival, Connection, Welcome};
 use crate::parts::counters::Registry;
 use crate::parts::shutdown::Shutdown;
 use crate::site::Clock;
@@ -79,7 +79,7 @@ fn seat<D: Driver>(event_loop: &mut EventLoop<Hello, D>, server: UnixStream) {
 }
 
 fn idle_bytes<D: Driver>() -> usize {
-    Slab::<Slot<D::Connection>>::SLOT_BYTES + TimerWheel::NODE_BYTES + IndexList::NODE_BYTES
+    Slab::<Slot<D::Transport>>::SLOT_BYTES + TimerWheel::NODE_BYTES + IndexList::NODE_BYTES
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn events_of_an_earlier_tenant_miss() {
         .slots
         .get(tenant)
         .and_then(|slot| slot.connection.as_ref());
-    assert!(connection.is_some_and(Connection::is_idle));
+    assert!(connection.is_some_and(Connection::is_idle::<Epoll>));
     assert_eq!(event_loop.kit.row.core.requests(), 0);
     new.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
         .unwrap();

@@ -1,4 +1,4 @@
-//! Output that a socket did not take at once, or that holds files: how far it got, and what next.
+//! Output that a socket did not take at once, or that holds files: how much has left, and what is next.
 
 use std::os::fd::BorrowedFd;
 
@@ -6,57 +6,60 @@ use loadline_base::{LogLimit, Transmit};
 use loadline_proto::{CloseReason, ServerSession, Turn};
 use loadline_sys::write::{self, FileBuffer, Files, Progress, WriteError, Written};
 
-use crate::parts::connection::Range;
+use super::Range;
 use crate::parts::log;
 
 /// A batch on its way.
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub(crate) transmit: Transmit,
-    /// Bytes of a file that were just read ahead: to be sent without looking again.
-    warm_bytes: u64,
-    /// A range is being read ahead: nothing to be sent before `warmed`.
-    warming: bool,
+    /// Whether files are sent without asking whether they are in the page cache.
+    files: Files,
+    /// Bytes of a file that were just prefetched: to be sent without asking.
+    prefetched_bytes: u64,
+    /// A range is being prefetched: nothing is sent before.
+    is_prefetching: bool,
 }
 
-/// Where a write has led.
+/// What came of a write.
 #[derive(Debug)]
-pub(crate) enum Went {
+pub(crate) enum SendOutcome {
     /// All of it is in the socket.
-    Out,
+    Whole,
     /// The socket is full.
     Full,
-    /// The share is used up.
+    /// The budget of bytes is used up.
     Budget,
-    /// This range has to be read first.
-    Cold(Range),
-    /// Nothing to be done here: it waits for a range, or the session knows that it broke.
-    Nowhere,
+    /// This range has to be prefetched first.
+    NotCached(Range),
+    /// Nothing: a range is being prefetched, or writing failed and the session knows.
+    Nothing,
 }
 
 impl Sending {
-    pub(crate) fn new(transmit: Transmit) -> Self {
+    pub(crate) fn new(transmit: Transmit, files: Files) -> Self {
         Self {
             transmit,
-            warm_bytes: 0,
-            warming: false,
+            files,
+            prefetched_bytes: 0,
+            is_prefetching: false,
         }
     }
 
-    /// The range that was cold is in memory.
-    pub(crate) fn warmed(&mut self) {
-        self.warming = false;
+    /// The range is in the page cache.
+    pub(crate) fn prefetched(&mut self) {
+        self.is_prefetching = false;
     }
 
     /// The same for `bytes` of it; what could not be read is met again when it is sent.
     pub(crate) fn read_ahead(&mut self, bytes: u64) {
-        self.warming = false;
+        self.is_prefetching = false;
         if bytes > 0 {
-            self.warm_bytes = self.warm_bytes.min(bytes);
+            self.prefetched_bytes = self.prefetched_bytes.min(bytes);
         }
     }
 
-    /// Writes what the socket takes and the share allows.
+    /// Writes what the socket takes and the budget allows.
     pub(crate) fn go_on(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -64,31 +67,31 @@ impl Sending {
         bytes_left: &mut u64,
         session: &mut ServerSession,
         turn: &mut Turn<'_>,
-    ) -> Went {
-        if self.warming {
-            return Went::Nowhere;
+    ) -> SendOutcome {
+        if self.is_prefetching {
+            return SendOutcome::Nothing;
         }
-        let (budget, trust) = match self.warm_bytes {
-            0 => (*bytes_left, Files::Probe),
-            warm => (warm, Files::Trust),
+        let (budget, trust) = match self.prefetched_bytes {
+            0 => (*bytes_left, self.files),
+            bytes => (bytes, Files::Trust),
         };
         let result = write::write(socket, &mut self.transmit, budget, trust, files);
         self.after(result, bytes_left, session, turn)
     }
 
-    /// Follows a write; the session learns of progress and of what broke.
+    /// After a write: reports progress and failures to the session.
     pub(crate) fn after(
         &mut self,
         result: Result<Written, WriteError>,
         bytes_left: &mut u64,
         session: &mut ServerSession,
         turn: &mut Turn<'_>,
-    ) -> Went {
+    ) -> SendOutcome {
         let written = match result {
             Ok(written) => written,
             Err(WriteError::Peer(_)) => {
                 session.peer_gone(turn);
-                return Went::Nowhere;
+                return SendOutcome::Nothing;
             }
             Err(WriteError::File(error)) => {
                 static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
@@ -96,22 +99,22 @@ impl Sending {
                     tracing::warn!("an answer was cut short: {error}{more}");
                 });
                 session.abort(CloseReason::Failed);
-                return Went::Nowhere;
+                return SendOutcome::Nothing;
             }
         };
         *bytes_left = bytes_left.saturating_sub(written.bytes);
-        self.warm_bytes = self.warm_bytes.saturating_sub(written.bytes);
+        self.prefetched_bytes = self.prefetched_bytes.saturating_sub(written.bytes);
         if written.bytes > 0 {
             session.progressed(written.bytes, turn);
         }
         match written.progress {
-            Progress::Done => Went::Out,
-            Progress::Blocked => Went::Full,
-            Progress::Budget => Went::Budget,
+            Progress::Done => SendOutcome::Whole,
+            Progress::Blocked => SendOutcome::Full,
+            Progress::Budget => SendOutcome::Budget,
             Progress::Cold { file, offset, len } => {
-                self.warming = true;
-                self.warm_bytes = len;
-                Went::Cold(Range { file, offset, len })
+                self.is_prefetching = true;
+                self.prefetched_bytes = len;
+                SendOutcome::NotCached(Range { file, offset, len })
             }
         }
     }

@@ -1,0 +1,403 @@
+//! One connection: the session's orders, carried out. The only place that does so, for every
+//! architecture and every transport.
+//!
+//! Whoever owns a connection drives it: a loop, a blocking thread, or a worker to which the whole of
+//! it was handed. Driving never waits for the socket. Where steps run that may block, and who polls
+//! an app's task, is the owner's choice (`Placement`).
+
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+
+use loadline_base::Millis;
+use loadline_proto::{
+    Action, CloseReason, ConnectionRecord, Exchange, Handler, ServerSession, Status, StreamId, Turn,
+};
+
+use crate::kit::Kit;
+use crate::site::Site;
+use crate::task::{TaskHandle, Tasks};
+use crate::transport::{Io, Pause, Range, Transport};
+
+/// Orders in one visit. A pipelining client has some 16 requests answered, then others have their
+/// turn: below 100 us with small files.
+const ACTIONS_MAX: u32 = 48;
+
+/// Steps in a row for one connection on the thread that drives it, if they may block: one for each
+/// client that waits for its answer, and no more than one more for a client that pipelines.
+const BLOCKS_MAX: u32 = 2;
+
+/// Orders for tasks in a row: some pieces of 64 KiB in either direction, then others.
+const TASK_ORDERS_MAX: u32 = 16;
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection<T> {
+    session: ServerSession,
+    transport: T,
+    tasks: Tasks,
+}
+
+/// Why driving a connection has come to a stop.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Nothing to do before an event or the deadline.
+    Wait,
+    /// Others first: no event will come.
+    Again,
+    /// An app's task is to be started elsewhere.
+    Start(Box<Exchange>),
+    /// To be closed: `end`.
+    Close,
+}
+
+/// What one visit has, and has used up.
+struct Visit<'v, H: Handler, D> {
+    site: &'v Site<H>,
+    kit: &'v mut Kit<H>,
+    driver: &'v mut D,
+    bytes_left: u64,
+    /// Steps that may have blocked this thread.
+    blocked: u32,
+    task_orders: u32,
+}
+
+impl<H: Handler, D> Visit<'_, H, D> {
+    fn is_over(&self) -> bool {
+        self.blocked == BLOCKS_MAX || self.task_orders == TASK_ORDERS_MAX
+    }
+}
+
+/// Where work runs that may block.
+pub(crate) trait Placement<H: Handler> {
+    /// The handler's blocking step. `Some`: done, or refused; `None`: it comes back by `completed`.
+    fn block(
+        &mut self,
+        exchange: Box<Exchange>,
+        site: &Site<H>,
+        kit: &mut Kit<H>,
+    ) -> Option<Box<Exchange>>;
+
+    /// Reads a range of a file into the page cache. `true`: done; otherwise `prefetched` follows.
+    fn prefetch(&mut self, range: Range, site: &Site<H>, kit: &mut Kit<H>) -> bool;
+
+    /// Starts an app's task.
+    fn start(&mut self, exchange: Box<Exchange>, site: &Site<H>, kit: &mut Kit<H>) -> TaskStart;
+}
+
+/// What came of starting a task.
+pub(crate) enum TaskStart {
+    Started(Box<TaskHandle>),
+    /// The exchange has the answer.
+    Refused(Box<Exchange>),
+    /// Not on this thread.
+    Elsewhere(Box<Exchange>),
+}
+
+impl<T> Connection<T> {
+    pub(crate) fn new<H: Handler>(
+        transport: T,
+        peer: Option<SocketAddr>,
+        site: &Site<H>,
+        record: Option<Box<ConnectionRecord>>,
+        turn: &mut Turn<'_>,
+    ) -> Self {
+        let mut session = ServerSession::new(&site.session, peer, turn);
+        session.keep_record(record);
+        Self {
+            session,
+            transport,
+            tasks: Tasks::default(),
+        }
+    }
+
+    pub(crate) fn transport(&self) -> &T {
+        &self.transport
+    }
+
+    pub(crate) fn transport_mut(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Both, for what events report.
+    #[inline]
+    pub(crate) fn parts(&mut self) -> (&mut T, &mut ServerSession) {
+        (&mut self.transport, &mut self.session)
+    }
+
+    /// The same connection over another transport; `Err`: it stays with its own.
+    pub(crate) fn over<U>(
+        self,
+        change: impl FnOnce(T) -> Result<U, T>,
+    ) -> Result<Connection<U>, Self> {
+        let (session, tasks) = (self.session, self.tasks);
+        match change(self.transport) {
+            Ok(transport) => Ok(Connection {
+                session,
+                transport,
+                tasks,
+            }),
+            Err(transport) => Err(Self {
+                session,
+                transport,
+                tasks,
+            }),
+        }
+    }
+
+    /// Carries out orders until there is nothing to do before an event, or until the connection has
+    /// had its share.
+    #[inline]
+    pub(crate) fn drive<H: Handler, D>(
+        &mut self,
+        site: &Site<H>,
+        kit: &mut Kit<H>,
+        driver: &mut D,
+        placement: &mut impl Placement<H>,
+    ) -> Step
+    where
+        T: Transport<D>,
+    {
+        let mut visit = Visit {
+            site,
+            kit,
+            driver,
+            bytes_left: self.transport.write_bytes_max(),
+            blocked: 0,
+            task_orders: 0,
+        };
+        let mut flow = self.resume(&mut visit);
+        for _ in 0..ACTIONS_MAX {
+            match flow {
+                ControlFlow::Continue(()) => {}
+                ControlFlow::Break(Pause::Again) => return Step::Again,
+                ControlFlow::Break(Pause::Prefetch(range)) => {
+                    if placement.prefetch(range, site, visit.kit) {
+                        visit.blocked += 1;
+                        self.transport.prefetched();
+                        flow = self.resume(&mut visit);
+                        if visit.is_over() {
+                            return Step::Again;
+                        }
+                        continue;
+                    }
+                }
+            }
+            flow = match self.carry_out(&mut visit, placement) {
+                Ok(flow) => flow,
+                Err(step) => return step,
+            };
+            if visit.is_over() {
+                return Step::Again;
+            }
+        }
+        Step::Again
+    }
+
+    /// Carries out one order. `Err`: there is no more to do.
+    #[inline]
+    fn carry_out<H: Handler, D>(
+        &mut self,
+        visit: &mut Visit<'_, H, D>,
+        placement: &mut impl Placement<H>,
+    ) -> Result<ControlFlow<Pause>, Step>
+    where
+        T: Transport<D>,
+    {
+        let site = visit.site;
+        let mut lent = visit.kit.lend();
+        let io = &mut Io {
+            driver: &mut *visit.driver,
+            read_buffer: lent.scratch,
+            files: lent.files,
+            bytes_left: &mut visit.bytes_left,
+            turn: &mut lent.turn,
+        };
+        match self.session.next_action(io.turn) {
+            Action::Run(mut exchange) => {
+                let outcome = site.handle(lent.local, &mut exchange, io.turn);
+                self.session.ran(exchange, outcome, io.turn);
+            }
+            Action::Block(exchange) => {
+                if let Some(exchange) = placement.block(exchange, site, visit.kit) {
+                    self.completed(exchange, site, visit.kit);
+                    visit.blocked += 1;
+                }
+            }
+            Action::Start(mut exchange) => {
+                let addresses = &site.local_addresses;
+                exchange.local = self.transport.local_address(addresses, io.driver);
+                match placement.start(exchange, site, visit.kit) {
+                    TaskStart::Elsewhere(exchange) => return Err(Step::Start(exchange)),
+                    start => self.started(start, &mut visit.kit.turn()),
+                }
+            }
+            Action::Offer(stream, piece) => {
+                self.tasks.offer(stream, piece);
+                visit.task_orders += 1;
+            }
+            Action::Pull(stream, room) => {
+                self.tasks.pull(stream, room);
+                visit.task_orders += 1;
+            }
+            Action::Cancel(stream) => {
+                if let Some(task) = self.tasks.remove(stream) {
+                    visit.kit.tasks.end(task);
+                }
+            }
+            Action::Send { transmit, then } => {
+                return Ok(self.transport.send(transmit, then, &mut self.session, io));
+            }
+            Action::ReceivePending { certain } => {
+                let session = &mut self.session;
+                return Ok(self.transport.receive_pending(certain, session, io));
+            }
+            Action::Finish => self.transport.finish(&mut self.session, io),
+            Action::Wait { read, hang_up } => {
+                if !self.transport.wait(read, hang_up, &mut self.session, io) {
+                    if !self.poll_tasks(site, visit.kit) {
+                        return Err(Step::Wait);
+                    }
+                    visit.task_orders += 1;
+                }
+            }
+            Action::Close => return Err(Step::Close),
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    #[inline]
+    fn resume<H: Handler, D>(&mut self, visit: &mut Visit<'_, H, D>) -> ControlFlow<Pause>
+    where
+        T: Transport<D>,
+    {
+        let mut lent = visit.kit.lend();
+        let io = &mut Io {
+            driver: &mut *visit.driver,
+            read_buffer: lent.scratch,
+            files: lent.files,
+            bytes_left: &mut visit.bytes_left,
+            turn: &mut lent.turn,
+        };
+        self.transport.resume(&mut self.session, io)
+    }
+
+    /// The blocking step is done, or was refused.
+    pub(crate) fn completed<H: Handler>(
+        &mut self,
+        exchange: Box<Exchange>,
+        site: &Site<H>,
+        kit: &mut Kit<H>,
+    ) {
+        let turn = &mut kit.turn();
+        if site.shutdown.is_draining() {
+            self.session.draining(turn);
+        }
+        self.session.completed(exchange, turn);
+    }
+
+    /// The range of a file that `Placement::prefetch` has passed on is in the page cache.
+    pub(crate) fn prefetched<D>(&mut self)
+    where
+        T: Transport<D>,
+    {
+        self.transport.prefetched();
+    }
+
+    /// A task was started for the exchange of `Step::Start`, or refused.
+    pub(crate) fn started(&mut self, start: TaskStart, turn: &mut Turn<'_>) {
+        match start {
+            TaskStart::Started(task) => self.tasks.insert(task),
+            TaskStart::Refused(exchange) | TaskStart::Elsewhere(exchange) => {
+                self.session.answered(exchange, turn);
+            }
+        }
+    }
+
+    /// A task of this stream has events, or is to be polled; `None`: some task.
+    pub(crate) fn notified(&mut self, stream: Option<StreamId>) {
+        self.tasks.notified(stream);
+    }
+
+    pub(crate) fn has_tasks(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
+    /// Cancels what apps still do for it.
+    pub(crate) fn drop_tasks(&mut self) {
+        self.tasks = Tasks::default();
+    }
+
+    /// Polls tasks that are due, and reports their events to the session; `false`: there were none.
+    pub(crate) fn poll_tasks<H: Handler>(&mut self, site: &Site<H>, kit: &mut Kit<H>) -> bool {
+        if self.tasks.is_empty() {
+            return false;
+        }
+        let mut lent = kit.lend();
+        if site.shutdown.is_draining() {
+            self.session.draining(&mut lent.turn); // shows in a head that is still to come
+        }
+        self.tasks
+            .poll(lent.tasks, &mut self.session, &mut lent.turn)
+    }
+
+    /// The deadline may have passed.
+    pub(crate) fn expired(&mut self, turn: &mut Turn<'_>) {
+        self.session.expired(turn);
+    }
+
+    /// The server is going down. A connection of which nothing has come yet may be given a moment:
+    /// then `false`.
+    pub(crate) fn drain<D>(&mut self, patient: bool, driver: &mut D, turn: &mut Turn<'_>) -> bool
+    where
+        T: Transport<D>,
+    {
+        if patient && !self.transport.has_begun(driver) {
+            return false;
+        }
+        self.session.draining(turn);
+        true
+    }
+
+    /// To be answered with 503 and closed.
+    pub(crate) fn refuse(&mut self, turn: &mut Turn<'_>) {
+        self.session.refuse(Status::SERVICE_UNAVAILABLE, turn);
+    }
+
+    /// To be closed without an answer.
+    pub(crate) fn abort(&mut self, reason: CloseReason) {
+        self.session.abort(reason);
+    }
+
+    /// Gives memory back and closes the socket, which comes last: who sees the end finds it counted.
+    /// Returns the record, if one was kept.
+    pub(crate) fn end<D>(self, driver: &mut D, turn: &mut Turn<'_>) -> Option<Box<ConnectionRecord>>
+    where
+        T: Transport<D>,
+    {
+        let record = self.session.ended(turn);
+        self.transport.close(driver, turn);
+        record
+    }
+
+    /// When `expired` is due.
+    pub(crate) fn deadline(&self) -> Option<Millis> {
+        self.session.deadline()
+    }
+
+    /// Between two requests, as far as is known.
+    pub(crate) fn is_idle<D>(&self) -> bool
+    where
+        T: Transport<D>,
+    {
+        self.session.is_idle() || self.transport.is_resting()
+    }
+
+    /// Whether closing it now loses nothing: no unsent output and no unread input. May be `false`
+    /// until the next turn while a completion is pending.
+    pub(crate) fn is_certainly_idle<D>(&self, driver: &mut D) -> bool
+    where
+        T: Transport<D>,
+    {
+        self.session.is_idle() && !self.transport.has_input(driver)
+    }
+}

@@ -1,0 +1,20 @@
+//! Requests that an app's task answers: what passes between the thread that polls the task and the
+//! one that owns the connection. Often both are one.
+//!
+//! ```text
+//!   owner   offer · pull · cancel ──►  ┌─────────┐ ──► content · room · gone     task
+//!           events               ◄──   │ Channel │ ◄── answer · produce
+//!                                      └─────────┘
+//! ```
+//!
+//! What the task produces is kept until the owner takes it, and the owner is notified once for all
+//! of it: by its mailbox, or by an eventfd that a blocking thread polls. Bounded by the windows of
+//! the session.
+
+mod channel;
+mod handle;
+mod worker;
+
+pub(crate) use channel::Notify;
+pub(crate) use handle::{TaskHandle, TaskPool, Tasks};
+pub(crate) use worker::{Sleeper, WorkerTask};

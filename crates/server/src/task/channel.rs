@@ -1,0 +1,240 @@
+//! What passes between a task and the owner of its connection.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use loadline_base::{Buffer, Token};
+use loadline_proto::{Body, Courier, Exchange, Gone, Piece, RequestBody, StreamId};
+
+use crate::parts::mailbox::Mailbox;
+use crate::parts::workers::Message;
+
+/// What a task has produced or used up.
+#[derive(Debug)]
+pub(super) enum TaskEvent {
+    Answered(Box<Exchange>),
+    Produced(Piece),
+    Consumed(usize),
+}
+
+/// How the owner learns that there are events.
+pub(crate) enum Notify {
+    /// A loop, of this connection.
+    Loop {
+        mailbox: Arc<Mailbox<Message>>,
+        token: Token,
+    },
+    /// A blocking thread.
+    Thread(Arc<loadline_sys::Waker>),
+}
+
+impl Notify {
+    fn notify(&self, stream: StreamId) {
+        match self {
+            Self::Loop { mailbox, token } => mailbox.post(Message::Task {
+                token: *token,
+                stream,
+            }),
+            Self::Thread(waker) => waker.wake(),
+        }
+    }
+}
+
+/// What passes between owner and task.
+pub(crate) struct Channel {
+    state: Mutex<State>,
+    stream: StreamId,
+    /// The owner was notified and has not looked yet, or is looking.
+    pub(super) notified: AtomicBool,
+    /// The task is to be polled. Only where the owner polls it.
+    pub(super) woken: AtomicBool,
+    notify: Notify,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) content: VecDeque<Buffer>,
+    pub(super) content_ended: bool,
+    asked: bool,
+    pub(super) room: usize,
+    /// The answer is complete, or never will be.
+    done: bool,
+    gone: bool,
+    pub(super) reader: Option<Waker>,
+    pub(super) writer: Option<Waker>,
+    /// Wakes the worker that polls the task, to drop it.
+    pub(super) poller: Option<Waker>,
+    /// What it has produced: mostly one thing.
+    pub(super) first: Option<TaskEvent>,
+    pub(super) more: Vec<TaskEvent>,
+}
+
+impl State {
+    fn push(&mut self, event: TaskEvent) {
+        match self.first.is_none() && self.more.is_empty() {
+            true => self.first = Some(event),
+            false => self.more.push(event),
+        }
+    }
+
+    /// The task is over: an answer that is not complete never will be. Returns whether that is an
+    /// event.
+    pub(super) fn finish(&mut self) -> bool {
+        let is_missing = !std::mem::replace(&mut self.done, true) && !self.gone;
+        if is_missing {
+            self.push(TaskEvent::Produced(Piece::Abort));
+        }
+        is_missing
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Channel")
+    }
+}
+
+impl Channel {
+    /// `is_local`: its owner polls it, and is about to.
+    pub(super) fn new(exchange: &Exchange, room: usize, notify: Notify, is_local: bool) -> Self {
+        let has_content = !matches!(exchange.request.body, RequestBody::Empty);
+        Self {
+            state: Mutex::new(State {
+                content_ended: !has_content,
+                room,
+                ..State::default()
+            }),
+            stream: exchange.stream,
+            notified: AtomicBool::new(is_local),
+            woken: AtomicBool::new(is_local),
+            notify,
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets what it carried, to be kept for another task.
+    pub(super) fn clear(&mut self) {
+        self.state = Mutex::default();
+    }
+
+    /// Notifies the owner, unless it knows.
+    pub(super) fn notify(&self) {
+        if !self.notified.load(Ordering::SeqCst) && !self.notified.swap(true, Ordering::SeqCst) {
+            self.notify.notify(self.stream);
+        }
+    }
+
+    fn report(&self, mut state: MutexGuard<'_, State>, event: TaskEvent) {
+        if state.gone {
+            return;
+        }
+        state.push(event);
+        drop(state);
+        self.notify();
+    }
+
+    /// The task is over.
+    pub(super) fn finish(&self) {
+        let is_missing = self.lock().finish();
+        if is_missing {
+            self.notify();
+        }
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.lock().gone
+    }
+
+    pub(super) fn cancel(&self) {
+        let mut state = self.lock();
+        state.gone = true;
+        state.content.clear();
+        state.first = None;
+        state.more.clear();
+        let wakers = [
+            state.reader.take(),
+            state.writer.take(),
+            state.poller.take(),
+        ];
+        drop(state);
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+impl Courier for Channel {
+    fn answer(&self, exchange: Box<Exchange>) {
+        let mut state = self.lock();
+        state.done |= !matches!(exchange.response.body, Body::Stream { .. });
+        self.report(state, TaskEvent::Answered(exchange));
+    }
+
+    fn produce(&self, piece: Piece) {
+        let mut state = self.lock();
+        match &piece {
+            Piece::Data(bytes) => state.room = state.room.saturating_sub(bytes.len()),
+            Piece::Trailers(_) => {}
+            Piece::End | Piece::Abort => state.done = true,
+        }
+        self.report(state, TaskEvent::Produced(piece));
+    }
+
+    fn poll_content(&self, context: &mut Context<'_>) -> Poll<Result<Option<Buffer>, Gone>> {
+        let mut state = self.lock();
+        if state.gone {
+            return Poll::Ready(Err(Gone));
+        }
+        if let Some(bytes) = state.content.pop_front() {
+            state.asked = true;
+            self.report(state, TaskEvent::Consumed(bytes.len()));
+            return Poll::Ready(Ok(Some(bytes)));
+        }
+        if state.content_ended {
+            return Poll::Ready(Ok(None));
+        }
+        remember(&mut state.reader, context);
+        let is_first = !std::mem::replace(&mut state.asked, true);
+        if is_first {
+            self.report(state, TaskEvent::Consumed(0));
+        }
+        Poll::Pending
+    }
+
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<usize, Gone>> {
+        let mut state = self.lock();
+        if state.gone {
+            return Poll::Ready(Err(Gone));
+        }
+        if state.room > 0 {
+            return Poll::Ready(Ok(state.room));
+        }
+        remember(&mut state.writer, context);
+        Poll::Pending
+    }
+}
+
+fn remember(waker: &mut Option<Waker>, context: &Context<'_>) {
+    match waker {
+        Some(known) => known.clone_from(context.waker()),
+        None => *waker = Some(context.waker().clone()),
+    }
+}
+
+/// Wakes a task that its owner polls.
+impl Wake for Channel {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.woken.swap(true, Ordering::SeqCst) {
+            self.notify();
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The owner's end of its tasks.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Waker};
+
+use loadline_proto::{
+    Body, Courier, Exchange, Handler, Piece, Port, ServerSession, StreamId, Task, Turn,
+};
+
+use super::channel::{Channel, Notify, TaskEvent};
+use super::worker::WorkerTask;
+use crate::parts::counters::Row;
+use crate::site::{self, Site};
+
+/// Handles of ended tasks that are kept for new ones: of one thread, which mostly polls a task to its
+/// end before it begins the next.
+const SPARE_MAX: usize = 16;
+
+/// The owner's end of one task. Dropped, it cancels the task.
+pub(crate) struct TaskHandle {
+    stream: StreamId,
+    channel: Arc<Channel>,
+    /// Of the owner's thread, which alone makes and drops it.
+    row: Arc<Row>,
+    /// Where the owner polls it itself.
+    task: Option<Task>,
+    more: Vec<TaskEvent>,
+    /// There may be events, or the task is to be polled.
+    is_due: bool,
+    /// Its answer is complete.
+    has_answered: bool,
+    has_ended: bool,
+    /// The connection's next task.
+    next: Option<Box<Self>>,
+}
+
+impl fmt::Debug for TaskHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TaskHandle")
+    }
+}
+
+/// Begins a thread's tasks, and keeps the memory of some that ended.
+pub(crate) struct TaskPool {
+    row: Arc<Row>,
+    #[allow(clippy::vec_box, reason = "the boxes are what is used again")]
+    spare: Vec<Box<TaskHandle>>,
+}
+
+impl TaskPool {
+    /// Counted in a row.
+    pub(crate) fn new(row: Arc<Row>) -> Self {
+        Self {
+            row,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Begins a task that the owner polls.
+    pub(crate) fn spawn_local<H: Handler>(
+        &mut self,
+        exchange: Box<Exchange>,
+        notify: Notify,
+        site: &Site<H>,
+    ) -> Box<TaskHandle> {
+        let window = site.session.limits.stream_window_bytes;
+        let stream = exchange.stream;
+        let mut handle = self.begin(stream, Channel::new(&exchange, window, notify, true));
+        handle.is_due = true;
+        let port = Port::new(Arc::clone(&handle.channel) as Arc<dyn Courier>);
+        handle.task = site.start(exchange, port);
+        if handle.task.is_none() {
+            handle.channel.finish();
+        }
+        handle
+    }
+
+    /// Prepares a task for a worker.
+    pub(crate) fn for_worker<H: Handler>(
+        &mut self,
+        exchange: Box<Exchange>,
+        notify: Notify,
+        site: &Site<H>,
+    ) -> (Box<TaskHandle>, WorkerTask) {
+        let window = site.session.limits.stream_window_bytes;
+        let stream = exchange.stream;
+        let handle = self.begin(stream, Channel::new(&exchange, window, notify, false));
+        let task = WorkerTask::new(exchange, Arc::clone(&handle.channel));
+        (handle, task)
+    }
+
+    fn begin(&mut self, stream: StreamId, channel: Channel) -> Box<TaskHandle> {
+        self.row.app_requests.add(1);
+        self.row.app_requests_in_progress.add(1);
+        if let Some(mut handle) = self.spare.pop()
+            && let Some(spare) = Arc::get_mut(&mut handle.channel)
+        {
+            *spare = channel;
+            handle.stream = stream;
+            handle.is_due = false;
+            handle.has_answered = false;
+            handle.has_ended = false;
+            return handle;
+        }
+        Box::new(TaskHandle {
+            stream,
+            channel: Arc::new(channel),
+            row: Arc::clone(&self.row),
+            task: None,
+            more: Vec::new(),
+            is_due: false,
+            has_answered: false,
+            has_ended: false,
+            next: None,
+        })
+    }
+
+    /// Ends one, and keeps its memory if nobody else has a part of it.
+    pub(crate) fn end(&mut self, mut handle: Box<TaskHandle>) {
+        handle.end();
+        if self.spare.len() == SPARE_MAX || handle.task.is_some() {
+            return;
+        }
+        if let Some(channel) = Arc::get_mut(&mut handle.channel) {
+            channel.clear();
+            handle.more = Vec::new();
+            self.spare.push(handle);
+        }
+    }
+}
+
+/// What reporting to a session has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reported {
+    Nothing,
+    /// Something; there may be more to come.
+    Some,
+    /// The answer is complete.
+    Last,
+}
+
+impl TaskHandle {
+    /// Whether no task, port or waker of it is left.
+    fn is_alone(&mut self) -> bool {
+        self.task.is_none() && Arc::get_mut(&mut self.channel).is_some()
+    }
+
+    /// Cancels what is not over.
+    fn end(&mut self) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        if !self.is_alone() {
+            self.expect();
+            self.channel.cancel();
+            site::drop_guarded(self.task.take());
+        }
+        self.row.app_requests_in_progress.sub(1);
+    }
+
+    /// A task that is polled here is woken without a notification: it is due anyway.
+    fn expect(&self) {
+        if self.task.is_some() && !self.channel.notified.load(Ordering::SeqCst) {
+            self.channel.notified.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn offer(&mut self, piece: Piece) {
+        self.is_due = true;
+        self.expect();
+        let mut state = self.channel.lock();
+        match piece {
+            Piece::Data(bytes) => state.content.push_back(bytes),
+            Piece::End => state.content_ended = true,
+            Piece::Trailers(_) | Piece::Abort => return,
+        }
+        let reader = state.reader.take();
+        drop(state);
+        reader.into_iter().for_each(Waker::wake);
+    }
+
+    fn pull(&mut self, room: usize) {
+        self.is_due = true;
+        self.expect();
+        let mut state = self.channel.lock();
+        state.room += room;
+        let writer = state.writer.take();
+        drop(state);
+        writer.into_iter().for_each(Waker::wake);
+    }
+
+    /// Polls the task once, if that is due and it is here, and reports its events to the session.
+    fn go_on(&mut self, session: &mut ServerSession, turn: &mut Turn<'_>) -> Reported {
+        self.is_due = false;
+        let mut is_over = false;
+        if self.task.is_some() && self.channel.woken.swap(false, Ordering::SeqCst) {
+            self.expect();
+            is_over = self.poll();
+        }
+        let reported = self.report(is_over, session, turn);
+        let is_woken = || self.channel.woken.load(Ordering::SeqCst);
+        if reported != Reported::Last && self.task.is_some() && is_woken() {
+            self.channel.notify(); // others first
+        }
+        reported
+    }
+
+    /// Whether the task is over.
+    fn poll(&mut self) -> bool {
+        let waker = Waker::from(Arc::clone(&self.channel));
+        let Some(task) = &mut self.task else {
+            return false;
+        };
+        let polled = site::poll_guarded(task, &mut Context::from_waker(&waker));
+        if polled.is_ready() {
+            site::drop_guarded(self.task.take());
+        }
+        polled.is_ready()
+    }
+
+    fn report(
+        &mut self,
+        is_over: bool,
+        session: &mut ServerSession,
+        turn: &mut Turn<'_>,
+    ) -> Reported {
+        self.channel.notified.store(false, Ordering::SeqCst);
+        let mut state = self.channel.lock();
+        if is_over {
+            state.finish();
+        }
+        std::mem::swap(&mut self.more, &mut state.more);
+        let first = state.first.take();
+        drop(state);
+        let mut reported = Reported::Nothing;
+        for event in first.into_iter().chain(self.more.drain(..)) {
+            let is_last = match event {
+                TaskEvent::Answered(exchange) => {
+                    let is_last = !matches!(exchange.response.body, Body::Stream { .. });
+                    session.answered(exchange, turn);
+                    is_last
+                }
+                TaskEvent::Produced(piece) => {
+                    let is_last = matches!(piece, Piece::End | Piece::Abort);
+                    session.produced(self.stream, piece, turn);
+                    is_last
+                }
+                TaskEvent::Consumed(bytes) => {
+                    session.consumed(self.stream, bytes, turn);
+                    false
+                }
+            };
+            if is_last {
+                return Reported::Last;
+            }
+            reported = Reported::Some;
+        }
+        reported
+    }
+}
+
+impl Drop for TaskHandle {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The tasks of one connection, by stream. HTTP/1 has one at most.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks(Option<Box<TaskHandle>>);
+
+impl Tasks {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(crate) fn insert(&mut self, mut handle: Box<TaskHandle>) {
+        handle.next = self.0.take();
+        self.0 = Some(handle);
+    }
+
+    /// Content for a task.
+    pub(crate) fn offer(&mut self, stream: StreamId, piece: Piece) {
+        if let Some(handle) = self.get_mut(stream) {
+            handle.offer(piece);
+        }
+    }
+
+    /// Room for a task's answer, in bytes.
+    pub(crate) fn pull(&mut self, stream: StreamId, room: usize) {
+        if let Some(handle) = self.get_mut(stream) {
+            handle.pull(room);
+        }
+    }
+
+    /// The task of this stream has events or is to be polled; without a stream: any.
+    pub(crate) fn notified(&mut self, stream: Option<StreamId>) {
+        let mut next = self.0.as_deref_mut();
+        while let Some(handle) = next {
+            handle.is_due |= stream.is_none_or(|stream| stream == handle.stream);
+            next = handle.next.as_deref_mut();
+        }
+    }
+
+    /// Takes one out.
+    pub(crate) fn remove(&mut self, stream: StreamId) -> Option<Box<TaskHandle>> {
+        self.remove_if(|handle| handle.stream == stream)
+    }
+
+    /// Polls those that are due, and reports their events to the session; `false`: there were none.
+    pub(crate) fn poll(
+        &mut self,
+        pool: &mut TaskPool,
+        session: &mut ServerSession,
+        turn: &mut Turn<'_>,
+    ) -> bool {
+        let mut is_any = false;
+        let mut ended = 0;
+        let mut next = self.0.as_deref_mut();
+        while let Some(handle) = next {
+            if handle.is_due {
+                let reported = handle.go_on(session, turn);
+                is_any |= reported != Reported::Nothing;
+                if reported == Reported::Last {
+                    handle.has_answered = true;
+                    ended += 1;
+                }
+            }
+            next = handle.next.as_deref_mut();
+        }
+        for _ in 0..ended {
+            if let Some(handle) = self.remove_if(|handle| handle.has_answered) {
+                pool.end(handle);
+            }
+        }
+        is_any
+    }
+
+    fn get_mut(&mut self, stream: StreamId) -> Option<&mut TaskHandle> {
+        let mut next = self.0.as_deref_mut();
+        while let Some(handle) = next {
+            if handle.stream == stream {
+                return Some(handle);
+            }
+            next = handle.next.as_deref_mut();
+        }
+        None
+    }
+
+    fn remove_if(&mut self, is_it: impl Fn(&TaskHandle) -> bool) -> Option<Box<TaskHandle>> {
+        let mut link = &mut self.0;
+        while link.as_ref().is_some_and(|handle| !is_it(handle)) {
+            link = &mut link.as_mut()?.next;
+        }
+        let mut found = link.take()?;
+        *link = found.next.take();
+        Some(found)
+    }
+}

@@ -1,0 +1,346 @@
+//! A socket by completion: io_uring receives and sends, and reports what was done.
+//!
+//! Received bytes are pushed: the session reads them in the buffer that the kernel has filled.
+
+use std::io;
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
+
+use loadline_base::{Token, Transmit};
+use loadline_proto::{ServerSession, Then, Turn};
+use loadline_sys::ring::{Ring, SocketId, Told};
+use loadline_sys::socket;
+use loadline_sys::write::Files;
+
+use super::sending::{SendOutcome, Sending};
+use super::socket::{Readiness, Socket};
+use super::{Io, Pause, Transport};
+use crate::arch::proactor::{RingDriver, RingEvent};
+use crate::parts::event_loop::driver::{LoopTransport, Reported};
+use crate::parts::local_address::{Arrived, LocalAddresses};
+
+/// Bytes of files written in one visit: as of a loop on epoll.
+const WRITE_BYTES: u64 = 1 << 20;
+
+/// A socket and what is known of it.
+#[derive(Debug)]
+pub(crate) struct RingSocket {
+    place: Place,
+    /// Output with files on its way: what the ring cannot send.
+    files: Option<Box<Sending>>,
+    known: Known,
+    arrived: Arrived,
+}
+
+/// Where the socket is.
+#[derive(Debug)]
+enum Place {
+    /// Not with the ring yet.
+    Here(OwnedFd),
+    /// With the ring.
+    Ring(SocketId),
+    /// Nowhere: only for a moment.
+    Nowhere,
+}
+
+/// What is known of the socket.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// The session welcomes bytes.
+    wanted: bool,
+    /// Bytes came although it does not: the kernel is to stop.
+    to_be_paused: bool,
+    /// The end of input was reported.
+    ended: bool,
+    /// Output is shut down, so that a hang-up is the peer's regular end.
+    finished: bool,
+    /// Something has come.
+    has_received: bool,
+    /// There is room for files.
+    writable: bool,
+    /// Files are copied to it.
+    copies_files: bool,
+    /// The last answer has left, as far as is known, and nothing else is to be done.
+    resting: bool,
+    /// That is certain now, and nothing else has happened.
+    rests_on: bool,
+}
+
+impl RingSocket {
+    fn id(&self) -> Option<SocketId> {
+        match self.place {
+            Place::Ring(id) => Some(id),
+            Place::Here(_) | Place::Nowhere => None,
+        }
+    }
+
+    fn send_files(
+        &mut self,
+        session: &mut ServerSession,
+        io: &mut Io<'_, '_, RingDriver>,
+    ) -> ControlFlow<Pause> {
+        let ring = &mut io.driver.ring;
+        let Some(id) = self.id() else {
+            return ControlFlow::Continue(());
+        };
+        let (Some(sending), Some(socket)) = (&mut self.files, ring.socket(id)) else {
+            return ControlFlow::Continue(());
+        };
+        let files = self.known.copies_files.then_some(&mut *io.files);
+        match sending.go_on(socket, files, io.bytes_left, session, io.turn) {
+            SendOutcome::Whole => {
+                if let Some(sending) = self.files.take() {
+                    session.sent(sending.transmit, io.turn);
+                }
+            }
+            SendOutcome::Full => {
+                self.known.writable = false;
+                ring.await_room(id);
+            }
+            SendOutcome::NotCached(range)
+                if ring.read_ahead(id, &range.file, range.offset, range.len) => {}
+            SendOutcome::NotCached(range) => return ControlFlow::Break(Pause::Prefetch(range)),
+            SendOutcome::Budget => return ControlFlow::Break(Pause::Again),
+            SendOutcome::Nothing => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Asks for bytes, or sees to it that not many more come.
+    fn ask(&mut self, read: bool, hang_up: bool, ring: &mut Ring) {
+        self.known.wanted = read;
+        let Some(id) = self.id() else { return };
+        if read {
+            self.known.to_be_paused = false;
+            if !self.known.ended {
+                ring.receive(id);
+            }
+        } else if std::mem::take(&mut self.known.to_be_paused) {
+            ring.pause(id);
+        } else if hang_up && self.known.ended {
+            // Nothing is received that would fail, and perhaps nothing sent for long.
+            ring.watch_hang_up(id);
+        }
+    }
+}
+
+impl Transport<RingDriver> for RingSocket {
+    fn write_bytes_max(&self) -> u64 {
+        WRITE_BYTES
+    }
+
+    #[inline]
+    fn resume(
+        &mut self,
+        session: &mut ServerSession,
+        io: &mut Io<'_, '_, RingDriver>,
+    ) -> ControlFlow<Pause> {
+        match self.files.is_some() && self.known.writable {
+            true => self.send_files(session, io),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    #[inline]
+    fn wait(
+        &mut self,
+        read: bool,
+        hang_up: bool,
+        _session: &mut ServerSession,
+        io: &mut Io<'_, '_, RingDriver>,
+    ) -> bool {
+        self.ask(read, hang_up, &mut io.driver.ring);
+        false
+    }
+
+    /// What the ring has received comes by events: until then the session waits.
+    fn receive_pending(
+        &mut self,
+        certain: bool,
+        session: &mut ServerSession,
+        io: &mut Io<'_, '_, RingDriver>,
+    ) -> ControlFlow<Pause> {
+        let ring = &mut io.driver.ring;
+        match self.id() {
+            Some(id) if certain && !self.known.ended && ring.has_input(id) => {
+                self.known.wanted = true;
+                ring.receive(id);
+                ControlFlow::Break(Pause::Again)
+            }
+            _ => {
+                session.nothing_pending(io.turn);
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    /// By the ring; from here if it holds files, or if the connection closes behind it: then nothing
+    /// is left to wait for.
+    fn send(
+        &mut self,
+        transmit: Transmit,
+        then: Then,
+        session: &mut ServerSession,
+        io: &mut Io<'_, '_, RingDriver>,
+    ) -> ControlFlow<Pause> {
+        if transmit.has_file() || then == Then::Close {
+            self.files = Some(Box::new(Sending::new(transmit, Files::Probe)));
+            self.known.writable = true;
+            return self.send_files(session, io);
+        }
+        let Some(id) = self.id() else {
+            session.peer_gone(io.turn);
+            return ControlFlow::Continue(());
+        };
+        let told = match then {
+            Then::Rest => Told::WithTheNext,
+            Then::More | Then::Close => Told::AtOnce,
+        };
+        self.known.resting = io.driver.ring.send(id, transmit, told);
+        ControlFlow::Continue(())
+    }
+
+    fn finish(&mut self, session: &mut ServerSession, io: &mut Io<'_, '_, RingDriver>) {
+        self.known.finished = true;
+        let socket = self.id().and_then(|id| io.driver.ring.socket(id));
+        if socket.is_none_or(|socket| socket::finish(socket).is_err()) {
+            session.peer_gone(io.turn);
+        }
+    }
+
+    fn local_address(
+        &mut self,
+        addresses: &LocalAddresses,
+        driver: &RingDriver,
+    ) -> Option<SocketAddr> {
+        let socket = self.id().and_then(|id| driver.ring.socket(id))?;
+        addresses.of(&mut self.arrived, socket)
+    }
+
+    fn prefetched(&mut self) {
+        if let Some(sending) = &mut self.files {
+            sending.prefetched();
+        }
+    }
+
+    fn has_begun(&self, _driver: &mut RingDriver) -> bool {
+        self.known.has_received || self.known.ended
+    }
+
+    /// Also where an answer may not have been submitted yet.
+    fn has_input(&self, driver: &mut RingDriver) -> bool {
+        !self.known.ended && self.id().is_some_and(|id| driver.ring.has_input(id))
+    }
+
+    fn is_resting(&self) -> bool {
+        self.known.resting
+    }
+
+    fn close(self, driver: &mut RingDriver, turn: &mut Turn<'_>) {
+        if let Some(sending) = self.files {
+            turn.pool.give_segments(sending.transmit.into_segments());
+        }
+        if let Place::Ring(id) = self.place {
+            driver.ring.close(id);
+        }
+    }
+}
+
+impl LoopTransport<RingDriver> for RingSocket {
+    fn new(fd: OwnedFd, copies_files: bool) -> Self {
+        Self {
+            place: Place::Here(fd),
+            files: None,
+            known: Known {
+                copies_files,
+                ..Known::default()
+            },
+            arrived: Arrived::default(),
+        }
+    }
+
+    fn adopt(&mut self, token: Token, driver: &mut RingDriver) {
+        if let Place::Here(fd) = std::mem::replace(&mut self.place, Place::Nowhere) {
+            self.place = Place::Ring(driver.ring.adopt(fd, token));
+        }
+    }
+
+    #[inline]
+    fn on_event(
+        &mut self,
+        event: RingEvent<'_>,
+        session: &mut ServerSession,
+        turn: &mut Turn<'_>,
+    ) -> Reported {
+        let mut is_input = false;
+        match event {
+            RingEvent::Received(bytes) => {
+                is_input = true;
+                self.known.rests_on = false;
+                self.known.has_received = true;
+                self.known.to_be_paused = !self.known.wanted;
+                session.received(bytes, turn);
+            }
+            RingEvent::Ended { regular } => {
+                is_input = true;
+                self.known.ended = true;
+                match regular || self.known.finished {
+                    true => session.received_eof(turn),
+                    false => session.peer_gone(turn),
+                }
+            }
+            RingEvent::Progress(bytes) => {
+                self.known.resting = false;
+                session.progressed(bytes, turn);
+            }
+            RingEvent::Sent(transmit) => {
+                self.known.rests_on = std::mem::take(&mut self.known.resting);
+                session.sent(transmit, turn);
+            }
+            RingEvent::SendFailed(transmit) => {
+                self.known.resting = false;
+                turn.pool.give_segments(transmit.into_segments());
+                session.peer_gone(turn);
+            }
+            RingEvent::Writable => self.known.writable = true,
+            RingEvent::ReadAhead(bytes) => {
+                if let Some(sending) = &mut self.files {
+                    sending.read_ahead(bytes);
+                }
+            }
+            RingEvent::HungUp if self.known.finished => {}
+            RingEvent::HungUp => session.peer_gone(turn),
+        }
+        Reported {
+            is_input,
+            is_ready: true,
+        }
+    }
+
+    fn settle(&mut self, _token: Token, driver: &mut RingDriver) -> io::Result<()> {
+        if !self.known.has_received && !self.known.ended {
+            self.ask(true, false, &mut driver.ring);
+        }
+        Ok(())
+    }
+
+    /// The ring has received it already.
+    fn discard_input(&self, _read_buffer: &mut [u8]) {}
+
+    #[inline]
+    fn rests_on(&mut self) -> bool {
+        std::mem::take(&mut self.known.rests_on)
+    }
+
+    /// A worker could not use the ring.
+    fn into_socket(self) -> Result<Socket, Self> {
+        Err(self)
+    }
+
+    fn from_socket(socket: Socket, _missed: Readiness) -> Result<Self, Socket> {
+        Err(socket)
+    }
+
+    fn read_by_event(&mut self) {}
+}

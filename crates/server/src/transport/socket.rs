@@ -1,0 +1,417 @@
+//! A non-blocking socket by readiness: flags say what may be tried, system calls try it.
+//!
+//! An epoll loop sets the flags by edge-triggered events, a blocking thread by `ppoll`.
+
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use loadline_base::{Token, Transmit};
+use loadline_proto::{ServerSession, Then, Turn};
+use loadline_sys::write::{self, FileBuffer, Files, Progress, Written};
+use loadline_sys::{Event, Interest, socket};
+
+use super::sending::{SendOutcome, Sending};
+use super::{Io, Pause, Transport};
+use crate::parts::event_loop::driver::{LoopTransport, Reported};
+use crate::parts::event_loop::epoll::Epoll;
+use crate::parts::local_address::{Arrived, LocalAddresses};
+
+/// Bytes written in one visit of a loop: 1 MiB costs about 200 us (a file of that length under wrk,
+/// AMD EPYC), which is how long a fast reader may hold up the others.
+const LOOP_WRITE_BYTES: u64 = 1 << 20;
+
+/// Bytes that a blocking thread writes between two looks at the clock and the shutdown: 4 MiB take
+/// some milliseconds.
+const THREAD_WRITE_BYTES: u64 = 4 << 20;
+
+/// A socket and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Socket<F = OwnedFd> {
+    fd: F,
+    ready: Ready,
+    arrived: Arrived,
+    sending: Option<Box<Sending>>,
+}
+
+/// What events said of a socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Readiness {
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    /// The peer has closed its end, or all of it.
+    pub(crate) hung_up: bool,
+    /// Gone in both directions.
+    pub(crate) gone: bool,
+}
+
+impl Readiness {
+    /// Adds what one more event says.
+    #[inline]
+    pub(crate) fn add(&mut self, event: Event) {
+        self.readable |= event.is_readable();
+        self.writable |= event.is_writable();
+        self.hung_up |= event.is_half_closed();
+        self.gone |= event.is_gone();
+    }
+
+    /// Whether an event said anything at all.
+    pub(crate) fn is_anything(self) -> bool {
+        self.readable || self.writable || self.hung_up || self.gone
+    }
+}
+
+impl From<Event> for Readiness {
+    #[inline]
+    fn from(event: Event) -> Self {
+        let mut readiness = Self::default();
+        readiness.add(event);
+        readiness
+    }
+}
+
+/// What is known of the socket.
+#[derive(Clone, Copy, Debug)]
+struct Ready {
+    /// There may be something to read.
+    readable: bool,
+    /// There may be room to write.
+    writable: bool,
+    /// A hang-up was seen: a short read does not mean that nothing is left.
+    hung_up: bool,
+    /// The end of input was reported.
+    ended: bool,
+    /// Output is shut down, so that a hang-up is the peer's regular end.
+    finished: bool,
+    /// Gone in both directions.
+    gone: bool,
+    /// Nothing has come yet.
+    fresh: bool,
+    /// A poller watches the socket.
+    registered: bool,
+    /// Files are copied to it.
+    copies_files: bool,
+    owner: Owner,
+}
+
+/// Who waits for the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// A loop, by epoll.
+    Loop,
+    /// A blocking thread, by `ppoll`; `reads`: the session waits for input.
+    Thread { reads: bool },
+}
+
+impl<F: AsFd> Socket<F> {
+    /// Of a loop. The first read needs no event.
+    pub(crate) fn of_loop(fd: F, copies_files: bool) -> Self {
+        Self {
+            fd,
+            ready: Ready {
+                readable: true,
+                writable: true,
+                hung_up: false,
+                ended: false,
+                finished: false,
+                gone: false,
+                fresh: true,
+                registered: false,
+                copies_files,
+                owner: Owner::Loop,
+            },
+            arrived: Arrived::default(),
+            sending: None,
+        }
+    }
+
+    /// Of a blocking thread, which waits before it reads. Files go by `sendfile`: a buffer for each
+    /// of many threads would be too much.
+    pub(crate) fn of_thread(fd: F) -> Self {
+        let mut socket = Self::of_loop(fd, false);
+        socket.ready.readable = false;
+        socket.ready.owner = Owner::Thread { reads: false };
+        socket
+    }
+
+    /// Adds what events said. What it changes shows at the next visit.
+    #[inline]
+    pub(crate) fn note(&mut self, readiness: Readiness) {
+        let ready = &mut self.ready;
+        ready.readable |= readiness.readable;
+        ready.writable |= readiness.writable;
+        ready.hung_up |= readiness.hung_up;
+        ready.gone |= readiness.gone;
+    }
+
+    /// Reading waits for an event.
+    pub(crate) fn read_by_event(&mut self) {
+        self.ready.readable = false;
+    }
+
+    /// Whether the session has waited for input.
+    pub(crate) fn awaits_input(&self) -> bool {
+        self.ready.owner == Owner::Thread { reads: true }
+    }
+
+    /// Whether output waits for room.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.sending.is_some()
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Whether a visit would find something to do.
+    fn is_ready(&self) -> bool {
+        self.ready.readable || self.ready.gone || (self.ready.writable && self.sending.is_some())
+    }
+
+    /// One system call for a request that fits into the buffer. `false`: there was nothing.
+    #[inline]
+    fn receive(
+        &mut self,
+        session: &mut ServerSession,
+        buffer: &mut [u8],
+        turn: &mut Turn<'_>,
+    ) -> bool {
+        match socket::receive(self.fd.as_fd(), buffer) {
+            Ok(Some(0)) => {
+                self.ready.ended = true;
+                self.ready.readable = false;
+                session.received_eof(turn);
+            }
+            Ok(Some(count)) => {
+                // What comes after a short read is a new edge; the end that a hang-up announced
+                // is not.
+                if count < buffer.len() && !self.ready.hung_up {
+                    self.ready.readable = false;
+                }
+                self.ready.fresh = false;
+                session.received(&mut buffer[..count], turn);
+            }
+            Ok(None) => {
+                self.ready.readable = false;
+                return false;
+            }
+            Err(_) => {
+                self.ready.readable = false;
+                session.peer_gone(turn);
+            }
+        }
+        true
+    }
+
+    /// Whether its thread may wait for the disk.
+    fn may_block(&self) -> bool {
+        self.ready.owner != Owner::Loop
+    }
+
+    fn files<'f>(&self, files: &'f mut FileBuffer) -> Option<&'f mut FileBuffer> {
+        self.ready.copies_files.then_some(files)
+    }
+
+    fn sent_so_far<D>(
+        &mut self,
+        outcome: SendOutcome,
+        session: &mut ServerSession,
+        io: &mut Io<'_, '_, D>,
+    ) -> ControlFlow<Pause> {
+        match outcome {
+            SendOutcome::Whole => {
+                if let Some(sending) = self.sending.take() {
+                    session.sent(sending.transmit, io.turn);
+                }
+            }
+            SendOutcome::Full => {
+                self.ready.writable = false;
+                // A thread polls for room alone now: what comes meanwhile is not known.
+                self.ready.readable |= self.may_block();
+            }
+            SendOutcome::Budget => return ControlFlow::Break(Pause::Again),
+            SendOutcome::NotCached(range) => return ControlFlow::Break(Pause::Prefetch(range)),
+            SendOutcome::Nothing => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl<D, F: AsFd> Transport<D> for Socket<F> {
+    #[inline]
+    fn write_bytes_max(&self) -> u64 {
+        match self.may_block() {
+            true => THREAD_WRITE_BYTES,
+            false => LOOP_WRITE_BYTES,
+        }
+    }
+
+    #[inline]
+    fn resume(
+        &mut self,
+        session: &mut ServerSession,
+        io: &mut Io<'_, '_, D>,
+    ) -> ControlFlow<Pause> {
+        if self.ready.gone && !self.ready.finished {
+            session.peer_gone(io.turn);
+        } else if self.ready.writable
+            && let Some(sending) = &mut self.sending
+        {
+            let files = self.ready.copies_files.then_some(&mut *io.files);
+            let outcome = sending.go_on(self.fd.as_fd(), files, io.bytes_left, session, io.turn);
+            return self.sent_so_far(outcome, session, io);
+        }
+        ControlFlow::Continue(())
+    }
+
+    #[inline]
+    fn wait(
+        &mut self,
+        read: bool,
+        _hang_up: bool,
+        session: &mut ServerSession,
+        io: &mut Io<'_, '_, D>,
+    ) -> bool {
+        if let Owner::Thread { reads } = &mut self.ready.owner {
+            *reads = read;
+        }
+        let may_read = read && self.ready.readable && !self.ready.ended;
+        if may_read {
+            self.receive(session, io.read_buffer, io.turn);
+        }
+        may_read
+    }
+
+    fn receive_pending(
+        &mut self,
+        certain: bool,
+        session: &mut ServerSession,
+        io: &mut Io<'_, '_, D>,
+    ) -> ControlFlow<Pause> {
+        let may_have = (certain || self.ready.readable) && !self.ready.ended;
+        if !may_have || !self.receive(session, io.read_buffer, io.turn) {
+            session.nothing_pending(io.turn);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// One system call if the socket has room for all of it.
+    #[inline]
+    fn send(
+        &mut self,
+        mut transmit: Transmit,
+        _then: Then,
+        session: &mut ServerSession,
+        io: &mut Io<'_, '_, D>,
+    ) -> ControlFlow<Pause> {
+        let probe = match self.may_block() {
+            true => Files::Trust,
+            false => Files::Probe,
+        };
+        let files = self.files(io.files);
+        match write::write(self.fd.as_fd(), &mut transmit, *io.bytes_left, probe, files) {
+            Ok(Written {
+                progress: Progress::Done,
+                bytes,
+            }) => {
+                *io.bytes_left = io.bytes_left.saturating_sub(bytes);
+                session.sent(transmit, io.turn);
+                ControlFlow::Continue(())
+            }
+            result => {
+                let mut sending = Sending::new(transmit, probe);
+                let outcome = sending.after(result, io.bytes_left, session, io.turn);
+                self.sending = Some(Box::new(sending));
+                self.sent_so_far(outcome, session, io)
+            }
+        }
+    }
+
+    fn finish(&mut self, session: &mut ServerSession, io: &mut Io<'_, '_, D>) {
+        self.ready.finished = true;
+        if socket::finish(self.fd.as_fd()).is_err() {
+            session.peer_gone(io.turn);
+        }
+    }
+
+    fn local_address(&mut self, addresses: &LocalAddresses, _driver: &D) -> Option<SocketAddr> {
+        addresses.of(&mut self.arrived, self.fd.as_fd())
+    }
+
+    fn prefetched(&mut self) {
+        if let Some(sending) = &mut self.sending {
+            sending.prefetched();
+        }
+    }
+
+    fn has_begun(&self, _driver: &mut D) -> bool {
+        let known = !self.ready.fresh || self.ready.ended || self.ready.gone;
+        known || socket::has_input(self.fd.as_fd())
+    }
+
+    /// A request may be an event that was not reported yet.
+    fn has_input(&self, _driver: &mut D) -> bool {
+        socket::has_input(self.fd.as_fd())
+    }
+
+    fn close(self, _driver: &mut D, turn: &mut Turn<'_>) {
+        if let Some(sending) = self.sending {
+            turn.pool.give_segments(sending.transmit.into_segments());
+        }
+        drop(self.fd);
+    }
+}
+
+impl LoopTransport<Epoll> for Socket {
+    fn new(fd: OwnedFd, copies_files: bool) -> Self {
+        Self::of_loop(fd, copies_files)
+    }
+
+    fn adopt(&mut self, _token: Token, _driver: &mut Epoll) {}
+
+    #[inline]
+    fn on_event(
+        &mut self,
+        event: Event,
+        _session: &mut ServerSession,
+        _turn: &mut Turn<'_>,
+    ) -> Reported {
+        self.note(event.into());
+        Reported {
+            is_input: event.is_readable(),
+            is_ready: self.is_ready(),
+        }
+    }
+
+    #[inline]
+    fn settle(&mut self, token: Token, driver: &mut Epoll) -> std::io::Result<()> {
+        if self.ready.registered {
+            return Ok(());
+        }
+        // The first read came before this. What has come since is an event at once.
+        self.ready.registered = true;
+        driver
+            .poller
+            .add(self.fd.as_fd(), token.to_bits(), Interest::Connection)
+    }
+
+    fn discard_input(&self, read_buffer: &mut [u8]) {
+        // Whatever it comes to, the connection is closed next.
+        let _ = socket::receive(self.fd.as_fd(), read_buffer);
+    }
+
+    fn into_socket(self) -> Result<Socket, Self> {
+        Ok(self)
+    }
+
+    fn from_socket(mut socket: Socket, missed: Readiness) -> Result<Self, Socket> {
+        socket.note(missed);
+        Ok(socket)
+    }
+
+    fn read_by_event(&mut self) {
+        Self::read_by_event(self);
+    }
+}
+
+const _: () = assert!(size_of::<Socket>() <= 24);
