@@ -35,6 +35,7 @@ pub(crate) fn test(root: &Path, arguments: &[String]) -> Result<(), String> {
     let all = |steps: &mut Steps| {
         if filters == 0 {
             format_and_lints(steps, root)?;
+            documentation(steps, root)?;
             fuzz_all(steps, root, fuzz_seconds)?;
         }
         steps.run(tests)
@@ -91,6 +92,13 @@ fn format_and_lints(steps: &mut Steps, root: &Path) -> Result<(), String> {
         root,
         "cargo clippy -q --workspace --all-targets -- -D warnings",
     ))
+}
+
+/// The documentation of all crates, without a warning.
+fn documentation(steps: &mut Steps, root: &Path) -> Result<(), String> {
+    let mut command = command(root, "cargo doc -q --workspace --no-deps");
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    steps.run(command)
 }
 
 fn fuzz_all(steps: &mut Steps, root: &Path, seconds: u32) -> Result<(), String> {

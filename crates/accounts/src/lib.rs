@@ -1,6 +1,6 @@
 //! Accounts: register, log in, a page behind the login, change the password, log out, delete.
 //!
-//! An ordinary axum app with nothing of Loadline below it, built the way anybody would build theirs:
+//! An ordinary axum app without any part of Loadline's server:
 //! [`Accounts::open`] connects to SQLite, MariaDB, MySQL or PostgreSQL and [`Accounts::router`] is
 //! the app, for `axum::serve` or any other server of tower services.
 //!
@@ -18,17 +18,18 @@
 //! # }
 //! ```
 //!
-//! Behind a proxy, or on another server, say who asks by a [`Client`] in each request's extensions.
+//! Behind a proxy, or on another server, put a [`Client`] into each request's extensions: the client's
+//! address, and whether it used https.
 //!
 //! | file | what |
 //! |---|---|
 //! | `options.rs` | what can be chosen, and every limit with its reason |
-//! | `name.rs`, `password.rs` | which user names and passwords are taken, as pure functions |
-//! | `guard.rs`, `throttle.rs`, `turns.rs` | which tries of a password are let through, as a function of time |
+//! | `name.rs`, `password.rs` | which user names and passwords are allowed, as pure functions |
+//! | `guard.rs`, `throttle.rs`, `turns.rs` | which attempts at a password are allowed, as a function of time |
 //! | `hashing.rs`, `hash_memory.rs` | argon2id on blocking threads, and the memory that it takes |
-//! | `token.rs` | random tokens and what is stored of them |
+//! | `token.rs` | random tokens, and the hashes that are stored |
 //! | `store/` | the database: connections, migrations, statements |
-//! | `web/` | pages: who asks, sessions, forms, templates, security headers |
+//! | `web/` | pages: visitors, sessions, forms, templates, security headers |
 #![forbid(unsafe_code)]
 
 mod clock;

@@ -1,7 +1,6 @@
-//! Data structures that every floor of Loadline stands on.
+//! Data structures for all other crates: buffers, slab, timer wheel, files and batches of output.
 //!
-//! What may live here: plain data and its bookkeeping. No I/O, no clock, no threads, nothing that
-//! knows HTTP.
+//! Plain data and its bookkeeping: no I/O, no clock, no threads, no HTTP.
 #![forbid(unsafe_code)]
 
 pub mod buffer;

@@ -1,7 +1,7 @@
-//! What measured figures say of a server's capacity.
+//! What measured figures say about a server's capacity: statistics with intervals, the Universal
+//! Scalability Law, and the search for the highest rate that a server holds.
 //!
-//! All of it is pure: figures go in, and what they say comes out, with an interval. It starts nothing,
-//! reads no clock and no file.
+//! All of it is pure: it starts nothing and reads no clock and no file.
 #![forbid(unsafe_code)]
 
 pub mod search;

@@ -1,8 +1,8 @@
 //! How database servers are started for a test or a measurement: with the programs of Debian's
-//! packages, in a directory of their own, on a unix socket, as somebody who is not root.
+//! packages, in a directory of their own, on a unix socket, as a user other than root.
 //!
-//! What it is not: it starts nothing itself. It says which programs there are, and gives command
-//! lines; whoever carries them out sees to it that what was started ends.
+//! It starts nothing itself. It finds the programs and makes their command lines; the caller runs
+//! them, and ends what it has started.
 //!
 //! ```no_run
 //! use loadline_databases::{Installed, Kind, make_folder};

@@ -1,7 +1,6 @@
-//! The capacity lab: what can this machine carry, under which architecture, set how, and how sure
-//! is that?
+//! The laboratory: plans of many trials, run in random order, recorded and analysed.
 //!
-//! It knows servers by their command line and by HTTP only, so it can measure foreign ones too. All
+//! It knows servers by their command line and by HTTP only, so it can measure any server. All
 //! decisions are pure (which trials, which rate next, what the figures mean); one module acts.
 //!
 //! ```text

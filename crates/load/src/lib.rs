@@ -1,11 +1,11 @@
-//! The load generator: plans requests in time, sends them, measures, and says when the measurement
-//! itself is not to be trusted.
+//! The load generator: it plans requests in time, sends them, measures, and says when its own
+//! measurement cannot be trusted.
 //!
 //! ```text
 //!   Plan ──► fleet: threads (and processes)          one Plan for all, a Share for each
 //!              │
 //!              ├─ engine   the plain clients: one epoll loop a thread, closed or open loop
-//!              └─ actors   clients with a mind of their own: scenarios, players, slow and hostile ones
+//!              └─ actors   clients with behaviour: scenarios, players, slow and hostile ones
 //!              │
 //!              ▼  Message, once a second
 //!            trial: merged, judged (client-limited? Little's law?)  ──► TrialRecord ──► report

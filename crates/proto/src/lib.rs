@@ -1,12 +1,12 @@
-//! HTTP as pure state machines: facts in, orders out.
+//! HTTP as pure state machines: events in, orders out.
 //!
-//! Sans-IO means here: no clock, no file, no socket, no thread, no randomness. A loop tells a
-//! [`ServerSession`] what happened (bytes came, bytes left, the handler answered, time passed) and
-//! asks it for the next [`Action`]. Nothing that a peer does is an error of these calls: a bad
-//! request becomes an answer, a half-close, a bounded linger and [`Action::Close`].
+//! Sans-I/O means here: no clock, no file, no socket, no thread, no randomness. The caller reports
+//! events to a [`ServerSession`] (bytes received, bytes sent, handler done, time passed) and takes the
+//! next [`Action`] from it. Nothing that a peer does is an error of these calls: a bad request becomes
+//! a response, a half-close, a bounded linger and [`Action::Close`].
 //!
 //! ```text
-//!   received · ran · completed · progressed · sent · expired · draining      facts
+//!   received · ran · completed · progressed · sent · expired · draining      events
 //!              answered · produced · consumed
 //!                               │
 //!                         ServerSession
@@ -15,9 +15,9 @@
 //!              Start · Offer · Pull · Cancel
 //! ```
 //!
-//! The second lines are those of an app's answer, whose content streams in both directions.
+//! The second lines are for apps, whose content streams in both directions.
 //!
-//! A request and its answer, without a socket:
+//! A request and its response, without a socket:
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,9 +1,8 @@
-//! What a trial of the load generator measured: the record, the judgement of it, and the forms in
-//! which it is printed and exported.
+//! What a trial of the load generator measured: the record, its assessment, and the forms in which it
+//! is printed and exported.
 //!
-//! It opens no socket, reads no clock and starts nothing, so that whoever has a record on disk can
-//! read, judge and print it. How a record is made from the messages of threads is not here, but in
-//! the load generator.
+//! It opens no socket, reads no clock and starts nothing, so any program can read, assess and print a
+//! record from disk. The load generator makes records from the messages of its threads.
 //!
 //! ```text
 //!   Tally, histograms ──► TrialRecord ──► assertion   does it hold what was asked for?

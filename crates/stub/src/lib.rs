@@ -1,9 +1,9 @@
-//! A responder with a programmed truth: what it answers, and when, is known beforehand.
+//! A responder of known behaviour: what it responds, and when, is programmed.
 //!
-//! It is what a load generator is measured against. So it shares no code with one, and it keeps a
-//! record of what really happened: when each request had arrived, when its answer was due, and when
-//! that was given to the kernel. Where a load generator and the record differ, the generator is
-//! wrong; where the record and the program differ, the machine was in the way.
+//! Load generators are tested against it, so it shares no code with them. It records what really
+//! happened: when each request had arrived, when its response was due, and when that was given to the
+//! kernel. If a load generator and the record differ, the generator is wrong; if the record and the
+//! program differ, the machine was late.
 //!
 //! ```text
 //!   request n ──► faults: what is wrong with its answer     every n-th, counted

@@ -1,11 +1,11 @@
-//! The Linux calls that Loadline is built on: the only floor that knows system calls.
+//! Linux: epoll, io_uring, sockets, files, processes. The only crate with system calls.
 //!
-//! What it is not: a portability layer, or a policy. Functions here do one thing, never wait unless
-//! their name says so, and name the operation in their errors where the caller cannot know it.
+//! It is no portability layer and makes no policy. Functions do one thing, never wait unless their
+//! name says so, and name the operation in their errors if the caller cannot know it.
 //!
-//! Unsafe policy: every public function is safe. A call goes through a safe wrapper (`rustix`) where
-//! there is one; where there is none, the `unsafe` block holds that one call, and its `SAFETY:`
-//! comment names what has to hold and who sees to it.
+//! Unsafe policy: every public function is safe. A call goes through a safe wrapper (`rustix`) if
+//! there is one. Otherwise the `unsafe` block holds that one call, and its `SAFETY:` comment names
+//! what has to hold, and the code that makes it hold.
 
 pub mod affinity;
 pub mod arrival;
