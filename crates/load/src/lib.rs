@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod actors;
+mod client_loop;
 pub mod control;
 pub mod engine;
 pub mod fleet;

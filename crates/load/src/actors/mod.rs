@@ -26,6 +26,7 @@ pub(crate) use exchange::{Progress, Watch};
 
 use loadline_record::ErrorKind;
 
+use crate::client_loop;
 use crate::recorder::GroupRecorder;
 use crate::{Control, Message, Plan, Share};
 
@@ -180,5 +181,7 @@ pub fn run(
     control: &Control,
     out: &mut dyn FnMut(Message),
 ) -> io::Result<()> {
-    stage::run(plan, share, control, out)
+    let mut stage = stage::Stage::new(plan, share)?;
+    stage.ask_all_beforehand();
+    client_loop::run(stage, share, control, out)
 }

@@ -73,15 +73,15 @@ impl Engine<'_> {
         let think_ns = self.closed().think_ns;
         match think_ns {
             0 if self.client(index).stage == Stage::Idle => {
-                let due_ns = self.now_ns;
+                let due_ns = self.time.now_ns;
                 self.client(index).stamps.due_ns = due_ns;
                 self.closed().ready.push(index);
                 if self.closed().ready.len() >= self.closed().ready_max {
                     self.begin_ready();
                 }
             }
-            0 => self.begin_next(index, self.now_ns), // it needs a connection first
-            _ => self.think(index, self.now_ns.saturating_add(think_ns)),
+            0 => self.begin_next(index, self.time.now_ns), // it needs a connection first
+            _ => self.think(index, self.time.now_ns.saturating_add(think_ns)),
         }
     }
 
@@ -89,12 +89,12 @@ impl Engine<'_> {
     /// that a peer that fails at once does not hold the others up.
     pub(super) fn next_after_failure(&mut self, index: u32) {
         let think_ns = self.closed().think_ns;
-        self.think(index, self.now_ns.saturating_add(think_ns));
+        self.think(index, self.time.now_ns.saturating_add(think_ns));
     }
 
     /// A client that paused goes on.
     pub(super) fn resume(&mut self, index: u32) {
-        let due_ns = self.now_ns;
+        let due_ns = self.time.now_ns;
         self.client(index).stamps.due_ns = due_ns;
         self.closed().waiting.push_front(index);
         self.closed().next_ns = due_ns;
@@ -105,7 +105,7 @@ impl Engine<'_> {
     pub(super) fn begin_ready(&mut self) {
         for at in 0..self.closed().ready.len() {
             if at > 0 {
-                self.look_at_clock();
+                self.time.look_at_clock();
             }
             let index = self.closed().ready[at];
             let due_ns = self.client(index).stamps.due_ns;
@@ -127,19 +127,19 @@ impl Engine<'_> {
             let first = self.closed().waiting.front().copied();
             let due_ns = first.map_or(u64::MAX, |index| self.client(index).stamps.due_ns);
             self.closed().next_ns = due_ns;
-            let Some(index) = first.filter(|_| due_ns <= self.now_ns) else {
+            let Some(index) = first.filter(|_| due_ns <= self.time.now_ns) else {
                 return;
             };
             self.closed().waiting.pop_front();
             self.begin_next(index, due_ns);
-            self.look_at_clock();
+            self.time.look_at_clock();
         }
-        self.closed().next_ns = self.now_ns;
+        self.closed().next_ns = self.time.now_ns;
     }
 
     #[inline]
     fn begin_next(&mut self, index: u32, due_ns: u64) {
-        if self.is_ending || self.closed().left == 0 {
+        if self.time.is_ending || self.closed().left == 0 {
             return;
         }
         let server = self.client(index).server;
@@ -147,9 +147,9 @@ impl Engine<'_> {
             return self.pause(index); // the others have requests enough for now
         };
         self.closed().left -= 1;
-        let phase = self.calendar.phase_of(due_ns);
+        let phase = self.time.calendar.phase_of(due_ns);
         self.recorder.tally(phase).offered += 1;
-        self.lagged(self.now_ns.saturating_sub(self.woken_ns.max(due_ns)));
+        self.lagged(self.time.now_ns.saturating_sub(self.woken_ns.max(due_ns)));
         self.take_up(index, request, due_ns, phase);
     }
 }

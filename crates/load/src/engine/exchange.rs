@@ -82,7 +82,7 @@ impl Engine<'_> {
     /// Sends the request in hand over an open connection.
     #[inline]
     pub(super) fn send_request(&mut self, index: u32) {
-        let deadline_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
+        let deadline_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
         let client = self.client(index);
         client.deadline_ns = deadline_ns;
         client.stage = Stage::Sending;
@@ -105,7 +105,7 @@ impl Engine<'_> {
         match self.give_to_kernel(index) {
             Ok(Some(count)) => {
                 self.connected(index);
-                let deadline_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
+                let deadline_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
                 self.client(index).deadline_ns = deadline_ns;
                 self.sent(index, count);
             }
@@ -135,7 +135,7 @@ impl Engine<'_> {
         if client.sent_bytes == 0 {
             tally.sent += 1;
             self.in_flight += 1;
-            client.stamps.sent_ns = self.now_ns;
+            client.stamps.sent_ns = self.time.now_ns;
             client.stamps.first_ns = 0;
             client.session.requested(request.method);
             let expected = &self.plan.mix.expectations[request.expectation as usize];
@@ -173,7 +173,7 @@ impl Engine<'_> {
                 (false, true) => socket::discard(socket.as_fd(), buffer).map(unstamped),
                 (false, false) => socket::receive(socket.as_fd(), buffer).map(unstamped),
             };
-            self.look_at_clock();
+            self.time.look_at_clock();
             let (count, age_ns) = match received {
                 Ok(None) => return,
                 Ok(Some(Stamped { count: 0, .. })) => return self.ended(index),
@@ -188,7 +188,7 @@ impl Engine<'_> {
                         false => reply,
                     };
                     if let Some(age_ns) = age_ns {
-                        self.meter.read_lagged(age_ns);
+                        self.time.meter.read_lagged(age_ns);
                     }
                     return self.completed(index, reply, is_half_closed);
                 }
@@ -225,7 +225,7 @@ impl Engine<'_> {
             self.recorder.tally(client.phase).bytes_received += count as u64;
         }
         if client.stamps.first_ns == 0 {
-            client.stamps.first_ns = self.now_ns;
+            client.stamps.first_ns = self.time.now_ns;
         }
         if is_discarded {
             return client.session.skipped(count as u64);
@@ -241,7 +241,7 @@ impl Engine<'_> {
 
     #[inline]
     fn completed(&mut self, index: u32, reply: Reply, is_half_closed: bool) {
-        let now_ns = self.now_ns;
+        let now_ns = self.time.now_ns;
         let client = &mut self.clients[index as usize];
         let request = &self.plan.mix.requests[client.request as usize];
         let expected = &self.plan.mix.expectations[request.expectation as usize];
@@ -280,7 +280,7 @@ impl Engine<'_> {
     /// What comes after a complete answer.
     #[inline]
     fn go_on(&mut self, index: u32, fate: Fate) {
-        if self.is_ending {
+        if self.time.is_ending {
             return;
         }
         match self.driver {
@@ -328,7 +328,7 @@ impl Engine<'_> {
             return self.fail(index, kind);
         }
         // Bytes that belong to no request are the last answer's, which was longer than it said.
-        self.recorder.tally(self.calendar.phase()).error(kind);
+        self.recorder.tally(self.time.calendar.phase()).error(kind);
         self.lost_while_idle(index);
     }
 
@@ -340,7 +340,7 @@ impl Engine<'_> {
         }
         // It may be there, and have waited for this thread: then it is not the server's fault.
         self.receive(index, false);
-        let now_ns = self.now_ns;
+        let now_ns = self.time.now_ns;
         let client = self.client(index);
         if client.has_request && client.is_under_way() && client.deadline_ns <= now_ns {
             if let Some(socket) = &client.socket {
@@ -355,7 +355,7 @@ impl Engine<'_> {
     pub(super) fn fail(&mut self, index: u32, kind: ErrorKind) {
         self.client(index).close();
         self.count_failure(index, kind);
-        if self.is_ending {
+        if self.time.is_ending {
             return;
         }
         // A timeout was a pause already.
@@ -370,7 +370,7 @@ impl Engine<'_> {
 
     /// Counts the request in hand as failed.
     pub(super) fn count_failure(&mut self, index: u32, kind: ErrorKind) {
-        let now_ns = self.now_ns;
+        let now_ns = self.time.now_ns;
         self.drop_request(index);
         let client = &self.clients[index as usize];
         let after_ns = now_ns.saturating_sub(client.stamps.due_ns);
@@ -395,7 +395,7 @@ impl Engine<'_> {
         client.close();
         // One that never served is opened again when it is needed, not before: a server that closes
         // whatever it accepts would be called without end.
-        if client.is_used && !self.is_ending {
+        if client.is_used && !self.time.is_ending {
             self.queue_opening(index);
         }
     }

@@ -64,8 +64,7 @@ use std::io;
 
 use loadline_base::{Millis, TimerWheel, Token};
 use loadline_proto::Limits;
-use loadline_sys::clock::monotonic_ns;
-use loadline_sys::{Events, Poller, usage};
+use loadline_sys::{Events, Poller};
 
 mod calendar;
 mod choices;
@@ -81,7 +80,7 @@ mod opening;
 mod sampler;
 mod turn;
 
-pub(crate) use calendar::Calendar;
+pub(crate) use calendar::{Boundary, Calendar};
 use choices::Choices;
 use client::{Client, Stage};
 use closed::ClosedLoop;
@@ -93,8 +92,11 @@ use opening::Opener;
 pub(crate) use opening::kind;
 use sampler::Sampler;
 
+use crate::client_loop::{self, ClientLoop, Timeline};
 use crate::pacer::Pacer;
-use crate::{Control, GroupRecorder, Loop, Message, MixOrder, Overflow, Plan, Prepared, Share};
+use crate::{
+    Control, GroupRecorder, Loop, Message, MixOrder, Overflow, Plan, Prepared, Share, ThreadReport,
+};
 
 /// Runs the plain clients of `share` on the calling thread, to the end of the plan or until
 /// `control` stops it.
@@ -112,21 +114,16 @@ pub fn run(
     out: &mut dyn FnMut(Message),
 ) -> io::Result<()> {
     check(plan)?;
-    let _ = usage::sleep_precisely(); // what it cannot do shows in the lag
     let mut engine = Engine::new(plan, share)?;
-    engine.open_beforehand(control, out)?;
-    let connections = engine.open_count();
-    out(Message::Ready { share, connections });
-    if engine.await_start(control, out)? {
-        engine.run_to_end(control, out)?;
+    for index in 0..engine.client_count() {
+        match engine.requests_per_connection {
+            1 => engine.put_idle(index),
+            _ => engine.queue_opening(index),
+        }
     }
-    engine.wait_for_rest(control, out)?;
-    out(Message::Finished(Box::new(engine.meter.report(share))));
-    Ok(())
+    engine.open_more();
+    client_loop::run(engine, share, control, out)
 }
-
-/// How long to wait at once for the start to be set.
-const START_POLL_NS: u64 = 2_000_000;
 
 /// Who decides when a client sends.
 #[derive(Debug)]
@@ -151,23 +148,19 @@ struct Engine<'p> {
     opener: Opener,
     coalescing: Coalescing,
     wheel: TimerWheel,
-    calendar: Calendar<'p>,
+    time: Timeline<'p>,
     recorder: GroupRecorder,
-    meter: Meter,
     sampler: Sampler,
     limits: Limits,
     buffer: Box<[u8]>,
     /// Connections with more to read than one visit allows.
     revisits: VecDeque<(Token, bool)>,
-    now_ns: u64,
     /// When the turn's wait ended.
     woken_ns: u64,
     /// Clients with a request, sent or not.
     in_hand: u64,
     /// Requests that are out.
     in_flight: u64,
-    is_started: bool,
-    is_ending: bool,
 }
 
 impl<'p> Engine<'p> {
@@ -177,7 +170,7 @@ impl<'p> Engine<'p> {
         let first_client = share.first(connections);
         let servers = plan.servers.len().max(1) as u64;
         let server = |index: usize| ((first_client + index as u64) % servers) as u16;
-        let now_ns = monotonic_ns();
+        let time = Timeline::new(plan);
         Ok(Self {
             plan,
             first_client,
@@ -190,129 +183,17 @@ impl<'p> Engine<'p> {
             choices: Choices::new(plan, share),
             opener: Opener::new(count),
             coalescing: Coalescing::new(coalesces(&plan.load) && !plan.spins),
-            wheel: TimerWheel::new(Millis(now_ns / 1_000_000)),
-            calendar: Calendar::new(plan),
+            wheel: TimerWheel::new(Millis(time.now_ns / 1_000_000)),
             recorder: GroupRecorder::new(0),
-            meter: Meter::new(),
             sampler: Sampler::new(plan.content_sample),
             limits: Limits::default(),
             buffer: vec![0; exchange::DISCARD_BYTES].into_boxed_slice(),
             revisits: VecDeque::with_capacity(count),
-            now_ns,
-            woken_ns: now_ns,
+            woken_ns: time.now_ns,
+            time,
             in_hand: 0,
             in_flight: 0,
-            is_started: false,
-            is_ending: false,
         })
-    }
-
-    /// Opens all connections, as far as they can be, unless each request opens its own.
-    fn open_beforehand(
-        &mut self,
-        control: &Control,
-        out: &mut dyn FnMut(Message),
-    ) -> io::Result<()> {
-        for index in 0..self.client_count() {
-            match self.requests_per_connection {
-                1 => self.put_idle(index),
-                _ => self.queue_opening(index),
-            }
-        }
-        self.open_more();
-        while !self.opener.is_done() && !control.is_stopped() {
-            self.turn(u64::MAX, out)?;
-        }
-        Ok(())
-    }
-
-    /// Waits until the start has come; false: there will be none.
-    fn await_start(&mut self, control: &Control, out: &mut dyn FnMut(Message)) -> io::Result<bool> {
-        loop {
-            if control.is_stopped() {
-                return Ok(false);
-            }
-            let start_ns = control.start_ns();
-            self.look_at_clock();
-            if let Some(start_ns) = start_ns
-                && start_ns <= self.now_ns
-            {
-                self.start(start_ns);
-                return Ok(true);
-            }
-            let poll_ns = self.now_ns + START_POLL_NS;
-            self.turn(start_ns.unwrap_or(poll_ns).min(poll_ns), out)?;
-        }
-    }
-
-    fn start(&mut self, start_ns: u64) {
-        self.calendar.start(start_ns);
-        self.is_started = true;
-        self.woken_ns = self.now_ns;
-        if self.calendar.is_counted(self.calendar.phase()) {
-            self.meter.begin(self.now_ns);
-        }
-        match self.driver {
-            Driver::Closed(_) => self.start_closed(start_ns),
-            Driver::Open(_) => self.start_open(start_ns),
-        }
-    }
-
-    /// Runs until the plan ends, all requests have been answered, or a stop is asked for; then
-    /// gives up what was not sent.
-    fn run_to_end(&mut self, control: &Control, out: &mut dyn FnMut(Message)) -> io::Result<()> {
-        let end_ns = self.calendar.end_ns();
-        while self.now_ns < end_ns && !control.is_stopped() && !self.is_done() {
-            self.turn(end_ns, out)?;
-        }
-        self.sample_in_flight(self.now_ns);
-        self.pass_boundaries(out); // the last turn may have gone on beyond some, or the end
-        let is_early = !std::mem::replace(&mut self.is_ending, true);
-        self.meter.end(self.now_ns);
-        let until_ns = self.now_ns.saturating_add(1).min(end_ns);
-        let given_up = self.give_up_queue(until_ns);
-        if !self.has_free_clients() {
-            self.meter.held_back(given_up);
-        }
-        for index in 0..self.client_count() {
-            let client = self.client(index);
-            if client.has_request && client.sent_bytes == 0 {
-                self.give_up(index);
-            }
-        }
-        if is_early {
-            let (second, phase) = (self.calendar.second(until_ns), self.calendar.phase());
-            self.recorder.flush(second, phase, false, out);
-        }
-        Ok(())
-    }
-
-    /// Whether every request that the plan allows has been answered.
-    fn is_done(&self) -> bool {
-        let is_exhausted = match &self.driver {
-            Driver::Closed(closed) => closed.is_exhausted(),
-            Driver::Open(open) => open.is_exhausted(),
-        };
-        self.plan.requests_max.is_some() && is_exhausted && self.in_hand == 0
-    }
-
-    /// Waits for what is out; with a stop, gives it up.
-    fn wait_for_rest(&mut self, control: &Control, out: &mut dyn FnMut(Message)) -> io::Result<()> {
-        self.is_ending = true;
-        let ended_ns = self.now_ns;
-        while self.in_hand > 0 && !control.is_stopped() {
-            self.turn(u64::MAX, out)?;
-        }
-        self.meter.rested(self.now_ns.saturating_sub(ended_ns));
-        for index in 0..self.client_count() {
-            if self.client(index).has_request {
-                self.give_up(index);
-            }
-        }
-        let second = self.calendar.second(self.now_ns);
-        self.recorder
-            .flush(second, self.calendar.phase(), true, out);
-        Ok(())
     }
 
     /// The request in hand is neither answered nor failed.
@@ -326,13 +207,8 @@ impl<'p> Engine<'p> {
     /// A request could have been sent so much sooner.
     #[inline]
     fn lagged(&mut self, lag_ns: u64) {
-        self.meter.lagged(lag_ns);
+        self.time.meter.lagged(lag_ns);
         self.recorder.lagged(lag_ns);
-    }
-
-    #[inline]
-    fn look_at_clock(&mut self) {
-        self.now_ns = monotonic_ns();
     }
 
     #[inline]
@@ -361,10 +237,95 @@ impl<'p> Engine<'p> {
     fn client_count(&self) -> u32 {
         u32::try_from(self.clients.len()).unwrap_or(u32::MAX)
     }
+}
+
+impl<'p> ClientLoop<'p> for Engine<'p> {
+    fn time(&mut self) -> &mut Timeline<'p> {
+        &mut self.time
+    }
+
+    fn is_opening(&mut self) -> io::Result<bool> {
+        Ok(!self.opener.is_done())
+    }
 
     fn open_count(&self) -> u64 {
         let open = |client: &&Client| !matches!(client.stage, Stage::Closed | Stage::Connecting);
         self.clients.iter().filter(open).count() as u64
+    }
+
+    fn turn(&mut self, until_ns: u64, out: &mut dyn FnMut(Message)) -> io::Result<()> {
+        self.turn(until_ns, out)
+    }
+
+    fn start(&mut self, start_ns: u64) {
+        self.woken_ns = self.time.now_ns;
+        match self.driver {
+            Driver::Closed(_) => self.start_closed(start_ns),
+            Driver::Open(_) => self.start_open(start_ns),
+        }
+    }
+
+    fn passed(&mut self, boundary: Boundary, phase: u16) {
+        // Counted for the phase that ends here, which is still the recorder's.
+        self.count_offered(boundary.at_ns, phase);
+        let calendar = &self.time.calendar;
+        if calendar.is_counted(boundary.phase) && !calendar.is_counted(phase) {
+            self.forget_queue(boundary.at_ns);
+        }
+        // What is due at the end is not begun.
+        self.time.is_ending |= boundary.at_ns >= self.time.calendar.end_ns();
+    }
+
+    #[inline]
+    fn sample_in_flight(&mut self, now_ns: u64) {
+        let (requests, for_ns) = self.time.meter.sample(now_ns, self.in_flight);
+        self.recorder.in_flight(requests, for_ns);
+    }
+
+    /// Whether every request that the plan allows has been answered.
+    fn is_done(&self, _: &Control) -> bool {
+        let is_exhausted = match &self.driver {
+            Driver::Closed(closed) => closed.is_exhausted(),
+            Driver::Open(open) => open.is_exhausted(),
+        };
+        self.plan.requests_max.is_some() && is_exhausted && self.in_hand == 0
+    }
+
+    /// Gives up what was not sent.
+    fn end(&mut self, until_ns: u64) {
+        self.count_offered(until_ns, self.time.calendar.phase());
+        let given_up = self.give_up_queue(until_ns);
+        if !self.has_free_clients() {
+            self.time.meter.held_back(given_up);
+        }
+        for index in 0..self.client_count() {
+            let client = self.client(index);
+            if client.has_request && client.sent_bytes == 0 {
+                self.give_up(index);
+            }
+        }
+    }
+
+    /// Each request has its own timeout.
+    fn rest(&self) -> Option<u64> {
+        (self.in_hand > 0).then_some(u64::MAX)
+    }
+
+    fn give_up_rest(&mut self, waited_ns: u64) {
+        self.time.meter.rested(waited_ns);
+        for index in 0..self.client_count() {
+            if self.client(index).has_request {
+                self.give_up(index);
+            }
+        }
+    }
+
+    fn flush(&mut self, second: u32, phase: u16, after_end: bool, out: &mut dyn FnMut(Message)) {
+        self.recorder.flush(second, phase, after_end, out);
+    }
+
+    fn report(self, share: Share) -> ThreadReport {
+        self.time.meter.report(share)
     }
 }
 

@@ -86,13 +86,13 @@ impl Engine<'_> {
     /// A client is free, with a connection or (where one is opened for each request) without.
     #[inline]
     pub(super) fn put_idle(&mut self, index: u32) {
-        let (server, now_ns) = (usize::from(self.client(index).server), self.now_ns);
+        let (server, now_ns) = (usize::from(self.client(index).server), self.time.now_ns);
         if let Driver::Open(open) = &mut self.driver {
             open.idle[server].put(index, now_ns);
             if open.next_ns == u64::MAX {
                 open.next_ns = open.queue.next_ns();
                 open.held_until_ns = now_ns;
-                self.meter.released(now_ns);
+                self.time.meter.released(now_ns);
             }
         }
     }
@@ -112,38 +112,38 @@ impl Engine<'_> {
                 return;
             };
             let due_ns = open.queue.next_ns();
-            if due_ns > self.now_ns {
+            if due_ns > self.time.now_ns {
                 open.next_ns = due_ns;
                 return;
             }
             match self.next_step(due_ns) {
                 Step::Wait => {
                     self.open().next_ns = u64::MAX;
-                    self.meter.held(self.now_ns);
+                    self.time.meter.held(self.time.now_ns);
                     return;
                 }
                 Step::GiveUp => {
                     self.open().pop();
-                    let late_ns = self.now_ns - due_ns;
-                    let phase = self.calendar.phase_of(due_ns);
+                    let late_ns = self.time.now_ns - due_ns;
+                    let phase = self.time.calendar.phase_of(due_ns);
                     self.recorder.failed(phase, ErrorKind::Late, late_ns);
                 }
                 Step::Fail(kind) => {
                     self.open().pop();
-                    let phase = self.calendar.phase_of(due_ns);
+                    let phase = self.time.calendar.phase_of(due_ns);
                     self.recorder.tally(phase).error(kind);
                 }
                 Step::Send(index) => {
                     self.send_on(index, due_ns);
-                    self.look_at_clock();
+                    self.time.look_at_clock();
                 }
             }
         }
-        self.open().next_ns = self.now_ns;
+        self.open().next_ns = self.time.now_ns;
     }
 
     fn next_step(&mut self, due_ns: u64) -> Step {
-        let late_ns = self.now_ns - due_ns;
+        let late_ns = self.time.now_ns - due_ns;
         if self.plan.deadline_ns.is_some_and(|most| late_ns > most) {
             // It is chosen all the same, so that a log's lines keep to their times.
             let _ = self.chosen();
@@ -167,7 +167,7 @@ impl Engine<'_> {
     }
 
     fn send_on(&mut self, index: u32, due_ns: u64) {
-        let (server, now_ns) = (usize::from(self.client(index).server), self.now_ns);
+        let (server, now_ns) = (usize::from(self.client(index).server), self.time.now_ns);
         let request = self.chosen();
         let open = self.open();
         // Whoever was kept waiting by a server, or stood behind somebody who was, did not wait for
@@ -178,7 +178,7 @@ impl Engine<'_> {
         if was_idle {
             self.lagged(now_ns - due_ns);
         }
-        let phase = self.calendar.phase_of(due_ns);
+        let phase = self.time.calendar.phase_of(due_ns);
         self.take_up(index, request, due_ns, phase);
     }
 
@@ -214,7 +214,7 @@ impl Engine<'_> {
         };
         let mut count = 0;
         while open.queue.next_ns() < until_ns {
-            let phase = self.calendar.phase_of(open.queue.next_ns());
+            let phase = self.time.calendar.phase_of(open.queue.next_ns());
             self.recorder.tally(phase).unfinished += 1;
             open.pop();
             count += 1;
@@ -228,7 +228,7 @@ impl Engine<'_> {
         self.give_up_queue(until_ns);
         if let Driver::Open(open) = &mut self.driver {
             open.next_ns = open.queue.next_ns();
-            self.meter.released(until_ns);
+            self.time.meter.released(until_ns);
         }
     }
 

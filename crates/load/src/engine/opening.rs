@@ -70,7 +70,7 @@ impl Engine<'_> {
     /// Opens a connection for this client. A request that waits for it is sent at once: on loopback
     /// the connection is there when the call returns, and a turn of the loop is saved.
     pub(super) fn connect(&mut self, index: u32) {
-        let deadline_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
+        let deadline_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
         let requests = self.requests_per_connection;
         let (plan, number) = (self.plan, self.first_client + u64::from(index));
         let client = self.client(index);
@@ -90,7 +90,7 @@ impl Engine<'_> {
         }
         let has_request = client.has_request;
         if has_request {
-            self.look_at_clock();
+            self.time.look_at_clock();
             self.send_early(index);
         }
         let client = &self.clients[index as usize];
@@ -112,7 +112,7 @@ impl Engine<'_> {
             let kind = error.map_or(ErrorKind::Reset, |error| kind(&error));
             return self.not_connected(index, kind);
         }
-        self.look_at_clock();
+        self.time.look_at_clock();
         self.connected(index);
         match self.client(index).has_request {
             true => self.send_request(index),
@@ -122,7 +122,7 @@ impl Engine<'_> {
 
     /// There is a connection now.
     pub(super) fn connected(&mut self, index: u32) {
-        self.recorder.tally(self.calendar.phase()).connections += 1;
+        self.recorder.tally(self.time.calendar.phase()).connections += 1;
         self.no_longer_opening(index);
         let client = self.client(index);
         client.stage = Stage::Idle;
@@ -141,8 +141,8 @@ impl Engine<'_> {
             }
             return;
         }
-        if !self.is_started {
-            self.recorder.tally(self.calendar.phase()).error(kind);
+        if !self.time.is_started {
+            self.recorder.tally(self.time.calendar.phase()).error(kind);
         }
         self.put_idle(index);
     }
@@ -156,7 +156,7 @@ impl Engine<'_> {
     /// A client of a closed loop waits before it tries again: a server that is gone, or ends each
     /// connection at once, is not called without end.
     pub(super) fn pause(&mut self, index: u32) {
-        let now_ns = self.now_ns;
+        let now_ns = self.time.now_ns;
         let client = self.client(index);
         client.is_pausing = true;
         client.deadline_ns = now_ns + u64::from(client.next_pause_ms()) * 1_000_000;
@@ -182,8 +182,8 @@ impl Engine<'_> {
 
     /// Looks after the clients whose timer has come.
     pub(super) fn see_to_deadlines(&mut self) {
-        while let Some(token) = self.wheel.expired(Millis(self.now_ns / 1_000_000)) {
-            let (index, now_ns) = (token.index, self.now_ns);
+        while let Some(token) = self.wheel.expired(Millis(self.time.now_ns / 1_000_000)) {
+            let (index, now_ns) = (token.index, self.time.now_ns);
             let client = self.client(index);
             client.is_timed = false;
             if !client.is_pausing && !client.is_under_way() {
@@ -194,7 +194,7 @@ impl Engine<'_> {
                 continue;
             }
             if std::mem::take(&mut client.is_pausing) {
-                if !self.is_ending {
+                if !self.time.is_ending {
                     self.resume(index);
                 }
                 continue;

@@ -10,9 +10,8 @@ use loadline_sys::clock::monotonic_ns;
 use super::client::Stage;
 use super::{Driver, Engine};
 use crate::Message;
+use crate::client_loop::{ClientLoop, WAIT_NS_MAX};
 
-/// The longest wait: how soon a stop is noticed.
-const WAIT_NS_MAX: u64 = 20_000_000;
 /// How long a turn goes on with its events before the end, a stop and the live figures are looked
 /// after: a new connection for each event adds up, most of all on a CPU that others want as well.
 const TURN_NS_MAX: u64 = 20_000_000;
@@ -22,16 +21,17 @@ impl Engine<'_> {
     pub(super) fn turn(&mut self, until_ns: u64, out: &mut dyn FnMut(Message)) -> io::Result<()> {
         match self.has_events() {
             true => {
-                self.look_at_clock();
-                self.sample_in_flight(self.now_ns);
+                self.time.look_at_clock();
+                self.sample_in_flight(self.time.now_ns);
             }
             false => self.wait(until_ns)?,
         }
-        let begin_ns = self.now_ns;
+        let begin_ns = self.time.now_ns;
         self.pass_boundaries(out);
+        self.count_due();
         self.drive();
         while self.has_events() {
-            if self.now_ns.saturating_sub(begin_ns) > TURN_NS_MAX {
+            if self.time.now_ns.saturating_sub(begin_ns) > TURN_NS_MAX {
                 return Ok(()); // the next turn goes on with them
             }
             let event = self.events.get(self.event_next);
@@ -44,7 +44,7 @@ impl Engine<'_> {
             self.begin_ready();
         }
         self.see_to_deadlines();
-        if !self.is_ending {
+        if !self.time.is_ending {
             self.open_more();
         }
         self.drive();
@@ -67,11 +67,11 @@ impl Engine<'_> {
             true => self.spin(before_ns.saturating_add(wait_ns))?,
             false => self.sleep(wait_ns)?,
         }
-        self.woken_ns = self.now_ns;
-        self.sample_in_flight(self.now_ns);
-        let waited_ns = self.now_ns.saturating_sub(before_ns);
-        self.coalescing.woken(self.now_ns, self.events.len());
-        self.meter.waited(waited_ns, self.events.len());
+        self.woken_ns = self.time.now_ns;
+        self.sample_in_flight(self.time.now_ns);
+        let waited_ns = self.time.now_ns.saturating_sub(before_ns);
+        self.coalescing.woken(self.time.now_ns, self.events.len());
+        self.time.meter.waited(waited_ns, self.events.len());
         Ok(())
     }
 
@@ -86,7 +86,7 @@ impl Engine<'_> {
                 .slept(nap_ns, monotonic_ns().saturating_sub(before_ns));
         }
         self.poller.wait_ns(&mut self.events, Some(wait_ns))?;
-        self.look_at_clock();
+        self.time.look_at_clock();
         Ok(())
     }
 
@@ -94,17 +94,11 @@ impl Engine<'_> {
     fn spin(&mut self, until_ns: u64) -> io::Result<()> {
         loop {
             self.poller.wait_ns(&mut self.events, Some(0))?;
-            self.look_at_clock();
-            if self.has_events() || self.now_ns >= until_ns {
+            self.time.look_at_clock();
+            if self.has_events() || self.time.now_ns >= until_ns {
                 return Ok(());
             }
         }
-    }
-
-    #[inline]
-    pub(super) fn sample_in_flight(&mut self, now_ns: u64) {
-        let (requests, for_ns) = self.meter.sample(now_ns, self.in_flight);
-        self.recorder.in_flight(requests, for_ns);
     }
 
     fn wait_ns(&self, now_ns: u64, until_ns: u64) -> u64 {
@@ -115,7 +109,7 @@ impl Engine<'_> {
         let timer_ns = timer_ms.map_or(u64::MAX, |ms| ms * 1_000_000);
         until_ns
             .min(self.due_ns())
-            .min(self.calendar.next_ns())
+            .min(self.time.calendar.next_ns())
             .saturating_sub(now_ns)
             .min(timer_ns)
             .min(WAIT_NS_MAX)
@@ -124,7 +118,7 @@ impl Engine<'_> {
     /// When the next request can be sent as far as time goes.
     #[inline]
     fn due_ns(&self) -> u64 {
-        if !self.is_started || self.is_ending {
+        if !self.time.is_started || self.time.is_ending {
             return u64::MAX;
         }
         match &self.driver {
@@ -136,7 +130,7 @@ impl Engine<'_> {
     /// Sends what is due.
     #[inline]
     fn drive(&mut self) {
-        if self.due_ns() > self.now_ns {
+        if self.due_ns() > self.time.now_ns {
             return;
         }
         match self.driver {
@@ -164,7 +158,7 @@ impl Engine<'_> {
         let client = &self.clients[index as usize];
         let is_blocked = client.stage == Stage::Sending && client.generation == generation;
         if is_blocked && event.is_writable() {
-            self.look_at_clock();
+            self.time.look_at_clock();
             self.send_rest(index);
         }
     }
@@ -181,31 +175,12 @@ impl Engine<'_> {
         }
     }
 
-    /// Hands out what was measured up to the boundaries that have been passed.
-    pub(super) fn pass_boundaries(&mut self, out: &mut dyn FnMut(Message)) {
-        loop {
-            let phase = self.calendar.phase();
-            let Some(boundary) = self.calendar.pass(self.now_ns) else {
-                break;
-            };
-            // Counted for the phase that ends here, which is still the recorder's.
-            self.count_offered(boundary.at_ns, phase);
-            let is_counted = self.calendar.is_counted(boundary.phase);
-            let is_end = boundary.at_ns >= self.calendar.end_ns();
-            match is_counted && !is_end {
-                true => self.meter.begin(self.now_ns),
-                false => self.meter.end(self.now_ns),
-            }
-            if is_counted && !self.calendar.is_counted(phase) {
-                self.forget_queue(boundary.at_ns);
-            }
-            self.is_ending |= is_end; // what is due at the end is not begun
-            let (second, phase) = (boundary.second, boundary.phase);
-            self.recorder.flush(second, phase, false, out);
-        }
-        if self.is_started && !self.is_ending {
-            let until_ns = self.now_ns.saturating_add(1).min(self.calendar.end_ns());
-            self.count_offered(until_ns, self.calendar.phase());
+    /// Counts what has become due by now.
+    fn count_due(&mut self) {
+        if self.time.is_started && !self.time.is_ending {
+            let (now_ns, end_ns) = (self.time.now_ns, self.time.calendar.end_ns());
+            let until_ns = now_ns.saturating_add(1).min(end_ns);
+            self.count_offered(until_ns, self.time.calendar.phase());
         }
     }
 }

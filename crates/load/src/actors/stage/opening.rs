@@ -35,8 +35,14 @@ impl Opening {
 }
 
 impl Stage<'_> {
-    /// Asks for the first order, before the start.
-    pub(super) fn ask_beforehand(&mut self, index: u32) {
+    /// Asks for the first orders, before the start; those who prepare wait for their turn.
+    pub(in super::super) fn ask_all_beforehand(&mut self) {
+        for index in 0..self.member_count() {
+            self.ask_beforehand(index);
+        }
+    }
+
+    fn ask_beforehand(&mut self, index: u32) {
         if self.will_prepare(index) {
             return;
         }
@@ -69,7 +75,7 @@ impl Stage<'_> {
 
     /// Begins to connect.
     pub(super) fn connect(&mut self, index: u32) -> Step {
-        self.look_at_clock();
+        self.time.look_at_clock();
         let Some(member) = &mut self.members[index as usize] else {
             return Step::Waits;
         };
@@ -100,7 +106,7 @@ impl Stage<'_> {
             return self.not_connected(index, kind(&error));
         }
         member.link = Some(Link::new(socket, generation));
-        let until_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
+        let until_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
         member.until_ns = until_ns;
         self.timers.set(index, until_ns);
         Step::Waits
@@ -113,7 +119,7 @@ impl Stage<'_> {
         };
         let link = member.link.as_ref();
         let Some(link) = link.filter(|link| link.is_decided) else {
-            if member.until_ns > self.now_ns {
+            if member.until_ns > self.time.now_ns {
                 return Step::Waits;
             }
             return self.not_connected(index, ErrorKind::ConnectTimeout);
@@ -124,20 +130,20 @@ impl Stage<'_> {
         self.timers.clear(index);
         member.until_ns = u64::MAX;
         let group = self.plan.crowds[usize::from(member.crowd)].group;
-        let phase = self.calendar.phase();
+        let phase = self.time.calendar.phase();
         self.recorder.group(group).tally(phase).connections += 1;
-        if !self.is_started && !member.is_preparing {
+        if !self.time.is_started && !member.is_preparing {
             member.doing = Doing::Opened(Ok(()));
             self.opening.ended();
             return Step::Waits;
         }
-        self.look_at_clock();
+        self.time.look_at_clock();
         self.told(index, |actor, _, scene| actor.connected(scene))
     }
 
     fn not_connected(&mut self, index: u32, kind: ErrorKind) -> Step {
         let member = self.members[index as usize].as_ref();
-        if self.is_started || member.is_some_and(|member| member.is_preparing) {
+        if self.time.is_started || member.is_some_and(|member| member.is_preparing) {
             return self.failed(index, kind);
         }
         self.timers.clear(index);
@@ -151,7 +157,7 @@ impl Stage<'_> {
 
     /// Whoever was doing this does it no more.
     pub(super) fn no_longer_opening(&mut self, doing: &Doing, is_preparing: bool) {
-        if !self.is_started && !is_preparing && matches!(doing, Doing::Connecting) {
+        if !self.time.is_started && !is_preparing && matches!(doing, Doing::Connecting) {
             self.opening.ended();
         }
     }

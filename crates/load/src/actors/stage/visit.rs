@@ -49,7 +49,7 @@ impl Stage<'_> {
             | Doing::Opened(_)
             | Doing::Unprepared
             | Doing::Prepared
-                if !self.is_started =>
+                if !self.time.is_started =>
             {
                 Step::Waits
             }
@@ -87,7 +87,7 @@ impl Stage<'_> {
         member.doing = match order {
             Order::Connect => return self.connect(index),
             Order::Send(bytes) => {
-                until_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
+                until_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
                 Doing::Sending { bytes, sent: 0 }
             }
             Order::Receive { bytes_max } => Doing::Receiving { bytes_max },
@@ -116,7 +116,7 @@ impl Stage<'_> {
         };
         member.until_ns = until_ns;
         // What is over already is seen to in this visit.
-        match until_ns == u64::MAX || until_ns <= self.now_ns {
+        match until_ns == u64::MAX || until_ns <= self.time.now_ns {
             true => self.timers.clear(index),
             false => self.timers.set(index, until_ns),
         }
@@ -138,7 +138,7 @@ impl Stage<'_> {
             rest => link.send(rest),
         };
         match result {
-            Ok(None) if member.until_ns > self.now_ns => Step::Waits,
+            Ok(None) if member.until_ns > self.time.now_ns => Step::Waits,
             Ok(None) => {
                 connect::reset_on_close(link.fd()); // or the kernel goes on trying
                 self.failed(index, ErrorKind::Timeout)
@@ -146,16 +146,16 @@ impl Stage<'_> {
             Ok(Some(count)) => {
                 *sent += count;
                 let is_whole = *sent == bytes.len();
-                member.until_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
+                member.until_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
                 if !is_whole {
                     self.timers.set(index, member.until_ns);
                 }
-                if self.is_started {
+                if self.time.is_started {
                     let group = self.plan.crowds[usize::from(member.crowd)].group;
-                    let phase = self.calendar.phase();
+                    let phase = self.time.calendar.phase();
                     self.recorder.group(group).tally(phase).bytes_sent += count as u64;
                 }
-                self.look_at_clock();
+                self.time.look_at_clock();
                 match is_whole {
                     true => self.told(index, |actor, _, scene| actor.sent(scene)),
                     false => Step::GoesOn,
@@ -187,18 +187,18 @@ impl Stage<'_> {
             match received {
                 Ok(None) => link.is_readable = false,
                 Ok(Some(0)) => {
-                    self.look_at_clock();
+                    self.time.look_at_clock();
                     return self.closed(index);
                 }
                 Ok(Some(count)) => {
                     // Less than there was room for: the rest will be an event.
                     link.is_readable = count == most || link.is_half_closed;
-                    self.look_at_clock();
+                    self.time.look_at_clock();
                     return self.received(index, count);
                 }
                 Err(error) => {
                     let kind = kind(&error);
-                    self.look_at_clock();
+                    self.time.look_at_clock();
                     return self.failed(index, kind);
                 }
             }
@@ -224,7 +224,7 @@ impl Stage<'_> {
 
     fn woken_or_waiting(&mut self, index: u32) -> Step {
         let member = self.members[index as usize].as_ref();
-        if member.is_some_and(|member| member.until_ns > self.now_ns) {
+        if member.is_some_and(|member| member.until_ns > self.time.now_ns) {
             return Step::Waits;
         }
         self.told(index, |actor, _, scene| actor.woken(scene))
@@ -232,10 +232,10 @@ impl Stage<'_> {
 
     fn received(&mut self, index: u32, count: usize) -> Step {
         if let Some(member) = &self.members[index as usize]
-            && self.is_started
+            && self.time.is_started
         {
             let group = self.plan.crowds[usize::from(member.crowd)].group;
-            let phase = self.calendar.phase();
+            let phase = self.time.calendar.phase();
             self.recorder.group(group).tally(phase).bytes_received += count as u64;
         }
         self.told(index, |actor, buffer, scene| {
