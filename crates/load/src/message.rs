@@ -2,11 +2,16 @@
 
 use hdrhistogram::Histogram;
 use loadline_record::{StepReport, Tally};
+use serde::{Deserialize, Serialize};
 
 use crate::Share;
 
-/// From a thread to whoever merges. The memory of one is allocated once a second, not per request.
-#[derive(Clone, Debug)]
+/// From a thread to the merge. The memory of one is allocated once a second, not per request.
+///
+/// Through a pipe (`wire`) it goes with its kind as the outermost name: serde reads a tag inside by
+/// way of a buffer without 128-bit numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Message {
     /// Connections are open as far as they can be; the thread waits for the start.
     Ready {
@@ -24,7 +29,7 @@ pub enum Message {
 }
 
 /// One group of clients in at most one second of one phase, on one thread.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Whole seconds since the start; what comes after the end belongs to the last one.
     pub second: u32,
@@ -43,17 +48,21 @@ pub struct Interval {
     /// The largest lag, in microseconds, of the requests sent while a connection was free for them.
     pub lag_max_us: u64,
     /// From due to the last byte, of complete answers.
+    #[serde(with = "as_text")]
     pub latency: Histogram<u64>,
     /// From sent to the last byte, of complete answers.
+    #[serde(with = "as_text")]
     pub service: Histogram<u64>,
     /// From sent to the first byte, of complete answers.
+    #[serde(with = "as_text")]
     pub first_byte: Histogram<u64>,
     /// From due (or sent) to the failure, of requests that failed.
+    #[serde(with = "as_text")]
     pub failure: Histogram<u64>,
 }
 
 /// How a thread fared: was it the limit? Times in nanoseconds, over the counted phases.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThreadReport {
     /// Whose.
     pub share: Share,
@@ -85,8 +94,46 @@ pub struct ThreadReport {
     pub in_flight_ns: u128,
     /// Of each request sent while a connection was free for it: how much later than due, in
     /// microseconds.
+    #[serde(with = "as_text")]
     pub lag: Histogram<u64>,
     /// Of a sample of the answers: how long after the kernel had received their end it was read, in
     /// microseconds.
+    #[serde(with = "as_text")]
     pub read_lag: Histogram<u64>,
+}
+
+/// A histogram as base64 of its compressed form; one without a sample as an empty text.
+mod as_text {
+    use hdrhistogram::Histogram;
+    use serde::de::Error as _;
+    use serde::ser::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use loadline_record::distribution::{from_text, to_text};
+    use loadline_record::histogram::{LATENCY_US_MAX, SIGNIFICANT_DIGITS, latencies};
+
+    pub(super) fn serialize<S: Serializer>(
+        histogram: &Histogram<u64>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match histogram.is_empty() {
+            true => to.serialize_str(""),
+            false => to.serialize_str(&to_text(histogram).map_err(S::Error::custom)?),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Histogram<u64>, D::Error> {
+        let text = String::deserialize(from)?;
+        if text.is_empty() {
+            return Ok(latencies());
+        }
+        let histogram = from_text(&text).map_err(D::Error::custom)?;
+        let bounds = (histogram.low(), histogram.high(), histogram.sigfig());
+        match bounds == (1, LATENCY_US_MAX, SIGNIFICANT_DIGITS) {
+            true => Ok(histogram),
+            false => Err(D::Error::custom("a histogram with other bounds")),
+        }
+    }
 }

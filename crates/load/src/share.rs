@@ -1,7 +1,9 @@
 //! Which part of the whole load one thread carries.
 
+use serde::{Deserialize, Serialize};
+
 /// Part `index` of `of` equal parts, counted over all threads of all processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     /// Which part, from 0.
     pub index: u32,

@@ -1,16 +1,9 @@
-//! Messages as lines of JSON: how a child process tells its parent, through a pipe.
-//!
-//! Histograms stand in a line as base64 of their compressed form, those without a sample as an empty
-//! text. Both ends are the same program, so the form has no version.
+//! Messages as lines of JSON, from a child process to its parent through a pipe. Both ends are the
+//! same program, so the form has no version.
 
 use std::io::{self, BufRead, Read, Write};
 
-use hdrhistogram::Histogram;
-use loadline_record::histogram::{LATENCY_US_MAX, SIGNIFICANT_DIGITS};
-use loadline_record::{StepReport, Tally, distribution, latencies};
-use serde::{Deserialize, Serialize};
-
-use crate::{Interval, Message, Share, ThreadReport};
+use crate::Message;
 
 /// Bytes of a line. An interval has four histograms of at most 22 * 1024 counts, each of at most 9
 /// bytes before compression and base64, which is 1.1 MB in the worst case; usual is 2 KB.
@@ -27,8 +20,6 @@ pub enum WireError {
     Cut,
     /// Not the JSON of a message.
     Json(serde_json::Error),
-    /// One of its histograms is none, or has other bounds than this program's.
-    Histogram(String),
 }
 
 impl std::fmt::Display for WireError {
@@ -38,7 +29,6 @@ impl std::fmt::Display for WireError {
             Self::TooLong => write!(f, "a report is longer than {LINE_BYTES_MAX} bytes"),
             Self::Cut => write!(f, "a report was cut: its process has ended in the middle"),
             Self::Json(error) => write!(f, "a report is not in the form expected: {error}"),
-            Self::Histogram(why) => write!(f, "a report's histogram: {why}"),
         }
     }
 }
@@ -50,8 +40,7 @@ impl std::error::Error for WireError {}
 /// # Errors
 /// The pipe cannot be written: the parent has gone, most likely.
 pub fn write(message: &Message, to: &mut impl Write) -> io::Result<()> {
-    let line = Line::of(message).map_err(io::Error::other)?;
-    let mut bytes = serde_json::to_vec(&line).map_err(io::Error::other)?;
+    let mut bytes = serde_json::to_vec(message).map_err(io::Error::other)?;
     bytes.push(b'\n');
     to.write_all(&bytes)?;
     to.flush()
@@ -90,181 +79,20 @@ impl<R: BufRead> Reader<R> {
                 WireError::Cut
             });
         }
-        let line: Line = serde_json::from_slice(&self.line).map_err(WireError::Json)?;
-        line.into_message().map(Some).map_err(WireError::Histogram)
+        let message = serde_json::from_slice(&self.line).map_err(WireError::Json)?;
+        Ok(Some(message))
     }
-}
-
-/// Told apart by the outermost name: a tag inside would go through a buffer that has no 128 bits.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Line {
-    Ready {
-        index: u32,
-        of: u32,
-        connections: u64,
-    },
-    Interval(Box<IntervalLine>),
-    Finished(Box<FinishedLine>),
-    Steps(Vec<StepReport>),
-}
-
-#[derive(Serialize, Deserialize)]
-struct IntervalLine {
-    second: u32,
-    phase: u16,
-    at_phase: u16,
-    group: u16,
-    after_end: bool,
-    tally: Tally,
-    in_flight_ns: u128,
-    lag_max_us: u64,
-    latency: String,
-    service: String,
-    first_byte: String,
-    failure: String,
-}
-
-#[derive(Serialize, Deserialize)]
-struct FinishedLine {
-    index: u32,
-    of: u32,
-    name: String,
-    group: u16,
-    wall_ns: u64,
-    cpu_ns: u64,
-    waited_ns: u64,
-    run_delay_ns: u64,
-    turns: u64,
-    events: u64,
-    after_end_ns: u64,
-    held_back: u64,
-    held_ns: u64,
-    in_flight_ns: u128,
-    lag: String,
-    read_lag: String,
-}
-
-impl Line {
-    fn of(message: &Message) -> Result<Self, String> {
-        Ok(match message {
-            Message::Steps(steps) => Self::Steps(steps.clone()),
-            Message::Ready { share, connections } => Self::Ready {
-                index: share.index,
-                of: share.of,
-                connections: *connections,
-            },
-            Message::Interval(interval) => Self::Interval(Box::new(IntervalLine {
-                second: interval.second,
-                phase: interval.phase,
-                at_phase: interval.at_phase,
-                group: interval.group,
-                after_end: interval.after_end,
-                tally: interval.tally.clone(),
-                in_flight_ns: interval.in_flight_ns,
-                lag_max_us: interval.lag_max_us,
-                latency: to_text(&interval.latency)?,
-                service: to_text(&interval.service)?,
-                first_byte: to_text(&interval.first_byte)?,
-                failure: to_text(&interval.failure)?,
-            })),
-            Message::Finished(report) => Self::Finished(Box::new(FinishedLine {
-                index: report.share.index,
-                of: report.share.of,
-                name: report.name.clone(),
-                group: report.group,
-                wall_ns: report.wall_ns,
-                cpu_ns: report.cpu_ns,
-                waited_ns: report.waited_ns,
-                run_delay_ns: report.run_delay_ns,
-                turns: report.turns,
-                events: report.events,
-                after_end_ns: report.after_end_ns,
-                held_back: report.held_back,
-                held_ns: report.held_ns,
-                in_flight_ns: report.in_flight_ns,
-                lag: to_text(&report.lag)?,
-                read_lag: to_text(&report.read_lag)?,
-            })),
-        })
-    }
-
-    fn into_message(self) -> Result<Message, String> {
-        Ok(match self {
-            Self::Steps(steps) => Message::Steps(steps),
-            Self::Ready {
-                index,
-                of,
-                connections,
-            } => Message::Ready {
-                share: Share { index, of },
-                connections,
-            },
-            Self::Interval(line) => Message::Interval(Box::new(Interval {
-                second: line.second,
-                phase: line.phase,
-                at_phase: line.at_phase,
-                group: line.group,
-                after_end: line.after_end,
-                tally: line.tally,
-                in_flight_ns: line.in_flight_ns,
-                lag_max_us: line.lag_max_us,
-                latency: from_text(&line.latency)?,
-                service: from_text(&line.service)?,
-                first_byte: from_text(&line.first_byte)?,
-                failure: from_text(&line.failure)?,
-            })),
-            Self::Finished(line) => Message::Finished(Box::new(ThreadReport {
-                share: Share {
-                    index: line.index,
-                    of: line.of,
-                },
-                name: line.name,
-                group: line.group,
-                wall_ns: line.wall_ns,
-                cpu_ns: line.cpu_ns,
-                waited_ns: line.waited_ns,
-                run_delay_ns: line.run_delay_ns,
-                turns: line.turns,
-                events: line.events,
-                after_end_ns: line.after_end_ns,
-                held_back: line.held_back,
-                held_ns: line.held_ns,
-                in_flight_ns: line.in_flight_ns,
-                lag: from_text(&line.lag)?,
-                read_lag: from_text(&line.read_lag)?,
-            })),
-        })
-    }
-}
-
-fn to_text(histogram: &Histogram<u64>) -> Result<String, String> {
-    if histogram.is_empty() {
-        return Ok(String::new());
-    }
-    distribution::to_text(histogram)
-}
-
-fn from_text(text: &str) -> Result<Histogram<u64>, String> {
-    if text.is_empty() {
-        return Ok(latencies());
-    }
-    let histogram = distribution::from_text(text)?;
-    let is_ours = histogram.low() == 1
-        && histogram.high() == LATENCY_US_MAX
-        && histogram.sigfig() == SIGNIFICANT_DIGITS;
-    if !is_ours {
-        return Err("its bounds are not those of this program".to_owned());
-    }
-    Ok(histogram)
 }
 
 #[cfg(test)]
 mod tests {
+    use hdrhistogram::Histogram;
+    use loadline_record::histogram::LATENCY_US_MAX;
+    use loadline_record::{ErrorKind, StepReport, Tally, latencies};
     use proptest::prelude::*;
 
     use super::*;
-    use loadline_record::ErrorKind;
+    use crate::{Interval, Share, ThreadReport};
 
     fn histograms() -> impl Strategy<Value = Histogram<u64>> {
         let value = prop_oneof![1..1_000_u64, 1..LATENCY_US_MAX, Just(LATENCY_US_MAX)];
@@ -363,46 +191,6 @@ mod tests {
         prop_oneof![ready, interval, finished, steps]
     }
 
-    /// Histograms compare by their counts; `Message` itself has no equality.
-    fn assert_same(one: &Message, other: &Message) {
-        match (one, other) {
-            (Message::Interval(one), Message::Interval(other)) => {
-                assert_eq!(one.latency, other.latency);
-                assert_eq!(one.service, other.service);
-                assert_eq!(one.first_byte, other.first_byte);
-                assert_eq!(one.failure, other.failure);
-                assert_eq!(one.tally, other.tally);
-                let rest = |interval: &Interval| {
-                    let phases = (interval.phase, interval.at_phase, interval.group);
-                    let times = (interval.second, interval.after_end, interval.lag_max_us);
-                    (phases, times, interval.in_flight_ns)
-                };
-                assert_eq!(rest(one), rest(other));
-            }
-            (Message::Finished(one), Message::Finished(other)) => {
-                assert_eq!(one.lag, other.lag);
-                assert_eq!(one.read_lag, other.read_lag);
-                let rest = |report: &ThreadReport| {
-                    let who = (report.share, report.name.clone(), report.group);
-                    let times = [report.wall_ns, report.cpu_ns, report.waited_ns];
-                    let loops = (report.run_delay_ns, report.turns, report.events);
-                    let held = (report.held_back, report.held_ns);
-                    (who, times, loops, held, report.in_flight_ns)
-                };
-                assert_eq!(rest(one), rest(other));
-            }
-            (
-                Message::Ready { share, connections },
-                Message::Ready {
-                    share: share2,
-                    connections: connections2,
-                },
-            ) => assert_eq!((share, connections), (share2, connections2)),
-            (Message::Steps(one), Message::Steps(other)) => assert_eq!(one, other),
-            _ => panic!("another kind of message"),
-        }
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -415,7 +203,8 @@ mod tests {
             prop_assert_eq!(pipe.iter().filter(|byte| **byte == b'\n').count(), sent.len());
             let mut reader = Reader::new(&pipe[..]);
             for message in &sent {
-                assert_same(message, &reader.next_message().unwrap().unwrap());
+                let read = reader.next_message().unwrap();
+                prop_assert_eq!(read.as_ref(), Some(message));
             }
             prop_assert!(reader.next_message().unwrap().is_none());
         }
