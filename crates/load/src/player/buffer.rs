@@ -20,27 +20,15 @@ pub const AHEAD_NS: u64 = 10 * NS_PER_S;
 /// Video that is asked for at once.
 pub const SEGMENT_NS: u64 = 2 * NS_PER_S;
 
-/// What the player shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    /// Nothing yet.
-    Starting,
-    /// The video.
-    Playing,
-    /// Nothing any more, until there is enough again.
-    Stalled,
-}
-
 /// A player's buffer.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     bits_per_second: u64,
-    mode: Mode,
     /// Up to where time has been accounted for.
     at_ns: u64,
     fetched_bytes: u64,
-    starting_ns: u64,
-    playing_ns: u64,
+    is_playing: bool,
+    played_ns: u64,
     stalled_ns: u64,
     stalls: u64,
 }
@@ -51,11 +39,10 @@ impl Buffer {
     pub fn new(bits_per_second: u64, now_ns: u64) -> Self {
         Self {
             bits_per_second: bits_per_second.max(1),
-            mode: Mode::Starting,
             at_ns: now_ns,
             fetched_bytes: 0,
-            starting_ns: 0,
-            playing_ns: 0,
+            is_playing: false,
+            played_ns: 0,
             stalled_ns: 0,
             stalls: 0,
         }
@@ -63,20 +50,19 @@ impl Buffer {
 
     /// Time has passed, up to `now_ns`.
     pub fn advance(&mut self, now_ns: u64) {
-        let passed_ns = now_ns.saturating_sub(self.at_ns);
+        let mut passed_ns = now_ns.saturating_sub(self.at_ns);
         self.at_ns += passed_ns;
-        match self.mode {
-            Mode::Starting => self.starting_ns += passed_ns,
-            Mode::Stalled => self.stalled_ns += passed_ns,
-            Mode::Playing => {
-                let played_ns = passed_ns.min(self.left_ns());
-                self.playing_ns += played_ns;
-                if played_ns < passed_ns {
-                    self.mode = Mode::Stalled;
-                    self.stalls += 1;
-                    self.stalled_ns += passed_ns - played_ns;
-                }
+        if self.is_playing {
+            let played_ns = passed_ns.min(self.left_ns());
+            self.played_ns += played_ns;
+            passed_ns -= played_ns;
+            if passed_ns > 0 {
+                self.is_playing = false;
+                self.stalls += 1;
             }
+        }
+        if self.stalls > 0 {
+            self.stalled_ns += passed_ns; // before the first stall it starts
         }
     }
 
@@ -84,9 +70,7 @@ impl Buffer {
     pub fn fetched(&mut self, bytes: u64, now_ns: u64) {
         self.advance(now_ns);
         self.fetched_bytes = self.fetched_bytes.saturating_add(bytes);
-        if self.mode != Mode::Playing && self.left_ns() >= START_NS {
-            self.mode = Mode::Playing;
-        }
+        self.is_playing |= self.left_ns() >= START_NS;
     }
 
     /// How much video is left to be played, as of the last fact.
@@ -96,7 +80,7 @@ impl Buffer {
         let fetched_ns = u128::from(self.fetched_bytes) * 8 * u128::from(NS_PER_S) / rate;
         u64::try_from(fetched_ns)
             .unwrap_or(u64::MAX)
-            .saturating_sub(self.playing_ns)
+            .saturating_sub(self.played_ns)
     }
 
     /// When there is room for another segment: at this moment, or while playing.
@@ -109,7 +93,8 @@ impl Buffer {
     /// When the video will have run out, if nothing more comes; `None` while it does not play.
     #[must_use]
     pub fn empty_ns(&self) -> Option<u64> {
-        (self.mode == Mode::Playing).then(|| self.at_ns.saturating_add(self.left_ns()))
+        self.is_playing
+            .then(|| self.at_ns.saturating_add(self.left_ns()))
     }
 
     /// Bytes of one segment, at least one.
@@ -131,23 +116,10 @@ impl Buffer {
         self.stalled_ns
     }
 
-    /// Time before the first picture, in nanoseconds.
-    #[must_use]
-    pub fn starting_ns(&self) -> u64 {
-        self.starting_ns
-    }
-
     /// Time with a moving picture, in nanoseconds.
     #[must_use]
-    pub fn playing_ns(&self) -> u64 {
-        self.playing_ns
-    }
-
-    /// Bytes that were played: the rate times the time of playing, rounded down.
-    #[must_use]
-    pub fn played_bytes(&self) -> u64 {
-        let bits = u128::from(self.playing_ns) * u128::from(self.bits_per_second);
-        u64::try_from(bits / 8 / u128::from(NS_PER_S)).unwrap_or(u64::MAX)
+    pub fn played_ns(&self) -> u64 {
+        self.played_ns
     }
 }
 
@@ -166,24 +138,23 @@ mod tests {
 
     #[test]
     fn it_starts_plays_stalls_and_goes_on() {
-        // At this second so many bytes come; then: left, starting, playing, stalled, stalls.
+        // At this second these bytes come; then: left, played, stalled, stalls.
         let table = [
-            (3, 1999, (1, 3, 0, 0, 0)), // not enough, by a byte
-            (4, 1, (2, 4, 0, 0, 0)),
-            (5, 0, (1, 4, 1, 0, 0)),
-            (6, 500, (0, 4, 2, 0, 0)), // it had run out, and half a second came in time
-            (7, 0, (0, 4, 2, 0, 1)),
-            (8, 1500, (1, 4, 2, 1, 1)),
-            (9, 501, (2, 4, 2, 2, 1)),
-            (11, 0, (0, 4, 4, 2, 1)),
+            (3, 1999, (1, 0, 0, 0)), // not enough, by a byte
+            (4, 1, (2, 0, 0, 0)),
+            (5, 0, (1, 1, 0, 0)),
+            (6, 500, (0, 2, 0, 0)), // it had run out, and half a second came in time
+            (7, 0, (0, 2, 0, 1)),
+            (8, 1500, (1, 2, 1, 1)),
+            (9, 501, (2, 2, 2, 1)),
+            (11, 0, (0, 4, 2, 1)),
         ];
         let mut buffer = Buffer::new(RATE, 0);
         for (at, bytes, expected) in table {
             buffer.fetched(bytes, seconds(at));
             let found = (
                 buffer.left_ns() / NS_PER_S,
-                buffer.starting_ns() / NS_PER_S,
-                buffer.playing_ns() / NS_PER_S,
+                buffer.played_ns() / NS_PER_S,
                 buffer.stalled_ns() / NS_PER_S,
                 buffer.stalls(),
             );
@@ -216,20 +187,22 @@ mod tests {
         ) {
             let begin_ns = 17;
             let mut buffer = Buffer::new(rate, begin_ns);
-            let (mut now_ns, mut bytes) = (begin_ns, 0);
+            let (mut now_ns, mut bytes, mut starting_ns) = (begin_ns, 0, 0);
             for (wait_ns, came) in steps {
                 now_ns += wait_ns;
                 bytes += came;
                 let stalls = buffer.stalls();
+                if !buffer.is_playing && stalls == 0 {
+                    starting_ns += wait_ns;
+                }
                 buffer.fetched(came, now_ns);
                 prop_assert!(buffer.stalls() <= stalls + 1);
-                let wall_ns = buffer.starting_ns() + buffer.playing_ns() + buffer.stalled_ns();
+                let wall_ns = starting_ns + buffer.played_ns() + buffer.stalled_ns();
                 prop_assert_eq!(wall_ns, now_ns - begin_ns);
-                let played_bits = u128::from(buffer.playing_ns()) * u128::from(rate);
-                prop_assert_eq!(u128::from(buffer.played_bytes()), played_bits / 8_000_000_000);
-                prop_assert!(buffer.played_bytes() <= bytes);
+                let played_bytes = u128::from(buffer.played_ns()) * u128::from(rate) / 8_000_000_000;
+                prop_assert!(played_bytes <= u128::from(bytes));
                 let left_bytes = u128::from(buffer.left_ns()) * u128::from(rate) / 8_000_000_000;
-                let sum = left_bytes + u128::from(buffer.played_bytes());
+                let sum = left_bytes + played_bytes;
                 // Two roundings down, and the fraction of a byte that a nanosecond is.
                 prop_assert!(sum <= u128::from(bytes));
                 prop_assert!(u128::from(bytes) - sum <= 2 + u128::from(rate) / 8_000_000_000);

@@ -106,9 +106,9 @@ impl Look {
 
 impl ReplyObserver for Look {
     fn head(&mut self, head: &[u8]) {
-        match range::status(head) {
-            Some(206) => {}
-            Some(200..300) => {
+        match head.get(9..12) {
+            Some(b"206") => {}
+            Some([b'2', ..]) => {
                 self.fault = Some(ErrorKind::OtherStatus);
                 return;
             }

@@ -49,12 +49,6 @@ pub(super) fn sent(head: &[u8]) -> Option<Sent> {
     (sent.first <= sent.last && is_within).then_some(sent)
 }
 
-/// The status in the first line of an answer's head.
-pub(super) fn status(head: &[u8]) -> Option<u16> {
-    let text = str::from_utf8(head.get(9..12)?).ok()?;
-    text.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,7 +84,6 @@ mod tests {
         ] {
             let head = format!("HTTP/1.1 206 Partial\r\nA: b\r\n{field}\r\n\r\n");
             assert_eq!(sent(head.as_bytes()), expected, "{field}");
-            assert_eq!(status(head.as_bytes()), Some(206));
         }
     }
 }
