@@ -1,6 +1,8 @@
 //! Number formats of the tools whose forms are printed: wrk's units, Go's durations. Exactly theirs,
 //! with their digits, so that scripts written for those tools read what they expect.
 
+use std::time::Duration;
+
 /// wrk's `format_units`: scales while the amount is at least 0.85 of the step, two decimals. As in
 /// wrk the largest unit of each table is never reached.
 fn wrk_units(amount: f64, step: f64, base: &str, units: &[&str], decimals: usize) -> String {
@@ -54,23 +56,13 @@ pub(super) fn wrk_padded(text: &str, width: usize) -> String {
 
 /// Go's `Duration.String`: `1m2.5s`, `145.082ms`, `97µs`.
 pub(super) fn go_duration(ns: u64) -> String {
-    if ns == 0 {
-        return "0s".to_owned();
-    }
-    if ns < 1_000_000_000 {
-        let (unit_ns, unit) = match ns {
-            0..1_000 => (1, "ns"),
-            1_000..1_000_000 => (1_000, "µs"),
-            _ => (1_000_000, "ms"),
-        };
-        return format!("{}{unit}", fraction(ns, unit_ns));
-    }
     let (hours, minutes) = (ns / 3_600_000_000_000, ns / 60_000_000_000 % 60);
-    let seconds = fraction(ns % 60_000_000_000, 1_000_000_000);
-    match (hours, minutes) {
-        (0, 0) => format!("{seconds}s"),
-        (0, minutes) => format!("{minutes}m{seconds}s"),
-        (hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
+    let seconds = (ns % 60_000_000_000) as f64 / 1e9;
+    match (ns, hours, minutes) {
+        (0, ..) => "0s".to_owned(),
+        (_, 0, 0) => format!("{:?}", Duration::from_nanos(ns)), // the same form as Go's
+        (_, 0, minutes) => format!("{minutes}m{seconds}s"),
+        (_, hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
     }
 }
 
@@ -91,17 +83,6 @@ pub(super) fn go_rounded(ns: u64) -> String {
         None => ns,
     };
     go_duration(rounded)
-}
-
-/// A whole number of units and what is left as decimals, without zeros at the end.
-fn fraction(ns: u64, unit_ns: u64) -> String {
-    let (whole, rest) = (ns / unit_ns, ns % unit_ns);
-    if rest == 0 {
-        return whole.to_string();
-    }
-    let digits = unit_ns.ilog10() as usize;
-    let decimals = format!("{rest:0digits$}");
-    format!("{whole}.{}", decimals.trim_end_matches('0'))
 }
 
 #[cfg(test)]
@@ -149,6 +130,8 @@ mod tests {
             (145_082_066, "145.082066ms", "145.082ms"),
             (10_094_965_987, "10.094965987s", "10.095s"),
             (62_500_000_000, "1m2.5s", "1m3s"),
+            (60_000_000_001, "1m0.000000001s", "1m0s"),
+            (119_999_999_999, "1m59.999999999s", "2m0s"),
             (3_661_000_000_000, "1h1m1s", "1h1m0s"),
         ];
         for (ns, exact, rounded) in table {
