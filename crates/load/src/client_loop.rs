@@ -13,36 +13,40 @@ use crate::engine::{Boundary, Calendar, Meter};
 use crate::{Control, Message, Plan, Share, ThreadReport};
 
 /// The longest wait: how soon a stop is noticed.
-pub(crate) const WAIT_NS_MAX: u64 = 20_000_000;
+pub const WAIT_NS_MAX: u64 = 20_000_000;
 /// How long to wait at once for the start to be set.
 const START_POLL_NS: u64 = 2_000_000;
 
 /// Where in the run a thread is, and how it fares.
 #[derive(Debug)]
-pub(crate) struct Timeline<'p> {
+pub struct Timeline<'p> {
     /// Nanoseconds of the monotonic clock, as of the last look.
-    pub(crate) now_ns: u64,
-    pub(crate) calendar: Calendar<'p>,
-    pub(crate) meter: Meter,
-    pub(crate) is_started: bool,
+    pub now_ns: u64,
+    /// Seconds and phases.
+    pub calendar: Calendar<'p>,
+    /// What is measured of the thread.
+    pub meter: Meter,
+    /// The start has come.
+    pub is_started: bool,
     /// Nothing is begun any more.
-    pub(crate) is_ending: bool,
+    pub is_ending: bool,
 }
 
 impl<'p> Timeline<'p> {
     /// Before the start.
-    pub(crate) fn new(plan: &'p Plan) -> Self {
+    pub fn new(plan: &'p Plan) -> Self {
         Self {
             now_ns: monotonic_ns(),
             calendar: Calendar::new(plan),
-            meter: Meter::new(),
+            meter: Meter::default(),
             is_started: false,
             is_ending: false,
         }
     }
 
+    /// Reads the clock.
     #[inline]
-    pub(crate) fn look_at_clock(&mut self) {
+    pub fn look_at_clock(&mut self) {
         self.now_ns = monotonic_ns();
     }
 
@@ -67,7 +71,7 @@ impl<'p> Timeline<'p> {
 }
 
 /// What differs between loops.
-pub(crate) trait ClientLoop<'p>: Sized {
+pub trait ClientLoop<'p>: Sized {
     /// Its time.
     fn time(&mut self) -> &mut Timeline<'p>;
     /// Goes on with what is done before the start, and says whether there is more.
@@ -115,7 +119,7 @@ pub(crate) trait ClientLoop<'p>: Sized {
 ///
 /// # Errors
 /// The kernel refuses what every run needs, or the clients cannot get ready.
-pub(crate) fn run<'p, C: ClientLoop<'p>>(
+pub fn run<'p, C: ClientLoop<'p>>(
     mut clients: C,
     share: Share,
     control: &Control,

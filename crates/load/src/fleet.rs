@@ -1,9 +1,10 @@
 //! The threads of one process: started together, heard in one place, their failures told.
 //!
-//! Engine threads carry the plain clients, one more thread the actors. Each tells its messages
+//! Engine threads carry the plain clients; one more thread may carry clients of other kinds. Each tells its messages
 //! through the same function, which usually puts them into a channel; none of them waits for whoever
 //! listens.
 
+use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::thread::{Builder, JoinHandle};
 
 use loadline_sys::usage;
 
-use crate::{Control, Message, Plan, Share, actors, engine};
+use crate::{Control, Message, Plan, Share, engine};
 
 /// What a fleet tells.
 #[derive(Debug)]
@@ -28,12 +29,14 @@ pub enum Event {
 }
 
 /// Who carries a process's part of the load.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Crew {
     /// The part of the process.
     pub share: Share,
     /// Threads for the plain clients.
     pub engine_threads: u32,
+    /// One thread more.
+    pub extra: Option<ExtraThread>,
     /// CPUs that the threads of all processes are pinned to, in turn; empty: not pinned.
     pub cpus: Vec<usize>,
 }
@@ -42,7 +45,7 @@ impl Crew {
     /// How many threads a fleet of it has.
     #[must_use]
     pub fn thread_count(&self, plan: &Plan) -> usize {
-        self.engine_threads(plan) as usize + usize::from(!plan.crowds.is_empty())
+        self.engine_threads(plan) as usize + usize::from(self.extra.is_some())
     }
 
     /// How many of them carry plain clients.
@@ -61,7 +64,26 @@ pub struct Fleet {
     threads: Vec<JoinHandle<()>>,
 }
 
-type Work = fn(&Plan, Share, &Control, &mut dyn FnMut(Message)) -> io::Result<()>;
+/// What a thread does with its share of a plan.
+pub type Work =
+    dyn Fn(&Plan, Share, &Control, &mut dyn FnMut(Message)) -> io::Result<()> + Send + Sync;
+
+/// A thread that each process has beside those of the plain clients, for clients of other kinds.
+#[derive(Clone)]
+pub struct ExtraThread {
+    /// Its name in results, before the number of the process.
+    pub name: &'static str,
+    /// What it does, with the share of the process.
+    pub run: Arc<Work>,
+}
+
+impl fmt::Debug for ExtraThread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExtraThread")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
 
 impl Fleet {
     /// Starts the threads; they open their connections and then wait for `control`'s start.
@@ -79,16 +101,16 @@ impl Fleet {
     where
         F: Fn(Event) + Clone + Send + 'static,
     {
-        let mut posts: Vec<(String, Share, Work)> = Vec::new();
+        let mut posts: Vec<(String, Share, Arc<Work>)> = Vec::new();
         let engine_threads = crew.engine_threads(plan);
         for index in 0..engine_threads {
             let share = crew.share.part(index, engine_threads);
             let name = format!("engine {}", share.index);
-            posts.push((name, share, engine::run));
+            posts.push((name, share, Arc::new(engine::run)));
         }
-        if !plan.crowds.is_empty() {
-            let name = format!("actors {}", crew.share.index);
-            posts.push((name, crew.share, actors::run));
+        if let Some(extra) = &crew.extra {
+            let name = format!("{} {}", extra.name, crew.share.index);
+            posts.push((name, crew.share, Arc::clone(&extra.run)));
         }
         let mut threads = Vec::new();
         let posts_per_process = posts.len();

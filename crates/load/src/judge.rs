@@ -8,7 +8,7 @@ use crate::Expectation;
 /// What is wrong with an answer, if anything is: its status before its length, its length before
 /// its content. `sha256` is the hash of the content, if that was looked at.
 #[inline]
-pub(crate) fn fault(
+pub fn fault(
     reply: &Reply,
     method: Method,
     expected: &Expectation,
@@ -35,7 +35,7 @@ pub(crate) fn fault(
 
 /// What is wrong with a status, if anything is. Of none in particular, 200 to 299 are expected.
 #[inline]
-pub(crate) fn status_fault(status: u16, expected: &[u16]) -> Option<ErrorKind> {
+pub fn status_fault(status: u16, expected: &[u16]) -> Option<ErrorKind> {
     let is_expected = match expected {
         [] => (200..300).contains(&status),
         statuses => statuses.contains(&status),
@@ -44,7 +44,7 @@ pub(crate) fn status_fault(status: u16, expected: &[u16]) -> Option<ErrorKind> {
 }
 
 /// What an answer that did not become complete is counted as.
-pub(crate) fn cut(fault: ReplyFault) -> ErrorKind {
+pub fn cut(fault: ReplyFault) -> ErrorKind {
     match fault {
         ReplyFault::ClosedEarly => ErrorKind::ClosedEarly,
         ReplyFault::CutHead | ReplyFault::CutContent { .. } => ErrorKind::ShortBody,

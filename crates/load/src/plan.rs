@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::actors::Crowd;
 use crate::{Arrivals, Mix, Phase, Prepared, Schedule};
 
 /// When the clients send.
@@ -79,10 +78,8 @@ pub struct Plan {
     pub spins: bool,
     /// Addresses that connections come from, in turn; empty: the kernel's choice.
     pub sources: Vec<IpAddr>,
-    /// Group 0 is the plain clients; the others belong to `crowds`.
+    /// Group 0 is the plain clients; the others are of clients with behaviour.
     pub groups: Vec<Group>,
-    /// Clients with a mind of their own.
-    pub crowds: Vec<Crowd>,
     /// Repeats every choice made at random.
     pub seed: u64,
 }
@@ -109,7 +106,6 @@ impl Plan {
             spins: false,
             sources: Vec::new(),
             groups: Vec::new(),
-            crowds: Vec::new(),
             seed: 1,
         }
     }

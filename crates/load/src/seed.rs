@@ -46,7 +46,8 @@ const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// One step of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
 /// 2014) from `state`.
-pub(crate) fn mixed(state: u64) -> u64 {
+#[must_use]
+pub fn mixed(state: u64) -> u64 {
     let mut z = state.wrapping_add(GAMMA);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -39,6 +39,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-apps",
             "loadline-tower",
             "loadline-load",
+            "loadline-clients",
             "loadline-record",
             "loadline-capacity",
             "loadline-lab",
@@ -58,6 +59,16 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "loadline-papers",
         &["loadline-capacity", "loadline-lab", "loadline-record"],
+    ),
+    (
+        "loadline-clients",
+        &[
+            "loadline-base",
+            "loadline-load",
+            "loadline-proto",
+            "loadline-record",
+            "loadline-sys",
+        ],
     ),
     ("loadline-record", &[]),
     ("loadline-capacity", &[]),
@@ -81,6 +92,7 @@ const TEST_EDGES: &[(&str, &[&str])] = &[
     ("loadline-server", &["loadline-apps", "loadline-tower"]),
     ("loadline-tower", &["loadline-apps", "loadline-server"]),
     ("loadline-load", &["loadline-stub"]),
+    ("loadline-clients", &["loadline-stub"]),
     ("loadline-lab", &["loadline-stub"]),
     ("loadline-accounts", &["loadline-databases"]),
     ("loadline", &["loadline-databases", "loadline-stub"]),

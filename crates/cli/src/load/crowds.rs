@@ -1,11 +1,11 @@
 //! Clients of each kind: how many, and those with a mind of their own.
 
-use loadline_load::actors::Crowd;
-use loadline_load::actors::{Asked, idle, slow_body, slow_head, slow_reader, vanishing};
+use loadline_clients::Crowd;
+use loadline_clients::player;
+use loadline_clients::scenario::{Scenario, Setting};
+use loadline_clients::{Asked, idle, slow_body, slow_head, slow_reader, vanishing};
 use loadline_load::plan::Group;
-use loadline_load::player;
 use loadline_load::requests::url::Url;
-use loadline_load::scenario::{Scenario, Setting};
 use loadline_load::{Plan, Prepared};
 use loadline_proto::Limits;
 
@@ -71,13 +71,14 @@ pub(super) fn count(flags: &LoadFlags) -> Result<Counts, Failure> {
     Ok(counts)
 }
 
-/// Adds the groups and crowds of a plan, the headline's group first. Returns the scenario that users
+/// Adds the groups of a plan, the headline's first. Returns the crowds, and the scenario that users
 /// follow, which counts how its steps fare.
 pub(super) fn add(
     flags: &LoadFlags,
     counts: Counts,
     plan: &mut Plan,
-) -> Result<Option<Scenario>, Failure> {
+) -> Result<(Vec<Crowd>, Option<Scenario>), Failure> {
+    let mut crowds = Vec::new();
     if counts.plain > 0 {
         add_group(plan, "clients");
     }
@@ -86,53 +87,52 @@ pub(super) fn add(
     let scenario = scenario.map_err(Failure::usage)?;
     if let Some(scenario) = &scenario {
         let group = add_group(plan, "users");
-        plan.crowds
-            .push(users(flags, scenario, group, counts.users, plan)?);
+        crowds.push(users(flags, scenario, group, counts.users, plan)?);
     }
     if let Some(bits_per_second) = flags.users.player {
         let group = add_group(plan, "players");
         let made = player::crowd(group, 0, counts.players, bits_per_second, asked(plan));
-        plan.crowds.push(made);
+        crowds.push(made);
     }
-    add_hostile(flags, plan)?;
+    add_hostile(flags, plan, &mut crowds)?;
     if let Some(request) = plan.mix.requests.first() {
-        for crowd in &mut plan.crowds {
+        for crowd in &mut crowds {
             crowd.server = request.server;
         }
     }
     if flags.users.source_per_client {
-        deal_sources(plan);
+        deal_sources(plan, &mut crowds);
     }
-    Ok(scenario)
+    Ok((crowds, scenario))
 }
 
-fn add_hostile(flags: &LoadFlags, plan: &mut Plan) -> Result<(), Failure> {
+fn add_hostile(flags: &LoadFlags, plan: &mut Plan, crowds: &mut Vec<Crowd>) -> Result<(), Failure> {
     let hostile = &flags.hostile;
     if let Some(count) = hostile.idle_connections {
         let group = add_group(plan, "idle");
         let first = hostile.idle_request.then(|| asked(plan));
-        plan.crowds.push(idle::crowd(group, 0, count as u64, first));
+        crowds.push(idle::crowd(group, 0, count as u64, first));
     }
     if let Some(crowd) = hostile.slow_readers {
         let (group, speed) = (add_group(plan, "slow-readers"), crowd.bytes_per_second);
         let made = slow_reader::crowd(group, 0, crowd.count, speed, asked(plan));
-        plan.crowds.push(made);
+        crowds.push(made);
     }
     if let Some(crowd) = hostile.slow_heads {
         let (group, speed) = (add_group(plan, "slow-heads"), crowd.bytes_per_second);
         let made = slow_head::crowd(group, 0, crowd.count, speed, asked(plan));
-        plan.crowds.push(made);
+        crowds.push(made);
     }
     if let Some(crowd) = hostile.slow_bodies {
         let (group, speed) = (add_group(plan, "slow-bodies"), crowd.bytes_per_second);
         let posted = posted(flags, speed, asked(plan))?;
         let made = slow_body::crowd(group, 0, crowd.count, speed, posted);
-        plan.crowds.push(made);
+        crowds.push(made);
     }
     if let Some(count) = hostile.vanishing {
         let group = add_group(plan, "vanishing");
         let made = vanishing::crowd(group, 0, count as u64, asked(plan));
-        plan.crowds.push(made);
+        crowds.push(made);
     }
     Ok(())
 }
@@ -220,10 +220,10 @@ fn posted(flags: &LoadFlags, bytes_per_second: u64, asked: Asked) -> Result<Aske
 }
 
 /// Gives each client an address of its own, as there are that many.
-fn deal_sources(plan: &mut Plan) {
+fn deal_sources(plan: &mut Plan, crowds: &mut [Crowd]) {
     let plain = plan.connections as usize;
     let mut rest = plan.sources.split_off(plain.min(plan.sources.len()));
-    for crowd in &mut plan.crowds {
+    for crowd in crowds {
         let count = usize::try_from(crowd.count).unwrap_or(usize::MAX);
         crowd.sources = rest.drain(..count.min(rest.len())).collect();
     }

@@ -23,9 +23,9 @@ mod team;
 use std::sync::Arc;
 
 use limits::Found;
+use loadline_clients::scenario::Scenario;
 use loadline_load::Share;
 use loadline_load::fleet::Crew;
-use loadline_load::scenario::Scenario;
 use loadline_record::TrialRecord;
 use outcome::Outputs;
 use plan::Planned;
@@ -53,6 +53,7 @@ pub(crate) fn load(flags: &LoadFlags) -> Result<(), Failure> {
                 of: part.of,
             },
             engine_threads: planned.division.threads,
+            extra: loadline_clients::thread(planned.crowds),
             cpus: planned.cpus,
         };
         return team::carry_part(&Arc::new(planned.plan), &crew, planned.scenario.as_ref());

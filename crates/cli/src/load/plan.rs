@@ -3,8 +3,9 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
+use loadline_clients::Crowd;
+use loadline_clients::scenario::Scenario;
 use loadline_load::Plan;
-use loadline_load::scenario::Scenario;
 use loadline_load::watch::Target;
 
 use super::command::{self, mask_url};
@@ -25,6 +26,8 @@ pub(super) struct Planned {
     pub(super) division: Division,
     /// CPUs that threads are pinned to.
     pub(super) cpus: Vec<usize>,
+    /// Clients with behaviour.
+    pub(super) crowds: Vec<Crowd>,
     /// What users do, if there are any; it counts how each step fares in this process.
     pub(super) scenario: Option<Scenario>,
     /// Processes that are watched.
@@ -126,13 +129,12 @@ pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure>
         spins: flags.machine.spin,
         sources: division.sources.clone(),
         groups: Vec::new(),
-        crowds: Vec::new(),
         seed: machine
             .part_seed
             .or(machine.seed)
             .unwrap_or_else(random_seed),
     };
-    let scenario = crowds::add(flags, counts, &mut plan)?;
+    let (crowds, scenario) = crowds::add(flags, counts, &mut plan)?;
     let division = Division {
         threads: threads(division.threads, &division, counts),
         ..division
@@ -142,6 +144,7 @@ pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure>
         division,
         plan,
         cpus: machine.cpus.clone().map_or_else(Vec::new, |list| list.0),
+        crowds,
         scenario,
         watched: watched(flags),
         remarks,

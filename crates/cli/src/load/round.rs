@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use loadline_clients::scenario::Scenario;
 use loadline_load::fleet::{Crew, Event};
-use loadline_load::scenario::Scenario;
 use loadline_load::trial::{Ending, Merger};
 use loadline_load::{Message, Share};
 use loadline_record::TrialRecord;
@@ -71,6 +71,7 @@ pub(super) fn run(
     let crew = Crew {
         share: Share::WHOLE,
         engine_threads: planned.division.threads,
+        extra: loadline_clients::thread(planned.crowds.clone()),
         cpus: planned.cpus.clone(),
     };
     let surroundings = Surroundings::look(&planned.watched)?;

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use loadline_clients::scenario::Scenario;
 use loadline_load::fleet::{Crew, Event, Fleet};
-use loadline_load::scenario::Scenario;
 use loadline_load::{Control, Message, Plan, wire};
 use signal_hook::consts::{SIGINT, SIGTERM};
 

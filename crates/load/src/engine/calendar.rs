@@ -6,18 +6,18 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// A boundary that was passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Boundary {
+pub struct Boundary {
     /// When, on the monotonic clock.
-    pub(crate) at_ns: u64,
+    pub at_ns: u64,
     /// The second that ends here, or within which it lies.
-    pub(crate) second: u32,
+    pub second: u32,
     /// The phase that begins here, or goes on.
-    pub(crate) phase: u16,
+    pub phase: u16,
 }
 
 /// Where in the run a moment is. All moments are of the monotonic clock.
 #[derive(Debug)]
-pub(crate) struct Calendar<'p> {
+pub struct Calendar<'p> {
     plan: &'p Plan,
     start_ns: u64,
     /// The next boundary; `u64::MAX` before the start and after the end.
@@ -29,7 +29,7 @@ pub(crate) struct Calendar<'p> {
 
 impl<'p> Calendar<'p> {
     /// Before the start.
-    pub(crate) fn new(plan: &'p Plan) -> Self {
+    pub fn new(plan: &'p Plan) -> Self {
         Self {
             plan,
             start_ns: 0,
@@ -41,14 +41,14 @@ impl<'p> Calendar<'p> {
     }
 
     /// The run starts.
-    pub(crate) fn start(&mut self, start_ns: u64) {
+    pub fn start(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
         self.enter(self.plan.phase_at(0));
         self.next_ns = self.after(start_ns);
     }
 
     /// Passes the next boundary, if it has come.
-    pub(crate) fn pass(&mut self, now_ns: u64) -> Option<Boundary> {
+    pub fn pass(&mut self, now_ns: u64) -> Option<Boundary> {
         let at_ns = self.next_ns;
         if now_ns < at_ns || at_ns == u64::MAX {
             return None;
@@ -85,17 +85,17 @@ impl<'p> Calendar<'p> {
     }
 
     /// When the next boundary comes; `u64::MAX`: none does.
-    pub(crate) fn next_ns(&self) -> u64 {
+    pub fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
     /// When the last phase ends.
-    pub(crate) fn end_ns(&self) -> u64 {
+    pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.plan.duration_ns())
     }
 
     /// The second that contains the last nanosecond before `ns`; 0 before the start.
-    pub(crate) fn second(&self, ns: u64) -> u32 {
+    pub fn second(&self, ns: u64) -> u32 {
         if self.start_ns == 0 {
             return 0;
         }
@@ -104,13 +104,13 @@ impl<'p> Calendar<'p> {
     }
 
     /// The phase that lasts now.
-    pub(crate) fn phase(&self) -> u16 {
+    pub fn phase(&self) -> u16 {
         self.phase
     }
 
     /// The phase of a request that was due at `due_ns`.
     #[inline]
-    pub(crate) fn phase_of(&self, due_ns: u64) -> u16 {
+    pub fn phase_of(&self, due_ns: u64) -> u16 {
         if (self.phase_begin_ns..self.phase_end_ns).contains(&due_ns) {
             return self.phase;
         }
@@ -118,7 +118,7 @@ impl<'p> Calendar<'p> {
     }
 
     /// Whether what is measured in a phase counts.
-    pub(crate) fn is_counted(&self, phase: u16) -> bool {
+    pub fn is_counted(&self, phase: u16) -> bool {
         let phase = self.plan.phases.get(usize::from(phase));
         phase.is_some_and(|phase| phase.counted)
     }

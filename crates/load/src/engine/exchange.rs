@@ -110,7 +110,7 @@ impl Engine<'_> {
                 self.sent(index, count);
             }
             Ok(None) => {}
-            Err(error) => self.not_connected(index, opening::kind(&error)),
+            Err(error) => self.not_connected(index, opening::connect_fault(&error)),
         }
     }
 

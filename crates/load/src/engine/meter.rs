@@ -9,7 +9,7 @@ use crate::{Share, ThreadReport};
 
 /// Measures the thread between `begin` and `end`, and nothing outside of that.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub struct Meter {
     is_on: bool,
     begun: Snapshot,
     wall_ns: u64,
@@ -47,9 +47,9 @@ impl Snapshot {
     }
 }
 
-impl Meter {
+impl Default for Meter {
     /// Switched off.
-    pub(crate) fn new() -> Self {
+    fn default() -> Self {
         Self {
             is_on: false,
             begun: Snapshot::default(),
@@ -70,9 +70,11 @@ impl Meter {
             read_lag: latencies(),
         }
     }
+}
 
+impl Meter {
     /// From here on it counts; no change if it does already.
-    pub(crate) fn begin(&mut self, now_ns: u64) {
+    pub fn begin(&mut self, now_ns: u64) {
         if self.is_on {
             return;
         }
@@ -82,7 +84,7 @@ impl Meter {
     }
 
     /// Up to here it counted.
-    pub(crate) fn end(&mut self, now_ns: u64) {
+    pub fn end(&mut self, now_ns: u64) {
         if !self.is_on {
             return;
         }
@@ -100,7 +102,7 @@ impl Meter {
     /// Requests in flight at this moment. Between two samples the number is taken to have moved in
     /// a straight line: returns for how long which number of requests would have come to the same.
     #[inline]
-    pub(crate) fn sample(&mut self, now_ns: u64, in_flight: u64) -> (u64, u64) {
+    pub fn sample(&mut self, now_ns: u64, in_flight: u64) -> (u64, u64) {
         let half_ns = now_ns.saturating_sub(self.last_ns) / 2;
         let doubled = self.last_in_flight + in_flight;
         (self.last_ns, self.last_in_flight) = (now_ns, in_flight);
@@ -112,7 +114,7 @@ impl Meter {
 
     /// The thread has waited so long, for so many events.
     #[inline]
-    pub(crate) fn waited(&mut self, waited_ns: u64, events: usize) {
+    pub fn waited(&mut self, waited_ns: u64, events: usize) {
         if self.is_on {
             self.waited_ns += waited_ns;
             self.turns += 1;
@@ -122,7 +124,7 @@ impl Meter {
 
     /// A request was sent so much later than it could have been.
     #[inline]
-    pub(crate) fn lagged(&mut self, lag_ns: u64) {
+    pub fn lagged(&mut self, lag_ns: u64) {
         if self.is_on {
             record(&mut self.lag, lag_ns);
         }
@@ -163,7 +165,7 @@ impl Meter {
     }
 
     /// What was measured.
-    pub(crate) fn report(self, share: Share) -> ThreadReport {
+    pub fn report(self, share: Share) -> ThreadReport {
         ThreadReport {
             share,
             name: format!("engine {}", share.index),

@@ -80,16 +80,16 @@ mod opening;
 mod sampler;
 mod turn;
 
-pub(crate) use calendar::{Boundary, Calendar};
+pub use calendar::{Boundary, Calendar};
 use choices::Choices;
 use client::{Client, Stage};
 use closed::ClosedLoop;
 use coalescing::Coalescing;
 use dues::Dues;
-pub(crate) use meter::Meter;
+pub use meter::Meter;
 use open::OpenLoop;
 use opening::Opener;
-pub(crate) use opening::kind;
+pub use opening::connect_fault;
 use sampler::Sampler;
 
 use crate::client_loop::{self, ClientLoop, Timeline};

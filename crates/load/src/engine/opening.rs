@@ -86,7 +86,7 @@ impl Engine<'_> {
                 }
                 client.begin(socket, requests, deadline_ns);
             }
-            Err(error) => return self.not_connected(index, kind(&error)),
+            Err(error) => return self.not_connected(index, connect_fault(&error)),
         }
         let has_request = client.has_request;
         if has_request {
@@ -109,7 +109,7 @@ impl Engine<'_> {
         if is_gone {
             let socket = self.clients[index as usize].socket.as_ref();
             let error = socket.and_then(|socket| connect::outcome(socket.as_fd()).err());
-            let kind = error.map_or(ErrorKind::Reset, |error| kind(&error));
+            let kind = error.map_or(ErrorKind::Reset, |error| connect_fault(&error));
             return self.not_connected(index, kind);
         }
         self.time.look_at_clock();
@@ -205,7 +205,8 @@ impl Engine<'_> {
 }
 
 /// What kept a connection from coming to be.
-pub(crate) fn kind(error: &io::Error) -> ErrorKind {
+#[must_use]
+pub fn connect_fault(error: &io::Error) -> ErrorKind {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => ErrorKind::Refused,
         io::ErrorKind::TimedOut => ErrorKind::ConnectTimeout,

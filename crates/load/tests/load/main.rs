@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-mod actors;
 mod engine;
 mod inputs;
 mod trial;

@@ -138,6 +138,7 @@ pub(crate) fn run_from(
     let crew = Crew {
         share: Share::WHOLE,
         engine_threads,
+        extra: None,
         cpus: client_cpu().into_iter().collect(),
     };
     let (plan, control) = (Arc::new(plan), Arc::new(Control::new()));

@@ -66,6 +66,7 @@ fn run(load: Loop) -> (Plan, Vec<Message>, u64) {
     let crew = Crew {
         share: Share::WHOLE,
         engine_threads: 2,
+        extra: None,
         cpus: Vec::new(),
     };
     let control = Arc::new(Control::new());

@@ -1,0 +1,277 @@
+//! What actors have in common: a connection that comes and goes, with a request at a time on it.
+//!
+//! ```text
+//!           ┌───────────── after a pause ──────────────┐
+//!           ▼                                          │
+//!   away ─ connect ─► here ─ what the actor does ─► leaving
+//! ```
+//!
+//! After an answer that lets the connection stay, the next request is due at once. Where it does not
+//! stay, the next connection is opened at once; after a failure, only after a pause: 10 ms at first,
+//! doubling up to 1 s while connections last less than a second, so that a server that is gone is
+//! not called without end.
+
+use std::sync::Arc;
+
+use loadline_proto::Reply;
+use loadline_record::ErrorKind;
+
+use crate::exchange::{Asked, Exchange, Progress, Watch};
+use crate::{Order, Scene};
+
+/// The first pause after a failure.
+const PAUSE_NS_MIN: u64 = 10_000_000;
+/// The longest, and how long a connection has to last for the pauses to begin anew.
+const PAUSE_NS_MAX: u64 = 1_000_000_000;
+
+/// Where the client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// It has no connection, and wants none before this moment.
+    Away { until_ns: u64 },
+    /// A connection is in the making.
+    Connecting,
+    /// It has a connection.
+    Here,
+    /// It is about to close it, and to stay away until then.
+    Leaving { reset: bool, until_ns: u64 },
+    /// It does nothing any more.
+    Over,
+}
+
+/// A client's connection and request.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    asked: Arc<Asked>,
+    exchange: Exchange,
+    place: Place,
+    pause_ns: u64,
+    opened_ns: u64,
+    /// When the answer has to have gone on, while it is awaited.
+    silent_until_ns: Option<u64>,
+    /// Whether it waits for an answer that is out when the run ends.
+    waits_at_end: bool,
+    /// Whether it has had a connection, or failed to.
+    has_begun: bool,
+}
+
+impl Caller {
+    /// `waits_at_end`: for the answer to what is out when the run ends; else it is given up then.
+    pub(crate) fn new(asked: Arc<Asked>, waits_at_end: bool) -> Self {
+        Self {
+            asked,
+            exchange: Exchange::default(),
+            place: Place::Away { until_ns: 0 },
+            pause_ns: 0,
+            opened_ns: 0,
+            silent_until_ns: None,
+            waits_at_end,
+            has_begun: false,
+        }
+    }
+
+    /// The next order, as far as it is about the connection; `None`: there is one, and what is done
+    /// with it is the actor's business.
+    pub(crate) fn order(&mut self, scene: &mut Scene<'_>) -> Option<Order> {
+        let is_waiting = self.waits_at_end && self.exchange.is_out();
+        if scene.is_ending && self.place != Place::Over && !is_waiting {
+            self.exchange.given_up(scene);
+            self.place = Place::Over;
+            return Some(Order::Close { reset: false });
+        }
+        match self.place {
+            Place::Here => None,
+            Place::Over => Some(Order::Done),
+            Place::Leaving { reset, until_ns } => {
+                self.place = Place::Away { until_ns };
+                Some(Order::Close { reset })
+            }
+            Place::Away { until_ns } if until_ns > scene.now_ns => {
+                Some(Order::SleepUntil { ns: until_ns })
+            }
+            Place::Away { .. } | Place::Connecting => {
+                self.place = Place::Connecting;
+                Some(Order::Connect)
+            }
+        }
+    }
+
+    /// The connection is open.
+    pub(crate) fn connected(&mut self, scene: &Scene<'_>) {
+        self.place = Place::Here;
+        self.has_begun = true;
+        self.opened_ns = scene.now_ns;
+        self.silent_until_ns = None;
+        self.exchange.connected();
+    }
+
+    /// A request is due now, if there is none.
+    pub(crate) fn due(&mut self, scene: &mut Scene<'_>) {
+        self.exchange.due(scene.now_ns, scene);
+    }
+
+    /// A request was due at that moment, if there is none.
+    pub(crate) fn due_at(&mut self, due_ns: u64, scene: &mut Scene<'_>) {
+        self.exchange.due(due_ns, scene);
+    }
+
+    /// Before a connection is opened for a request: that it is due. Not for the first one, which
+    /// is opened before the start.
+    pub(crate) fn due_before_connecting(&mut self, scene: &mut Scene<'_>) {
+        if self.has_begun
+            && !scene.is_ending
+            && matches!(self.place, Place::Away { until_ns } if until_ns <= scene.now_ns)
+        {
+            self.due(scene);
+        }
+    }
+
+    /// The first byte of the request is about to be sent.
+    pub(crate) fn sends(&mut self, scene: &mut Scene<'_>) {
+        self.due(scene);
+        self.silent_until_ns = None;
+        self.exchange.sent(&self.asked.request, scene);
+    }
+
+    /// More of the answer is awaited from now on; the moment at which it has to have come.
+    pub(crate) fn silent_until_ns(&mut self, scene: &Scene<'_>) -> u64 {
+        let late_ns = scene.now_ns.saturating_add(self.asked.timeout_ns);
+        *self.silent_until_ns.get_or_insert(late_ns)
+    }
+
+    /// Receives more of the answer, which is awaited no longer than for the timeout.
+    pub(crate) fn receive(&mut self, bytes_max: usize, scene: &Scene<'_>) -> Order {
+        Order::ReceiveUntil {
+            bytes_max,
+            ns: self.silent_until_ns(scene),
+        }
+    }
+
+    /// A moment has come that was waited for: the request fails if the answer was to have gone on.
+    pub(crate) fn woken(&mut self, scene: &mut Scene<'_>) {
+        let is_silent = self.silent_until_ns.is_some_and(|ns| ns <= scene.now_ns);
+        if is_silent && self.is_here() {
+            self.silent_until_ns = None;
+            self.fail(ErrorKind::Timeout, scene);
+        }
+    }
+
+    /// Bytes of the answer came; says what became of it. After that the next request is due at
+    /// once, or the connection is about to be closed.
+    pub(crate) fn received(
+        &mut self,
+        bytes: &[u8],
+        watch: &mut impl Watch,
+        is_whole: bool,
+        scene: &mut Scene<'_>,
+    ) -> Progress {
+        self.silent_until_ns = None;
+        let asked = &self.asked;
+        let progress = self.exchange.received(bytes, watch, asked, scene);
+        match progress {
+            Progress::More => {}
+            Progress::Complete(reply) => self.answered(&reply, is_whole, scene),
+            Progress::Failed => self.leave_after_failure(scene),
+        }
+        progress
+    }
+
+    /// `is_whole`: all of the request was sent.
+    fn answered(&mut self, reply: &Reply, is_whole: bool, scene: &Scene<'_>) {
+        if !is_whole {
+            return self.leave_after_failure(scene);
+        }
+        self.pause_ns = 0;
+        if !reply.keep_alive {
+            self.leave(false, scene.now_ns);
+        }
+    }
+
+    /// The server has ended the connection in good order: that may be the end of the answer.
+    pub(crate) fn closed(&mut self, scene: &mut Scene<'_>) -> Progress {
+        let progress = match self.exchange.has_request() {
+            true => self.exchange.closed(&self.asked, scene),
+            false => Progress::More,
+        };
+        let until_ns = match progress {
+            Progress::Failed => self.pause_until(scene.now_ns),
+            _ => scene.now_ns,
+        };
+        self.place = Place::Away { until_ns };
+        progress
+    }
+
+    /// The connection did not come to be, or broke.
+    pub(crate) fn failed(&mut self, kind: ErrorKind, scene: &mut Scene<'_>) {
+        if self.place == Place::Connecting && !self.has_begun {
+            self.due(scene); // its first request would have been
+        }
+        self.has_begun = true;
+        self.exchange.failed(kind, scene);
+        let until_ns = self.pause_until(scene.now_ns);
+        self.place = Place::Away { until_ns };
+    }
+
+    /// The request has failed by the client's own judgement.
+    pub(crate) fn fail(&mut self, kind: ErrorKind, scene: &mut Scene<'_>) {
+        self.exchange.failed(kind, scene);
+        let until_ns = self.pause_until(scene.now_ns);
+        self.leave(true, until_ns);
+    }
+
+    fn leave_after_failure(&mut self, scene: &Scene<'_>) {
+        let until_ns = self.pause_until(scene.now_ns);
+        self.leave(false, until_ns);
+    }
+
+    /// Closes the connection, gives up what is out, and comes back at `until_ns`.
+    pub(crate) fn vanish(&mut self, reset: bool, until_ns: u64, scene: &mut Scene<'_>) {
+        self.exchange.given_up(scene);
+        self.leave(reset, until_ns);
+    }
+
+    fn leave(&mut self, reset: bool, until_ns: u64) {
+        self.place = Place::Leaving { reset, until_ns };
+    }
+
+    /// Taken off the stage.
+    pub(crate) fn abandoned(&mut self, scene: &mut Scene<'_>) {
+        self.exchange.given_up(scene);
+        self.place = Place::Over;
+    }
+
+    fn pause_until(&mut self, now_ns: u64) -> u64 {
+        let lasted_ns = now_ns.saturating_sub(self.opened_ns);
+        self.pause_ns = match self.pause_ns {
+            0 => PAUSE_NS_MIN,
+            _ if self.place == Place::Here && lasted_ns >= PAUSE_NS_MAX => PAUSE_NS_MIN,
+            pause_ns => (2 * pause_ns).min(PAUSE_NS_MAX),
+        };
+        now_ns.saturating_add(self.pause_ns)
+    }
+
+    /// Whether it has a connection that it does not mean to close.
+    pub(crate) fn is_here(&self) -> bool {
+        self.place == Place::Here
+    }
+
+    /// Whether nothing is under way: it has a connection, or stays away.
+    pub(crate) fn is_free(&self) -> bool {
+        matches!(self.place, Place::Here | Place::Away { .. }) && !self.exchange.has_request()
+    }
+
+    /// The request and its answer.
+    pub(crate) fn exchange(&self) -> &Exchange {
+        &self.exchange
+    }
+
+    /// What is asked for.
+    pub(crate) fn asked(&self) -> &Arc<Asked> {
+        &self.asked
+    }
+
+    /// Requests that are out.
+    pub(crate) fn requests_out(&self) -> u32 {
+        u32::from(self.exchange.is_out())
+    }
+}

@@ -1,0 +1,49 @@
+//! Clients of one kind: how many, where they go, and how one is made.
+
+use std::net::IpAddr;
+
+use crate::Actor;
+
+/// How a member of a crowd is made: by its number in the whole crowd and the plan's seed.
+pub type Casting = std::sync::Arc<dyn Fn(u64, u64) -> Box<dyn Actor> + Send + Sync>;
+
+/// Actors of one kind.
+#[derive(Clone)]
+pub struct Crowd {
+    /// Index into `Plan::groups`.
+    pub group: u16,
+    /// How many, in the whole run.
+    pub count: u64,
+    /// Index into `Plan::servers`.
+    pub server: u16,
+    /// Where member `i` comes from: `sources[i % len]`; empty: as the plan's.
+    pub sources: Vec<IpAddr>,
+    /// What the kernel may take in before it is read, in bytes; `None`: as the system has it.
+    pub receive_buffer_bytes: Option<usize>,
+    /// Makes one.
+    pub cast: Casting,
+}
+
+impl Crowd {
+    /// So many actors with the plan's sources and the system's buffers.
+    #[must_use]
+    pub fn new(group: u16, server: u16, count: u64, cast: Casting) -> Self {
+        Self {
+            group,
+            count,
+            server,
+            sources: Vec::new(),
+            receive_buffer_bytes: None,
+            cast,
+        }
+    }
+}
+
+impl std::fmt::Debug for Crowd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Crowd")
+            .field("group", &self.group)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}

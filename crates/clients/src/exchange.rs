@@ -1,0 +1,175 @@
+//! One request of an actor at a time, and its answer: followed, judged and counted.
+
+use loadline_load::recorder::Stamps;
+use loadline_load::{Expectation, Prepared, judge};
+use loadline_proto::{ClientSession, Limits, Received, Reply, ReplyFault, ReplyObserver};
+use loadline_record::ErrorKind;
+
+use crate::Scene;
+
+/// What the members of a crowd ask for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The request.
+    pub request: Prepared,
+    /// What its answer has to be; content is not checked.
+    pub expectation: Expectation,
+    /// How long a member that waits for bytes waits, in nanoseconds; each byte begins it anew.
+    pub timeout_ns: u64,
+}
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Standing {
+    /// There is none.
+    #[default]
+    None,
+    /// It has become due; nothing of it was sent.
+    Due,
+    /// Its first byte was given to the kernel.
+    Out,
+}
+
+/// Who looks at an answer while it passes, and may find fault with it.
+pub(crate) trait Watch: ReplyObserver {
+    /// What is wrong with it, beside its status and length.
+    fn fault(&self) -> Option<ErrorKind> {
+        None
+    }
+}
+
+impl Watch for () {}
+
+/// A request and its answer on one connection after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Exchange {
+    session: ClientSession,
+    stamps: Stamps,
+    phase: u16,
+    standing: Standing,
+}
+
+/// What a piece of an answer came to. What is over has been counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Progress {
+    /// The answer goes on.
+    More,
+    /// It is complete, good or not.
+    Complete(Reply),
+    /// There will be none.
+    Failed,
+}
+
+impl Exchange {
+    /// A fresh connection.
+    pub(crate) fn connected(&mut self) {
+        self.session = ClientSession::new();
+    }
+
+    /// A request has become due, unless one has already.
+    pub(crate) fn due(&mut self, due_ns: u64, scene: &mut Scene<'_>) {
+        if self.standing == Standing::None {
+            self.standing = Standing::Due;
+            self.phase = scene.phase;
+            self.stamps = Stamps {
+                due_ns,
+                ..Stamps::default()
+            };
+            scene.recorder.tally(self.phase).offered += 1;
+        }
+    }
+
+    /// The first byte of the request is about to be given to the kernel.
+    pub(crate) fn sent(&mut self, request: &Prepared, scene: &mut Scene<'_>) {
+        self.standing = Standing::Out;
+        self.stamps.sent_ns = scene.now_ns;
+        self.session.requested(request.method);
+        scene.recorder.tally(self.phase).sent += 1;
+    }
+
+    /// Bytes of its answer came.
+    pub(crate) fn received(
+        &mut self,
+        bytes: &[u8],
+        watch: &mut impl Watch,
+        asked: &Asked,
+        scene: &mut Scene<'_>,
+    ) -> Progress {
+        if self.stamps.first_ns == 0 {
+            self.stamps.first_ns = scene.now_ns;
+        }
+        let received = self.session.received(bytes, &Limits::default(), watch);
+        self.take(received, asked, watch, scene)
+    }
+
+    /// The server has ended the connection in good order.
+    pub(crate) fn closed(&mut self, asked: &Asked, scene: &mut Scene<'_>) -> Progress {
+        let received = match self.standing {
+            Standing::Due => Received::Fault(ReplyFault::ClosedEarly),
+            _ => self.session.received_eof(),
+        };
+        self.take(received, asked, &(), scene)
+    }
+
+    fn take(
+        &mut self,
+        received: Received,
+        asked: &Asked,
+        watch: &impl Watch,
+        scene: &mut Scene<'_>,
+    ) -> Progress {
+        let kind = match received {
+            Received::More => return Progress::More,
+            Received::Reply(reply) => {
+                let fault = judge::fault(&reply, asked.request.method, &asked.expectation, None);
+                self.completed(&reply, fault.or_else(|| watch.fault()), scene);
+                return Progress::Complete(reply);
+            }
+            Received::Fault(fault) => judge::cut(fault),
+        };
+        self.failed(kind, scene);
+        Progress::Failed
+    }
+
+    fn completed(&mut self, reply: &Reply, fault: Option<ErrorKind>, scene: &mut Scene<'_>) {
+        self.stamps.last_ns = scene.now_ns;
+        let tally = scene.recorder.tally(self.phase);
+        tally.answered(reply.status, reply.content_bytes);
+        tally.judged(fault, reply.status);
+        scene.recorder.completed(self.phase, &self.stamps);
+        self.standing = Standing::None;
+    }
+
+    /// The request has failed; no change without one.
+    pub(crate) fn failed(&mut self, kind: ErrorKind, scene: &mut Scene<'_>) {
+        if self.has_request() {
+            self.standing = Standing::None;
+            let after_ns = scene.now_ns.saturating_sub(self.stamps.due_ns);
+            scene.recorder.failed(self.phase, kind, after_ns);
+        }
+    }
+
+    /// The client gives the request up; no change without one.
+    pub(crate) fn given_up(&mut self, scene: &mut Scene<'_>) {
+        if self.has_request() {
+            self.standing = Standing::None;
+            scene.recorder.tally(self.phase).unfinished += 1;
+        }
+    }
+
+    /// Whether there is a request, sent or not.
+    pub(crate) fn has_request(&self) -> bool {
+        self.standing != Standing::None
+    }
+
+    /// Whether a request is out.
+    pub(crate) fn is_out(&self) -> bool {
+        self.standing == Standing::Out
+    }
+
+    /// Bytes of content that are known to come.
+    pub(crate) fn content_left(&self) -> Option<u64> {
+        self.session.content_left()
+    }
+}

@@ -1,0 +1,216 @@
+//! Connections that only stay: what browsers, pools and balancers leave open.
+//!
+//! Each member connects, asks once if it is told to (a connection that never asked is closed sooner
+//! by most servers than one that did), and then waits without a sound. When the server closes the
+//! connection, that is counted (`Tally::closes`, no error), and the member connects again after a
+//! pause between half a second and one and a half, each after one of its own, so that ten thousand
+//! of them do not come back in one moment. What was open at the end is `Tally::held`.
+//!
+//! A connection that does not come to be is an error of its kind. A member that waits costs no CPU
+//! time, and some hundred bytes of memory.
+
+use std::sync::Arc;
+
+use loadline_load::seed;
+use loadline_record::ErrorKind;
+
+use crate::exchange::{Asked, Exchange, Progress};
+use crate::{Actor, Crowd, Order, Scene};
+
+/// Members of this crowd stay, after one request if one is given. For `server` and `group` see
+/// [`Crowd`].
+#[must_use]
+pub fn crowd(group: u16, server: u16, count: u64, first: Option<Asked>) -> Crowd {
+    let first = first.map(Arc::new);
+    let cast = Arc::new(move |number, seed| {
+        Box::new(Idle::new(first.clone(), number, seed)) as Box<dyn Actor>
+    });
+    Crowd::new(group, server, count, cast)
+}
+
+/// What is received at once: nothing but answers to one request are expected.
+const RECEIVE_BYTES: usize = 16 << 10;
+const PAUSE_NS_MIN: u64 = 500_000_000;
+const PAUSE_NS_SPREAD: u64 = 1_000_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// To connect at this moment.
+    Away {
+        until_ns: u64,
+    },
+    /// To send the request.
+    Connected,
+    /// The request is being sent.
+    Sending,
+    /// Its answer is awaited until then.
+    Waiting {
+        until_ns: u64,
+    },
+    Staying,
+    /// To close.
+    Leaving,
+    Over,
+}
+
+struct Idle {
+    first: Option<Arc<Asked>>,
+    /// While there is a request.
+    exchange: Option<Box<Exchange>>,
+    state: State,
+    pause_ns: u64,
+}
+
+/// Bytes that a member takes beside what the stage keeps of it.
+#[cfg(test)]
+pub(super) const MEMBER_BYTES: usize = size_of::<Idle>();
+
+impl Idle {
+    fn new(first: Option<Arc<Asked>>, number: u64, seed: u64) -> Self {
+        Self {
+            first,
+            exchange: None,
+            state: State::Away { until_ns: 0 },
+            pause_ns: PAUSE_NS_MIN + seed::mixed(seed ^ number) % PAUSE_NS_SPREAD,
+        }
+    }
+
+    fn go_away(&mut self, now_ns: u64) {
+        let until_ns = now_ns.saturating_add(self.pause_ns);
+        self.state = State::Away { until_ns };
+        self.exchange = None;
+    }
+
+    /// The answer to the request is over, well or not.
+    fn answered(&mut self, progress: Progress, scene: &mut Scene<'_>) {
+        self.state = match progress {
+            Progress::More => State::Waiting {
+                until_ns: self.timeout(scene.now_ns),
+            },
+            Progress::Complete(reply) if reply.keep_alive => State::Staying,
+            Progress::Complete(_) => {
+                scene.recorder.tally(scene.phase).closes += 1; // it may not stay
+                State::Leaving
+            }
+            Progress::Failed => State::Leaving,
+        };
+        if progress != Progress::More {
+            self.exchange = None;
+        }
+    }
+
+    fn timeout(&self, now_ns: u64) -> u64 {
+        let timeout_ns = self.first.as_ref().map_or(0, |asked| asked.timeout_ns);
+        now_ns.saturating_add(timeout_ns)
+    }
+
+    fn send(&mut self, asked: &Asked, scene: &mut Scene<'_>) -> Order {
+        let mut exchange = Box::<Exchange>::default();
+        exchange.due(scene.now_ns, scene);
+        exchange.sent(&asked.request, scene);
+        self.exchange = Some(exchange);
+        self.state = State::Sending;
+        Order::Send(asked.request.keep.to_vec())
+    }
+}
+
+impl Actor for Idle {
+    fn next_order(&mut self, scene: &mut Scene<'_>) -> Order {
+        let is_asking = matches!(self.state, State::Sending | State::Waiting { .. });
+        if scene.is_ending && !is_asking && self.state != State::Over {
+            let stays = matches!(self.state, State::Staying);
+            scene.recorder.tally(scene.phase).held += u64::from(stays);
+            self.state = State::Over;
+            return Order::Close { reset: false };
+        }
+        match self.state {
+            State::Away { until_ns } if until_ns > scene.now_ns => {
+                Order::SleepUntil { ns: until_ns }
+            }
+            State::Away { .. } => Order::Connect,
+            State::Connected => match self.first.clone() {
+                Some(asked) => self.send(&asked, scene),
+                None => {
+                    self.state = State::Staying;
+                    self.next_order(scene)
+                }
+            },
+            State::Staying => Order::Receive {
+                bytes_max: RECEIVE_BYTES,
+            },
+            State::Sending | State::Waiting { .. } => {
+                let ns = match self.state {
+                    State::Waiting { until_ns } => until_ns,
+                    _ => self.timeout(scene.now_ns),
+                };
+                self.state = State::Waiting { until_ns: ns };
+                let bytes_max = RECEIVE_BYTES;
+                Order::ReceiveUntil { bytes_max, ns }
+            }
+            State::Leaving => {
+                self.go_away(scene.now_ns);
+                Order::Close { reset: false }
+            }
+            State::Over => Order::Done,
+        }
+    }
+
+    fn connected(&mut self, _scene: &mut Scene<'_>) {
+        self.state = State::Connected;
+    }
+
+    fn sent(&mut self, scene: &mut Scene<'_>) {
+        let until_ns = self.timeout(scene.now_ns);
+        self.state = State::Waiting { until_ns };
+    }
+
+    fn received(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
+        // Bytes to one that stays: servers may say why they are about to close (408, say).
+        if let (Some(mut exchange), Some(asked)) = (self.exchange.take(), self.first.clone()) {
+            let progress = exchange.received(bytes, &mut (), &asked, scene);
+            self.exchange = Some(exchange);
+            self.answered(progress, scene);
+        }
+    }
+
+    fn woken(&mut self, scene: &mut Scene<'_>) {
+        if let (State::Waiting { .. }, Some(exchange)) = (self.state, &mut self.exchange) {
+            exchange.failed(ErrorKind::Timeout, scene);
+            self.state = State::Leaving;
+        }
+    }
+
+    fn closed(&mut self, scene: &mut Scene<'_>) {
+        match (self.exchange.take(), self.first.clone()) {
+            (Some(mut exchange), Some(asked)) => {
+                let progress = exchange.closed(&asked, scene);
+                let is_complete = matches!(progress, Progress::Complete(_));
+                scene.recorder.tally(scene.phase).closes += u64::from(is_complete);
+            }
+            _ => scene.recorder.tally(scene.phase).closes += 1,
+        }
+        self.go_away(scene.now_ns);
+    }
+
+    fn failed(&mut self, kind: ErrorKind, scene: &mut Scene<'_>) {
+        match (self.state, &mut self.exchange) {
+            (_, Some(exchange)) => exchange.failed(kind, scene),
+            (State::Staying | State::Connected, _) => {
+                scene.recorder.tally(scene.phase).closes += 1;
+            }
+            _ => scene.recorder.tally(scene.phase).error(kind),
+        }
+        self.go_away(scene.now_ns);
+    }
+
+    fn abandoned(&mut self, scene: &mut Scene<'_>) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.given_up(scene);
+        }
+    }
+
+    fn requests_out(&self) -> u32 {
+        let exchange = self.exchange.as_ref();
+        u32::from(exchange.is_some_and(|exchange| exchange.is_out()))
+    }
+}

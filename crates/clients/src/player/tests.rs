@@ -1,0 +1,214 @@
+//! A player on a simulated link, with a clock that the test moves.
+
+use std::collections::VecDeque;
+
+use loadline_load::{GroupRecorder, Message, Prepared};
+use loadline_proto::Method;
+use loadline_record::Tally;
+
+use super::*;
+
+const NS_PER_S: u64 = 1_000_000_000;
+/// Pieces in which the link delivers.
+const PIECE_BYTES: usize = 10_000;
+
+/// A link that carries so many bytes a second, and a server behind it.
+struct Link {
+    bytes_per_second: u64,
+    /// Bytes of the file; `None`: the server knows no ranges.
+    length: Option<u64>,
+    ranges: Vec<(u64, u64)>,
+    coming: VecDeque<u8>,
+}
+
+impl Link {
+    fn answer(&mut self, request: &[u8]) {
+        let text = String::from_utf8(request.to_vec()).unwrap();
+        let (_, range) = text.split_once("Range: bytes=").unwrap();
+        let (first, last) = range.trim_end().split_once('-').unwrap();
+        let (first, last): (u64, u64) = (first.parse().unwrap(), last.parse().unwrap());
+        self.ranges.push((first, last));
+        let Some(length) = self.length else {
+            let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
+            self.coming.extend(head.bytes());
+            self.coming.extend(std::iter::repeat_n(0, 1_000_000));
+            return;
+        };
+        let last = last.min(length - 1);
+        let bytes = last - first + 1;
+        let head = format!(
+            "HTTP/1.1 206 Partial Content\r\nContent-Length: {bytes}\r\n\
+             Content-Range: bytes {first}-{last}/{length}\r\n\r\n"
+        );
+        self.coming.extend(head.bytes());
+        self.coming.extend(std::iter::repeat_n(0, bytes as usize));
+    }
+}
+
+/// Plays for so long; returns the player as well.
+fn play(bits_per_second: u64, link: &mut Link, seconds: u64) -> (Tally, Player, Vec<u64>) {
+    let text = "GET /film HTTP/1.1\r\nHost: here\r\n\r\n";
+    let asked = Arc::new(Asked {
+        request: Prepared {
+            keep: Arc::from(text.as_bytes()),
+            last: Arc::from(text.as_bytes()),
+            method: Method::Get,
+            expectation: 0,
+            server: 0,
+        },
+        expectation: Expectation {
+            statuses: vec![206],
+            ..Expectation::default()
+        },
+        timeout_ns: 5 * NS_PER_S,
+    });
+    let mut player = Player::new(&asked, bits_per_second);
+    let mut recorder = GroupRecorder::new(1);
+    let (mut now_ns, end_ns, mut sent_ns) = (0, seconds * NS_PER_S, Vec::new());
+    loop {
+        let mut scene = Scene {
+            now_ns,
+            phase: 0,
+            recorder: &mut recorder,
+            is_ending: now_ns >= end_ns,
+        };
+        match player.next_order(&mut scene) {
+            Order::Connect => player.connected(&mut scene),
+            Order::Close { .. } => link.coming.clear(),
+            Order::Done => break,
+            Order::Send(bytes) => {
+                sent_ns.push(now_ns);
+                link.answer(&bytes);
+                player.sent(&mut scene);
+            }
+            Order::SleepUntil { ns } => {
+                now_ns = ns.min(end_ns);
+                scene.now_ns = now_ns;
+                player.woken(&mut scene);
+            }
+            Order::ReceiveUntil { bytes_max, ns } => {
+                let count = link.coming.len().min(bytes_max).min(PIECE_BYTES);
+                let come_ns = now_ns + count as u64 * NS_PER_S / link.bytes_per_second;
+                if count == 0 || come_ns > ns {
+                    // What is on its way begins anew: the link loses a little by it.
+                    now_ns = ns;
+                    scene.now_ns = now_ns;
+                    player.woken(&mut scene);
+                } else {
+                    now_ns = come_ns;
+                    scene.now_ns = now_ns;
+                    let bytes: Vec<u8> = link.coming.drain(..count).collect();
+                    player.received(&bytes, &mut scene);
+                }
+            }
+            order @ (Order::Receive { .. } | Order::AwaitStart | Order::GiveUp(_)) => {
+                panic!("{order:?}")
+            }
+        }
+    }
+    let mut tally = Tally::default();
+    recorder.flush(0, 0, false, &mut |message| {
+        if let Message::Interval(interval) = message {
+            tally.merge(&interval.tally);
+        }
+    });
+    (tally, player, sent_ns)
+}
+
+/// A second of video is 100,000 bytes.
+const RATE: u64 = 800_000;
+
+#[test]
+fn a_fast_link_never_stalls_and_a_segment_is_asked_for_every_two_seconds() {
+    let mut link = Link {
+        bytes_per_second: 10_000_000,
+        length: Some(1 << 40),
+        ranges: Vec::new(),
+        coming: VecDeque::new(),
+    };
+    let (tally, player, sent_ns) = play(RATE, &mut link, 60);
+    assert_eq!((tally.stalls, tally.stalled_ns), (0, 0));
+    assert_eq!(tally.good, tally.sent);
+    assert_eq!(tally.errors_total(), 0);
+    // Ten seconds ahead as soon as possible, then as much as is played.
+    let fetched = tally.content_bytes / 100_000;
+    assert!((66..=70).contains(&fetched), "{fetched} s of video");
+    for pair in sent_ns[6..].windows(2) {
+        let gap_ns = pair[1] - pair[0];
+        assert!(gap_ns.abs_diff(2 * NS_PER_S) < 100_000_000, "{gap_ns}");
+    }
+    for (number, range) in (0..).zip(&link.ranges) {
+        assert_eq!(*range, (number * 200_000, number * 200_000 + 199_999));
+    }
+    let buffer = player.buffer.unwrap();
+    let played_ns = buffer.played_ns();
+    assert!(played_ns <= 60 * NS_PER_S && played_ns > 57 * NS_PER_S);
+}
+
+#[test]
+fn half_the_rate_that_is_needed_plays_half_of_the_time() {
+    let mut link = Link {
+        bytes_per_second: 50_000,
+        length: Some(1 << 40),
+        ranges: Vec::new(),
+        coming: VecDeque::new(),
+    };
+    let (tally, player, _) = play(RATE, &mut link, 120);
+    let buffer = player.buffer.unwrap();
+    assert!(tally.stalls > 10, "{tally:?}");
+    assert_eq!(tally.stalls, buffer.stalls());
+    assert_eq!(tally.stalled_ns, buffer.stalled_ns());
+    let share = buffer.played_ns() as f64 / (120 * NS_PER_S) as f64;
+    assert!((0.42..0.52).contains(&share), "{share}");
+    assert_eq!(
+        tally.errors_total(),
+        0,
+        "a slow link is no error: {tally:?}"
+    );
+    assert_eq!(tally.sent, tally.completed);
+}
+
+#[test]
+fn after_the_end_of_the_file_it_begins_again() {
+    let length = 500_000; // two and a half segments
+    let mut link = Link {
+        bytes_per_second: 10_000_000,
+        length: Some(length),
+        ranges: Vec::new(),
+        coming: VecDeque::new(),
+    };
+    let (tally, _, _) = play(RATE, &mut link, 30);
+    assert_eq!(tally.stalls, 0);
+    let expected = [(0, 199_999), (200_000, 399_999), (400_000, 499_999)];
+    for (range, expected) in link.ranges.iter().zip(expected.iter().cycle()) {
+        assert_eq!(range, expected);
+    }
+    assert!(link.ranges.len() > 12);
+}
+
+#[test]
+fn who_sends_the_whole_file_instead_is_cut_off_and_not_asked_without_end() {
+    let mut link = Link {
+        bytes_per_second: 10_000_000,
+        length: None,
+        ranges: Vec::new(),
+        coming: VecDeque::new(),
+    };
+    let (tally, player, _) = play(RATE, &mut link, 10);
+    assert_eq!(
+        tally.errors_of(ErrorKind::OtherStatus),
+        tally.errors_total()
+    );
+    assert_eq!(tally.sent, tally.errors_total());
+    assert!((9..=11).contains(&tally.sent), "{tally:?}");
+    assert_eq!(player.buffer.unwrap().played_ns(), 0);
+}
+
+#[test]
+fn a_range_up_to_the_largest_number_is_another_one() {
+    let mut look = Look::for_range(0, 9);
+    let range = format!("Content-Range: bytes 0-{}/*", u64::MAX);
+    look.head(format!("HTTP/1.1 206 Partial Content\r\n{range}\r\n\r\n").as_bytes());
+    assert_eq!(look.fault, Some(ErrorKind::WrongContent));
+    assert!(!look.is_video);
+}

@@ -1,0 +1,372 @@
+//! Where actors are played: one thread, one epoll loop, any number of connections.
+//!
+//! What it is not: it knows nothing of requests, and decides nothing that an actor could decide.
+//!
+//! ```text
+//!   turn ── wait ── events ── timers ── those that had more to do ── connections to be opened
+//!                      │        │          │
+//!                      └────────┴──────────┴──► visit: order ─► carried out ─► fact ─► order …
+//! ```
+//!
+//! A visit ends when the order at hand has to wait for the network or the clock, or after
+//! [`STEPS_MAX`] steps: the others have their turn before it goes on. An actor that waits costs
+//! nothing but its memory: sockets are watched edge-triggered and registered once, and only moments
+//! that are waited for are in the heap of timers.
+//!
+//! While an actor sleeps, nothing is read for it; so what its peer sends fills the socket's buffer,
+//! and then the peer's. The end of the connection is told all the same, once nothing lies before it
+//! that could still be read.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use loadline_base::Token;
+use loadline_sys::clock::monotonic_ns;
+use loadline_sys::{Events, Poller};
+
+mod member;
+mod opening;
+mod preparing;
+mod presence;
+mod visit;
+
+use loadline_load::client_loop::{self, ClientLoop, Timeline, WAIT_NS_MAX};
+use loadline_load::engine::Boundary;
+use loadline_load::fleet::ExtraThread;
+use loadline_load::{Control, Message, Plan, Recorder, Share, ThreadReport};
+
+use self::member::{Doing, Member};
+use self::opening::Opening;
+use self::preparing::Preparing;
+use self::presence::Presence;
+use crate::timers::Timers;
+use crate::{Actor, Crowd, Scene};
+
+/// Members that had more to do, visited in one turn: events wait no longer than these take.
+const REVISITS_MAX: usize = 256;
+/// What is received at once.
+const RECEIVE_BYTES: usize = 64 << 10;
+
+/// One thread's actors and all that they need.
+pub(super) struct Stage<'p> {
+    plan: &'p Plan,
+    crowds: &'p [Crowd],
+    poller: Poller,
+    events: Events,
+    /// `None`: it is done.
+    members: Vec<Option<Member>>,
+    /// Members that are not done.
+    left: usize,
+    timers: Timers,
+    time: Timeline<'p>,
+    recorder: Recorder,
+    presence: Presence,
+    opening: Opening,
+    preparing: Preparing,
+    /// Members that have more to do.
+    revisits: VecDeque<u32>,
+    buffer: Box<[u8]>,
+    /// Connections that were begun, modulo 2^32: the generation of the next one.
+    begun: u32,
+    /// Until when to wait for those that want to wait, after the end.
+    rest_until_ns: u64,
+}
+
+impl<'p> Stage<'p> {
+    /// With the members of all crowds that belong to `share`.
+    fn new(plan: &'p Plan, crowds: &'p [Crowd], share: Share) -> io::Result<Self> {
+        let mut members = Vec::new();
+        for (index, crowd) in crowds.iter().enumerate() {
+            if usize::from(crowd.server) >= plan.servers.len() {
+                let text = format!("crowd {index} goes to server {}: no such", crowd.server);
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            }
+            let first = share.first(crowd.count);
+            members.extend((first..first + share.count(crowd.count)).map(|number| {
+                Some(Member {
+                    actor: (crowd.cast)(number, plan.seed),
+                    link: None,
+                    doing: Doing::Nothing,
+                    until_ns: u64::MAX,
+                    number,
+                    crowd: index as u16,
+                    is_preparing: false,
+                    is_queued: false,
+                    requests_out: 0,
+                })
+            }));
+        }
+        let mut groups: Vec<u16> = crowds.iter().map(|crowd| crowd.group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        Ok(Self {
+            plan,
+            crowds,
+            poller: Poller::new()?,
+            events: Events::new(),
+            left: members.len(),
+            timers: Timers::new(members.len()),
+            time: Timeline::new(plan),
+            recorder: Recorder::new(groups.iter().copied()),
+            presence: Presence::new(groups),
+            opening: Opening::default(),
+            preparing: Preparing::default(),
+            revisits: VecDeque::new(),
+            buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
+            members,
+            begun: 0,
+            rest_until_ns: 0,
+        })
+    }
+
+    fn wait_ns(&self, now_ns: u64, until_ns: u64) -> u64 {
+        if !self.revisits.is_empty() {
+            return 0;
+        }
+        until_ns
+            .min(self.timers.next_ns().unwrap_or(u64::MAX))
+            .min(self.time.calendar.next_ns())
+            .saturating_sub(now_ns)
+            .min(WAIT_NS_MAX)
+    }
+
+    /// The moment that an actor slept for has come so much before now.
+    fn note_lag(&mut self, index: u32) {
+        let Some(member) = &self.members[index as usize] else {
+            return;
+        };
+        if matches!(member.doing, Doing::Sleeping) {
+            let lag_ns = self.time.now_ns.saturating_sub(member.until_ns);
+            let group = self.crowds[usize::from(member.crowd)].group;
+            self.time.meter.lagged(lag_ns);
+            self.recorder.group(group).lagged(lag_ns);
+        }
+    }
+
+    /// Calls an actor; it may look at what was received last.
+    fn tell<R>(
+        &mut self,
+        index: u32,
+        call: impl FnOnce(&mut dyn Actor, &[u8], &mut Scene<'_>) -> R,
+    ) -> Option<R> {
+        let member = self.members[index as usize].as_mut()?;
+        let group = self.crowds[usize::from(member.crowd)].group;
+        let mut scene = Scene {
+            now_ns: self.time.now_ns,
+            phase: self.time.calendar.phase(),
+            recorder: self.recorder.group(group),
+            is_ending: self.time.is_ending,
+        };
+        let told = call(&mut *member.actor, &self.buffer, &mut scene);
+        let requests_out = member.actor.requests_out();
+        if requests_out != member.requests_out {
+            let before = std::mem::replace(&mut member.requests_out, requests_out);
+            let recorder = &mut self.recorder;
+            self.presence
+                .moved(group, before, requests_out, self.time.now_ns, recorder);
+        }
+        Some(told)
+    }
+
+    /// This member is done.
+    fn take_off(&mut self, index: u32) {
+        let is_preparing = self.members[index as usize].as_ref();
+        let is_preparing = is_preparing.is_some_and(|member| member.is_preparing);
+        self.no_longer_preparing(index);
+        let Some(member) = self.members[index as usize].take() else {
+            return;
+        };
+        self.left -= 1;
+        self.timers.clear(index);
+        self.no_longer_opening(&member.doing, is_preparing);
+        let group = self.crowds[usize::from(member.crowd)].group;
+        let recorder = &mut self.recorder;
+        self.presence
+            .moved(group, member.requests_out, 0, self.time.now_ns, recorder);
+    }
+
+    fn revisit_later(&mut self, index: u32) {
+        if let Some(member) = &mut self.members[index as usize]
+            && !std::mem::replace(&mut member.is_queued, true)
+        {
+            self.revisits.push_back(index);
+        }
+    }
+
+    fn member_count(&self) -> u32 {
+        u32::try_from(self.members.len()).unwrap_or(u32::MAX)
+    }
+}
+
+impl<'p> ClientLoop<'p> for Stage<'p> {
+    fn time(&mut self) -> &mut Timeline<'p> {
+        &mut self.time
+    }
+
+    fn is_opening(&mut self) -> io::Result<bool> {
+        self.open_more();
+        self.prepare_more();
+        match self.preparing.failure() {
+            Some(why) => Err(io::Error::other(why)),
+            None => Ok(!self.opening.is_done() || !self.preparing.is_done()),
+        }
+    }
+
+    fn open_count(&self) -> u64 {
+        let is_open = |member: &&Member| match member.doing {
+            Doing::Opened(Ok(())) => true,
+            Doing::Prepared => member.link.is_some(),
+            _ => false,
+        };
+        self.members.iter().flatten().filter(is_open).count() as u64
+    }
+
+    fn turn(&mut self, until_ns: u64, out: &mut dyn FnMut(Message)) -> io::Result<()> {
+        let before_ns = monotonic_ns();
+        self.sample_in_flight(before_ns);
+        let wait_ns = self.wait_ns(before_ns, until_ns);
+        self.poller.wait_ns(&mut self.events, Some(wait_ns))?;
+        self.time.look_at_clock();
+        self.sample_in_flight(self.time.now_ns);
+        let waited_ns = self.time.now_ns.saturating_sub(before_ns);
+        self.time.meter.waited(waited_ns, self.events.len());
+        self.pass_boundaries(out);
+        for at in 0..self.events.len() {
+            let event = self.events.get(at);
+            let Token { index, generation } = Token::from_bits(event.bits);
+            let member = self.members.get_mut(index as usize);
+            let Some(member) = member.and_then(Option::as_mut) else {
+                continue;
+            };
+            let Some(link) = &mut member.link else {
+                continue;
+            };
+            if link.generation != generation {
+                continue;
+            }
+            link.is_decided |= event.is_writable();
+            link.is_writable |= event.is_writable();
+            link.is_readable |= event.is_readable();
+            link.is_half_closed |= event.is_half_closed();
+            self.visit(index);
+        }
+        let woken_ns = self.time.now_ns; // what comes due meanwhile belongs to the next turn
+        while let Some(index) = self.timers.expired(woken_ns) {
+            self.note_lag(index);
+            self.visit(index);
+        }
+        for _ in 0..self.revisits.len().min(REVISITS_MAX) {
+            let Some(index) = self.revisits.pop_front() else {
+                break;
+            };
+            if let Some(Some(member)) = self.members.get_mut(index as usize) {
+                member.is_queued = false;
+                self.visit(index);
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, _: u64) {
+        self.presence.begin(self.time.now_ns);
+        for index in 0..self.member_count() {
+            self.revisit_later(index);
+        }
+    }
+
+    fn passed(&mut self, boundary: Boundary, _: u16) {
+        self.presence.settle(boundary.at_ns, &mut self.recorder);
+    }
+
+    fn sample_in_flight(&mut self, now_ns: u64) {
+        let _ = self.time.meter.sample(now_ns, self.presence.total());
+    }
+
+    /// The requests of the run are done, or nobody is left.
+    fn is_done(&self, control: &Control) -> bool {
+        self.left == 0 || control.is_ended()
+    }
+
+    /// Asks everybody for the last orders.
+    fn end(&mut self, _: u64) {
+        for index in 0..self.member_count() {
+            if let Some(member) = &mut self.members[index as usize]
+                && !matches!(member.doing, Doing::Sending { .. })
+            {
+                let doing = std::mem::replace(&mut member.doing, Doing::Nothing);
+                let is_preparing = member.is_preparing;
+                self.no_longer_opening(&doing, is_preparing);
+                self.no_longer_preparing(index);
+                self.visit(index);
+            }
+        }
+        self.presence.settle(self.time.now_ns, &mut self.recorder);
+        let timeout_ns = self.plan.timeout_ns;
+        self.rest_until_ns = self.time.now_ns.saturating_add(timeout_ns);
+    }
+
+    fn rest(&self) -> Option<u64> {
+        let is_in_time = self.time.now_ns < self.rest_until_ns;
+        (self.left > 0 && is_in_time).then_some(self.rest_until_ns)
+    }
+
+    fn give_up_rest(&mut self, _: u64) {
+        for index in 0..self.member_count() {
+            self.tell(index, |actor, _, scene| actor.abandoned(scene));
+            self.take_off(index);
+        }
+        self.presence.settle(self.time.now_ns, &mut self.recorder);
+    }
+
+    fn flush(&mut self, second: u32, phase: u16, after_end: bool, out: &mut dyn FnMut(Message)) {
+        self.recorder.flush(second, phase, after_end, out);
+    }
+
+    fn report(self, share: Share) -> ThreadReport {
+        let groups = self.crowds.iter().map(|crowd| crowd.group);
+        ThreadReport {
+            name: format!("actors {}", share.index),
+            group: groups.min().unwrap_or(0),
+            ..self.time.meter.report(share)
+        }
+    }
+}
+
+/// The thread that runs crowds, for the threads of a process; `None`: there are no crowds.
+#[must_use]
+pub fn thread(crowds: Vec<Crowd>) -> Option<ExtraThread> {
+    (!crowds.is_empty()).then(|| ExtraThread {
+        name: "actors",
+        run: Arc::new(move |plan, share, control, out| run(plan, &crowds, share, control, out)),
+    })
+}
+
+/// Runs the members of all crowds that belong to `share`, on the calling thread, as `engine::run` does
+/// with plain clients.
+///
+/// # Errors
+/// The kernel refuses what every run needs (an epoll instance, say).
+pub fn run(
+    plan: &Plan,
+    crowds: &[Crowd],
+    share: Share,
+    control: &Control,
+    out: &mut dyn FnMut(Message),
+) -> io::Result<()> {
+    let mut stage = Stage::new(plan, crowds, share)?;
+    stage.ask_all_beforehand();
+    client_loop::run(stage, share, control, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_waits_takes_little_memory() {
+        let timer_bytes = size_of::<u64>() * 3; // its entry and its place
+        let bytes = size_of::<Option<Member>>() + crate::idle::MEMBER_BYTES + timer_bytes;
+        assert!(bytes < 256, "{bytes}");
+    }
+}

@@ -1,0 +1,164 @@
+//! Connections come to be, or do not.
+
+use std::collections::VecDeque;
+
+use loadline_base::Token;
+use loadline_load::engine::connect_fault;
+use loadline_record::ErrorKind;
+use loadline_sys::{Interest, connect};
+
+use super::Stage;
+use super::member::{Doing, Link};
+use super::visit::Step;
+use crate::{Order, Scene};
+
+/// Connections in the making at once before the start. Listeners have room for at least 128, mostly
+/// 511 or 4096; one that is full drops what comes, and the kernel tries again after a second.
+const OPENING_MAX: u32 = 256;
+
+/// Connections that are opened before the start.
+#[derive(Debug, Default)]
+pub(super) struct Opening {
+    queue: VecDeque<u32>,
+    in_progress: u32,
+}
+
+impl Opening {
+    /// Whether nothing is left to be opened.
+    pub(super) fn is_done(&self) -> bool {
+        self.queue.is_empty() && self.in_progress == 0
+    }
+
+    fn ended(&mut self) {
+        self.in_progress = self.in_progress.saturating_sub(1);
+    }
+}
+
+impl Stage<'_> {
+    /// Asks for the first orders, before the start; those who prepare wait for their turn.
+    pub(crate) fn ask_all_beforehand(&mut self) {
+        for index in 0..self.member_count() {
+            self.ask_beforehand(index);
+        }
+    }
+
+    fn ask_beforehand(&mut self, index: u32) {
+        if self.will_prepare(index) {
+            return;
+        }
+        let order = self.tell(index, |actor, _, scene: &mut Scene<'_>| {
+            actor.next_order(scene)
+        });
+        let (Some(order), Some(member)) = (order, &mut self.members[index as usize]) else {
+            return;
+        };
+        if order == Order::Connect {
+            member.doing = Doing::Queued;
+            self.opening.queue.push_back(index);
+        } else {
+            member.doing = Doing::Held(order);
+        }
+    }
+
+    /// Goes on opening, within the bound.
+    pub(super) fn open_more(&mut self) {
+        while self.opening.in_progress < OPENING_MAX
+            && let Some(index) = self.opening.queue.pop_front()
+        {
+            let member = self.members[index as usize].as_ref();
+            if member.is_some_and(|member| matches!(member.doing, Doing::Queued)) {
+                self.opening.in_progress += 1;
+                let _ = self.connect(index); // the outcome is kept for the start
+            }
+        }
+    }
+
+    /// Begins to connect.
+    pub(super) fn connect(&mut self, index: u32) -> Step {
+        self.time.look_at_clock();
+        let Some(member) = &mut self.members[index as usize] else {
+            return Step::Waits;
+        };
+        let crowd = &self.crowds[usize::from(member.crowd)];
+        let address = self.plan.servers[usize::from(crowd.server)];
+        let sources = match crowd.sources.is_empty() {
+            true => &self.plan.sources,
+            false => &crowd.sources,
+        };
+        let source = match sources.len() as u64 {
+            0 => None,
+            count => sources.get((member.number % count) as usize).copied(),
+        };
+        member.doing = Doing::Connecting;
+        member.link = None;
+        let socket = match crowd.receive_buffer_bytes {
+            None => connect::connect(&address, source),
+            Some(bytes) => connect::connect_bounded(&address, source, bytes),
+        };
+        let socket = match socket {
+            Ok(socket) => socket,
+            Err(error) => return self.not_connected(index, connect_fault(&error)),
+        };
+        let generation = self.begun;
+        self.begun = self.begun.wrapping_add(1);
+        let bits = Token { index, generation }.to_bits();
+        if let Err(error) = self.poller.add(&socket, bits, Interest::Connection) {
+            return self.not_connected(index, connect_fault(&error));
+        }
+        member.link = Some(Link::new(socket, generation));
+        let until_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
+        member.until_ns = until_ns;
+        self.timers.set(index, until_ns);
+        Step::Waits
+    }
+
+    /// Looks what has become of a connection in the making.
+    pub(super) fn connecting(&mut self, index: u32) -> Step {
+        let Some(member) = &mut self.members[index as usize] else {
+            return Step::Waits;
+        };
+        let link = member.link.as_ref();
+        let Some(link) = link.filter(|link| link.is_decided) else {
+            if member.until_ns > self.time.now_ns {
+                return Step::Waits;
+            }
+            return self.not_connected(index, ErrorKind::ConnectTimeout);
+        };
+        if let Err(error) = connect::outcome(link.fd()) {
+            return self.not_connected(index, connect_fault(&error));
+        }
+        self.timers.clear(index);
+        member.until_ns = u64::MAX;
+        let group = self.crowds[usize::from(member.crowd)].group;
+        let phase = self.time.calendar.phase();
+        self.recorder.group(group).tally(phase).connections += 1;
+        if !self.time.is_started && !member.is_preparing {
+            member.doing = Doing::Opened(Ok(()));
+            self.opening.ended();
+            return Step::Waits;
+        }
+        self.time.look_at_clock();
+        self.told(index, |actor, _, scene| actor.connected(scene))
+    }
+
+    fn not_connected(&mut self, index: u32, kind: ErrorKind) -> Step {
+        let member = self.members[index as usize].as_ref();
+        if self.time.is_started || member.is_some_and(|member| member.is_preparing) {
+            return self.failed(index, kind);
+        }
+        self.timers.clear(index);
+        if let Some(member) = &mut self.members[index as usize] {
+            member.link = None;
+            member.doing = Doing::Opened(Err(kind));
+            self.opening.ended();
+        }
+        Step::Waits
+    }
+
+    /// Whoever was doing this does it no more.
+    pub(super) fn no_longer_opening(&mut self, doing: &Doing, is_preparing: bool) {
+        if !self.time.is_started && !is_preparing && matches!(doing, Doing::Connecting) {
+            self.opening.ended();
+        }
+    }
+}

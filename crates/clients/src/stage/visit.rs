@@ -1,0 +1,278 @@
+//! One visit to an actor: its order carried out as far as it goes, and the next one asked for.
+
+use loadline_load::engine::connect_fault;
+use loadline_record::ErrorKind;
+use loadline_sys::connect::{self, Unread};
+use loadline_sys::socket;
+
+use super::member::Doing;
+use super::{RECEIVE_BYTES, Stage};
+use crate::{Actor, Order, Scene};
+
+/// Steps of one visit, an order or a fact each. Then the others have their turn: who never has to
+/// wait holds nobody up.
+pub(super) const STEPS_MAX: usize = 32;
+
+/// What a step has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Step {
+    /// There is more to do at once.
+    GoesOn,
+    /// Nothing to do until something happens.
+    Waits,
+}
+
+impl Stage<'_> {
+    /// Goes on with this member until it has to wait.
+    pub(super) fn visit(&mut self, index: u32) {
+        for _ in 0..STEPS_MAX {
+            if self.step(index) == Step::Waits {
+                return;
+            }
+        }
+        self.revisit_later(index);
+    }
+
+    fn step(&mut self, index: u32) -> Step {
+        let Some(member) = &mut self.members[index as usize] else {
+            return Step::Waits;
+        };
+        match &mut member.doing {
+            Doing::Nothing => self.ask(index),
+            Doing::Connecting => self.connecting(index),
+            Doing::Sending { .. } => self.sending(index),
+            Doing::Receiving { .. } => self.receiving(index),
+            Doing::Sleeping => self.sleeping(index),
+            Doing::Held(_)
+            | Doing::Queued
+            | Doing::Opened(_)
+            | Doing::Unprepared
+            | Doing::Prepared
+                if !self.time.is_started =>
+            {
+                Step::Waits
+            }
+            Doing::Held(order) => {
+                let order = std::mem::replace(order, Order::Done);
+                self.begin(index, order)
+            }
+            Doing::Queued => self.connect(index), // the start came before its turn
+            Doing::Opened(Ok(())) => self.told(index, |actor, _, scene| actor.connected(scene)),
+            Doing::Opened(Err(kind)) => {
+                let kind = *kind;
+                self.failed(index, kind)
+            }
+            Doing::Unprepared => self.ask(index), // the start came before its turn
+            Doing::Prepared if member.link.as_ref().is_some_and(|link| link.is_half_closed) => {
+                self.closed(index)
+            }
+            Doing::Prepared => self.ask(index),
+        }
+    }
+
+    fn ask(&mut self, index: u32) -> Step {
+        match self.tell(index, |actor, _, scene| actor.next_order(scene)) {
+            Some(order) => self.begin(index, order),
+            None => Step::Waits,
+        }
+    }
+
+    /// Begins to carry out an order.
+    fn begin(&mut self, index: u32, order: Order) -> Step {
+        let Some(member) = &mut self.members[index as usize] else {
+            return Step::Waits;
+        };
+        let mut until_ns = u64::MAX;
+        member.doing = match order {
+            Order::Connect => return self.connect(index),
+            Order::Send(bytes) => {
+                until_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
+                Doing::Sending { bytes, sent: 0 }
+            }
+            Order::Receive { bytes_max } => Doing::Receiving { bytes_max },
+            Order::ReceiveUntil { bytes_max, ns } => {
+                until_ns = ns;
+                Doing::Receiving { bytes_max }
+            }
+            Order::SleepUntil { ns } => {
+                until_ns = ns;
+                Doing::Sleeping
+            }
+            Order::Close { reset } => {
+                if let Some(link) = member.link.take()
+                    && reset
+                {
+                    connect::reset_on_close(link.fd());
+                }
+                Doing::Nothing
+            }
+            Order::AwaitStart => return self.prepared(index),
+            Order::GiveUp(why) => return self.gave_up(index, why),
+            Order::Done => {
+                self.take_off(index);
+                return Step::Waits;
+            }
+        };
+        member.until_ns = until_ns;
+        // What is over already is seen to in this visit.
+        match until_ns == u64::MAX || until_ns <= self.time.now_ns {
+            true => self.timers.clear(index),
+            false => self.timers.set(index, until_ns),
+        }
+        Step::GoesOn
+    }
+
+    fn sending(&mut self, index: u32) -> Step {
+        let Some(member) = &mut self.members[index as usize] else {
+            return Step::Waits;
+        };
+        let Doing::Sending { bytes, sent } = &mut member.doing else {
+            return Step::Waits;
+        };
+        let Some(link) = &mut member.link else {
+            return self.closed(index);
+        };
+        let result = match &bytes[*sent..] {
+            [] => Ok(Some(0)),
+            rest => link.send(rest),
+        };
+        match result {
+            Ok(None) if member.until_ns > self.time.now_ns => Step::Waits,
+            Ok(None) => {
+                connect::reset_on_close(link.fd()); // or the kernel goes on trying
+                self.failed(index, ErrorKind::Timeout)
+            }
+            Ok(Some(count)) => {
+                *sent += count;
+                let is_whole = *sent == bytes.len();
+                member.until_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
+                if !is_whole {
+                    self.timers.set(index, member.until_ns);
+                }
+                if self.time.is_started {
+                    let group = self.crowds[usize::from(member.crowd)].group;
+                    let phase = self.time.calendar.phase();
+                    self.recorder.group(group).tally(phase).bytes_sent += count as u64;
+                }
+                self.time.look_at_clock();
+                match is_whole {
+                    true => self.told(index, |actor, _, scene| actor.sent(scene)),
+                    false => Step::GoesOn,
+                }
+            }
+            // It takes no more, but it has said something first: that is worth being read.
+            Err(_) if matches!(connect::unread(link.fd()), Ok(Unread::Some)) => {
+                link.is_readable = true;
+                link.is_half_closed = true;
+                self.told(index, |actor, _, scene| actor.sent(scene))
+            }
+            Err(error) => self.failed(index, connect_fault(&error)),
+        }
+    }
+
+    fn receiving(&mut self, index: u32) -> Step {
+        let Some(member) = &mut self.members[index as usize] else {
+            return Step::Waits;
+        };
+        let (Doing::Receiving { bytes_max }, link) = (&member.doing, &mut member.link) else {
+            return Step::Waits;
+        };
+        let Some(link) = link else {
+            return self.closed(index);
+        };
+        if link.is_readable {
+            let most = (*bytes_max).clamp(1, RECEIVE_BYTES);
+            let received = socket::receive(link.fd(), &mut self.buffer[..most]);
+            match received {
+                Ok(None) => link.is_readable = false,
+                Ok(Some(0)) => {
+                    self.time.look_at_clock();
+                    return self.closed(index);
+                }
+                Ok(Some(count)) => {
+                    // Less than there was room for: the rest will be an event.
+                    link.is_readable = count == most || link.is_half_closed;
+                    self.time.look_at_clock();
+                    return self.received(index, count);
+                }
+                Err(error) => {
+                    let kind = connect_fault(&error);
+                    self.time.look_at_clock();
+                    return self.failed(index, kind);
+                }
+            }
+        }
+        self.woken_or_waiting(index)
+    }
+
+    /// Nothing is read, but the end is seen: once nothing that could be read lies before it.
+    fn sleeping(&mut self, index: u32) -> Step {
+        let member = self.members[index as usize].as_ref();
+        let link = member.and_then(|member| member.link.as_ref());
+        if let Some(link) = link
+            && link.is_half_closed
+        {
+            match connect::unread(link.fd()) {
+                Ok(Unread::End) => return self.closed(index),
+                Err(error) => return self.failed(index, connect_fault(&error)),
+                Ok(Unread::Some | Unread::None) => {}
+            }
+        }
+        self.woken_or_waiting(index)
+    }
+
+    fn woken_or_waiting(&mut self, index: u32) -> Step {
+        let member = self.members[index as usize].as_ref();
+        if member.is_some_and(|member| member.until_ns > self.time.now_ns) {
+            return Step::Waits;
+        }
+        self.told(index, |actor, _, scene| actor.woken(scene))
+    }
+
+    fn received(&mut self, index: u32, count: usize) -> Step {
+        if let Some(member) = &self.members[index as usize]
+            && self.time.is_started
+        {
+            let group = self.crowds[usize::from(member.crowd)].group;
+            let phase = self.time.calendar.phase();
+            self.recorder.group(group).tally(phase).bytes_received += count as u64;
+        }
+        self.told(index, |actor, buffer, scene| {
+            actor.received(&buffer[..count], scene);
+        })
+    }
+
+    /// The peer has ended the connection in good order.
+    fn closed(&mut self, index: u32) -> Step {
+        self.drop_link(index);
+        self.told(index, |actor, _, scene| actor.closed(scene))
+    }
+
+    /// The connection did not come to be, or broke.
+    pub(super) fn failed(&mut self, index: u32, kind: ErrorKind) -> Step {
+        self.drop_link(index);
+        self.told(index, |actor, _, scene| actor.failed(kind, scene))
+    }
+
+    fn drop_link(&mut self, index: u32) {
+        if let Some(member) = &mut self.members[index as usize] {
+            member.link = None;
+        }
+    }
+
+    /// The order at hand is answered by this fact; the next one is asked for.
+    pub(super) fn told(
+        &mut self,
+        index: u32,
+        fact: impl FnOnce(&mut dyn Actor, &[u8], &mut Scene<'_>),
+    ) -> Step {
+        if let Some(member) = &mut self.members[index as usize] {
+            member.doing = Doing::Nothing;
+        }
+        match self.tell(index, fact) {
+            Some(()) => Step::GoesOn,
+            None => Step::Waits,
+        }
+    }
+}

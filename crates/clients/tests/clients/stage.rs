@@ -1,0 +1,374 @@
+//! What the stage promises to actors, with actors made for it.
+
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use loadline_clients::{Actor, Crowd, Order, Scene};
+use loadline_load::{Control, Share};
+use loadline_record::ErrorKind;
+
+use crate::crowds::{AGES, Show, plan};
+use crate::server::{self, Notes};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fact {
+    Connected,
+    Sent,
+    Received(Vec<u8>),
+    Woken,
+    Closed,
+    Failed(ErrorKind),
+    Abandoned,
+}
+
+/// Carries out a list of orders, and notes what it is told.
+struct Scripted {
+    orders: std::vec::IntoIter<Order>,
+    facts: Notes<Fact>,
+    told: mpsc::Sender<()>,
+}
+
+impl Scripted {
+    fn note(&self, fact: Fact) {
+        self.facts.lock().unwrap().push(fact);
+        let _ = self.told.send(());
+    }
+}
+
+impl Actor for Scripted {
+    fn prepares(&self) -> bool {
+        let is_of_preparing = |order: &Order| matches!(order, Order::AwaitStart | Order::GiveUp(_));
+        self.orders.as_slice().iter().any(is_of_preparing)
+    }
+
+    fn next_order(&mut self, scene: &mut Scene<'_>) -> Order {
+        if scene.is_ending {
+            return Order::Done;
+        }
+        match self.orders.next() {
+            Some(Order::SleepUntil { ns }) => Order::SleepUntil {
+                ns: scene.now_ns + ns,
+            },
+            Some(Order::ReceiveUntil { bytes_max, ns }) => Order::ReceiveUntil {
+                bytes_max,
+                ns: scene.now_ns + ns,
+            },
+            order => order.unwrap_or(Order::Done),
+        }
+    }
+
+    fn connected(&mut self, _: &mut Scene<'_>) {
+        self.note(Fact::Connected);
+    }
+
+    fn sent(&mut self, _: &mut Scene<'_>) {
+        self.note(Fact::Sent);
+    }
+
+    fn received(&mut self, bytes: &[u8], _: &mut Scene<'_>) {
+        self.note(Fact::Received(bytes.to_vec()));
+    }
+
+    fn woken(&mut self, _: &mut Scene<'_>) {
+        self.note(Fact::Woken);
+    }
+
+    fn closed(&mut self, _: &mut Scene<'_>) {
+        self.note(Fact::Closed);
+    }
+
+    fn failed(&mut self, kind: ErrorKind, _: &mut Scene<'_>) {
+        self.note(Fact::Failed(kind));
+    }
+
+    fn abandoned(&mut self, _: &mut Scene<'_>) {
+        self.note(Fact::Abandoned);
+    }
+}
+
+/// One actor with these orders; times in them count from when they are given.
+fn one(orders: Vec<Order>) -> (Crowd, Notes<Fact>, mpsc::Receiver<()>) {
+    let facts: Notes<Fact> = Arc::default();
+    let (tell, told) = mpsc::channel();
+    let (noted, tell) = (Arc::clone(&facts), Mutex::new(tell));
+    let cast = Arc::new(move |number, _| {
+        assert_eq!(number, 0);
+        Box::new(Scripted {
+            orders: orders.clone().into_iter(),
+            facts: Arc::clone(&noted),
+            told: tell.lock().unwrap().clone(),
+        }) as Box<dyn Actor>
+    });
+    let crowd = Crowd {
+        sources: vec!["127.0.0.77".parse().unwrap()],
+        ..Crowd::new(1, 0, 1, cast)
+    };
+    (crowd, facts, told)
+}
+
+const FOREVER_NS: u64 = 3_600_000_000_000;
+
+#[test]
+fn sips_and_a_sleep_that_the_end_of_the_connection_cuts_short() {
+    let address = server::each(|_, mut stream| {
+        assert_eq!(stream.peer_addr().unwrap().ip().to_string(), "127.0.0.77");
+        let mut hello = [0; 5];
+        stream.read_exact(&mut hello).unwrap();
+        stream.write_all(&hello).unwrap();
+    });
+    let (crowd, facts, _) = one(vec![
+        Order::Connect,
+        Order::SleepUntil { ns: 1_000_000 },
+        Order::Send(b"hello".to_vec()),
+        Order::Receive { bytes_max: 2 },
+        Order::Receive { bytes_max: 2 },
+        Order::Receive { bytes_max: 100 },
+        // All is read: the end is told though nothing is read any more.
+        Order::SleepUntil { ns: FOREVER_NS },
+        Order::Connect,
+        Order::ReceiveUntil {
+            bytes_max: 1,
+            ns: 1,
+        },
+        Order::Close { reset: true },
+    ]);
+    let outcome = Show::begin(plan(address, crowd, AGES)).end();
+    let received = |bytes: &[u8]| Fact::Received(bytes.to_vec());
+    let expected = [
+        Fact::Connected,
+        Fact::Woken,
+        Fact::Sent,
+        received(b"he"),
+        received(b"ll"),
+        received(b"o"),
+        Fact::Closed,
+        Fact::Connected,
+        Fact::Woken,
+    ];
+    assert_eq!(*facts.lock().unwrap(), expected);
+    let tally = outcome.tally;
+    assert_eq!((tally.connections, tally.bytes_sent), (2, 5));
+    assert_eq!(tally.bytes_received, 5);
+    assert_eq!(outcome.report.name, "actors 0");
+    assert_eq!(outcome.report.group, 1);
+}
+
+#[test]
+fn a_sleeper_with_unread_bytes_is_not_told_the_end_before_it_has_read_them() {
+    let address = server::each(|_, mut stream| {
+        stream.write_all(b"bye").unwrap();
+    });
+    let (crowd, facts, _) = one(vec![
+        Order::Connect,
+        Order::SleepUntil { ns: 50_000_000 },
+        Order::SleepUntil { ns: 50_000_000 },
+        Order::Receive { bytes_max: 10 },
+        Order::Receive { bytes_max: 10 },
+    ]);
+    let _ = Show::begin(plan(address, crowd, AGES)).end();
+    let expected = [
+        Fact::Connected,
+        Fact::Woken,
+        Fact::Woken,
+        Fact::Received(b"bye".to_vec()),
+        Fact::Closed,
+    ];
+    assert_eq!(*facts.lock().unwrap(), expected);
+}
+
+#[test]
+fn what_the_server_said_before_it_took_no_more_is_heard() {
+    let (tell, told) = mpsc::channel();
+    let address = server::each(move |_, mut stream| {
+        stream.read_exact(&mut [0; 4]).unwrap();
+        stream.write_all(b"enough").unwrap();
+        // Unread bytes behind these four: the close resets.
+        while stream.peek(&mut [0; 8]).unwrap() < 4 {}
+        drop(stream);
+        tell.send(()).unwrap();
+    });
+    let (crowd, facts, _) = one(vec![
+        Order::Connect,
+        Order::Send(b"12345678".to_vec()),
+        Order::ReceiveUntil {
+            bytes_max: 3,
+            ns: FOREVER_NS,
+        },
+        Order::ReceiveUntil {
+            bytes_max: 3,
+            ns: FOREVER_NS,
+        },
+        Order::SleepUntil { ns: FOREVER_NS },
+        Order::SleepUntil { ns: 0 },
+    ]);
+    let _ = Show::begin(plan(address, crowd, AGES)).end();
+    told.recv().unwrap();
+    let expected = [
+        Fact::Connected,
+        Fact::Sent,
+        Fact::Received(b"eno".to_vec()),
+        Fact::Received(b"ugh".to_vec()),
+        Fact::Failed(ErrorKind::Reset),
+        Fact::Woken,
+    ];
+    assert_eq!(*facts.lock().unwrap(), expected);
+}
+
+#[test]
+fn who_waits_for_ever_is_asked_again_at_the_end_and_a_stop_abandons_nobody_who_is_done() {
+    let (address, _kept) = server::keeper(1000);
+    for duration in [Duration::from_millis(30), AGES] {
+        let (crowd, facts, told) = one(vec![Order::Connect, Order::Receive { bytes_max: 1 }]);
+        let show = Show::begin(plan(address, crowd, duration));
+        let outcome = if duration == AGES {
+            told.recv().unwrap();
+            show.stop()
+        } else {
+            show.end()
+        };
+        let facts = facts.lock().unwrap();
+        // A thread that was kept from running may find that all is over.
+        assert!(facts.is_empty() && duration != AGES || *facts == [Fact::Connected]);
+        assert_eq!(outcome.tally.connections, 1);
+    }
+}
+
+#[test]
+fn bytes_that_nobody_takes_are_given_up() {
+    let (address, _kept) = server::keeper(1000);
+    let (crowd, facts, told) = one(vec![Order::Connect, Order::Send(vec![0; 64 << 20])]);
+    let show = Show::begin(plan(address, crowd, AGES));
+    told.recv().unwrap();
+    let _ = show.stop();
+    assert_eq!(*facts.lock().unwrap(), [Fact::Connected, Fact::Abandoned]);
+}
+
+#[test]
+fn a_peer_that_takes_nothing_more_is_a_timeout() {
+    let (address, _kept) = server::keeper(1000);
+    let (crowd, facts, _) = one(vec![Order::Connect, Order::Send(vec![0; 64 << 20])]);
+    let mut plan = plan(address, crowd, AGES);
+    plan.plan.timeout_ns = 50_000_000;
+    let outcome = Show::begin(plan).end();
+    let expected = [Fact::Connected, Fact::Failed(ErrorKind::Timeout)];
+    assert_eq!(*facts.lock().unwrap(), expected);
+    assert!(outcome.tally.bytes_sent > 0);
+}
+
+/// Orders a sleep that is over, for ever.
+struct Restless;
+
+impl Actor for Restless {
+    fn next_order(&mut self, scene: &mut Scene<'_>) -> Order {
+        match scene.is_ending {
+            true => Order::Done,
+            false => Order::SleepUntil { ns: scene.now_ns },
+        }
+    }
+    fn connected(&mut self, _: &mut Scene<'_>) {}
+    fn sent(&mut self, _: &mut Scene<'_>) {}
+    fn received(&mut self, _: &[u8], _: &mut Scene<'_>) {}
+    fn woken(&mut self, _: &mut Scene<'_>) {}
+    fn closed(&mut self, _: &mut Scene<'_>) {}
+    fn failed(&mut self, _: ErrorKind, _: &mut Scene<'_>) {}
+}
+
+#[test]
+fn who_never_waits_keeps_nobody_from_their_turn() {
+    let address = server::each(|_, mut stream| {
+        let _ = stream.write_all(b"x");
+    });
+    let (crowd, facts, told) = one(vec![
+        Order::Connect,
+        Order::Receive { bytes_max: 10 },
+        Order::Receive { bytes_max: 10 },
+    ]);
+    let mut plan = plan(address, crowd, AGES);
+    plan.crowds
+        .push(Crowd::new(1, 0, 2, Arc::new(|_, _| Box::new(Restless))));
+    let show = Show::begin(plan);
+    for _ in 0..3 {
+        told.recv().unwrap();
+    }
+    let _ = show.stop();
+    let expected = [Fact::Connected, Fact::Received(b"x".to_vec()), Fact::Closed];
+    assert_eq!(*facts.lock().unwrap(), expected);
+}
+
+fn echo() -> std::net::SocketAddr {
+    server::each(|_, mut stream| {
+        let mut word = [0; 5];
+        while stream.read_exact(&mut word).is_ok() {
+            stream.write_all(&word).unwrap();
+        }
+    })
+}
+
+/// Says hello before the start and again after it.
+fn early() -> Vec<Order> {
+    vec![
+        Order::Connect,
+        Order::Send(b"hello".to_vec()),
+        Order::Receive { bytes_max: 5 },
+        Order::AwaitStart,
+        Order::Send(b"again".to_vec()),
+        Order::Receive { bytes_max: 5 },
+    ]
+}
+
+#[test]
+fn what_is_done_before_the_start_is_not_counted() {
+    let (mut crowd, facts, _) = one(early());
+    crowd.count = 40; // more than prepare at once
+    let cast = Arc::clone(&crowd.cast);
+    crowd.cast = Arc::new(move |_, seed| cast(0, seed));
+    let show = Show::begin(plan(echo(), crowd, AGES));
+    assert_eq!(show.ready, 40);
+    let outcome = show.end();
+    let counts = (outcome.tally.bytes_sent, outcome.tally.bytes_received);
+    assert_eq!((counts, outcome.tally.connections), ((200, 200), 40));
+    let facts = facts.lock().unwrap();
+    let early = Fact::Received(b"hello".to_vec());
+    let last_early = facts.iter().rposition(|fact| *fact == early);
+    let again = Fact::Received(b"again".to_vec());
+    let first_late = facts.iter().position(|fact| *fact == again);
+    assert!(last_early < first_late, "{facts:?}");
+    assert_eq!(facts.len(), 40 * 5);
+}
+
+#[test]
+fn a_connection_that_ends_before_the_start_is_told_at_the_start() {
+    let address = server::each(|_, mut stream| {
+        let mut word = [0; 5];
+        stream.read_exact(&mut word).unwrap();
+        stream.write_all(&word).unwrap();
+    });
+    let mut orders = early();
+    orders.insert(3, Order::SleepUntil { ns: FOREVER_NS }); // until the end is seen
+    orders.truncate(5);
+    let (crowd, facts, _) = one(orders);
+    let show = Show::begin(plan(address, crowd, AGES));
+    assert_eq!(show.ready, 0);
+    let _ = show.end();
+    let facts = facts.lock().unwrap();
+    assert_eq!(
+        facts[2..],
+        [Fact::Received(b"hello".to_vec()), Fact::Closed]
+    );
+}
+
+#[test]
+fn who_cannot_prepare_ends_the_run_with_the_reason() {
+    let (crowd, facts, _) = one(vec![Order::Connect, Order::GiveUp("no".to_owned())]);
+    let plan = plan(echo(), crowd, AGES);
+    let ended = loadline_clients::run(
+        &plan.plan,
+        &plan.crowds,
+        Share::WHOLE,
+        &Control::new(),
+        &mut |_| {},
+    );
+    assert_eq!(ended.unwrap_err().to_string(), "no");
+    assert_eq!(*facts.lock().unwrap(), [Fact::Connected]);
+}

@@ -1,8 +1,0 @@
-//! Actors on the real stage, over sockets, against small servers of the tests' own.
-
-mod crowds;
-mod idle;
-mod player;
-mod server;
-mod slow;
-mod stage;
