@@ -253,8 +253,8 @@ def parts_by_name(results: Results | None) -> dict[str, Part]:
 
 INTRODUCTION = """# Apps: results
 
-One axum app under each architecture of Loadline, and under axum's own `serve` on tokio; and what a
-static file waits for while an app beside it is busy. How apps are served is in [apps.md](apps.md).
+One axum app under each architecture of Loadline, and under axum's own `serve` on tokio; and how long a
+static file waits while an app beside it is busy. [apps.md](apps.md) explains how apps are served.
 
 - Server and client have one CPU each. `axum-serve` is `axum::serve` on tokio's multi-thread runtime
   with one thread, as many as Loadline has loops; `axum-serve-current-thread` on tokio's runtime for

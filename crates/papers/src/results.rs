@@ -16,12 +16,12 @@ pub struct Entry<'r> {
 
 /// What stands before the runs.
 const INTRODUCTION: &str = "\
-Written by `./x bench papers`; what was measured is told by each run's own report. A claim is \
-*reproduced* if the whole interval of what was measured is on its side of the bound, *not reproduced* if \
-the whole interval is on the other, and *not testable here* if this machine or this run cannot tell, with \
-the limit that prevents it. Absolute rates of another machine are *not comparable*: what was measured stands \
-beside them. [How claims are judged](papers.md#claims). Hollow marks in charts are trials \
-whose client was at its end: the server may carry more \
+Written by `./x bench papers`; each run's own report has everything that was measured. A claim is \
+*reproduced* if the whole measured interval is on its side of the bound, *not reproduced* if the whole \
+interval is on the other side, and *not testable here* if this machine or this run cannot decide it, with \
+the limit that prevents it. Absolute rates of another machine are *not comparable*: the measured value \
+stands beside them. [How claims are judged](papers.md#claims). Hollow marks in charts are trials \
+whose client was the limit: the server may carry more \
 ([when the client is the limit](lab.md#when-the-client-is-the-limit)).";
 
 /// The headline of a report: the first of its charts that is one.

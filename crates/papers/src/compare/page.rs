@@ -13,14 +13,14 @@ use crate::results::facts;
 /// How to read the tables.
 const INTRODUCTION: &str = "\
 Loadline serves files from a directory, with all of its limits, timers and counters on; the others have \
-the best settings found, but `nginx-default`. Rows named ceil-... are bare loops that parse nothing and \
-answer every request with the same bytes: what they cost is what the kernel's TCP and one loop cost. Each \
-trial has a fresh server on CPUs of its own and `loadline load` on others; trials of all servers stand in \
-blocks, in an order drawn by lot.
+the best settings found, except `nginx-default`. Rows named ceil-... are bare loops that parse nothing \
+and send the same bytes for every request: the cost of the kernel's TCP and one loop. Each trial has a \
+fresh server on CPUs of its own and `loadline load` on others; trials of all servers are interleaved in \
+blocks, in random order.
 
 Values are geometric means of trials. *x nginx-tuned* is the ratio of the value to that of nginx tuned in the same \
-blocks, with its 95 % interval, and likewise for the others: of requests/s more is better, of everything \
-else less. ≥ and ≤: the client was at its end, the server may do better, and intervals reach as far as \
+blocks, with its 95 % interval, and likewise for the others: more requests/s are better, less of everything \
+else. ≥ and ≤: the client was the limit, the server may do better, and intervals reach as far as \
 the CPU time left room for by estimate ([when the client is the limit](lab.md#when-the-client-is-the-limit)). Configurations \
 stand in the run's report.";
 
