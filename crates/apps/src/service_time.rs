@@ -49,6 +49,7 @@ impl<H: Handler> Handler for ServiceTime<H> {
         exchange: &mut Exchange,
         turn: &mut Turn<'_>,
     ) -> Outcome {
+        exchange.answer_as_data = true;
         match self.inner.handle(local, exchange, turn) {
             Outcome::Ready => {
                 exchange.inner_ready = true;

@@ -7,7 +7,7 @@
 
 use std::io::Write as _;
 
-use crate::http1::push_decimal;
+use crate::ascii::push_decimal;
 use crate::request::{FieldName, TargetForm};
 use crate::{Exchange, HttpDate, Method, Status, Version};
 

@@ -1,50 +1,41 @@
 //! From a handler's answer to output: error pages, encoding, counting.
 
-use crate::http1::encode;
+use crate::http1::encode::{self, After};
 use crate::progress::Progress;
-use crate::{Body, Exchange, Method, SessionConfig, Turn};
+use crate::{Body, Exchange, Response, SessionConfig, Turn};
 
-/// Encodes the answer of `exchange` into the output of `progress`; returns whether the connection
-/// stays open after it.
+/// Puts the answer of `exchange` into the output of `progress`, unless the handler has done so;
+/// returns whether the connection stays open after it.
 pub(crate) fn take_over(
     exchange: &mut Exchange,
     progress: &mut Progress,
-    last: bool,
+    draining: bool,
     config: &SessionConfig,
     turn: &mut Turn<'_>,
 ) -> bool {
-    turn.counters.answer(exchange.response.status);
-    let mut persist = exchange.persist && !exchange.response.close;
-    if matches!(exchange.response.body, Body::Encoded) {
-        let is_head = exchange.request.method == Method::Head;
-        progress.content_len = exchange
-            .response
-            .stated_len
-            .filter(|_| !is_head)
-            .unwrap_or(0);
-        if persist && last {
-            // The drain began after the head was encoded, before it left.
-            let was_kept = exchange.says_keep_alive();
-            encode::insert_close(&mut exchange.output, exchange.lent_bytes, was_kept);
-            persist = false;
-        }
-    } else {
-        // What was encoded before the handler thought better of it (a panic, a full queue): one
-        // request gets one answer.
-        exchange.output.truncate(exchange.lent_bytes);
-        persist &= !last;
-        fill_error_page(exchange, config);
-        let limits = &config.limits;
-        let segments = &mut progress.segments;
-        progress.content_len = encode::answer(exchange, persist, limits, segments, turn);
+    let response = &mut exchange.response;
+    turn.counters.answer(response.status);
+    let persist = exchange.persist && !response.close;
+    if let Body::Encoded { len } = response.body {
+        progress.content_len = len;
+        return persist; // as its head says: a drain that began since then closes it when idle
     }
-    progress.output = std::mem::take(&mut exchange.output);
+    fill_error_page(response, config);
+    let persist = persist && !progress.is_last(draining);
+    progress.content_len = encode::answer(
+        &exchange.request,
+        response,
+        After::new(persist, exchange.promised_s),
+        &mut progress.output,
+        &mut progress.segments,
+        &config.limits,
+        turn,
+    );
     persist
 }
 
 /// An error without content gets the page of its status.
-fn fill_error_page(exchange: &mut Exchange, config: &SessionConfig) {
-    let response = &mut exchange.response;
+fn fill_error_page(response: &mut Response, config: &SessionConfig) {
     if !response.status.is_error() || !matches!(response.body, Body::Empty) {
         return;
     }

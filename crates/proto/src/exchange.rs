@@ -4,9 +4,8 @@ use core::net::SocketAddr;
 
 use loadline_base::{Buffer, Millis};
 
-use crate::http1::encode::{self, After};
 use crate::trusted_proxies::Forwarded;
-use crate::{AccessLog, Body, Client, ForwardedField, Request, Response, Status, Turn, Version};
+use crate::{Client, ForwardedField, Request, Response};
 
 /// Which of a connection's requests this is. HTTP/1 has one at a time; the seam for HTTP/2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -31,10 +30,11 @@ pub struct Exchange {
     /// For a handler that wraps another: the other has answered, only the wrapper's own blocking
     /// step is left.
     pub inner_ready: bool,
-    /// The connection's unsent output, lent so that an answer can be encoded straight into it.
-    pub(crate) output: Buffer,
-    /// How much of `output` was there when it was lent.
-    pub(crate) lent_bytes: usize,
+    /// For a handler that wraps another: the other's answer stays data, so that the wrapper can
+    /// change it or hold it back. See `answer_borrowed`.
+    pub answer_as_data: bool,
+    /// The connection's unsent output, while an answer can be encoded straight into it.
+    pub(crate) lent: Option<LentOutput>,
     /// Whether the connection can stay open after this answer.
     pub(crate) persist: bool,
     /// For how many seconds it then stays open at least, if that is to be said.
@@ -44,6 +44,14 @@ pub struct Exchange {
     /// `began` as the access log has it, in microseconds; 0 without one.
     pub(crate) began_us: u64,
     pub(crate) unnamed_proxy: Option<ForwardedField>,
+}
+
+/// Output of a connection, lent for the handler's quick step.
+#[derive(Debug)]
+pub(crate) struct LentOutput {
+    pub(crate) output: Buffer,
+    /// How much of it was there when it was lent.
+    pub(crate) len: usize,
 }
 
 impl Exchange {
@@ -70,74 +78,6 @@ impl Exchange {
         self.unnamed_proxy
     }
 
-    /// Answers with field lines and content that the caller only lends: both are encoded into the
-    /// connection's output at once, in one copy. Then the outcome is `Ready`.
-    ///
-    /// `fields` are ready lines, each ending in CRLF, without Content-Length. Meant for content of
-    /// up to `Limits::inline_body_bytes_max`; larger content belongs into `Body::Shared`.
-    #[inline]
-    pub fn answer_borrowed(
-        &mut self,
-        status: Status,
-        fields: &[u8],
-        content: &[u8],
-        turn: &mut Turn<'_>,
-    ) {
-        self.response.status = status;
-        self.response.stated_len = Some(content.len() as u64); // for the access log
-        self.response.body = Body::Encoded;
-        let after = self.after(self.persist && !self.response.close);
-        encode::borrowed(
-            &mut self.output,
-            &self.request,
-            after,
-            status,
-            fields,
-            content,
-            turn,
-        );
-    }
-
-    /// Its head is complete, or there will be none.
-    pub(crate) fn began(&mut self, turn: &Turn<'_>) {
-        self.began = turn.now;
-        self.began_us = turn.log.as_deref().map_or(0, AccessLog::now_us);
-    }
-
-    /// What becomes of the connection behind the answer.
-    #[inline]
-    pub(crate) fn after(&self, persist: bool) -> After {
-        match persist {
-            true => After::Stay {
-                promised_s: self.promised_s,
-            },
-            false => After::Close,
-        }
-    }
-
-    /// Whether an answer that leaves the connection open says so.
-    pub(crate) fn says_keep_alive(&self) -> bool {
-        self.promised_s > 0 || self.request.version == Version::Http10
-    }
-
-    /// Takes back the output that was lent. An answer that was encoded behind it already stays,
-    /// unless the handler thought better of it.
-    pub(crate) fn output_without_answer(&mut self) -> Buffer {
-        if !matches!(self.response.body, Body::Encoded) {
-            return self.output_as_lent();
-        }
-        let answer = self.output.split_off(self.lent_bytes);
-        self.lent_bytes = 0;
-        std::mem::replace(&mut self.output, Buffer::from(answer))
-    }
-
-    /// Takes back the output that was lent, as it was.
-    pub(crate) fn output_as_lent(&mut self) -> Buffer {
-        self.output.truncate(self.lent_bytes);
-        self.lent_bytes = 0;
-        std::mem::take(&mut self.output)
-    }
-
     /// Becomes a copy of another's request, to be answered in its place.
     pub(crate) fn copy_request(&mut self, other: &Self) {
         self.stream = other.stream;
@@ -157,15 +97,16 @@ impl Exchange {
         self.forwarded = Forwarded::default();
         self.unnamed_proxy = None;
         self.inner_ready = false;
+        self.answer_as_data = false;
+        self.lent = None;
         self.request.clear();
         self.response.clear();
-        self.output.clear();
     }
 
     /// Whether it has grown so much that it should be freed rather than kept (see house rules on
     /// pooled parcels): 16 KiB.
     pub(crate) fn is_oversized(&self) -> bool {
-        let response = self.response.fields.capacity() + self.response.spare.capacity();
+        let response = self.response.fields.memory_bytes() + self.response.spare.capacity();
         self.request.head.capacity() + response > 16 << 10
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use loadline_base::Buffer;
 
-use crate::Exchange;
+use crate::{Exchange, Fields};
 
 /// An app's work for one request. Whoever polls it lends no runtime: a task that needs one enters it
 /// itself.
@@ -27,9 +27,9 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub enum Piece {
     /// Bytes; at least one.
     Data(Buffer),
-    /// Ready field lines, each ending in CRLF, to follow the content of an answer. Sent if the
-    /// client said `TE: trailers` and the answer is chunked, else dropped.
-    Trailers(Vec<u8>),
+    /// Fields that follow the content of an answer. Sent if the client said `TE: trailers` and the
+    /// answer is chunked, else dropped.
+    Trailers(Fields),
     /// The content is complete.
     End,
     /// It will never be: what was promised cannot be kept.

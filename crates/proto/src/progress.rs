@@ -99,12 +99,15 @@ impl Progress {
 
     /// Whether the answer in the making is the last of a drain: no other request has come behind
     /// it, with its head at least. What has come was accepted, and only the last answer says close.
+    #[inline]
     pub(crate) fn is_last(&self, draining: bool) -> bool {
-        let has_head_ahead = || {
-            let unread = &self.carry[self.carry_start..];
-            memchr::memmem::find(unread, b"\r\n\r\n").is_some()
-        };
-        draining && !(matches!(self.body, BodyReader::Done) && has_head_ahead())
+        draining && !self.has_head_ahead()
+    }
+
+    #[cold]
+    fn has_head_ahead(&self) -> bool {
+        let unread = &self.carry[self.carry_start..];
+        matches!(self.body, BodyReader::Done) && memchr::memmem::find(unread, b"\r\n\r\n").is_some()
     }
 
     pub(crate) fn has_output(&self) -> bool {

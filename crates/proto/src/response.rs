@@ -1,10 +1,10 @@
-//! An answer as data: status, ready field lines, and a body that is not opened here.
+//! An answer as data: status, fields, and a body that is not opened here.
 
 use std::sync::Arc;
 
 use loadline_base::{OpenFile, Segment};
 
-use crate::Status;
+use crate::{Fields, Status};
 
 /// The content of an answer.
 #[derive(Debug, Default)]
@@ -40,18 +40,22 @@ pub enum Body {
         len: Option<u64>,
     },
     /// `Exchange::answer_borrowed` has put head and body into the output already.
-    Encoded,
+    #[non_exhaustive]
+    Encoded {
+        /// Bytes of content among them.
+        len: u64,
+    },
 }
 
 impl Body {
-    /// Its length in bytes. (0 for `Encoded`: its head says it; for a `Stream`, as far as known.)
+    /// Its length in bytes; for a `Stream`, as far as known.
     #[must_use]
     pub fn len(&self) -> u64 {
         match self {
-            Self::Empty | Self::Encoded => 0,
+            Self::Empty => 0,
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Shared { start, end, .. } => (end - start) as u64,
-            Self::File { len, .. } => *len,
+            Self::File { len, .. } | Self::Encoded { len } => *len,
             Self::Segments(segments) => segments.iter().map(Segment::len).sum(),
             Self::Stream { len } => len.unwrap_or(0),
         }
@@ -70,17 +74,15 @@ impl Body {
 pub struct Response {
     /// The status; 200 until said otherwise.
     pub status: Status,
+    /// What the handler says of it. Neither Connection, Content-Length nor Transfer-Encoding, which
+    /// are the session's; a Date or Server takes the place of the session's.
+    pub fields: Fields,
     /// The content. For HEAD it is counted for Content-Length and not sent.
     pub body: Body,
     /// For an answer to HEAD without a body at hand, and for 304: the Content-Length to state.
     pub stated_len: Option<u64>,
     /// Close the connection after this answer.
     pub close: bool,
-    /// The handler's fields hold a Date of their own.
-    pub has_date: bool,
-    /// The handler's fields hold a Server of their own.
-    pub has_server: bool,
-    pub(crate) fields: Vec<u8>,
     /// Memory that small content was in.
     pub(crate) spare: Vec<u8>,
 }
@@ -89,30 +91,19 @@ impl Default for Response {
     fn default() -> Self {
         Self {
             status: Status::OK,
+            fields: Fields::default(),
             body: Body::Empty,
             stated_len: None,
             close: false,
-            has_date: false,
-            has_server: false,
-            fields: Vec::new(),
             spare: Vec::new(),
         }
     }
 }
 
 impl Response {
-    /// Adds a field. Bytes that could end the line are replaced by spaces.
+    /// Adds a field; see [`Fields::add`].
     pub fn field(&mut self, name: &str, value: impl AsRef<[u8]>) {
-        self.fields.extend_from_slice(name.as_bytes());
-        self.fields.extend_from_slice(b": ");
-        let (value, begin) = (value.as_ref(), self.fields.len());
-        self.fields.extend_from_slice(value);
-        if memchr::memchr3(b'\r', b'\n', 0, value).is_some() {
-            let value = self.fields[begin..].iter_mut();
-            let breaks = value.filter(|byte| matches!(**byte, b'\r' | b'\n' | 0));
-            breaks.for_each(|byte| *byte = b' ');
-        }
-        self.fields.extend_from_slice(b"\r\n");
+        self.fields.add(name, value);
     }
 
     /// Memory for small content, empty: that of an earlier answer, if there was one. To be filled and
@@ -122,21 +113,21 @@ impl Response {
         std::mem::take(&mut self.spare)
     }
 
+    /// Becomes a copy of what is lent, but for what else was said.
+    #[inline(never)]
+    pub(crate) fn copy(&mut self, status: Status, fields: &Fields, content: &[u8]) {
+        self.status = status;
+        self.fields.clear();
+        self.fields.append(fields, 0);
+        let mut memory = self.content_memory();
+        memory.extend_from_slice(content);
+        self.body = Body::Bytes(memory);
+    }
+
     /// Keeps the memory of content that was copied, for the next answer.
     pub(crate) fn keep(&mut self, mut content: Vec<u8>) {
         content.clear();
         self.spare = content;
-    }
-
-    /// Adds ready field lines, each ending in CRLF, which the caller answers for.
-    pub fn ready_fields(&mut self, lines: &[u8]) {
-        self.fields.extend_from_slice(lines);
-    }
-
-    /// The field lines so far.
-    #[must_use]
-    pub fn field_lines(&self) -> &[u8] {
-        &self.fields
     }
 
     /// Starts over as an error answer whose page the session fills in.
@@ -151,8 +142,6 @@ impl Response {
         self.body = Body::Empty;
         self.stated_len = None;
         self.close = false;
-        self.has_date = false;
-        self.has_server = false;
         self.fields.clear();
     }
 }

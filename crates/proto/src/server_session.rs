@@ -221,7 +221,10 @@ impl ServerSession {
             return;
         }
         let is_for_app = matches!(outcome, Outcome::Later(_));
-        if exchange.request.method == Method::Other && !is_for_app {
+        let is_unknown = exchange.request.method == Method::Other && !is_for_app;
+        let stands = outcome == Outcome::Ready && !is_unknown && !self.is_refused(&exchange);
+        self.progress(turn).output = exchange.take_output(stands);
+        if is_unknown {
             exchange.response.error(Status::NOT_IMPLEMENTED);
             return self.answer(exchange, turn);
         }
@@ -229,9 +232,7 @@ impl ServerSession {
             Outcome::Ready => self.answer(exchange, turn),
             Outcome::Blocking => {
                 self.state = State::BlockDue;
-                let progress = self.progress(turn);
-                progress.output = exchange.output_without_answer();
-                progress.exchange = Some(exchange);
+                self.progress(turn).exchange = Some(exchange);
             }
             Outcome::Later(options) => self.start_due(exchange, options, turn),
             Outcome::Collect { bytes_max } => self.collect(exchange, bytes_max, turn),
@@ -458,8 +459,7 @@ impl ServerSession {
             BodyReader::Chunked(_) => true,
         };
         exchange.persist = progress.persist && can_skip_body && !progress.is_last(draining);
-        exchange.output = std::mem::take(&mut progress.output);
-        exchange.lent_bytes = exchange.output.len();
+        exchange.lend_output(std::mem::take(&mut progress.output));
         self.state = State::Running;
         Action::Run(exchange)
     }
@@ -467,22 +467,31 @@ impl ServerSession {
     /// Takes the answer over from the exchange into the output, unless its request has more content
     /// than it may have: that is said then, if nothing worse is.
     fn answer(&mut self, exchange: Box<Exchange>, turn: &mut Turn<'_>) {
-        if !exchange.persist && !exchange.response.status.is_error() {
-            // Among the reasons why it is the last answer there may be this one.
-            let bytes_max = self.config.limits.body_bytes_max;
-            if self.has_content_beyond(bytes_max) {
-                return self.refuse_content(exchange, turn);
-            }
+        if self.is_refused(&exchange) {
+            return self.refuse_content(exchange, turn);
         }
         self.answer_with(exchange, false, turn);
+    }
+
+    /// Whether a request is refused though it is answered: among the reasons why it is the last one
+    /// of its connection there may be that it has too much content.
+    fn is_refused(&self, exchange: &Exchange) -> bool {
+        !exchange.persist
+            && !exchange.response.status.is_error()
+            && self.has_content_beyond(self.config.limits.body_bytes_max)
     }
 
     /// The same, while a batch may be on its way.
     fn answer_with(&mut self, mut exchange: Box<Exchange>, sending: bool, turn: &mut Turn<'_>) {
         let mut progress = self.take_progress(turn);
-        let last = progress.is_last(self.draining);
         self.count_request();
-        let persist = answer::take_over(&mut exchange, &mut progress, last, &self.config, turn);
+        let persist = answer::take_over(
+            &mut exchange,
+            &mut progress,
+            self.draining,
+            &self.config,
+            turn,
+        );
         progress.keep_or_log(exchange, sending, turn);
         self.progress = Some(progress);
         self.go_on(persist, turn);
@@ -531,15 +540,13 @@ impl ServerSession {
         exchange.peer = peer;
         if exchange.request.head.is_empty() {
             progress.carry_line(&mut exchange.request.head);
-            exchange.began(turn);
+            turn.stamp(&mut exchange);
         }
         exchange.response.error(status);
         exchange.response.close = true;
         if status == Status::SERVICE_UNAVAILABLE {
             exchange.response.field("Retry-After", "1");
         }
-        exchange.output = std::mem::take(&mut progress.output);
-        exchange.lent_bytes = exchange.output.len();
         progress.persist = false;
         self.answer(exchange, turn);
         self.state = State::Ending { linger: true };

@@ -8,7 +8,7 @@
 
 use loadline_base::{Buffer, Millis};
 
-use crate::{Exchange, Limits, Piece};
+use crate::{Exchange, Fields, Limits, Piece};
 
 /// How the end of a streamed answer is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(crate) struct Stream {
     pub(crate) end: AnswerEnd,
     pub(crate) persist: bool,
     pub(crate) takes_trailers: bool,
-    pub(crate) trailers: Vec<u8>,
+    pub(crate) trailers: Fields,
     /// Length of the content produced so far.
     pub(crate) content_len: u64,
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use loadline_base::Millis;
 use loadline_proto::{
-    Action, Body, ClientSession, Counters, Exchange, ForwardedField, HttpDate, Limits, Method,
-    Outcome, Pool, Received, ServerSession, SessionConfig, Status, TrustedProxies, Turn,
+    Action, Body, ClientSession, Counters, Exchange, Fields, ForwardedField, HttpDate, Limits,
+    Method, Outcome, Pool, Received, ServerSession, SessionConfig, Status, TrustedProxies, Turn,
 };
 
 struct Core {
@@ -112,7 +112,10 @@ const GET: &[u8] = b"GET /index.html HTTP/1.1\r\nHost: localhost:8080\r\nUser-Ag
 
 fn borrowed(exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
     let content = &[b'x'; 600];
-    exchange.answer_borrowed(Status::OK, b"Content-Type: text/plain\r\n", content, turn);
+    thread_local! {
+        static FIELDS: Fields = Fields::default().with("Content-Type", "text/plain");
+    }
+    FIELDS.with(|fields| exchange.answer_borrowed(Status::OK, fields, content, turn));
     Outcome::Ready
 }
 
@@ -162,9 +165,10 @@ fn a_head_answer() {
 #[test]
 fn shared_content_and_fields() {
     let content: Arc<[u8]> = Arc::from(vec![b'x'; 100_000]);
+    let etag = Fields::default().with("ETag", "\"1\"");
     assert_none("shared", &[GET], 1, &move |exchange, _| {
         exchange.response.field("Content-Type", "text/html");
-        exchange.response.ready_fields(b"ETag: \"1\"\r\n");
+        exchange.response.fields.append(&etag, 0);
         exchange.response.body = Body::Shared {
             bytes: Arc::clone(&content),
             start: 0,

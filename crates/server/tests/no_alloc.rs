@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadline_proto::{Exchange, Handler, Outcome, SessionConfig, Status, Turn};
+use loadline_proto::{Exchange, Fields, Handler, Outcome, SessionConfig, Status, Turn};
 use loadline_server::{ListenAddr, ServerConfig, ServerOptions, serve};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -18,7 +18,7 @@ static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const CONTENT: [u8; 600] = [b'x'; 600];
 const GET: &[u8] = b"GET /small HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
 
-struct Small;
+struct Small(Fields);
 
 impl Handler for Small {
     type Local = ();
@@ -26,8 +26,7 @@ impl Handler for Small {
     fn local(&self) {}
 
     fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
-        let fields = b"Content-Type: text/plain\r\n";
-        exchange.answer_borrowed(Status::OK, fields, &CONTENT, turn);
+        exchange.answer_borrowed(Status::OK, &self.0, &CONTENT, turn);
         Outcome::Ready
     }
 
@@ -53,7 +52,8 @@ fn whole_turns_of_the_loop_allocate_nothing() {
         access_log: None,
         connection_log: None,
     };
-    let handle = serve(Arc::new(Small), config).expect("a server");
+    let fields = Fields::default().with("Content-Type", "text/plain");
+    let handle = serve(Arc::new(Small(fields)), config).expect("a server");
     let address = handle.tcp_address().expect("an address");
     let mut memory = vec![0; 1 << 16];
     let mut streams: Vec<TcpStream> = (0..8)

@@ -10,14 +10,14 @@ mod args;
 
 use std::io::Write as _;
 
-use loadline_proto::{Exchange, Handler, Method, Outcome, Status, Turn};
+use loadline_proto::{Exchange, Fields, Handler, Method, Outcome, Status, Turn};
 
 struct Counting;
 
 /// What each serving thread has of its own.
-#[derive(Default)]
 struct Local {
     requests: u64,
+    fields: Fields,
     page: Vec<u8>,
 }
 
@@ -25,7 +25,11 @@ impl Handler for Counting {
     type Local = Local;
 
     fn local(&self) -> Local {
-        Local::default()
+        Local {
+            requests: 0,
+            fields: Fields::default().with("Content-Type", "text/plain"),
+            page: Vec::new(),
+        }
     }
 
     /// On the thread that owns the connection: it must not block.
@@ -41,8 +45,7 @@ impl Handler for Counting {
         local.requests += 1;
         local.page.clear();
         let _ = writeln!(local.page, "request {} of this thread", local.requests); // into memory
-        let fields = b"Content-Type: text/plain\r\n";
-        exchange.answer_borrowed(Status::OK, fields, &local.page, turn);
+        exchange.answer_borrowed(Status::OK, &local.fields, &local.page, turn);
         Outcome::Ready
     }
 

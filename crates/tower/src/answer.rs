@@ -9,7 +9,9 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::response::Parts;
 use http_body::{Body, Frame};
 use loadline_base::{Buffer, limited};
-use loadline_proto::{Body as AnswerBody, Exchange, Gone, Method, Piece, Port, Response, Status};
+use loadline_proto::{
+    Body as AnswerBody, Exchange, Fields, Gone, Method, Piece, Port, Response, Status,
+};
 
 use crate::{BoxError, FAILURES_MAX};
 
@@ -82,11 +84,7 @@ fn head(parts: &Parts, exchange: &mut Exchange) -> Option<Option<u64>> {
             header::TRANSFER_ENCODING | header::UPGRADE => {}
             header::CONTENT_LENGTH => stated = value.to_str().ok().and_then(|v| v.parse().ok()),
             _ if is_of_the_connection(name) => {}
-            _ => {
-                response.has_date |= *name == header::DATE;
-                response.has_server |= *name == header::SERVER;
-                response.field(name.as_str(), value.as_bytes());
-            }
+            _ => response.field(name.as_str(), value.as_bytes()),
         }
     }
     Some(stated)
@@ -214,7 +212,7 @@ where
             Ok(data) => produce(data, port).await?,
             Err(frame) => {
                 if let Ok(trailers) = frame.into_trailers() {
-                    port.produce(Piece::Trailers(trailer_lines(&trailers)));
+                    port.produce(Piece::Trailers(trailer_fields(&trailers)));
                 }
             }
         }
@@ -230,8 +228,8 @@ async fn produce(mut data: impl Buf, port: &Port) -> Result<(), Gone> {
     Ok(())
 }
 
-/// Trailers as lines, without those that would have had to come before (RFC 9110 section 6.5.1).
-fn trailer_lines(trailers: &HeaderMap) -> Vec<u8> {
+/// Trailers, without those that would have had to come before (RFC 9110 section 6.5.1).
+fn trailer_fields(trailers: &HeaderMap) -> Fields {
     const NOT_BEHIND: [HeaderName; 20] = [
         header::AUTHORIZATION,
         header::CACHE_CONTROL,
@@ -254,14 +252,11 @@ fn trailer_lines(trailers: &HeaderMap) -> Vec<u8> {
         header::WARNING,
         header::WWW_AUTHENTICATE,
     ];
-    let mut lines = Vec::new();
+    let mut fields = Fields::default();
     for (name, value) in trailers {
         if !NOT_BEHIND.contains(name) {
-            lines.extend_from_slice(name.as_str().as_bytes());
-            lines.extend_from_slice(b": ");
-            lines.extend_from_slice(value.as_bytes());
-            lines.extend_from_slice(b"\r\n");
+            fields.add(name.as_str(), value.as_bytes());
         }
     }
-    lines
+    fields
 }

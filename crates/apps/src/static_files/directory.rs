@@ -20,8 +20,8 @@ impl StaticFiles {
         match self.list(path.relative()) {
             Ok((entries, more)) => {
                 response.clear();
-                response.ready_fields(b"Content-Type: text/html; charset=utf-8\r\n");
-                response.ready_fields(b"Cache-Control: no-cache\r\n");
+                response.field("Content-Type", "text/html; charset=utf-8");
+                response.field("Cache-Control", "no-cache");
                 response.body = Body::Bytes(page(path.relative(), entries, sort, more));
             }
             Err(Errno::NOENT | Errno::NOTDIR) => response.error(Status::NOT_FOUND),

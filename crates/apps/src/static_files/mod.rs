@@ -384,7 +384,7 @@ impl Handler for StaticFiles {
             && let Some(content) = resource.identity.memory()
             && content.len() <= self.options.inline_bytes_max
         {
-            exchange.answer_borrowed(Status::OK, resource.identity.lines(), content, turn);
+            exchange.answer_borrowed(Status::OK, resource.identity.fields(), content, turn);
             return Outcome::Ready;
         }
         self.handle_on_loop(local, exchange, turn)
@@ -426,7 +426,6 @@ impl fmt::Debug for LocalFiles {
 
 /// Answers what is neither GET nor HEAD.
 fn answer_other_methods(exchange: &mut Exchange) -> bool {
-    const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
     match exchange.request.method {
         Method::Get | Method::Head if exchange.request.form != TargetForm::Asterisk => {
             return false;
@@ -437,7 +436,7 @@ fn answer_other_methods(exchange: &mut Exchange) -> bool {
         }
         _ => exchange.response.error(Status::METHOD_NOT_ALLOWED),
     }
-    exchange.response.ready_fields(ALLOW);
+    exchange.response.field("Allow", "GET, HEAD, OPTIONS");
     true
 }
 

@@ -1,9 +1,9 @@
-//! One form of a file, ready to be sent: its field lines, its validators, its content.
+//! One form of a file, ready to be sent: its fields, its validators, its content.
 
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use loadline_proto::Fields;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::options::StaticOptions;
@@ -21,13 +21,12 @@ pub(super) struct Representation {
     pub(super) etag: Box<str>,
     pub(super) modified_seconds: u64,
     version: FileVersion,
-    /// Ready lines: Content-Type, then the rest about the content, then what a 304 repeats.
-    lines: Box<[u8]>,
-    media_type_end: usize,
-    content_end: usize,
+    /// Content-Type, then the rest about the content, then what a 304 repeats.
+    fields: Fields,
+    about_content: usize,
 }
 
-/// What the lines of a representation say.
+/// What the fields of a representation say.
 pub(super) struct Facts<'f> {
     /// Path of the file below the root, without a neighbour's suffix.
     pub(super) path: &'f [u8],
@@ -60,22 +59,22 @@ impl Representation {
             u64::try_from(version.content.modified_ns / 1_000_000_000).unwrap_or(0);
         let modified_seconds = modified_seconds.min(loaded_seconds);
 
-        let mut lines = format!("Content-Type: {media_type}\r\n");
-        let media_type_end = lines.len();
+        let mut fields = Fields::default().with("Content-Type", &*media_type);
         if let Some(token) = coding.token() {
-            let _ = write!(lines, "Content-Encoding: {token}\r\n");
+            fields.add("Content-Encoding", token);
         }
-        lines.push_str("Accept-Ranges: bytes\r\n");
-        let content_end = lines.len();
+        fields.add("Accept-Ranges", "bytes");
+        let about_content = fields.len();
         let modified = UNIX_EPOCH + Duration::from_secs(modified_seconds.min(YEAR_9999));
-        let modified = httpdate::fmt_http_date(modified);
-        let _ = write!(lines, "ETag: {etag}\r\nLast-Modified: {modified}\r\n");
+        fields.add("ETag", &etag);
+        fields.add("Last-Modified", httpdate::fmt_http_date(modified));
         if has_variants {
-            lines.push_str("Vary: Accept-Encoding\r\n");
+            fields.add("Vary", "Accept-Encoding");
         }
         if let Some(value) = cache_control {
-            let _ = write!(lines, "Cache-Control: {value}\r\n");
+            fields.add("Cache-Control", value);
         }
+        fields.shrink_to_fit();
         let size = match &content {
             Content::Shared(bytes) => bytes.len() as u64,
             Content::File(file) => file.version.size,
@@ -88,26 +87,20 @@ impl Representation {
             etag: etag.into(),
             modified_seconds,
             version,
-            lines: lines.into_bytes().into(),
-            media_type_end,
-            content_end,
+            fields,
+            about_content,
         }
     }
 
-    /// The lines of a 200, and of a 206 with one range.
+    /// The fields of a 200, and of a 206 with one range. The first is Content-Type.
     #[inline]
-    pub(super) fn lines(&self) -> &[u8] {
-        &self.lines
+    pub(super) fn fields(&self) -> &Fields {
+        &self.fields
     }
 
-    /// The same without Content-Type, for a 206 with several ranges.
-    pub(super) fn lines_without_media_type(&self) -> &[u8] {
-        &self.lines[self.media_type_end..]
-    }
-
-    /// What a 304 says.
-    pub(super) fn lines_not_modified(&self) -> &[u8] {
-        &self.lines[self.content_end..]
+    /// How many of them, the first ones, a 304 does not repeat.
+    pub(super) fn about_content(&self) -> usize {
+        self.about_content
     }
 
     /// The content, if it is in memory.
@@ -129,10 +122,10 @@ impl Representation {
 
     /// Bytes of memory that it takes, and descriptors.
     pub(super) fn held(&self) -> (usize, usize) {
-        let lines = self.lines.len() + self.etag.len() + self.media_type.len();
+        let text = self.fields.memory_bytes() + self.etag.len() + self.media_type.len();
         match &self.content {
-            Content::Shared(bytes) => (lines + bytes.len(), 0),
-            Content::File(_) => (lines, 1),
+            Content::Shared(bytes) => (text + bytes.len(), 0),
+            Content::File(_) => (text, 1),
         }
     }
 }

@@ -113,7 +113,10 @@ impl StaticFiles {
                 Decision::NotModified => {
                     exchange.response.clear();
                     exchange.response.status = Status::NOT_MODIFIED;
-                    exchange.response.ready_fields(chosen.lines_not_modified());
+                    let response = &mut exchange.response;
+                    response
+                        .fields
+                        .append(chosen.fields(), chosen.about_content());
                     return Outcome::Ready;
                 }
                 Decision::PreconditionFailed => {
@@ -152,7 +155,7 @@ impl StaticFiles {
             .filter(|bytes| bytes.len() <= self.options.inline_bytes_max);
         match (place, small) {
             (Place::Loop(turn), Some(bytes)) => {
-                exchange.answer_borrowed(Status::OK, chosen.lines(), bytes, turn);
+                exchange.answer_borrowed(Status::OK, chosen.fields(), bytes, turn);
                 Outcome::Ready
             }
             (place, _) => {
@@ -164,7 +167,7 @@ impl StaticFiles {
                     return Outcome::Blocking;
                 }
                 exchange.response.clear();
-                exchange.response.ready_fields(chosen.lines());
+                exchange.response.fields.append(chosen.fields(), 0);
                 exchange.response.body = part(&chosen.content, whole);
                 Outcome::Ready
             }
@@ -178,7 +181,7 @@ fn accepted(request: &Request) -> AcceptedCodings {
 
 fn vary(resource: &Resource, exchange: &mut Exchange) {
     if resource.has_variants() {
-        exchange.response.ready_fields(b"Vary: Accept-Encoding\r\n");
+        exchange.response.field("Vary", "Accept-Encoding");
     }
 }
 
@@ -194,7 +197,7 @@ fn serve_range(
     let response = &mut exchange.response;
     response.clear();
     response.status = Status::PARTIAL_CONTENT;
-    response.ready_fields(chosen.lines());
+    response.fields.append(chosen.fields(), 0);
     let content_range = range.content_range(chosen.size).to_string();
     response.field("Content-Range", content_range);
     response.body = part(&chosen.content, range);
@@ -225,7 +228,7 @@ fn serve_ranges(
     response.clear();
     response.status = Status::PARTIAL_CONTENT;
     response.field("Content-Type", boundary.content_type());
-    response.ready_fields(chosen.lines_without_media_type());
+    response.fields.append(chosen.fields(), 1); // without their Content-Type
     let parts = body(
         &chosen.content,
         ranges,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loadline_base::Millis;
 use loadline_proto::{
-    Action, Counters, HttpDate, Outcome, Pool, ServerSession, SessionConfig, Status, Turn,
+    Action, Counters, Fields, HttpDate, Outcome, Pool, ServerSession, SessionConfig, Status, Turn,
 };
 
 /// As wrk sends it.
@@ -17,8 +17,12 @@ pub(crate) const BROWSER: &[u8] = b"GET /small.html HTTP/1.1\r\nHost: 127.0.0.1:
 \r\nAccept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8\
 \r\nSec-Fetch-Site: none\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-User: ?1\r\nSec-Fetch-Dest: document\
 \r\nAccept-Encoding: gzip, deflate, br, zstd\r\nAccept-Language: en-GB,en;q=0.9\r\n\r\n";
-const FIELDS: &[u8] = b"Content-Type: text/html; charset=utf-8\r\nETag: \"0123456789abcdef\"\r\n\
-Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nAccept-Ranges: bytes\r\n";
+const FIELDS: [(&str, &str); 4] = [
+    ("Content-Type", "text/html; charset=utf-8"),
+    ("ETag", "\"0123456789abcdef\""),
+    ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT"),
+    ("Accept-Ranges", "bytes"),
+];
 
 /// Gives `requests` a session; each call of it is one request, answered as from a cached file.
 pub(crate) fn with_session(request: &[u8], requests: impl FnOnce(&mut dyn FnMut())) {
@@ -35,12 +39,16 @@ pub(crate) fn with_session(request: &[u8], requests: impl FnOnce(&mut dyn FnMut(
     let mut session = ServerSession::new(&Arc::new(SessionConfig::default()), None, &mut turn);
     let mut bytes = request.to_vec();
     let content = [b'x'; 600];
+    let mut fields = Fields::default();
+    FIELDS
+        .iter()
+        .for_each(|(name, value)| fields.add(name, value));
     requests(&mut || {
         session.received(&mut bytes, &mut turn);
         loop {
             match session.next_action(&mut turn) {
                 Action::Run(mut exchange) => {
-                    exchange.answer_borrowed(Status::OK, FIELDS, &content, &mut turn);
+                    exchange.answer_borrowed(Status::OK, &fields, &content, &mut turn);
                     session.ran(exchange, Outcome::Ready, &mut turn);
                 }
                 Action::Send { mut transmit, .. } => {

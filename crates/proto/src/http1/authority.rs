@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::head::letters_digits_and;
+use crate::ascii::letters_digits_and;
 
 /// `uri-host [":" port]`, without user information.
 pub(super) fn is_authority(text: &[u8]) -> bool {

@@ -116,7 +116,7 @@ impl ChunkedDecoder {
                 State::SizeStart
             }
             (State::TrailerStart, b'\r') => State::EndLf,
-            (State::TrailerStart | State::TrailerName, _) if super::head::is_token_byte(byte) => {
+            (State::TrailerStart | State::TrailerName, _) if crate::ascii::is_token_byte(byte) => {
                 if let Some(name) = &mut self.trailer_name {
                     name.push(byte);
                 }

@@ -2,7 +2,8 @@
 
 use loadline_base::{Buffer, Segment};
 
-use crate::{Body, Exchange, Limits, Method, Request, Response, Status, Turn, Version};
+use crate::ascii::push_decimal;
+use crate::{Body, Fields, HttpDate, Limits, Method, Request, Response, Status, Turn, Version};
 
 /// What an answer needs besides the handler's own field lines: status line, Server and Date,
 /// Connection, Content-Length, empty line.
@@ -17,46 +18,52 @@ pub(crate) enum After {
     Stay { promised_s: u32 },
 }
 
-/// Encodes lent content behind its head, in one piece.
+impl After {
+    #[inline]
+    pub(crate) fn new(persist: bool, promised_s: u32) -> Self {
+        match persist {
+            true => Self::Stay { promised_s },
+            false => Self::Close,
+        }
+    }
+}
+
+/// Encodes lent content behind its head, in one piece. Returns the length of what will be sent.
 #[inline]
 pub(crate) fn borrowed(
     output: &mut Buffer,
     request: &Request,
     after: After,
     status: Status,
-    fields: &[u8],
+    fields: &Fields,
     content: &[u8],
     turn: &mut Turn<'_>,
-) {
+) -> u64 {
     let content_len = if request.method == Method::Head {
         0
     } else {
         content.len()
     };
-    reserve(output, HEAD_EXTRA_BYTES + fields.len() + content_len, turn);
-    let lines = turn.date.field_lines();
-    begin_head(output, request.version, after, status, lines);
-    output.extend_from_slice(fields);
+    let lines = fields.http1_lines();
+    reserve(output, HEAD_EXTRA_BYTES + lines.len() + content_len, turn);
+    begin_head(output, request.version, after, status, fields, turn.date);
+    output.extend_from_slice(lines);
     end_head(output, Some(content.len() as u64));
     output.extend_from_slice(&content[..content_len]);
+    content_len as u64
 }
 
-/// Encodes the answer of `exchange` into its output; content too large to copy goes to `segments`
-/// behind the output so far. Returns the length of the content that will be sent.
+/// Encodes a response behind the output so far; content too large to copy goes to `segments`, behind
+/// that output. Returns the length of the content that will be sent.
 pub(crate) fn answer(
-    exchange: &mut Exchange,
-    persist: bool,
-    limits: &Limits,
+    request: &Request,
+    response: &mut Response,
+    after: After,
+    output: &mut Buffer,
     segments: &mut Vec<Segment>,
+    limits: &Limits,
     turn: &mut Turn<'_>,
 ) -> u64 {
-    let after = exchange.after(persist);
-    let Exchange {
-        request,
-        response,
-        output,
-        ..
-    } = exchange;
     let mut body = std::mem::take(&mut response.body);
     let stated = stated_len(request, response, &body);
     let is_chunked = is_chunked(request, response, &body);
@@ -74,19 +81,12 @@ pub(crate) fn answer(
     } else {
         0
     };
-    reserve(
-        output,
-        HEAD_EXTRA_BYTES + response.fields.len() + inline_len,
-        turn,
-    );
-    let lines = match (response.has_server, response.has_date) {
-        (false, false) => turn.date.field_lines(),
-        (true, false) => turn.date.date_line(),
-        (false, true) => turn.date.server_line(),
-        (true, true) => b"",
-    };
-    begin_head(output, request.version, after, response.status, lines);
-    output.extend_from_slice(&response.fields);
+    let fields = &response.fields;
+    let lines = fields.http1_lines();
+    reserve(output, HEAD_EXTRA_BYTES + lines.len() + inline_len, turn);
+    let status = response.status;
+    begin_head(output, request.version, after, status, fields, turn.date);
+    output.extend_from_slice(lines);
     if is_chunked {
         output.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
@@ -99,7 +99,7 @@ pub(crate) fn answer(
         Body::Shared { bytes, start, end } if is_inline => {
             output.extend_from_slice(&bytes[start..end]);
         }
-        Body::Empty | Body::Encoded | Body::Stream { .. } => {}
+        Body::Empty | Body::Encoded { .. } | Body::Stream { .. } => {}
         body if len > 0 => {
             if segments.capacity() == 0 {
                 *segments = turn.pool.take_segments();
@@ -148,7 +148,7 @@ fn push_large(body: Body, segments: &mut Vec<Segment>) {
         Body::Segments(pieces) => {
             segments.extend(pieces.into_iter().filter(|piece| !piece.is_empty()));
         }
-        Body::Empty | Body::Encoded | Body::Stream { .. } => {}
+        Body::Empty | Body::Encoded { .. } | Body::Stream { .. } => {}
     }
 }
 
@@ -190,11 +190,12 @@ pub(crate) fn content(
     }
 }
 
-/// The end of chunked content; `trailers` are ready field lines.
-pub(crate) fn last_chunk(trailers: &[u8], output: &mut Buffer, turn: &mut Turn<'_>) {
-    reserve(output, trailers.len() + 5, turn);
+/// The end of chunked content.
+pub(crate) fn last_chunk(trailers: &Fields, output: &mut Buffer, turn: &mut Turn<'_>) {
+    let lines = trailers.http1_lines();
+    reserve(output, lines.len() + 5, turn);
     output.extend_from_slice(b"0\r\n");
-    output.extend_from_slice(trailers);
+    output.extend_from_slice(lines);
     output.extend_from_slice(b"\r\n");
 }
 
@@ -228,7 +229,14 @@ pub(crate) fn reserve(output: &mut Buffer, len: usize, turn: &mut Turn<'_>) {
 }
 
 #[inline]
-fn begin_head(output: &mut Buffer, version: Version, after: After, status: Status, lines: &[u8]) {
+fn begin_head(
+    output: &mut Buffer,
+    version: Version,
+    after: After,
+    status: Status,
+    fields: &Fields,
+    date: &HttpDate,
+) {
     match status.line() {
         Some(line) => output.extend_from_slice(line.as_bytes()),
         None => {
@@ -237,7 +245,12 @@ fn begin_head(output: &mut Buffer, version: Version, after: After, status: Statu
             output.extend_from_slice(b" \r\n");
         }
     }
-    output.extend_from_slice(lines);
+    output.extend_from_slice(match (fields.has_server(), fields.has_date()) {
+        (false, false) => date.field_lines(),
+        (true, false) => date.date_line(),
+        (false, true) => date.server_line(),
+        (true, true) => b"",
+    });
     match (after, version) {
         (After::Stay { promised_s: 0 }, Version::Http11) => {}
         (After::Close, _) => output.extend_from_slice(b"Connection: close\r\n"),
@@ -245,39 +258,15 @@ fn begin_head(output: &mut Buffer, version: Version, after: After, status: Statu
     }
 }
 
-const KEEP_ALIVE: &[u8] = b"Connection: keep-alive\r\n";
-const PROMISE: &[u8] = b"Keep-Alive: timeout=";
-
 /// The promise counts only where the Connection field names it (RFC 2068 section 19.7.1).
 #[inline(never)]
 fn push_keep_alive(output: &mut Buffer, promised_s: u32) {
-    output.extend_from_slice(KEEP_ALIVE);
+    output.extend_from_slice(b"Connection: keep-alive\r\n");
     if promised_s > 0 {
-        output.extend_from_slice(PROMISE);
+        output.extend_from_slice(b"Keep-Alive: timeout=");
         push_decimal(output, u64::from(promised_s));
         output.extend_from_slice(b"\r\n");
     }
-}
-
-/// Adds `Connection: close` to the head that begins at `start`, in place of what it says of it: the
-/// first `Connection: keep-alive` is ours if one `was_kept`.
-#[cold]
-pub(crate) fn insert_close(output: &mut Buffer, start: usize, was_kept: bool) {
-    let Some(line_len) = memchr::memchr(b'\n', &output[start..]) else {
-        return;
-    };
-    let after_line = start + line_len + 1;
-    let kept = memchr::memmem::find(&output[after_line..], KEEP_ALIVE);
-    if let (true, Some(at)) = (was_kept, kept) {
-        // It stands in front of the handler's fields and of the content, and the promise behind it.
-        let begin = after_line + at;
-        let mut end = begin + KEEP_ALIVE.len();
-        if output[end..].starts_with(PROMISE) {
-            end += memchr::memchr(b'\n', &output[end..]).map_or(0, |newline| newline + 1);
-        }
-        output.drain(begin..end);
-    }
-    output.splice(after_line..after_line, *b"Connection: close\r\n");
 }
 
 #[inline]
@@ -288,19 +277,4 @@ fn end_head(output: &mut Buffer, stated_len: Option<u64>) {
         output.extend_from_slice(b"\r\n");
     }
     output.extend_from_slice(b"\r\n");
-}
-
-/// Appends a number in decimal, without allocating.
-pub(crate) fn push_decimal(output: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut start = digits.len();
-    loop {
-        start -= 1;
-        digits[start] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    output.extend_from_slice(&digits[start..]);
 }

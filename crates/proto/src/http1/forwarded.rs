@@ -161,7 +161,7 @@ fn hop(mut element: &[u8]) -> Option<Hop> {
 fn pair(text: &[u8]) -> Option<(&[u8], Value, &[u8])> {
     let equals = text.iter().position(|byte| *byte == b'=')?;
     let (name, value) = (&text[..equals], &text[equals + 1..]);
-    if name.is_empty() || !name.iter().all(|byte| super::head::is_token_byte(*byte)) {
+    if name.is_empty() || !name.iter().all(|byte| crate::ascii::is_token_byte(*byte)) {
         return None;
     }
     let mut taken = Value::default();

@@ -83,7 +83,7 @@ fn parse_codings(value: &[u8]) -> Result<Framing, Fault> {
             .next()
             .unwrap_or_default()
             .trim_ascii_end();
-        !name.is_empty() && name.iter().all(|byte| super::head::is_token_byte(*byte))
+        !name.is_empty() && name.iter().all(|byte| crate::ascii::is_token_byte(*byte))
     });
     if all_tokens && chunked == 1 && last_is_chunked {
         return Err(Fault::peer(

@@ -6,6 +6,7 @@ use super::authority::{has_port, is_authority};
 use super::framing::{self, Framing};
 use super::lines::{Stop, line_end, name_end, target_end};
 use super::opening;
+use crate::ascii::is_token_byte;
 use crate::request::{Field, FieldName, Request, Span, TargetForm, Version};
 use crate::{Fault, Limits, Method, Status};
 
@@ -402,29 +403,6 @@ fn expects_continue(request: &Request, framing: Framing) -> Result<bool, Fault> 
 
 fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
-}
-
-/// Whether the byte may stand in a token (RFC 9110 section 5.6.2).
-pub(crate) fn is_token_byte(byte: u8) -> bool {
-    TOKEN[byte as usize]
-}
-
-static TOKEN: [bool; 256] = letters_digits_and(b"!#$%&'*+-.^_`|~");
-
-/// A table of bytes: ASCII letters, digits and these marks.
-pub(super) const fn letters_digits_and(marks: &[u8]) -> [bool; 256] {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let mut index = 0;
-    while index < marks.len() {
-        table[marks[index] as usize] = true;
-        index += 1;
-    }
-    table
 }
 
 /// Heads are bounded by `Limits::head_bytes_max`, far below 4 GiB.

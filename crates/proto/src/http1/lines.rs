@@ -1,6 +1,6 @@
 //! Lines of a head, eight bytes at a time: where a name ends, and where a line does.
 
-use super::head::is_token_byte;
+use crate::ascii::is_token_byte;
 
 /// Why reading stops before the end of the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 //!
 //! `head` finds the end of a head and parses it, by its `lines`; `opening` tells other protocols from
 //! HTTP/1, `authority` is hosts and ports; `framing` decides where the content
-//! ends, `chunked` decodes it and `trailers` judges what may follow it, `encode` writes answers;
+//! ends, `chunked` decodes it and `trailers` judges what may follow it, `encode` writes answers, and `lend` lets handlers do
+//! so;
 //! `forwarded` reads what proxies say. All are pure functions over bytes.
 
 mod authority;
@@ -11,6 +12,7 @@ pub(crate) mod encode;
 pub(crate) mod forwarded;
 mod framing;
 mod head;
+mod lend;
 mod lines;
 mod opening;
 pub(crate) mod reply;
@@ -33,5 +35,4 @@ pub fn parse_request(head: &[u8], limits: &Limits) -> Result<(Request, HeadFacts
     Ok((request, facts))
 }
 
-pub(crate) use encode::push_decimal;
 pub(crate) use head::parse;

@@ -11,7 +11,7 @@
 //! Each is refused as soon as it is recognised: such a client waits for a word in its own protocol,
 //! and would wait for as long as a slow head may take.
 
-use super::head::is_token_byte;
+use crate::ascii::is_token_byte;
 use crate::{Fault, Status};
 
 /// What an HTTP/2 client begins with. No HTTP/1 client has a use for it.

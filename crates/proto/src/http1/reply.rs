@@ -7,9 +7,9 @@
 
 use memchr::memchr;
 
-use super::head::is_token_byte;
 use super::lines::{Stop, line_end, name_end, repeated};
 use crate::Limits;
+use crate::ascii::is_token_byte;
 
 /// How every answer begins that a client of HTTP/1 can read.
 const BEGIN: &[u8] = b"HTTP/1.";

@@ -50,7 +50,7 @@ impl ServerSession {
             return Ok(());
         };
         exchange.peer = peer;
-        exchange.began(turn);
+        turn.stamp(exchange);
         let facts = crate::http1::parse(&mut exchange.request, limits)?;
         progress.body = BodyReader::new(facts.framing);
         progress.expects_continue = facts.expects_continue;
@@ -84,9 +84,8 @@ impl ServerSession {
 
     /// More content is announced, or has come, than is wanted.
     #[cold]
-    pub(super) fn refuse_content(&mut self, mut exchange: Box<Exchange>, turn: &mut Turn<'_>) {
+    pub(super) fn refuse_content(&mut self, exchange: Box<Exchange>, turn: &mut Turn<'_>) {
         let progress = self.progress(turn);
-        progress.output = exchange.output_as_lent();
         progress.exchange = Some(exchange);
         self.fault(too_much_content(), turn);
     }
@@ -120,7 +119,6 @@ impl ServerSession {
             return self.refuse_content(exchange, turn);
         }
         let progress = self.progress(turn);
-        progress.output = exchange.output_as_lent();
         let announced = match progress.body {
             BodyReader::Length { left } => left,
             _ => 0,

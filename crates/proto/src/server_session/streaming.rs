@@ -15,8 +15,8 @@ use crate::progress::{BodyReader, Progress};
 use crate::session_state::State;
 use crate::stream::{AnswerEnd, Awaited};
 use crate::{
-    Action, Body, CloseReason, Exchange, Fault, Method, Piece, RequestBody, Status, StreamId,
-    TaskOptions, Turn, Version, answer,
+    Action, Body, CloseReason, Exchange, Fault, Fields, Method, Piece, RequestBody, Status,
+    StreamId, TaskOptions, Turn, Version, answer,
 };
 
 /// The one stream of an HTTP/1 connection.
@@ -49,8 +49,6 @@ impl ServerSession {
         };
         exchange.persist = progress.persist && can_skip_body;
         exchange.promised_s = promised_s;
-        exchange.output = std::mem::take(&mut progress.output);
-        exchange.lent_bytes = exchange.output.len();
         let Body::Stream { len } = exchange.response.body else {
             self.leave_stream(turn);
             return self.answer_with(exchange, sending, turn);
@@ -96,7 +94,7 @@ impl ServerSession {
                     self.broken_off(turn); // more than the head said
                 }
             }
-            Piece::Trailers(lines) => progress.stream.trailers = lines,
+            Piece::Trailers(fields) => progress.stream.trailers = fields,
             Piece::End => self.end_answer(turn),
         }
     }
@@ -105,7 +103,7 @@ impl ServerSession {
     #[inline(never)]
     pub(super) fn start_due(
         &mut self,
-        mut exchange: Box<Exchange>,
+        exchange: Box<Exchange>,
         options: TaskOptions,
         turn: &mut Turn<'_>,
     ) {
@@ -115,7 +113,6 @@ impl ServerSession {
         self.state = State::StartDue;
         let progress = self.progress(turn);
         progress.task = options;
-        progress.output = exchange.output_without_answer();
         progress.exchange = Some(exchange);
     }
 
@@ -267,9 +264,14 @@ impl ServerSession {
             None => AnswerEnd::Chunked,
         };
         exchange.persist &= end != AnswerEnd::Close;
-        let last = progress.is_last(self.draining);
         self.count_request();
-        let persist = answer::take_over(&mut exchange, &mut progress, last, &self.config, turn);
+        let persist = answer::take_over(
+            &mut exchange,
+            &mut progress,
+            self.draining,
+            &self.config,
+            turn,
+        );
         let stream = &mut progress.stream;
         stream.end = end;
         stream.persist = persist;
@@ -376,7 +378,7 @@ impl Progress {
     fn push_last_chunk(&mut self, turn: &mut Turn<'_>) {
         let trailers = match self.stream.takes_trailers {
             true => std::mem::take(&mut self.stream.trailers),
-            false => Vec::new(),
+            false => Fields::default(),
         };
         encode::last_chunk(&trailers, &mut self.output, turn);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::drive::{Driver, echo};
 use loadline_proto::{
-    CloseReason, ForwardedField, Limits, Outcome, SessionConfig, Status, TrustedProxies,
+    CloseReason, Fields, ForwardedField, Limits, Outcome, SessionConfig, Status, TrustedProxies,
 };
 
 const PROXY: &str = "192.0.2.1:4000";
@@ -166,14 +166,17 @@ fn who_keeps_connections_for_later_is_told_for_how_long() {
     );
 }
 
-/// The head was encoded before the drain began.
+/// The answer was made before the drain began.
 #[test]
 fn a_promise_is_taken_back_by_a_drain() {
     for (from, request) in [(PROXY, GET), (STRANGER, OLD_GET)] {
         let mut driver =
             Driver::from_peer(&config(15_000, 620_000), peer(from), |exchange, turn| {
-                let fields = b"Connection: keep-alive\r\nKeep-Alive: timeout=7\r\n";
-                exchange.answer_borrowed(Status::OK, fields, b"content", turn);
+                let fields = Fields::default()
+                    .with("Connection", "keep-alive")
+                    .with("Keep-Alive", "timeout=7");
+                exchange.answer_as_data = true;
+                exchange.answer_borrowed(Status::OK, &fields, b"content", turn);
                 Outcome::Blocking
             });
         driver.handle_blocking = Box::new(|_| {});

@@ -1,7 +1,7 @@
 //! Nothing of an earlier request or of an earlier answer shows in the next one.
 
 use crate::drive::{Driver, config, parse_answers};
-use loadline_proto::{Body, Limits, Outcome, Status};
+use loadline_proto::{Body, Fields, Limits, Outcome, Status};
 
 const HEAD: &[u8] = b"HEAD /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
 
@@ -42,7 +42,8 @@ fn an_error_after_a_head_request_has_its_content() {
 fn an_error_takes_the_place_of_an_encoded_answer() {
     for outcome in [Outcome::Ready, Outcome::Blocking] {
         let mut driver = Driver::new(&config(Limits::default()), |exchange, turn| {
-            exchange.answer_borrowed(Status::OK, b"A: b\r\n", b"encoded", turn);
+            let fields = Fields::default().with("A", "b");
+            exchange.answer_borrowed(Status::OK, &fields, b"encoded", turn);
             if exchange.request.target() == b"/fails" {
                 exchange.response.error(Status::INTERNAL_SERVER_ERROR);
                 return outcome;
@@ -66,7 +67,7 @@ fn an_error_takes_the_place_of_an_encoded_answer() {
 #[test]
 fn another_answer_takes_the_place_of_an_encoded_one() {
     let mut driver = Driver::new(&config(Limits::default()), |exchange, turn| {
-        exchange.answer_borrowed(Status::OK, b"", b"encoded", turn);
+        exchange.answer_borrowed(Status::OK, &Fields::default(), b"encoded", turn);
         Outcome::Blocking
     });
     driver.handle_blocking = Box::new(|exchange| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use loadline_base::{ContentVersion, OpenFile};
-use loadline_proto::{Body, Exchange, Handler, Limits, Outcome, Status, Turn};
+use loadline_proto::{Body, Exchange, Fields, Handler, Limits, Outcome, Status, Turn};
 use loadline_server::{Architecture, Counts, Role, ServerOptions, SocketIo};
 
 pub(crate) use crate::shared::*;
@@ -46,7 +46,9 @@ impl Handler for TestHandler {
                 return Outcome::Blocking;
             }
             b"/encoded" => {
-                exchange.answer_borrowed(Status::OK, b"X-Encoded: 1\r\n", b"encoded", turn);
+                let fields = Fields::default().with("X-Encoded", "1");
+                exchange.answer_as_data = true;
+                exchange.answer_borrowed(Status::OK, &fields, b"encoded", turn);
                 return Outcome::Blocking;
             }
             b"/panic" => panic!("on purpose"),

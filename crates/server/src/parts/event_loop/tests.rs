@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use loadline_proto::{Exchange, Outcome, SessionConfig, Status, Turn};
+use loadline_proto::{Exchange, Fields, Outcome, SessionConfig, Status, Turn};
 use loadline_sys::Accepted;
 
 use super::epoll::Epoll;
@@ -24,7 +24,8 @@ impl Handler for Hello {
     fn local(&self) {}
 
     fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
-        exchange.answer_borrowed(Status::OK, b"X: y\r\n", &[b'x'; 600], turn);
+        let fields = Fields::default().with("X", "y");
+        exchange.answer_borrowed(Status::OK, &fields, &[b'x'; 600], turn);
         Outcome::Ready
     }
 
