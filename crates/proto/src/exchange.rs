@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use loadline_base::{Buffer, Millis};
 
-use crate::trusted_proxies::Forwarded;
+use crate::client::Forwarded;
 use crate::{Client, ForwardedField, Request, Response};
 
 /// Which of a connection's requests this is. HTTP/1 has one at a time; the seam for HTTP/2.

@@ -22,6 +22,28 @@ use crate::{Exchange, Fields};
 /// itself.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// What an app's task asks of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskOptions {
+    /// The most content that it takes, in bytes. Where the head announces more, or more comes with
+    /// it, the answer is 413 and the task never starts; where it grows beyond that later, the task
+    /// is dropped, and the answer is 413 or, if it has begun, cut by the end of the connection.
+    pub body_bytes_max: u64,
+    /// A client that closes its end of the connection (a half-close, or all of a close that can be
+    /// seen before something is sent) has left: the task is dropped. Otherwise it gets its answer.
+    pub cancel_on_half_close: bool,
+}
+
+impl Default for TaskOptions {
+    /// Any length of content, since it streams; and an answer for whoever half-closes.
+    fn default() -> Self {
+        Self {
+            body_bytes_max: u64::MAX,
+            cancel_on_half_close: false,
+        }
+    }
+}
+
 /// A piece of streamed content, in either direction.
 #[derive(Debug)]
 pub enum Piece {

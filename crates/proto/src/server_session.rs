@@ -11,6 +11,8 @@
 //! wants nothing else, so that a client which does not read is not read from.
 
 mod idle;
+mod input;
+mod output;
 mod reading;
 mod record;
 mod streaming;
@@ -386,7 +388,7 @@ impl ServerSession {
         if let Some(mut progress) = self.progress.take() {
             progress.log_pending(if self.sending { progress.out_sent } else { 0 }, turn);
             progress.recycle(turn);
-            turn.pool.give_progress(progress);
+            turn.pool.http1.give(progress);
         }
         record
     }
@@ -600,20 +602,19 @@ impl ServerSession {
     }
 
     fn progress(&mut self, turn: &mut Turn<'_>) -> &mut Progress {
-        self.progress
-            .get_or_insert_with(|| turn.pool.take_progress())
+        self.progress.get_or_insert_with(|| turn.pool.http1.take())
     }
 
     fn take_progress(&mut self, turn: &mut Turn<'_>) -> Box<Progress> {
         self.progress
             .take()
-            .unwrap_or_else(|| turn.pool.take_progress())
+            .unwrap_or_else(|| turn.pool.http1.take())
     }
 
     /// An idle connection gives everything back.
     fn release_progress(&mut self, turn: &mut Turn<'_>) {
         if let Some(progress) = self.progress.take_if(|p| !p.has_carry() && !p.has_output()) {
-            turn.pool.give_progress(progress);
+            turn.pool.http1.give(progress);
         }
     }
 }

@@ -15,26 +15,9 @@ use core::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net};
 
-use crate::Request;
+use crate::client::Forwarded;
 use crate::http1::forwarded::{self, Hop};
-
-/// Who sent a request, as far as it is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Client {
-    /// The address; one of IPv4 as such, however it came.
-    pub address: IpAddr,
-    /// The port; proxies seldom tell.
-    pub port: Option<u16>,
-}
-
-impl From<SocketAddr> for Client {
-    fn from(address: SocketAddr) -> Self {
-        Self {
-            address: address.ip().to_canonical(),
-            port: Some(address.port()),
-        }
-    }
-}
+use crate::{ForwardedField, Request};
 
 /// A proxy, or a network of them: `10.0.0.7`, `10.0.0.0/8`, or `unix` for whoever comes by a Unix
 /// socket.
@@ -73,16 +56,6 @@ fn canonical(network: IpNet) -> IpNet {
     network
 }
 
-/// The field by which proxies say who their client is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ForwardedField {
-    /// `X-Forwarded-For`, and `X-Forwarded-Proto` with it.
-    #[default]
-    XForwardedFor,
-    /// `Forwarded` (RFC 7239).
-    Forwarded,
-}
-
 /// The proxies that are trusted; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
@@ -100,13 +73,6 @@ pub(crate) enum Standing {
     Proxy,
     /// On this machine, while no proxy is named: its first request is looked at for the fields of one.
     Unnamed,
-}
-
-/// What trusted proxies say about a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Forwarded {
-    pub(crate) client: Option<Client>,
-    pub(crate) is_secure: bool,
 }
 
 impl TrustedProxies {

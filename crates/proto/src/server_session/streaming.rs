@@ -11,12 +11,12 @@
 
 use super::ServerSession;
 use crate::http1::encode;
-use crate::progress::{BodyReader, Progress};
+use crate::progress::BodyReader;
 use crate::session_state::State;
 use crate::stream::{AnswerEnd, Awaited};
 use crate::{
-    Action, Body, CloseReason, Exchange, Fault, Fields, Method, Piece, RequestBody, Status,
-    StreamId, TaskOptions, Turn, Version, answer,
+    Action, Body, CloseReason, Exchange, Fault, Method, Piece, RequestBody, Status, StreamId,
+    TaskOptions, Turn, Version, answer,
 };
 
 /// The one stream of an HTTP/1 connection.
@@ -346,40 +346,5 @@ fn after_task(close: bool) -> State {
     match close {
         true => State::Closed,
         false => State::Ending { linger: true },
-    }
-}
-
-impl Progress {
-    /// Puts content of an answer into the output; `false` if it is more than was promised.
-    fn push_content(&mut self, bytes: loadline_base::Buffer, turn: &mut Turn<'_>) -> bool {
-        let whole = bytes.len();
-        if whole == 0 {
-            return true;
-        }
-        let sent = match &mut self.stream.end {
-            AnswerEnd::Nothing | AnswerEnd::NoHead => 0,
-            AnswerEnd::Length { left } if (whole as u64) > *left => return false,
-            AnswerEnd::Length { left } => {
-                *left -= whole as u64;
-                whole
-            }
-            AnswerEnd::Chunked | AnswerEnd::Close => whole,
-        };
-        self.stream.produced(whole, sent);
-        if sent > 0 {
-            let chunked = self.stream.end == AnswerEnd::Chunked;
-            encode::content(bytes, chunked, &mut self.output, &mut self.segments, turn);
-        } else {
-            turn.pool.buffers.give(bytes);
-        }
-        true
-    }
-
-    fn push_last_chunk(&mut self, turn: &mut Turn<'_>) {
-        let trailers = match self.stream.takes_trailers {
-            true => std::mem::take(&mut self.stream.trailers),
-            false => Fields::default(),
-        };
-        encode::last_chunk(&trailers, &mut self.output, turn);
     }
 }

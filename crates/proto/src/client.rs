@@ -1,0 +1,38 @@
+//! Who sent a request, and what proxies say about that.
+
+use core::net::{IpAddr, SocketAddr};
+
+/// Who sent a request, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Client {
+    /// The address; one of IPv4 as such, however it came.
+    pub address: IpAddr,
+    /// The port; proxies seldom tell.
+    pub port: Option<u16>,
+}
+
+impl From<SocketAddr> for Client {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            address: address.ip().to_canonical(),
+            port: Some(address.port()),
+        }
+    }
+}
+
+/// The field by which proxies say who their client is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForwardedField {
+    /// `X-Forwarded-For`, and `X-Forwarded-Proto` with it.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+}
+
+/// What trusted proxies say about a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Forwarded {
+    pub(crate) client: Option<Client>,
+    pub(crate) is_secure: bool,
+}

@@ -1,0 +1,60 @@
+//! Spare memory of a thread.
+
+use loadline_base::{BufferPool, Segment};
+
+use crate::Exchange;
+use crate::progress::ProgressPool;
+
+/// Exchanges of one thread that wait for the next request. 64: as many as one turn has at once.
+const SPARE_MAX: usize = 64;
+
+/// Spare memory of one thread: buffers and exchanges, bounded in number and size.
+#[allow(clippy::vec_box, reason = "the boxes themselves are what is kept")]
+#[derive(Debug, Default)]
+pub struct Pool {
+    /// Byte buffers.
+    pub buffers: BufferPool,
+    exchanges: Vec<Box<Exchange>>,
+    segments: Vec<Vec<Segment>>,
+    /// What HTTP/1 keeps of its own.
+    pub(crate) http1: ProgressPool,
+}
+
+impl Pool {
+    /// An empty pool; it fills as things come back.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes back an exchange whose connection is gone.
+    pub fn give_exchange(&mut self, mut exchange: Box<Exchange>) {
+        if let Some(lent) = exchange.lent.take() {
+            self.buffers.give(lent.output);
+        }
+        exchange.clear();
+        if self.exchanges.len() < SPARE_MAX && !exchange.is_oversized() {
+            self.exchanges.push(exchange);
+        }
+    }
+
+    pub(crate) fn take_exchange(&mut self) -> Box<Exchange> {
+        self.exchanges.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn take_segments(&mut self) -> Vec<Segment> {
+        self.segments.pop().unwrap_or_default()
+    }
+
+    /// Takes back output that was sent, or that nobody wants any more.
+    pub fn give_segments(&mut self, mut segments: Vec<Segment>) {
+        for segment in segments.drain(..) {
+            if let Segment::Buffer(buffer) = segment {
+                self.buffers.give(buffer);
+            }
+        }
+        if self.segments.len() < SPARE_MAX && segments.capacity() <= 64 {
+            self.segments.push(segments);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Input of a session: bytes ahead of their turn become heads and content.
+
+use crate::http1::{HeadScan, HeadScanner, encode};
+use crate::progress::{BodyReader, Progress, too_much_content};
+use crate::{Fault, Limits, RequestBody, Status, Turn};
+
+impl Progress {
+    /// Keeps bytes for later.
+    pub(crate) fn keep(&mut self, bytes: &[u8], turn: &mut Turn<'_>) {
+        if bytes.is_empty() {
+            return;
+        }
+        let free = self.carry.capacity() - self.carry.len();
+        if free < bytes.len() {
+            let kept = self.carry.len() - self.carry_start;
+            let wanted = (kept + bytes.len()).max(kept * 2);
+            let mut larger = turn.pool.buffers.take(wanted);
+            larger.extend_from_slice(&self.carry[self.carry_start..]);
+            turn.pool
+                .buffers
+                .give(std::mem::replace(&mut self.carry, larger));
+            self.carry_start = 0;
+        }
+        self.carry.extend_from_slice(bytes);
+    }
+
+    /// Looks for the next head, in `fresh` bytes if nothing was kept, else in what was kept. A
+    /// whole head moves into a new exchange; what follows it is kept.
+    pub(crate) fn scan(
+        &mut self,
+        fresh: Option<&[u8]>,
+        limits: &Limits,
+        turn: &mut Turn<'_>,
+    ) -> Result<HeadScan, Fault> {
+        let unread = match fresh {
+            Some(bytes) => bytes,
+            None => &self.carry[self.carry_start..],
+        };
+        let scan = self.scanner.scan(unread, limits);
+        match scan {
+            Ok(HeadScan::Complete { start, end }) => {
+                let mut exchange = turn.pool.take_exchange();
+                exchange.request.head.extend_from_slice(&unread[start..end]);
+                self.exchange = Some(exchange);
+                self.scanner = HeadScanner::default();
+                match fresh {
+                    Some(bytes) => self.keep(&bytes[end..], turn),
+                    None => self.used(end, turn),
+                }
+            }
+            Ok(HeadScan::Partial) | Err(_) => self.keep(fresh.unwrap_or_default(), turn),
+        }
+        scan
+    }
+
+    /// Notes that `count` of the kept bytes are used up.
+    fn used(&mut self, count: usize, turn: &mut Turn<'_>) {
+        self.carry_start += count;
+        if self.carry_start == self.carry.len() {
+            self.carry_start = 0;
+            turn.pool.buffers.give(std::mem::take(&mut self.carry));
+        }
+    }
+
+    pub(crate) fn push_continue(&mut self, turn: &mut Turn<'_>) {
+        const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+        turn.counters.answer(Status::CONTINUE);
+        encode::reserve(&mut self.output, CONTINUE.len(), turn);
+        self.output.extend_from_slice(CONTINUE);
+    }
+
+    /// Uses up what was kept of the content; returns whether all of it has come.
+    pub(crate) fn read_body(
+        &mut self,
+        collecting: bool,
+        limits: &Limits,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, Fault> {
+        let unread = &self.carry[self.carry_start..];
+        let collected = &mut self.collected;
+        let take = |piece: &[u8]| {
+            if collecting {
+                collected.extend_from_slice(piece);
+            }
+        };
+        let read = self.body.read(unread, limits, take);
+        // Before a fault behind it, so that it does not matter how the bytes were cut.
+        if collecting && self.collected.len() as u64 > self.collect_bytes_max {
+            self.collected = Vec::new();
+            return Err(too_much_content());
+        }
+        let (used, done) = read?;
+        self.used(used, turn);
+        if done {
+            self.body = BodyReader::Done;
+            let content = std::mem::take(&mut self.collected);
+            if let (true, Some(exchange)) = (collecting, &mut self.exchange) {
+                exchange.request.body = RequestBody::Whole(content);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Decodes content for an app's task, from `fresh` bytes (then nothing was kept) or from what
+    /// was kept, as far as the window allows. The rest is kept.
+    pub(crate) fn read_stream(
+        &mut self,
+        fresh: Option<&[u8]>,
+        limits: &Limits,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Fault> {
+        let unread = match fresh {
+            Some(bytes) => bytes,
+            None => &self.carry[self.carry_start..],
+        };
+        let stream = &mut self.stream;
+        let mut used = 0_usize;
+        loop {
+            let room = limits
+                .stream_window_bytes
+                .saturating_sub(stream.offered_bytes);
+            // What is encoded is never shorter than what is in it.
+            let input = &unread[used..unread.len().min(used.saturating_add(room))];
+            if input.is_empty() || matches!(self.body, BodyReader::Done) {
+                break;
+            }
+            let offer = &mut stream.offer;
+            encode::reserve(offer, input.len(), turn);
+            let before = offer.len();
+            let read = self
+                .body
+                .read(input, limits, |piece| offer.extend_from_slice(piece));
+            let content_bytes = offer.len() - before;
+            stream.offered_bytes += content_bytes;
+            stream.received_bytes += content_bytes as u64;
+            // Before a fault behind it, as above.
+            if stream.received_bytes > self.task.body_bytes_max {
+                return Err(too_much_content());
+            }
+            let (now_used, done) = read?;
+            used += now_used;
+            if done {
+                self.body = BodyReader::Done;
+            }
+        }
+        match fresh {
+            Some(bytes) => self.keep(&bytes[used..], turn),
+            None => self.used(used, turn),
+        }
+        Ok(())
+    }
+}

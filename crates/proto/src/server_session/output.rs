@@ -1,0 +1,133 @@
+//! Output of a session: content that an app produces, batches to be sent, and lines of the log for
+//! what has left.
+
+use loadline_base::{Buffer, Segment, Transmit};
+
+use crate::http1::encode;
+use crate::progress::Progress;
+use crate::stream::AnswerEnd;
+use crate::{Exchange, Fields, Turn};
+
+impl Progress {
+    /// Puts content of an answer into the output; `false` if it is more than was promised.
+    pub(super) fn push_content(&mut self, bytes: Buffer, turn: &mut Turn<'_>) -> bool {
+        let whole = bytes.len();
+        if whole == 0 {
+            return true;
+        }
+        let sent = match &mut self.stream.end {
+            AnswerEnd::Nothing | AnswerEnd::NoHead => 0,
+            AnswerEnd::Length { left } if (whole as u64) > *left => return false,
+            AnswerEnd::Length { left } => {
+                *left -= whole as u64;
+                whole
+            }
+            AnswerEnd::Chunked | AnswerEnd::Close => whole,
+        };
+        self.stream.produced(whole, sent);
+        if sent > 0 {
+            let chunked = self.stream.end == AnswerEnd::Chunked;
+            encode::content(bytes, chunked, &mut self.output, &mut self.segments, turn);
+        } else {
+            turn.pool.buffers.give(bytes);
+        }
+        true
+    }
+
+    pub(super) fn push_last_chunk(&mut self, turn: &mut Turn<'_>) {
+        let trailers = match self.stream.takes_trailers {
+            true => std::mem::take(&mut self.stream.trailers),
+            false => Fields::default(),
+        };
+        encode::last_chunk(&trailers, &mut self.output, turn);
+    }
+
+    /// All output that waits, as one batch.
+    pub(crate) fn take_output(&mut self, turn: &mut Turn<'_>) -> Transmit {
+        let mut segments = if self.segments.capacity() == 0 {
+            turn.pool.take_segments()
+        } else {
+            std::mem::take(&mut self.segments)
+        };
+        if !self.output.is_empty() {
+            segments.push(Segment::Buffer(std::mem::take(&mut self.output)));
+        }
+        self.stream.leaves();
+        self.out_bytes = segments.iter().map(Segment::len).sum();
+        self.out_sent = 0;
+        Transmit::new(segments)
+    }
+
+    /// Logs an answer at once if it is all in the output, else when it is out.
+    /// Behind a batch that is being sent, at once too: what has left is counted for that one.
+    pub(crate) fn keep_or_log(
+        &mut self,
+        exchange: Box<Exchange>,
+        sending: bool,
+        turn: &mut Turn<'_>,
+    ) {
+        let is_free = self.unlogged.is_none() && !sending;
+        if turn.log.is_some() && !self.segments.is_empty() && is_free {
+            self.unlogged = Some(exchange);
+            return;
+        }
+        log(exchange, self.content_len, turn);
+    }
+
+    /// Logs the answer that has left, or of which only `bytes_sent` of the batch have.
+    pub(crate) fn log_pending(&mut self, bytes_sent: u64, turn: &mut Turn<'_>) {
+        if let Some(exchange) = self.unlogged.take() {
+            let head_len = self.out_bytes.saturating_sub(self.content_len);
+            log(
+                exchange,
+                bytes_sent.saturating_sub(head_len).min(self.content_len),
+                turn,
+            );
+        }
+    }
+
+    /// An app's task is over: gives back what was kept for it, and logs the answer that it streamed.
+    /// `batch_bytes`: of the batch that is being sent so much has left, and no more will; `None`: all
+    /// of it will.
+    pub(crate) fn end_stream(&mut self, batch_bytes: Option<u64>, turn: &mut Turn<'_>) {
+        let mut stream = std::mem::take(&mut self.stream);
+        turn.pool.buffers.give(std::mem::take(&mut stream.offer));
+        if let Some(exchange) = stream.stand_in.take() {
+            turn.pool.give_exchange(exchange);
+        }
+        if let Some(exchange) = stream.answered.take() {
+            let bytes = match batch_bytes {
+                Some(sent) => stream.content_sent(sent),
+                None => stream.content_len,
+            };
+            log(exchange, bytes, turn);
+        }
+    }
+
+    /// Gives all memory back to the pool.
+    pub(crate) fn recycle(&mut self, turn: &mut Turn<'_>) {
+        self.end_stream(Some(self.out_sent), turn);
+        let Self {
+            carry,
+            output,
+            segments,
+            exchange,
+            unlogged,
+            ..
+        } = std::mem::take(self);
+        turn.pool.buffers.give(carry);
+        turn.pool.buffers.give(output);
+        turn.pool.give_segments(segments);
+        for exchange in [exchange, unlogged].into_iter().flatten() {
+            turn.pool.give_exchange(exchange);
+        }
+    }
+}
+
+fn log(exchange: Box<Exchange>, bytes: u64, turn: &mut Turn<'_>) {
+    if let Some(log) = turn.log.as_deref_mut() {
+        let status = exchange.response.status;
+        log.add(&exchange, status, bytes, turn.date);
+    }
+    turn.pool.give_exchange(exchange);
+}
