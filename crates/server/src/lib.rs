@@ -104,6 +104,8 @@ mod parts {
     pub(crate) mod shutdown;
     pub(crate) mod workers;
 }
+#[cfg(test)]
+mod simulation;
 mod site;
 mod task;
 mod transport;

@@ -182,12 +182,25 @@ fn log_panic(who: &str, panic: &(dyn Any + Send)) {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     began: Instant,
+    /// What a simulation says the time is, in microseconds.
+    #[cfg(test)]
+    simulated_us: Option<&'static std::sync::atomic::AtomicU64>,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
         Self {
             began: Instant::now(),
+            #[cfg(test)]
+            simulated_us: None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn simulated(now_us: &'static std::sync::atomic::AtomicU64) -> Self {
+        Self {
+            simulated_us: Some(now_us),
+            ..Self::new()
         }
     }
 
@@ -198,6 +211,10 @@ impl Clock {
 
     /// The same in microseconds, for measuring spans.
     pub(crate) fn now_us(self) -> u64 {
+        #[cfg(test)]
+        if let Some(now_us) = self.simulated_us {
+            return now_us.load(Ordering::Relaxed);
+        }
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 }

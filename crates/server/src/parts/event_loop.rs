@@ -13,7 +13,7 @@
 
 pub(crate) mod driver;
 pub(crate) mod epoll;
-mod fleet;
+pub(crate) mod fleet;
 mod going_down;
 mod mail;
 mod main_loop;
@@ -81,7 +81,7 @@ enum Next {
 }
 
 /// One loop.
-struct EventLoop<H: Handler, D: Driver> {
+pub(crate) struct EventLoop<H: Handler, D: Driver> {
     index: usize,
     site: Arc<Site<H>>,
     kit: Kit<H>,
@@ -109,7 +109,7 @@ struct EventLoop<H: Handler, D: Driver> {
 }
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
-    fn new(
+    pub(crate) fn new(
         index: usize,
         site: &Arc<Site<H>>,
         fleet: &Arc<Fleet>,
@@ -172,6 +172,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// One turn; `true` if it was the last.
     fn turn(&mut self) -> io::Result<bool> {
         self.wait()?;
+        self.work()
+    }
+
+    /// What a turn does after waiting; `true` if it was the last.
+    fn work(&mut self) -> io::Result<bool> {
         let began_us = self.begin_turn();
         self.follow_shutdown()?;
         let knocking = self.sockets();
@@ -184,24 +189,28 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         Ok(is_last)
     }
 
-    /// Until something is ready, the earliest deadline comes, or mail does.
+    /// Waits until something is ready, the earliest deadline comes, or mail does.
     fn wait(&mut self) -> io::Result<()> {
+        let timeout_ms = self.begin_wait();
+        self.driver.wait(timeout_ms)?;
+        self.dispatcher.mailbox.wake_up();
+        Ok(())
+    }
+
+    /// How long to wait at most; `None`: for an event. From here on the mailbox wakes the loop.
+    pub(crate) fn begin_wait(&self) -> Option<u64> {
         let now = self.kit.now();
         let mailbox = &self.dispatcher.mailbox;
         let accepting_last = self.stage != Stage::Up && self.is_accepting();
         let busy = !self.again.is_empty() || accepting_last;
-        let timeout_ms = if busy || !mailbox.fall_asleep() {
-            Some(0)
-        } else {
-            let reopening = self.door.as_ref().and_then(Door::reopens_at);
-            let cut = self.site.shutdown.cut_at();
-            let moments = [reopening, cut].into_iter().flatten();
-            let until = moments.map(|at| at.since(now));
-            until.chain(self.timers.wait_ms(now)).min()
-        };
-        self.driver.wait(timeout_ms)?;
-        self.dispatcher.mailbox.wake_up();
-        Ok(())
+        if busy || !mailbox.fall_asleep() {
+            return Some(0);
+        }
+        let reopening = self.door.as_ref().and_then(Door::reopens_at);
+        let cut = self.site.shutdown.cut_at();
+        let moments = [reopening, cut].into_iter().flatten();
+        let until = moments.map(|at| at.since(now));
+        until.chain(self.timers.wait_ms(now)).min()
     }
 
     /// Whether newcomers can be taken in now.
@@ -484,6 +493,29 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             }
         }
         self.round = round;
+    }
+}
+
+/// For a simulation, which waits in the loop's place.
+#[cfg(test)]
+impl<H: Handler, D: Driver> EventLoop<H, D> {
+    pub(crate) fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    pub(crate) fn driver_mut(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The rest of a turn that has begun with `begin_wait`; `true` if it was the last.
+    pub(crate) fn wake_and_work(&mut self) -> io::Result<bool> {
+        self.driver.wait(Some(0))?;
+        self.dispatcher.mailbox.wake_up();
+        self.work()
     }
 }
 

@@ -221,6 +221,24 @@ impl<J> JobSource<J> {
         }
     }
 
+    /// The next job, if there is one.
+    #[cfg(test)]
+    pub(crate) fn try_take(&self) -> Option<Taken<J>> {
+        match &self.queue.kind {
+            Kind::Shared { state, .. } => {
+                let job = lock(state).jobs.pop_front()?;
+                Some(Taken { job, stolen: false })
+            }
+            Kind::Stealing {
+                injector, stealers, ..
+            } => {
+                let taken = self.find(injector, stealers)?;
+                self.queue.depth.fetch_sub(1, Ordering::SeqCst);
+                Some(taken)
+            }
+        }
+    }
+
     /// Its own deque first, then a batch of what is new, then a job of another worker.
     fn find(&self, injector: &Injector<J>, stealers: &[Stealer<J>]) -> Option<Taken<J>> {
         let own = self.own.as_ref()?;

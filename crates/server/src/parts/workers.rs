@@ -80,6 +80,29 @@ impl Workers {
         count: usize,
         pool: usize,
     ) -> io::Result<Arc<Self>> {
+        let (workers, desks) = Self::new(site, count);
+        for (index, desk) in desks.into_iter().enumerate() {
+            let (site, of) = (Arc::clone(site), Arc::clone(&workers));
+            of.alive.add();
+            let started = Builder::new()
+                .name(format!("worker {pool}.{index}"))
+                .spawn(move || {
+                    let _leaving = Leaving(of);
+                    site.guarded_alone("a worker", || desk.work(&site));
+                });
+            if let Err(error) = started {
+                workers.close();
+                return Err(error);
+            }
+        }
+        Ok(workers)
+    }
+
+    /// A pool and what its workers own.
+    pub(crate) fn new<H: Handler>(
+        site: &Arc<Site<H>>,
+        count: usize,
+    ) -> (Arc<Self>, Vec<WorkerDesk<H>>) {
         assert!(count > 0, "a pool without workers would never answer");
         let options = &site.options;
         let (queue, sources) = JobQueue::new(options.queue, count, options.queue_max);
@@ -96,21 +119,7 @@ impl Workers {
             row,
             alive: Alive::default(),
         });
-        for (index, desk) in desks.into_iter().enumerate() {
-            let (site, of) = (Arc::clone(site), Arc::clone(&workers));
-            of.alive.add();
-            let started = Builder::new()
-                .name(format!("worker {pool}.{index}"))
-                .spawn(move || {
-                    let _leaving = Leaving(of);
-                    site.guarded_alone("a worker", || desk.work(&site));
-                });
-            if let Err(error) = started {
-                workers.close();
-                return Err(error);
-            }
-        }
-        Ok(workers)
+        (workers, desks)
     }
 
     /// Queues a job; gives it back if the queue is full.
@@ -162,10 +171,13 @@ impl Drop for Leaving {
 }
 
 /// What one worker owns.
-struct WorkerDesk<H: Handler> {
+pub(crate) struct WorkerDesk<H: Handler> {
     source: JobSource<Job>,
     row: Arc<Row>,
     pool_row: Arc<Row>,
+    /// Files are read through it.
+    scratch: Vec<u8>,
+    sleeper: Option<Arc<Sleeper>>,
     /// Only where workers serve whole connections.
     kit: Option<Kit<H>>,
 }
@@ -182,6 +194,8 @@ impl<H: Handler> WorkerDesk<H> {
             source,
             pool_row: Arc::clone(&row),
             row,
+            scratch: vec![0; if kit.is_some() { 0 } else { SCRATCH_BYTES }],
+            sleeper: None,
             kit,
         }
     }
@@ -191,42 +205,53 @@ impl<H: Handler> WorkerDesk<H> {
         if let Err(error) = loadline_sys::usage::sleep_precisely() {
             log::say(|| tracing::warn!("sleeps of workers may be 50 us late: {error}"));
         }
-        let sleeper = Sleeper::new();
-        let mut scratch = vec![0; if self.kit.is_some() { 0 } else { SCRATCH_BYTES }];
-        while let Some(Taken { job, stolen }) = self.source.take() {
-            let began_us = site.clock.now_us();
-            self.pool_row.queue_depth.sub(1);
-            self.row
-                .queue_wait_us
-                .add(began_us.saturating_sub(job.queued_us));
-            self.row.steals.add(u64::from(stolen));
-            let Job {
-                mut work,
-                token,
-                reply,
-                ..
-            } = job;
-            // What a panic leaves half done is this job's, which ends here.
-            let carry_out = AssertUnwindSafe(|| match (&mut work, &mut self.kit) {
-                (Work::Block(exchange), _) => site.handle_blocking(exchange),
-                (Work::Prefetch(range), Some(kit)) => range.prefetch(kit.lend().scratch),
-                (Work::Prefetch(range), None) => range.prefetch(&mut scratch),
-                (Work::Serve(served), Some(kit)) => {
-                    kit.tick();
-                    serve(served, site, kit);
-                    kit.offer_log();
-                }
-                (Work::Task(task), _) => task.run(site, &sleeper),
-                (Work::Serve(_), None) => unreachable!("ordered by `--socket-io worker` alone"),
-            });
-            if let Err(panic) = catch_unwind(carry_out) {
-                give_up(&mut work, log::panic_text(panic.as_ref()));
-            }
-            self.row.jobs.add(1);
-            let took_us = site.clock.now_us().saturating_sub(began_us);
-            self.row.busy_us.add(took_us);
-            reply.post(Message::Done { token, work });
+        while let Some(taken) = self.source.take() {
+            self.carry_out(taken, site);
         }
+    }
+
+    /// The next job, if there is one.
+    #[cfg(test)]
+    pub(crate) fn try_take(&self) -> Option<Taken<Job>> {
+        self.source.try_take()
+    }
+
+    /// Carries a job out, and gives it back to its loop.
+    pub(crate) fn carry_out(&mut self, taken: Taken<Job>, site: &Site<H>) {
+        let Taken { job, stolen } = taken;
+        let sleeper = self.sleeper.get_or_insert_with(Sleeper::new);
+        let began_us = site.clock.now_us();
+        self.pool_row.queue_depth.sub(1);
+        self.row
+            .queue_wait_us
+            .add(began_us.saturating_sub(job.queued_us));
+        self.row.steals.add(u64::from(stolen));
+        let Job {
+            mut work,
+            token,
+            reply,
+            ..
+        } = job;
+        // What a panic leaves half done is this job's, which ends here.
+        let carry_out = AssertUnwindSafe(|| match (&mut work, &mut self.kit) {
+            (Work::Block(exchange), _) => site.handle_blocking(exchange),
+            (Work::Prefetch(range), Some(kit)) => range.prefetch(kit.lend().scratch),
+            (Work::Prefetch(range), None) => range.prefetch(&mut self.scratch),
+            (Work::Serve(served), Some(kit)) => {
+                kit.tick();
+                serve(served, site, kit);
+                kit.offer_log();
+            }
+            (Work::Task(task), _) => task.run(site, sleeper),
+            (Work::Serve(_), None) => unreachable!("ordered by `--socket-io worker` alone"),
+        });
+        if let Err(panic) = catch_unwind(carry_out) {
+            give_up(&mut work, log::panic_text(panic.as_ref()));
+        }
+        self.row.jobs.add(1);
+        let took_us = site.clock.now_us().saturating_sub(began_us);
+        self.row.busy_us.add(took_us);
+        reply.post(Message::Done { token, work });
     }
 }
 

@@ -9,8 +9,12 @@ use crate::parts::balance::{self, Load};
 use crate::parts::mailbox::Mailbox;
 use crate::parts::workers::Message;
 
+/// Connections over the cap that wait until an idle one was closed for each of them. That may take
+/// some turns, and until then all of them see the same idle connection.
+const EVICTIONS_MAX: usize = 64;
+
 /// The loops of a reactor, seen from each other and from the main loop.
-pub(super) struct Fleet {
+pub(crate) struct Fleet {
     members: Box<[Member]>,
     /// Connections of the whole server, without those that are only refused.
     connections: AtomicUsize,
@@ -26,7 +30,7 @@ pub(super) struct Member {
 }
 
 impl Fleet {
-    pub(super) fn new(
+    pub(crate) fn new(
         loops: usize,
         connections_max: usize,
         senders: usize,
@@ -43,6 +47,11 @@ impl Fleet {
             connections_max,
             senders: AtomicUsize::new(senders),
         }))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     pub(super) fn members(&self) -> &[Member] {
@@ -67,10 +76,12 @@ impl Fleet {
     /// Counts a newcomer in, and says which loop takes it and how: `preferred` while there is
     /// room; at the cap the one with the oldest idle connection; if nobody is idle, a refusal.
     pub(super) fn place(&self, preferred: usize) -> (usize, Welcome) {
-        if self.connections.fetch_add(1, Ordering::Relaxed) < self.connections_max {
+        let connections = self.connections.fetch_add(1, Ordering::Relaxed);
+        if connections < self.connections_max {
             return (preferred, Welcome::Serve);
         }
-        match self.oldest_idle() {
+        let is_pending = connections < self.connections_max.saturating_add(EVICTIONS_MAX);
+        match self.oldest_idle().filter(|_| is_pending) {
             Some(index) => (index, Welcome::MakeRoom),
             None => {
                 self.leave();
