@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use loadline_base::Buffer;
 use loadline_proto::{
-    Body, CloseReason, Exchange, Handler, Outcome, Piece, Port, RequestBody, SessionConfig, Status,
-    Task, TaskOptions, Turn,
+    Body, CloseReason, Exchange, Fields, Handler, Outcome, Piece, Port, RequestBody, SessionConfig,
+    Status, Task, TaskOptions, Turn,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -75,7 +75,8 @@ impl Handler for Echo {
                 return Outcome::Collect { bytes_max: 1 << 20 };
             }
             _ if bytes < 2_000 => {
-                exchange.answer_borrowed(Status::OK, b"", &content(id, bytes), turn);
+                let fields = Fields::default();
+                exchange.answer_borrowed(Status::OK, &fields, &content(id, bytes), turn);
             }
             _ => answer(exchange),
         }
