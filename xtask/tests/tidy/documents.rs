@@ -87,6 +87,32 @@ fn beside(page: &str, file: &str) -> String {
 }
 
 #[test]
+fn decisions_have_a_number_of_their_own_and_are_in_the_index() {
+    let folder = "docs/decisions/";
+    let index = read("docs/decisions/README.md");
+    let mut numbers = BTreeSet::new();
+    for (path, text) in text_files() {
+        let Some(name) = path
+            .strip_prefix(folder)
+            .filter(|name| *name != "README.md")
+        else {
+            continue;
+        };
+        let number = &name[..4];
+        assert!(
+            text.starts_with(&format!("# {number}: ")),
+            "{path}: its title"
+        );
+        assert!(numbers.insert(number.to_owned()), "{path}: taken");
+        assert!(
+            index.contains(&format!("]({name})")),
+            "{path}: not in the index"
+        );
+    }
+    assert!(!numbers.is_empty());
+}
+
+#[test]
 fn front_pages_are_short() {
     let lines = read("README.md").lines().count();
     assert!(lines <= README_LINES_MAX, "README.md: {lines} lines");
