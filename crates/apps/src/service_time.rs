@@ -1,4 +1,4 @@
-//! The business processing time of the papers: each request takes so much longer.
+//! The business processing time of the papers: each request takes this much longer.
 //!
 //! The time is spent in the blocking step, so on a worker where there is one, else in place: that
 //! is the difference between the architectures which the papers measure. A service time of zero
@@ -15,7 +15,7 @@ pub enum ServiceKind {
     /// The thread sleeps, as if it waited for a disk or a database (P1).
     #[default]
     Sleep,
-    /// The thread computes: it uses so much CPU time, however long that takes where others share its
+    /// The thread computes: it uses this much CPU time, however long that takes if others share its
     /// CPU or a quota holds it back.
     Spin,
 }

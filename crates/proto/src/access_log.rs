@@ -139,7 +139,7 @@ impl AccessLog {
     fn push_request(&mut self, exchange: &Exchange) {
         let request = &exchange.request;
         if request.path().is_empty() && request.form != TargetForm::Authority {
-            // Refused before it could be told apart.
+            // Refused before it was parsed.
             if !request.line().is_empty() {
                 self.push_string("request", request.line());
             }

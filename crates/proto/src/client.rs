@@ -7,7 +7,7 @@ use core::net::{IpAddr, SocketAddr};
 pub struct Client {
     /// The address; one of IPv4 as such, however it came.
     pub address: IpAddr,
-    /// The port; proxies seldom tell.
+    /// The port; proxies seldom name it.
     pub port: Option<u16>,
 }
 

@@ -16,7 +16,7 @@ pub struct Reply {
     /// Bytes of content, decoded from chunks.
     pub content_bytes: u64,
     /// Whether the connection may carry another request (RFC 9112 section 9.3); not with bytes
-    /// behind the answer, whose meaning nobody knows.
+    /// behind the answer, whose meaning is unknown.
     pub keep_alive: bool,
     /// Bytes that came behind the answer without having been asked for.
     pub excess_bytes: u64,

@@ -83,7 +83,7 @@ impl ConnectionLog {
         &mut self.lines
     }
 
-    /// Adds the line of a newcomer; `unix_us`: microseconds since 1970.
+    /// Adds the line of a new connection; `unix_us`: microseconds since 1970.
     pub fn accepted(&mut self, record: &ConnectionRecord, unix_us: u64) {
         self.begin("accepted", record, unix_us);
         self.end();

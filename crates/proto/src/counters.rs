@@ -20,11 +20,11 @@ pub enum CloseReason {
     BadRequest,
     /// The client vanished in the middle.
     Vanished,
-    /// Closed idle to make room for a newcomer.
+    /// Closed idle to make room for a new connection.
     Evicted,
-    /// A newcomer refused with 503 at the cap.
+    /// A new connection refused with 503 at the cap.
     Refused,
-    /// A newcomer closed without an answer at a loop's capacity.
+    /// A new connection closed without an answer at a loop's capacity.
     OverCapacity,
     /// The server is going down.
     Drained,

@@ -11,7 +11,7 @@ use crate::{Client, ForwardedField, Request, Response};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StreamId(pub u32);
 
-/// The parcel. Whoever holds it is the only one who can touch it.
+/// A request and its response. Its holder is the only one that can touch it.
 #[derive(Debug, Default)]
 pub struct Exchange {
     /// Which of the connection's requests this is.
@@ -55,8 +55,8 @@ pub(crate) struct LentOutput {
 }
 
 impl Exchange {
-    /// Who sent it: whom a trusted proxy names, else the other end of the connection. `None` for one
-    /// on a Unix socket that nobody has named.
+    /// Who sent it: the client that a trusted proxy names, else the other end of the connection.
+    /// `None` on a Unix socket, if no proxy names a client.
     #[must_use]
     pub fn client(&self) -> Option<Client> {
         self.forwarded
@@ -103,8 +103,7 @@ impl Exchange {
         self.response.clear();
     }
 
-    /// Whether it has grown so much that it should be freed rather than kept (see house rules on
-    /// pooled parcels): 16 KiB.
+    /// Whether it holds more than 16 KiB, and is freed instead of pooled.
     pub(crate) fn is_oversized(&self) -> bool {
         let response = self.response.fields.memory_bytes() + self.response.spare.capacity();
         self.request.head.capacity() + response > 16 << 10

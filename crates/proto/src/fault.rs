@@ -20,7 +20,7 @@ pub enum Blame {
 pub struct Fault {
     /// Whose fault it is.
     pub blame: Blame,
-    /// The answer it maps to; `None` if there is nobody to answer.
+    /// The answer it maps to; `None` if none can be given.
     pub status: Option<Status>,
     /// What happened, for logs.
     pub text: &'static str,

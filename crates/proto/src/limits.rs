@@ -4,7 +4,7 @@ use loadline_base::Millis;
 
 /// What every architecture receives at once, if that much has come: 4 KiB, the buffer of a ring; other
 /// owners of a session receive a multiple of it. Chunked content that comes in the same 4 KiB as the
-/// end of its head is judged with the head, whoever has received it.
+/// end of its head is judged with the head, under every architecture.
 pub const RECEIVE_BYTES: usize = 4 << 10;
 
 /// How slow a peer may be: a period of grace, then a minimum rate, then an end.
@@ -35,7 +35,7 @@ impl Pace {
     /// Where the period begins anew, once `bytes` have moved in it that are worth the grace or
     /// more: where it would have to begin for the same deadline, but in two graces at most.
     ///
-    /// Not sooner: what is told to have moved went into the socket's buffer, and the next time
+    /// Not sooner: bytes that are reported as sent went into the socket's buffer, and the next time
     /// there is room is when a third of that, a MiB perhaps, has been taken. A grace of 20 s gives
     /// a minute, as other servers do.
     #[must_use]
@@ -68,8 +68,8 @@ pub struct Limits {
     /// Interim answers (1xx) that a client passes over before a final one. 16: one 100 and some 102
     /// or 103 are usual; a server that sends nothing else would keep its client for ever.
     pub interim_answers_max: u16,
-    /// Content nobody asked for that is read and thrown away to keep a connection alive. Beyond
-    /// it, closing is cheaper than reading.
+    /// Content that no handler asked for, which is read and thrown away to keep a connection alive.
+    /// Beyond it, closing is cheaper than reading.
     pub discard_bytes_max: u64,
     /// Output gathered from pipelined requests before it is sent.
     pub output_bytes_max: usize,
@@ -95,9 +95,9 @@ pub struct Limits {
     /// Time without exchange after which an idle connection is closed (15 s in P2); `u64::MAX`: it
     /// never is, but to make room, or by its client.
     pub idle_timeout_ms: u64,
-    /// The same for a connection of a trusted proxy, if that is longer. 620 s: whoever closes first
-    /// loses the request that is on its way just then, so it should be the proxy. nginx and Amazon's
-    /// balancer keep connections for 60 s, and Google's, which cannot be told, for 600.
+    /// The same for a connection of a trusted proxy, if that is longer. 620 s: the side that closes
+    /// first loses the request that is on its way just then, so it should be the proxy. nginx and Amazon's
+    /// balancer keep connections for 60 s, and Google's, which cannot be configured, for 600.
     pub proxy_idle_timeout_ms: u64,
     /// Time for a head: a drip of one byte a second ends after 30 s.
     pub head_pace: Pace,

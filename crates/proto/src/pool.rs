@@ -46,7 +46,7 @@ impl Pool {
         self.segments.pop().unwrap_or_default()
     }
 
-    /// Takes back output that was sent, or that nobody wants any more.
+    /// Takes back output that was sent or is no longer wanted.
     pub fn give_segments(&mut self, mut segments: Vec<Segment>) {
         for segment in segments.drain(..) {
             if let Segment::Buffer(buffer) = segment {

@@ -35,7 +35,7 @@ pub struct TaskOptions {
 }
 
 impl Default for TaskOptions {
-    /// Any length of content, since it streams; and an answer for whoever half-closes.
+    /// Any length of content, since it streams; and an answer after a half-close.
     fn default() -> Self {
         Self {
             body_bytes_max: u64::MAX,
@@ -58,7 +58,7 @@ pub enum Piece {
     Abort,
 }
 
-/// The client is gone, or time is up: nobody awaits the answer.
+/// The client is gone, or time is up: the answer is no longer awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
@@ -99,13 +99,13 @@ impl Port {
         Self(courier)
     }
 
-    /// Gives the parcel back with an answer in it, once. With `Body::Stream` its content follows by
+    /// Gives the exchange back with an answer in it, once. With `Body::Stream` its content follows by
     /// `produce`; any other body is the whole of it.
     pub fn answer(&self, exchange: Box<Exchange>) {
         self.0.answer(exchange);
     }
 
-    /// Passes a piece of the answer on. Data beyond the room that `poll_room` told of is taken, but
+    /// Passes a piece of the answer on. Data beyond the room that `poll_room` returned is taken, but
     /// is a mistake: it is memory without a bound.
     pub fn produce(&self, piece: Piece) {
         self.0.produce(piece);
@@ -124,7 +124,7 @@ impl Port {
     /// time.
     ///
     /// # Errors
-    /// [`Gone`]: nobody takes it any more.
+    /// [`Gone`]: it is no longer awaited.
     pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<usize, Gone>> {
         self.0.poll_room(context)
     }
@@ -140,7 +140,7 @@ impl Port {
     /// [`poll_room`](Self::poll_room) as a future.
     ///
     /// # Errors
-    /// [`Gone`]: nobody takes it any more.
+    /// [`Gone`]: it is no longer awaited.
     pub async fn room(&self) -> Result<usize, Gone> {
         poll_fn(|context| self.poll_room(context)).await
     }

@@ -77,7 +77,7 @@ impl ProgressPool {
 /// Boxed and pooled: an idle connection has none.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Bytes received that nobody has used yet, from `carry_start` on.
+    /// Bytes received and not yet used, from `carry_start` on.
     pub(crate) carry: Buffer,
     pub(crate) carry_start: usize,
     pub(crate) scanner: HeadScanner,
@@ -95,7 +95,7 @@ pub(crate) struct Progress {
     pub(crate) segments: Vec<Segment>,
     /// Length of what is being sent.
     pub(crate) out_bytes: u64,
-    /// How much of it has left, as far as that was told.
+    /// How much of it has left, as far as that was reported.
     pub(crate) out_sent: u64,
     /// An answer too large to be copied is logged when it is out.
     pub(crate) unlogged: Option<Box<Exchange>>,

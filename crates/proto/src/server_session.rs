@@ -264,7 +264,7 @@ impl ServerSession {
         }
     }
 
-    /// `deadline` has passed. Told too early, it changes nothing.
+    /// `deadline` has passed. Called too early, it changes nothing.
     pub fn expired(&mut self, turn: &mut Turn<'_>) {
         if self.deadline().is_none_or(|deadline| deadline > turn.now) {
             return;
@@ -299,7 +299,7 @@ impl ServerSession {
         }
     }
 
-    /// Answer a newcomer with this status and close, without reading a request.
+    /// Answer a new connection with this status and close, without reading a request.
     pub fn refuse(&mut self, status: Status, turn: &mut Turn<'_>) {
         self.reason = Some(CloseReason::Refused);
         self.fault(Fault::limit(status, "no room for another connection"), turn);
@@ -499,7 +499,7 @@ impl ServerSession {
         self.go_on(persist, turn);
     }
 
-    /// Behind an answer: the end, content that nobody asked for, or the next request.
+    /// Behind an answer: the end, content that was not asked for, or the next request.
     fn go_on(&mut self, persist: bool, turn: &mut Turn<'_>) {
         let progress = self.progress(turn);
         let body_left = !matches!(progress.body, BodyReader::Done);

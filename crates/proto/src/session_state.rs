@@ -27,7 +27,7 @@ pub(crate) enum State {
     },
     /// Content is gathered for the handler.
     Collecting,
-    /// Answered; content that nobody asked for is read and thrown away.
+    /// Answered; content that was not asked for is read and thrown away.
     Discarding,
     /// The last answer is out; `linger`: input may still come.
     Ending {

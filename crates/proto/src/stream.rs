@@ -1,5 +1,5 @@
-//! What a session keeps of a request that an app's task has: windows, times, and what stands in for
-//! the parcel that the app holds.
+//! What a session keeps of a request that an app's task has: windows, times, and a copy of the
+//! request, since the app holds the exchange.
 //!
 //! ```text
 //!   content   received ─► offer ─► offered, not consumed ─► consumed       │ one window
@@ -10,13 +10,13 @@ use loadline_base::{Buffer, Millis};
 
 use crate::{Exchange, Fields, Limits, Piece};
 
-/// How the end of a streamed answer is told.
+/// How a streamed answer ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum AnswerEnd {
     /// Its head is still awaited.
     #[default]
     NoHead,
-    /// After so many more bytes.
+    /// After this many more bytes.
     Length { left: u64 },
     /// By the last chunk.
     Chunked,
@@ -26,7 +26,7 @@ pub(crate) enum AnswerEnd {
     Nothing,
 }
 
-/// How long somebody may take, and who.
+/// Which side is awaited, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// The client, with content that the app asks for.
@@ -53,7 +53,7 @@ pub(crate) struct Stream {
     pub(crate) offer: Buffer,
     /// Bytes that wait to be offered or consumed.
     pub(crate) offered_bytes: usize,
-    /// All content has come, and the app has been told or need not be.
+    /// All content has come, and the app knows or need not know.
     pub(crate) end_offered: bool,
     /// Content that has come in all.
     pub(crate) received_bytes: u64,
@@ -69,10 +69,10 @@ pub(crate) struct Stream {
 
     /// When the app last did something.
     app_since: Millis,
-    /// The period of the client's content, not counting time in which nobody awaited any.
+    /// The period of the client's content, not counting time in which none was awaited.
     client_since: Millis,
     client_moved: u64,
-    /// Since when nobody awaits content.
+    /// Since when no content is awaited.
     fed_since: Option<Millis>,
 }
 
@@ -160,7 +160,7 @@ impl Stream {
         Some(room)
     }
 
-    /// The app has produced so much, of which `sent` bytes go out.
+    /// The app has produced `bytes`, of which `sent` go out.
     pub(crate) fn produced(&mut self, bytes: usize, sent: usize) {
         self.room_bytes = self.room_bytes.saturating_sub(bytes);
         self.waiting_bytes += sent;

@@ -3,9 +3,9 @@
 //! Whether a connection's peer is trusted is decided once, when it is accepted. Only requests of one
 //! that is are searched for the field; of all others it is content like any other.
 //!
-//! A proxy adds whom it heard from at the end of the field, so that what a client has sent itself
-//! stands in front. The last address that is not a trusted proxy's is the client: it was written by
-//! one. Where the field has something else than an address there, whoever wrote that stands for the
+//! A proxy adds the sender at the end of the field, so that what a client has sent itself stands in
+//! front. The last address that is not a trusted proxy's is the client: a trusted proxy wrote it.
+//! If the field has something else than an address there, the proxy that wrote it stands for the
 //! client.
 //!
 //! One field counts, and not two: a proxy that writes one passes the other on as its client sent it.
@@ -19,7 +19,7 @@ use crate::client::Forwarded;
 use crate::http1::forwarded::{self, Hop};
 use crate::{ForwardedField, Request};
 
-/// A proxy, or a network of them: `10.0.0.7`, `10.0.0.0/8`, or `unix` for whoever comes by a Unix
+/// A proxy, or a network of them: `10.0.0.7`, `10.0.0.0/8`, or `unix` for all peers on a Unix
 /// socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrustedProxy {

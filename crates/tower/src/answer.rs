@@ -1,4 +1,4 @@
-//! From an `http::Response` to a parcel and pieces.
+//! From an `http::Response` to an exchange and pieces.
 
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -16,7 +16,7 @@ use loadline_proto::{
 use crate::{BoxError, FAILURES_MAX};
 
 /// Content up to this length is copied into memory of an earlier answer; the app's own memory of longer
-/// content is taken over. 4 KiB: as much may stay with each parcel that is kept.
+/// content is taken over. 4 KiB: as much may stay with each pooled exchange.
 const COPIED_MAX: usize = 4 << 10;
 
 /// Gives a whole answer to the client.

@@ -78,7 +78,7 @@ pub use loadline_proto::Client;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// The client: the one that a trusted proxy names, else the other end of the connection. `None`
-    /// for one on a Unix socket that nobody has named.
+    /// on a Unix socket, if no proxy names a client.
     pub client: Option<Client>,
     /// Whether the client has sent it by https, as a trusted proxy says.
     pub is_secure: bool,
@@ -128,7 +128,7 @@ impl<S> Tower<S> {
         }
     }
 
-    /// Takes requests with up to so many bytes of content. One that announces more is answered with
+    /// Takes requests with up to this many bytes of content. One that announces more is answered with
     /// 413 before the service sees it; where chunked content grows beyond it, the service's future is
     /// dropped, and the answer is 413, or cut if it has begun. Without this there is no limit, but for
     /// those of the service itself (axum's `DefaultBodyLimit`, say).
@@ -140,8 +140,8 @@ impl<S> Tower<S> {
 
     /// Whether a client that half-closes its connection has left, so that the service's future is
     /// dropped. It has not by default: it gets its answer. A client that closes altogether looks the
-    /// same until something is sent to it; so this is for services whose work for nobody would be
-    /// dear, and whose clients do not half-close.
+    /// same until something is sent to it; so this is for services that should not work in vain
+    /// and whose clients do not half-close.
     #[must_use]
     pub fn cancel_on_half_close(mut self, cancel: bool) -> Self {
         self.options.cancel_on_half_close = cancel;
@@ -175,7 +175,7 @@ where
     }
 
     fn handle_blocking(&self, exchange: &mut Exchange) {
-        exchange.response.error(Status::INTERNAL_SERVER_ERROR); // nobody says `Blocking`
+        exchange.response.error(Status::INTERNAL_SERVER_ERROR); // `handle` never says `Blocking`
     }
 
     fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {

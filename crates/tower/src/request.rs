@@ -1,4 +1,4 @@
-//! From a parcel to an `http::Request`.
+//! From an exchange to an `http::Request`.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::{Addresses, Body};
 /// Fields that a map may have room for and be kept: what browsers send, doubled.
 const SPARE_FIELDS_MAX: usize = 64;
 
-/// From so many fields on their values share memory.
+/// From this many fields on, their values share memory.
 const SHARED_FIELDS_MIN: usize = 3;
 
 thread_local! {
@@ -21,7 +21,7 @@ thread_local! {
     static SPARE: Cell<Option<HeaderMap>> = const { Cell::new(None) };
 }
 
-/// Keeps the memory of fields that nobody needs any more.
+/// Keeps the memory of fields that are no longer needed.
 pub(crate) fn spare(mut headers: HeaderMap) {
     if headers.capacity() <= SPARE_FIELDS_MAX {
         headers.clear();

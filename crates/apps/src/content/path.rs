@@ -1,6 +1,6 @@
 //! From the path of a request to a path below the root, and back.
 //!
-//! Not a look at the file system: whether links leave the root is for whoever opens the file. What
+//! Not a look at the file system: whether links leave the root is checked when the file is opened. What
 //! comes out here is safe to hand to `openat2` relative to the root. The rules:
 //!
 //! | in the request | here | why |

@@ -15,10 +15,10 @@ use crate::file_cache::{CacheLimits, Weighty};
 pub(super) const FRESH_MS: u64 = 1000;
 
 /// How long the file system may take to say how a file is that it cannot be asked about without
-/// waiting. Meanwhile it is served as it was; then it is unavailable, since nobody knows any more.
+/// waiting. Meanwhile it is served as it was; then it is unavailable, since its state is unknown.
 pub(super) const UNSURE_MS_MAX: u64 = 10_000;
 
-/// For how long a file is kept open that nobody asks for.
+/// For how long a file is kept open without a request for it.
 pub(super) const OPEN_UNSEEN_MS_MAX: u64 = 60_000;
 
 /// A path and what it leads to.
@@ -33,12 +33,12 @@ pub(super) struct Entry {
     probes: Box<[Probe]>,
     /// It can be looked at without waiting for another machine.
     is_local: bool,
-    /// Since when somebody waits for the file system to know how it is, on the server's clock; 0:
-    /// nobody does.
+    /// Since when a thread waits for the file system to know how it is, on the server's clock; 0:
+    /// none does.
     checked_since: AtomicU64,
 }
 
-/// The check of an entry, by whoever has it; ends with the value.
+/// The check of an entry, by the thread that has it; ends with the value.
 #[derive(Debug)]
 pub(super) struct Check<'e>(&'e Entry);
 
@@ -100,7 +100,7 @@ impl Entry {
         self.is_local
     }
 
-    /// For how long somebody has been waiting for the file system to know how it is.
+    /// For how long a thread has been waiting for the file system to know how it is.
     pub(super) fn checked_ms(&self, now: Millis) -> Option<u64> {
         match self.checked_since.load(Ordering::Relaxed) {
             0 => None,
@@ -129,7 +129,7 @@ impl Entry {
         now.0.saturating_sub(until.saturating_sub(FRESH_MS))
     }
 
-    /// Whether it may be kept: a file is not kept open forever because somebody asked for it once,
+    /// Whether it may be kept: a file is not kept open forever because of one request,
     /// for its space is not free before it is closed.
     pub(super) fn is_kept(&self, now: Millis) -> bool {
         self.open_files == 0 || self.unseen_ms(now) < OPEN_UNSEEN_MS_MAX

@@ -218,7 +218,7 @@ impl Loader<'_> {
         Ok(self.entry(Target::File(resource), probes))
     }
 
-    /// What to look at to know that all of `watched` is as it was; nothing if looking cannot tell.
+    /// What to look at to know that all of `watched` is as it was; nothing if looking cannot show it.
     fn probes(&self, watched: &[Beside]) -> Vec<Probe> {
         let versions = watched.iter().filter_map(|(_, version)| version.as_ref());
         if versions
@@ -298,7 +298,7 @@ fn read_whole(fd: &OwnedFd, size: u64, access: Access) -> Result<Option<Arc<[u8]
     let size = usize::try_from(size).map_err(|_| Errno::FBIG)?;
     let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, size).collect();
     let Some(room) = Arc::get_mut(&mut bytes) else {
-        return Err(Errno::NOMEM); // cannot be: nobody else has it yet
+        return Err(Errno::NOMEM); // cannot be: no other thread has it yet
     };
     let mut filled = 0;
     while filled < size {

@@ -65,7 +65,7 @@ pub struct StaticFiles {
     options: StaticOptions,
     cache: SharedCache<Entry>,
     space: Arc<IndexSpace>,
-    /// When the cache was last rid of files that nobody asks for, in milliseconds.
+    /// When files without requests were last closed, in milliseconds.
     swept_ms: AtomicU64,
 }
 
@@ -179,7 +179,7 @@ impl StaticFiles {
         }
     }
 
-    /// Closes files that nobody asks for; once a minute, whichever thread comes first.
+    /// Closes files without requests; once a minute, by the first thread that comes by.
     fn sweep(&self, now: Millis) {
         let last = self.swept_ms.load(Ordering::Relaxed);
         let order = Ordering::Relaxed;

@@ -134,7 +134,7 @@ impl Representation {
 const YEAR_9999: u64 = 253_402_300_799;
 
 /// Content in memory goes by its bytes; a file by its identity, length and times, hashed so that
-/// they are nobody's business.
+/// they stay private.
 fn etag(content: &Content, coding: Coding, version: &FileVersion, loaded: SystemTime) -> String {
     let variant = match coding {
         Coding::Identity => "",

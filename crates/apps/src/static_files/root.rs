@@ -99,7 +99,7 @@ impl Root {
     pub(super) fn open(path: &Path, follow_symlinks: bool, before: Before) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         let directory = RootDirectory::open(&path)?;
-        // Its contents must be within reach; and this tells what the kernel can do.
+        // Its contents must be within reach; and this shows what the kernel can do.
         let resolver = probe(directory.as_fd())?;
         Ok(Self {
             path,
@@ -129,7 +129,7 @@ impl Root {
             return Ok(current);
         }
         if access == Access::Warm {
-            return Err(Errno::AGAIN); // nobody knows yet where it leads
+            return Err(Errno::AGAIN); // where it leads is not known yet
         }
         let Ok(next) = RootDirectory::open(&self.path) else {
             return Ok(current);

@@ -216,7 +216,7 @@ fn serve_ranges(
     {
         return Outcome::Blocking;
     }
-    // Drawn from the seed of a hash map, which nobody outside can know.
+    // Drawn from the seed of a hash map, which no client can know.
     let seed = RandomState::new();
     let draw = |number: u64| {
         let mut hasher = seed.build_hasher();

@@ -1,4 +1,4 @@
-//! What a file was when it was looked at, by which the cache tells whether it is fresh.
+//! What a file was when it was looked at, by which the cache knows whether it is fresh.
 //!
 //! That is more than an answer on its way asks for: it goes on while the open file has its content
 //! (`ContentVersion`), whatever becomes of the path. Here a change of the inode counts too, since it
@@ -12,11 +12,11 @@ use loadline_base::ContentVersion;
 use rustix::fs::{AtFlags, CWD, Stat, StatxFlags, StatxTimestamp, fstat, statat, statx};
 use rustix::io::Errno;
 
-/// How old a change must be before a version is taken to tell contents apart: the clocks of file
+/// How old a change must be before a version is taken to distinguish contents: the clocks of file
 /// systems are coarse, on some by two seconds.
 const SETTLED_AFTER_NS: i64 = 2_000_000_000;
 
-/// What tells two states of a file apart: identity, content and times.
+/// What distinguishes two states of a file: identity, content and times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FileVersion {
     /// Device number of the file system.
@@ -54,7 +54,7 @@ impl FileVersion {
                 (stat.stx_size, ns(stat.stx_mtime), ns(stat.stx_ctime))
             }
             Err(Errno::NOSYS | Errno::PERM) => match fstat(file) {
-                Ok(stat) => Self::of(&stat).seen(), // a sandbox that has not heard of it
+                Ok(stat) => Self::of(&stat).seen(), // a sandbox that does not know the call
                 Err(_) => return false,
             },
             Err(_) => return false,

@@ -75,7 +75,7 @@ fn is_port_behind_zeros(digits: &[u8]) -> bool {
 
 /// Whether it is a registered name of which each escape is whole and stands for what a name may hold: a letter, a digit, `-`, `.`,
 /// `_`, `~`, or UTF-8 beyond ASCII, which is what escapes in a name are for (RFC 3986 section
-/// 3.2.2). A delimiter, NUL or a percent sign would make another name of it for whoever decodes
+/// 3.2.2). A delimiter, NUL or a percent sign would make another name of it if it is decoded
 /// once more.
 fn has_good_escapes(name: &[u8]) -> bool {
     let mut decoded = Vec::with_capacity(name.len());

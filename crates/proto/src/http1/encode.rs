@@ -14,7 +14,7 @@ const HEAD_EXTRA_BYTES: usize = 256;
 pub(crate) enum After {
     /// It ends.
     Close,
-    /// It stays open; idle, so many seconds at least, if that is not 0.
+    /// It stays open; idle, for `promised_s` at least, if that is not 0.
     Stay { promised_s: u32 },
 }
 

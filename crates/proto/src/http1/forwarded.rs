@@ -1,4 +1,4 @@
-//! The fields by which proxies say whom they heard from: `X-Forwarded-For`, `X-Forwarded-Proto` and
+//! The fields by which proxies name their clients: `X-Forwarded-For`, `X-Forwarded-Proto` and
 //! `Forwarded` (RFC 7239).
 //!
 //! They are read from their end, since only what stands there was written by the proxy next to us:
@@ -21,7 +21,7 @@ const NODE_BYTES_MAX: usize = 80;
 /// What a proxy says about one hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hop {
-    /// Whom it heard from; `None` if it does not say, or nothing that is an address.
+    /// The sender; `None` if the proxy names none, or something else than an address.
     pub(crate) from: Option<Client>,
     /// Whether that was by https.
     pub(crate) is_secure: bool,

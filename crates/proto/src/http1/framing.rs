@@ -8,7 +8,7 @@ use crate::{Fault, Status};
 pub enum Framing {
     /// There is none.
     Empty,
-    /// After so many bytes, at least one.
+    /// After this many bytes, at least one.
     Length(u64),
     /// With the last chunk and the trailers.
     Chunked,

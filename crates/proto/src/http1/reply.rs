@@ -19,7 +19,7 @@ const BEGIN: &[u8] = b"HTTP/1.";
 pub(crate) enum ReplyFraming {
     /// There is none.
     Empty,
-    /// After so many bytes, at least one.
+    /// After this many bytes, at least one.
     Length(u64),
     /// With the last chunk and the trailers.
     Chunked,

@@ -25,8 +25,8 @@ impl TrailerName {
 }
 
 /// What has to be known before the content: framing, routing, request modifiers, authentication and
-/// the format of the content (RFC 9110 section 6.5.1), and fields of the connection. Whoever merges
-/// trailers into the head would read another request than whoever does not.
+/// the format of the content (RFC 9110 section 6.5.1), and fields of the connection. A recipient
+/// that merges trailers into the head would read another request than one that does not.
 const FORBIDDEN: [&[u8]; 29] = [
     b"content-length",
     b"transfer-encoding",

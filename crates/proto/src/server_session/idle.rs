@@ -13,9 +13,9 @@ impl ServerSession {
         }
     }
 
-    /// How long it may be idle at the least, in seconds, as it is told to those who keep connections
-    /// for later: trusted proxies, and clients of HTTP/1.0, which are told that it stays open in any
-    /// case. 0: nothing is said. Less than what is kept, for a request that is on its way by then.
+    /// The idle time that a response promises, in seconds, to clients that keep connections for
+    /// later: trusted proxies, and HTTP/1.0 clients, whose response says in any case that it stays
+    /// open. 0: no promise. Less than the real timeout, for a request that is on its way by then.
     pub(super) fn promised_s(&self, version: Version) -> u32 {
         if !self.peer_is_trusted() && version != Version::Http10 {
             return 0;

@@ -87,7 +87,7 @@ impl Progress {
     }
 
     /// An app's task is over: gives back what was kept for it, and logs the answer that it streamed.
-    /// `batch_bytes`: of the batch that is being sent so much has left, and no more will; `None`: all
+    /// `batch_bytes`: how much of the batch that is being sent has left, if no more will; `None`: all
     /// of it will.
     pub(crate) fn end_stream(&mut self, batch_bytes: Option<u64>, turn: &mut Turn<'_>) {
         let mut stream = std::mem::take(&mut self.stream);

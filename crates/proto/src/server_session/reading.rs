@@ -135,7 +135,7 @@ impl ServerSession {
         self.read_body(turn);
     }
 
-    /// Feeds the content from what was kept, to the handler or to nobody.
+    /// Reads the content from what was kept, for the handler or to throw it away.
     pub(super) fn read_body(&mut self, turn: &mut Turn<'_>) {
         let limits = &self.config.limits;
         let collecting = self.state == State::Collecting;

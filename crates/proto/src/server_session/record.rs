@@ -17,7 +17,7 @@ impl ServerSession {
         }
     }
 
-    /// An answer begins. That to a newcomer who is refused is none to a request.
+    /// An answer begins. A refused connection has one without a request.
     #[inline]
     pub(super) fn count_request(&mut self) {
         if let Some(record) = &mut self.record

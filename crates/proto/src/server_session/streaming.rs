@@ -56,7 +56,7 @@ impl ServerSession {
         self.begin_answer(exchange, len, turn);
     }
 
-    /// The task has read so many bytes of what was offered: the window reopens. The first call, with
+    /// The task has read this much of what was offered: the window reopens. The first call, with
     /// 0 perhaps, says that it wants content at all.
     pub fn consumed(&mut self, _stream: StreamId, bytes: usize, turn: &mut Turn<'_>) {
         if self.state != State::Streaming {
@@ -141,7 +141,7 @@ impl ServerSession {
         let State::CancelDue { close } = self.state else {
             return Action::Start(exchange);
         };
-        // Its content cannot be had: nobody is asked to answer, so nobody is cancelled.
+        // Its content cannot be had: no task was started, so none is cancelled.
         turn.pool.give_exchange(exchange);
         self.state = after_task(close);
         self.next_action(turn)
@@ -225,7 +225,7 @@ impl ServerSession {
         self.fail_stream(fault, CloseReason::Slow, turn);
     }
 
-    /// Until when somebody is awaited.
+    /// Until when the client or the app is awaited.
     #[inline(never)]
     pub(super) fn streaming_deadline(&self) -> Option<loadline_base::Millis> {
         let progress = self.progress.as_ref()?;

@@ -5,7 +5,7 @@ use loadline_proto::{Body, Fields, Limits, Outcome, Status};
 
 const HEAD: &[u8] = b"HEAD /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
 
-/// An error whose request has no method, after a HEAD that used the same parcel.
+/// An error whose request has no method, after a HEAD that used the same exchange.
 #[test]
 fn an_error_after_a_head_request_has_its_content() {
     type End = fn(&mut Driver<'_>);
