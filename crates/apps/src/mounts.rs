@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use loadline_proto::{Exchange, Handler, Outcome, Port, Task, Turn};
+use loadline_proto::{Context, Exchange, Handler, Outcome, Port, Task};
 
 use crate::probes::Probes;
 use crate::status::StatusPage;
@@ -107,7 +107,7 @@ impl<H: Handler> Handler for Mounts<H> {
         &self,
         local: &mut Self::Local,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        cx: &mut Context<'_>,
     ) -> Outcome {
         if let Some(status) = &self.status
             && status.matches(exchange)
@@ -122,8 +122,8 @@ impl<H: Handler> Handler for Mounts<H> {
             return Outcome::Ready;
         }
         match self.app(exchange) {
-            Some(app) => app.handle(&mut (), exchange, turn),
-            None => self.site.handle(local, exchange, turn),
+            Some(app) => app.handle(&mut (), exchange, cx),
+            None => self.site.handle(local, exchange, cx),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use loadline_proto::{Exchange, Handler, Outcome, Port, Task, Turn};
+use loadline_proto::{Context, Exchange, Handler, Outcome, Port, Task};
 use rustix::time::{ClockId, clock_gettime};
 
 /// How the time is spent.
@@ -47,10 +47,10 @@ impl<H: Handler> Handler for ServiceTime<H> {
         &self,
         local: &mut Self::Local,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        cx: &mut Context<'_>,
     ) -> Outcome {
         exchange.answer_as_data = true;
-        match self.inner.handle(local, exchange, turn) {
+        match self.inner.handle(local, exchange, cx) {
             Outcome::Ready => {
                 exchange.inner_ready = true;
                 Outcome::Blocking

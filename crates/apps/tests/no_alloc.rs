@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_base::Millis;
 use loadline_proto::{
-    Action, Counters, Handler, HttpDate, Pool, ServerSession, SessionConfig, Turn,
+    Action, Context, Counters, Handler, HttpDate, Pool, ServerSession, SessionConfig,
 };
 
 /// Runs `request` again and again on one connection, `step_ms` apart; returns the allocations of the
@@ -29,39 +29,39 @@ fn allocations(request: &str, step_ms: u64) -> u64 {
     let handler = StaticFiles::new(directory.path(), options).unwrap();
     let mut local = handler.local();
     let (mut pool, counters, date) = (Pool::new(), Counters::default(), HttpDate::at(0));
-    let mut turn = Turn {
+    let mut cx = Context {
         now: Millis(5000),
         date: &date,
         pool: &mut pool,
         counters: &counters,
         log: None,
     };
-    let mut session = ServerSession::new(&Arc::new(SessionConfig::default()), None, &mut turn);
+    let mut session = ServerSession::new(&Arc::new(SessionConfig::default()), None, &mut cx);
     let mut count = 0;
     for round in 0..40 {
-        turn.now = Millis(turn.now.0 + step_ms);
-        session.received(&mut request.as_bytes().to_vec(), &mut turn);
+        cx.now = Millis(cx.now.0 + step_ms);
+        session.received(&mut request.as_bytes().to_vec(), &mut cx);
         let mut answered = false;
         while !answered {
-            match session.next_action(&mut turn) {
+            match session.next_action(&mut cx) {
                 Action::Run(mut exchange) => {
                     let mut outcome = None;
                     let seen = allocation_counter::measure(|| {
-                        outcome = Some(handler.handle(&mut local, &mut exchange, &mut turn));
+                        outcome = Some(handler.handle(&mut local, &mut exchange, &mut cx));
                     });
                     if round >= 10 {
                         count += seen.count_total;
                     }
-                    session.ran(exchange, outcome.unwrap(), &mut turn);
+                    session.ran(exchange, outcome.unwrap(), &mut cx);
                 }
                 Action::Block(mut exchange) => {
                     assert!(round < 10, "it is known by now");
                     handler.handle_blocking(&mut exchange);
-                    session.completed(exchange, &mut turn);
+                    session.completed(exchange, &mut cx);
                 }
                 Action::Send { mut transmit, .. } => {
                     transmit.advance(transmit.remaining());
-                    session.sent(transmit, &mut turn);
+                    session.sent(transmit, &mut cx);
                     answered = true;
                 }
                 action => panic!("{action:?}"),

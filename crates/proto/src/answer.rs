@@ -2,7 +2,7 @@
 
 use crate::http1::encode::{self, After};
 use crate::progress::Progress;
-use crate::{Body, Exchange, Response, SessionConfig, Turn};
+use crate::{Body, Context, Exchange, Response, SessionConfig};
 
 /// Puts the answer of `exchange` into the output of `progress`, unless the handler has done so;
 /// returns whether the connection stays open after it.
@@ -11,10 +11,10 @@ pub(crate) fn take_over(
     progress: &mut Progress,
     draining: bool,
     config: &SessionConfig,
-    turn: &mut Turn<'_>,
+    cx: &mut Context<'_>,
 ) -> bool {
     let response = &mut exchange.response;
-    turn.counters.answer(response.status);
+    cx.counters.answer(response.status);
     let persist = exchange.persist && !response.close;
     if let Body::Encoded { len } = response.body {
         progress.content_len = len;
@@ -29,7 +29,7 @@ pub(crate) fn take_over(
         &mut progress.output,
         &mut progress.segments,
         &config.limits,
-        turn,
+        cx,
     );
     persist
 }

@@ -1,6 +1,6 @@
 //! What turns requests into answers: the interface between the core and the apps.
 
-use crate::{Exchange, Port, Status, Task, TaskOptions, Turn};
+use crate::{Context, Exchange, Port, Status, Task, TaskOptions};
 
 /// What a handler's quick step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub trait Handler: Send + Sync + 'static {
         &self,
         local: &mut Self::Local,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        cx: &mut Context<'_>,
     ) -> Outcome;
 
     /// Called after `Blocking`, on a thread that may block. Leaves the answer in the exchange.
@@ -66,9 +66,9 @@ impl<H: Handler> Handler for std::sync::Arc<H> {
         &self,
         local: &mut Self::Local,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        cx: &mut Context<'_>,
     ) -> Outcome {
-        (**self).handle(local, exchange, turn)
+        (**self).handle(local, exchange, cx)
     }
 
     fn handle_blocking(&self, exchange: &mut Exchange) {

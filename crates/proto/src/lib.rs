@@ -23,27 +23,27 @@
 //! use std::sync::Arc;
 //! use loadline_base::{Chunk, Millis};
 //! use loadline_proto::{
-//!     Action, Body, Counters, HttpDate, Outcome, Pool, ServerSession, SessionConfig, Turn,
+//!     Action, Body, Counters, HttpDate, Outcome, Pool, ServerSession, SessionConfig, Context,
 //! };
 //!
 //! let (mut pool, counters, date) = (Pool::new(), Counters::default(), HttpDate::at(784_111_777));
 //! let now = Millis(0);
-//! let mut turn = Turn { now, date: &date, pool: &mut pool, counters: &counters, log: None };
+//! let mut cx = Context { now, date: &date, pool: &mut pool, counters: &counters, log: None };
 //! let config = Arc::new(SessionConfig::default());
-//! let mut session = ServerSession::new(&config, None, &mut turn);
+//! let mut session = ServerSession::new(&config, None, &mut cx);
 //!
-//! session.received(&mut b"GET / HTTP/1.1\r\nHost: example\r\n\r\n".to_vec(), &mut turn);
-//! let Action::Run(mut exchange) = session.next_action(&mut turn) else { panic!() };
+//! session.received(&mut b"GET / HTTP/1.1\r\nHost: example\r\n\r\n".to_vec(), &mut cx);
+//! let Action::Run(mut exchange) = session.next_action(&mut cx) else { panic!() };
 //! assert_eq!(exchange.request.path(), b"/");
 //! exchange.response.body = Body::Bytes(b"hello".to_vec());
-//! session.ran(exchange, Outcome::Ready, &mut turn);
+//! session.ran(exchange, Outcome::Ready, &mut cx);
 //!
-//! let Action::Send { mut transmit, .. } = session.next_action(&mut turn) else { panic!() };
+//! let Action::Send { mut transmit, .. } = session.next_action(&mut cx) else { panic!() };
 //! let Some(Chunk::Memory(bytes)) = transmit.front() else { panic!() };
 //! assert!(bytes.starts_with(b"HTTP/1.1 200 OK\r\n") && bytes.ends_with(b"\r\n\r\nhello"));
 //! transmit.advance(transmit.remaining());
-//! session.sent(transmit, &mut turn);
-//! assert!(matches!(session.next_action(&mut turn), Action::Wait { read: true, .. }));
+//! session.sent(transmit, &mut cx);
+//! assert!(matches!(session.next_action(&mut cx), Action::Wait { read: true, .. }));
 //! ```
 #![forbid(unsafe_code)]
 
@@ -54,6 +54,7 @@ mod ascii;
 pub mod client;
 pub mod client_session;
 pub mod connection_log;
+pub mod context;
 pub mod counters;
 pub mod date;
 pub mod error_pages;
@@ -76,13 +77,14 @@ mod session_state;
 pub mod status;
 mod stream;
 pub mod trusted_proxies;
-pub mod turn;
 
 pub use access_log::{AccessFormat, AccessLog};
 pub use action::{Action, Then};
 pub use client::{Client, ForwardedField};
 pub use client_session::{ClientSession, Received, Reply, ReplyFault, ReplyObserver};
 pub use connection_log::{ConnectionFormat, ConnectionLog, ConnectionRecord};
+pub use context::Context;
+pub use context::Context as Turn; // its name in the server until its executors are rewritten
 pub use counters::{CloseReason, Counters};
 pub use date::HttpDate;
 pub use error_pages::ErrorPages;
@@ -100,4 +102,3 @@ pub use server_session::ServerSession;
 pub use session_config::SessionConfig;
 pub use status::Status;
 pub use trusted_proxies::{TrustedProxies, TrustedProxy};
-pub use turn::Turn;

@@ -27,8 +27,8 @@ use crate::progress::{BodyReader, Progress};
 use crate::session_state::State;
 use crate::trusted_proxies::Standing;
 use crate::{
-    Action, CloseReason, ConnectionRecord, Exchange, Fault, Method, Outcome, Pace, SessionConfig,
-    Status, Then, Turn, answer,
+    Action, CloseReason, ConnectionRecord, Context, Exchange, Fault, Method, Outcome, Pace,
+    SessionConfig, Status, Then, answer,
 };
 
 /// Only what the owner carries out is awaited.
@@ -62,14 +62,18 @@ pub struct ServerSession {
 impl ServerSession {
     /// A connection that was just accepted.
     #[must_use]
-    pub fn new(config: &Arc<SessionConfig>, peer: Option<SocketAddr>, turn: &mut Turn<'_>) -> Self {
-        turn.counters.accepted.add(1);
+    pub fn new(
+        config: &Arc<SessionConfig>,
+        peer: Option<SocketAddr>,
+        cx: &mut Context<'_>,
+    ) -> Self {
+        cx.counters.accepted.add(1);
         Self {
             config: Arc::clone(config),
             progress: None,
             peer: Peer::new(peer),
             standing: config.trusted_proxies.standing(peer),
-            since: turn.now,
+            since: cx.now,
             moved: 0,
             state: State::Idle,
             sending: false,
@@ -83,37 +87,37 @@ impl ServerSession {
 
     /// Bytes came. Welcome after `Wait { read: true }`, bounded otherwise by what the loop reads at
     /// once. (`&mut`: a later TLS layer decrypts in place.)
-    pub fn received(&mut self, bytes: &mut [u8], turn: &mut Turn<'_>) {
-        self.count_bytes_in(bytes.len(), turn);
+    pub fn received(&mut self, bytes: &mut [u8], cx: &mut Context<'_>) {
+        self.count_bytes_in(bytes.len(), cx);
         match self.state {
             State::Closed => {}
             // Unread, it would turn the close into a reset that destroys the last answer.
             State::Ending { .. } => self.state = State::Ending { linger: true },
             // Not before the output is out: what moves now is counted for that.
             _ if self.sending && self.state != State::Streaming => {
-                self.progress(turn).keep(bytes, turn);
+                self.progress(cx).keep(bytes, cx);
             }
             State::Idle if !self.has_carry() => {
-                self.begin_period(turn);
+                self.begin_period(cx);
                 let came = bytes.len();
-                self.read_head(Some(bytes), came, turn);
+                self.read_head(Some(bytes), came, cx);
             }
             State::Idle | State::Head => {
                 if self.state == State::Idle {
-                    self.begin_period(turn);
+                    self.begin_period(cx);
                 }
-                self.progress(turn).keep(bytes, turn);
-                self.read_head(None, bytes.len(), turn);
+                self.progress(cx).keep(bytes, cx);
+                self.read_head(None, bytes.len(), cx);
             }
             State::Collecting => {
-                self.moved(bytes.len() as u64, self.config.limits.body_pace, turn);
-                self.progress(turn).keep(bytes, turn);
-                self.read_body(turn);
+                self.moved(bytes.len() as u64, self.config.limits.body_pace, cx);
+                self.progress(cx).keep(bytes, cx);
+                self.read_body(cx);
             }
             State::Discarding => {
                 self.moved += bytes.len() as u64; // bounded in all
-                self.progress(turn).keep(bytes, turn);
-                self.read_body(turn);
+                self.progress(cx).keep(bytes, cx);
+                self.read_body(cx);
             }
             State::Lingering => {
                 self.moved += bytes.len() as u64;
@@ -126,21 +130,21 @@ impl ServerSession {
             | State::BlockDue
             | State::Blocking
             | State::StartDue
-            | State::CancelDue { .. } => self.progress(turn).keep(bytes, turn),
+            | State::CancelDue { .. } => self.progress(cx).keep(bytes, cx),
             State::AnswerDue => {
-                self.progress(turn).keep(bytes, turn);
-                self.answer_due(turn);
+                self.progress(cx).keep(bytes, cx);
+                self.answer_due(cx);
             }
-            State::Streaming => self.received_streaming(bytes, turn),
+            State::Streaming => self.received_streaming(bytes, cx),
         }
     }
 
     /// The peer will send no more (a half-close): answers still go out, but for those of apps that
     /// do not work for a client which may have left.
-    pub fn received_eof(&mut self, turn: &mut Turn<'_>) {
+    pub fn received_eof(&mut self, cx: &mut Context<'_>) {
         self.eof = true;
         if self.state == State::Streaming {
-            return self.received_eof_streaming(turn);
+            return self.received_eof_streaming(cx);
         }
         if self.sending || self.has_output() {
             return; // `sent` comes back to it
@@ -151,62 +155,62 @@ impl ServerSession {
             State::Collecting => {
                 self.fault(
                     Fault::bad_request("the content ended before its length"),
-                    turn,
+                    cx,
                 );
             }
             State::Discarding => self.state = State::Ending { linger: false },
             State::Lingering => self.close(CloseReason::Finished),
-            State::AnswerDue => self.answer_due(turn),
+            State::AnswerDue => self.answer_due(cx),
             _ => {}
         }
     }
 
     /// The socket holds nothing: the answer to `ReceivePending`.
-    pub fn nothing_pending(&mut self, turn: &mut Turn<'_>) {
+    pub fn nothing_pending(&mut self, cx: &mut Context<'_>) {
         self.nothing_pending = true;
         if self.state == State::AnswerDue {
-            self.answer_due(turn);
+            self.answer_due(cx);
         }
     }
 
     /// Part of what is out has left; for the minimum rate.
-    pub fn progressed(&mut self, bytes: u64, turn: &mut Turn<'_>) {
+    pub fn progressed(&mut self, bytes: u64, cx: &mut Context<'_>) {
         debug_assert!(self.sending);
-        self.moved(bytes, self.config.limits.write_pace, turn);
+        self.moved(bytes, self.config.limits.write_pace, cx);
         if let Some(progress) = &mut self.progress {
             progress.out_sent += bytes;
         }
-        self.count_bytes_out(bytes, turn);
+        self.count_bytes_out(bytes, cx);
     }
 
     /// All of what was out has left.
-    pub fn sent(&mut self, transmit: Transmit, turn: &mut Turn<'_>) {
+    pub fn sent(&mut self, transmit: Transmit, cx: &mut Context<'_>) {
         debug_assert!(self.sending && transmit.is_done());
         self.sending = false;
-        turn.pool.give_segments(transmit.into_segments());
-        self.begin_period(turn);
+        cx.pool.give_segments(transmit.into_segments());
+        self.begin_period(cx);
         if let Some(progress) = &mut self.progress {
             let left = progress.out_bytes.saturating_sub(progress.out_sent);
-            progress.log_pending(u64::MAX, turn);
+            progress.log_pending(u64::MAX, cx);
             progress.stream.left();
-            self.count_bytes_out(left, turn);
+            self.count_bytes_out(left, cx);
         }
         match self.state {
-            State::Idle | State::Head if self.has_carry() => self.read_head(None, 0, turn),
-            State::Collecting | State::Discarding => self.read_body(turn),
-            State::Idle => self.release_progress(turn),
+            State::Idle | State::Head if self.has_carry() => self.read_head(None, 0, cx),
+            State::Collecting | State::Discarding => self.read_body(cx),
+            State::Idle => self.release_progress(cx),
             _ => {}
         }
         if self.eof {
-            self.received_eof(turn);
+            self.received_eof(cx);
         }
         if self.draining {
-            self.draining(turn);
+            self.draining(cx);
         }
     }
 
     /// The peer is gone altogether (reset, hang-up). `Close` follows.
-    pub fn peer_gone(&mut self, _turn: &mut Turn<'_>) {
+    pub fn peer_gone(&mut self, _turn: &mut Context<'_>) {
         let idle = self.state == State::Idle && !self.sending;
         self.close(if idle {
             CloseReason::Client
@@ -216,73 +220,73 @@ impl ServerSession {
     }
 
     /// The quick step ran.
-    pub fn ran(&mut self, mut exchange: Box<Exchange>, outcome: Outcome, turn: &mut Turn<'_>) {
+    pub fn ran(&mut self, mut exchange: Box<Exchange>, outcome: Outcome, cx: &mut Context<'_>) {
         debug_assert!(matches!(self.state, State::Running | State::Closed));
         if self.state == State::Closed {
-            turn.pool.give_exchange(exchange);
+            cx.pool.give_exchange(exchange);
             return;
         }
         let is_for_app = matches!(outcome, Outcome::Later(_));
         let is_unknown = exchange.request.method == Method::Other && !is_for_app;
         let stands = outcome == Outcome::Ready && !is_unknown && !self.is_refused(&exchange);
-        self.progress(turn).output = exchange.take_output(stands);
+        self.progress(cx).output = exchange.take_output(stands);
         if is_unknown {
             exchange.response.error(Status::NOT_IMPLEMENTED);
-            return self.answer(exchange, turn);
+            return self.answer(exchange, cx);
         }
         match outcome {
-            Outcome::Ready => self.answer(exchange, turn),
+            Outcome::Ready => self.answer(exchange, cx),
             Outcome::Blocking => {
                 self.state = State::BlockDue;
-                self.progress(turn).exchange = Some(exchange);
+                self.progress(cx).exchange = Some(exchange);
             }
-            Outcome::Later(options) => self.start_due(exchange, options, turn),
-            Outcome::Collect { bytes_max } => self.collect(exchange, bytes_max, turn),
+            Outcome::Later(options) => self.start_due(exchange, options, cx),
+            Outcome::Collect { bytes_max } => self.collect(exchange, bytes_max, cx),
         }
     }
 
     /// The blocking step is done (or was refused: then the answer says so). In a drain the last answer
     /// says so, and whether it is the last is known once what has arrived behind it was received.
-    pub fn completed(&mut self, exchange: Box<Exchange>, turn: &mut Turn<'_>) {
+    pub fn completed(&mut self, exchange: Box<Exchange>, cx: &mut Context<'_>) {
         debug_assert!(matches!(self.state, State::Blocking | State::Closed));
         if self.state == State::Closed {
-            turn.pool.give_exchange(exchange);
+            cx.pool.give_exchange(exchange);
             return;
         }
         if self.draining && !self.eof && !self.has_carry() {
-            self.progress(turn).exchange = Some(exchange);
+            self.progress(cx).exchange = Some(exchange);
             self.state = State::AnswerDue;
             return;
         }
-        self.answer(exchange, turn);
+        self.answer(exchange, cx);
     }
 
-    fn answer_due(&mut self, turn: &mut Turn<'_>) {
+    fn answer_due(&mut self, cx: &mut Context<'_>) {
         self.nothing_pending = false;
-        if let Some(exchange) = self.progress(turn).exchange.take() {
-            self.answer(exchange, turn);
+        if let Some(exchange) = self.progress(cx).exchange.take() {
+            self.answer(exchange, cx);
         }
     }
 
     /// `deadline` has passed. Called too early, it changes nothing.
-    pub fn expired(&mut self, turn: &mut Turn<'_>) {
-        if self.deadline().is_none_or(|deadline| deadline > turn.now) {
+    pub fn expired(&mut self, cx: &mut Context<'_>) {
+        if self.deadline().is_none_or(|deadline| deadline > cx.now) {
             return;
         }
         let silent = Fault::timeout(None, "time was up");
         match self.state {
             _ if self.sending => {
-                turn.counters.fault(&silent);
+                cx.counters.fault(&silent);
                 self.close(CloseReason::Slow);
             }
-            State::Streaming => self.expired_streaming(turn),
+            State::Streaming => self.expired_streaming(cx),
             State::Idle => self.close(CloseReason::Idle),
             State::Head | State::Collecting => {
                 let status = Some(Status::REQUEST_TIMEOUT);
-                self.fault(Fault::timeout(status, "the request took too long"), turn);
+                self.fault(Fault::timeout(status, "the request took too long"), cx);
             }
             State::Discarding => {
-                turn.counters.fault(&silent);
+                cx.counters.fault(&silent);
                 self.close(CloseReason::Slow);
             }
             State::Lingering => self.close(CloseReason::Finished),
@@ -292,7 +296,7 @@ impl ServerSession {
 
     /// The server is going down: finish what was accepted, say `Connection: close`, then `Close`.
     /// An idle connection closes at once, unless a request has arrived.
-    pub fn draining(&mut self, _turn: &mut Turn<'_>) {
+    pub fn draining(&mut self, _turn: &mut Context<'_>) {
         self.draining = true;
         if !self.sending && self.state == State::Discarding {
             self.state = State::Ending { linger: true };
@@ -300,9 +304,9 @@ impl ServerSession {
     }
 
     /// Answer a new connection with this status and close, without reading a request.
-    pub fn refuse(&mut self, status: Status, turn: &mut Turn<'_>) {
+    pub fn refuse(&mut self, status: Status, cx: &mut Context<'_>) {
         self.reason = Some(CloseReason::Refused);
-        self.fault(Fault::limit(status, "no room for another connection"), turn);
+        self.fault(Fault::limit(status, "no room for another connection"), cx);
     }
 
     /// Close without an answer, for this reason.
@@ -312,13 +316,13 @@ impl ServerSession {
 
     /// The next order. To be asked after every fact until it says `Wait` or `Close`.
     #[inline]
-    pub fn next_action(&mut self, turn: &mut Turn<'_>) -> Action {
+    pub fn next_action(&mut self, cx: &mut Context<'_>) -> Action {
         if matches!(self.state, State::Closed | State::CancelDue { .. }) {
             return self.cancel();
         }
         if self.sending {
             return match self.state {
-                State::Streaming => self.stream_action(turn),
+                State::Streaming => self.stream_action(cx),
                 _ => WAIT_FOR_OWNER,
             };
         }
@@ -335,19 +339,19 @@ impl ServerSession {
             (Some(progress), _) => progress.has_output(),
         };
         if full {
-            return self.send(turn);
+            return self.send(cx);
         }
         match self.state {
-            State::RunDue => self.run(turn),
-            State::BlockDue => match self.progress(turn).exchange.take() {
+            State::RunDue => self.run(cx),
+            State::BlockDue => match self.progress(cx).exchange.take() {
                 Some(exchange) => {
                     self.state = State::Blocking;
                     Action::Block(exchange)
                 }
                 None => Action::Close,
             },
-            State::StartDue => self.start(turn),
-            State::Streaming => self.stream_action(turn),
+            State::StartDue => self.start(cx),
+            State::Streaming => self.stream_action(cx),
             State::Running | State::Blocking => WAIT_FOR_OWNER,
             State::AnswerDue => Action::ReceivePending { certain: true },
             State::Idle if self.draining => self.close_idle(),
@@ -361,7 +365,7 @@ impl ServerSession {
             },
             State::Ending { linger: true } if !self.eof => {
                 self.state = State::Lingering;
-                self.begin_period(turn);
+                self.begin_period(cx);
                 Action::Finish
             }
             State::Ending { linger: false } if !self.eof && !self.nothing_pending => {
@@ -378,17 +382,17 @@ impl ServerSession {
 
     /// The connection is closed: memory goes back to the pool, the close is counted by its reason.
     /// Returns the record, if one was kept.
-    pub fn ended(mut self, turn: &mut Turn<'_>) -> Option<Box<ConnectionRecord>> {
+    pub fn ended(mut self, cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>> {
         let reason = self.reason.unwrap_or(CloseReason::Failed);
-        turn.counters.close(reason);
+        cx.counters.close(reason);
         let mut record = self.record.take();
         if let Some(record) = &mut record {
             record.reason = reason;
         }
         if let Some(mut progress) = self.progress.take() {
-            progress.log_pending(if self.sending { progress.out_sent } else { 0 }, turn);
-            progress.recycle(turn);
-            turn.pool.http1.give(progress);
+            progress.log_pending(if self.sending { progress.out_sent } else { 0 }, cx);
+            progress.recycle(cx);
+            cx.pool.http1.give(progress);
         }
         record
     }
@@ -443,15 +447,15 @@ impl ServerSession {
         Action::Close
     }
 
-    fn run(&mut self, turn: &mut Turn<'_>) -> Action {
+    fn run(&mut self, cx: &mut Context<'_>) -> Action {
         let draining = self.draining;
         let discard_max = self.config.limits.discard_bytes_max;
         let bytes_max = self.config.limits.body_bytes_max;
-        let Some(mut exchange) = self.progress(turn).exchange.take() else {
+        let Some(mut exchange) = self.progress(cx).exchange.take() else {
             return Action::Close;
         };
         exchange.promised_s = self.promised_s(exchange.request.version);
-        let progress = self.progress(turn);
+        let progress = self.progress(cx);
         // What the handler does not ask for has to be read and thrown away, if that is bounded and
         // allowed, and if the client will send it: one that waits for 100 Continue may or may not.
         let can_skip_body = match progress.body {
@@ -468,11 +472,11 @@ impl ServerSession {
 
     /// Takes the answer over from the exchange into the output, unless its request has more content
     /// than it may have: that is said then, if nothing worse is.
-    fn answer(&mut self, exchange: Box<Exchange>, turn: &mut Turn<'_>) {
+    fn answer(&mut self, exchange: Box<Exchange>, cx: &mut Context<'_>) {
         if self.is_refused(&exchange) {
-            return self.refuse_content(exchange, turn);
+            return self.refuse_content(exchange, cx);
         }
-        self.answer_with(exchange, false, turn);
+        self.answer_with(exchange, false, cx);
     }
 
     /// Whether a request is refused though it is answered: among the reasons why it is the last one
@@ -484,24 +488,24 @@ impl ServerSession {
     }
 
     /// The same, while a batch may be on its way.
-    fn answer_with(&mut self, mut exchange: Box<Exchange>, sending: bool, turn: &mut Turn<'_>) {
-        let mut progress = self.take_progress(turn);
+    fn answer_with(&mut self, mut exchange: Box<Exchange>, sending: bool, cx: &mut Context<'_>) {
+        let mut progress = self.take_progress(cx);
         self.count_request();
         let persist = answer::take_over(
             &mut exchange,
             &mut progress,
             self.draining,
             &self.config,
-            turn,
+            cx,
         );
-        progress.keep_or_log(exchange, sending, turn);
+        progress.keep_or_log(exchange, sending, cx);
         self.progress = Some(progress);
-        self.go_on(persist, turn);
+        self.go_on(persist, cx);
     }
 
     /// Behind an answer: the end, content that was not asked for, or the next request.
-    fn go_on(&mut self, persist: bool, turn: &mut Turn<'_>) {
-        let progress = self.progress(turn);
+    fn go_on(&mut self, persist: bool, cx: &mut Context<'_>) {
+        let progress = self.progress(cx);
         let body_left = !matches!(progress.body, BodyReader::Done);
         let carry_left = progress.has_carry();
         if !persist {
@@ -511,19 +515,19 @@ impl ServerSession {
             return;
         }
         if !self.sending {
-            self.begin_period(turn);
+            self.begin_period(cx);
         }
         if body_left {
             self.state = State::Discarding;
-            self.read_body(turn);
+            self.read_body(cx);
         } else {
-            self.next_request(turn);
+            self.next_request(cx);
         }
     }
 
     /// Answers what went wrong, if there is an answer to it, and ends the connection.
-    fn fault(&mut self, fault: Fault, turn: &mut Turn<'_>) {
-        turn.counters.fault(&fault);
+    fn fault(&mut self, fault: Fault, cx: &mut Context<'_>) {
+        cx.counters.fault(&fault);
         let Some(status) = fault.status else {
             self.close(CloseReason::Vanished);
             return;
@@ -534,15 +538,15 @@ impl ServerSession {
         };
         self.reason.get_or_insert(reason);
         let peer = self.peer.address();
-        let progress = self.progress(turn);
+        let progress = self.progress(cx);
         let mut exchange = progress
             .exchange
             .take()
-            .unwrap_or_else(|| turn.pool.take_exchange());
+            .unwrap_or_else(|| cx.pool.take_exchange());
         exchange.peer = peer;
         if exchange.request.head.is_empty() {
             progress.carry_line(&mut exchange.request.head);
-            turn.stamp(&mut exchange);
+            cx.stamp(&mut exchange);
         }
         exchange.response.error(status);
         exchange.response.close = true;
@@ -550,16 +554,16 @@ impl ServerSession {
             exchange.response.field("Retry-After", "1");
         }
         progress.persist = false;
-        self.answer(exchange, turn);
+        self.answer(exchange, cx);
         self.state = State::Ending { linger: true };
     }
 
-    fn send(&mut self, turn: &mut Turn<'_>) -> Action {
-        let mut progress = self.take_progress(turn);
-        let transmit = progress.take_output(turn);
+    fn send(&mut self, cx: &mut Context<'_>) -> Action {
+        let mut progress = self.take_progress(cx);
+        let transmit = progress.take_output(cx);
         self.progress = Some(progress);
         self.sending = true;
-        self.begin_period(turn);
+        self.begin_period(cx);
         Action::Send {
             transmit,
             then: self.then(),
@@ -579,15 +583,15 @@ impl ServerSession {
             .is_some_and(|progress| progress.has_output())
     }
 
-    fn begin_period(&mut self, turn: &Turn<'_>) {
-        self.since = turn.now;
+    fn begin_period(&mut self, cx: &Context<'_>) {
+        self.since = cx.now;
         self.moved = 0;
     }
 
     /// Bytes have moved in a period that only a minimum rate ends.
-    fn moved(&mut self, bytes: u64, pace: Pace, turn: &Turn<'_>) {
+    fn moved(&mut self, bytes: u64, pace: Pace, cx: &Context<'_>) {
         self.moved += bytes;
-        if let Some(since) = pace.renewed(self.since, self.moved, turn.now) {
+        if let Some(since) = pace.renewed(self.since, self.moved, cx.now) {
             self.since = since;
             self.moved = 0;
         }
@@ -601,20 +605,18 @@ impl ServerSession {
         };
     }
 
-    fn progress(&mut self, turn: &mut Turn<'_>) -> &mut Progress {
-        self.progress.get_or_insert_with(|| turn.pool.http1.take())
+    fn progress(&mut self, cx: &mut Context<'_>) -> &mut Progress {
+        self.progress.get_or_insert_with(|| cx.pool.http1.take())
     }
 
-    fn take_progress(&mut self, turn: &mut Turn<'_>) -> Box<Progress> {
-        self.progress
-            .take()
-            .unwrap_or_else(|| turn.pool.http1.take())
+    fn take_progress(&mut self, cx: &mut Context<'_>) -> Box<Progress> {
+        self.progress.take().unwrap_or_else(|| cx.pool.http1.take())
     }
 
     /// An idle connection gives everything back.
-    fn release_progress(&mut self, turn: &mut Turn<'_>) {
+    fn release_progress(&mut self, cx: &mut Context<'_>) {
         if let Some(progress) = self.progress.take_if(|p| !p.has_carry() && !p.has_output()) {
-            turn.pool.http1.give(progress);
+            cx.pool.http1.give(progress);
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use loadline_base::Millis;
 use loadline_proto::{
-    Action, Body, ClientSession, Counters, Exchange, Fields, ForwardedField, HttpDate, Limits,
-    Method, Outcome, Pool, Received, ServerSession, SessionConfig, Status, TrustedProxies, Turn,
+    Action, Body, ClientSession, Context, Counters, Exchange, Fields, ForwardedField, HttpDate,
+    Limits, Method, Outcome, Pool, Received, ServerSession, SessionConfig, Status, TrustedProxies,
 };
 
 struct Core {
@@ -21,14 +21,14 @@ impl Core {
     fn new(config: SessionConfig) -> Self {
         let config = Arc::new(config);
         let (mut pool, counters, date) = (Pool::new(), Counters::default(), HttpDate::at(0));
-        let mut turn = Turn {
+        let mut cx = Context {
             now: Millis(0),
             date: &date,
             pool: &mut pool,
             counters: &counters,
             log: None,
         };
-        let session = ServerSession::new(&config, None, &mut turn);
+        let session = ServerSession::new(&config, None, &mut cx);
         Self {
             session,
             pool,
@@ -42,7 +42,7 @@ impl Core {
     /// Feeds the pieces and carries out every order; the socket takes everything at once.
     fn exchange(&mut self, pieces: &mut [&mut [u8]], handle: &Handle) {
         self.now.0 += 1;
-        let mut turn = Turn {
+        let mut cx = Context {
             now: self.now,
             date: &self.date,
             pool: &mut self.pool,
@@ -50,22 +50,22 @@ impl Core {
             log: None,
         };
         for piece in pieces {
-            self.session.received(piece, &mut turn);
+            self.session.received(piece, &mut cx);
             loop {
-                match self.session.next_action(&mut turn) {
+                match self.session.next_action(&mut cx) {
                     Action::Run(mut exchange) => {
-                        let outcome = handle(&mut exchange, &mut turn);
+                        let outcome = handle(&mut exchange, &mut cx);
                         self.answers += u64::from(outcome == Outcome::Ready);
-                        self.session.ran(exchange, outcome, &mut turn);
+                        self.session.ran(exchange, outcome, &mut cx);
                     }
                     Action::Block(mut exchange) => {
                         exchange.response.status = Status::NO_CONTENT;
                         self.answers += 1;
-                        self.session.completed(exchange, &mut turn);
+                        self.session.completed(exchange, &mut cx);
                     }
                     Action::Send { mut transmit, .. } => {
                         transmit.advance(transmit.remaining());
-                        self.session.sent(transmit, &mut turn);
+                        self.session.sent(transmit, &mut cx);
                     }
                     Action::Wait { read: true, .. } => break,
                     other => panic!("{other:?}"),
@@ -75,7 +75,7 @@ impl Core {
     }
 }
 
-type Handle = dyn Fn(&mut Exchange, &mut Turn<'_>) -> Outcome;
+type Handle = dyn Fn(&mut Exchange, &mut Context<'_>) -> Outcome;
 
 fn assert_none(what: &str, pieces: &[&[u8]], requests: u64, handle: &Handle) {
     assert_none_with(SessionConfig::default(), what, pieces, requests, handle);
@@ -110,12 +110,12 @@ fn assert_none_with(
 const GET: &[u8] = b"GET /index.html HTTP/1.1\r\nHost: localhost:8080\r\nUser-Agent: test/1.0\r\n\
                      Accept: text/html,*/*;q=0.8\r\nAccept-Encoding: gzip, br\r\nCookie: a=b\r\n\r\n";
 
-fn borrowed(exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
+fn borrowed(exchange: &mut Exchange, cx: &mut Context<'_>) -> Outcome {
     let content = &[b'x'; 600];
     thread_local! {
         static FIELDS: Fields = Fields::default().with("Content-Type", "text/plain");
     }
-    FIELDS.with(|fields| exchange.answer_borrowed(Status::OK, fields, content, turn));
+    FIELDS.with(|fields| exchange.answer_borrowed(Status::OK, fields, content, cx));
     Outcome::Ready
 }
 
@@ -147,11 +147,11 @@ fn a_client_behind_a_trusted_proxy() {
             trusted_proxies: TrustedProxies::new(&proxies, field),
             ..SessionConfig::default()
         };
-        assert_none_with(config, "a proxy's", &[&get], 1, &|exchange, turn| {
+        assert_none_with(config, "a proxy's", &[&get], 1, &|exchange, cx| {
             let client = exchange.client().map(|client| client.address);
             assert_eq!(client, Some([203, 0, 113, 9].into()));
             assert!(exchange.is_secure());
-            borrowed(exchange, turn)
+            borrowed(exchange, cx)
         });
     }
 }

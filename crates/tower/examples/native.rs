@@ -10,7 +10,7 @@ mod args;
 
 use std::io::Write as _;
 
-use loadline_proto::{Exchange, Fields, Handler, Method, Outcome, Status, Turn};
+use loadline_proto::{Context, Exchange, Fields, Handler, Method, Outcome, Status};
 
 struct Counting;
 
@@ -33,7 +33,7 @@ impl Handler for Counting {
     }
 
     /// On the thread that owns the connection: it must not block.
-    fn handle(&self, local: &mut Local, exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
+    fn handle(&self, local: &mut Local, exchange: &mut Exchange, cx: &mut Context<'_>) -> Outcome {
         if !matches!(exchange.request.method, Method::Get | Method::Head) {
             exchange.response.error(Status::METHOD_NOT_ALLOWED);
             exchange.response.field("Allow", "GET, HEAD");
@@ -45,7 +45,7 @@ impl Handler for Counting {
         local.requests += 1;
         local.page.clear();
         let _ = writeln!(local.page, "request {} of this thread", local.requests); // into memory
-        exchange.answer_borrowed(Status::OK, &local.fields, &local.page, turn);
+        exchange.answer_borrowed(Status::OK, &local.fields, &local.page, cx);
         Outcome::Ready
     }
 

@@ -66,7 +66,7 @@ use std::time::Instant;
 
 use http::{Request, Response};
 use loadline_base::limited;
-use loadline_proto::{Exchange, Handler, Outcome, Port, Status, Task, TaskOptions, Turn};
+use loadline_proto::{Context, Exchange, Handler, Outcome, Port, Status, Task, TaskOptions};
 use tokio::runtime::Handle;
 use tower_service::Service;
 
@@ -170,7 +170,7 @@ where
 
     fn local(&self) {}
 
-    fn handle(&self, (): &mut (), _exchange: &mut Exchange, _turn: &mut Turn<'_>) -> Outcome {
+    fn handle(&self, (): &mut (), _exchange: &mut Exchange, _turn: &mut Context<'_>) -> Outcome {
         Outcome::Later(self.options)
     }
 

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use loadline_base::Millis;
-use loadline_proto::{Exchange, FieldName, Handler, Method, Outcome, Status, TargetForm, Turn};
+use loadline_proto::{Context, Exchange, FieldName, Handler, Method, Outcome, Status, TargetForm};
 
 use crate::content::media_type::MediaTypes;
 use crate::content::path::{self, SitePath};
@@ -127,12 +127,12 @@ impl StaticFiles {
         &self,
         local: &mut LocalFiles,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        cx: &mut Context<'_>,
     ) -> Outcome {
         if answer_other_methods(exchange) {
             return Outcome::Ready;
         }
-        let now = turn.now;
+        let now = cx.now;
         if now.since(local.swept) >= OPEN_UNSEEN_MS_MAX {
             local.swept = now;
             local.index.retain(|entry| entry.is_kept(now));
@@ -149,11 +149,11 @@ impl StaticFiles {
             index.revive(asked);
         }
         if let Some(entry) = index.find(asked)
-            && entry.is_fresh(turn.now)
+            && entry.is_fresh(cx.now)
             && let Target::File(resource) = &entry.target
             && entry.files_hold()
         {
-            return self.serve_file(resource, exchange, Place::Loop(turn));
+            return self.serve_file(resource, exchange, Place::Loop(cx));
         }
         let path = match path::decode(asked, buffer) {
             Ok(path) => path,
@@ -162,7 +162,7 @@ impl StaticFiles {
                 return Outcome::Ready;
             }
         };
-        match self.look_up(&path, key, Access::Warm, turn.now) {
+        match self.look_up(&path, key, Access::Warm, cx.now) {
             Ok(entry) => {
                 let is_known = |known: &Arc<Entry>| Arc::ptr_eq(known, &entry);
                 if matches!(entry.target, Target::File(_))
@@ -170,11 +170,11 @@ impl StaticFiles {
                 {
                     index.insert(asked, &entry);
                 }
-                self.serve(&entry, &path, exchange, Place::Loop(turn))
+                self.serve(&entry, &path, exchange, Place::Loop(cx))
             }
             Err(failure) => {
                 index.remove(asked);
-                self.fail(failure, &path, exchange, Place::Loop(turn))
+                self.fail(failure, &path, exchange, Place::Loop(cx))
             }
         }
     }
@@ -311,7 +311,7 @@ impl StaticFiles {
             Failure::Refused(status) => status,
             Failure::Missing => {
                 let now = match &place {
-                    Place::Loop(turn) => turn.now,
+                    Place::Loop(cx) => cx.now,
                     Place::Anywhere => exchange.began,
                 };
                 match self.fallback(path, place.access(), now) {
@@ -373,21 +373,21 @@ impl Handler for StaticFiles {
         &self,
         local: &mut LocalFiles,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        cx: &mut Context<'_>,
     ) -> Outcome {
         let request = &exchange.request;
         if matches!(request.method, Method::Get | Method::Head)
             && !request.has_any(SPECIAL)
             && let Some(entry) = local.index.find(request.path())
-            && entry.is_fresh(turn.now)
+            && entry.is_fresh(cx.now)
             && let Target::File(resource) = &entry.target
             && let Some(content) = resource.identity.memory()
             && content.len() <= self.options.inline_bytes_max
         {
-            exchange.answer_borrowed(Status::OK, resource.identity.fields(), content, turn);
+            exchange.answer_borrowed(Status::OK, resource.identity.fields(), content, cx);
             return Outcome::Ready;
         }
-        self.handle_on_loop(local, exchange, turn)
+        self.handle_on_loop(local, exchange, cx)
     }
 
     /// Does all of it, so it may also be called without `handle` before.

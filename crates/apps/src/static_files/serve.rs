@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use loadline_base::OpenFile;
-use loadline_proto::{Body, Exchange, FieldName, Method, Outcome, Request, Status, Turn};
+use loadline_proto::{Body, Context, Exchange, FieldName, Method, Outcome, Request, Status};
 use rustix::fs::{Advice, fadvise};
 
 use super::StaticFiles;
@@ -36,7 +36,7 @@ const READ_AHEAD_BYTES: u64 = 512 << 10;
 /// Where an answer is made.
 pub(super) enum Place<'p, 't> {
     /// On a loop: with its turn, and without waiting.
-    Loop(&'p mut Turn<'t>),
+    Loop(&'p mut Context<'t>),
     /// Where waiting is allowed.
     Anywhere,
 }
@@ -97,7 +97,7 @@ impl StaticFiles {
         let mut may_range = true;
         if request.has_any(CONDITIONS) {
             let now_seconds = match &place {
-                Place::Loop(turn) => turn.date.unix_seconds(),
+                Place::Loop(cx) => cx.date.unix_seconds(),
                 Place::Anywhere => {
                     let now = (self.options.wall_clock)().duration_since(UNIX_EPOCH);
                     now.map(|since| since.as_secs()).unwrap_or_default()
@@ -154,8 +154,8 @@ impl StaticFiles {
             .memory()
             .filter(|bytes| bytes.len() <= self.options.inline_bytes_max);
         match (place, small) {
-            (Place::Loop(turn), Some(bytes)) => {
-                exchange.answer_borrowed(Status::OK, chosen.fields(), bytes, turn);
+            (Place::Loop(cx), Some(bytes)) => {
+                exchange.answer_borrowed(Status::OK, chosen.fields(), bytes, cx);
                 Outcome::Ready
             }
             (place, _) => {

@@ -11,7 +11,7 @@ use loadline_apps::static_files::LocalFiles;
 use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_base::{Chunk, Millis};
 use loadline_proto::{
-    Action, Counters, Handler, HttpDate, Pool, ServerSession, SessionConfig, Turn,
+    Action, Context, Counters, Handler, HttpDate, Pool, ServerSession, SessionConfig,
 };
 use tempfile::TempDir;
 
@@ -166,33 +166,33 @@ fn run(
     let (mut pool, counters) = (Pool::new(), Counters::default());
     let since = wall_clock().duration_since(SystemTime::UNIX_EPOCH);
     let date = HttpDate::at(since.unwrap().as_secs());
-    let mut turn = Turn {
+    let mut cx = Context {
         now,
         date: &date,
         pool: &mut pool,
         counters: &counters,
         log: None,
     };
-    let mut session = ServerSession::new(&Arc::new(SessionConfig::default()), None, &mut turn);
-    session.received(&mut head, &mut turn);
+    let mut session = ServerSession::new(&Arc::new(SessionConfig::default()), None, &mut cx);
+    session.received(&mut head, &mut cx);
     let (mut output, mut blocked) = (Vec::new(), 0);
     loop {
-        match session.next_action(&mut turn) {
+        match session.next_action(&mut cx) {
             Action::Run(mut exchange) => {
-                let outcome = handler.handle(local, &mut exchange, &mut turn);
-                session.ran(exchange, outcome, &mut turn);
+                let outcome = handler.handle(local, &mut exchange, &mut cx);
+                session.ran(exchange, outcome, &mut cx);
             }
             Action::Block(mut exchange) => {
                 blocked += 1;
                 handler.handle_blocking(&mut exchange);
-                session.completed(exchange, &mut turn);
+                session.completed(exchange, &mut cx);
             }
             Action::Send { mut transmit, .. } => {
                 while let Some(chunk) = transmit.front() {
                     let sent = append(&chunk, &mut output);
                     transmit.advance(sent);
                 }
-                session.sent(transmit, &mut turn);
+                session.sent(transmit, &mut cx);
             }
             Action::Wait { .. } | Action::Finish | Action::Close => return (output, blocked),
             action => unreachable!("{action:?}"),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use loadline_base::Millis;
 use loadline_proto::{
-    Action, Counters, Fields, HttpDate, Outcome, Pool, ServerSession, SessionConfig, Status, Turn,
+    Action, Context, Counters, Fields, HttpDate, Outcome, Pool, ServerSession, SessionConfig,
+    Status,
 };
 
 /// As wrk sends it.
@@ -29,14 +30,14 @@ pub(crate) fn with_session(request: &[u8], requests: impl FnOnce(&mut dyn FnMut(
     let mut pool = Pool::new();
     let counters = Counters::default();
     let date = HttpDate::at(784_111_777);
-    let mut turn = Turn {
+    let mut cx = Context {
         now: Millis(0),
         date: &date,
         pool: &mut pool,
         counters: &counters,
         log: None,
     };
-    let mut session = ServerSession::new(&Arc::new(SessionConfig::default()), None, &mut turn);
+    let mut session = ServerSession::new(&Arc::new(SessionConfig::default()), None, &mut cx);
     let mut bytes = request.to_vec();
     let content = [b'x'; 600];
     let mut fields = Fields::default();
@@ -44,16 +45,16 @@ pub(crate) fn with_session(request: &[u8], requests: impl FnOnce(&mut dyn FnMut(
         .iter()
         .for_each(|(name, value)| fields.add(name, value));
     requests(&mut || {
-        session.received(&mut bytes, &mut turn);
+        session.received(&mut bytes, &mut cx);
         loop {
-            match session.next_action(&mut turn) {
+            match session.next_action(&mut cx) {
                 Action::Run(mut exchange) => {
-                    exchange.answer_borrowed(Status::OK, &fields, &content, &mut turn);
-                    session.ran(exchange, Outcome::Ready, &mut turn);
+                    exchange.answer_borrowed(Status::OK, &fields, &content, &mut cx);
+                    session.ran(exchange, Outcome::Ready, &mut cx);
                 }
                 Action::Send { mut transmit, .. } => {
                     transmit.advance(transmit.remaining());
-                    session.sent(transmit, &mut turn);
+                    session.sent(transmit, &mut cx);
                 }
                 Action::Wait { .. } => break,
                 other => unreachable!("{other:?}"),

@@ -3,7 +3,7 @@
 use loadline_base::{Buffer, Segment};
 
 use crate::ascii::push_decimal;
-use crate::{Body, Fields, HttpDate, Limits, Method, Request, Response, Status, Turn, Version};
+use crate::{Body, Context, Fields, HttpDate, Limits, Method, Request, Response, Status, Version};
 
 /// What an answer needs besides the handler's own field lines: status line, Server and Date,
 /// Connection, Content-Length, empty line.
@@ -37,7 +37,7 @@ pub(crate) fn borrowed(
     status: Status,
     fields: &Fields,
     content: &[u8],
-    turn: &mut Turn<'_>,
+    cx: &mut Context<'_>,
 ) -> u64 {
     let content_len = if request.method == Method::Head {
         0
@@ -45,8 +45,8 @@ pub(crate) fn borrowed(
         content.len()
     };
     let lines = fields.http1_lines();
-    reserve(output, HEAD_EXTRA_BYTES + lines.len() + content_len, turn);
-    begin_head(output, request.version, after, status, fields, turn.date);
+    reserve(output, HEAD_EXTRA_BYTES + lines.len() + content_len, cx);
+    begin_head(output, request.version, after, status, fields, cx.date);
     output.extend_from_slice(lines);
     end_head(output, Some(content.len() as u64));
     output.extend_from_slice(&content[..content_len]);
@@ -62,7 +62,7 @@ pub(crate) fn answer(
     output: &mut Buffer,
     segments: &mut Vec<Segment>,
     limits: &Limits,
-    turn: &mut Turn<'_>,
+    cx: &mut Context<'_>,
 ) -> u64 {
     let mut body = std::mem::take(&mut response.body);
     let stated = stated_len(request, response, &body);
@@ -83,9 +83,9 @@ pub(crate) fn answer(
     };
     let fields = &response.fields;
     let lines = fields.http1_lines();
-    reserve(output, HEAD_EXTRA_BYTES + lines.len() + inline_len, turn);
+    reserve(output, HEAD_EXTRA_BYTES + lines.len() + inline_len, cx);
     let status = response.status;
-    begin_head(output, request.version, after, status, fields, turn.date);
+    begin_head(output, request.version, after, status, fields, cx.date);
     output.extend_from_slice(lines);
     if is_chunked {
         output.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
@@ -102,7 +102,7 @@ pub(crate) fn answer(
         Body::Empty | Body::Encoded { .. } | Body::Stream { .. } => {}
         body if len > 0 => {
             if segments.capacity() == 0 {
-                *segments = turn.pool.take_segments();
+                *segments = cx.pool.take_segments();
             }
             segments.push(Segment::Buffer(std::mem::take(output)));
             push_large(body, segments);
@@ -162,28 +162,28 @@ pub(crate) fn content(
     chunked: bool,
     output: &mut Buffer,
     segments: &mut Vec<Segment>,
-    turn: &mut Turn<'_>,
+    cx: &mut Context<'_>,
 ) {
     const FRAMING_BYTES: usize = 20; // 16 digits and two line ends
     let copied = bytes.len() <= COPY_BYTES_MAX;
     let len = if copied { bytes.len() } else { 0 };
-    reserve(output, FRAMING_BYTES + len, turn);
+    reserve(output, FRAMING_BYTES + len, cx);
     if chunked {
         push_hexadecimal(output, bytes.len());
         output.extend_from_slice(b"\r\n");
     }
     if copied {
         output.extend_from_slice(&bytes);
-        turn.pool.buffers.give(bytes);
+        cx.pool.buffers.give(bytes);
     } else {
         if segments.capacity() == 0 {
-            *segments = turn.pool.take_segments();
+            *segments = cx.pool.take_segments();
         }
         if !output.is_empty() {
             segments.push(Segment::Buffer(std::mem::take(output)));
         }
         segments.push(Segment::Buffer(bytes));
-        reserve(output, FRAMING_BYTES, turn);
+        reserve(output, FRAMING_BYTES, cx);
     }
     if chunked {
         output.extend_from_slice(b"\r\n");
@@ -191,9 +191,9 @@ pub(crate) fn content(
 }
 
 /// The end of chunked content.
-pub(crate) fn last_chunk(trailers: &Fields, output: &mut Buffer, turn: &mut Turn<'_>) {
+pub(crate) fn last_chunk(trailers: &Fields, output: &mut Buffer, cx: &mut Context<'_>) {
     let lines = trailers.http1_lines();
-    reserve(output, lines.len() + 5, turn);
+    reserve(output, lines.len() + 5, cx);
     output.extend_from_slice(b"0\r\n");
     output.extend_from_slice(lines);
     output.extend_from_slice(b"\r\n");
@@ -219,13 +219,13 @@ fn push_hexadecimal(output: &mut Vec<u8>, number: usize) {
 
 /// Makes room for `len` more bytes, from the pool where the buffer at hand is too small.
 #[inline]
-pub(crate) fn reserve(output: &mut Buffer, len: usize, turn: &mut Turn<'_>) {
+pub(crate) fn reserve(output: &mut Buffer, len: usize, cx: &mut Context<'_>) {
     if output.capacity() - output.len() >= len {
         return;
     }
-    let mut larger = turn.pool.buffers.take(output.len() + len);
+    let mut larger = cx.pool.buffers.take(output.len() + len);
     larger.extend_from_slice(output);
-    turn.pool.buffers.give(std::mem::replace(output, larger));
+    cx.pool.buffers.give(std::mem::replace(output, larger));
 }
 
 #[inline]

@@ -5,7 +5,7 @@ use loadline_base::Buffer;
 
 use super::encode::{self, After};
 use crate::exchange::LentOutput;
-use crate::{Body, Exchange, Fields, Status, Turn};
+use crate::{Body, Context, Exchange, Fields, Status};
 
 impl Exchange {
     /// Answers with fields and content that the caller only lends. Then the outcome has to be
@@ -20,7 +20,7 @@ impl Exchange {
         status: Status,
         fields: &Fields,
         content: &[u8],
-        turn: &mut Turn<'_>,
+        cx: &mut Context<'_>,
     ) {
         let after = After::new(self.persist && !self.response.close, self.promised_s);
         match &mut self.lent {
@@ -28,7 +28,7 @@ impl Exchange {
                 lent.output.truncate(lent.len);
                 let output = &mut lent.output;
                 let len =
-                    encode::borrowed(output, &self.request, after, status, fields, content, turn);
+                    encode::borrowed(output, &self.request, after, status, fields, content, cx);
                 self.response.status = status;
                 self.response.body = Body::Encoded { len };
             }

@@ -2,11 +2,11 @@
 
 use crate::http1::{HeadScan, HeadScanner, encode};
 use crate::progress::{BodyReader, Progress, too_much_content};
-use crate::{Fault, Limits, RequestBody, Status, Turn};
+use crate::{Context, Fault, Limits, RequestBody, Status};
 
 impl Progress {
     /// Keeps bytes for later.
-    pub(crate) fn keep(&mut self, bytes: &[u8], turn: &mut Turn<'_>) {
+    pub(crate) fn keep(&mut self, bytes: &[u8], cx: &mut Context<'_>) {
         if bytes.is_empty() {
             return;
         }
@@ -14,9 +14,9 @@ impl Progress {
         if free < bytes.len() {
             let kept = self.carry.len() - self.carry_start;
             let wanted = (kept + bytes.len()).max(kept * 2);
-            let mut larger = turn.pool.buffers.take(wanted);
+            let mut larger = cx.pool.buffers.take(wanted);
             larger.extend_from_slice(&self.carry[self.carry_start..]);
-            turn.pool
+            cx.pool
                 .buffers
                 .give(std::mem::replace(&mut self.carry, larger));
             self.carry_start = 0;
@@ -30,7 +30,7 @@ impl Progress {
         &mut self,
         fresh: Option<&[u8]>,
         limits: &Limits,
-        turn: &mut Turn<'_>,
+        cx: &mut Context<'_>,
     ) -> Result<HeadScan, Fault> {
         let unread = match fresh {
             Some(bytes) => bytes,
@@ -39,33 +39,33 @@ impl Progress {
         let scan = self.scanner.scan(unread, limits);
         match scan {
             Ok(HeadScan::Complete { start, end }) => {
-                let mut exchange = turn.pool.take_exchange();
+                let mut exchange = cx.pool.take_exchange();
                 exchange.request.head.extend_from_slice(&unread[start..end]);
                 self.exchange = Some(exchange);
                 self.scanner = HeadScanner::default();
                 match fresh {
-                    Some(bytes) => self.keep(&bytes[end..], turn),
-                    None => self.used(end, turn),
+                    Some(bytes) => self.keep(&bytes[end..], cx),
+                    None => self.used(end, cx),
                 }
             }
-            Ok(HeadScan::Partial) | Err(_) => self.keep(fresh.unwrap_or_default(), turn),
+            Ok(HeadScan::Partial) | Err(_) => self.keep(fresh.unwrap_or_default(), cx),
         }
         scan
     }
 
     /// Notes that `count` of the kept bytes are used up.
-    fn used(&mut self, count: usize, turn: &mut Turn<'_>) {
+    fn used(&mut self, count: usize, cx: &mut Context<'_>) {
         self.carry_start += count;
         if self.carry_start == self.carry.len() {
             self.carry_start = 0;
-            turn.pool.buffers.give(std::mem::take(&mut self.carry));
+            cx.pool.buffers.give(std::mem::take(&mut self.carry));
         }
     }
 
-    pub(crate) fn push_continue(&mut self, turn: &mut Turn<'_>) {
+    pub(crate) fn push_continue(&mut self, cx: &mut Context<'_>) {
         const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-        turn.counters.answer(Status::CONTINUE);
-        encode::reserve(&mut self.output, CONTINUE.len(), turn);
+        cx.counters.answer(Status::CONTINUE);
+        encode::reserve(&mut self.output, CONTINUE.len(), cx);
         self.output.extend_from_slice(CONTINUE);
     }
 
@@ -74,7 +74,7 @@ impl Progress {
         &mut self,
         collecting: bool,
         limits: &Limits,
-        turn: &mut Turn<'_>,
+        cx: &mut Context<'_>,
     ) -> Result<bool, Fault> {
         let unread = &self.carry[self.carry_start..];
         let collected = &mut self.collected;
@@ -90,7 +90,7 @@ impl Progress {
             return Err(too_much_content());
         }
         let (used, done) = read?;
-        self.used(used, turn);
+        self.used(used, cx);
         if done {
             self.body = BodyReader::Done;
             let content = std::mem::take(&mut self.collected);
@@ -107,7 +107,7 @@ impl Progress {
         &mut self,
         fresh: Option<&[u8]>,
         limits: &Limits,
-        turn: &mut Turn<'_>,
+        cx: &mut Context<'_>,
     ) -> Result<(), Fault> {
         let unread = match fresh {
             Some(bytes) => bytes,
@@ -125,7 +125,7 @@ impl Progress {
                 break;
             }
             let offer = &mut stream.offer;
-            encode::reserve(offer, input.len(), turn);
+            encode::reserve(offer, input.len(), cx);
             let before = offer.len();
             let read = self
                 .body
@@ -144,8 +144,8 @@ impl Progress {
             }
         }
         match fresh {
-            Some(bytes) => self.keep(&bytes[used..], turn),
-            None => self.used(used, turn),
+            Some(bytes) => self.keep(&bytes[used..], cx),
+            None => self.used(used, cx),
         }
         Ok(())
     }

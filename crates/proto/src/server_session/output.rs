@@ -6,11 +6,11 @@ use loadline_base::{Buffer, Segment, Transmit};
 use crate::http1::encode;
 use crate::progress::Progress;
 use crate::stream::AnswerEnd;
-use crate::{Exchange, Fields, Turn};
+use crate::{Context, Exchange, Fields};
 
 impl Progress {
     /// Puts content of an answer into the output; `false` if it is more than was promised.
-    pub(super) fn push_content(&mut self, bytes: Buffer, turn: &mut Turn<'_>) -> bool {
+    pub(super) fn push_content(&mut self, bytes: Buffer, cx: &mut Context<'_>) -> bool {
         let whole = bytes.len();
         if whole == 0 {
             return true;
@@ -27,25 +27,25 @@ impl Progress {
         self.stream.produced(whole, sent);
         if sent > 0 {
             let chunked = self.stream.end == AnswerEnd::Chunked;
-            encode::content(bytes, chunked, &mut self.output, &mut self.segments, turn);
+            encode::content(bytes, chunked, &mut self.output, &mut self.segments, cx);
         } else {
-            turn.pool.buffers.give(bytes);
+            cx.pool.buffers.give(bytes);
         }
         true
     }
 
-    pub(super) fn push_last_chunk(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn push_last_chunk(&mut self, cx: &mut Context<'_>) {
         let trailers = match self.stream.takes_trailers {
             true => std::mem::take(&mut self.stream.trailers),
             false => Fields::default(),
         };
-        encode::last_chunk(&trailers, &mut self.output, turn);
+        encode::last_chunk(&trailers, &mut self.output, cx);
     }
 
     /// All output that waits, as one batch.
-    pub(crate) fn take_output(&mut self, turn: &mut Turn<'_>) -> Transmit {
+    pub(crate) fn take_output(&mut self, cx: &mut Context<'_>) -> Transmit {
         let mut segments = if self.segments.capacity() == 0 {
-            turn.pool.take_segments()
+            cx.pool.take_segments()
         } else {
             std::mem::take(&mut self.segments)
         };
@@ -64,24 +64,24 @@ impl Progress {
         &mut self,
         exchange: Box<Exchange>,
         sending: bool,
-        turn: &mut Turn<'_>,
+        cx: &mut Context<'_>,
     ) {
         let is_free = self.unlogged.is_none() && !sending;
-        if turn.log.is_some() && !self.segments.is_empty() && is_free {
+        if cx.log.is_some() && !self.segments.is_empty() && is_free {
             self.unlogged = Some(exchange);
             return;
         }
-        log(exchange, self.content_len, turn);
+        log(exchange, self.content_len, cx);
     }
 
     /// Logs the answer that has left, or of which only `bytes_sent` of the batch have.
-    pub(crate) fn log_pending(&mut self, bytes_sent: u64, turn: &mut Turn<'_>) {
+    pub(crate) fn log_pending(&mut self, bytes_sent: u64, cx: &mut Context<'_>) {
         if let Some(exchange) = self.unlogged.take() {
             let head_len = self.out_bytes.saturating_sub(self.content_len);
             log(
                 exchange,
                 bytes_sent.saturating_sub(head_len).min(self.content_len),
-                turn,
+                cx,
             );
         }
     }
@@ -89,24 +89,24 @@ impl Progress {
     /// An app's task is over: gives back what was kept for it, and logs the answer that it streamed.
     /// `batch_bytes`: how much of the batch that is being sent has left, if no more will; `None`: all
     /// of it will.
-    pub(crate) fn end_stream(&mut self, batch_bytes: Option<u64>, turn: &mut Turn<'_>) {
+    pub(crate) fn end_stream(&mut self, batch_bytes: Option<u64>, cx: &mut Context<'_>) {
         let mut stream = std::mem::take(&mut self.stream);
-        turn.pool.buffers.give(std::mem::take(&mut stream.offer));
+        cx.pool.buffers.give(std::mem::take(&mut stream.offer));
         if let Some(exchange) = stream.stand_in.take() {
-            turn.pool.give_exchange(exchange);
+            cx.pool.give_exchange(exchange);
         }
         if let Some(exchange) = stream.answered.take() {
             let bytes = match batch_bytes {
                 Some(sent) => stream.content_sent(sent),
                 None => stream.content_len,
             };
-            log(exchange, bytes, turn);
+            log(exchange, bytes, cx);
         }
     }
 
     /// Gives all memory back to the pool.
-    pub(crate) fn recycle(&mut self, turn: &mut Turn<'_>) {
-        self.end_stream(Some(self.out_sent), turn);
+    pub(crate) fn recycle(&mut self, cx: &mut Context<'_>) {
+        self.end_stream(Some(self.out_sent), cx);
         let Self {
             carry,
             output,
@@ -115,19 +115,19 @@ impl Progress {
             unlogged,
             ..
         } = std::mem::take(self);
-        turn.pool.buffers.give(carry);
-        turn.pool.buffers.give(output);
-        turn.pool.give_segments(segments);
+        cx.pool.buffers.give(carry);
+        cx.pool.buffers.give(output);
+        cx.pool.give_segments(segments);
         for exchange in [exchange, unlogged].into_iter().flatten() {
-            turn.pool.give_exchange(exchange);
+            cx.pool.give_exchange(exchange);
         }
     }
 }
 
-fn log(exchange: Box<Exchange>, bytes: u64, turn: &mut Turn<'_>) {
-    if let Some(log) = turn.log.as_deref_mut() {
+fn log(exchange: Box<Exchange>, bytes: u64, cx: &mut Context<'_>) {
+    if let Some(log) = cx.log.as_deref_mut() {
         let status = exchange.response.status;
-        log.add(&exchange, status, bytes, turn.date);
+        log.add(&exchange, status, bytes, cx.date);
     }
-    turn.pool.give_exchange(exchange);
+    cx.pool.give_exchange(exchange);
 }

@@ -6,19 +6,19 @@ use crate::http1::forwarded::field_of_a_proxy;
 use crate::progress::{BodyReader, too_much_content};
 use crate::session_state::State;
 use crate::trusted_proxies::Standing;
-use crate::{CloseReason, Exchange, Fault, RequestBody, Status, Turn};
+use crate::{CloseReason, Context, Exchange, Fault, RequestBody, Status};
 
 impl ServerSession {
     /// Looks for a head in what was kept, or in `fresh` bytes of which only leftovers are kept.
     /// `came`: bytes that came just now.
-    pub(super) fn read_head(&mut self, fresh: Option<&[u8]>, came: usize, turn: &mut Turn<'_>) {
-        let mut progress = self.take_progress(turn);
+    pub(super) fn read_head(&mut self, fresh: Option<&[u8]>, came: usize, cx: &mut Context<'_>) {
+        let mut progress = self.take_progress(cx);
         let fresh_len = fresh.map_or(0, <[u8]>::len) as u64;
-        match progress.scan(fresh, &self.config.limits, turn) {
+        match progress.scan(fresh, &self.config.limits, cx) {
             Ok(HeadScan::Partial) => {
                 let begun = progress.has_carry();
                 if begun && self.state == State::Idle {
-                    self.begin_period(turn);
+                    self.begin_period(cx);
                 }
                 self.moved = progress.carry_len();
                 self.state = if begun { State::Head } else { State::Idle };
@@ -27,20 +27,20 @@ impl ServerSession {
             Ok(HeadScan::Complete { .. }) => {
                 self.state = State::RunDue;
                 self.progress = Some(progress);
-                if let Err(fault) = self.begin_request(came, turn) {
-                    self.fault(fault, turn);
+                if let Err(fault) = self.begin_request(came, cx) {
+                    self.fault(fault, cx);
                 }
             }
             Err(fault) => {
                 self.progress = Some(progress);
                 self.moved = fresh_len;
-                self.fault(fault, turn);
+                self.fault(fault, cx);
             }
         }
     }
 
     /// Parses the head that the scan has put into the exchange, and settles what follows it.
-    fn begin_request(&mut self, came: usize, turn: &Turn<'_>) -> Result<(), Fault> {
+    fn begin_request(&mut self, came: usize, cx: &Context<'_>) -> Result<(), Fault> {
         let limits = &self.config.limits;
         let peer = self.peer.address();
         let Some(progress) = &mut self.progress else {
@@ -50,7 +50,7 @@ impl ServerSession {
             return Ok(());
         };
         exchange.peer = peer;
-        turn.stamp(exchange);
+        cx.stamp(exchange);
         let facts = crate::http1::parse(&mut exchange.request, limits)?;
         progress.body = BodyReader::new(facts.framing);
         progress.expects_continue = facts.expects_continue;
@@ -84,20 +84,20 @@ impl ServerSession {
 
     /// More content is announced, or has come, than is wanted.
     #[cold]
-    pub(super) fn refuse_content(&mut self, exchange: Box<Exchange>, turn: &mut Turn<'_>) {
-        let progress = self.progress(turn);
+    pub(super) fn refuse_content(&mut self, exchange: Box<Exchange>, cx: &mut Context<'_>) {
+        let progress = self.progress(cx);
         progress.exchange = Some(exchange);
-        self.fault(too_much_content(), turn);
+        self.fault(too_much_content(), cx);
     }
 
     /// Goes on with what has come behind the last request.
-    pub(super) fn next_request(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn next_request(&mut self, cx: &mut Context<'_>) {
         self.state = State::Idle;
         if self.has_carry() {
-            self.read_head(None, 0, turn);
+            self.read_head(None, 0, cx);
         }
         if self.eof {
-            self.received_eof(turn);
+            self.received_eof(cx);
         }
     }
 
@@ -106,19 +106,19 @@ impl ServerSession {
         &mut self,
         mut exchange: Box<Exchange>,
         bytes_max: u64,
-        turn: &mut Turn<'_>,
+        cx: &mut Context<'_>,
     ) {
         if matches!(exchange.request.body, RequestBody::Whole(_)) {
             // It has the content already: asking again would never end.
             exchange.response.error(Status::INTERNAL_SERVER_ERROR);
-            self.answer(exchange, turn);
+            self.answer(exchange, cx);
             return;
         }
         let bytes_max = bytes_max.min(self.config.limits.body_bytes_max);
         if self.has_content_beyond(bytes_max) {
-            return self.refuse_content(exchange, turn);
+            return self.refuse_content(exchange, cx);
         }
-        let progress = self.progress(turn);
+        let progress = self.progress(cx);
         let announced = match progress.body {
             BodyReader::Length { left } => left,
             _ => 0,
@@ -128,29 +128,29 @@ impl ServerSession {
         let wants_continue = progress.expects_continue && !progress.has_carry();
         progress.expects_continue = false;
         if wants_continue {
-            progress.push_continue(turn);
+            progress.push_continue(cx);
         }
         self.state = State::Collecting;
-        self.begin_period(turn);
-        self.read_body(turn);
+        self.begin_period(cx);
+        self.read_body(cx);
     }
 
     /// Reads the content from what was kept, for the handler or to throw it away.
-    pub(super) fn read_body(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn read_body(&mut self, cx: &mut Context<'_>) {
         let limits = &self.config.limits;
         let collecting = self.state == State::Collecting;
         let Some(progress) = &mut self.progress else {
             return;
         };
-        match progress.read_body(collecting, limits, turn) {
-            Err(fault) if collecting => self.fault(fault, turn),
+        match progress.read_body(collecting, limits, cx) {
+            Err(fault) if collecting => self.fault(fault, cx),
             Err(fault) => {
                 // Its request is answered already: a second answer would be taken for another's.
-                turn.counters.fault(&fault);
+                cx.counters.fault(&fault);
                 self.reason.get_or_insert(CloseReason::BadRequest);
                 self.state = State::Ending { linger: true };
             }
-            Ok(false) if self.eof => self.received_eof(turn),
+            Ok(false) if self.eof => self.received_eof(cx),
             Ok(false) => {
                 // Thrown away beyond its bound: closing is cheaper than reading on.
                 if !collecting && self.moved > limits.discard_bytes_max {
@@ -158,7 +158,7 @@ impl ServerSession {
                 }
             }
             Ok(true) if collecting => self.state = State::RunDue,
-            Ok(true) => self.next_request(turn),
+            Ok(true) => self.next_request(cx),
         }
     }
 }

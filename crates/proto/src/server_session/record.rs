@@ -1,7 +1,7 @@
 //! What a connection comes to, counted for a journal of connections where there is one.
 
 use super::ServerSession;
-use crate::{CloseReason, ConnectionRecord, Turn};
+use crate::{CloseReason, ConnectionRecord, Context};
 
 impl ServerSession {
     /// Counts for a journal of connections from now on; `ended` gives the record back.
@@ -10,8 +10,8 @@ impl ServerSession {
     }
 
     #[inline]
-    pub(super) fn count_bytes_in(&mut self, bytes: usize, turn: &Turn<'_>) {
-        turn.counters.bytes_in.add(bytes as u64);
+    pub(super) fn count_bytes_in(&mut self, bytes: usize, cx: &Context<'_>) {
+        cx.counters.bytes_in.add(bytes as u64);
         if let Some(record) = &mut self.record {
             record.bytes_in += bytes as u64;
         }
@@ -28,8 +28,8 @@ impl ServerSession {
     }
 
     #[inline]
-    pub(super) fn count_bytes_out(&mut self, bytes: u64, turn: &Turn<'_>) {
-        turn.counters.bytes_out.add(bytes);
+    pub(super) fn count_bytes_out(&mut self, bytes: u64, cx: &Context<'_>) {
+        cx.counters.bytes_out.add(bytes);
         if let Some(record) = &mut self.record {
             record.bytes_out += bytes;
         }

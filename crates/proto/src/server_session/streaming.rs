@@ -15,8 +15,8 @@ use crate::progress::BodyReader;
 use crate::session_state::State;
 use crate::stream::{AnswerEnd, Awaited};
 use crate::{
-    Action, Body, CloseReason, Exchange, Fault, Method, Piece, RequestBody, Status, StreamId,
-    TaskOptions, Turn, Version, answer,
+    Action, Body, CloseReason, Context, Exchange, Fault, Method, Piece, RequestBody, Status,
+    StreamId, TaskOptions, Version, answer,
 };
 
 /// The one stream of an HTTP/1 connection.
@@ -24,7 +24,7 @@ const STREAM: StreamId = StreamId(0);
 
 impl ServerSession {
     /// The app's task answers: with the whole, or with a head whose content follows by `produced`.
-    pub fn answered(&mut self, mut exchange: Box<Exchange>, turn: &mut Turn<'_>) {
+    pub fn answered(&mut self, mut exchange: Box<Exchange>, cx: &mut Context<'_>) {
         let sending = self.sending;
         let discard_max = self.config.limits.discard_bytes_max;
         let promised_s = self.promised_s(exchange.request.version);
@@ -33,14 +33,14 @@ impl ServerSession {
                 progress
             }
             // Too late, or a second time.
-            _ => return turn.pool.give_exchange(exchange),
+            _ => return cx.pool.give_exchange(exchange),
         };
         let stream = &mut progress.stream;
         if let Some(stand_in) = stream.stand_in.take() {
-            turn.pool.give_exchange(stand_in);
+            cx.pool.give_exchange(stand_in);
         }
         let asked = stream.asked;
-        stream.app_moved(turn.now);
+        stream.app_moved(cx.now);
         let can_skip_body = match progress.body {
             BodyReader::Done => true,
             _ if progress.expects_continue => false,
@@ -50,52 +50,52 @@ impl ServerSession {
         exchange.persist = progress.persist && can_skip_body;
         exchange.promised_s = promised_s;
         let Body::Stream { len } = exchange.response.body else {
-            self.leave_stream(turn);
-            return self.answer_with(exchange, sending, turn);
+            self.leave_stream(cx);
+            return self.answer_with(exchange, sending, cx);
         };
-        self.begin_answer(exchange, len, turn);
+        self.begin_answer(exchange, len, cx);
     }
 
     /// The task has read this much of what was offered: the window reopens. The first call, with
     /// 0 perhaps, says that it wants content at all.
-    pub fn consumed(&mut self, _stream: StreamId, bytes: usize, turn: &mut Turn<'_>) {
+    pub fn consumed(&mut self, _stream: StreamId, bytes: usize, cx: &mut Context<'_>) {
         if self.state != State::Streaming {
             return;
         }
-        let progress = self.progress(turn);
+        let progress = self.progress(cx);
         let stream = &mut progress.stream;
         stream.asked = true;
         stream.offered_bytes = stream.offered_bytes.saturating_sub(bytes);
         if bytes > 0 {
-            stream.app_moved(turn.now);
+            stream.app_moved(cx.now);
         }
         let has_come = stream.offered_bytes > 0 || bytes > 0;
         let wants_continue = progress.expects_continue && !progress.stream.has_head();
         if wants_continue && !has_come && !progress.has_carry() {
-            progress.push_continue(turn);
+            progress.push_continue(cx);
         }
         progress.expects_continue &= !wants_continue;
-        self.read_stream(None, turn);
+        self.read_stream(None, cx);
     }
 
     /// The task has produced a piece of its answer.
-    pub fn produced(&mut self, _stream: StreamId, piece: Piece, turn: &mut Turn<'_>) {
+    pub fn produced(&mut self, _stream: StreamId, piece: Piece, cx: &mut Context<'_>) {
         if self.state != State::Streaming {
             return;
         }
-        let progress = self.progress(turn);
-        progress.stream.app_moved(turn.now);
+        let progress = self.progress(cx);
+        progress.stream.app_moved(cx.now);
         let has_head = progress.stream.has_head();
         match piece {
-            Piece::Abort => self.broken_off(turn),
+            Piece::Abort => self.broken_off(cx),
             _ if !has_head => {} // nowhere to put it
             Piece::Data(bytes) => {
-                if !progress.push_content(bytes, turn) {
-                    self.broken_off(turn); // more than the head said
+                if !progress.push_content(bytes, cx) {
+                    self.broken_off(cx); // more than the head said
                 }
             }
             Piece::Trailers(fields) => progress.stream.trailers = fields,
-            Piece::End => self.end_answer(turn),
+            Piece::End => self.end_answer(cx),
         }
     }
 
@@ -105,22 +105,22 @@ impl ServerSession {
         &mut self,
         exchange: Box<Exchange>,
         options: TaskOptions,
-        turn: &mut Turn<'_>,
+        cx: &mut Context<'_>,
     ) {
         if self.has_content_beyond(options.body_bytes_max) {
-            return self.refuse_content(exchange, turn);
+            return self.refuse_content(exchange, cx);
         }
         self.state = State::StartDue;
-        let progress = self.progress(turn);
+        let progress = self.progress(cx);
         progress.task = options;
         progress.exchange = Some(exchange);
     }
 
     /// Orders `Start`, or nothing more if the client has left meanwhile.
     #[inline(never)]
-    pub(super) fn start(&mut self, turn: &mut Turn<'_>) -> Action {
+    pub(super) fn start(&mut self, cx: &mut Context<'_>) -> Action {
         let window = self.config.limits.stream_window_bytes;
-        let mut progress = self.take_progress(turn);
+        let mut progress = self.take_progress(cx);
         if self.eof && progress.task.cancel_on_half_close {
             self.progress = Some(progress);
             self.close(CloseReason::Vanished);
@@ -129,41 +129,41 @@ impl ServerSession {
         let Some(exchange) = progress.exchange.take() else {
             return Action::Close;
         };
-        let mut stand_in = turn.pool.take_exchange();
+        let mut stand_in = cx.pool.take_exchange();
         stand_in.copy_request(&exchange);
-        progress.stream.begin(stand_in, window, turn.now);
+        progress.stream.begin(stand_in, window, cx.now);
         progress.stream.end_offered = matches!(exchange.request.body, RequestBody::Empty);
         progress.expects_continue &= !progress.has_carry();
         self.progress = Some(progress);
         self.state = State::Streaming;
-        self.begin_period(turn);
-        self.read_stream(None, turn);
+        self.begin_period(cx);
+        self.read_stream(None, cx);
         let State::CancelDue { close } = self.state else {
             return Action::Start(exchange);
         };
         // Its content cannot be had: no task was started, so none is cancelled.
-        turn.pool.give_exchange(exchange);
+        cx.pool.give_exchange(exchange);
         self.state = after_task(close);
-        self.next_action(turn)
+        self.next_action(cx)
     }
 
     /// The client will send no more, which says nothing of whether it still reads.
     #[inline(never)]
-    pub(super) fn received_eof_streaming(&mut self, turn: &mut Turn<'_>) {
-        if self.progress(turn).task.cancel_on_half_close {
+    pub(super) fn received_eof_streaming(&mut self, cx: &mut Context<'_>) {
+        if self.progress(cx).task.cancel_on_half_close {
             return self.close(CloseReason::Vanished);
         }
-        self.read_stream(None, turn);
+        self.read_stream(None, cx);
     }
 
     /// What is to be done for an app's task, while output may be on its way.
     #[inline(never)]
-    pub(super) fn stream_action(&mut self, turn: &mut Turn<'_>) -> Action {
+    pub(super) fn stream_action(&mut self, cx: &mut Context<'_>) -> Action {
         let window = self.config.limits.stream_window_bytes;
         if !self.sending && self.has_output() {
-            return self.send(turn);
+            return self.send(cx);
         }
-        let progress = self.progress(turn);
+        let progress = self.progress(cx);
         let content_left = !matches!(progress.body, BodyReader::Done);
         if let Some(piece) = progress.stream.next_offer(content_left) {
             return Action::Offer(STREAM, piece);
@@ -194,23 +194,23 @@ impl ServerSession {
 
     /// Bytes came while a task has the request.
     #[inline(never)]
-    pub(super) fn received_streaming(&mut self, bytes: &[u8], turn: &mut Turn<'_>) {
+    pub(super) fn received_streaming(&mut self, bytes: &[u8], cx: &mut Context<'_>) {
         let limits = &self.config.limits;
         let Some(progress) = &mut self.progress else {
             return;
         };
-        progress.stream.client_moved(bytes.len(), limits, turn.now);
+        progress.stream.client_moved(bytes.len(), limits, cx.now);
         if progress.has_carry() {
-            progress.keep(bytes, turn);
-            self.read_stream(None, turn);
+            progress.keep(bytes, cx);
+            self.read_stream(None, cx);
         } else {
-            self.read_stream(Some(bytes), turn);
+            self.read_stream(Some(bytes), cx);
         }
     }
 
     /// Time is up for the client or for the app.
     #[inline(never)]
-    pub(super) fn expired_streaming(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn expired_streaming(&mut self, cx: &mut Context<'_>) {
         let limits = &self.config.limits;
         let Some(progress) = &self.progress else {
             return;
@@ -222,7 +222,7 @@ impl ServerSession {
         };
         let status = Some(status).filter(|_| !has_head);
         let fault = Fault::timeout(status, text);
-        self.fail_stream(fault, CloseReason::Slow, turn);
+        self.fail_stream(fault, CloseReason::Slow, cx);
     }
 
     /// Until when the client or the app is awaited.
@@ -235,25 +235,30 @@ impl ServerSession {
     }
 
     /// Moves content on towards the app, as far as the window allows.
-    fn read_stream(&mut self, fresh: Option<&[u8]>, turn: &mut Turn<'_>) {
+    fn read_stream(&mut self, fresh: Option<&[u8]>, cx: &mut Context<'_>) {
         let config = &self.config;
         let Some(progress) = &mut self.progress else {
             return;
         };
-        if let Err(fault) = progress.read_stream(fresh, &config.limits, turn) {
-            return self.fail_stream(fault, CloseReason::BadRequest, turn);
+        if let Err(fault) = progress.read_stream(fresh, &config.limits, cx) {
+            return self.fail_stream(fault, CloseReason::BadRequest, cx);
         }
         let content_left = !matches!(progress.body, BodyReader::Done);
         if content_left && self.eof && !progress.has_carry() {
             let fault = Fault::bad_request("the content ended before its length");
-            return self.fail_stream(fault, CloseReason::BadRequest, turn);
+            return self.fail_stream(fault, CloseReason::BadRequest, cx);
         }
-        progress.stream.note_hunger(content_left, turn.now);
+        progress.stream.note_hunger(content_left, cx.now);
     }
 
     /// The head of an answer whose content follows.
-    fn begin_answer(&mut self, mut exchange: Box<Exchange>, len: Option<u64>, turn: &mut Turn<'_>) {
-        let mut progress = self.take_progress(turn);
+    fn begin_answer(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        len: Option<u64>,
+        cx: &mut Context<'_>,
+    ) {
+        let mut progress = self.take_progress(cx);
         let is_old = exchange.request.version == Version::Http10;
         let is_empty =
             exchange.request.method == Method::Head || exchange.response.status.has_no_content();
@@ -270,7 +275,7 @@ impl ServerSession {
             &mut progress,
             self.draining,
             &self.config,
-            turn,
+            cx,
         );
         let stream = &mut progress.stream;
         stream.end = end;
@@ -281,62 +286,62 @@ impl ServerSession {
     }
 
     /// The answer is complete, as far as the app is concerned.
-    fn end_answer(&mut self, turn: &mut Turn<'_>) {
-        let progress = self.progress(turn);
+    fn end_answer(&mut self, cx: &mut Context<'_>) {
+        let progress = self.progress(cx);
         match progress.stream.end {
-            AnswerEnd::Length { left: 1.. } => return self.broken_off(turn),
-            AnswerEnd::Chunked => progress.push_last_chunk(turn),
+            AnswerEnd::Length { left: 1.. } => return self.broken_off(cx),
+            AnswerEnd::Chunked => progress.push_last_chunk(cx),
             _ => {}
         }
         let persist = progress.stream.persist;
         progress.content_len = progress.stream.content_len;
-        self.leave_stream(turn);
-        self.go_on(persist, turn);
+        self.leave_stream(cx);
+        self.go_on(persist, cx);
         if self.draining {
-            self.draining(turn);
+            self.draining(cx);
         }
     }
 
     /// The task ended without its answer, or broke what its head promised.
-    fn broken_off(&mut self, turn: &mut Turn<'_>) {
-        let progress = self.progress(turn);
+    fn broken_off(&mut self, cx: &mut Context<'_>) {
+        let progress = self.progress(cx);
         let fault = Fault {
             blame: crate::Blame::Local,
             status: None,
             text: "an app did not finish its answer",
         };
         if let Some(mut exchange) = progress.stream.stand_in.take() {
-            turn.counters.fault(&fault);
+            cx.counters.fault(&fault);
             exchange.response.error(Status::INTERNAL_SERVER_ERROR);
-            return self.answered(exchange, turn);
+            return self.answered(exchange, cx);
         }
-        self.fail_stream(fault, CloseReason::Failed, turn);
+        self.fail_stream(fault, CloseReason::Failed, cx);
     }
 
     /// Ends the task and the connection: with an answer if there is none yet.
-    fn fail_stream(&mut self, fault: Fault, reason: CloseReason, turn: &mut Turn<'_>) {
-        let progress = self.progress(turn);
+    fn fail_stream(&mut self, fault: Fault, reason: CloseReason, cx: &mut Context<'_>) {
+        let progress = self.progress(cx);
         match progress.stream.stand_in.take() {
             Some(exchange) if fault.status.is_some() && !progress.stream.has_head() => {
                 progress.exchange = Some(exchange);
-                self.leave_stream(turn);
-                self.fault(fault, turn);
+                self.leave_stream(cx);
+                self.fault(fault, cx);
                 self.state = State::CancelDue { close: false };
             }
             stand_in => {
                 if let Some(exchange) = stand_in {
-                    turn.pool.give_exchange(exchange);
+                    cx.pool.give_exchange(exchange);
                 }
-                turn.counters.fault(&fault);
+                cx.counters.fault(&fault);
                 self.close(reason);
             }
         }
     }
 
     /// The stream is over: what was kept for it goes back, and its answer is logged.
-    fn leave_stream(&mut self, turn: &mut Turn<'_>) {
+    fn leave_stream(&mut self, cx: &mut Context<'_>) {
         if let Some(progress) = &mut self.progress {
-            progress.end_stream(None, turn);
+            progress.end_stream(None, cx);
         }
     }
 }

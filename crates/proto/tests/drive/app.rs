@@ -1,7 +1,7 @@
 //! The task of an app, moved by the test: what it was given, and what it says.
 
 use loadline_base::{Buffer, Millis};
-use loadline_proto::{Body, Exchange, Piece, RequestBody, StreamId, Turn};
+use loadline_proto::{Body, Context, Exchange, Piece, RequestBody, StreamId};
 
 use super::{Driver, Event};
 
@@ -70,16 +70,16 @@ impl Driver<'_> {
         app
     }
 
-    fn tell(&mut self, fact: impl FnOnce(&mut loadline_proto::ServerSession, &mut Turn<'_>)) {
+    fn tell(&mut self, fact: impl FnOnce(&mut loadline_proto::ServerSession, &mut Context<'_>)) {
         let session = self.session.as_mut().expect("an open connection");
-        let mut turn = Turn {
+        let mut cx = Context {
             now: self.now,
             date: &self.date,
             pool: &mut self.pool,
             counters: &self.counters,
             log: self.log.as_mut(),
         };
-        fact(session, &mut turn);
+        fact(session, &mut cx);
     }
 
     /// The app answers with what `answer` puts into its exchange. Told, not yet acted upon.
@@ -90,7 +90,7 @@ impl Driver<'_> {
         if is_whole {
             self.app = None;
         }
-        self.tell(|session, turn| session.answered(exchange, turn));
+        self.tell(|session, cx| session.answered(exchange, cx));
         self
     }
 
@@ -113,7 +113,7 @@ impl Driver<'_> {
             // A failed one may have to be cancelled: then it is there for that.
             self.ended = self.app.take();
         }
-        self.tell(|session, turn| session.produced(StreamId(0), piece, turn));
+        self.tell(|session, cx| session.produced(StreamId(0), piece, cx));
         self
     }
 
@@ -122,7 +122,7 @@ impl Driver<'_> {
         let app = self.app();
         app.consumed += bytes;
         assert!(app.consumed <= app.content.len());
-        self.tell(|session, turn| session.consumed(StreamId(0), bytes, turn));
+        self.tell(|session, cx| session.consumed(StreamId(0), bytes, cx));
         self
     }
 

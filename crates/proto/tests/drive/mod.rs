@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use loadline_base::{Chunk, Millis, Transmit};
 use loadline_proto::{
-    AccessLog, Action, CloseReason, ConnectionRecord, Counters, Exchange, HttpDate, Limits,
-    Outcome, Pool, RequestBody, ServerSession, SessionConfig, Status, Turn,
+    AccessLog, Action, CloseReason, ConnectionRecord, Context, Counters, Exchange, HttpDate,
+    Limits, Outcome, Pool, RequestBody, ServerSession, SessionConfig, Status,
 };
 
 /// What a driver saw its session order.
@@ -42,7 +42,7 @@ pub struct Seen {
     pub body: Option<Vec<u8>>,
 }
 
-type Handle<'h> = Box<dyn FnMut(&mut Exchange, &mut Turn<'_>) -> Outcome + 'h>;
+type Handle<'h> = Box<dyn FnMut(&mut Exchange, &mut Context<'_>) -> Outcome + 'h>;
 
 /// One session and its surroundings.
 pub struct Driver<'h> {
@@ -84,9 +84,9 @@ pub struct Driver<'h> {
     unsent_answers: usize,
 }
 
-macro_rules! turn {
+macro_rules! cx {
     ($driver:ident) => {
-        &mut Turn {
+        &mut Context {
             now: $driver.now,
             date: &$driver.date,
             pool: &mut $driver.pool,
@@ -105,7 +105,7 @@ pub fn config(limits: Limits) -> Arc<SessionConfig> {
 }
 
 /// Answers every request with its method, target and content; collects what content there is.
-pub fn echo(exchange: &mut Exchange, _turn: &mut Turn<'_>) -> Outcome {
+pub fn echo(exchange: &mut Exchange, _turn: &mut Context<'_>) -> Outcome {
     if matches!(exchange.request.body, RequestBody::Pending { .. }) {
         return Outcome::Collect {
             bytes_max: u64::MAX,
@@ -141,7 +141,7 @@ impl<'h> Driver<'h> {
     /// A connection that has just been accepted.
     pub fn new(
         config: &Arc<SessionConfig>,
-        handle: impl FnMut(&mut Exchange, &mut Turn<'_>) -> Outcome + 'h,
+        handle: impl FnMut(&mut Exchange, &mut Context<'_>) -> Outcome + 'h,
     ) -> Self {
         let peer = Some("127.0.0.1:40000".parse().expect("an address"));
         Self::from_peer(config, peer, handle)
@@ -151,7 +151,7 @@ impl<'h> Driver<'h> {
     pub fn from_peer(
         config: &Arc<SessionConfig>,
         peer: Option<SocketAddr>,
-        handle: impl FnMut(&mut Exchange, &mut Turn<'_>) -> Outcome + 'h,
+        handle: impl FnMut(&mut Exchange, &mut Context<'_>) -> Outcome + 'h,
     ) -> Self {
         let mut driver = Self {
             session: None,
@@ -185,7 +185,7 @@ impl<'h> Driver<'h> {
             reading: Some(false),
             unsent_answers: 0,
         };
-        driver.session = Some(ServerSession::new(config, peer, turn!(driver)));
+        driver.session = Some(ServerSession::new(config, peer, cx!(driver)));
         driver.drive();
         driver
     }
@@ -215,7 +215,7 @@ impl<'h> Driver<'h> {
     /// The peer vanishes.
     pub fn peer_gone(&mut self) -> &mut Self {
         let session = self.session.as_mut().expect("an open connection");
-        session.peer_gone(turn!(self));
+        session.peer_gone(cx!(self));
         self.drive();
         self
     }
@@ -238,7 +238,7 @@ impl<'h> Driver<'h> {
     /// Tells it that its deadline has passed, whether or not it has.
     pub fn expire(&mut self) -> &mut Self {
         let session = self.session.as_mut().expect("an open connection");
-        session.expired(turn!(self));
+        session.expired(cx!(self));
         self.drive();
         self
     }
@@ -246,7 +246,7 @@ impl<'h> Driver<'h> {
     /// The server is going down.
     pub fn draining(&mut self) -> &mut Self {
         let session = self.session.as_mut().expect("an open connection");
-        session.draining(turn!(self));
+        session.draining(cx!(self));
         self.drive();
         self
     }
@@ -254,7 +254,7 @@ impl<'h> Driver<'h> {
     /// A newcomer is refused.
     pub fn refuse(&mut self, status: Status) -> &mut Self {
         let session = self.session.as_mut().expect("an open connection");
-        session.refuse(status, turn!(self));
+        session.refuse(status, cx!(self));
         self.drive();
         self
     }
@@ -275,9 +275,9 @@ impl<'h> Driver<'h> {
         let session = self.session.as_mut().expect("an open connection");
         if transmit.is_done() {
             let transmit = self.held.take().expect("output on its way");
-            session.sent(transmit, turn!(self));
+            session.sent(transmit, cx!(self));
         } else {
-            session.progressed(bytes, turn!(self));
+            session.progressed(bytes, cx!(self));
         }
         self.drive();
         self
@@ -295,7 +295,7 @@ impl<'h> Driver<'h> {
         (self.handle_blocking)(&mut exchange);
         self.unsent_answers += 1;
         let session = self.session.as_mut().expect("an open connection");
-        session.completed(exchange, turn!(self));
+        session.completed(exchange, cx!(self));
         self.drive();
         self
     }
@@ -337,13 +337,13 @@ impl<'h> Driver<'h> {
             let some = self.unread.len().min(64 << 10);
             let mut bytes: Vec<u8> = self.unread.drain(..some).collect();
             let session = self.session.as_mut().expect("an open connection");
-            session.received(&mut bytes, turn!(self));
+            session.received(&mut bytes, cx!(self));
             self.drive_one_round();
         }
         if self.eof && self.unread.is_empty() && self.reading == Some(true) {
             self.eof = false;
             let session = self.session.as_mut().expect("an open connection");
-            session.received_eof(turn!(self));
+            session.received_eof(cx!(self));
             self.drive_one_round();
         }
     }
@@ -358,7 +358,7 @@ impl<'h> Driver<'h> {
             let Some(session) = self.session.as_mut() else {
                 return;
             };
-            match session.next_action(turn!(self)) {
+            match session.next_action(cx!(self)) {
                 Action::Run(exchange) => self.run(exchange),
                 Action::Block(exchange) => self.block(exchange),
                 Action::Start(exchange) => self.start(exchange),
@@ -385,11 +385,11 @@ impl<'h> Driver<'h> {
         if !self.unread.is_empty() {
             let some = self.unread.len().min(64 << 10);
             let mut bytes: Vec<u8> = self.unread.drain(..some).collect();
-            session.received(&mut bytes, turn!(self));
+            session.received(&mut bytes, cx!(self));
         } else if std::mem::take(&mut self.eof) {
-            session.received_eof(turn!(self));
+            session.received_eof(cx!(self));
         } else {
-            session.nothing_pending(turn!(self));
+            session.nothing_pending(cx!(self));
         }
     }
 
@@ -397,7 +397,7 @@ impl<'h> Driver<'h> {
         assert!(self.parked.is_none(), "two exchanges out");
         assert!(!self.finished, "Run after Finish");
         self.events.push(Event::Run);
-        let outcome = (self.handle)(&mut exchange, turn!(self));
+        let outcome = (self.handle)(&mut exchange, cx!(self));
         if !matches!(outcome, Outcome::Collect { .. }) {
             self.seen.push(Seen {
                 method: exchange.request.method.as_str(),
@@ -412,7 +412,7 @@ impl<'h> Driver<'h> {
             self.unsent_answers += 1;
         }
         let session = self.session.as_mut().expect("an open connection");
-        session.ran(exchange, outcome, turn!(self));
+        session.ran(exchange, outcome, cx!(self));
     }
 
     fn block(&mut self, exchange: Box<Exchange>) {
@@ -429,7 +429,7 @@ impl<'h> Driver<'h> {
             (self.handle_blocking)(&mut exchange);
             self.unsent_answers += 1;
             let session = self.session.as_mut().expect("an open connection");
-            session.completed(exchange, turn!(self));
+            session.completed(exchange, cx!(self));
         }
     }
 
@@ -444,7 +444,7 @@ impl<'h> Driver<'h> {
         } else {
             deliver(&mut transmit, u64::MAX, &mut self.output);
             let session = self.session.as_mut().expect("an open connection");
-            session.sent(transmit, turn!(self));
+            session.sent(transmit, cx!(self));
         }
     }
 
@@ -473,7 +473,7 @@ impl<'h> Driver<'h> {
             counters.closed.iter().map(|counter| counter.value()).sum()
         };
         let before = counted(&self.counters);
-        self.record = session.ended(turn!(self));
+        self.record = session.ended(cx!(self));
         assert_eq!(counted(&self.counters), before + 1, "a close not counted");
         self.reading = None;
         self.unread.clear();

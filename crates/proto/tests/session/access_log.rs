@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::drive::Driver;
 use loadline_proto::{
-    AccessFormat, AccessLog, Exchange, ForwardedField, Outcome, SessionConfig, TrustedProxies, Turn,
+    AccessFormat, AccessLog, Context, Exchange, ForwardedField, Outcome, SessionConfig,
+    TrustedProxies,
 };
 
 /// 2026-11-21T07:39:37Z.
@@ -19,7 +20,7 @@ fn driver<'h>(format: AccessFormat, peer: &str) -> Driver<'h> {
         ),
         ..SessionConfig::default()
     });
-    let hello = |exchange: &mut Exchange, _: &mut Turn<'_>| {
+    let hello = |exchange: &mut Exchange, _: &mut Context<'_>| {
         exchange.response.body = loadline_proto::Body::Bytes(b"hello".to_vec());
         Outcome::Ready
     };
@@ -101,7 +102,7 @@ fn the_client_of_a_trusted_proxy_in_every_form() {
 #[test]
 fn time_and_duration_are_in_microseconds() {
     let config = Arc::new(SessionConfig::default());
-    let waits = |_: &mut Exchange, _: &mut Turn<'_>| Outcome::Blocking;
+    let waits = |_: &mut Exchange, _: &mut Context<'_>| Outcome::Blocking;
     let mut driver = Driver::new(&config, waits);
     driver.hold_blocking = true;
     let mut log = AccessLog::new(AccessFormat::Json);

@@ -3,7 +3,7 @@
 //! answer stands, and the connection ends behind it. Which of the two it is, for every cut.
 
 use crate::drive::{Driver, Event, config, echo_blocking};
-use loadline_proto::{Exchange, Limits, Outcome, RECEIVE_BYTES, Status, TaskOptions, Turn};
+use loadline_proto::{Context, Exchange, Limits, Outcome, RECEIVE_BYTES, Status, TaskOptions};
 
 /// Content, up to the byte that is malformed and from there on.
 const MALFORMED: [(&str, &str); 22] = [
@@ -35,7 +35,7 @@ const MALFORMED: [(&str, &str); 22] = [
 const CANARY: &str = "GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n";
 
 /// What handlers do that do not ask for the content, and the status they answer with.
-type Handle = fn(&mut Exchange, &mut Turn<'_>) -> Outcome;
+type Handle = fn(&mut Exchange, &mut Context<'_>) -> Outcome;
 const HANDLERS: [(Handle, u16); 4] = [
     (|_, _| Outcome::Ready, 200),
     (

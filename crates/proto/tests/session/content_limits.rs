@@ -3,7 +3,7 @@
 
 use crate::drive::{Driver, Event, config};
 use loadline_proto::{
-    CloseReason, Exchange, Limits, Outcome, RequestBody, Status, TaskOptions, Turn,
+    CloseReason, Context, Exchange, Limits, Outcome, RequestBody, Status, TaskOptions,
 };
 
 fn limits() -> Limits {
@@ -16,7 +16,7 @@ fn limits() -> Limits {
 fn app(bytes_max: u64) -> Driver<'static> {
     Driver::new(
         &config(limits()),
-        move |_: &mut Exchange, _: &mut Turn<'_>| {
+        move |_: &mut Exchange, _: &mut Context<'_>| {
             Outcome::Later(TaskOptions {
                 body_bytes_max: bytes_max,
                 ..TaskOptions::default()
@@ -37,7 +37,7 @@ fn chunk(len: usize) -> String {
 
 #[test]
 fn of_files_and_forms_by_the_servers_own_limit() {
-    type Handle = fn(&mut Exchange, &mut Turn<'_>) -> Outcome;
+    type Handle = fn(&mut Exchange, &mut Context<'_>) -> Outcome;
     let handlers: [(&str, Handle, u16); 4] = [
         ("ready", |_, _| Outcome::Ready, 200),
         ("blocking", |_, _| Outcome::Blocking, 200),

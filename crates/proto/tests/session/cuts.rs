@@ -1,7 +1,7 @@
 //! However the same bytes are cut into pieces, the answers are the same, to the byte.
 
 use crate::drive::{Driver, config, echo, echo_blocking};
-use loadline_proto::{Body, Exchange, Limits, Outcome, RequestBody, Status, Turn};
+use loadline_proto::{Body, Context, Exchange, Limits, Outcome, RequestBody, Status};
 
 /// Some requests that use every path through the session, each told from the others.
 fn conversation() -> Vec<u8> {
@@ -22,7 +22,7 @@ fn conversation() -> Vec<u8> {
     .into_bytes()
 }
 
-fn handle(exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
+fn handle(exchange: &mut Exchange, cx: &mut Context<'_>) -> Outcome {
     match exchange.request.path() {
         b"/missing" => exchange.response.error(Status::NOT_FOUND),
         b"/blocking" => return Outcome::Blocking,
@@ -34,7 +34,7 @@ fn handle(exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
             ));
             echo_blocking(exchange);
         }
-        _ => return echo(exchange, turn),
+        _ => return echo(exchange, cx),
     }
     Outcome::Ready
 }

@@ -2,12 +2,12 @@
 //! before it does not.
 
 use crate::drive::{Driver, Event, config};
-use loadline_proto::{Body, Exchange, Fields, Limits, Outcome, Status, Turn};
+use loadline_proto::{Body, Context, Exchange, Fields, Limits, Outcome, Status};
 
 const TWO: &[u8] = b"GET /1 HTTP/1.1\r\nHost: h\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n";
 
 /// A worker that holds the blocking step, and adds nothing to what is answered.
-fn held<'h>(handle: impl FnMut(&mut Exchange, &mut Turn<'_>) -> Outcome + 'h) -> Driver<'h> {
+fn held<'h>(handle: impl FnMut(&mut Exchange, &mut Context<'_>) -> Outcome + 'h) -> Driver<'h> {
     let mut driver = Driver::new(&config(Limits::default()), handle);
     driver.hold_blocking = true;
     driver.handle_blocking = Box::new(|_| {});
@@ -15,13 +15,13 @@ fn held<'h>(handle: impl FnMut(&mut Exchange, &mut Turn<'_>) -> Outcome + 'h) ->
 }
 
 /// Answers the first of `TWO` at once, and encodes an answer to the second.
-fn encode(exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
+fn encode(exchange: &mut Exchange, cx: &mut Context<'_>) -> Outcome {
     let (content, outcome): (&[u8], _) = match exchange.request.target() {
         b"/1" => (b"one", Outcome::Ready),
         _ => (b"two", Outcome::Blocking),
     };
     exchange.answer_as_data = outcome == Outcome::Blocking;
-    exchange.answer_borrowed(Status::OK, &Fields::default(), content, turn);
+    exchange.answer_borrowed(Status::OK, &Fields::default(), content, cx);
     outcome
 }
 
@@ -47,10 +47,10 @@ fn an_encoded_answer_waits_for_its_blocking_step() {
 fn a_drain_that_begins_meanwhile_is_announced() {
     for (version, fields) in [("1.1", ""), ("1.0", "Connection: keep-alive\r\n")] {
         let content = b"Connection: keep-alive\r\n";
-        let mut driver = held(|exchange, turn| {
+        let mut driver = held(|exchange, cx| {
             let fields = Fields::default().with("A", "b");
             exchange.answer_as_data = true;
-            exchange.answer_borrowed(Status::OK, &fields, content, turn);
+            exchange.answer_borrowed(Status::OK, &fields, content, cx);
             Outcome::Blocking
         });
         let request = format!("GET / HTTP/{version}\r\nHost: h\r\n{fields}\r\n");
@@ -70,9 +70,9 @@ fn a_drain_that_begins_meanwhile_is_announced() {
 /// It says `Blocking` though it has answered into the output: the blocking step answers.
 #[test]
 fn an_answer_in_the_output_does_not_wait() {
-    let mut driver = held(|exchange, turn| {
+    let mut driver = held(|exchange, cx| {
         let fields = Fields::default().with("A", "b");
-        exchange.answer_borrowed(Status::FORBIDDEN, &fields, b"quick", turn);
+        exchange.answer_borrowed(Status::FORBIDDEN, &fields, b"quick", cx);
         Outcome::Blocking
     });
     driver.handle_blocking = Box::new(|exchange| {
@@ -89,8 +89,8 @@ fn an_answer_in_the_output_does_not_wait() {
 
 #[test]
 fn an_encoded_answer_that_is_replaced_by_an_error_never_leaves() {
-    let mut at_once = held(|exchange, turn| {
-        if encode(exchange, turn) == Outcome::Blocking {
+    let mut at_once = held(|exchange, cx| {
+        if encode(exchange, cx) == Outcome::Blocking {
             exchange.response.error(Status::INTERNAL_SERVER_ERROR);
         }
         Outcome::Ready

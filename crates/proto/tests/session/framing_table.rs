@@ -3,7 +3,7 @@
 use crate::drive::{Driver, Seen, config};
 use loadline_base::Millis;
 use loadline_proto::{
-    Exchange, FieldName, Limits, Outcome, RequestBody, Status, TargetForm, Turn, Version,
+    Context, Exchange, FieldName, Limits, Outcome, RequestBody, Status, TargetForm, Version,
 };
 
 /// Each request is followed by a second one on the same connection, which must be seen as such.
@@ -413,7 +413,7 @@ fn the_limits_themselves_are_allowed() {
 
 #[test]
 fn a_handlers_own_limit_on_content() {
-    let handler = |exchange: &mut Exchange, _: &mut Turn<'_>| match exchange.request.body {
+    let handler = |exchange: &mut Exchange, _: &mut Context<'_>| match exchange.request.body {
         RequestBody::Whole(_) => Outcome::Ready,
         _ => Outcome::Collect { bytes_max: 4 },
     };
@@ -440,10 +440,10 @@ fn a_handlers_own_limit_on_content() {
 #[test]
 fn the_exchange_knows_when_and_whom() {
     let mut checked = false;
-    let mut driver = Driver::new(&config(Limits::default()), |exchange, turn| {
+    let mut driver = Driver::new(&config(Limits::default()), |exchange, cx| {
         assert_eq!(exchange.peer.map(|p| p.port()), Some(40_000));
         assert_eq!(
-            (exchange.began, turn.now),
+            (exchange.began, cx.now),
             (Millis(1_000_500), Millis(1_000_500))
         );
         checked = true;

@@ -3,7 +3,7 @@
 
 use crate::drive::{Driver, Event, config};
 use loadline_proto::{
-    CloseReason, Exchange, Limits, Outcome, Piece, SessionConfig, TaskOptions, Turn,
+    CloseReason, Context, Exchange, Limits, Outcome, Piece, SessionConfig, TaskOptions,
 };
 
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -14,7 +14,7 @@ fn driver(cancel_on_half_close: bool) -> Driver<'static> {
 }
 
 fn within(cancel: bool, config: &std::sync::Arc<SessionConfig>) -> Driver<'static> {
-    Driver::new(config, move |_: &mut Exchange, _: &mut Turn<'_>| {
+    Driver::new(config, move |_: &mut Exchange, _: &mut Context<'_>| {
         Outcome::Later(TaskOptions {
             cancel_on_half_close: cancel,
             ..TaskOptions::default()

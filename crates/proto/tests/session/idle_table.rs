@@ -170,15 +170,14 @@ fn who_keeps_connections_for_later_is_told_for_how_long() {
 #[test]
 fn a_promise_is_taken_back_by_a_drain() {
     for (from, request) in [(PROXY, GET), (STRANGER, OLD_GET)] {
-        let mut driver =
-            Driver::from_peer(&config(15_000, 620_000), peer(from), |exchange, turn| {
-                let fields = Fields::default()
-                    .with("Connection", "keep-alive")
-                    .with("Keep-Alive", "timeout=7");
-                exchange.answer_as_data = true;
-                exchange.answer_borrowed(Status::OK, &fields, b"content", turn);
-                Outcome::Blocking
-            });
+        let mut driver = Driver::from_peer(&config(15_000, 620_000), peer(from), |exchange, cx| {
+            let fields = Fields::default()
+                .with("Connection", "keep-alive")
+                .with("Keep-Alive", "timeout=7");
+            exchange.answer_as_data = true;
+            exchange.answer_borrowed(Status::OK, &fields, b"content", cx);
+            Outcome::Blocking
+        });
         driver.handle_blocking = Box::new(|_| {});
         driver.hold_blocking = true;
         driver.feed(request).draining().complete();

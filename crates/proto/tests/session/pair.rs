@@ -50,12 +50,12 @@ fn output_is_gathered_up_to_its_bound() {
 #[test]
 fn answers_come_in_the_order_of_the_requests() {
     let turns = Cell::new(0);
-    let mut driver = Driver::new(&config(Limits::default()), |exchange, turn| {
+    let mut driver = Driver::new(&config(Limits::default()), |exchange, cx| {
         turns.set(turns.get() + 1);
         if turns.get() % 3 == 0 {
             Outcome::Blocking
         } else {
-            echo(exchange, turn)
+            echo(exchange, cx)
         }
     });
     let requests: Vec<String> = (0..50)
@@ -71,12 +71,12 @@ fn answers_come_in_the_order_of_the_requests() {
 #[test]
 fn answers_before_a_slow_one_do_not_wait_for_it() {
     let turns = Cell::new(0);
-    let mut driver = Driver::new(&config(Limits::default()), |exchange, turn| {
+    let mut driver = Driver::new(&config(Limits::default()), |exchange, cx| {
         turns.set(turns.get() + 1);
         if turns.get() == 3 {
             Outcome::Blocking
         } else {
-            echo(exchange, turn)
+            echo(exchange, cx)
         }
     });
     driver.hold_blocking = true;

@@ -1,7 +1,7 @@
 //! When a connection stays open and what the answer says of it; lengths of answers.
 
 use crate::drive::{Driver, config, echo, parse_answers};
-use loadline_proto::{Body, Exchange, Limits, Outcome, SessionConfig, Status, Turn};
+use loadline_proto::{Body, Context, Exchange, Limits, Outcome, SessionConfig, Status};
 
 /// Request lines and fields, whether the connection stays, and what the answer says of it.
 #[test]
@@ -173,7 +173,7 @@ fn answer_with(status: Status, body: Body, request: &str) -> (String, usize) {
     let mut body = Some(body);
     let mut driver = Driver::new(
         &config(Limits::default()),
-        |exchange: &mut Exchange, _: &mut Turn<'_>| {
+        |exchange: &mut Exchange, _: &mut Context<'_>| {
             exchange.response.status = status;
             exchange.response.body = body.take().unwrap_or_default();
             Outcome::Ready

@@ -41,9 +41,9 @@ fn an_error_after_a_head_request_has_its_content() {
 #[test]
 fn an_error_takes_the_place_of_an_encoded_answer() {
     for outcome in [Outcome::Ready, Outcome::Blocking] {
-        let mut driver = Driver::new(&config(Limits::default()), |exchange, turn| {
+        let mut driver = Driver::new(&config(Limits::default()), |exchange, cx| {
             let fields = Fields::default().with("A", "b");
-            exchange.answer_borrowed(Status::OK, &fields, b"encoded", turn);
+            exchange.answer_borrowed(Status::OK, &fields, b"encoded", cx);
             if exchange.request.target() == b"/fails" {
                 exchange.response.error(Status::INTERNAL_SERVER_ERROR);
                 return outcome;
@@ -66,8 +66,8 @@ fn an_error_takes_the_place_of_an_encoded_answer() {
 /// A blocking step that answers anew, though the quick step has answered.
 #[test]
 fn another_answer_takes_the_place_of_an_encoded_one() {
-    let mut driver = Driver::new(&config(Limits::default()), |exchange, turn| {
-        exchange.answer_borrowed(Status::OK, &Fields::default(), b"encoded", turn);
+    let mut driver = Driver::new(&config(Limits::default()), |exchange, cx| {
+        exchange.answer_borrowed(Status::OK, &Fields::default(), b"encoded", cx);
         Outcome::Blocking
     });
     driver.handle_blocking = Box::new(|exchange| {

@@ -3,14 +3,14 @@
 use crate::drive::{Driver, Event, config};
 use loadline_base::Buffer;
 use loadline_proto::{
-    AccessFormat, AccessLog, Body, CloseReason, Exchange, Fields, Limits, Outcome, Piece, Status,
-    TaskOptions, Turn,
+    AccessFormat, AccessLog, Body, CloseReason, Context, Exchange, Fields, Limits, Outcome, Piece,
+    Status, TaskOptions,
 };
 
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
 const NEXT: &[u8] = b"GET /b HTTP/1.1\r\nHost: h\r\n\r\n";
 
-fn later(_: &mut Exchange, _: &mut Turn<'_>) -> Outcome {
+fn later(_: &mut Exchange, _: &mut Context<'_>) -> Outcome {
     Outcome::Later(TaskOptions::default())
 }
 

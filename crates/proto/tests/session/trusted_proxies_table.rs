@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::drive::Driver;
 use loadline_proto::{
-    Exchange, ForwardedField, Outcome, SessionConfig, TrustedProxies, TrustedProxy, Turn,
+    Context, Exchange, ForwardedField, Outcome, SessionConfig, TrustedProxies, TrustedProxy,
 };
 
 use ForwardedField::{Forwarded, XForwardedFor};
@@ -33,7 +33,7 @@ fn trusting(proxies: &[&str], field: ForwardedField) -> Arc<SessionConfig> {
 /// What a handler is seen of the requests of a connection, each given by its fields.
 fn seen_from(config: &Arc<SessionConfig>, peer: &str, requests: &[&str]) -> Vec<Seen> {
     let mut seen = Vec::new();
-    let note = |exchange: &mut Exchange, _: &mut Turn<'_>| {
+    let note = |exchange: &mut Exchange, _: &mut Context<'_>| {
         let client = exchange.client().map(|client| {
             let port = client.port.map_or(String::new(), |port| format!(" {port}"));
             format!("{}{port}", client.address)

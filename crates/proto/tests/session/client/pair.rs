@@ -1,8 +1,8 @@
 //! Both ends on one wire, in memory: what the server's session sends, the client's understands.
 
 use loadline_proto::{
-    Body, ClientSession, CloseReason, Exchange, Limits, Method, Outcome, Received, Reply,
-    ReplyFault, Status, Turn,
+    Body, ClientSession, CloseReason, Context, Exchange, Limits, Method, Outcome, Received, Reply,
+    ReplyFault, Status,
 };
 
 use super::tape::Seen;
@@ -88,7 +88,7 @@ fn requests_of_every_kind_on_one_connection() {
 
 #[test]
 fn every_status_and_length() {
-    let answer = |exchange: &mut Exchange, _: &mut Turn<'_>| {
+    let answer = |exchange: &mut Exchange, _: &mut Context<'_>| {
         let target = String::from_utf8_lossy(exchange.request.target()).into_owned();
         let (status, len) = target[1..].split_once('/').unwrap();
         exchange.response.status = Status::new(status.parse().unwrap()).unwrap();

@@ -1,12 +1,12 @@
-//! What a loop lends the core for one turn: time, date, spare memory, counters, the log.
+//! What a loop lends the core for one of its turns: time, date, spare memory, counters, the log.
 
 use loadline_base::Millis;
 
 use crate::{AccessLog, Counters, Exchange, HttpDate, Pool};
 
-/// Time, date and memory, lent per turn: so that tests run on a fake clock, and nothing on the hot
+/// Time, date and memory, lent for one turn of a loop: so that tests run on a fake clock, and nothing on the hot
 /// path allocates or reads a clock.
-pub struct Turn<'t> {
+pub struct Context<'t> {
     /// The time, read once per turn.
     pub now: Millis,
     /// The date, formatted once per second.
@@ -19,7 +19,7 @@ pub struct Turn<'t> {
     pub log: Option<&'t mut AccessLog>,
 }
 
-impl Turn<'_> {
+impl Context<'_> {
     /// The head of this one is complete, or there will be none.
     pub(crate) fn stamp(&self, exchange: &mut Exchange) {
         exchange.began = self.now;
