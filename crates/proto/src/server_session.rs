@@ -210,7 +210,7 @@ impl ServerSession {
     }
 
     /// The peer is gone altogether (reset, hang-up). `Close` follows.
-    pub fn peer_gone(&mut self, _turn: &mut Context<'_>) {
+    pub fn peer_gone(&mut self, _cx: &mut Context<'_>) {
         let idle = self.state == State::Idle && !self.sending;
         self.close(if idle {
             CloseReason::Client
@@ -296,7 +296,7 @@ impl ServerSession {
 
     /// The server is going down: finish what was accepted, say `Connection: close`, then `Close`.
     /// An idle connection closes at once, unless a request has arrived.
-    pub fn draining(&mut self, _turn: &mut Context<'_>) {
+    pub fn draining(&mut self, _cx: &mut Context<'_>) {
         self.draining = true;
         if !self.sending && self.state == State::Discarding {
             self.state = State::Ending { linger: true };

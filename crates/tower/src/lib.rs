@@ -170,7 +170,7 @@ where
 
     fn local(&self) {}
 
-    fn handle(&self, (): &mut (), _exchange: &mut Exchange, _turn: &mut Context<'_>) -> Outcome {
+    fn handle(&self, (): &mut (), _exchange: &mut Exchange, _cx: &mut Context<'_>) -> Outcome {
         Outcome::Later(self.options)
     }
 

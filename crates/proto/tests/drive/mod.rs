@@ -105,7 +105,7 @@ pub fn config(limits: Limits) -> Arc<SessionConfig> {
 }
 
 /// Answers every request with its method, target and content; collects what content there is.
-pub fn echo(exchange: &mut Exchange, _turn: &mut Context<'_>) -> Outcome {
+pub fn echo(exchange: &mut Exchange, _cx: &mut Context<'_>) -> Outcome {
     if matches!(exchange.request.body, RequestBody::Pending { .. }) {
         return Outcome::Collect {
             bytes_max: u64::MAX,
