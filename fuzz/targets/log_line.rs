@@ -4,7 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use loadline_fuzz::as_text;
-use loadline_load::replay::line::{LogLine, parse};
+use loadline_load::replay::line::parse;
+use loadline_load::replay::logged::LogLine;
 use loadline_load::replay::{Log, Wanted};
 use loadline_proto::Method;
 

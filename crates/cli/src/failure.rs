@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use loadline_load::run::RunError;
+
 /// The exit codes, as `--help`, docs/serve.md, docs/load.md and docs/lab.md list them. Where a number has two
 /// meanings, each belongs to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,15 @@ impl Failure {
 
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(self.exit as u8)
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Refused(why) => Self::usage(why),
+            RunError::Failed(why) => Self::failed(why),
+        }
     }
 }
 

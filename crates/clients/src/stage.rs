@@ -31,8 +31,8 @@ mod preparing;
 mod presence;
 mod visit;
 
+use loadline_load::calendar::Boundary;
 use loadline_load::client_loop::{self, ClientLoop, Timeline, WAIT_NS_MAX};
-use loadline_load::engine::Boundary;
 use loadline_load::fleet::ExtraThread;
 use loadline_load::{Control, Message, Plan, Recorder, Share, ThreadReport};
 

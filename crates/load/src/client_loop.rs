@@ -9,7 +9,8 @@ use std::io;
 use loadline_sys::clock::monotonic_ns;
 use loadline_sys::usage;
 
-use crate::engine::{Boundary, Calendar, Meter};
+use crate::calendar::{Boundary, Calendar};
+use crate::meter::Meter;
 use crate::{Control, Message, Plan, Share, ThreadReport};
 
 /// The longest wait: how soon a stop is noticed.

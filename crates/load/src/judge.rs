@@ -1,4 +1,6 @@
-//! What an answer comes to: as expected, or which kind of error. For plain clients and actors alike.
+//! What an answer comes to: as expected, or which kind of error. For plain clients and those with behaviour.
+
+use std::io;
 
 use loadline_proto::{Method, Reply, ReplyFault};
 use loadline_record::ErrorKind;
@@ -50,6 +52,17 @@ pub fn cut(fault: ReplyFault) -> ErrorKind {
         ReplyFault::CutHead | ReplyFault::CutContent { .. } => ErrorKind::ShortBody,
         ReplyFault::Malformed(_) => ErrorKind::Malformed,
         ReplyFault::Unsolicited => ErrorKind::LongBody,
+    }
+}
+
+/// What kept a connection from coming to be.
+#[must_use]
+pub fn connect_fault(error: &io::Error) -> ErrorKind {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => ErrorKind::Refused,
+        io::ErrorKind::TimedOut => ErrorKind::ConnectTimeout,
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ErrorKind::Reset,
+        _ => ErrorKind::ConnectFailed,
     }
 }
 

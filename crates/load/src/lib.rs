@@ -15,18 +15,21 @@
 //! `engine`.
 #![forbid(unsafe_code)]
 
+pub mod calendar;
 pub mod client_loop;
 pub mod control;
 pub mod engine;
 pub mod fleet;
 pub mod judge;
 pub mod message;
+pub mod meter;
 pub mod mix;
 pub mod pacer;
 pub mod plan;
 pub mod recorder;
 pub mod replay;
 pub mod requests;
+pub mod run;
 pub mod schedule;
 pub mod seed;
 pub mod share;

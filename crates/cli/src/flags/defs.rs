@@ -16,7 +16,8 @@ use super::lab_defs::{LAB_EXIT_CODES, LabCommand};
 use super::load_defs::{LOAD_EXIT_CODES, LOAD_MORE, LoadFlags};
 use super::proxy_defs::ProxyFlags;
 use super::values::{
-    Auto, Timeout, address, auto_count_in, count_in, duration, file_name, on_off, size, timeout,
+    Auto, Timeout, address, auto_count_in, count_in, duration, file_name, on_off, one_of, size,
+    timeout,
 };
 
 const EXIT_CODES: &str = "\
@@ -453,17 +454,4 @@ fn architecture() -> impl TypedValueParser<Value = Auto<Architecture>> {
         .map(|architecture| architecture.name());
     PossibleValuesParser::new(std::iter::once("auto").chain(names))
         .map(|name| Architecture::parse(&name).map_or(Auto::Auto, Auto::Given))
-}
-
-/// One of a closed set, by name; known to the help, to completions and to suggestions.
-pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
-    all: &'static [T],
-    name: fn(T) -> &'static str,
-) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(all.iter().map(|choice| name(*choice))).try_map(move |text| {
-        let mut choices = all.iter().copied();
-        choices
-            .find(|choice| name(*choice) == text)
-            .ok_or("unknown")
-    })
 }

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
+use loadline_load::run::PROCESSES_MAX;
 use loadline_load::schedule::Steps;
 use loadline_load::{Arrivals, Overflow};
 use loadline_record::report::Style;
 
-use super::defs::one_of;
 use super::load_values::{
-    Burst, CLIENTS_MAX, PROCESSES_MAX, Part, Ramp, SlowCrowd, Watched, bit_rate, burst, cpus, part,
-    pid, ramp, rate, run_time, seed, slow_crowd, some_time, sources, steps, time_scale, timeout,
-    watched,
+    Burst, CLIENTS_MAX, Part, Ramp, SlowCrowd, Watched, bit_rate, burst, cpus, part, pid, ramp,
+    rate, run_time, seed, slow_crowd, some_time, sources, steps, time_scale, timeout, watched,
 };
+use super::values::one_of;
 use super::values::{Auto, auto_count_in, count_in};
 
 pub(crate) const LOAD_EXIT_CODES: &str = "\

@@ -5,6 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use loadline_load::run::PROCESSES_MAX;
 use loadline_load::schedule::Steps;
 
 use super::values::{decimal, duration, size, split_unit};
@@ -324,9 +325,6 @@ pub(crate) fn part(text: &str) -> Result<Part, String> {
         _ => Err(wrong()),
     }
 }
-
-/// Processes that one command may start.
-pub(crate) const PROCESSES_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::TypedValueParser;
 use loadline_proto::{ForwardedField, TrustedProxies, TrustedProxy};
 
-use super::defs::one_of;
+use super::values::one_of;
 
 /// Who is a proxy, and how it says who its clients are.
 #[derive(Args, Clone, Debug)]

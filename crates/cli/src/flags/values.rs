@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use loadline_server::ListenAddr;
 
 /// A number that the program works out by itself unless it is given.
@@ -225,6 +226,19 @@ fn hint_for(text: &str) -> String {
             _ => format!("not an address; right would be {RIGHT}"),
         },
     }
+}
+
+/// One of a closed set, by name; known to the help, to completions and to suggestions.
+pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.iter().map(|choice| name(*choice))).try_map(move |text| {
+        let mut choices = all.iter().copied();
+        choices
+            .find(|choice| name(*choice) == text)
+            .ok_or("unknown")
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Options that do not fit together: each refused in one line that says what would be right.
 
-use super::plan::SERVER;
 use crate::failure::Failure;
 use crate::flags::load_defs::{HttpVersion, LoadFlags};
+
+/// The name of what `--server-pid` watches.
+pub(super) const SERVER: &str = "server";
 
 /// Refuses the first pair that does not fit.
 pub(super) fn refuse_contradictions(flags: &LoadFlags) -> Result<(), Failure> {

@@ -3,15 +3,14 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use loadline_clients::Crowd;
 use loadline_clients::scenario::Scenario;
 use loadline_load::Plan;
+use loadline_load::run::{Demand, Division, Machine, Run, divide};
 use loadline_load::watch::Target;
 
 use super::command::{self, mask_url};
 use super::crowds::{self, Counts};
-use super::fitting::refuse_contradictions;
-use super::limits::{Division, Found, Wanted, divide};
+use super::fitting::{SERVER, refuse_contradictions};
 use super::pace::{nanos, pace, replay_pace};
 use super::requests::{self, Sent};
 use crate::failure::Failure;
@@ -20,28 +19,13 @@ use crate::flags::load_defs::{LoadFlags, MachineFlags};
 /// A run, ready to be started.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
-    /// The same for all threads and processes, and but for the seed for all rounds.
-    pub(super) plan: Plan,
-    /// How it is divided.
-    pub(super) division: Division,
-    /// CPUs that threads are pinned to.
-    pub(super) cpus: Vec<usize>,
-    /// Clients with behaviour.
-    pub(super) crowds: Vec<Crowd>,
+    /// The run.
+    pub(super) run: Run,
     /// What users do, if there are any; it counts how each step fares in this process.
     pub(super) scenario: Option<Scenario>,
-    /// Processes that are watched.
-    pub(super) watched: Vec<Target>,
     /// What is worth knowing before it begins, in sentences.
     pub(super) remarks: Vec<String>,
-    /// The command line, without passwords.
-    pub(super) command: Vec<String>,
-    /// Where requests go, without passwords.
-    pub(super) urls: Vec<String>,
 }
-
-/// The name of what `--server-pid` watches.
-pub(super) const SERVER: &str = "server";
 
 /// Of how many answers the content is hashed, unless said otherwise: one in a hundred costs next to
 /// nothing, and finds what is wrong in more than a few.
@@ -90,7 +74,7 @@ fn refuse_unvisited(servers: &[SocketAddr], counts: Counts) -> Result<(), Failur
 }
 
 /// Works it out.
-pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure> {
+pub(super) fn plan(flags: &LoadFlags, limits: &Machine) -> Result<Planned, Failure> {
     refuse_contradictions(flags)?;
     let sources = flags.machine.sources.as_ref();
     let sources = sources.map_or(&[][..], |list| &list.0);
@@ -108,7 +92,7 @@ pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure>
     };
     refuse_unvisited(&servers, counts)?;
     refuse_other_families(sources, &servers)?;
-    let division = divide(&wanted(flags, counts, &servers), found)?;
+    let division = divide(&demand(flags, counts, &servers), limits)?;
     let (clients, machine) = (&flags.clients, &flags.machine);
     let sample = flags.expect.content_sample;
     let requests_per_connection = match clients.new_connection {
@@ -139,17 +123,20 @@ pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure>
         threads: threads(division.threads, &division, counts),
         ..division
     };
-    refuse_spinning_in_turns(machine, &division, found)?;
-    Ok(Planned {
-        division,
+    refuse_spinning_in_turns(machine, &division, limits)?;
+    let run = Run {
         plan,
+        division,
+        extra: loadline_clients::thread(crowds),
         cpus: machine.cpus.clone().map_or_else(Vec::new, |list| list.0),
-        crowds,
-        scenario,
         watched: watched(flags),
-        remarks,
         command: command::typed(),
         urls: flags.urls.iter().map(|url| mask_url(url)).collect(),
+    };
+    Ok(Planned {
+        run,
+        scenario,
+        remarks,
     })
 }
 
@@ -157,12 +144,12 @@ pub(super) fn plan(flags: &LoadFlags, found: &Found) -> Result<Planned, Failure>
 fn refuse_spinning_in_turns(
     machine: &MachineFlags,
     division: &Division,
-    found: &Found,
+    limits: &Machine,
 ) -> Result<(), Failure> {
     let cpus = machine
         .cpus
         .as_ref()
-        .map_or(found.cpus, |list| list.0.len());
+        .map_or(limits.cpus, |list| list.0.len());
     let (processes, threads) = (division.processes, division.threads);
     if !machine.spin || u64::from(processes) * u64::from(threads) <= cpus as u64 {
         return Ok(());
@@ -175,16 +162,16 @@ fn refuse_spinning_in_turns(
     )))
 }
 
-fn wanted<'w>(flags: &'w LoadFlags, counts: Counts, servers: &'w [SocketAddr]) -> Wanted<'w> {
+fn demand<'d>(flags: &'d LoadFlags, counts: Counts, servers: &'d [SocketAddr]) -> Demand<'d> {
     let machine = &flags.machine;
-    Wanted {
+    Demand {
         clients: counts.total(),
         is_churning: flags.clients.new_connection || flags.hostile.vanishing.is_some(),
         servers,
         sources: machine.sources.as_ref().map_or(&[], |list| &list.0),
         source_per_client: flags.users.source_per_client,
-        processes: machine.processes,
-        threads: machine.threads,
+        processes: machine.processes.given(),
+        threads: machine.threads.given(),
         cpus: machine.cpus.as_ref().map(|list| list.0.len()),
     }
 }
@@ -224,24 +211,24 @@ mod tests {
     use super::*;
     use crate::flags::{Typed, defs::Command, read};
 
-    const FOUND: Found = Found {
+    const MACHINE: Machine = Machine {
         descriptors_max: 20_000,
         ports: 28_232,
         cpus: 8,
     };
 
-    fn planned(options: &str) -> Planned {
+    fn planned(options: &str) -> Run {
         let words = ["loadline", "load", "http://127.0.0.1:9/"];
         let words = words.into_iter().chain(options.split_ascii_whitespace());
         match read(words.map(Into::into)) {
-            Ok(Typed::Command(Command::Load(flags))) => plan(&flags, &FOUND).unwrap(),
+            Ok(Typed::Command(Command::Load(flags))) => plan(&flags, &MACHINE).unwrap().run,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn what_nothing_is_said_about() {
-        let Planned { plan, division, .. } = planned("");
+        let Run { plan, division, .. } = planned("");
         assert_eq!(
             plan.load,
             Loop::Closed {
@@ -286,7 +273,7 @@ mod tests {
         else {
             panic!("{words}");
         };
-        let message = plan(&flags, &FOUND).unwrap_err().to_string();
+        let message = plan(&flags, &MACHINE).unwrap_err().to_string();
         assert!(message.contains("3 for 2 of them"), "{message}");
     }
 

@@ -3,7 +3,10 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use loadline_clients::scenario::Scenario;
+use loadline_load::run::RoundObserver;
 use loadline_load::trial::Merger;
+use loadline_record::StepReport;
 use loadline_record::report::{Page, live};
 
 /// How often a terminal is drawn anew, at most.
@@ -21,6 +24,8 @@ pub(super) struct Progress {
     drawn_ns: Option<u64>,
     /// Whether it was said that connections are being opened.
     is_opening: bool,
+    /// Counts how its steps fared in other processes too.
+    scenario: Option<Scenario>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +36,7 @@ enum Manner {
 }
 
 impl Progress {
-    pub(super) fn new(is_quiet: bool) -> Self {
+    pub(super) fn new(is_quiet: bool, scenario: Option<Scenario>) -> Self {
         let manner = match (is_quiet, io::stderr().is_terminal()) {
             (true, _) => Manner::Quiet,
             (false, true) => Manner::Terminal,
@@ -42,6 +47,7 @@ impl Progress {
             drawn_count: 0,
             drawn_ns: None,
             is_opening: false,
+            scenario,
         }
     }
 
@@ -53,8 +59,19 @@ impl Progress {
         }
     }
 
+    /// Takes the live view away, for what comes next.
+    pub(super) fn clear(&mut self) {
+        if self.drawn_count > 0 {
+            put(&erase(self.drawn_count));
+        }
+        self.drawn_count = 0;
+        self.drawn_ns = None;
+    }
+}
+
+impl RoundObserver for Progress {
     /// Connections are being opened, which takes a while.
-    pub(super) fn opening(&mut self, ready: usize, expected: usize) {
+    fn opening(&mut self, ready: usize, expected: usize) {
         if !self.is_opening {
             self.is_opening = true;
             self.say(&format!(
@@ -64,7 +81,7 @@ impl Progress {
     }
 
     /// How things stand, if it is time to say so.
-    pub(super) fn show(&mut self, merger: &Merger, elapsed_ns: u64) {
+    fn running(&mut self, merger: &Merger, elapsed_ns: u64) {
         let interval = match self.manner {
             Manner::Quiet => return,
             Manner::Plain => PLAIN,
@@ -94,13 +111,14 @@ impl Progress {
         self.drawn_count = lines.len();
     }
 
-    /// Takes the live view away, for what comes next.
-    pub(super) fn clear(&mut self) {
-        if self.drawn_count > 0 {
-            put(&erase(self.drawn_count));
+    fn steps(&mut self, steps: &[StepReport]) {
+        if let Some(scenario) = &self.scenario {
+            scenario.add(steps);
         }
-        self.drawn_count = 0;
-        self.drawn_ns = None;
+    }
+
+    fn ended(&mut self) {
+        self.clear();
     }
 }
 

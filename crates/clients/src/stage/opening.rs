@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use loadline_base::Token;
-use loadline_load::engine::connect_fault;
+use loadline_load::judge::connect_fault;
 use loadline_record::ErrorKind;
 use loadline_sys::{Interest, connect};
 

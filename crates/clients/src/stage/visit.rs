@@ -1,6 +1,6 @@
 //! One visit to an actor: its order carried out as far as it goes, and the next one asked for.
 
-use loadline_load::engine::connect_fault;
+use loadline_load::judge::connect_fault;
 use loadline_record::ErrorKind;
 use loadline_sys::connect::{self, Unread};
 use loadline_sys::socket;

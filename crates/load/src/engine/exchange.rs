@@ -11,7 +11,7 @@ use loadline_sys::socket;
 use sha2::{Digest, Sha256};
 
 use super::client::Stage;
-use super::{Driver, Engine, opening};
+use super::{Driver, Engine};
 use crate::{Prepared, judge};
 
 /// Times that one connection is read in one visit. Then the others have their turn: an answer
@@ -110,7 +110,7 @@ impl Engine<'_> {
                 self.sent(index, count);
             }
             Ok(None) => {}
-            Err(error) => self.not_connected(index, opening::connect_fault(&error)),
+            Err(error) => self.not_connected(index, judge::connect_fault(&error)),
         }
     }
 

@@ -66,7 +66,6 @@ use loadline_base::{Millis, TimerWheel, Token};
 use loadline_proto::Limits;
 use loadline_sys::{Events, Poller};
 
-mod calendar;
 mod choices;
 mod client;
 mod closed;
@@ -74,24 +73,21 @@ mod coalescing;
 mod dues;
 mod exchange;
 mod idle;
-mod meter;
 mod open;
 mod opening;
 mod sampler;
 mod turn;
 
-pub use calendar::{Boundary, Calendar};
 use choices::Choices;
 use client::{Client, Stage};
 use closed::ClosedLoop;
 use coalescing::Coalescing;
 use dues::Dues;
-pub use meter::Meter;
 use open::OpenLoop;
 use opening::Opener;
-pub use opening::connect_fault;
 use sampler::Sampler;
 
+use crate::calendar::Boundary;
 use crate::client_loop::{self, ClientLoop, Timeline};
 use crate::pacer::Pacer;
 use crate::{

@@ -1,7 +1,6 @@
 //! Connections come to be, or do not.
 
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::AsFd;
 
 use loadline_base::{Millis, Token};
@@ -11,6 +10,7 @@ use loadline_sys::{Interest, arrival, connect};
 use super::client::Stage;
 use super::exchange::is_stamped;
 use super::{Driver, Engine};
+use crate::judge;
 
 /// Connections in the making at once without a request that waits for them. Listeners have room for
 /// at least 128, mostly 511 or 4096; one that is full drops what comes, and the kernel tries again
@@ -86,7 +86,7 @@ impl Engine<'_> {
                 }
                 client.begin(socket, requests, deadline_ns);
             }
-            Err(error) => return self.not_connected(index, connect_fault(&error)),
+            Err(error) => return self.not_connected(index, judge::connect_fault(&error)),
         }
         let has_request = client.has_request;
         if has_request {
@@ -109,7 +109,7 @@ impl Engine<'_> {
         if is_gone {
             let socket = self.clients[index as usize].socket.as_ref();
             let error = socket.and_then(|socket| connect::outcome(socket.as_fd()).err());
-            let kind = error.map_or(ErrorKind::Reset, |error| connect_fault(&error));
+            let kind = error.map_or(ErrorKind::Reset, |error| judge::connect_fault(&error));
             return self.not_connected(index, kind);
         }
         self.time.look_at_clock();
@@ -201,16 +201,5 @@ impl Engine<'_> {
             }
             self.timed_out(index);
         }
-    }
-}
-
-/// What kept a connection from coming to be.
-#[must_use]
-pub fn connect_fault(error: &io::Error) -> ErrorKind {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => ErrorKind::Refused,
-        io::ErrorKind::TimedOut => ErrorKind::ConnectTimeout,
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ErrorKind::Reset,
-        _ => ErrorKind::ConnectFailed,
     }
 }

@@ -16,7 +16,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::line::{LogLine, method, origin, request_line};
+use super::logged::{LogLine, method, origin, request_line};
 use super::time::LogTime;
 
 /// Reads a line that begins as a JSON object.

@@ -6,7 +6,8 @@ use std::io::{self, BufRead, Read};
 
 use loadline_proto::Method;
 
-use super::line::{self, LogLine};
+use super::line;
+use super::logged::LogLine;
 
 /// Lines that are replayed at most: 4 bytes for each, and 8 more with their times. While these are
 /// put in order, ten million lines take 350 MB.

@@ -8,6 +8,7 @@
 pub mod json;
 pub mod line;
 pub mod log;
+pub mod logged;
 pub mod time;
 
 use std::fs::File;

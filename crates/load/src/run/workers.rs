@@ -13,28 +13,26 @@ use std::ffi::OsString;
 use std::io::{self, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use loadline_clients::scenario::Scenario;
-use loadline_load::fleet::{Crew, Event, Fleet};
-use loadline_load::{Control, Message, Plan, wire};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use loadline_record::StepReport;
 
-use crate::failure::Failure;
+use super::RunError;
+use crate::fleet::{Crew, Event, Fleet};
+use crate::{Control, Message, Plan, wire};
 
-/// What reaches the one who merges.
+/// An event of a round.
 #[derive(Debug)]
-pub(super) enum Told {
+pub enum RunEvent {
     /// By a thread of this process, or by a process in the place of one.
     Fleet(Event),
     /// A signal asks for the end.
-    Signal,
+    Interrupted,
 }
 
-/// Everyone who carries a part of the load.
+/// The threads or processes that carry the load.
 #[derive(Debug)]
-pub(super) enum Team {
+pub(super) enum Workers {
     /// Threads of this process.
     Own {
         /// The threads.
@@ -51,13 +49,13 @@ pub(super) enum Team {
     },
 }
 
-impl Team {
+impl Workers {
     /// Starts the threads of this process.
-    pub(super) fn own(plan: &Arc<Plan>, crew: &Crew, tell: &Sender<Told>) -> io::Result<Self> {
+    pub(super) fn own(plan: &Arc<Plan>, crew: &Crew, tell: &Sender<RunEvent>) -> io::Result<Self> {
         let control = Arc::new(Control::new());
         let tell = tell.clone();
         let fleet = Fleet::start(plan, crew, &control, move |event| {
-            let _ = tell.send(Told::Fleet(event)); // nobody listens any more: the end is near
+            let _ = tell.send(RunEvent::Fleet(event)); // nobody listens any more: the end is near
         })?;
         Ok(Self::Own { fleet, control })
     }
@@ -67,7 +65,7 @@ impl Team {
         count: u32,
         plan: &Plan,
         crew: &Crew,
-        tell: &Sender<Told>,
+        tell: &Sender<RunEvent>,
     ) -> io::Result<Self> {
         let mut inputs = Vec::new();
         for index in 0..count {
@@ -154,7 +152,7 @@ fn spawn(index: u32, count: u32, seed: u64) -> io::Result<Child> {
 }
 
 /// Hears a child to its end.
-fn listen(index: u32, count: u32, mut child: Child, tell: &Sender<Told>) {
+fn listen(index: u32, count: u32, mut child: Child, tell: &Sender<RunEvent>) {
     let heard = hear(&mut child, tell);
     let mut words = String::new();
     if let Some(mut stderr) = child.stderr.take() {
@@ -170,52 +168,50 @@ fn listen(index: u32, count: u32, mut child: Child, tell: &Sender<Told>) {
             None => status.to_string(),
         }),
     };
-    let _ = tell.send(Told::Fleet(Event::Ended {
+    let _ = tell.send(RunEvent::Fleet(Event::Ended {
         thread: format!("process {} of {count}", index + 1),
         result,
     }));
 }
 
 /// The messages of a child, until it closes its standard output.
-fn hear(child: &mut Child, tell: &Sender<Told>) -> Result<(), String> {
+fn hear(child: &mut Child, tell: &Sender<RunEvent>) -> Result<(), String> {
     let Some(stdout) = child.stdout.take() else {
         return Ok(());
     };
     let mut reader = wire::Reader::new(BufReader::with_capacity(1 << 16, stdout));
     while let Some(message) = reader.next_message().map_err(|error| error.to_string())? {
-        if tell.send(Told::Fleet(Event::Told(message))).is_err() {
+        if tell.send(RunEvent::Fleet(Event::Told(message))).is_err() {
             break; // nobody listens any more
         }
     }
     Ok(())
 }
 
-/// Carries one part, as a child.
-pub(super) fn carry_part(
+/// Carries one part, as a child of the process that merges. `steps` says how the steps of a scenario
+/// fared in this process.
+///
+/// # Errors
+/// A thread cannot go on, or standard output is closed.
+pub fn carry_part(
     plan: &Arc<Plan>,
     crew: &Crew,
-    scenario: Option<&Scenario>,
-) -> Result<(), Failure> {
-    // Signals reach the whole group of processes from a terminal; the parent is who decides.
-    let ignored = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&ignored))
-            .map_err(|error| Failure::failed(format!("signals: {error}")))?;
-    }
+    steps: &dyn Fn() -> Option<Vec<StepReport>>,
+) -> Result<(), RunError> {
     let (tell, events) = channel();
-    let mut team = Team::own(plan, crew, &tell)
-        .map_err(|error| Failure::failed(format!("a thread cannot be started: {error}")))?;
+    let mut workers = Workers::own(plan, crew, &tell)
+        .map_err(|error| RunError::Failed(format!("a thread cannot be started: {error}")))?;
     drop(tell);
-    if let Team::Own { control, .. } = &team {
+    if let Workers::Own { control, .. } = &workers {
         let control = Arc::clone(control);
         std::thread::Builder::new()
             .name("orders".into())
             .spawn(move || obey(&control))
-            .map_err(|error| Failure::failed(format!("a thread cannot be started: {error}")))?;
+            .map_err(|error| RunError::Failed(format!("a thread cannot be started: {error}")))?;
     }
-    let told = report(&events, team.ends_expected(), scenario);
+    let told = report(&events, workers.ends_expected(), steps);
     if told.is_err() {
-        team.stop();
+        workers.stop();
     }
     told
 }
@@ -236,31 +232,31 @@ fn obey(control: &Control) {
 }
 
 fn report(
-    events: &Receiver<Told>,
+    events: &Receiver<RunEvent>,
     ends_expected: usize,
-    scenario: Option<&Scenario>,
-) -> Result<(), Failure> {
+    steps: &dyn Fn() -> Option<Vec<StepReport>>,
+) -> Result<(), RunError> {
     let mut out = io::stdout().lock();
     let mut tell = |message: &Message| {
         wire::write(message, &mut out)
-            .map_err(|error| Failure::failed(format!("standard output: {error}")))
+            .map_err(|error| RunError::Failed(format!("standard output: {error}")))
     };
     let mut ends = 0;
     while ends < ends_expected {
         let Ok(told) = events.recv() else { break };
         match told {
-            Told::Fleet(Event::Told(message)) => {
+            RunEvent::Fleet(Event::Told(message)) => {
                 tell(&message)?;
             }
-            Told::Fleet(Event::Ended { thread, result }) => {
+            RunEvent::Fleet(Event::Ended { thread, result }) => {
                 ends += 1;
-                result.map_err(|reason| Failure::failed(format!("{thread}: {reason}")))?;
+                result.map_err(|reason| RunError::Failed(format!("{thread}: {reason}")))?;
             }
-            Told::Signal => {}
+            RunEvent::Interrupted => {}
         }
     }
-    match scenario {
-        Some(scenario) => tell(&Message::Steps(scenario.steps())),
+    match steps() {
+        Some(steps) => tell(&Message::Steps(steps)),
         None => Ok(()),
     }
 }

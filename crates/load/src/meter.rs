@@ -132,7 +132,7 @@ impl Meter {
 
     /// The end of an answer was read so long after the kernel had it.
     #[inline]
-    pub(super) fn read_lagged(&mut self, lag_ns: u64) {
+    pub(crate) fn read_lagged(&mut self, lag_ns: u64) {
         if self.is_on {
             record(&mut self.read_lag, lag_ns);
         }
@@ -140,13 +140,13 @@ impl Meter {
 
     /// From here on what is due waits for a connection; no change if it does already.
     #[inline]
-    pub(super) fn held(&mut self, now_ns: u64) {
+    pub(crate) fn held(&mut self, now_ns: u64) {
         self.held_since_ns.get_or_insert(now_ns);
     }
 
     /// Up to here it did.
     #[inline]
-    pub(super) fn released(&mut self, now_ns: u64) {
+    pub(crate) fn released(&mut self, now_ns: u64) {
         if let Some(since_ns) = self.held_since_ns.take()
             && self.is_on
         {
@@ -155,12 +155,12 @@ impl Meter {
     }
 
     /// What was out was waited for so long.
-    pub(super) fn rested(&mut self, waited_ns: u64) {
+    pub(crate) fn rested(&mut self, waited_ns: u64) {
         self.after_end_ns = waited_ns;
     }
 
     /// So many requests were given up for want of a connection.
-    pub(super) fn held_back(&mut self, requests: u64) {
+    pub(crate) fn held_back(&mut self, requests: u64) {
         self.held_back = requests;
     }
 

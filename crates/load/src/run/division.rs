@@ -8,23 +8,23 @@ use std::path::Path;
 
 use loadline_sys::network::port_range;
 
-use crate::failure::Failure;
-use crate::flags::values::Auto;
+use super::RunError;
 
-/// What was found.
+/// What was machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub struct Machine {
     /// Descriptors that a process may have.
-    pub(crate) descriptors_max: u64,
+    pub descriptors_max: u64,
     /// Ephemeral ports (`net.ipv4.ip_local_port_range`).
-    pub(crate) ports: u64,
+    pub ports: u64,
     /// CPUs at hand.
-    pub(crate) cpus: usize,
+    pub cpus: usize,
 }
 
-impl Found {
-    /// Looks around; raises the descriptor limit as far as it goes.
-    pub(crate) fn look() -> Self {
+impl Machine {
+    /// Reads the limits of this machine; raises the descriptor limit as far as it goes.
+    #[must_use]
+    pub fn read() -> Self {
         let ports = port_range(Path::new("/"))
             .and_then(|(first, last)| last.checked_sub(first))
             .map(|count| u64::from(count) + 1);
@@ -36,41 +36,44 @@ impl Found {
     }
 }
 
+/// Processes that one command may start.
+pub const PROCESSES_MAX: usize = 256;
+
 /// Linux's own range, 32768 to 60999.
 const PORTS_USUAL: u64 = 28_232;
 
-/// What is asked for.
+/// The clients to be divided.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted<'w> {
+pub struct Demand<'d> {
     /// Clients of all kinds: each may have a connection.
-    pub(crate) clients: u64,
+    pub clients: u64,
     /// Connections are opened again and again; those just closed keep their ports for a while.
-    pub(crate) is_churning: bool,
+    pub is_churning: bool,
     /// Where they go.
-    pub(crate) servers: &'w [SocketAddr],
+    pub servers: &'d [SocketAddr],
     /// `--sources`.
-    pub(crate) sources: &'w [IpAddr],
+    pub sources: &'d [IpAddr],
     /// `--source-per-client`.
-    pub(crate) source_per_client: bool,
-    /// `--processes`.
-    pub(crate) processes: Auto<usize>,
-    /// `--threads`.
-    pub(crate) threads: Auto<usize>,
+    pub source_per_client: bool,
+    /// `--processes`; `None`: as many as are needed.
+    pub processes: Option<usize>,
+    /// `--threads`; `None`: as the CPUs allow.
+    pub threads: Option<usize>,
     /// How many CPUs `--cpus` sets aside.
-    pub(crate) cpus: Option<usize>,
+    pub cpus: Option<usize>,
 }
 
 /// How a load is divided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Division {
+pub struct Division {
     /// Processes; 1: this one does it all.
-    pub(crate) processes: u32,
+    pub processes: u32,
     /// Threads of each for the plain clients.
-    pub(crate) threads: u32,
+    pub threads: u32,
     /// Where connections come from, in turn; empty: the kernel's choice.
-    pub(crate) sources: Vec<IpAddr>,
+    pub sources: Vec<IpAddr>,
     /// What was short and what was done about it, in sentences.
-    pub(crate) limits: Vec<String>,
+    pub limits: Vec<String>,
 }
 
 /// Descriptors of a process that are not connections: standard streams, files, polling, watching.
@@ -83,83 +86,86 @@ const CHURN_SOURCES_PER_THREAD: u64 = 2;
 /// The part of the ports that is planned with: near the end of them the kernel searches long.
 const PORT_USE_MAX: f64 = 0.75;
 
-/// Divides it.
-pub(crate) fn divide(wanted: &Wanted<'_>, found: &Found) -> Result<Division, Failure> {
+/// Divides them.
+///
+/// # Errors
+/// The machine cannot carry them as they are asked for; why, and what would be right.
+pub fn divide(demand: &Demand<'_>, machine: &Machine) -> Result<Division, RunError> {
     let mut division = Division::default();
-    divide_processes(wanted, found, &mut division)?;
-    choose_sources(wanted, found, &mut division)?;
+    divide_processes(demand, machine, &mut division)?;
+    choose_sources(demand, machine, &mut division)?;
     Ok(division)
 }
 
 fn divide_processes(
-    wanted: &Wanted<'_>,
-    found: &Found,
+    demand: &Demand<'_>,
+    machine: &Machine,
     division: &mut Division,
-) -> Result<(), Failure> {
-    let limit = found.descriptors_max;
+) -> Result<(), RunError> {
+    let limit = machine.descriptors_max;
     let room = limit.saturating_sub(DESCRIPTORS_SPARE).max(1);
-    let needed = wanted.clients.div_ceil(room).max(1);
-    let processes = match wanted.processes.given() {
+    let needed = demand.clients.div_ceil(room).max(1);
+    let processes = match demand.processes {
         None => needed,
         Some(given) if (given as u64) < needed => {
-            return Err(Failure::usage(format!(
+            return Err(RunError::Refused(format!(
                 "--processes {given}: {limit} descriptors for each are too few for {} clients; \
                  right would be --processes {needed} or auto",
-                wanted.clients
+                demand.clients
             )));
         }
         Some(given) => given as u64,
     };
-    if processes > crate::flags::load_values::PROCESSES_MAX as u64 {
-        return Err(Failure::usage(format!(
+    if processes > PROCESSES_MAX as u64 {
+        return Err(RunError::Refused(format!(
             "{} clients: with {limit} descriptors for a process that needs {processes} processes; \
              right would be a higher limit (ulimit -n)",
-            wanted.clients
+            demand.clients
         )));
     }
     if needed > 1 {
         division.limits.push(format!(
             "a process may have {limit} descriptors: {processes} processes share {} clients",
-            wanted.clients
+            demand.clients
         ));
     }
     // What is found depends on what a process is pinned to, and so a child finds less than its
     // parent: what `--cpus` says is the same for both.
-    let cpus = wanted.cpus.unwrap_or(found.cpus / 2);
+    let cpus = demand.cpus.unwrap_or(machine.cpus / 2);
     let threads = || cpus.div_ceil(processes as usize).max(1);
     division.processes = u32::try_from(processes).unwrap_or(u32::MAX);
-    let threads = wanted.threads.or_else(threads);
+    let threads = demand.threads.unwrap_or_else(threads);
     division.threads = u32::try_from(threads).unwrap_or(u32::MAX);
     Ok(())
 }
 
 fn choose_sources(
-    wanted: &Wanted<'_>,
-    found: &Found,
+    demand: &Demand<'_>,
+    machine: &Machine,
     division: &mut Division,
-) -> Result<(), Failure> {
-    let is_loopback = wanted.servers.iter().all(|server| match server.ip() {
+) -> Result<(), RunError> {
+    let is_loopback = demand.servers.iter().all(|server| match server.ip() {
         IpAddr::V4(ip) => ip.is_loopback(),
         IpAddr::V6(_) => false, // ::1 is the only one there
     });
-    let usable = ((found.ports as f64 * PORT_USE_MAX) as u64).max(1);
-    let servers = wanted.servers.len().max(1) as u64;
+    let usable = ((machine.ports as f64 * PORT_USE_MAX) as u64).max(1);
+    let servers = demand.servers.len().max(1) as u64;
     let threads = u64::from(division.threads) * u64::from(division.processes);
     let churn = CHURN_SOURCES_PER_THREAD * threads;
-    let needed = match (wanted.source_per_client, wanted.is_churning) {
-        (true, _) => wanted.clients,
-        (false, true) if is_loopback => churn.max(wanted.clients.div_ceil(usable)),
-        (false, _) => wanted.clients.div_ceil(servers).div_ceil(usable),
+    let needed = match (demand.source_per_client, demand.is_churning) {
+        (true, _) => demand.clients,
+        (false, true) if is_loopback => churn.max(demand.clients.div_ceil(usable)),
+        (false, _) => demand.clients.div_ceil(servers).div_ceil(usable),
     };
-    if !wanted.sources.is_empty() {
-        division.sources = wanted.sources.to_vec();
-        return enough_sources(wanted, found, needed);
+    if !demand.sources.is_empty() {
+        division.sources = demand.sources.to_vec();
+        return enough_sources(demand, machine, needed);
     }
     if needed <= 1 {
         return Ok(());
     }
     if !is_loopback {
-        return enough_sources(wanted, found, needed);
+        return enough_sources(demand, machine, needed);
     }
     let first = u32::from(Ipv4Addr::new(127, 0, 0, 2));
     let all = (first..).take(usize::try_from(needed).unwrap_or(usize::MAX));
@@ -167,13 +173,13 @@ fn choose_sources(
     let (Some(first), Some(last)) = (division.sources.first(), division.sources.last()) else {
         return Ok(());
     };
-    let why = match (wanted.source_per_client, wanted.is_churning) {
+    let why = match (demand.source_per_client, demand.is_churning) {
         (true, _) => "each client has a source address of its own".to_owned(),
         (false, true) => format!(
             "an address has {} ports, and a closed connection keeps its port for a while",
-            found.ports
+            machine.ports
         ),
-        (false, false) => format!("an address has {} ports", found.ports),
+        (false, false) => format!("an address has {} ports", machine.ports),
     };
     division
         .limits
@@ -182,25 +188,25 @@ fn choose_sources(
 }
 
 /// Refuses what the given addresses cannot carry.
-fn enough_sources(wanted: &Wanted<'_>, found: &Found, needed: u64) -> Result<(), Failure> {
-    let given = wanted.sources.len().max(1) as u64;
-    let ports_needed = wanted.clients.div_ceil(wanted.servers.len().max(1) as u64);
-    let is_short = match wanted.source_per_client {
+fn enough_sources(demand: &Demand<'_>, machine: &Machine, needed: u64) -> Result<(), RunError> {
+    let given = demand.sources.len().max(1) as u64;
+    let ports_needed = demand.clients.div_ceil(demand.servers.len().max(1) as u64);
+    let is_short = match demand.source_per_client {
         true => given < needed,
-        false => ports_needed > given * found.ports,
+        false => ports_needed > given * machine.ports,
     };
     if !is_short {
         return Ok(());
     }
     let right = "right would be --sources with as many addresses of this machine";
-    Err(Failure::usage(match wanted.source_per_client {
+    Err(RunError::Refused(match demand.source_per_client {
         true => format!("--source-per-client: that takes {needed} source addresses; {right}"),
         false => format!(
             "{} clients: a source address has {} ports for each server, so that takes {} of them; \
              {right}",
-            wanted.clients,
-            found.ports,
-            ports_needed.div_ceil(found.ports.max(1))
+            demand.clients,
+            machine.ports,
+            ports_needed.div_ceil(machine.ports.max(1))
         ),
     }))
 }
@@ -209,21 +215,21 @@ fn enough_sources(wanted: &Wanted<'_>, found: &Found, needed: u64) -> Result<(),
 mod tests {
     use super::*;
 
-    const FOUND: Found = Found {
+    const MACHINE: Machine = Machine {
         descriptors_max: 20_000,
         ports: 28_232,
         cpus: 8,
     };
 
-    fn wanted(clients: u64, servers: &[SocketAddr]) -> Wanted<'_> {
-        Wanted {
+    fn demand(clients: u64, servers: &[SocketAddr]) -> Demand<'_> {
+        Demand {
             clients,
             is_churning: false,
             servers,
             sources: &[],
             source_per_client: false,
-            processes: Auto::Auto,
-            threads: Auto::Auto,
+            processes: None,
+            threads: None,
             cpus: None,
         }
     }
@@ -234,28 +240,28 @@ mod tests {
 
     #[test]
     fn what_fits_is_left_alone() {
-        let division = divide(&wanted(10_000, &loopback()), &FOUND).unwrap();
+        let division = divide(&demand(10_000, &loopback()), &MACHINE).unwrap();
         let expected = Division {
             processes: 1,
             threads: 4,
             ..Division::default()
         };
         assert_eq!(division, expected);
-        let one_cpu = Found { cpus: 1, ..FOUND };
-        let division = divide(&wanted(1, &loopback()), &one_cpu).unwrap();
+        let one_cpu = Machine { cpus: 1, ..MACHINE };
+        let division = divide(&demand(1, &loopback()), &one_cpu).unwrap();
         assert_eq!(division.threads, 1);
     }
 
     #[test]
     fn a_child_that_is_pinned_has_as_many_threads_as_its_parent_expects() {
         let servers = loopback();
-        let pinned = Wanted {
+        let pinned = Demand {
             cpus: Some(3),
-            processes: Auto::Given(2),
-            ..wanted(100, &servers)
+            processes: Some(2),
+            ..demand(100, &servers)
         };
         for cpus in [8, 3, 1] {
-            let division = divide(&pinned, &Found { cpus, ..FOUND }).unwrap();
+            let division = divide(&pinned, &Machine { cpus, ..MACHINE }).unwrap();
             assert_eq!((division.processes, division.threads), (2, 2));
         }
     }
@@ -263,50 +269,50 @@ mod tests {
     #[test]
     fn descriptors_are_met_with_processes() {
         let servers = loopback();
-        let division = divide(&wanted(20_000, &servers), &FOUND).unwrap();
+        let division = divide(&demand(20_000, &servers), &MACHINE).unwrap();
         assert_eq!((division.processes, division.threads), (2, 2));
         assert!(division.limits[0].contains("2 processes share 20000 clients"));
-        let forced = Wanted {
-            processes: Auto::Given(3),
-            ..wanted(100, &servers)
+        let forced = Demand {
+            processes: Some(3),
+            ..demand(100, &servers)
         };
-        let division = divide(&forced, &FOUND).unwrap();
+        let division = divide(&forced, &MACHINE).unwrap();
         assert_eq!(division.processes, 3);
         assert!(division.limits.is_empty());
-        let few = Wanted {
-            processes: Auto::Given(1),
-            ..wanted(20_000, &servers)
+        let few = Demand {
+            processes: Some(1),
+            ..demand(20_000, &servers)
         };
-        let message = divide(&few, &FOUND).unwrap_err().message;
+        let message = divide(&few, &MACHINE).unwrap_err().to_string();
         assert!(message.contains("--processes 2"), "{message}");
-        let small = Found {
+        let small = Machine {
             descriptors_max: 256,
-            ..FOUND
+            ..MACHINE
         };
-        let message = divide(&wanted(1 << 20, &servers), &small)
+        let message = divide(&demand(1 << 20, &servers), &small)
             .unwrap_err()
-            .message;
+            .to_string();
         assert!(message.contains("ulimit -n"), "{message}");
     }
 
     #[test]
     fn ports_are_met_with_addresses_on_loopback() {
         let servers = loopback();
-        let division = divide(&wanted(100_000, &servers), &FOUND).unwrap();
+        let division = divide(&demand(100_000, &servers), &MACHINE).unwrap();
         assert_eq!(division.sources.len(), 5);
         assert_eq!(division.sources[0].to_string(), "127.0.0.2");
         let last = division.limits.last().unwrap();
         assert!(last.contains("127.0.0.2 to 127.0.0.6"), "{last}");
-        let churning = Wanted {
+        let churning = Demand {
             is_churning: true,
-            ..wanted(64, &servers)
+            ..demand(64, &servers)
         };
-        assert_eq!(divide(&churning, &FOUND).unwrap().sources.len(), 8);
-        let own = Wanted {
+        assert_eq!(divide(&churning, &MACHINE).unwrap().sources.len(), 8);
+        let own = Demand {
             source_per_client: true,
-            ..wanted(300, &servers)
+            ..demand(300, &servers)
         };
-        let division = divide(&own, &FOUND).unwrap();
+        let division = divide(&own, &MACHINE).unwrap();
         assert_eq!(division.sources.len(), 300);
         assert_eq!(division.sources[299].to_string(), "127.0.1.45");
     }
@@ -314,34 +320,34 @@ mod tests {
     #[test]
     fn elsewhere_the_option_is_named() {
         let servers = vec!["192.0.2.1:80".parse().unwrap()];
-        let message = divide(&wanted(60_000, &servers), &FOUND)
+        let message = divide(&demand(60_000, &servers), &MACHINE)
             .unwrap_err()
-            .message;
+            .to_string();
         for part in ["28232 ports", "takes 3", "--sources"] {
             assert!(message.contains(part), "{part}: {message}");
         }
         let sources: Vec<IpAddr> = ["192.0.2.7", "192.0.2.8", "192.0.2.9"]
             .map(|ip| ip.parse().unwrap())
             .to_vec();
-        let with = Wanted {
+        let with = Demand {
             sources: &sources,
-            ..wanted(60_000, &servers)
+            ..demand(60_000, &servers)
         };
-        assert_eq!(divide(&with, &FOUND).unwrap().sources, sources);
+        assert_eq!(divide(&with, &MACHINE).unwrap().sources, sources);
         let two: Vec<SocketAddr> = vec![
             "192.0.2.1:80".parse().unwrap(),
             "192.0.2.1:81".parse().unwrap(),
         ];
-        assert!(divide(&wanted(50_000, &two), &FOUND).is_ok());
+        assert!(divide(&demand(50_000, &two), &MACHINE).is_ok());
         let six = vec!["[::1]:80".parse().unwrap()];
-        let own = Wanted {
+        let own = Demand {
             source_per_client: true,
-            ..wanted(2, &six)
+            ..demand(2, &six)
         };
         assert!(
-            divide(&own, &FOUND)
+            divide(&own, &MACHINE)
                 .unwrap_err()
-                .message
+                .to_string()
                 .contains("--sources")
         );
     }

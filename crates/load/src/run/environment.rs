@@ -1,26 +1,26 @@
 //! What is looked at beside the run: the machine before and after, and the processes watched.
 
-use loadline_load::trial::Probe;
-use loadline_load::watch::{Target, Watch};
 use loadline_record::{MachineRecord, WatchedRecord};
 
-use crate::failure::Failure;
+use super::RunError;
+use crate::trial::Probe;
+use crate::watch::{Target, Watch};
 
 /// What is being looked at.
 #[derive(Debug)]
-pub(super) struct Surroundings {
+pub(super) struct Environment {
     probe: Probe,
     watch: Option<Watch>,
 }
 
-impl Surroundings {
+impl Environment {
     /// Takes a first look.
-    pub(super) fn look(watched: &[Target]) -> Result<Self, Failure> {
+    pub(super) fn look(watched: &[Target]) -> Result<Self, RunError> {
         let watch = match watched {
             [] => None,
             targets => Some(
                 Watch::begin(targets.to_vec())
-                    .map_err(|error| Failure::usage(error.to_string()))?,
+                    .map_err(|error| RunError::Refused(error.to_string()))?,
             ),
         };
         Ok(Self {

@@ -1,0 +1,323 @@
+//! One trial from begin to end: the workers is started together, heard, shown, stopped.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use loadline_record::{StepReport, TrialRecord};
+use loadline_sys::clock::monotonic_ns;
+
+use super::RunError;
+use super::division::Division;
+use super::environment::Environment;
+use super::workers::{RunEvent, Workers};
+use crate::fleet::{Crew, Event, ExtraThread};
+use crate::trial::{Ending, Merger};
+use crate::watch::Target;
+use crate::{Message, Plan, Share};
+
+/// Time between the moment that the start is told and the start: for the word to reach every process.
+const LEAD_NS: u64 = 20_000_000;
+/// How often the observer is called; the live view is drawn at most so often.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How long the end may take beyond the time that the last answers have.
+const GRACE_NS: u64 = 10_000_000_000;
+
+/// A run, ready to be started.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The same for all threads and processes, and but for the seed for all rounds.
+    pub plan: Plan,
+    /// How it is divided.
+    pub division: Division,
+    /// A thread of each process beside those of the plain clients.
+    pub extra: Option<ExtraThread>,
+    /// CPUs that threads are pinned to.
+    pub cpus: Vec<usize>,
+    /// Processes that are watched.
+    pub watched: Vec<Target>,
+    /// The command line, without passwords.
+    pub command: Vec<String>,
+    /// Where requests go, without passwords.
+    pub urls: Vec<String>,
+}
+
+impl Run {
+    /// The threads of a process that has this share.
+    #[must_use]
+    pub fn crew(&self, share: Share) -> Crew {
+        Crew {
+            share,
+            engine_threads: self.division.threads,
+            extra: self.extra.clone(),
+            cpus: self.cpus.clone(),
+        }
+    }
+}
+
+/// Is notified while a round lasts.
+pub trait RoundObserver {
+    /// Connections are being opened: so many of the expected threads are ready.
+    fn opening(&mut self, ready: usize, expected: usize);
+    /// The round has lasted so long; called every 100 ms.
+    fn running(&mut self, merger: &Merger, elapsed_ns: u64);
+    /// The steps of a scenario fared so in another process.
+    fn steps(&mut self, steps: &[StepReport]);
+    /// The round is over.
+    fn ended(&mut self);
+}
+
+/// The channel through which the events of rounds come.
+#[derive(Debug)]
+pub struct RunChannel {
+    /// Where threads and signal handlers put them.
+    pub sender: Sender<RunEvent>,
+    receiver: Receiver<RunEvent>,
+}
+
+impl Default for RunChannel {
+    fn default() -> Self {
+        let (sender, receiver) = channel();
+        Self { sender, receiver }
+    }
+}
+
+/// The state of a round.
+struct RoundState {
+    merger: Merger,
+    ready: usize,
+    ends: usize,
+    /// Threads of plain clients that have not ended; `None`: time ends the run, not their requests.
+    engines_left: Option<usize>,
+    is_interrupted: bool,
+    /// The first thread or process that could not go on, and why.
+    lost: Option<String>,
+}
+
+/// Which round of how many.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundNumber {
+    /// Which, from 0.
+    pub index: u32,
+    /// How many there are.
+    pub of: u32,
+}
+
+/// Runs one round of a plan.
+///
+/// # Errors
+/// A process cannot be watched, a thread or process cannot be started, or one could not go on.
+pub fn run(
+    run: &Run,
+    number: RoundNumber,
+    channel: &RunChannel,
+    observer: &mut dyn RoundObserver,
+) -> Result<TrialRecord, RunError> {
+    let mut plan = run.plan.clone();
+    plan.seed = plan.seed.wrapping_add(u64::from(number.index));
+    let plan = Arc::new(plan);
+    let crew = run.crew(Share::WHOLE);
+    let environment = Environment::look(&run.watched)?;
+    let workers = match run.division.processes {
+        0 | 1 => Workers::own(&plan, &crew, &channel.sender),
+        count => Workers::processes(count, &plan, &crew, &channel.sender),
+    };
+    let mut workers = workers.map_err(|error| RunError::Failed(format!("the clients: {error}")))?;
+    let mut state = RoundState {
+        merger: Merger::new(&plan),
+        ready: 0,
+        ends: 0,
+        engines_left: plan.requests_max.map(|_| {
+            let processes = run.division.processes.max(1);
+            (crew.engine_threads(&plan) * processes) as usize
+        }),
+        is_interrupted: false,
+        lost: None,
+    };
+    state.wait_for_ready(&mut workers, &channel.receiver, observer);
+    let start_ns = monotonic_ns() + LEAD_NS;
+    let start_unix_ms = unix_ms() + LEAD_NS / 1_000_000;
+    workers.start_at(start_ns);
+    let end_ns = start_ns + plan.duration_ns() + plan.timeout_ns + GRACE_NS;
+    state.wait_for_end(
+        &mut workers,
+        &channel.receiver,
+        observer,
+        (start_ns, end_ns),
+    );
+    if state.lost.is_none() {
+        workers.join();
+    }
+    let ran_ns = monotonic_ns().saturating_sub(start_ns);
+    observer.ended();
+    if let Some(lost) = state.lost {
+        return Err(RunError::Failed(lost));
+    }
+    let (machine, watched) = environment.end(start_ns);
+    Ok(state.merger.finish(Ending {
+        command: run.command.clone(),
+        urls: run.urls.clone(),
+        processes: run.division.processes,
+        start_unix_ms,
+        round: number.index + 1,
+        rounds: number.of,
+        is_interrupted: state.is_interrupted,
+        ran_ns: state.is_interrupted.then(|| ran_ns.min(plan.duration_ns())),
+        machine,
+        limits: run.division.limits.clone(),
+        watched,
+    }))
+}
+
+impl RoundState {
+    /// Until every thread has opened its connections, or something came between.
+    fn wait_for_ready(
+        &mut self,
+        workers: &mut Workers,
+        events: &Receiver<RunEvent>,
+        observer: &mut dyn RoundObserver,
+    ) {
+        let expected = workers.ready_expected();
+        while self.ready < expected && self.ends < workers.ends_expected() && !self.is_interrupted {
+            match events.recv_timeout(POLL_INTERVAL) {
+                Ok(event) => self.take(event, workers, observer),
+                Err(RecvTimeoutError::Timeout) => observer.opening(self.ready, expected),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Until every thread has told its end; those that hang are given up.
+    fn wait_for_end(
+        &mut self,
+        workers: &mut Workers,
+        events: &Receiver<RunEvent>,
+        observer: &mut dyn RoundObserver,
+        (start_ns, end_ns): (u64, u64),
+    ) {
+        let expected = workers.ends_expected();
+        let mut grace = Grace::until(end_ns, monotonic_ns());
+        while self.ends < expected {
+            match events.recv_timeout(POLL_INTERVAL) {
+                Ok(event) => self.take(event, workers, observer),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let now_ns = monotonic_ns();
+            if self.is_interrupted || self.lost.is_some() {
+                grace.shorten(now_ns + GRACE_NS);
+            }
+            if grace.is_over(now_ns) {
+                let missing = expected - self.ends;
+                let stuck = || format!("{missing} of {expected} client threads do not end");
+                self.lost.get_or_insert_with(stuck);
+                return;
+            }
+            observer.running(&self.merger, now_ns.saturating_sub(start_ns));
+        }
+    }
+
+    fn take(&mut self, event: RunEvent, workers: &mut Workers, observer: &mut dyn RoundObserver) {
+        match event {
+            RunEvent::Fleet(Event::Told(message)) => {
+                match &message {
+                    Message::Ready { .. } => self.ready += 1,
+                    Message::Finished(report) if report.group == 0 => self.engine_ended(workers),
+                    Message::Steps(steps) => observer.steps(steps),
+                    Message::Interval(_) | Message::Finished(_) => {}
+                }
+                self.merger.take(message);
+            }
+            RunEvent::Fleet(Event::Ended { thread, result }) => {
+                self.ends += 1;
+                if let Err(reason) = result {
+                    self.lost
+                        .get_or_insert_with(|| format!("{thread}: {reason}"));
+                    workers.stop();
+                }
+            }
+            RunEvent::Interrupted => {
+                self.is_interrupted = true;
+                workers.stop();
+            }
+        }
+    }
+}
+
+/// How long the end is waited for. Time in which this process was stopped (by a debugger, by ^Z)
+/// does not count: its threads had none of it either.
+#[derive(Clone, Copy, Debug)]
+struct Grace {
+    end_ns: u64,
+    /// When the clock was looked at last.
+    seen_ns: u64,
+}
+
+/// Between two polls so much time passes only for a process that was stopped.
+const STOPPED_NS_MIN: u64 = 1_000_000_000;
+
+impl Grace {
+    fn until(end_ns: u64, now_ns: u64) -> Self {
+        let seen_ns = now_ns;
+        Self { end_ns, seen_ns }
+    }
+
+    fn shorten(&mut self, end_ns: u64) {
+        self.end_ns = self.end_ns.min(end_ns);
+    }
+
+    fn is_over(&mut self, now_ns: u64) -> bool {
+        let passed_ns = now_ns.saturating_sub(self.seen_ns);
+        if passed_ns >= STOPPED_NS_MIN {
+            self.end_ns = self.end_ns.saturating_add(passed_ns);
+        }
+        self.seen_ns = now_ns;
+        now_ns > self.end_ns
+    }
+}
+
+impl RoundState {
+    /// With the last of the plain clients, the requests of the run are done.
+    fn engine_ended(&mut self, workers: &mut Workers) {
+        if let Some(left) = &mut self.engines_left {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                workers.end();
+            }
+        }
+    }
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn who_was_stopped_has_the_time_all_the_same() {
+        let mut grace = Grace::until(2 * S, 0);
+        assert!(!grace.is_over(S / 10));
+        assert!(!grace.is_over(60 * S)); // it was stopped, and its threads with it
+        assert!(!grace.is_over(60 * S + S / 2));
+        assert!(!grace.is_over(61 * S));
+        assert!(!grace.is_over(61 * S + S / 2));
+        assert!(grace.is_over(62 * S));
+    }
+
+    #[test]
+    fn who_is_to_end_has_less_time() {
+        let mut grace = Grace::until(100 * S, 0);
+        grace.shorten(S / 2);
+        grace.shorten(S);
+        assert!(!grace.is_over(S / 2));
+        assert!(grace.is_over(S / 2 + 1));
+    }
+}
