@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::options::{Options, TRIES_ENTRIES_MAX, TURNS_ENTRIES_MAX};
+use crate::limits::{TRIES_ENTRIES_MAX, TURNS_ENTRIES_MAX};
+use crate::options::Options;
 use crate::throttle::Throttle;
 use crate::turns::TurnQueue;
 

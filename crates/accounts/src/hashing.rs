@@ -12,42 +12,10 @@ use tokio::time::timeout;
 
 use crate::counters::Count;
 use crate::hash_memory::HashMemory;
-use crate::options::{HASH_QUEUE_MAX, Options};
+use crate::limits::HASH_QUEUE_MAX;
+use crate::options::Options;
 
 const SALT_BYTES: usize = 16;
-
-/// What one hash costs. The default is the second of the equal choices of the OWASP Password Storage
-/// Cheat Sheet: 19 MiB, two passes, one lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HashCost {
-    /// Memory in KiB.
-    pub memory_kib: u32,
-    /// Passes over the memory.
-    pub passes: u32,
-    /// Lanes, which are worked through one after the other.
-    pub lanes: u32,
-}
-
-impl Default for HashCost {
-    fn default() -> Self {
-        Self {
-            memory_kib: 19 * 1024,
-            passes: 2,
-            lanes: 1,
-        }
-    }
-}
-
-impl fmt::Display for HashCost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            memory_kib,
-            passes,
-            lanes,
-        } = self;
-        write!(f, "argon2id m={memory_kib},t={passes},p={lanes}")
-    }
-}
 
 /// Hashes and verifies passwords.
 #[derive(Debug)]

@@ -23,7 +23,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `options.rs` | what can be chosen, and every limit with its reason |
+//! | `options.rs`, `limits.rs` | what can be chosen, and every other limit with its reason |
+//! | `database.rs` | the address of a database |
 //! | `name.rs`, `password.rs` | which user names and passwords are allowed, as pure functions |
 //! | `guard.rs`, `throttle.rs`, `turns.rs` | which attempts at a password are allowed, as a function of time |
 //! | `hashing.rs`, `hash_memory.rs` | argon2id on blocking threads, and the memory that it takes |
@@ -34,9 +35,11 @@
 
 mod clock;
 mod counters;
+mod database;
 mod guard;
 mod hash_memory;
 mod hashing;
+mod limits;
 mod log;
 mod name;
 mod options;
@@ -51,9 +54,10 @@ use std::sync::Arc;
 
 pub use clock::Clock;
 pub use counters::Counters;
-pub use hashing::HashCost;
-pub use options::{FORM_BYTES_MAX, Options};
-pub use store::{Database, DatabaseError, OpenError};
+pub use database::{Database, DatabaseError};
+pub use limits::FORM_BYTES_MAX;
+pub use options::{HashCost, Options};
+pub use store::OpenError;
 pub use throttle::Tries;
 pub use turns::Turns;
 pub use web::Client;

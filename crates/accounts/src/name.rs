@@ -7,7 +7,7 @@
 use icu_casemap::CaseMapper;
 use icu_normalizer::ComposingNormalizerBorrowed;
 
-use crate::options::{NAME_BYTES_MAX, NAME_CHARS_MAX};
+use crate::limits::{NAME_BYTES_MAX, NAME_CHARS_MAX};
 
 /// A user name that may be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]

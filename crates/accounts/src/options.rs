@@ -1,52 +1,12 @@
-//! What can be chosen, and every limit with its reason.
+//! What can be chosen.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::hashing::HashCost;
-use crate::store::Database;
+use crate::database::Database;
 use crate::throttle::Tries;
 use crate::turns::Turns;
-
-/// Characters of a user name: enough for any name, little enough for any page.
-pub(crate) const NAME_CHARS_MAX: usize = 64;
-/// The same after normalisation, in bytes: the column has room for 255 characters.
-pub(crate) const NAME_BYTES_MAX: usize = 255;
-/// NIST SP 800-63B and ASVS 6.2.1: at least 8.
-pub(crate) const PASSWORD_CHARS_MIN: usize = 8;
-/// ASVS 6.2.9 asks for at least 64. A bound all the same, since each byte is hashed.
-pub(crate) const PASSWORD_CHARS_MAX: usize = 128;
-/// Different characters that a password must have: `aaaaaaaa` and `12121212` are no secrets.
-pub(crate) const PASSWORD_DISTINCT_MIN: usize = 4;
-/// A form with the longest name and three of the longest passwords, percent-encoded, fits.
-pub const FORM_BYTES_MAX: usize = 16 * 1024;
-/// Sessions of one user; with another login the oldest ends.
-pub(crate) const SESSIONS_PER_USER_MAX: i64 = 20;
-/// A session's last use is written at most this often: a page view is a read, not a write.
-pub(crate) const SEEN_EVERY_MS: i64 = 60_000;
-/// Browsers that an account knows; with another one the account forgets the one that logged in least
-/// recently.
-pub(crate) const DEVICES_PER_USER_MAX: i64 = 20;
-/// Accounts that know a browser, by its cookies: more would make each of its requests long.
-pub(crate) const DEVICE_COOKIES_MAX: usize = 8;
-/// Cookies of one name that are looked at: a browser has one, but others may have planted some.
-pub(crate) const COOKIES_PER_NAME_MAX: usize = 8;
-/// Expired sessions are removed this often, by whichever login comes then.
-pub(crate) const PURGE_EVERY_MS: i64 = 60_000;
-/// Addresses, networks and browsers whose tries are remembered: about 8 MiB for each kind.
-pub(crate) const TRIES_ENTRIES_MAX: usize = 65_536;
-/// Accounts whose turns are: 2 MiB, or 14 if as many wait for each of them as can.
-pub(crate) const TURNS_ENTRIES_MAX: usize = 16_384;
-/// Statements that may wait for a connection; more would wait too long anyway.
-pub(crate) const POOL_QUEUE_MAX: u64 = 1024;
-/// Passwords that may wait to be hashed; more would wait too long anyway.
-pub(crate) const HASH_QUEUE_MAX: u64 = 256;
-/// A connection idle for longer is asked whether it is still there before it is used.
-pub(crate) const STALE_AFTER: Duration = Duration::from_secs(1);
-/// Once the database was found gone, requests are answered at once for so long instead of waiting.
-pub(crate) const GONE_FOR_MS: u64 = 500;
-/// Pauses between tries to reach the database at the start: doubled from the first to the last.
-pub(crate) const START_PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
 
 /// About 300 guesses a day for one who never tires, and a wait of minutes for one who forgot.
 const TRIES_OF_ONE: Tries = Tries {
@@ -147,5 +107,38 @@ impl Options {
             },
             clock: Clock::system(),
         }
+    }
+}
+
+/// What one hash costs. The default is the second of the equal choices of the OWASP Password Storage
+/// Cheat Sheet: 19 MiB, two passes, one lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashCost {
+    /// Memory in KiB.
+    pub memory_kib: u32,
+    /// Passes over the memory.
+    pub passes: u32,
+    /// Lanes, which are worked through one after the other.
+    pub lanes: u32,
+}
+
+impl Default for HashCost {
+    fn default() -> Self {
+        Self {
+            memory_kib: 19 * 1024,
+            passes: 2,
+            lanes: 1,
+        }
+    }
+}
+
+impl fmt::Display for HashCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            memory_kib,
+            passes,
+            lanes,
+        } = self;
+        write!(f, "argon2id m={memory_kib},t={passes},p={lanes}")
     }
 }

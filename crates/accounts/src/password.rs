@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use icu_casemap::CaseMapper;
 
+use crate::limits::{PASSWORD_CHARS_MAX, PASSWORD_CHARS_MIN, PASSWORD_DISTINCT_MIN};
 use crate::name::UserName;
-use crate::options::{PASSWORD_CHARS_MAX, PASSWORD_CHARS_MIN, PASSWORD_DISTINCT_MIN};
 
 /// The passwords most often found in collections of stolen ones; see `assets/README.md`.
 static COMMON: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {

@@ -67,7 +67,7 @@ pub enum Stop {
 }
 
 /// Who is told how things stand.
-pub trait Witness {
+pub trait SearchObserver {
     /// A trial begins.
     fn begins(&mut self, trial: &Try, search: &Search);
     /// It has been judged.
@@ -169,13 +169,13 @@ pub fn measure(
     target: &str,
     limits: &Limits,
     trials: &mut dyn Trials,
-    witness: &mut dyn Witness,
+    observer: &mut dyn SearchObserver,
 ) -> Result<Capacity, String> {
     let mut search = Search::new(limits.clone())?;
     let mut evidence: Vec<Evidence> = Vec::new();
     let mut interrupted = false;
     while let Step::Try(trial) = search.next() {
-        witness.begins(&trial, &search);
+        observer.begins(&trial, &search);
         let ran = match trials.run(&trial) {
             Ok(ran) => ran,
             Err(Stop::Interrupted) => {
@@ -201,7 +201,7 @@ pub fn measure(
             server: ran.server,
         });
         if let Some(last) = evidence.last() {
-            witness.judged(last, &search);
+            observer.judged(last, &search);
         }
     }
     let finding = search.finding();
@@ -370,7 +370,7 @@ mod tests {
 
     struct Silent;
 
-    impl Witness for Silent {
+    impl SearchObserver for Silent {
         fn begins(&mut self, _: &Try, _: &Search) {}
         fn judged(&mut self, _: &Evidence, _: &Search) {}
     }

@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 
 use crate::journal::{Level, Levels};
 use crate::plan::{
-    Factor, Kind, Network, OptionValue, Options, Placement, Plan, Repeated, Series, Server, Site,
+    Factor, Network, OptionValue, Options, Placement, Plan, Repeated, Series, Server, ServerKind,
+    Site,
 };
 
 /// Cells of a plan: more is a slip, a trial of a second each would take days.
@@ -384,7 +385,7 @@ fn refuse_own(what: &str, options: &Options, own: &[(&str, &str)]) -> Result<(),
 /// Whether a server has these options.
 pub(crate) fn check_serve(server: &Server, serve: &mut Options) -> Result<(), String> {
     match server.kind {
-        Kind::Loadline => {
+        ServerKind::Loadline => {
             for name in ON_OFF {
                 let spelt = match serve.get(name) {
                     Some(OptionValue::Alone) => "on",
@@ -395,7 +396,7 @@ pub(crate) fn check_serve(server: &Server, serve: &mut Options) -> Result<(), St
             }
             refuse_own("serve", serve, &OWN_SERVE_OPTIONS)
         }
-        Kind::Command => check_placeholders(server, serve),
+        ServerKind::Command => check_placeholders(server, serve),
         _ => {
             let unknown = serve
                 .keys()
@@ -456,16 +457,6 @@ pub fn cpus_text(cpus: &[usize]) -> String {
         })
         .collect();
     texts.join(",")
-}
-
-/// The CPUs of such a text; what is no number is passed over.
-#[must_use]
-pub fn cpus_of(text: &str) -> Vec<usize> {
-    let part = |part: &str| -> Option<RangeInclusive<usize>> {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
-    };
-    text.split(',').filter_map(part).flatten().collect()
 }
 
 #[cfg(test)]

@@ -12,15 +12,15 @@ pub struct Folded {
 /// Folds sentences, in the order in which they come first.
 #[must_use]
 pub fn folded<'t>(sentences: impl IntoIterator<Item = &'t str>) -> Vec<Folded> {
-    let mut found: Vec<Kind<'t>> = Vec::new();
+    let mut found: Vec<Pattern<'t>> = Vec::new();
     for sentence in sentences {
         let parts = parts(sentence);
         match found.iter_mut().find(|kind| kind.is_of(&parts)) {
             Some(kind) => kind.add(&parts),
-            None => found.push(Kind::new(&parts)),
+            None => found.push(Pattern::new(&parts)),
         }
     }
-    found.iter().map(Kind::folded).collect()
+    found.iter().map(Pattern::folded).collect()
 }
 
 /// A part of a sentence.
@@ -32,13 +32,13 @@ enum Part<'t> {
 }
 
 /// Sentences of one form.
-struct Kind<'t> {
+struct Pattern<'t> {
     least: Vec<Part<'t>>,
     most: Vec<Part<'t>>,
     count: usize,
 }
 
-impl<'t> Kind<'t> {
+impl<'t> Pattern<'t> {
     fn new(parts: &[Part<'t>]) -> Self {
         Self {
             least: parts.to_vec(),

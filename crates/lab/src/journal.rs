@@ -8,11 +8,10 @@ mod store;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use loadline_record::TrialRecord;
 use serde::{Deserialize, Serialize};
-
-use crate::cells::cpus_of;
 
 pub use store::{Contents, JOURNAL_FILE, Store, read};
 
@@ -282,4 +281,14 @@ pub struct DatabaseFacts {
     pub cpu_user_s: f64,
     /// The same, in the kernel.
     pub cpu_kernel_s: f64,
+}
+
+/// The CPUs of a text like "0-3,8"; what is no number is passed over.
+#[must_use]
+pub fn cpus_of(text: &str) -> Vec<usize> {
+    let part = |part: &str| -> Option<RangeInclusive<usize>> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
+    };
+    text.split(',').filter_map(part).flatten().collect()
 }

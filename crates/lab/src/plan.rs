@@ -3,8 +3,10 @@
 //!
 //! A plan says nothing that depends on the machine, except where it names CPUs.
 
+mod chart;
 mod factors;
 mod file;
+mod located;
 mod options;
 mod series;
 #[cfg(test)]
@@ -14,11 +16,11 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+pub use chart::{Chart, ChartKind, Reference, Spread};
 pub use options::{OptionValue, Options, words};
 
 use crate::analysis::Metric;
 use crate::journal::{Level, Levels};
-use crate::report::Chart;
 
 /// The smallest quota of a CPU, which has a period of 100 ms, and the largest.
 const CPU_QUOTA: RangeInclusive<f64> = 0.01..=1024.0;
@@ -69,11 +71,11 @@ pub struct Server {
     /// As it stands in levels and reports.
     pub name: String,
     /// Which program it is.
-    pub kind: Kind,
+    pub kind: ServerKind,
     /// Its options in every trial.
     pub options: Options,
     /// How it is started, one element for each word, with placeholders; empty unless
-    /// [`Kind::Command`].
+    /// [`ServerKind::Command`].
     pub command: Vec<String>,
     /// A file that is written for each start, its path being `{configuration}`, with placeholders.
     pub configuration: Option<String>,
@@ -87,7 +89,7 @@ pub struct Server {
 
 /// Servers that the lab knows how to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ServerKind {
     /// `loadline serve`, with any of its options.
     Loadline,
     /// nginx as distributions configure it.
@@ -104,7 +106,7 @@ pub enum Kind {
     Command,
 }
 
-impl Kind {
+impl ServerKind {
     /// All, in the order of the documentation.
     pub const ALL: [Self; 7] = [
         Self::Loadline,

@@ -8,28 +8,13 @@ use loadline_record::report::number::{maybe_us, rate, span_s};
 use crate::cells::levels_text;
 use crate::expand::{Expansion, PlannedTrial};
 use crate::journal::Trial;
+use crate::observer::{IDLE_WAIT_MAX, RunObserver, RunProgress};
 use crate::plan::Plan;
-use crate::runner::{CALM_WITHIN, Witness};
 
 /// The narrowest terminal that a live line is made for.
 const WIDTH_MIN: usize = 20;
 
-/// How far a run is.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Standing {
-    /// Trials that are recorded.
-    pub recorded: usize,
-    /// Trials of the run.
-    pub trials: usize,
-    /// The block that is run, from 1.
-    pub block: u32,
-    /// Blocks of the run.
-    pub blocks: u32,
-    /// How long what is left will take.
-    pub left_s: f64,
-}
-
-/// Tells it.
+/// Prints the progress of a run.
 #[derive(Debug)]
 pub struct Progress<'a, W: Write> {
     to: W,
@@ -91,12 +76,12 @@ impl<'a, W: Write> Progress<'a, W> {
     }
 }
 
-impl<W: Write> Witness for Progress<'_, W> {
-    fn waits(&mut self, planned: &PlannedTrial, standing: &Standing) {
+impl<W: Write> RunObserver for Progress<'_, W> {
+    fn waits(&mut self, planned: &PlannedTrial, progress: &RunProgress) {
         let line = format!(
             "{}; waits until others leave the CPUs, at most {}, to run again {}",
-            how_far(standing),
-            span_s(CALM_WITHIN.as_secs_f64()),
+            how_far(progress),
+            span_s(IDLE_WAIT_MAX.as_secs_f64()),
             self.what(planned)
         );
         match self.width {
@@ -105,32 +90,32 @@ impl<W: Write> Witness for Progress<'_, W> {
         }
     }
 
-    fn begins(&mut self, planned: &PlannedTrial, standing: &Standing) {
+    fn begins(&mut self, planned: &PlannedTrial, progress: &RunProgress) {
         let Some(width) = self.width else { return };
-        let line = format!("{}; now {}", how_far(standing), self.what(planned));
+        let line = format!("{}; now {}", how_far(progress), self.what(planned));
         self.show(&line, width);
     }
 
-    fn recorded(&mut self, trial: &Trial, standing: &Standing) {
+    fn recorded(&mut self, trial: &Trial, progress: &RunProgress) {
         let is_worth_a_line = self.width.is_none() || !trial.void.is_empty();
         if !is_worth_a_line {
             return;
         }
         let what = what(&trial.series, &levels_text(&trial.levels), trial.is_a_a);
-        let line = format!("{}; {what}: {}", how_far(standing), result(trial));
+        let line = format!("{}; {what}: {}", how_far(progress), result(trial));
         self.say(&line);
     }
 }
 
 /// `17/96, block 2/3, 4 min left`.
-fn how_far(standing: &Standing) -> String {
+fn how_far(progress: &RunProgress) -> String {
     format!(
         "{}/{}, block {}/{}, {} left",
-        standing.recorded,
-        standing.trials,
-        standing.block,
-        standing.blocks,
-        span_s(standing.left_s.round().max(0.0))
+        progress.recorded,
+        progress.trials,
+        progress.block,
+        progress.blocks,
+        span_s(progress.left_s.round().max(0.0))
     )
 }
 
@@ -178,23 +163,23 @@ mod tests {
         let run = expand(&plan, 1, &[0], &[]).unwrap();
         let mut out = Vec::new();
         let mut progress = Progress::new(&mut out, &plan, &run, width);
-        let standing = Standing {
+        let state = RunProgress {
             recorded: 1,
             trials: 2,
             block: 1,
             blocks: 1,
             left_s: 90.2,
         };
-        progress.begins(&run.trials[0], &standing);
+        progress.begins(&run.trials[0], &state);
         let mut trial = Trial {
             series: "s".to_owned(),
             is_a_a: true,
             ..Trial::default()
         };
-        progress.recorded(&trial, &standing);
+        progress.recorded(&trial, &state);
         trial.void = vec!["It rained.".to_owned(), "It snowed.".to_owned()];
-        progress.recorded(&trial, &standing);
-        progress.waits(&run.trials[1], &standing);
+        progress.recorded(&trial, &state);
+        progress.waits(&run.trials[1], &state);
         progress.say("done");
         String::from_utf8(out).unwrap()
     }

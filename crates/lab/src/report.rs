@@ -10,9 +10,9 @@
 //! ```
 
 mod automatic;
-mod chart;
 mod claim;
 mod environment;
+pub mod export;
 mod figure;
 mod finding;
 pub mod order;
@@ -27,15 +27,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::folded::{Folded, folded};
 
-pub use chart::{Chart, ChartKind, Reference, Spread};
 pub use claim::{Claim, Verdict};
 pub use environment::{Environment, Fact, ServerSheet};
-pub use figure::{Axis, Curve, Figure, Panel, Point, VoidMark};
-pub use scaling::Scaling;
+pub use figure::{Axis, Curve, Figure, Panel, Point, Scaling, VoidMark};
 pub use words::shell;
 
-use crate::analysis::{self, Measured, Metric, Noise, Run};
+use crate::plan::{Chart, ChartKind};
 use order::Order;
+
+use crate::analysis::{self, Measured, Metric, Noise, Run};
 
 /// Name and version of the form of the data in a report.
 pub const SCHEMA: &str = "loadline-report/1";

@@ -1,7 +1,7 @@
 //! Runs a plan: trial after trial, each recorded before the next begins.
 //!
 //! This is the part of the lab that acts. The loop here knows no processes: what a trial is stands
-//! behind [`Bench`], so tests make one up. [`Processes`] is the real one: a fresh server and a client
+//! behind [`TrialRunner`], so tests make one up. [`Processes`] is the real one: a fresh server and a client
 //! for each trial, both under a [`guard`].
 
 mod child;
@@ -10,6 +10,7 @@ mod configurations;
 mod databases;
 pub mod guard;
 mod judge;
+mod launch_context;
 mod machine;
 mod network;
 mod own_capacity;
@@ -24,12 +25,11 @@ mod tests;
 mod trial;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 pub(crate) use child::THIS_PROGRAM;
 pub(crate) use network::check as check_network;
 pub use own_capacity::{Listener, OwnCapacities};
-pub use prepare::{Asked, Prepared, prepare};
+pub use prepare::{Prepared, RunRequest, prepare};
 pub(crate) use quota::check as check_quota;
 pub use start::{Start, Where, starts};
 pub use trial::Processes;
@@ -38,11 +38,11 @@ use loadline_record::MachineRecord;
 
 use crate::expand::{Expansion, OVERHEAD_S, PlannedTrial};
 use crate::journal::{Line, Store, Trial};
+use crate::observer::{IDLE_WAIT_MAX, RunObserver, RunProgress};
 use crate::plan::Plan;
-use crate::progress::Standing;
 
 /// Runs single trials.
-pub trait Bench {
+pub trait TrialRunner {
     /// Runs one from begin to end, which was run so often before and disturbed. A trial that went
     /// wrong is void, with its reasons.
     ///
@@ -50,12 +50,9 @@ pub trait Bench {
     /// It did not come to its end, and is not to be recorded.
     fn run(&mut self, planned: &PlannedTrial, repeat: u32) -> Result<Trial, Stop>;
 
-    /// Waits, for [`CALM_WITHIN`] at most, until nobody else uses the CPUs.
-    fn wait_for_calm(&mut self);
+    /// Waits, for [`IDLE_WAIT_MAX`] at most, until nobody else uses the CPUs.
+    fn wait_until_idle(&mut self);
 }
-
-/// How long it is waited until others have left the CPUs, before a trial is run again.
-pub const CALM_WITHIN: Duration = Duration::from_secs(30);
 
 /// Why a trial did not come to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,19 +74,9 @@ pub enum Ending {
     BudgetSpent,
 }
 
-/// Who is told how things stand.
-pub trait Witness {
-    /// Somebody else has the CPUs: it is waited until they are free, and then a trial is run again.
-    fn waits(&mut self, planned: &PlannedTrial, standing: &Standing);
-    /// A trial begins.
-    fn begins(&mut self, planned: &PlannedTrial, standing: &Standing);
-    /// It is recorded.
-    fn recorded(&mut self, trial: &Trial, standing: &Standing);
-}
-
 /// How often a trial that was disturbed is run again, at the end of its block.
 const REPEATS_MAX: u32 = 2;
-/// Of the trials of a run, so many are run again at most: a machine that is never calm is told so by
+/// Of the trials of a run, so many are run again at most: a machine that is never idle is told so by
 /// trials that are void.
 const REPEATS_SHARE_MAX: f64 = 0.25;
 /// Runs of few trials may repeat so many all the same.
@@ -151,8 +138,8 @@ impl<'a> Runner<'a> {
     /// One line: a trial cannot be run or recorded at all, or not one block fits into the budget.
     pub fn run(
         &mut self,
-        bench: &mut dyn Bench,
-        witness: &mut dyn Witness,
+        trial_runner: &mut dyn TrialRunner,
+        observer: &mut dyn RunObserver,
     ) -> Result<Ending, String> {
         for block in 0..self.expansion.block_count() {
             let of_block = |trial: &&PlannedTrial| trial.block == block;
@@ -163,14 +150,14 @@ impl<'a> Runner<'a> {
                 return Ok(Ending::BudgetSpent);
             }
             for planned in &missing {
-                if let Some(ending) = self.run_one(planned, bench, witness)? {
+                if let Some(ending) = self.run_one(planned, trial_runner, observer)? {
                     return Ok(ending);
                 }
             }
             while let Some(planned) = self.disturbed_of(block) {
-                witness.waits(&planned, &self.standing(&planned));
-                bench.wait_for_calm();
-                if let Some(ending) = self.run_one(&planned, bench, witness)? {
+                observer.waits(&planned, &self.progress(&planned));
+                trial_runner.wait_until_idle();
+                if let Some(ending) = self.run_one(&planned, trial_runner, observer)? {
                     return Ok(ending);
                 }
             }
@@ -182,13 +169,13 @@ impl<'a> Runner<'a> {
     fn run_one(
         &mut self,
         planned: &PlannedTrial,
-        bench: &mut dyn Bench,
-        witness: &mut dyn Witness,
+        trial_runner: &mut dyn TrialRunner,
+        observer: &mut dyn RunObserver,
     ) -> Result<Option<Ending>, String> {
         let before = self.recorded.get(&planned.number);
         let repeat = before.map_or(0, |before| before.repeat + 1);
-        witness.begins(planned, &self.standing(planned));
-        let mut trial = match bench.run(planned, repeat) {
+        observer.begins(planned, &self.progress(planned));
+        let mut trial = match trial_runner.run(planned, repeat) {
             Ok(trial) => Trial { repeat, ..trial },
             Err(Stop::Interrupted) => return Ok(Some(Ending::Interrupted)),
             Err(Stop::Failed(why)) => return Err(why),
@@ -198,7 +185,7 @@ impl<'a> Runner<'a> {
         }
         self.store.append(&Line::Trial(Box::new(trial.clone())))?;
         self.count(&trial);
-        witness.recorded(&trial, &self.standing(planned));
+        observer.recorded(&trial, &self.progress(planned));
         Ok(None)
     }
 
@@ -229,7 +216,7 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// How long what is missing will take, with what is to be run again and the wait for a calm machine
+    /// How long what is missing will take, with what is to be run again and the wait for an idle machine
     /// before each of that.
     #[must_use]
     pub fn left_s(&self) -> f64 {
@@ -246,7 +233,7 @@ impl<'a> Runner<'a> {
             .take(self.repeats_left())
             .copied()
             .collect();
-        let waits_s = CALM_WITHIN.as_secs_f64() * again.len() as f64;
+        let waits_s = IDLE_WAIT_MAX.as_secs_f64() * again.len() as f64;
         self.estimate_s(&missing) + self.estimate_s(&again) + waits_s
     }
 
@@ -300,8 +287,8 @@ impl<'a> Runner<'a> {
         self.expansion.estimate_s(self.plan, trials, overhead_s)
     }
 
-    fn standing(&self, planned: &PlannedTrial) -> Standing {
-        Standing {
+    fn progress(&self, planned: &PlannedTrial) -> RunProgress {
+        RunProgress {
             recorded: self.recorded.len(),
             trials: self.expansion.trials.len(),
             block: planned.block + 1,

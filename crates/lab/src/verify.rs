@@ -28,7 +28,7 @@ const DIFFERENCES_MAX: usize = 50;
 
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct Verification {
     /// Trials of which the journal was checked against the HDR log.
     pub trials: usize,
     /// Latencies in those logs.
@@ -41,7 +41,7 @@ pub struct Outcome {
     pub unchecked: Vec<String>,
 }
 
-impl Outcome {
+impl Verification {
     fn differs(&mut self, what: String) {
         if self.differences.len() < DIFFERENCES_MAX {
             self.differences.push(what);
@@ -53,8 +53,8 @@ impl Outcome {
 ///
 /// # Errors
 /// A file cannot be read, or is not what it should be: one line.
-pub fn verify(folder: &Path, file: &Path, report: &Report) -> Result<Outcome, String> {
-    let mut outcome = Outcome::default();
+pub fn verify(folder: &Path, file: &Path, report: &Report) -> Result<Verification, String> {
+    let mut outcome = Verification::default();
     Run::each_trial(folder, |trial| {
         check_trial(folder, trial, &mut outcome);
         Ok(())
@@ -89,7 +89,7 @@ fn data_of(page: &str) -> Result<Value, String> {
 }
 
 /// Every value below `path`.
-fn compare(path: &str, said: &Value, derived: &Value, outcome: &mut Outcome) {
+fn compare(path: &str, said: &Value, derived: &Value, outcome: &mut Verification) {
     match (said, derived) {
         (Value::Object(one), Value::Object(other)) => {
             for (name, derived) in other {
@@ -119,7 +119,7 @@ fn compare(path: &str, said: &Value, derived: &Value, outcome: &mut Outcome) {
 }
 
 /// The tables and pictures beside the data: of the same version, the whole file is the same.
-fn compare_pages(text: &str, derived: &str, outcome: &mut Outcome) {
+fn compare_pages(text: &str, derived: &str, outcome: &mut Verification) {
     let generator = |page: &str| {
         let line = page
             .lines()
@@ -143,7 +143,7 @@ fn compare_pages(text: &str, derived: &str, outcome: &mut Outcome) {
     }
 }
 
-fn check_trial(folder: &Path, trial: &Trial, outcome: &mut Outcome) {
+fn check_trial(folder: &Path, trial: &Trial, outcome: &mut Verification) {
     let name = format!("trial {}", trial.number);
     let Some(load) = &trial.load else {
         outcome
@@ -198,7 +198,7 @@ fn sums(log: &str) -> Result<Sums, String> {
 }
 
 /// All intervals of a group together hold every answer, as all phases together do.
-fn check_log(name: &str, load: &TrialRecord, sums: &Sums, outcome: &mut Outcome) {
+fn check_log(name: &str, load: &TrialRecord, sums: &Sums, outcome: &mut Verification) {
     for (index, group) in load.groups.iter().enumerate() {
         let prefix = match index {
             0 => String::new(),
@@ -222,7 +222,7 @@ fn check_log(name: &str, load: &TrialRecord, sums: &Sums, outcome: &mut Outcome)
 }
 
 /// The counted phases come to the totals.
-fn check_phases(name: &str, load: &TrialRecord, group: &GroupRecord, outcome: &mut Outcome) {
+fn check_phases(name: &str, load: &TrialRecord, group: &GroupRecord, outcome: &mut Verification) {
     let is_counted = |index: usize| load.phases.get(index).is_some_and(|phase| phase.counted);
     for is_service in [false, true] {
         let total = match is_service {

@@ -1,5 +1,6 @@
 //! The rules of this repository that a compiler does not check, as tests that read the sources.
 
+mod circles;
 mod documents;
 mod sources;
 
@@ -397,4 +398,35 @@ fn is_shared(path: &Path, files: &BTreeMap<String, Rust>) -> bool {
         let mut lines = file.text.lines();
         lines.any(|line| line.trim_start().starts_with("#[path") && line.ends_with(&attribute))
     })
+}
+
+/// Circles that there are still, by crate: "parent: module, module". No further ones may come to be, and
+/// a module that has left its circle leaves this list.
+const CIRCLES: &[(&str, &[&str])] = &[];
+
+#[test]
+fn modules_of_a_crate_do_not_need_each_other_in_circles() {
+    let mut wrong = Vec::new();
+    for (name, modules) in circles::modules(&rust_files()) {
+        let known = CIRCLES.iter().find(|(crate_name, _)| *crate_name == name);
+        let known = known.map_or(&[][..], |(_, circles)| circles);
+        let found = modules.circles();
+        for circle in found
+            .iter()
+            .filter(|circle| !known.contains(&circle.as_str()))
+        {
+            wrong.push(format!(
+                "{name}: a circle that is not in the list: {circle}"
+            ));
+        }
+        for circle in known
+            .iter()
+            .filter(|circle| !found.iter().any(|one| one == *circle))
+        {
+            wrong.push(format!(
+                "{name}: no circle any more, take it off the list: {circle}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }

@@ -2,7 +2,7 @@
 
 use super::run::{change, fetch};
 use super::{Lifetime, Store, StoreError, User};
-use crate::options::DEVICES_PER_USER_MAX;
+use crate::limits::DEVICES_PER_USER_MAX;
 
 impl Store {
     /// Whether the account of a name knows the browser that has this token.

@@ -3,7 +3,6 @@
 //! No connection is held while anything else is waited for, such as a password hash. Each statement
 //! runs as a task of its own (see `run.rs`).
 
-mod database;
 mod devices;
 mod open;
 mod run;
@@ -17,13 +16,13 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-pub use database::{Database, DatabaseError};
 pub use open::OpenError;
 
-use crate::counters::Count;
-use crate::name::UserName;
-use crate::options::SESSIONS_PER_USER_MAX;
 use run::{change, fetch};
+
+use crate::counters::Count;
+use crate::limits::SESSIONS_PER_USER_MAX;
+use crate::name::UserName;
 
 /// A pool of connections to one of the databases.
 #[derive(Debug)]

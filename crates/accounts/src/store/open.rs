@@ -22,11 +22,12 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::database::Kind;
 use super::run::Asking;
 use super::{Pool, Store};
 use crate::counters::Count;
-use crate::options::{Options, POOL_QUEUE_MAX, STALE_AFTER, START_PAUSES};
+use crate::database::Kind;
+use crate::limits::{POOL_QUEUE_MAX, STALE_AFTER, START_PAUSES};
+use crate::options::Options;
 
 /// The steps from nothing to the tables of today, in order. One that was published never changes.
 macro_rules! migrations {

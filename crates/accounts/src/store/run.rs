@@ -15,8 +15,8 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use super::{Pool, Store, StoreError};
+use crate::limits::GONE_FOR_MS;
 use crate::log::FAILURES_MAX;
-use crate::options::GONE_FOR_MS;
 
 /// How often a statement is asked again that lost against another, or a read whose connection broke.
 const TRIES: u32 = 4;

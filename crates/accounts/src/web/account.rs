@@ -20,9 +20,9 @@ use super::pages::{
 use super::proof::{Proof, Refused};
 use super::visitor::Visitor;
 use super::{App, as_ms};
+use crate::limits::SEEN_EVERY_MS;
 use crate::log::VISITS_MAX;
 use crate::name::UserName;
-use crate::options::SEEN_EVERY_MS;
 use crate::password;
 use crate::store::{Lifetime, SessionRow, User};
 use crate::token::Token;

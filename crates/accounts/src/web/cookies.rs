@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-use crate::options::{COOKIES_PER_NAME_MAX, DEVICE_COOKIES_MAX};
+use crate::limits::{COOKIES_PER_NAME_MAX, DEVICE_COOKIES_MAX};
 use crate::token::Token;
 
 const HOST_PREFIX: &str = "__Host-";

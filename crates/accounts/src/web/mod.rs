@@ -32,7 +32,8 @@ pub use visitor::Client;
 use crate::counters::{Count, Counters};
 use crate::guard::Guard;
 use crate::hashing::Hasher;
-use crate::options::{FORM_BYTES_MAX, Options, PURGE_EVERY_MS, TRIES_ENTRIES_MAX};
+use crate::limits::{FORM_BYTES_MAX, PURGE_EVERY_MS, TRIES_ENTRIES_MAX};
+use crate::options::Options;
 use crate::store::{OpenError, Store};
 use crate::throttle::Throttle;
 

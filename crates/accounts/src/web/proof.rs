@@ -8,7 +8,7 @@ use super::App;
 use super::pages::Failure;
 use super::visitor::Visitor;
 use crate::guard::{Key, Outcome, Who};
-use crate::options::PASSWORD_CHARS_MAX;
+use crate::limits::PASSWORD_CHARS_MAX;
 use crate::store::User;
 use crate::token::Token;
 

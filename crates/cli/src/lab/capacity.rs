@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use loadline_capacity::search::{Bound, Limits, Outcome, Search, Try};
 use loadline_lab::capacity::{
-    self, Capacity, Client, ClientOptions, Evidence, Fresh, FreshOptions, Runs, Stop, Trials,
-    Witness, page,
+    self, Capacity, Client, ClientOptions, Evidence, Fresh, FreshOptions, Runs, SearchObserver,
+    Stop, Trials, page,
 };
 use loadline_lab::cells::cpus_text;
 use loadline_lab::plan::{Network, Placement};
@@ -285,7 +285,7 @@ struct Teller {
     budget_s: f64,
 }
 
-impl Witness for Teller {
+impl SearchObserver for Teller {
     fn begins(&mut self, _: &Try, _: &Search) {}
 
     fn judged(&mut self, evidence: &Evidence, search: &Search) {

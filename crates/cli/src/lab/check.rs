@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 use loadline_lab::cells::{Cell, levels_text};
-use loadline_lab::plan::{Kind, words};
+use loadline_lab::plan::{ServerKind, words};
 use loadline_lab::runner::Prepared;
 
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ pub(super) fn check(prepared: &Prepared) -> Result<(), Failure> {
     let mut known = BTreeSet::new();
     for cell in &prepared.expansion.cells {
         let mut lines = vec![load_line(prepared, cell)];
-        if prepared.plan.servers[&cell.server].kind == Kind::Loadline {
+        if prepared.plan.servers[&cell.server].kind == ServerKind::Loadline {
             lines.push(serve_line(prepared, cell));
         }
         for line in lines {

@@ -24,10 +24,15 @@ pub(super) fn measure(prepared: &mut Prepared, out: &Path, say: &dyn Fn(&str)) -
             own.expansion.cells.len(),
             span_s(left_s.round())
         ));
-        let bench = Processes::new(&prepared.plan, &own.expansion, out, interrupt::is_over);
-        let mut bench = bench.map_err(Stop::Failed)?;
+        let trial_runner = Processes::new(&prepared.plan, &own.expansion, out, interrupt::is_over);
+        let mut trial_runner = trial_runner.map_err(Stop::Failed)?;
         let mut teller = Teller(say);
-        own.measure(&mut bench, store, &mut prepared.capacities, &mut teller)?;
+        own.measure(
+            &mut trial_runner,
+            store,
+            &mut prepared.capacities,
+            &mut teller,
+        )?;
     }
     for (index, cell) in own.expansion.cells.iter().enumerate() {
         if let Some(per_s) = own.capacity(index, &prepared.capacities) {

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use loadline_lab::analysis::Run;
-use loadline_lab::export;
 use loadline_lab::plan::Plan;
+use loadline_lab::report::export;
 use loadline_lab::report::page::page;
 use loadline_lab::report::{REPORT, Report, svg};
 use loadline_lab::verify::verify;

@@ -9,7 +9,7 @@ use loadline_lab::decide::Looks;
 use loadline_lab::folded::folded;
 use loadline_lab::journal::Trial;
 use loadline_lab::progress::Progress;
-use loadline_lab::runner::{Asked, Ending, Prepared, Processes, Runner, Stop, prepare};
+use loadline_lab::runner::{Ending, Prepared, Processes, RunRequest, Runner, Stop, prepare};
 use loadline_record::report::number::span_s;
 
 use super::check::check;
@@ -24,7 +24,7 @@ const WIDTH_DEFAULT: usize = 80;
 pub(super) fn run(flags: &LabRunFlags) -> Result<(), Failure> {
     // Clients with many connections, and servers, inherit it.
     loadline_sys::usage::raise_descriptor_limit();
-    let prepared = prepare(&Asked {
+    let prepared = prepare(&RunRequest {
         plan: flags.plan.clone(),
         out: flags.out.clone(),
         seed: flags.seed,
@@ -107,14 +107,14 @@ fn go(
         expansion.block_count(),
         span_s(left.round())
     ));
-    let mut bench =
+    let mut trial_runner =
         Processes::new(plan, expansion, &flags.out, interrupt::is_over).map_err(Failure::failed)?;
     let stderr: Box<dyn io::Write> = match flags.quiet {
         true => Box::new(io::sink()),
         false => Box::new(io::stderr()),
     };
     let mut progress = Progress::new(stderr, plan, expansion, terminal_width());
-    let ending = runner.run(&mut bench, &mut progress);
+    let ending = runner.run(&mut trial_runner, &mut progress);
     progress.clear();
     Ok(ending)
 }

@@ -4,9 +4,10 @@ use std::fs;
 
 use loadline_capacity::stats::Interval;
 use loadline_lab::analysis::{Metric, Run};
+use loadline_lab::plan::ChartKind;
 use loadline_lab::plan::Plan;
 use loadline_lab::report::page::page;
-use loadline_lab::report::{ChartKind, Claim, REPORT, Report, Verdict};
+use loadline_lab::report::{Claim, REPORT, Report, Verdict};
 use serde_json::Value;
 
 use crate::chromium::{Browser, Visit};

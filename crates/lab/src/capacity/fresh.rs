@@ -4,15 +4,17 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use loadline_capacity::search::Try;
+
 use super::client::{completed_per_s, warm_up_s};
 use super::folder::OwnFolder;
 use super::{Ran, Stop, Trials};
 use crate::expand::expand;
 use crate::plan::{
-    Allow, Kind, Network, OptionValue, Options, Placement, Plan, Repeated, Series, Server, Site,
+    Allow, Network, OptionValue, Options, Placement, Plan, Repeated, Series, Server, ServerKind,
+    Site,
 };
-use crate::runner::{self, Bench as _, Processes};
-use loadline_capacity::search::Try;
+use crate::runner::{self, Processes, TrialRunner as _};
 
 /// The name of the server and of everything else that a plan names.
 const NAME: &str = "capacity";
@@ -83,7 +85,7 @@ impl Fresh {
         let options = &self.options;
         let server = Server {
             name: NAME.to_owned(),
-            kind: Kind::Command,
+            kind: ServerKind::Command,
             options: Options::new(),
             command: options.command.clone(),
             configuration: None,

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::chart::Chart;
+use super::located::{Located, at};
 use super::options::{OptionsTable, options};
 use super::series::{Defaults, SeriesTable};
-use super::{Kind, PLAN_BYTES_MAX, Placement, Plan, Repeated, Series, Server, Settings, Site};
-use crate::report::Chart;
+use super::{
+    PLAN_BYTES_MAX, Placement, Plan, Repeated, Series, Server, ServerKind, Settings, Site,
+};
 
 /// All files of a document root together: they are made on the disk, and kept in memory by servers.
 const SITE_BYTES_MAX: u64 = 8 << 30;
@@ -67,15 +69,6 @@ struct ServerTable {
     optional: bool,
     #[serde(default)]
     reference: bool,
-}
-
-/// A message, and which bytes of the file it is about.
-pub(super) type Located<T> = Result<T, (Range<usize>, String)>;
-
-/// Puts a place to a message.
-pub(super) fn at<T>(place: &Spanned<T>) -> impl Fn(String) -> (Range<usize>, String) + use<T> {
-    let span = place.span();
-    move |message| (span.clone(), message)
 }
 
 pub(super) fn read(path: &Path) -> Result<Plan, String> {
@@ -258,9 +251,9 @@ fn server(name: String, table: Spanned<ServerTable>) -> Located<Server> {
         ));
     }
     let kind = match (&table.kind, table.command.is_empty()) {
-        (None, false) => Kind::Command,
-        (None, true) => Kind::named(&name)
-            .filter(|kind| *kind != Kind::Command)
+        (None, false) => ServerKind::Command,
+        (None, true) => ServerKind::named(&name)
+            .filter(|kind| *kind != ServerKind::Command)
             .ok_or_else(|| {
                 fail(format!(
                     "neither kind nor command is given; right would be kind = one of {}, or command = \
@@ -269,10 +262,10 @@ fn server(name: String, table: Spanned<ServerTable>) -> Located<Server> {
                 ))
             })?,
         (Some(kind), is_empty) => {
-            let known = Kind::named(kind).ok_or_else(|| {
+            let known = ServerKind::named(kind).ok_or_else(|| {
                 fail(format!("kind {kind} is not known; right would be one of {}", kinds()))
             })?;
-            if (known == Kind::Command) == is_empty {
+            if (known == ServerKind::Command) == is_empty {
                 return Err(fail(
                     "a command goes with kind = \"command\", and with no other".to_owned(),
                 ));
@@ -280,7 +273,7 @@ fn server(name: String, table: Spanned<ServerTable>) -> Located<Server> {
             known
         }
     };
-    if kind != Kind::Command && (table.configuration.is_some() || !table.version.is_empty()) {
+    if kind != ServerKind::Command && (table.configuration.is_some() || !table.version.is_empty()) {
         return Err(fail(format!(
             "configuration and version go with a command; {} has its own",
             kind.name()
@@ -299,7 +292,7 @@ fn server(name: String, table: Spanned<ServerTable>) -> Located<Server> {
 }
 
 fn kinds() -> String {
-    Kind::ALL.map(Kind::name).join(", ")
+    ServerKind::ALL.map(ServerKind::name).join(", ")
 }
 
 fn placement(name: &str, table: &Spanned<CpusTable>) -> Located<Placement> {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::factors::{FactorTable, factor, level};
-use super::file::{Located, at};
+use super::located::{Located, at};
 use super::options::{OptionTable, OptionsTable, options};
 use super::{Allow, Compared, Network, Options, Repeated, Series, check_cpu_quota};
 use crate::analysis::Metric;

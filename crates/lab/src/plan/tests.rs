@@ -17,7 +17,7 @@ fn series(rest: &str) -> Series {
 fn a_plan_that_says_little_has_defaults() {
     let plan = parsed("[[series]]\nname = \"s\"").unwrap();
     assert_eq!((plan.seed, plan.budget_s), (1, None));
-    assert_eq!(plan.servers["loadline"].kind, Kind::Loadline);
+    assert_eq!(plan.servers["loadline"].kind, ServerKind::Loadline);
     let series = &plan.series[0];
     assert_eq!(series.servers, ["loadline"]);
     assert_eq!((series.replicates, series.duration_s), (5, 5.0));

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::order::Order;
-use super::{Chart, ChartKind, resolve};
+use super::resolve;
 use crate::analysis::{Cell, Metric};
 use crate::journal::Level;
+use crate::plan::{Chart, ChartKind};
 
 /// More curves in one chart are not told apart.
 const CURVES_MAX: usize = 8;

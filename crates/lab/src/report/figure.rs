@@ -3,10 +3,11 @@
 //! The page's script, the still pictures, the tables and the files to download are all made of this,
 //! so they cannot say different things.
 
+use loadline_capacity::usl::Usl;
 use serde::{Deserialize, Serialize};
 
-use super::{ChartKind, Scaling, Spread};
 use crate::analysis::{Estimate, Unit};
+use crate::plan::{ChartKind, Spread};
 
 /// One chart, ready to be drawn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -228,4 +229,17 @@ impl Figure {
     pub fn name_of(&self, curve: &Curve) -> &str {
         self.legend.get(curve.legend).map_or("", String::as_str)
     }
+}
+
+/// The law of one curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scaling {
+    /// The panel that it is in; empty if there is one.
+    pub panel: String,
+    /// The curve; empty if there is one.
+    pub curve: String,
+    /// What was fitted; `None`: nothing could be.
+    pub law: Option<Usl>,
+    /// What it says of a peak, or why there is no fit.
+    pub says: String,
 }

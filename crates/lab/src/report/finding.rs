@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::figure::{Curve, Figure, Panel, Point};
-use super::{Chart, ChartKind, words};
-use crate::analysis::{Cell, Estimate, Metric};
 use loadline_capacity::stats::{self, Comparison, Difference, Range};
+
+use super::figure::{Curve, Figure, Panel, Point};
+use super::words;
+use crate::analysis::{Cell, Estimate, Metric};
+use crate::plan::{Chart, ChartKind};
 
 /// Differences below it are none for anybody who chooses a server.
 pub(crate) const MATTERS: f64 = 0.02;
@@ -14,12 +16,12 @@ pub(crate) const MATTERS: f64 = 0.02;
 const UNSTEADY: f64 = 0.1;
 
 pub(super) fn of(chart: &Chart, figure: &Figure, cells: &[&Cell<'_>]) -> String {
-    let measured: Vec<Place<'_>> = figure
+    let measured: Vec<PlacedPoint<'_>> = figure
         .points()
         .filter(|(_, curve, _)| !curve.is_reference)
         .filter_map(|(panel, curve, point)| {
             let estimate = point.estimate.as_ref()?;
-            Some(Place {
+            Some(PlacedPoint {
                 panel,
                 curve,
                 point,
@@ -38,14 +40,14 @@ pub(super) fn of(chart: &Chart, figure: &Figure, cells: &[&Cell<'_>]) -> String 
     }
 }
 
-struct Place<'f> {
+struct PlacedPoint<'f> {
     panel: &'f Panel,
     curve: &'f Curve,
     point: &'f Point,
     estimate: &'f Estimate,
 }
 
-impl Place<'_> {
+impl PlacedPoint<'_> {
     fn value(&self, figure: &Figure) -> f64 {
         figure.middle(self.estimate)
     }
@@ -55,13 +57,14 @@ impl Place<'_> {
 fn extremes<'p, 'f>(
     metric: Metric,
     figure: &Figure,
-    places: &'p [Place<'f>],
-) -> Option<(&'p Place<'f>, &'p Place<'f>)> {
-    let by_value =
-        |one: &&Place<'_>, other: &&Place<'_>| one.value(figure).total_cmp(&other.value(figure));
+    points: &'p [PlacedPoint<'f>],
+) -> Option<(&'p PlacedPoint<'f>, &'p PlacedPoint<'f>)> {
+    let by_value = |one: &&PlacedPoint<'_>, other: &&PlacedPoint<'_>| {
+        one.value(figure).total_cmp(&other.value(figure))
+    };
     let (least, most) = (
-        places.iter().min_by(by_value)?,
-        places.iter().max_by(by_value)?,
+        points.iter().min_by(by_value)?,
+        points.iter().max_by(by_value)?,
     );
     Some(match metric.more_is_better() {
         Some(false) => (least, most),
@@ -88,24 +91,29 @@ fn with_bounds(figure: &Figure, estimate: &Estimate) -> String {
 }
 
 /// "at service time 200 µs" and, in charts of several panels, where.
-fn at(figure: &Figure, place: &Place<'_>) -> String {
+fn at(figure: &Figure, point: &PlacedPoint<'_>) -> String {
     let (label, unit) = words::factor(&figure.x.name);
     let x = match unit {
-        Some(unit) => format!("{} {unit}", place.point.x_text),
-        None => place.point.x_text.clone(),
+        Some(unit) => format!("{} {unit}", point.point.x_text),
+        None => point.point.x_text.clone(),
     };
     let x = match figure.x.names.is_empty() {
         true => format!("at {} {x}", label.to_lowercase()),
         false => format!("at {x}"),
     };
-    match place.panel.title.as_str() {
+    match point.panel.title.as_str() {
         "" => x,
         title => format!("{x} ({})", title.to_lowercase()),
     }
 }
 
-fn lines(chart: &Chart, figure: &Figure, places: &[Place<'_>], cells: &[&Cell<'_>]) -> String {
-    let Some((best, _)) = extremes(chart.metric, figure, places) else {
+fn lines(
+    chart: &Chart,
+    figure: &Figure,
+    points: &[PlacedPoint<'_>],
+    cells: &[&Cell<'_>],
+) -> String {
+    let Some((best, _)) = extremes(chart.metric, figure, points) else {
         return String::new();
     };
     let name = figure.name_of(best.curve);
@@ -120,11 +128,11 @@ fn lines(chart: &Chart, figure: &Figure, places: &[Place<'_>], cells: &[&Cell<'_
         with_bounds(figure, best.estimate),
         at(figure, best)
     );
-    let rivals: Vec<Place<'_>> = places
+    let rivals: Vec<PlacedPoint<'_>> = points
         .iter()
-        .filter(|place| std::ptr::eq(place.panel, best.panel))
-        .filter(|place| place.point.x == best.point.x && !std::ptr::eq(place.curve, best.curve))
-        .map(|place| Place { ..*place })
+        .filter(|point| std::ptr::eq(point.panel, best.panel))
+        .filter(|point| point.point.x == best.point.x && !std::ptr::eq(point.curve, best.curve))
+        .map(|point| PlacedPoint { ..*point })
         .collect();
     let second = extremes(chart.metric, figure, &rivals).and_then(|(second, _)| {
         let comparison = compared(chart.metric, best.point, second.point, cells)?;
@@ -187,18 +195,18 @@ fn margin(comparison: &Comparison) -> String {
     format!("{}{interval}", words::ratio(comparison.ratio))
 }
 
-fn grid(chart: &Chart, figure: &Figure, places: &[Place<'_>]) -> String {
-    let Some((best, worst)) = extremes(chart.metric, figure, places) else {
+fn grid(chart: &Chart, figure: &Figure, points: &[PlacedPoint<'_>]) -> String {
+    let Some((best, worst)) = extremes(chart.metric, figure, points) else {
         return String::new();
     };
-    let spot = |place: &Place<'_>| {
+    let spot = |point: &PlacedPoint<'_>| {
         let y = figure.y.as_ref().map_or("", |axis| axis.name.as_str());
         let (label, unit) = words::factor(y);
         let unit = unit.map_or_else(String::new, |unit| format!(" {unit}"));
-        let row = figure.name_of(place.curve);
+        let row = figure.name_of(point.curve);
         format!(
             "{} and {} {row}{unit}",
-            at(figure, place),
+            at(figure, point),
             label.to_lowercase()
         )
     };
@@ -212,12 +220,12 @@ fn grid(chart: &Chart, figure: &Figure, places: &[Place<'_>]) -> String {
     )
 }
 
-fn spectrum(figure: &Figure, places: &[Place<'_>]) -> String {
+fn spectrum(figure: &Figure, points: &[PlacedPoint<'_>]) -> String {
     // The farthest percentile that most of the curves have.
     let tails = ["99.9 %", "99 %", "90 %", "50 %"];
-    let of = |tail: &str| -> Vec<Place<'_>> {
-        let at_tail = places.iter().filter(|place| place.point.x_text == tail);
-        at_tail.map(|place| Place { ..*place }).collect()
+    let of = |tail: &str| -> Vec<PlacedPoint<'_>> {
+        let at_tail = points.iter().filter(|point| point.point.x_text == tail);
+        at_tail.map(|point| PlacedPoint { ..*point }).collect()
     };
     let curves = of("50 %").len();
     let Some((tail, there)) = tails
@@ -227,9 +235,9 @@ fn spectrum(figure: &Figure, places: &[Place<'_>]) -> String {
     else {
         return "There are too few samples for percentiles.".to_owned();
     };
-    let named = |place: &Place<'_>| {
-        let value = words::value(place.value(figure), figure.value.unit);
-        match figure.name_of(place.curve) {
+    let named = |point: &PlacedPoint<'_>| {
+        let value = words::value(point.value(figure), figure.value.unit);
+        match figure.name_of(point.curve) {
             "" => value,
             name => format!("{value} ({name})"),
         }

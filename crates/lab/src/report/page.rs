@@ -11,11 +11,12 @@ use std::fmt::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use super::export;
 use super::figure::{Figure, Point};
 use super::svg::{self, COLOURS, DASHES};
 use super::table::{self, Of};
-use super::{ChartKind, Report, scaling, words};
-use crate::export;
+use super::{Report, scaling, words};
+use crate::plan::ChartKind;
 
 const STYLE: &str = include_str!("assets/report.css");
 const SCRIPT: &str = include_str!("assets/report.js");
@@ -29,7 +30,7 @@ const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 
 pub(crate) const DATA_BEGIN: &str = "<script type=\"application/json\" id=\"report-data\">";
 pub(crate) const DATA_END: &str = "</script>";
 
-pub(super) use super::svg::escaped;
+use super::words::escaped;
 
 /// The file: the same report always gives the same text.
 ///

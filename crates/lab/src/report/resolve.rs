@@ -1,11 +1,13 @@
 //! From a chart's description and the cells of a run to the chart with its data.
 
+use loadline_capacity::stats::{self, Range};
+
 use super::figure::{Axis, Curve, Figure, Panel, Point, VoidMark};
 use super::order::Order;
-use super::{Chart, ChartKind, finding, scaling, words};
+use super::{finding, scaling, words};
 use crate::analysis::{Cell, Estimate, Measured, Metric, SPECTRUM_PERCENTS, Times, Unit};
 use crate::journal::Level;
-use loadline_capacity::stats::{self, Range};
+use crate::plan::{Chart, ChartKind};
 
 /// Levels of the factors that tell curves or panels apart.
 type Key = Vec<Option<Level>>;

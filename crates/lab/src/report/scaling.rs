@@ -3,30 +3,17 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde::{Deserialize, Serialize};
-
-use super::figure::{Curve, Figure};
-use super::svg::escaped;
-use super::{Chart, ChartKind, words};
-use crate::analysis::{Cell, Metric};
 use loadline_capacity::stats::Interval;
 use loadline_capacity::usl::{LEVELS_MIN, Parameter, Usl, Weighting};
 
+use super::figure::{Curve, Figure, Scaling};
+use super::words;
+use super::words::escaped;
+use crate::analysis::{Cell, Metric};
+use crate::plan::{Chart, ChartKind};
+
 /// Factors whose numbers are of what works at once.
 const COUNTS: [&str; 5] = ["connections", "users", "loops", "workers", "threads"];
-
-/// The law of one curve.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Scaling {
-    /// The panel that it is in; empty if there is one.
-    pub panel: String,
-    /// The curve; empty if there is one.
-    pub curve: String,
-    /// What was fitted; `None`: nothing could be.
-    pub law: Option<Usl>,
-    /// What it says of a peak, or why there is no fit.
-    pub says: String,
-}
 
 /// Of each curve of throughput over a count with levels enough; charts of anything else have none.
 pub(super) fn of(chart: &Chart, figure: &Figure, picked: &[&Cell<'_>], seed: u64) -> Vec<Scaling> {

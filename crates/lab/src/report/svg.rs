@@ -7,10 +7,11 @@ mod lines;
 mod scale;
 mod surface;
 
-use super::figure::Figure;
-use super::{ChartKind, words};
-pub(super) use canvas::escaped;
 use canvas::{Canvas, Frame};
+
+use super::figure::Figure;
+use super::words;
+use crate::plan::ChartKind;
 
 /// Colours of curves: Okabe and Ito's, which colour-blind people tell apart, dark enough to be seen on
 /// white. Markers tell them apart once more, and from the fifth on dashes.

@@ -1,8 +1,9 @@
 //! The table of a chart: a row for each point, and one for each trial that does not count.
 
 use super::figure::{Curve, Figure, Panel, Point, VoidMark};
-use super::{ChartKind, words};
+use super::words;
 use crate::analysis::Estimate;
+use crate::plan::ChartKind;
 
 /// A row of a table.
 pub(crate) struct Row<'f> {

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use loadline_record::TrialRecord;
 
 use super::child::{Bounds, Guarded, THIS_PROGRAM, last_words};
-use super::servers::{Place, fill, names};
+use super::launch_context::LaunchContext;
+use super::servers::{fill, names};
 use super::site::Content;
 use crate::cells::cpus_text;
 use crate::plan::{OptionValue, Options, words};
@@ -24,7 +25,7 @@ const ANSWER_TIMEOUT_S: u64 = 5;
 /// What a client is asked to do.
 #[derive(Debug)]
 pub(super) struct Task<'a> {
-    pub(super) place: &'a Place<'a>,
+    pub(super) context: &'a LaunchContext<'a>,
     pub(super) path: &'a str,
     pub(super) load: &'a Options,
     pub(super) content: Option<&'a Content>,
@@ -55,7 +56,7 @@ impl Task<'_> {
         let mut command = vec![
             THIS_PROGRAM.to_owned(),
             "load".to_owned(),
-            format!("http://{}{}", self.place.address(), self.path),
+            format!("http://{}{}", self.context.address(), self.path),
             format!("--duration={}s", self.duration_s),
             format!("--seed={}", self.seed),
             format!("--cpus={}", cpus_text(self.cpus)),
@@ -74,17 +75,17 @@ impl Task<'_> {
             command.push("--spin".to_owned());
         }
         command.extend(expected(self.load, self.content));
-        let names = names(self.place);
+        let names = names(self.context);
         command.extend(words(self.load).iter().map(|word| fill(word, &names)));
         command
     }
 
     /// Runs it to its end, or until the run is to end.
     pub(super) fn run(&self, is_over: &dyn Fn() -> bool) -> Heard {
-        let json = self.place.scratch.join("load.json");
-        let log = self.place.scratch.join("load.log");
+        let json = self.context.scratch.join("load.json");
+        let log = self.context.scratch.join("load.log");
         let command = self.command(&json);
-        let namespace = self.place.link.of_client();
+        let namespace = self.context.link.of_client();
         let bounds = Bounds {
             network: namespace.as_deref(),
             ..Bounds::cpus(self.cpus)
@@ -177,17 +178,17 @@ fn read_record(path: &PathBuf) -> Option<Box<TrialRecord>> {
 
 /// Asks once, as the load will, and says what is wrong with the answer.
 pub(super) fn check(
-    place: &Place<'_>,
+    context: &LaunchContext<'_>,
     (path, load): (&str, &Options),
     content: Option<&Content>,
     cpus: &[usize],
 ) -> Result<(), String> {
-    let json = place.scratch.join("check.json");
-    let log = place.scratch.join("check.log");
+    let json = context.scratch.join("check.json");
+    let log = context.scratch.join("check.log");
     let mut command = vec![
         THIS_PROGRAM.to_owned(),
         "load".to_owned(),
-        format!("http://{}{path}", place.address()),
+        format!("http://{}{path}", context.address()),
         "--requests=1".to_owned(),
         "--connections=1".to_owned(),
         "--threads=1".to_owned(),
@@ -208,8 +209,8 @@ pub(super) fn check(
         .filter(|(name, _)| shared.contains(&name.as_str()))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
-    command.extend(words(&some).iter().map(|word| fill(word, &names(place))));
-    let namespace = place.link.of_client();
+    command.extend(words(&some).iter().map(|word| fill(word, &names(context))));
+    let namespace = context.link.of_client();
     let bounds = Bounds {
         network: namespace.as_deref(),
         ..Bounds::cpus(cpus)

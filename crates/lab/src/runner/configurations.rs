@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::servers::Place;
+use super::launch_context::LaunchContext;
 
 /// Connections that each of them takes: more than plans ask for.
 const CONNECTIONS_MAX: u32 = 32_768;
@@ -21,12 +21,12 @@ const IDLE_S: u32 = 300;
 /// The default is what Debian ships (access log on, no cache of open files, the kernel's queue at 511),
 /// but for more connections than its 768. Tuned: small files by read and one write, since sendfile
 /// costs a second segment, large ones by sendfile; connections accepted once their request is there.
-pub(super) fn nginx(is_tuned: bool, workers: Option<&str>, place: &Place<'_>) -> String {
-    let folder = place.scratch.display();
-    let default_workers = place.cpu_count.to_string();
+pub(super) fn nginx(is_tuned: bool, workers: Option<&str>, context: &LaunchContext<'_>) -> String {
+    let folder = context.scratch.display();
+    let default_workers = context.cpu_count.to_string();
     let workers = workers.unwrap_or(&default_workers);
     let mut text = String::new();
-    if place.is_root {
+    if context.is_root {
         text += "user root;\n";
     }
     let _ = writeln!(
@@ -36,7 +36,7 @@ worker_rlimit_nofile {};
 daemon off;
 pid {folder}/pid;
 error_log {folder}/error.log crit;",
-        place.descriptors
+        context.descriptors
     );
     let events = if is_tuned {
         " multi_accept on; use epoll;"
@@ -72,7 +72,7 @@ http {{
     } else {
         String::new()
     };
-    let (address, root) = (place.address(), place.root.display());
+    let (address, root) = (context.address(), context.root.display());
     let _ = writeln!(
         text,
         "  server {{
@@ -80,7 +80,7 @@ http {{
     root \"{root}\";"
     );
     if is_tuned {
-        for path in place.large_files {
+        for path in context.large_files {
             let _ = writeln!(
                 text,
                 "    location = {path} {{ sendfile on; sendfile_max_chunk 0; }}"
@@ -91,14 +91,14 @@ http {{
 }
 
 /// Apache with its event module; `workers` is the number of its threads.
-pub(super) fn apache_event(workers: Option<&str>, place: &Place<'_>) -> String {
+pub(super) fn apache_event(workers: Option<&str>, context: &LaunchContext<'_>) -> String {
     let modules = "/usr/lib/apache2/modules";
-    let (folder, root) = (place.scratch.display(), place.root.display());
-    let address = place.address();
+    let (folder, root) = (context.scratch.display(), context.root.display());
+    let address = context.address();
     let default_workers = APACHE_THREADS.to_string();
     let workers = workers.unwrap_or(&default_workers);
     let factor = CONNECTIONS_MAX / APACHE_THREADS;
-    let user = match place.is_root {
+    let user = match context.is_root {
         // It refuses to serve as root.
         true => "User www-data\nGroup www-data\n",
         false => "",
@@ -141,10 +141,10 @@ DocumentRoot \"{root}\"
 }
 
 /// lighttpd; `workers` is the number of its processes: by default one for each CPU.
-pub(super) fn lighttpd(workers: Option<&str>, place: &Place<'_>) -> String {
-    let (folder, root) = (place.scratch.display(), place.root.display());
-    let (host, port) = (place.link.server_address(), place.port);
-    let default_workers = place.cpu_count.to_string();
+pub(super) fn lighttpd(workers: Option<&str>, context: &LaunchContext<'_>) -> String {
+    let (folder, root) = (context.scratch.display(), context.root.display());
+    let (host, port) = (context.link.server_address(), context.port);
+    let default_workers = context.cpu_count.to_string();
     let workers = match workers.unwrap_or(&default_workers) {
         "1" => String::new(), // one worker beside a parent is what it calls 1
         several => format!("server.max-worker = {several}\n"),
@@ -164,17 +164,17 @@ server.feature-flags = ( \"server.h2proto\" => \"disable\" )
 mimetype.assign = ( \".html\" => \"text/html\", \".mp4\" => \"video/mp4\", \"\" => \
          \"application/octet-stream\" )
 ",
-        descriptors = place.descriptors
+        descriptors = context.descriptors
     )
 }
 
 /// h2o; `workers` is the number of its threads: by default one for each CPU.
-pub(super) fn h2o(workers: Option<&str>, place: &Place<'_>) -> String {
-    let (folder, root) = (place.scratch.display(), place.root.display());
-    let (host, port) = (place.link.server_address(), place.port);
-    let default_workers = place.cpu_count.to_string();
+pub(super) fn h2o(workers: Option<&str>, context: &LaunchContext<'_>) -> String {
+    let (folder, root) = (context.scratch.display(), context.root.display());
+    let (host, port) = (context.link.server_address(), context.port);
+    let default_workers = context.cpu_count.to_string();
     let workers = workers.unwrap_or(&default_workers);
-    let user = if place.is_root { "user: root\n" } else { "" };
+    let user = if context.is_root { "user: root\n" } else { "" };
     format!(
         "{user}num-threads: {workers}
 num-name-resolution-threads: 1

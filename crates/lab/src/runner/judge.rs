@@ -5,7 +5,7 @@
 
 use loadline_record::{ErrorKind, GroupRecord, LoadRecord, NetworkRecord, TrialRecord};
 
-use crate::cells::cpus_of;
+use crate::journal::cpus_of;
 use crate::journal::{ServerFacts, Trial};
 use crate::plan::Allow;
 use crate::slo::is_late_alone;

@@ -9,11 +9,11 @@ use crate::expand::{Expansion, PlannedTrial};
 use crate::journal::{CapacityTrial, Line, Store, Trial};
 use crate::plan::{OptionValue, Options, Plan};
 
-use super::{Bench, Stop};
+use super::{Stop, TrialRunner};
 
 /// Trials of which a capacity is the median.
 const TRIALS: usize = 3;
-/// Attempts at those, of one server in one go: a machine that is never calm gives none.
+/// Attempts at those, of one server in one go: a machine that is never idle gives none.
 const ATTEMPTS_MAX: usize = 6;
 /// Trials of the run have the numbers below.
 const NUMBER_FIRST: u32 = 1_000_000;
@@ -87,7 +87,7 @@ impl OwnCapacities {
     /// Somebody wants the run to end, or a server's capacity cannot be measured.
     pub fn measure(
         &self,
-        bench: &mut dyn Bench,
+        trial_runner: &mut dyn TrialRunner,
         store: &mut Store,
         recorded: &mut Vec<CapacityTrial>,
         listener: &mut dyn Listener,
@@ -110,7 +110,7 @@ impl OwnCapacities {
                 };
                 let trial = Trial {
                     repeat,
-                    ..bench.run(&planned, repeat)?
+                    ..trial_runner.run(&planned, repeat)?
                 };
                 listener.measured(self.expansion.cell(&planned), &trial, carried(&trial));
                 let one = CapacityTrial {
@@ -220,7 +220,7 @@ mod tests {
         stops_after: usize,
     }
 
-    impl Bench for Carrying {
+    impl TrialRunner for Carrying {
         fn run(&mut self, planned: &PlannedTrial, _: u32) -> Result<Trial, Stop> {
             if self.runs == self.stops_after {
                 return Err(Stop::Interrupted);
@@ -242,7 +242,7 @@ mod tests {
             })
         }
 
-        fn wait_for_calm(&mut self) {}
+        fn wait_until_idle(&mut self) {}
     }
 
     struct Silent;
@@ -269,15 +269,15 @@ mod tests {
             };
             store.append(&Line::Run(Box::new(head))).unwrap();
         }
-        let mut bench = Carrying {
+        let mut trial_runner = Carrying {
             cells: own.expansion.cells.clone(),
             per_s: per_s.to_vec(),
             runs: 0,
             stops_after,
         };
         let mut recorded = contents.capacities;
-        own.measure(&mut bench, &mut store, &mut recorded, &mut Silent)?;
-        Ok(bench.runs)
+        own.measure(&mut trial_runner, &mut store, &mut recorded, &mut Silent)?;
+        Ok(trial_runner.runs)
     }
 
     fn rates(run: &Expansion) -> Vec<Option<String>> {

@@ -15,9 +15,9 @@ use crate::journal::{
 };
 use crate::plan::{Network, Plan};
 
-/// What is asked for.
+/// A run that is asked for.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RunRequest {
     /// The plan's file.
     pub plan: PathBuf,
     /// The run's folder.
@@ -84,22 +84,22 @@ impl Prepared {
 ///
 /// # Errors
 /// One line: what is wrong with the plan, a server, or the folder, and what would be right.
-pub fn prepare(asked: &Asked) -> Result<Prepared, String> {
-    let plan = Plan::read(&asked.plan)?;
-    let (store, contents) = open(asked)?;
+pub fn prepare(request: &RunRequest) -> Result<Prepared, String> {
+    let plan = Plan::read(&request.plan)?;
+    let (store, contents) = open(request)?;
     let (head, is_new) = match contents.head {
         Some(head) => {
-            refuse_other(&plan, asked, &head)?;
+            refuse_other(&plan, request, &head)?;
             (head, false)
         }
-        None => (Box::new(new_head(&plan, asked)?), true),
+        None => (Box::new(new_head(&plan, request)?), true),
     };
-    let named = |why: String| format!("{}: {why}", asked.plan.display());
+    let named = |why: String| format!("{}: {why}", request.plan.display());
     let mut expansion = expand(&plan, head.seed, &head.cpus, &head.left_out).map_err(named)?;
     let blocks_planned = expansion.block_count();
     for blocks in &contents.blocks {
         let added = expansion.add_blocks(head.seed, blocks);
-        added.map_err(|why| format!("{}: {why}", asked.out.display()))?;
+        added.map_err(|why| format!("{}: {why}", request.out.display()))?;
     }
     // The smallest is what the kernel is likeliest to refuse.
     let quotas = expansion.cells.iter().filter_map(|cell| cell.cpu_quota);
@@ -112,7 +112,7 @@ pub fn prepare(asked: &Asked) -> Result<Prepared, String> {
     }
     for trial in &contents.trials {
         refuse_stranger(&plan, &expansion, trial)
-            .map_err(|why| format!("{}: {why}", asked.out.display()))?;
+            .map_err(|why| format!("{}: {why}", request.out.display()))?;
     }
     Ok(Prepared {
         has_other_charts: head.plan_toml != plan.text,
@@ -128,29 +128,29 @@ pub fn prepare(asked: &Asked) -> Result<Prepared, String> {
     })
 }
 
-fn open(asked: &Asked) -> Result<(Option<Store>, Contents), String> {
-    if !asked.is_dry {
-        let (store, contents) = Store::open(&asked.out)?;
+fn open(request: &RunRequest) -> Result<(Option<Store>, Contents), String> {
+    if !request.is_dry {
+        let (store, contents) = Store::open(&request.out)?;
         return Ok((Some(store), contents));
     }
-    let contents = match asked.out.join(journal::JOURNAL_FILE).exists() {
-        true => journal::read(&asked.out)?,
+    let contents = match request.out.join(journal::JOURNAL_FILE).exists() {
+        true => journal::read(&request.out)?,
         false => Contents::default(),
     };
     Ok((None, contents))
 }
 
-fn new_head(plan: &Plan, asked: &Asked) -> Result<RunHead, String> {
+fn new_head(plan: &Plan, request: &RunRequest) -> Result<RunHead, String> {
     Ok(RunHead {
         schema: SCHEMA.to_owned(),
         name: plan.name.clone(),
         plan_toml: plan.text.clone(),
-        seed: asked.seed.unwrap_or(plan.seed),
-        version: asked.version.clone(),
-        command: asked.command.clone(),
-        start_unix_ms: asked.now_unix_ms,
-        cpus: asked.cpus.clone(),
-        left_out: missing_servers(plan, &asked.plan)?,
+        seed: request.seed.unwrap_or(plan.seed),
+        version: request.version.clone(),
+        command: request.command.clone(),
+        start_unix_ms: request.now_unix_ms,
+        cpus: request.cpus.clone(),
+        left_out: missing_servers(plan, &request.plan)?,
     })
 }
 
@@ -175,8 +175,8 @@ fn missing_servers(plan: &Plan, file: &Path) -> Result<Vec<String>, String> {
 }
 
 /// A folder holds one run, of one plan, by one version, on one machine.
-fn refuse_other(plan: &Plan, asked: &Asked, head: &RunHead) -> Result<(), String> {
-    let out = asked.out.display();
+fn refuse_other(plan: &Plan, request: &RunRequest, head: &RunHead) -> Result<(), String> {
+    let out = request.out.display();
     let refuse = |what: &str| {
         Err(format!(
             "{out}: {what}; right would be another --out, or the run as it was begun"
@@ -186,25 +186,25 @@ fn refuse_other(plan: &Plan, asked: &Asked, head: &RunHead) -> Result<(), String
         return refuse(&format!(
             "the run in it has another plan (\"{}\", or {} before a change)",
             head.name,
-            asked.plan.display()
+            request.plan.display()
         ));
     }
-    if let Some(seed) = asked.seed.filter(|seed| *seed != head.seed) {
+    if let Some(seed) = request.seed.filter(|seed| *seed != head.seed) {
         return refuse(&format!(
             "the run in it has the seed {}, not {seed}",
             head.seed
         ));
     }
-    if head.version != asked.version {
+    if head.version != request.version {
         return refuse(&format!(
             "the run in it was begun by version {}, and this is {}",
-            head.version, asked.version
+            head.version, request.version
         ));
     }
-    if head.cpus != asked.cpus {
+    if head.cpus != request.cpus {
         return refuse(&format!(
             "the run in it was begun with the CPUs {:?}, and these are {:?}",
-            head.cpus, asked.cpus
+            head.cpus, request.cpus
         ));
     }
     Ok(())

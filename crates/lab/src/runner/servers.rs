@@ -1,60 +1,23 @@
 //! How servers are started: command line, configuration file, and what prints their version.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::child::THIS_PROGRAM;
 use super::configurations;
-use super::network::Link;
+use super::launch_context::LaunchContext;
 use crate::cells::spellings;
-use crate::plan::{Kind, OptionValue, Options, Server, words};
+use crate::plan::{OptionValue, Options, Server, ServerKind, words};
 
 /// Where Loadline says what it has counted.
 pub(super) const STATUS_PATH: &str = "/-/status";
-
-/// What a command line or a configuration may depend on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
-    pub(super) port: u16,
-    pub(super) link: &'a Link,
-    pub(super) root: &'a Path,
-    /// What is asked for.
-    pub(super) path: &'a str,
-    /// A folder of the trial's own, empty.
-    pub(super) scratch: &'a Path,
-    /// The folder of the plan.
-    pub(super) plan: &'a Path,
-    /// CPUs that the server may use.
-    pub(super) cpu_count: usize,
-    /// Paths of large files below the root, which some servers treat differently.
-    pub(super) large_files: &'a [String],
-    /// Whether servers are started as root, and are to be told as whom to go on.
-    pub(super) is_root: bool,
-    /// Descriptors that they may have.
-    pub(super) descriptors: u64,
-    /// Addresses of the trial's databases, by placeholder.
-    pub(super) databases: &'a BTreeMap<String, String>,
-}
 
 /// What is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Launch {
     pub(super) command: Vec<String>,
     pub(super) configuration: Option<String>,
-}
-
-impl Place<'_> {
-    /// Where the server listens.
-    pub(super) fn address(&self) -> SocketAddrV4 {
-        SocketAddrV4::new(self.link.server_address(), self.port)
-    }
-
-    /// The file that a configuration is written to.
-    pub(super) fn configuration_file(&self) -> std::path::PathBuf {
-        self.scratch.join("configuration")
-    }
 }
 
 /// Whether this process is root's.
@@ -67,13 +30,13 @@ pub(super) fn is_root() -> bool {
 /// The program that a server needs, as it is looked for; Loadline itself needs none.
 pub(super) fn program(server: &Server) -> Option<&str> {
     match server.kind {
-        Kind::Loadline => None,
-        Kind::NginxDefault | Kind::NginxTuned => Some("nginx"),
-        Kind::ApacheEvent => Some("apache2"),
-        Kind::Lighttpd => Some("lighttpd"),
-        Kind::H2o => Some("h2o"),
+        ServerKind::Loadline => None,
+        ServerKind::NginxDefault | ServerKind::NginxTuned => Some("nginx"),
+        ServerKind::ApacheEvent => Some("apache2"),
+        ServerKind::Lighttpd => Some("lighttpd"),
+        ServerKind::H2o => Some("h2o"),
         // Placeholders are for what comes behind it, but for this program itself.
-        Kind::Command => server
+        ServerKind::Command => server
             .command
             .first()
             .map(String::as_str)
@@ -82,73 +45,77 @@ pub(super) fn program(server: &Server) -> Option<&str> {
 }
 
 /// How a server is started with these options.
-pub(super) fn launch(server: &Server, options: &Options, place: &Place<'_>) -> Launch {
-    let file = place.configuration_file().display().to_string();
+pub(super) fn launch(server: &Server, options: &Options, context: &LaunchContext<'_>) -> Launch {
+    let file = context.configuration_file().display().to_string();
     let workers = options.get("workers").and_then(OptionValue::text);
     let of = |words: &[&str], configuration: String| Launch {
         command: words.iter().map(|word| (*word).to_owned()).collect(),
         configuration: Some(configuration),
     };
     match server.kind {
-        Kind::Loadline => loadline(options, place),
-        Kind::NginxDefault | Kind::NginxTuned => {
-            let is_tuned = server.kind == Kind::NginxTuned;
-            let folder = place.scratch.display().to_string();
-            let early = place.scratch.join("early.log").display().to_string();
+        ServerKind::Loadline => loadline(options, context),
+        ServerKind::NginxDefault | ServerKind::NginxTuned => {
+            let is_tuned = server.kind == ServerKind::NginxTuned;
+            let folder = context.scratch.display().to_string();
+            let early = context.scratch.join("early.log").display().to_string();
             of(
                 &["nginx", "-p", &folder, "-e", &early, "-c", &file],
-                configurations::nginx(is_tuned, workers, place),
+                configurations::nginx(is_tuned, workers, context),
             )
         }
-        Kind::ApacheEvent => of(
+        ServerKind::ApacheEvent => of(
             &["apache2", "-D", "FOREGROUND", "-f", &file],
-            configurations::apache_event(workers, place),
+            configurations::apache_event(workers, context),
         ),
-        Kind::Lighttpd => of(
+        ServerKind::Lighttpd => of(
             &["lighttpd", "-D", "-f", &file],
-            configurations::lighttpd(workers, place),
+            configurations::lighttpd(workers, context),
         ),
-        Kind::H2o => of(
+        ServerKind::H2o => of(
             &["h2o", "-m", "worker", "-c", &file],
-            configurations::h2o(workers, place),
+            configurations::h2o(workers, context),
         ),
-        Kind::Command => own(server, options, place),
+        ServerKind::Command => own(server, options, context),
     }
 }
 
 /// What prints its version in the first line.
 pub(super) fn version_command(server: &Server) -> Vec<String> {
     let words: &[&str] = match server.kind {
-        Kind::Loadline => &[THIS_PROGRAM, "--version"],
-        Kind::NginxDefault | Kind::NginxTuned => &["nginx", "-v"],
-        Kind::ApacheEvent => &["apache2", "-v"],
-        Kind::Lighttpd => &["lighttpd", "-v"],
-        Kind::H2o => &["h2o", "--version"],
-        Kind::Command => return server.version.clone(),
+        ServerKind::Loadline => &[THIS_PROGRAM, "--version"],
+        ServerKind::NginxDefault | ServerKind::NginxTuned => &["nginx", "-v"],
+        ServerKind::ApacheEvent => &["apache2", "-v"],
+        ServerKind::Lighttpd => &["lighttpd", "-v"],
+        ServerKind::H2o => &["h2o", "--version"],
+        ServerKind::Command => return server.version.clone(),
     };
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn loadline(options: &Options, place: &Place<'_>) -> Launch {
+fn loadline(options: &Options, context: &LaunchContext<'_>) -> Launch {
     let mut command = vec![
         THIS_PROGRAM.to_owned(),
         "serve".to_owned(),
-        place.root.display().to_string(),
-        format!("--listen={}", place.address()),
+        context.root.display().to_string(),
+        format!("--listen={}", context.address()),
         format!("--status-path={STATUS_PATH}"),
     ];
     if !options.contains_key("log-level") {
         command.push("--log-level=warn".to_owned());
     }
-    command.extend(words(options).iter().map(|word| fill(word, &names(place))));
+    command.extend(
+        words(options)
+            .iter()
+            .map(|word| fill(word, &names(context))),
+    );
     Launch {
         command,
         configuration: None,
     }
 }
 
-fn own(server: &Server, options: &Options, place: &Place<'_>) -> Launch {
-    let mut names = names(place);
+fn own(server: &Server, options: &Options, context: &LaunchContext<'_>) -> Launch {
+    let mut names = names(context);
     for (option, value) in options {
         if let Some(text) = value.text() {
             let text = fill(text, &names);
@@ -171,18 +138,18 @@ fn own(server: &Server, options: &Options, place: &Place<'_>) -> Launch {
 }
 
 /// What stands in the place of what.
-pub(super) fn names(place: &Place<'_>) -> BTreeMap<String, String> {
+pub(super) fn names(context: &LaunchContext<'_>) -> BTreeMap<String, String> {
     let path = |path: &Path| path.display().to_string();
-    let mut names = place.databases.clone();
+    let mut names = context.databases.clone();
     names.extend(
         [
-            ("{host}", place.link.server_address().to_string()),
-            ("{port}", place.port.to_string()),
-            ("{root}", path(place.root)),
-            ("{path}", place.path.to_owned()),
-            ("{dir}", path(place.scratch)),
-            ("{plan}", path(place.plan)),
-            ("{configuration}", path(&place.configuration_file())),
+            ("{host}", context.link.server_address().to_string()),
+            ("{port}", context.port.to_string()),
+            ("{root}", path(context.root)),
+            ("{path}", context.path.to_owned()),
+            ("{dir}", path(context.scratch)),
+            ("{plan}", path(context.plan)),
+            ("{configuration}", path(&context.configuration_file())),
         ]
         .map(|(name, value)| (name.to_owned(), value)),
     );
@@ -224,12 +191,13 @@ pub(super) fn shown(command: &[String]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::plan::Plan;
+    use crate::runner::network::Link;
 
     static NONE: BTreeMap<String, String> = BTreeMap::new();
     const PLACE: (&str, &str) = ("/out/root", "/out/scratch/7");
 
-    fn place<'a>() -> Place<'a> {
-        Place {
+    fn context<'a>() -> LaunchContext<'a> {
+        LaunchContext {
             port: 8123,
             link: &Link::Loopback,
             root: Path::new(PLACE.0),
@@ -250,7 +218,7 @@ mod tests {
         );
         let plan = Plan::parse(&text, "plan", Path::new("/plans")).unwrap();
         let server = &plan.servers["x"];
-        launch(server, &server.options, &place())
+        launch(server, &server.options, &context())
     }
 
     #[test]
@@ -309,7 +277,7 @@ mod tests {
 
     #[test]
     fn braces_that_are_none_of_ours_stay() {
-        let names = names(&place());
+        let names = names(&context());
         for (text, right) in [
             ("{port}", "8123"),
             ("{{port}}", "{8123}"),

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::child::find_program;
+use super::launch_context::LaunchContext;
 use super::network::Link;
-use super::servers::{Place, is_root, launch, program, shown};
+use super::servers::{is_root, launch, program, shown};
 use super::site::large_files;
 use crate::cells::check_serve;
 use crate::plan::{Plan, Server, Site};
@@ -46,22 +47,22 @@ pub struct Start {
 ///
 /// # Errors
 /// One line: an option that a server does not have, and what would be right.
-pub fn starts(plan: &Plan, place: &Where) -> Result<Vec<Start>, String> {
+pub fn starts(plan: &Plan, context: &Where) -> Result<Vec<Start>, String> {
     let large_files = match &plan.site {
         Site::Made(files) => large_files(files),
         Site::Folder(_) => Vec::new(),
     };
     let databases = BTreeMap::new(); // whoever starts a server has databases of its own
     let start = |server: &Server| {
-        let place = Place {
-            port: place.port,
+        let context = LaunchContext {
+            port: context.port,
             link: &Link::Loopback,
-            root: &place.root,
-            path: &place.path,
+            root: &context.root,
+            path: &context.path,
             databases: &databases,
-            scratch: &place.folder,
+            scratch: &context.folder,
             plan: &plan.folder,
-            cpu_count: place.cpu_count,
+            cpu_count: context.cpu_count,
             large_files: &large_files,
             is_root: is_root(),
             descriptors: loadline_sys::usage::descriptor_limit().hard.min(1 << 20),
@@ -69,13 +70,13 @@ pub fn starts(plan: &Plan, place: &Where) -> Result<Vec<Start>, String> {
         let mut options = server.options.clone();
         check_serve(server, &mut options)
             .map_err(|why| format!("server {}: {why}", server.name))?;
-        let launch = launch(server, &options, &place);
+        let launch = launch(server, &options, &context);
         Ok(Start {
             name: server.name.clone(),
             is_installed: program(server).is_none_or(|name| find_program(name).is_some()),
             command: shown(&launch.command),
             configuration: launch.configuration,
-            configuration_file: place.configuration_file(),
+            configuration_file: context.configuration_file(),
         })
     };
     plan.servers.values().map(start).collect()
@@ -94,14 +95,14 @@ mod tests {
                     [servers.none]\ncommand = [\"no-such-program\", \"{port}\", \"{root}{path}\"]\n\
                     [[series]]\nname = \"s\"";
         let plan = Plan::parse(text, "plan", Path::new("/plans")).unwrap();
-        let place = Where {
+        let context = Where {
             port: 8123,
             root: "/root-of-files".into(),
             folder: "/own".into(),
             path: "/a.html".to_owned(),
             cpu_count: 1,
         };
-        let all = starts(&plan, &place).unwrap();
+        let all = starts(&plan, &context).unwrap();
         let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["loadline", "nginx-tuned", "none"]);
         assert_eq!(all[0].command[..3], ["loadline", "serve", "/root-of-files"]);

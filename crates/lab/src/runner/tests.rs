@@ -1,4 +1,4 @@
-//! The loop, with a made-up bench.
+//! The loop, with a made-up trial_runner.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use loadline_record::TrialRecord;
 use super::*;
 use crate::expand::expand;
 use crate::journal::{self, RunHead, SCHEMA};
-use crate::progress::Standing;
+use crate::observer::RunProgress;
 
 /// Trials that take 2 s each, until the one before which it stops.
 #[derive(Default)]
@@ -21,7 +21,7 @@ struct MadeUp {
     descriptors_max: Option<u64>,
 }
 
-impl Bench for MadeUp {
+impl TrialRunner for MadeUp {
     fn run(&mut self, planned: &PlannedTrial, repeat: u32) -> Result<Trial, Stop> {
         if let Some((number, stop)) = &self.stops_before
             && *number == planned.number
@@ -44,7 +44,7 @@ impl Bench for MadeUp {
         })
     }
 
-    fn wait_for_calm(&mut self) {
+    fn wait_until_idle(&mut self) {
         self.waits += 1;
     }
 }
@@ -52,14 +52,14 @@ impl Bench for MadeUp {
 #[derive(Default)]
 struct Notes(Vec<(u32, usize, f64)>);
 
-impl Witness for Notes {
-    fn waits(&mut self, _: &PlannedTrial, _: &Standing) {}
+impl RunObserver for Notes {
+    fn waits(&mut self, _: &PlannedTrial, _: &RunProgress) {}
 
-    fn begins(&mut self, _: &PlannedTrial, _: &Standing) {}
+    fn begins(&mut self, _: &PlannedTrial, _: &RunProgress) {}
 
-    fn recorded(&mut self, trial: &Trial, standing: &Standing) {
+    fn recorded(&mut self, trial: &Trial, progress: &RunProgress) {
         self.0
-            .push((trial.number, standing.recorded, standing.left_s));
+            .push((trial.number, progress.recorded, progress.left_s));
     }
 }
 
@@ -90,7 +90,7 @@ fn run(plan: &Plan, folder: &Path, stops_before: Option<(u32, Stop)>) -> Outcome
     )
 }
 
-fn run_on(plan: &Plan, folder: &Path, mut bench: MadeUp) -> Outcome {
+fn run_on(plan: &Plan, folder: &Path, mut trial_runner: MadeUp) -> Outcome {
     let expansion = expand(plan, 5, &[0], &[]).unwrap();
     let (mut store, contents) = Store::open(folder).unwrap();
     if contents.head.is_none() {
@@ -102,11 +102,11 @@ fn run_on(plan: &Plan, folder: &Path, mut bench: MadeUp) -> Outcome {
     }
     let mut notes = Notes::default();
     let mut runner = Runner::new(plan, &expansion, &mut store, &contents.trials);
-    let ending = runner.run(&mut bench, &mut notes);
+    let ending = runner.run(&mut trial_runner, &mut notes);
     Outcome {
         ending,
-        waits: bench.waits,
-        run: bench.run,
+        waits: trial_runner.waits,
+        run: trial_runner.run,
         told: notes.0,
     }
 }
@@ -230,9 +230,9 @@ fn repeats_have_an_end() {
 #[test]
 fn a_run_that_was_killed_between_repeats_goes_on_with_them() {
     let folder = tempfile::tempdir().unwrap();
-    let mut bench = disturbed(&[(3, 9)]);
-    bench.stops_before = Some((4, Stop::Interrupted));
-    let first = run_on(&plan(""), folder.path(), bench);
+    let mut trial_runner = disturbed(&[(3, 9)]);
+    trial_runner.stops_before = Some((4, Stop::Interrupted));
+    let first = run_on(&plan(""), folder.path(), trial_runner);
     assert_eq!(first.run, [0, 1, 2, 3, 3, 3]);
     let second = run_on(&plan(""), folder.path(), disturbed(&[(3, 9), (4, 1)]));
     assert_eq!(second.run[..5], [4, 5, 6, 7, 4]);

@@ -15,16 +15,18 @@ use super::child::{Bounds, Guarded, find_program, last_words};
 use super::client::{Heard, Task, check};
 use super::databases::{Databases, Given};
 use super::judge::judge;
+use super::launch_context::LaunchContext;
 use super::network::Link;
 use super::quota::QuotaGroup;
 use super::reach::{answers_counted, free_port, is_free, listens};
-use super::servers::{self, Launch, Place, launch, shown, version_command};
+use super::servers::{self, Launch, launch, shown, version_command};
 use super::site::{Root, large_files};
-use super::{Bench, CALM_WITHIN, Stop};
+use super::{Stop, TrialRunner};
 use crate::cells::{Cell, cpus_text};
 use crate::expand::{Expansion, PlannedTrial};
 use crate::journal::{CpuQuota, ServerFacts, Trial};
-use crate::plan::{Kind, Plan, Server, Site};
+use crate::observer::IDLE_WAIT_MAX;
+use crate::plan::{Plan, Server, ServerKind, Site};
 
 /// How long a server may take until it listens: those with a virtual machine take seconds.
 const LISTENS_WITHIN: Duration = Duration::from_secs(30);
@@ -41,9 +43,9 @@ const STARTS_MAX: u32 = 3;
 const COUNTED_WITHIN: Duration = Duration::from_millis(500);
 
 /// How long one look at whether others have left the CPUs takes.
-const CALM_LOOK: Duration = Duration::from_millis(500);
+const IDLE_POLL: Duration = Duration::from_millis(500);
 /// Of one CPU, so much is nobody's business.
-const CALM_SHARE_MAX: f64 = 0.1;
+const IDLE_SHARE_MAX: f64 = 0.1;
 /// Of `/proc/stat` on every Linux of today.
 const TICKS_PER_S: f64 = 100.0;
 
@@ -102,7 +104,7 @@ impl<'p> Processes<'p> {
             Site::Made(_) => Root::make(&folder.join("root"), &expansion.files)?,
             Site::Folder(root) => Root::found(root)?,
         };
-        let mut bench = Self {
+        let mut trial_runner = Self {
             plan,
             expansion,
             root,
@@ -113,10 +115,10 @@ impl<'p> Processes<'p> {
             is_over,
         };
         for server in plan.servers.values() {
-            let version = bench.version(server);
-            bench.versions.insert(server.name.clone(), version);
+            let version = trial_runner.version(server);
+            trial_runner.versions.insert(server.name.clone(), version);
         }
-        Ok(bench)
+        Ok(trial_runner)
     }
 
     fn version(&self, server: &Server) -> String {
@@ -156,11 +158,11 @@ impl<'p> Processes<'p> {
             // Runs beside each other begin their search in different places.
             let from = std::process::id().wrapping_mul(31) + planned.number * STARTS_MAX + attempt;
             let port = free_port(from).ok_or("No port is free.")?;
-            let place = self.place(cell, own, port);
-            let launch = launch(server, &cell.serve, &place);
+            let context = self.context(cell, own, port);
+            let launch = launch(server, &cell.serve, &context);
             facts.command = shown(&launch.command);
             facts.configuration.clone_from(&launch.configuration);
-            match start_one(&launch, cell, &place, facts, self.is_over) {
+            match start_one(&launch, cell, &context, facts, self.is_over) {
                 Ok(running) => return Ok(running),
                 Err(reason) => why = reason,
             }
@@ -171,8 +173,8 @@ impl<'p> Processes<'p> {
         Err(why)
     }
 
-    fn place<'a>(&'a self, cell: &'a Cell, own: Own<'a>, port: u16) -> Place<'a> {
-        Place {
+    fn context<'a>(&'a self, cell: &'a Cell, own: Own<'a>, port: u16) -> LaunchContext<'a> {
+        LaunchContext {
             port,
             link: own.link,
             root: &self.root.folder,
@@ -209,10 +211,10 @@ impl<'p> Processes<'p> {
         trial.server = facts;
         let mut running = started?;
         let content = self.root.content(&cell.path);
-        let place = self.place(cell, own, running.address.port());
+        let context = self.context(cell, own, running.address.port());
         let asked = (cell.path.as_str(), &cell.load);
         running
-            .wait_until_right(|| check(&place, asked, content.as_ref(), &cell.placement.client))
+            .wait_until_right(|| check(&context, asked, content.as_ref(), &cell.placement.client))
             .map_err(|why| format!("The fresh server answers {} wrongly: {why}.", cell.path))?;
         Ok((running, given))
     }
@@ -260,8 +262,8 @@ impl<'p> Processes<'p> {
     ) -> Result<(), Stop> {
         let content = self.root.content(&cell.path);
         let (link, port) = (own.link, running.address.port());
-        let place = self.place(cell, own, port);
-        let is_loadline = self.plan.servers[&cell.server].kind == Kind::Loadline;
+        let context = self.context(cell, own, port);
+        let is_loadline = self.plan.servers[&cell.server].kind == ServerKind::Loadline;
         let counted_before = is_loadline.then(|| answers_counted(link, port)).flatten();
         let series = &self.plan.series[cell.series];
         let hdr_file = match trial.repeat {
@@ -270,7 +272,7 @@ impl<'p> Processes<'p> {
         };
         let hdr = self.folder.join(&hdr_file);
         let task = Task {
-            place: &place,
+            context: &context,
             path: &cell.path,
             load: &cell.load,
             content: content.as_ref(),
@@ -325,7 +327,7 @@ fn reach_disk(file: &Path) -> Result<(), Stop> {
         .map_err(|error| Stop::Failed(named(file, &error)))
 }
 
-impl Bench for Processes<'_> {
+impl TrialRunner for Processes<'_> {
     fn run(&mut self, planned: &PlannedTrial, repeat: u32) -> Result<Trial, Stop> {
         let began = Instant::now();
         let cell = self.expansion.cell(planned).clone();
@@ -364,14 +366,14 @@ impl Bench for Processes<'_> {
         Ok(trial)
     }
 
-    fn wait_for_calm(&mut self) {
-        let until = Instant::now() + CALM_WITHIN;
+    fn wait_until_idle(&mut self) {
+        let until = Instant::now() + IDLE_WAIT_MAX;
         while Instant::now() < until && !(self.is_over)() {
             let Some(before) = busy_cpu() else { return };
-            thread::sleep(CALM_LOOK);
+            thread::sleep(IDLE_POLL);
             let Some(after) = busy_cpu() else { return };
             let busy_s = after.saturating_sub(before) as f64 / TICKS_PER_S;
-            if busy_s < CALM_LOOK.as_secs_f64() * CALM_SHARE_MAX {
+            if busy_s < IDLE_POLL.as_secs_f64() * IDLE_SHARE_MAX {
                 return;
             }
         }
@@ -390,21 +392,21 @@ fn busy_cpu() -> Option<u64> {
 fn start_one(
     launch: &Launch,
     cell: &Cell,
-    place: &Place<'_>,
+    context: &LaunchContext<'_>,
     facts: &ServerFacts,
     is_over: fn() -> bool,
 ) -> Result<Running, String> {
     let name = &facts.name;
     if let Some(text) = &launch.configuration {
-        let path = place.configuration_file();
+        let path = context.configuration_file();
         fs::write(&path, text).map_err(|error| format!("{}.", named(&path, &error)))?;
     }
-    let log = place.scratch.join("server.log");
+    let log = context.scratch.join("server.log");
     let command = resolved(launch.command.clone());
     let fail = |why: String| format!("The server {name} cannot be started: {why}.");
     let group = cell.cpu_quota.map(QuotaGroup::make).transpose();
     let group = group.map_err(fail)?;
-    let namespace = place.link.of_server();
+    let namespace = context.link.of_server();
     let bounds = Bounds {
         group: group.as_ref().map(QuotaGroup::folder),
         network: namespace.as_deref(),
@@ -416,10 +418,10 @@ fn start_one(
         group,
         name: name.clone(),
         log,
-        address: place.address(),
+        address: context.address(),
         is_over,
     };
-    running.wait_until_it_listens(place.link)?;
+    running.wait_until_it_listens(context.link)?;
     Ok(running)
 }
 

@@ -9,12 +9,13 @@ use std::sync::OnceLock;
 
 use loadline_capacity::stats::{Interval, LEVEL, center};
 use loadline_lab::analysis::{Metric, Run};
-use loadline_lab::export;
 use loadline_lab::journal::{JOURNAL_FILE, Level, Trial};
+use loadline_lab::plan::Chart;
 use loadline_lab::plan::Plan;
+use loadline_lab::report::export;
 use loadline_lab::report::page::page;
-use loadline_lab::report::{Chart, Claim, Figure, REPORT, Report, Verdict, svg};
-use loadline_lab::verify::{Outcome, verify};
+use loadline_lab::report::{Claim, Figure, REPORT, Report, Verdict, svg};
+use loadline_lab::verify::{Verification, verify};
 
 struct Made {
     folder: tempfile::TempDir,
@@ -264,7 +265,7 @@ fn tables_for_others_have_a_line_for_each_trial() {
     assert_eq!(json, made.report);
 }
 
-fn verified(made: &Made) -> Outcome {
+fn verified(made: &Made) -> Verification {
     verify(
         made.folder.path(),
         &made.folder.path().join(REPORT),

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::report::words::escaped;
+
 /// Ink, softer ink and rules on white.
 pub(super) const INK: &str = "#152634";
 pub(super) const SOFT: &str = "#4d6274";
@@ -187,22 +189,4 @@ impl Canvas {
 fn short(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
-}
-
-/// Text for between tags and within attributes.
-pub(in crate::report) fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe += "&amp;",
-            '<' => safe += "&lt;",
-            '>' => safe += "&gt;",
-            '"' => safe += "&quot;",
-            '\'' => safe += "&#39;",
-            // XML has no way to say these.
-            c if c.is_control() && c != '\n' && c != '\t' => safe.push('\u{fffd}'),
-            c => safe.push(c),
-        }
-    }
-    safe
 }

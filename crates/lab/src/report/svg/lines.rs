@@ -3,8 +3,9 @@
 use super::canvas::{Canvas, Frame, INK, RULE, SOFT};
 use super::scale::Scale;
 use super::{COLOURS, DASHES};
+use crate::plan::ChartKind;
 use crate::report::figure::{Axis, Curve, Figure, Panel};
-use crate::report::{ChartKind, words};
+use crate::report::words;
 
 /// Where things stand in a panel.
 const MARGINS: [f64; 4] = [62.0, 16.0, 16.0, 54.0];
@@ -125,7 +126,7 @@ pub(super) fn lines(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut 
             .iter()
             .filter_map(|(point, it)| Some((point.x, figure.bounds(it)?)))
             .collect();
-        if figure.spread == crate::report::Spread::MinMax {
+        if figure.spread == crate::plan::Spread::MinMax {
             for (of, (low, high)) in &bounds {
                 bar(canvas, at(*low, *of), at(*high, *of), colour(curve));
             }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::table::{self, Of};
+use super::{Figure, Report};
 use crate::analysis::{Metric, Run};
-use crate::report::table::{self, Of};
-use crate::report::{Figure, Report};
 
 /// One line for each trial, void ones and A/A ones among them: what it was, and every metric.
 #[must_use]

@@ -10,12 +10,12 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 /// A database: `sqlite:PATH`, `mysql://USER:PASSWORD@HOST/NAME`, `postgres://USER:PASSWORD@HOST/NAME`.
 #[derive(Clone)]
 pub struct Database {
-    pub(super) kind: Kind,
+    pub(crate) kind: Kind,
     shown: String,
 }
 
 #[derive(Clone)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Sqlite(PathBuf),
     MySql(Box<MySqlConnectOptions>),
     Postgres(Box<PgConnectOptions>),
