@@ -94,6 +94,8 @@ fn unescaped(text: &[u8]) -> Option<Cow<'_, [u8]>> {
 
 #[cfg(test)]
 mod tests {
+    use loadline_proto::Method;
+
     use super::*;
 
     const TIME: &str = "[10/Oct/2000:13:55:36 -0700]";
