@@ -403,7 +403,7 @@ fn is_shared(path: &Path, files: &BTreeMap<String, Rust>) -> bool {
 /// Circles that there are still, by crate: "parent: module, module". No further ones may come to be, and
 /// a module that has left its circle leaves this list.
 const CIRCLES: &[(&str, &[&str])] = &[
-    ("proto", &[": http1, pool, progress, turn"]),
+    ("proto", &[": context, http1, pool, progress"]),
     (
         "server",
         &[
