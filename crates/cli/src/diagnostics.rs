@@ -31,7 +31,7 @@ pub(crate) const DIAGNOSTICS: Kind = Kind {
 };
 
 /// How long the end waits for the last words to be written.
-const PATIENCE: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Panics that are told in ten seconds: a client may know how to cause them.
 const PANICS_MAX: u32 = 20;
@@ -81,7 +81,7 @@ pub(crate) fn finish() {
     let closing = running.closing.lock();
     let closing = closing.unwrap_or_else(PoisonError::into_inner).take();
     if let Some(closing) = closing {
-        closing.finish(PATIENCE);
+        closing.finish(GRACE);
     }
 }
 
@@ -145,7 +145,7 @@ fn write_for_a_while(text: &str) {
         .name("last words".into())
         .spawn(write)
     {
-        Ok(_) => _ = done.recv_timeout(PATIENCE),
+        Ok(_) => _ = done.recv_timeout(GRACE),
         Err(_) => write_what_fits(text),
     }
 }

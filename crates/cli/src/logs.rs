@@ -22,7 +22,7 @@ pub(crate) const LOG: Kind = Kind {
 };
 
 /// How long the end waits for the last lines of each.
-const PATIENCE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Those that are written.
 #[derive(Clone, Default)]
@@ -89,7 +89,7 @@ impl LogEnds {
     /// Has everything written that is queued, for a moment at most.
     pub(crate) fn finish(self) {
         for (name, closing) in self.0 {
-            let log = closing.finish(PATIENCE);
+            let log = closing.finish(GRACE);
             if log.dropped > 0 {
                 tracing::warn!("{} lines of the {name} were dropped", log.dropped);
             }

@@ -1,9 +1,9 @@
-//! What actors have in common: a connection that comes and goes, with a request at a time on it.
+//! What virtual users have in common: a connection that comes and goes, with a request at a time on it.
 //!
 //! ```text
 //!           ┌───────────── after a pause ──────────────┐
 //!           ▼                                          │
-//!   away ─ connect ─► here ─ what the actor does ─► leaving
+//!   away ─ connect ─► here ─ what the virtual user does ─► leaving
 //! ```
 //!
 //! After an answer that lets the connection stay, the next request is due at once. Where it does not
@@ -16,8 +16,8 @@ use std::sync::Arc;
 use loadline_proto::Reply;
 use loadline_record::ErrorKind;
 
-use crate::exchange::{Asked, Exchange, Progress, Watch};
-use crate::{Order, Scene};
+use crate::exchange::{Exchange, Progress, RequestSpec, Watch};
+use crate::{Order, UserContext};
 
 /// The first pause after a failure.
 const PAUSE_NS_MIN: u64 = 10_000_000;
@@ -42,7 +42,7 @@ enum Place {
 /// A client's connection and request.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    asked: Arc<Asked>,
+    spec: Arc<RequestSpec>,
     exchange: Exchange,
     place: Place,
     pause_ns: u64,
@@ -57,9 +57,9 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// `waits_at_end`: for the answer to what is out when the run ends; else it is given up then.
-    pub(crate) fn new(asked: Arc<Asked>, waits_at_end: bool) -> Self {
+    pub(crate) fn new(spec: Arc<RequestSpec>, waits_at_end: bool) -> Self {
         Self {
-            asked,
+            spec,
             exchange: Exchange::default(),
             place: Place::Away { until_ns: 0 },
             pause_ns: 0,
@@ -71,11 +71,11 @@ impl Caller {
     }
 
     /// The next order, as far as it is about the connection; `None`: there is one, and what is done
-    /// with it is the actor's business.
-    pub(crate) fn order(&mut self, scene: &mut Scene<'_>) -> Option<Order> {
+    /// with it is the virtual user's business.
+    pub(crate) fn order(&mut self, context: &mut UserContext<'_>) -> Option<Order> {
         let is_waiting = self.waits_at_end && self.exchange.is_out();
-        if scene.is_ending && self.place != Place::Over && !is_waiting {
-            self.exchange.given_up(scene);
+        if context.is_ending && self.place != Place::Over && !is_waiting {
+            self.exchange.given_up(context);
             self.place = Place::Over;
             return Some(Order::Close { reset: false });
         }
@@ -86,7 +86,7 @@ impl Caller {
                 self.place = Place::Away { until_ns };
                 Some(Order::Close { reset })
             }
-            Place::Away { until_ns } if until_ns > scene.now_ns => {
+            Place::Away { until_ns } if until_ns > context.now_ns => {
                 Some(Order::SleepUntil { ns: until_ns })
             }
             Place::Away { .. } | Place::Connecting => {
@@ -97,62 +97,62 @@ impl Caller {
     }
 
     /// The connection is open.
-    pub(crate) fn connected(&mut self, scene: &Scene<'_>) {
+    pub(crate) fn connected(&mut self, context: &UserContext<'_>) {
         self.place = Place::Here;
         self.has_begun = true;
-        self.opened_ns = scene.now_ns;
+        self.opened_ns = context.now_ns;
         self.silent_until_ns = None;
         self.exchange.connected();
     }
 
     /// A request is due now, if there is none.
-    pub(crate) fn due(&mut self, scene: &mut Scene<'_>) {
-        self.exchange.due(scene.now_ns, scene);
+    pub(crate) fn due(&mut self, context: &mut UserContext<'_>) {
+        self.exchange.due(context.now_ns, context);
     }
 
     /// A request was due at that moment, if there is none.
-    pub(crate) fn due_at(&mut self, due_ns: u64, scene: &mut Scene<'_>) {
-        self.exchange.due(due_ns, scene);
+    pub(crate) fn due_at(&mut self, due_ns: u64, context: &mut UserContext<'_>) {
+        self.exchange.due(due_ns, context);
     }
 
     /// Before a connection is opened for a request: that it is due. Not for the first one, which
     /// is opened before the start.
-    pub(crate) fn due_before_connecting(&mut self, scene: &mut Scene<'_>) {
+    pub(crate) fn due_before_connecting(&mut self, context: &mut UserContext<'_>) {
         if self.has_begun
-            && !scene.is_ending
-            && matches!(self.place, Place::Away { until_ns } if until_ns <= scene.now_ns)
+            && !context.is_ending
+            && matches!(self.place, Place::Away { until_ns } if until_ns <= context.now_ns)
         {
-            self.due(scene);
+            self.due(context);
         }
     }
 
     /// The first byte of the request is about to be sent.
-    pub(crate) fn sends(&mut self, scene: &mut Scene<'_>) {
-        self.due(scene);
+    pub(crate) fn sends(&mut self, context: &mut UserContext<'_>) {
+        self.due(context);
         self.silent_until_ns = None;
-        self.exchange.sent(&self.asked.request, scene);
+        self.exchange.sent(&self.spec.request, context);
     }
 
     /// More of the answer is awaited from now on; the moment at which it has to have come.
-    pub(crate) fn silent_until_ns(&mut self, scene: &Scene<'_>) -> u64 {
-        let late_ns = scene.now_ns.saturating_add(self.asked.timeout_ns);
+    pub(crate) fn silent_until_ns(&mut self, context: &UserContext<'_>) -> u64 {
+        let late_ns = context.now_ns.saturating_add(self.spec.timeout_ns);
         *self.silent_until_ns.get_or_insert(late_ns)
     }
 
     /// Receives more of the answer, which is awaited no longer than for the timeout.
-    pub(crate) fn receive(&mut self, bytes_max: usize, scene: &Scene<'_>) -> Order {
+    pub(crate) fn receive(&mut self, bytes_max: usize, context: &UserContext<'_>) -> Order {
         Order::ReceiveUntil {
             bytes_max,
-            ns: self.silent_until_ns(scene),
+            ns: self.silent_until_ns(context),
         }
     }
 
     /// A moment has come that was waited for: the request fails if the answer was to have gone on.
-    pub(crate) fn woken(&mut self, scene: &mut Scene<'_>) {
-        let is_silent = self.silent_until_ns.is_some_and(|ns| ns <= scene.now_ns);
+    pub(crate) fn woken(&mut self, context: &mut UserContext<'_>) {
+        let is_silent = self.silent_until_ns.is_some_and(|ns| ns <= context.now_ns);
         if is_silent && self.is_here() {
             self.silent_until_ns = None;
-            self.fail(ErrorKind::Timeout, scene);
+            self.fail(ErrorKind::Timeout, context);
         }
     }
 
@@ -163,70 +163,70 @@ impl Caller {
         bytes: &[u8],
         watch: &mut impl Watch,
         is_whole: bool,
-        scene: &mut Scene<'_>,
+        context: &mut UserContext<'_>,
     ) -> Progress {
         self.silent_until_ns = None;
-        let asked = &self.asked;
-        let progress = self.exchange.received(bytes, watch, asked, scene);
+        let spec = &self.spec;
+        let progress = self.exchange.received(bytes, watch, spec, context);
         match progress {
             Progress::More => {}
-            Progress::Complete(reply) => self.answered(&reply, is_whole, scene),
-            Progress::Failed => self.leave_after_failure(scene),
+            Progress::Complete(reply) => self.answered(&reply, is_whole, context),
+            Progress::Failed => self.leave_after_failure(context),
         }
         progress
     }
 
     /// `is_whole`: all of the request was sent.
-    fn answered(&mut self, reply: &Reply, is_whole: bool, scene: &Scene<'_>) {
+    fn answered(&mut self, reply: &Reply, is_whole: bool, context: &UserContext<'_>) {
         if !is_whole {
-            return self.leave_after_failure(scene);
+            return self.leave_after_failure(context);
         }
         self.pause_ns = 0;
         if !reply.keep_alive {
-            self.leave(false, scene.now_ns);
+            self.leave(false, context.now_ns);
         }
     }
 
     /// The server has ended the connection in good order: that may be the end of the answer.
-    pub(crate) fn closed(&mut self, scene: &mut Scene<'_>) -> Progress {
+    pub(crate) fn closed(&mut self, context: &mut UserContext<'_>) -> Progress {
         let progress = match self.exchange.has_request() {
-            true => self.exchange.closed(&self.asked, scene),
+            true => self.exchange.closed(&self.spec, context),
             false => Progress::More,
         };
         let until_ns = match progress {
-            Progress::Failed => self.pause_until(scene.now_ns),
-            _ => scene.now_ns,
+            Progress::Failed => self.pause_until(context.now_ns),
+            _ => context.now_ns,
         };
         self.place = Place::Away { until_ns };
         progress
     }
 
     /// The connection did not come to be, or broke.
-    pub(crate) fn failed(&mut self, kind: ErrorKind, scene: &mut Scene<'_>) {
+    pub(crate) fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
         if self.place == Place::Connecting && !self.has_begun {
-            self.due(scene); // its first request would have been
+            self.due(context); // its first request would have been
         }
         self.has_begun = true;
-        self.exchange.failed(kind, scene);
-        let until_ns = self.pause_until(scene.now_ns);
+        self.exchange.failed(kind, context);
+        let until_ns = self.pause_until(context.now_ns);
         self.place = Place::Away { until_ns };
     }
 
     /// The request has failed by the client's own judgement.
-    pub(crate) fn fail(&mut self, kind: ErrorKind, scene: &mut Scene<'_>) {
-        self.exchange.failed(kind, scene);
-        let until_ns = self.pause_until(scene.now_ns);
+    pub(crate) fn fail(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
+        self.exchange.failed(kind, context);
+        let until_ns = self.pause_until(context.now_ns);
         self.leave(true, until_ns);
     }
 
-    fn leave_after_failure(&mut self, scene: &Scene<'_>) {
-        let until_ns = self.pause_until(scene.now_ns);
+    fn leave_after_failure(&mut self, context: &UserContext<'_>) {
+        let until_ns = self.pause_until(context.now_ns);
         self.leave(false, until_ns);
     }
 
     /// Closes the connection, gives up what is out, and comes back at `until_ns`.
-    pub(crate) fn vanish(&mut self, reset: bool, until_ns: u64, scene: &mut Scene<'_>) {
-        self.exchange.given_up(scene);
+    pub(crate) fn vanish(&mut self, reset: bool, until_ns: u64, context: &mut UserContext<'_>) {
+        self.exchange.given_up(context);
         self.leave(reset, until_ns);
     }
 
@@ -234,9 +234,9 @@ impl Caller {
         self.place = Place::Leaving { reset, until_ns };
     }
 
-    /// Taken off the stage.
-    pub(crate) fn abandoned(&mut self, scene: &mut Scene<'_>) {
-        self.exchange.given_up(scene);
+    /// Removed.
+    pub(crate) fn abandoned(&mut self, context: &mut UserContext<'_>) {
+        self.exchange.given_up(context);
         self.place = Place::Over;
     }
 
@@ -266,8 +266,8 @@ impl Caller {
     }
 
     /// What is asked for.
-    pub(crate) fn asked(&self) -> &Arc<Asked> {
-        &self.asked
+    pub(crate) fn spec(&self) -> &Arc<RequestSpec> {
+        &self.spec
     }
 
     /// Requests that are out.

@@ -1,15 +1,15 @@
-//! One request of an actor at a time, and its answer: followed, judged and counted.
+//! One request of a virtual user at a time, and its answer: followed, judged and counted.
 
 use loadline_load::recorder::Stamps;
 use loadline_load::{Expectation, Prepared, judge};
 use loadline_proto::{ClientSession, Limits, Received, Reply, ReplyFault, ReplyObserver};
 use loadline_record::ErrorKind;
 
-use crate::Scene;
+use crate::UserContext;
 
-/// What the members of a crowd ask for.
+/// What the members of a user group ask for.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RequestSpec {
     /// The request.
     pub request: Prepared,
     /// What its answer has to be; content is not checked.
@@ -68,24 +68,24 @@ impl Exchange {
     }
 
     /// A request has become due, unless one has already.
-    pub(crate) fn due(&mut self, due_ns: u64, scene: &mut Scene<'_>) {
+    pub(crate) fn due(&mut self, due_ns: u64, context: &mut UserContext<'_>) {
         if self.standing == Standing::None {
             self.standing = Standing::Due;
-            self.phase = scene.phase;
+            self.phase = context.phase;
             self.stamps = Stamps {
                 due_ns,
                 ..Stamps::default()
             };
-            scene.recorder.tally(self.phase).offered += 1;
+            context.recorder.tally(self.phase).offered += 1;
         }
     }
 
     /// The first byte of the request is about to be given to the kernel.
-    pub(crate) fn sent(&mut self, request: &Prepared, scene: &mut Scene<'_>) {
+    pub(crate) fn sent(&mut self, request: &Prepared, context: &mut UserContext<'_>) {
         self.standing = Standing::Out;
-        self.stamps.sent_ns = scene.now_ns;
+        self.stamps.sent_ns = context.now_ns;
         self.session.requested(request.method);
-        scene.recorder.tally(self.phase).sent += 1;
+        context.recorder.tally(self.phase).sent += 1;
     }
 
     /// Bytes of its answer came.
@@ -93,68 +93,73 @@ impl Exchange {
         &mut self,
         bytes: &[u8],
         watch: &mut impl Watch,
-        asked: &Asked,
-        scene: &mut Scene<'_>,
+        spec: &RequestSpec,
+        context: &mut UserContext<'_>,
     ) -> Progress {
         if self.stamps.first_ns == 0 {
-            self.stamps.first_ns = scene.now_ns;
+            self.stamps.first_ns = context.now_ns;
         }
         let received = self.session.received(bytes, &Limits::default(), watch);
-        self.take(received, asked, watch, scene)
+        self.take(received, spec, watch, context)
     }
 
     /// The server has ended the connection in good order.
-    pub(crate) fn closed(&mut self, asked: &Asked, scene: &mut Scene<'_>) -> Progress {
+    pub(crate) fn closed(&mut self, spec: &RequestSpec, context: &mut UserContext<'_>) -> Progress {
         let received = match self.standing {
             Standing::Due => Received::Fault(ReplyFault::ClosedEarly),
             _ => self.session.received_eof(),
         };
-        self.take(received, asked, &(), scene)
+        self.take(received, spec, &(), context)
     }
 
     fn take(
         &mut self,
         received: Received,
-        asked: &Asked,
+        spec: &RequestSpec,
         watch: &impl Watch,
-        scene: &mut Scene<'_>,
+        context: &mut UserContext<'_>,
     ) -> Progress {
         let kind = match received {
             Received::More => return Progress::More,
             Received::Reply(reply) => {
-                let fault = judge::fault(&reply, asked.request.method, &asked.expectation, None);
-                self.completed(&reply, fault.or_else(|| watch.fault()), scene);
+                let fault = judge::fault(&reply, spec.request.method, &spec.expectation, None);
+                self.completed(&reply, fault.or_else(|| watch.fault()), context);
                 return Progress::Complete(reply);
             }
             Received::Fault(fault) => judge::cut(fault),
         };
-        self.failed(kind, scene);
+        self.failed(kind, context);
         Progress::Failed
     }
 
-    fn completed(&mut self, reply: &Reply, fault: Option<ErrorKind>, scene: &mut Scene<'_>) {
-        self.stamps.last_ns = scene.now_ns;
-        let tally = scene.recorder.tally(self.phase);
+    fn completed(
+        &mut self,
+        reply: &Reply,
+        fault: Option<ErrorKind>,
+        context: &mut UserContext<'_>,
+    ) {
+        self.stamps.last_ns = context.now_ns;
+        let tally = context.recorder.tally(self.phase);
         tally.answered(reply.status, reply.content_bytes);
         tally.judged(fault, reply.status);
-        scene.recorder.completed(self.phase, &self.stamps);
+        context.recorder.completed(self.phase, &self.stamps);
         self.standing = Standing::None;
     }
 
     /// The request has failed; no change without one.
-    pub(crate) fn failed(&mut self, kind: ErrorKind, scene: &mut Scene<'_>) {
+    pub(crate) fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
         if self.has_request() {
             self.standing = Standing::None;
-            let after_ns = scene.now_ns.saturating_sub(self.stamps.due_ns);
-            scene.recorder.failed(self.phase, kind, after_ns);
+            let after_ns = context.now_ns.saturating_sub(self.stamps.due_ns);
+            context.recorder.failed(self.phase, kind, after_ns);
         }
     }
 
     /// The client gives the request up; no change without one.
-    pub(crate) fn given_up(&mut self, scene: &mut Scene<'_>) {
+    pub(crate) fn given_up(&mut self, context: &mut UserContext<'_>) {
         if self.has_request() {
             self.standing = Standing::None;
-            scene.recorder.tally(self.phase).unfinished += 1;
+            context.recorder.tally(self.phase).unfinished += 1;
         }
     }
 

@@ -1,6 +1,6 @@
 //! Connections that only stay: what browsers, pools and balancers leave open.
 //!
-//! Each member connects, asks once if it is told to (a connection that never asked is closed sooner
+//! Each member connects, sends one request if one is given (a connection that never asked is closed sooner
 //! by most servers than one that did), and then waits without a sound. When the server closes the
 //! connection, that is counted (`Tally::closes`, no error), and the member connects again after a
 //! pause between half a second and one and a half, each after one of its own, so that ten thousand
@@ -14,18 +14,18 @@ use std::sync::Arc;
 use loadline_load::seed;
 use loadline_record::ErrorKind;
 
-use crate::exchange::{Asked, Exchange, Progress};
-use crate::{Actor, Crowd, Order, Scene};
+use crate::exchange::{Exchange, Progress, RequestSpec};
+use crate::{Order, UserContext, UserGroup, VirtualUser};
 
-/// Members of this crowd stay, after one request if one is given. For `server` and `group` see
-/// [`Crowd`].
+/// Members of this user group stay, after one request if one is given. For `server` and `group` see
+/// [`UserGroup`].
 #[must_use]
-pub fn crowd(group: u16, server: u16, count: u64, first: Option<Asked>) -> Crowd {
+pub fn user_group(group: u16, server: u16, count: u64, first: Option<RequestSpec>) -> UserGroup {
     let first = first.map(Arc::new);
-    let cast = Arc::new(move |number, seed| {
-        Box::new(Idle::new(first.clone(), number, seed)) as Box<dyn Actor>
+    let make = Arc::new(move |number, seed| {
+        Box::new(Idle::new(first.clone(), number, seed)) as Box<dyn VirtualUser>
     });
-    Crowd::new(group, server, count, cast)
+    UserGroup::new(group, server, count, make)
 }
 
 /// What is received at once: nothing but answers to one request are expected.
@@ -54,19 +54,19 @@ enum State {
 }
 
 struct Idle {
-    first: Option<Arc<Asked>>,
+    first: Option<Arc<RequestSpec>>,
     /// While there is a request.
     exchange: Option<Box<Exchange>>,
     state: State,
     pause_ns: u64,
 }
 
-/// Bytes that a member takes beside what the stage keeps of it.
+/// Bytes that a member takes beside what the executor keeps of it.
 #[cfg(test)]
 pub(super) const MEMBER_BYTES: usize = size_of::<Idle>();
 
 impl Idle {
-    fn new(first: Option<Arc<Asked>>, number: u64, seed: u64) -> Self {
+    fn new(first: Option<Arc<RequestSpec>>, number: u64, seed: u64) -> Self {
         Self {
             first,
             exchange: None,
@@ -82,14 +82,14 @@ impl Idle {
     }
 
     /// The answer to the request is over, well or not.
-    fn answered(&mut self, progress: Progress, scene: &mut Scene<'_>) {
+    fn answered(&mut self, progress: Progress, context: &mut UserContext<'_>) {
         self.state = match progress {
             Progress::More => State::Waiting {
-                until_ns: self.timeout(scene.now_ns),
+                until_ns: self.timeout(context.now_ns),
             },
             Progress::Complete(reply) if reply.keep_alive => State::Staying,
             Progress::Complete(_) => {
-                scene.recorder.tally(scene.phase).closes += 1; // it may not stay
+                context.recorder.tally(context.phase).closes += 1; // it may not stay
                 State::Leaving
             }
             Progress::Failed => State::Leaving,
@@ -100,39 +100,39 @@ impl Idle {
     }
 
     fn timeout(&self, now_ns: u64) -> u64 {
-        let timeout_ns = self.first.as_ref().map_or(0, |asked| asked.timeout_ns);
+        let timeout_ns = self.first.as_ref().map_or(0, |spec| spec.timeout_ns);
         now_ns.saturating_add(timeout_ns)
     }
 
-    fn send(&mut self, asked: &Asked, scene: &mut Scene<'_>) -> Order {
+    fn send(&mut self, spec: &RequestSpec, context: &mut UserContext<'_>) -> Order {
         let mut exchange = Box::<Exchange>::default();
-        exchange.due(scene.now_ns, scene);
-        exchange.sent(&asked.request, scene);
+        exchange.due(context.now_ns, context);
+        exchange.sent(&spec.request, context);
         self.exchange = Some(exchange);
         self.state = State::Sending;
-        Order::Send(asked.request.keep.to_vec())
+        Order::Send(spec.request.keep.to_vec())
     }
 }
 
-impl Actor for Idle {
-    fn next_order(&mut self, scene: &mut Scene<'_>) -> Order {
+impl VirtualUser for Idle {
+    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
         let is_asking = matches!(self.state, State::Sending | State::Waiting { .. });
-        if scene.is_ending && !is_asking && self.state != State::Over {
+        if context.is_ending && !is_asking && self.state != State::Over {
             let stays = matches!(self.state, State::Staying);
-            scene.recorder.tally(scene.phase).held += u64::from(stays);
+            context.recorder.tally(context.phase).held += u64::from(stays);
             self.state = State::Over;
             return Order::Close { reset: false };
         }
         match self.state {
-            State::Away { until_ns } if until_ns > scene.now_ns => {
+            State::Away { until_ns } if until_ns > context.now_ns => {
                 Order::SleepUntil { ns: until_ns }
             }
             State::Away { .. } => Order::Connect,
             State::Connected => match self.first.clone() {
-                Some(asked) => self.send(&asked, scene),
+                Some(spec) => self.send(&spec, context),
                 None => {
                     self.state = State::Staying;
-                    self.next_order(scene)
+                    self.next_order(context)
                 }
             },
             State::Staying => Order::Receive {
@@ -141,71 +141,71 @@ impl Actor for Idle {
             State::Sending | State::Waiting { .. } => {
                 let ns = match self.state {
                     State::Waiting { until_ns } => until_ns,
-                    _ => self.timeout(scene.now_ns),
+                    _ => self.timeout(context.now_ns),
                 };
                 self.state = State::Waiting { until_ns: ns };
                 let bytes_max = RECEIVE_BYTES;
                 Order::ReceiveUntil { bytes_max, ns }
             }
             State::Leaving => {
-                self.go_away(scene.now_ns);
+                self.go_away(context.now_ns);
                 Order::Close { reset: false }
             }
             State::Over => Order::Done,
         }
     }
 
-    fn connected(&mut self, _scene: &mut Scene<'_>) {
+    fn connected(&mut self, _context: &mut UserContext<'_>) {
         self.state = State::Connected;
     }
 
-    fn sent(&mut self, scene: &mut Scene<'_>) {
-        let until_ns = self.timeout(scene.now_ns);
+    fn sent(&mut self, context: &mut UserContext<'_>) {
+        let until_ns = self.timeout(context.now_ns);
         self.state = State::Waiting { until_ns };
     }
 
-    fn received(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
+    fn received(&mut self, bytes: &[u8], context: &mut UserContext<'_>) {
         // Bytes to one that stays: servers may say why they are about to close (408, say).
-        if let (Some(mut exchange), Some(asked)) = (self.exchange.take(), self.first.clone()) {
-            let progress = exchange.received(bytes, &mut (), &asked, scene);
+        if let (Some(mut exchange), Some(spec)) = (self.exchange.take(), self.first.clone()) {
+            let progress = exchange.received(bytes, &mut (), &spec, context);
             self.exchange = Some(exchange);
-            self.answered(progress, scene);
+            self.answered(progress, context);
         }
     }
 
-    fn woken(&mut self, scene: &mut Scene<'_>) {
+    fn woken(&mut self, context: &mut UserContext<'_>) {
         if let (State::Waiting { .. }, Some(exchange)) = (self.state, &mut self.exchange) {
-            exchange.failed(ErrorKind::Timeout, scene);
+            exchange.failed(ErrorKind::Timeout, context);
             self.state = State::Leaving;
         }
     }
 
-    fn closed(&mut self, scene: &mut Scene<'_>) {
+    fn closed(&mut self, context: &mut UserContext<'_>) {
         match (self.exchange.take(), self.first.clone()) {
-            (Some(mut exchange), Some(asked)) => {
-                let progress = exchange.closed(&asked, scene);
+            (Some(mut exchange), Some(spec)) => {
+                let progress = exchange.closed(&spec, context);
                 let is_complete = matches!(progress, Progress::Complete(_));
-                scene.recorder.tally(scene.phase).closes += u64::from(is_complete);
+                context.recorder.tally(context.phase).closes += u64::from(is_complete);
             }
-            _ => scene.recorder.tally(scene.phase).closes += 1,
+            _ => context.recorder.tally(context.phase).closes += 1,
         }
-        self.go_away(scene.now_ns);
+        self.go_away(context.now_ns);
     }
 
-    fn failed(&mut self, kind: ErrorKind, scene: &mut Scene<'_>) {
+    fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
         match (self.state, &mut self.exchange) {
-            (_, Some(exchange)) => exchange.failed(kind, scene),
+            (_, Some(exchange)) => exchange.failed(kind, context),
             (State::Staying | State::Connected, _) => {
-                scene.recorder.tally(scene.phase).closes += 1;
+                context.recorder.tally(context.phase).closes += 1;
             }
-            _ => scene.recorder.tally(scene.phase).error(kind),
+            _ => context.recorder.tally(context.phase).error(kind),
         }
-        self.go_away(scene.now_ns);
+        self.go_away(context.now_ns);
     }
 
-    fn abandoned(&mut self, scene: &mut Scene<'_>) {
+    fn abandoned(&mut self, context: &mut UserContext<'_>) {
         if let Some(exchange) = &mut self.exchange {
-            exchange.given_up(scene);
+            exchange.given_up(context);
         }
     }
 

@@ -1,15 +1,14 @@
 //! Clients with behaviour: users with a scenario, video players, slow and hostile ones.
 //!
-//! Each is an [`Actor`], a pure state machine: it is told what happened and says what to do next.
-//! The stage (`stage.rs`) carries the orders out, for thousands of actors on one thread. The load
+//! Each is a [`VirtualUser`], a pure state machine: events go in, orders come out. The executor
+//! (`executor.rs`) carries the orders out, for thousands of virtual users on one thread. The load
 //! generator runs that thread beside those of its plain clients, and knows nothing of what it does:
-//! whoever starts a run passes it the thread ([`thread`]).
+//! it is passed to it when a run starts ([`thread`]).
 #![forbid(unsafe_code)]
 
-mod actor;
 mod caller;
-mod crowd;
 mod exchange;
+mod executor;
 pub mod idle;
 mod pace;
 pub mod player;
@@ -18,15 +17,16 @@ pub mod slow_body;
 pub mod slow_head;
 pub mod slow_reader;
 mod slow_sender;
-mod stage;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod user_group;
 pub mod vanishing;
+mod virtual_user;
 
-pub use actor::{Actor, Order, Scene};
 pub(crate) use caller::Caller;
-pub use crowd::{Casting, Crowd};
-pub use exchange::Asked;
+pub use exchange::RequestSpec;
 pub(crate) use exchange::{Progress, Watch};
-pub use stage::{run, thread};
+pub use executor::{run, thread};
+pub use user_group::{UserFactory, UserGroup};
+pub use virtual_user::{Order, UserContext, VirtualUser};

@@ -1,4 +1,4 @@
-//! Bytes by the clock: so many a second, in portions of a tenth of that, or of one byte.
+//! Bytes by the clock: a number a second, in portions of a tenth of that, or of one byte.
 //!
 //! Portions follow a grid from the begin on, so that the rate does not drift by late wake-ups. What
 //! was not used (because the other end was slower) may be made up for by one portion, not more.
@@ -33,7 +33,7 @@ impl Pace {
         (self.bytes_per_second / 10).max(1)
     }
 
-    /// How long so many bytes take, rounded up.
+    /// How long `bytes` take, rounded up.
     fn worth_ns(&self, bytes: u64) -> u64 {
         let ns = (u128::from(bytes) * NS_PER_S).div_ceil(u128::from(self.bytes_per_second));
         u64::try_from(ns).unwrap_or(u64::MAX)
@@ -57,7 +57,7 @@ impl Pace {
         }
     }
 
-    /// So many bytes moved.
+    /// `bytes` moved.
     pub(crate) fn used(&mut self, bytes: u64) {
         self.used_bytes += bytes;
     }

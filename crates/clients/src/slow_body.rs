@@ -1,7 +1,7 @@
 //! Clients whose request content drips: slow uploads, and the attack known as R-U-Dead-Yet.
 //!
 //! The head is sent at once and announces all of the content by its Content-Length; then the
-//! content drips. How it goes on, and what is counted, is told in `slow_sender.rs`.
+//! content drips. How it goes on, and what is counted, stands in `slow_sender.rs`.
 
 use std::sync::Arc;
 
@@ -9,15 +9,21 @@ use loadline_load::Prepared;
 use loadline_load::requests::template::{Ask, Template};
 use loadline_proto::Method;
 
-use crate::exchange::Asked;
-use crate::{Crowd, slow_sender};
+use crate::exchange::RequestSpec;
+use crate::{UserGroup, slow_sender};
 
-/// Each member of this crowd sends `bytes_per_second` of its request's content. A request without
-/// content (see [`post`]) is sent like any other. For `server` and `group` see [`Crowd`].
+/// Each member of this user group sends `bytes_per_second` of its request's content. A request without
+/// content (see [`post`]) is sent like any other. For `server` and `group` see [`UserGroup`].
 #[must_use]
-pub fn crowd(group: u16, server: u16, count: u64, bytes_per_second: u64, asked: Asked) -> Crowd {
-    let content = slow_sender::head_len(&asked.request.keep)..asked.request.keep.len();
-    slow_sender::crowd(group, server, count, bytes_per_second, asked, content)
+pub fn user_group(
+    group: u16,
+    server: u16,
+    count: u64,
+    bytes_per_second: u64,
+    spec: RequestSpec,
+) -> UserGroup {
+    let content = slow_sender::head_len(&spec.request.keep)..spec.request.keep.len();
+    slow_sender::user_group(group, server, count, bytes_per_second, spec, content)
 }
 
 /// A POST of `content_bytes` bytes to a target, for requests that have no content of their own. The

@@ -12,21 +12,27 @@ use std::sync::Arc;
 use loadline_record::ErrorKind;
 
 use crate::caller::Caller;
-use crate::exchange::Asked;
+use crate::exchange::RequestSpec;
 use crate::pace::Pace;
-use crate::{Actor, Crowd, Order, Scene};
+use crate::{Order, UserContext, UserGroup, VirtualUser};
 
-/// Each member of this crowd reads `bytes_per_second`. For `server` and `group` see [`Crowd`].
+/// Each member of this user group reads `bytes_per_second`. For `server` and `group` see [`UserGroup`].
 #[must_use]
-pub fn crowd(group: u16, server: u16, count: u64, bytes_per_second: u64, asked: Asked) -> Crowd {
-    let asked = Arc::new(asked);
-    let cast = Arc::new(move |_, _| {
-        Box::new(SlowReader::new(Arc::clone(&asked), bytes_per_second)) as Box<dyn Actor>
+pub fn user_group(
+    group: u16,
+    server: u16,
+    count: u64,
+    bytes_per_second: u64,
+    spec: RequestSpec,
+) -> UserGroup {
+    let spec = Arc::new(spec);
+    let make = Arc::new(move |_, _| {
+        Box::new(SlowReader::new(Arc::clone(&spec), bytes_per_second)) as Box<dyn VirtualUser>
     });
     let buffer_bytes = usize::try_from(bytes_per_second).unwrap_or(usize::MAX);
-    Crowd {
+    UserGroup {
         receive_buffer_bytes: Some(buffer_bytes.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)),
-        ..Crowd::new(group, server, count, cast)
+        ..UserGroup::new(group, server, count, make)
     }
 }
 
@@ -51,76 +57,76 @@ struct SlowReader {
 }
 
 impl SlowReader {
-    fn new(asked: Arc<Asked>, bytes_per_second: u64) -> Self {
+    fn new(spec: Arc<RequestSpec>, bytes_per_second: u64) -> Self {
         Self {
-            caller: Caller::new(asked, false),
+            caller: Caller::new(spec, false),
             bytes_per_second,
             pace: Pace::new(bytes_per_second, 0),
             state: State::Free,
         }
     }
 
-    fn read(&mut self, scene: &Scene<'_>) -> Order {
-        match self.pace.allowed(scene.now_ns) {
+    fn read(&mut self, context: &UserContext<'_>) -> Order {
+        match self.pace.allowed(context.now_ns) {
             0 => Order::SleepUntil {
                 ns: self.pace.next_ns(),
             },
             allowed => {
                 let bytes_max = usize::try_from(allowed).unwrap_or(usize::MAX);
-                self.caller.receive(bytes_max, scene)
+                self.caller.receive(bytes_max, context)
             }
         }
     }
 }
 
-impl Actor for SlowReader {
-    fn next_order(&mut self, scene: &mut Scene<'_>) -> Order {
-        self.caller.due_before_connecting(scene);
-        if let Some(order) = self.caller.order(scene) {
+impl VirtualUser for SlowReader {
+    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
+        self.caller.due_before_connecting(context);
+        if let Some(order) = self.caller.order(context) {
             return order;
         }
         match self.state {
             State::Free => {
-                self.caller.sends(scene);
+                self.caller.sends(context);
                 self.state = State::Sending;
-                Order::Send(self.caller.asked().request.keep.to_vec())
+                Order::Send(self.caller.spec().request.keep.to_vec())
             }
-            State::Sending | State::Reading => self.read(scene),
+            State::Sending | State::Reading => self.read(context),
         }
     }
 
-    fn connected(&mut self, scene: &mut Scene<'_>) {
-        self.caller.connected(scene);
+    fn connected(&mut self, context: &mut UserContext<'_>) {
+        self.caller.connected(context);
         self.state = State::Free;
     }
 
-    fn sent(&mut self, scene: &mut Scene<'_>) {
+    fn sent(&mut self, context: &mut UserContext<'_>) {
         self.state = State::Reading;
-        self.pace = Pace::new(self.bytes_per_second, scene.now_ns);
+        self.pace = Pace::new(self.bytes_per_second, context.now_ns);
     }
 
-    fn received(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
+    fn received(&mut self, bytes: &[u8], context: &mut UserContext<'_>) {
         self.pace.used(bytes.len() as u64);
-        let _ = self.caller.received(bytes, &mut (), true, scene);
+        let _ = self.caller.received(bytes, &mut (), true, context);
         if !self.caller.exchange().has_request() {
             self.state = State::Free;
         }
     }
 
-    fn woken(&mut self, scene: &mut Scene<'_>) {
-        self.caller.woken(scene);
+    fn woken(&mut self, context: &mut UserContext<'_>) {
+        self.caller.woken(context);
     }
 
-    fn closed(&mut self, scene: &mut Scene<'_>) {
-        let _ = self.caller.closed(scene);
+    fn closed(&mut self, context: &mut UserContext<'_>) {
+        let _ = self.caller.closed(context);
     }
 
-    fn failed(&mut self, kind: ErrorKind, scene: &mut Scene<'_>) {
-        self.caller.failed(kind, scene);
+    fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
+        self.caller.failed(kind, context);
     }
 
-    fn abandoned(&mut self, scene: &mut Scene<'_>) {
-        self.caller.abandoned(scene);
+    fn abandoned(&mut self, context: &mut UserContext<'_>) {
+        self.caller.abandoned(context);
     }
 
     fn requests_out(&self) -> u32 {

@@ -2,7 +2,7 @@
 //!
 //! What lies before the part is sent at once, the part itself at a set rate: a tenth of a second's
 //! worth (at least a byte) at a time; the rest at once again. Between the drops the client listens:
-//! a server that has had enough and says so (408) is heard, and counted by its status; one that
+//! the answer of a server that gives up (408) is read, and counted by its status; one that
 //! closes without a word is `closed_early`, one that resets is `reset`. Then the client calls again
 //! after a pause of 10 ms, doubling up to 1 s while its connections last less than a second. A
 //! request that gets through is awaited like any other, and followed by the next one.
@@ -13,28 +13,29 @@ use std::sync::Arc;
 use loadline_record::ErrorKind;
 
 use crate::caller::Caller;
-use crate::exchange::Asked;
+use crate::exchange::RequestSpec;
 use crate::pace::Pace;
-use crate::{Actor, Crowd, Order, Scene};
+use crate::{Order, UserContext, UserGroup, VirtualUser};
 
 /// What is received at once.
 const RECEIVE_BYTES: usize = 16 << 10;
 
-/// A crowd of which each member lets the bytes `dripping` of its request drip.
-pub(super) fn crowd(
+/// A user group of which each member lets the bytes `dripping` of its request drip.
+pub(super) fn user_group(
     group: u16,
     server: u16,
     count: u64,
     bytes_per_second: u64,
-    asked: Asked,
+    spec: RequestSpec,
     dripping: Range<usize>,
-) -> Crowd {
-    let asked = Arc::new(asked);
-    let cast = Arc::new(move |_, _| {
-        let caller = Caller::new(Arc::clone(&asked), false);
-        Box::new(SlowSender::new(caller, bytes_per_second, dripping.clone())) as Box<dyn Actor>
+) -> UserGroup {
+    let spec = Arc::new(spec);
+    let make = Arc::new(move |_, _| {
+        let caller = Caller::new(Arc::clone(&spec), false);
+        Box::new(SlowSender::new(caller, bytes_per_second, dripping.clone()))
+            as Box<dyn VirtualUser>
     });
-    Crowd::new(group, server, count, cast)
+    UserGroup::new(group, server, count, make)
 }
 
 /// Where the content of a request begins.
@@ -47,14 +48,14 @@ struct SlowSender {
     caller: Caller,
     bytes_per_second: u64,
     dripping: Range<usize>,
-    /// Bytes of the request that were given to the stage.
+    /// Bytes of the request that were given to the executor.
     given: usize,
     pace: Pace,
 }
 
 impl SlowSender {
     fn new(caller: Caller, bytes_per_second: u64, dripping: Range<usize>) -> Self {
-        let len = caller.asked().request.keep.len();
+        let len = caller.spec().request.keep.len();
         Self {
             caller,
             bytes_per_second,
@@ -66,7 +67,7 @@ impl SlowSender {
 
     /// Up to where bytes may be sent now.
     fn allowed(&mut self, now_ns: u64) -> usize {
-        let whole = self.caller.asked().request.keep.len();
+        let whole = self.caller.spec().request.keep.len();
         if self.given < self.dripping.start {
             return self.dripping.start;
         }
@@ -81,24 +82,24 @@ impl SlowSender {
     }
 
     fn is_whole(&self) -> bool {
-        self.given == self.caller.asked().request.keep.len()
+        self.given == self.caller.spec().request.keep.len()
     }
 }
 
-impl Actor for SlowSender {
-    fn next_order(&mut self, scene: &mut Scene<'_>) -> Order {
-        self.caller.due_before_connecting(scene);
-        if let Some(order) = self.caller.order(scene) {
+impl VirtualUser for SlowSender {
+    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
+        self.caller.due_before_connecting(context);
+        if let Some(order) = self.caller.order(context) {
             return order;
         }
         if self.is_whole() && self.caller.exchange().is_out() {
-            return self.caller.receive(RECEIVE_BYTES, scene);
+            return self.caller.receive(RECEIVE_BYTES, context);
         }
         if !self.caller.exchange().is_out() {
             self.given = 0;
-            self.caller.sends(scene);
+            self.caller.sends(context);
         }
-        let (from, to) = (self.given, self.allowed(scene.now_ns));
+        let (from, to) = (self.given, self.allowed(context.now_ns));
         if from == to {
             return Order::ReceiveUntil {
                 bytes_max: RECEIVE_BYTES,
@@ -109,35 +110,35 @@ impl Actor for SlowSender {
             self.pace.used((to - from) as u64);
         }
         self.given = to;
-        Order::Send(self.caller.asked().request.keep[from..to].to_vec())
+        Order::Send(self.caller.spec().request.keep[from..to].to_vec())
     }
 
-    fn connected(&mut self, scene: &mut Scene<'_>) {
-        self.caller.connected(scene);
+    fn connected(&mut self, context: &mut UserContext<'_>) {
+        self.caller.connected(context);
         self.given = 0;
     }
 
-    fn sent(&mut self, _scene: &mut Scene<'_>) {}
+    fn sent(&mut self, _context: &mut UserContext<'_>) {}
 
-    fn received(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
+    fn received(&mut self, bytes: &[u8], context: &mut UserContext<'_>) {
         let is_whole = self.is_whole();
-        let _ = self.caller.received(bytes, &mut (), is_whole, scene);
+        let _ = self.caller.received(bytes, &mut (), is_whole, context);
     }
 
-    fn woken(&mut self, scene: &mut Scene<'_>) {
-        self.caller.woken(scene);
+    fn woken(&mut self, context: &mut UserContext<'_>) {
+        self.caller.woken(context);
     }
 
-    fn closed(&mut self, scene: &mut Scene<'_>) {
-        let _ = self.caller.closed(scene);
+    fn closed(&mut self, context: &mut UserContext<'_>) {
+        let _ = self.caller.closed(context);
     }
 
-    fn failed(&mut self, kind: ErrorKind, scene: &mut Scene<'_>) {
-        self.caller.failed(kind, scene);
+    fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
+        self.caller.failed(kind, context);
     }
 
-    fn abandoned(&mut self, scene: &mut Scene<'_>) {
-        self.caller.abandoned(scene);
+    fn abandoned(&mut self, context: &mut UserContext<'_>) {
+        self.caller.abandoned(context);
     }
 
     fn requests_out(&self) -> u32 {

@@ -15,8 +15,8 @@ const REQUEST: &[u8] = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 40\r\n
     0123456789012345678901234567890123456789";
 const TIMEOUT_NS: u64 = 3 * NS_PER_S;
 
-fn asked() -> Asked {
-    Asked {
+fn spec() -> RequestSpec {
+    RequestSpec {
         request: Prepared {
             keep: Arc::from(REQUEST),
             last: Arc::from(REQUEST),
@@ -29,19 +29,19 @@ fn asked() -> Asked {
     }
 }
 
-/// An actor and its scene.
+/// A virtual user and its context.
 struct Rehearsal {
-    actor: Box<dyn Actor>,
+    user: Box<dyn VirtualUser>,
     recorder: GroupRecorder,
     now_ns: u64,
     is_ending: bool,
 }
 
 impl Rehearsal {
-    /// Member `number` of a crowd, a second after the machine was started.
-    fn new(crowd: &Crowd, number: u64) -> Self {
+    /// Member `number` of a user group, a second after the machine was started.
+    fn new(user_group: &UserGroup, number: u64) -> Self {
         Self {
-            actor: (crowd.cast)(number, 1),
+            user: (user_group.make)(number, 1),
             recorder: GroupRecorder::new(1),
             now_ns: NS_PER_S,
             is_ending: false,
@@ -49,34 +49,34 @@ impl Rehearsal {
     }
 
     /// One that has its connection.
-    fn connected(crowd: &Crowd, number: u64) -> Self {
-        let mut rehearsal = Self::new(crowd, number);
+    fn connected(user_group: &UserGroup, number: u64) -> Self {
+        let mut rehearsal = Self::new(user_group, number);
         assert_eq!(rehearsal.order(), Order::Connect);
-        rehearsal.tell(|actor, scene| actor.connected(scene));
+        rehearsal.tell(|user, context| user.connected(context));
         rehearsal
     }
 
-    fn tell<R>(&mut self, fact: impl FnOnce(&mut dyn Actor, &mut Scene<'_>) -> R) -> R {
-        let mut scene = Scene {
+    fn tell<R>(&mut self, fact: impl FnOnce(&mut dyn VirtualUser, &mut UserContext<'_>) -> R) -> R {
+        let mut context = UserContext {
             now_ns: self.now_ns,
             phase: 0,
             recorder: &mut self.recorder,
             is_ending: self.is_ending,
         };
-        fact(&mut *self.actor, &mut scene)
+        fact(&mut *self.user, &mut context)
     }
 
     fn order(&mut self) -> Order {
-        self.tell(|actor, scene| actor.next_order(scene))
+        self.tell(|user, context| user.next_order(context))
     }
 
     fn received(&mut self, bytes: &[u8]) {
-        self.tell(|actor, scene| actor.received(bytes, scene));
+        self.tell(|user, context| user.received(bytes, context));
     }
 
     fn wakes_at(&mut self, ns: u64) {
         self.now_ns = self.now_ns.max(ns);
-        self.tell(|actor, scene| actor.woken(scene));
+        self.tell(|user, context| user.woken(context));
     }
 
     /// Sends what is given, until it wants something else: that order, and the bytes sent.
@@ -86,7 +86,7 @@ impl Rehearsal {
             match self.order() {
                 Order::Send(bytes) => {
                     sent += bytes.len();
-                    self.tell(|actor, scene| actor.sent(scene));
+                    self.tell(|user, context| user.sent(context));
                 }
                 order => return (order, sent),
             }
@@ -114,8 +114,8 @@ fn answer(content_bytes: usize) -> Vec<u8> {
 /// How many bytes a reader takes in so many seconds from a server that always has some, when each
 /// wake-up is late by the next of these.
 fn read_in(bytes_per_second: u64, seconds: u64, late_ns: &[u64]) -> u64 {
-    let crowd = slow_reader::crowd(1, 0, 1, bytes_per_second, asked());
-    let mut reader = Rehearsal::connected(&crowd, 0);
+    let user_group = slow_reader::user_group(1, 0, 1, bytes_per_second, spec());
+    let mut reader = Rehearsal::connected(&user_group, 0);
     let (order, _) = reader.send();
     assert!(matches!(order, Order::ReceiveUntil { .. }), "{order:?}");
     reader.received(b"HTTP/1.1 200 OK\r\nContent-Length: 1099511627776\r\n\r\n");
@@ -154,8 +154,8 @@ fn slow_readers_keep_their_rate() {
 
 #[test]
 fn a_server_that_falls_silent_is_a_timeout_and_its_slowness_is_not() {
-    let crowd = slow_reader::crowd(1, 0, 1, 1000, asked());
-    let mut reader = Rehearsal::connected(&crowd, 0);
+    let user_group = slow_reader::user_group(1, 0, 1, 1000, spec());
+    let mut reader = Rehearsal::connected(&user_group, 0);
     let _ = reader.send();
     reader.received(&answer(1000)[..100]);
     for _ in 0..20 {
@@ -190,8 +190,8 @@ fn a_server_that_falls_silent_is_a_timeout_and_its_slowness_is_not() {
 
 /// Drips until the whole request is out; how many bytes went at once at first and at last, and how
 /// long it took.
-fn drip(crowd: &Crowd) -> (usize, usize, u64, Rehearsal) {
-    let mut sender = Rehearsal::connected(crowd, 0);
+fn drip(user_group: &UserGroup) -> (usize, usize, u64, Rehearsal) {
+    let mut sender = Rehearsal::connected(user_group, 0);
     let (begin_ns, mut sizes) = (sender.now_ns, Vec::new());
     while sizes.iter().sum::<usize>() < REQUEST.len() {
         let (order, sent) = sender.send();
@@ -212,7 +212,7 @@ fn drip(crowd: &Crowd) -> (usize, usize, u64, Rehearsal) {
 #[test]
 fn heads_drip_to_their_end_and_bodies_from_there_on() {
     let head_bytes = REQUEST.len() - 40;
-    let (first, last, took_ns, mut sender) = drip(&slow_head::crowd(1, 0, 1, 2, asked()));
+    let (first, last, took_ns, mut sender) = drip(&slow_head::user_group(1, 0, 1, 2, spec()));
     assert_eq!((first, last), (1, 41));
     assert_eq!(took_ns, (head_bytes as u64 - 1) * NS_PER_S / 2);
     sender.received(&answer(3));
@@ -221,15 +221,15 @@ fn heads_drip_to_their_end_and_bodies_from_there_on() {
     let tally = sender.tally();
     assert_eq!((tally.offered, tally.sent, tally.good), (2, 2, 1));
 
-    let (first, last, took_ns, _) = drip(&slow_body::crowd(1, 0, 1, 100, asked()));
+    let (first, last, took_ns, _) = drip(&slow_body::user_group(1, 0, 1, 100, spec()));
     assert_eq!((first, last), (head_bytes + 10, 10));
     assert_eq!(took_ns, 3 * NS_PER_S / 10);
 }
 
 #[test]
 fn a_server_that_has_had_enough_is_heard_between_the_drops() {
-    let crowd = slow_head::crowd(1, 0, 1, 1, asked());
-    let mut sender = Rehearsal::connected(&crowd, 0);
+    let user_group = slow_head::user_group(1, 0, 1, 1, spec());
+    let mut sender = Rehearsal::connected(&user_group, 0);
     for _ in 0..3 {
         let (order, sent) = sender.send();
         assert_eq!(sent, 1);
@@ -253,11 +253,11 @@ fn a_server_that_has_had_enough_is_heard_between_the_drops() {
 
 #[test]
 fn vanishing_clients_vanish_by_turns() {
-    let crowd = vanishing::crowd(1, 0, 6, asked());
-    let mut client = Rehearsal::new(&crowd, 0);
+    let user_group = vanishing::user_group(1, 0, 6, spec());
+    let mut client = Rehearsal::new(&user_group, 0);
     for turn in 0..12 {
         assert_eq!(client.order(), Order::Connect, "turn {turn}");
-        client.tell(|actor, scene| actor.connected(scene));
+        client.tell(|user, context| user.connected(context));
         let (mut order, sent) = client.send();
         match turn % 3 {
             0 => assert_eq!(sent, REQUEST.len() / 2),
@@ -289,21 +289,21 @@ fn vanishing_clients_vanish_by_turns() {
 
 #[test]
 fn idle_clients_come_back_after_pauses_of_their_own() {
-    let crowd = idle::crowd(1, 0, 100, None);
+    let user_group = idle::user_group(1, 0, 100, None);
     let mut pauses = Vec::new();
     for number in 0..100 {
-        let mut client = Rehearsal::connected(&crowd, number);
+        let mut client = Rehearsal::connected(&user_group, number);
         assert!(matches!(client.order(), Order::Receive { .. }));
         client.received(b"HTTP/1.1 408 So\r\n\r\n");
         assert!(matches!(client.order(), Order::Receive { .. }));
-        client.tell(|actor, scene| actor.closed(scene));
+        client.tell(|user, context| user.closed(context));
         let Order::SleepUntil { ns } = client.order() else {
             panic!("no pause");
         };
         pauses.push(ns - client.now_ns);
         client.wakes_at(ns);
         assert_eq!(client.order(), Order::Connect);
-        client.tell(|actor, scene| actor.connected(scene));
+        client.tell(|user, context| user.connected(context));
         assert!(matches!(client.order(), Order::Receive { .. }));
         client.is_ending = true;
         assert_eq!(client.order(), Order::Close { reset: false });
@@ -316,23 +316,23 @@ fn idle_clients_come_back_after_pauses_of_their_own() {
     assert!(pauses[99] - pauses[0] > NS_PER_S / 2);
 }
 
-/// What may happen to an actor that has given this order, by a number.
+/// What may happen to a virtual user that has given this order, by a number.
 fn happen(rehearsal: &mut Rehearsal, order: Order, what: u8) {
     let fail = |rehearsal: &mut Rehearsal, kind| {
-        rehearsal.tell(|actor, scene| actor.failed(kind, scene));
+        rehearsal.tell(|user, context| user.failed(kind, context));
     };
     match (order, what % 8) {
         (Order::Connect, 0) => fail(rehearsal, ErrorKind::Refused),
-        (Order::Connect, _) => rehearsal.tell(|actor, scene| actor.connected(scene)),
+        (Order::Connect, _) => rehearsal.tell(|user, context| user.connected(context)),
         (Order::Send(_), 0) => fail(rehearsal, ErrorKind::Reset),
-        (Order::Send(_), _) => rehearsal.tell(|actor, scene| actor.sent(scene)),
+        (Order::Send(_), _) => rehearsal.tell(|user, context| user.sent(context)),
         (Order::SleepUntil { ns } | Order::ReceiveUntil { ns, .. }, 0) => rehearsal.wakes_at(ns),
         (Order::SleepUntil { ns }, _) => rehearsal.wakes_at(ns),
         (Order::Receive { .. } | Order::ReceiveUntil { .. }, 1) => {
             fail(rehearsal, ErrorKind::Reset)
         }
         (Order::Receive { .. } | Order::ReceiveUntil { .. }, 2) => {
-            rehearsal.tell(|actor, scene| actor.closed(scene));
+            rehearsal.tell(|user, context| user.closed(context));
         }
         (Order::Receive { bytes_max } | Order::ReceiveUntil { bytes_max, .. }, what) => {
             let bytes = match what {
@@ -352,22 +352,22 @@ fn happen(rehearsal: &mut Rehearsal, order: Order, what: u8) {
 
 proptest! {
     /// Whatever happens, each request is counted once: good, an error, or unfinished; and each
-    /// actor comes to an end.
+    /// virtual user comes to an end.
     #[test]
     fn each_request_is_counted_once(
         kind in 0_u8..6,
         facts in prop::collection::vec(any::<u8>(), 0..200),
         abandoned in any::<bool>(),
     ) {
-        let crowd = match kind {
-            0 => slow_reader::crowd(1, 0, 1, 100, asked()),
-            1 => slow_head::crowd(1, 0, 1, 20, asked()),
-            2 => slow_body::crowd(1, 0, 1, 20, asked()),
-            3 => vanishing::crowd(1, 0, 1, asked()),
-            4 => player::crowd(1, 0, 1, 800_000, asked()),
-            _ => idle::crowd(1, 0, 1, Some(asked())),
+        let user_group = match kind {
+            0 => slow_reader::user_group(1, 0, 1, 100, spec()),
+            1 => slow_head::user_group(1, 0, 1, 20, spec()),
+            2 => slow_body::user_group(1, 0, 1, 20, spec()),
+            3 => vanishing::user_group(1, 0, 1, spec()),
+            4 => player::user_group(1, 0, 1, 800_000, spec()),
+            _ => idle::user_group(1, 0, 1, Some(spec())),
         };
-        let mut rehearsal = Rehearsal::new(&crowd, 0);
+        let mut rehearsal = Rehearsal::new(&user_group, 0);
         let mut failed_to_connect = 0;
         for what in facts {
             let order = rehearsal.order();
@@ -381,7 +381,7 @@ proptest! {
             match rehearsal.order() {
                 Order::Done => break,
                 Order::ReceiveUntil { .. } if abandoned => {
-                    rehearsal.tell(|actor, scene| actor.abandoned(scene));
+                    rehearsal.tell(|user, context| user.abandoned(context));
                     break;
                 }
                 Order::ReceiveUntil { ns, .. } => rehearsal.wakes_at(ns),
@@ -391,7 +391,7 @@ proptest! {
             orders += 1;
             prop_assert!(orders < 100, "it finds no end");
         }
-        prop_assert_eq!(rehearsal.actor.requests_out(), 0);
+        prop_assert_eq!(rehearsal.user.requests_out(), 0);
         let tally = rehearsal.tally();
         let errors = tally.errors_total() - if kind == 5 { failed_to_connect } else { 0 };
         prop_assert_eq!(tally.offered, tally.good + errors + tally.unfinished, "{:?}", tally);

@@ -16,7 +16,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// For so many indexes.
+    /// For `count` indexes.
     pub(super) fn new(count: usize) -> Self {
         Self {
             heap: Vec::new(),

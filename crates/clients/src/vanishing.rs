@@ -19,18 +19,18 @@ use loadline_load::seed;
 use loadline_record::ErrorKind;
 
 use crate::caller::Caller;
-use crate::exchange::Asked;
-use crate::{Actor, Crowd, Order, Scene};
+use crate::exchange::RequestSpec;
+use crate::{Order, UserContext, UserGroup, VirtualUser};
 
-/// Members of this crowd vanish in the middle. For `server` and `group` see [`Crowd`].
+/// Members of this user group vanish in the middle. For `server` and `group` see [`UserGroup`].
 #[must_use]
-pub fn crowd(group: u16, server: u16, count: u64, asked: Asked) -> Crowd {
-    let asked = Arc::new(asked);
-    let cast = Arc::new(move |number, seed| {
-        let caller = Caller::new(Arc::clone(&asked), false);
-        Box::new(Vanishing::new(caller, number, seed)) as Box<dyn Actor>
+pub fn user_group(group: u16, server: u16, count: u64, spec: RequestSpec) -> UserGroup {
+    let spec = Arc::new(spec);
+    let make = Arc::new(move |number, seed| {
+        let caller = Caller::new(Arc::clone(&spec), false);
+        Box::new(Vanishing::new(caller, number, seed)) as Box<dyn VirtualUser>
     });
-    Crowd::new(group, server, count, cast)
+    UserGroup::new(group, server, count, make)
 }
 
 const PAUSE_NS_MIN: u64 = 50_000_000;
@@ -53,7 +53,7 @@ struct Vanishing {
     caller: Caller,
     turn: u64,
     pause_ns: u64,
-    /// Whether the request, or the half of it, was given to the stage.
+    /// Whether the request, or the half of it, was given to the executor.
     is_given: bool,
     /// Bytes of content that will be left unread, once they are known.
     unread_bytes: Option<u64>,
@@ -78,29 +78,29 @@ impl Vanishing {
         }
     }
 
-    fn vanish(&mut self, scene: &mut Scene<'_>) {
+    fn vanish(&mut self, context: &mut UserContext<'_>) {
         let reset = (self.turn / 3).is_multiple_of(2);
         self.turn += 1;
-        let until_ns = scene.now_ns.saturating_add(self.pause_ns);
-        self.caller.vanish(reset, until_ns, scene);
+        let until_ns = context.now_ns.saturating_add(self.pause_ns);
+        self.caller.vanish(reset, until_ns, context);
     }
 }
 
-impl Actor for Vanishing {
-    fn next_order(&mut self, scene: &mut Scene<'_>) -> Order {
-        self.caller.due_before_connecting(scene);
-        if let Some(order) = self.caller.order(scene) {
+impl VirtualUser for Vanishing {
+    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
+        self.caller.due_before_connecting(context);
+        if let Some(order) = self.caller.order(context) {
             return order;
         }
         if self.is_given {
             let left = self.caller.exchange().content_left().unwrap_or(0);
             let wanted = left.saturating_sub(self.unread_bytes.unwrap_or(left));
             let most = RECEIVE_BYTES.max(usize::try_from(wanted).unwrap_or(RECEIVE_BYTES));
-            return self.caller.receive(most, scene);
+            return self.caller.receive(most, context);
         }
         self.is_given = true;
-        self.caller.sends(scene);
-        let request = &self.caller.asked().request.keep;
+        self.caller.sends(context);
+        let request = &self.caller.spec().request.keep;
         let len = match self.manner() {
             Manner::HalfARequest => request.len() / 2,
             _ => request.len(),
@@ -108,22 +108,22 @@ impl Actor for Vanishing {
         Order::Send(request[..len].to_vec())
     }
 
-    fn connected(&mut self, scene: &mut Scene<'_>) {
-        self.caller.connected(scene);
+    fn connected(&mut self, context: &mut UserContext<'_>) {
+        self.caller.connected(context);
         self.is_given = false;
         self.unread_bytes = None;
     }
 
-    fn sent(&mut self, scene: &mut Scene<'_>) {
+    fn sent(&mut self, context: &mut UserContext<'_>) {
         if self.manner() != Manner::HalfAnAnswer {
-            self.vanish(scene);
+            self.vanish(context);
         }
     }
 
-    fn received(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
-        let _ = self.caller.received(bytes, &mut (), true, scene);
+    fn received(&mut self, bytes: &[u8], context: &mut UserContext<'_>) {
+        let _ = self.caller.received(bytes, &mut (), true, context);
         if !self.caller.exchange().has_request() {
-            return self.vanish(scene); // it came whole
+            return self.vanish(context); // it came whole
         }
         let Some(left) = self.caller.exchange().content_left() else {
             return;
@@ -132,25 +132,25 @@ impl Actor for Vanishing {
             .unread_bytes
             .get_or_insert_with(|| left - (left / 2).min(HALF_BYTES_MAX));
         if left <= unread_bytes {
-            self.vanish(scene);
+            self.vanish(context);
         }
     }
 
-    fn woken(&mut self, scene: &mut Scene<'_>) {
-        self.caller.woken(scene);
+    fn woken(&mut self, context: &mut UserContext<'_>) {
+        self.caller.woken(context);
     }
 
-    fn closed(&mut self, scene: &mut Scene<'_>) {
-        let _ = self.caller.closed(scene);
+    fn closed(&mut self, context: &mut UserContext<'_>) {
+        let _ = self.caller.closed(context);
         self.turn += 1;
     }
 
-    fn failed(&mut self, kind: ErrorKind, scene: &mut Scene<'_>) {
-        self.caller.failed(kind, scene);
+    fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
+        self.caller.failed(kind, context);
     }
 
-    fn abandoned(&mut self, scene: &mut Scene<'_>) {
-        self.caller.abandoned(scene);
+    fn abandoned(&mut self, context: &mut UserContext<'_>) {
+        self.caller.abandoned(context);
     }
 
     fn requests_out(&self) -> u32 {

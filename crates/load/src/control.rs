@@ -33,7 +33,7 @@ impl Control {
         }
     }
 
-    /// The requests that the run was to have are done: clients with a mind of their own, which have
+    /// The requests that the run was to have are done: virtual users, which have
     /// no number of them, come to their end as if the last phase had.
     pub fn end(&self) {
         self.end.store(true, Ordering::Release);

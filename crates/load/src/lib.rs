@@ -2,7 +2,7 @@
 //! itself is not to be trusted.
 //!
 //! ```text
-//!   Plan ──► fleet: threads (and processes)          one Plan for all, a Share for each
+//!   Plan ──► load_threads (and processes)            one Plan for all, a Share for each
 //!              │
 //!              ├─ engine   the plain clients: one epoll loop a thread, closed or open loop
 //!              └─ one thread more, which whoever starts the run may add (clients with behaviour)
@@ -19,8 +19,8 @@ pub mod calendar;
 pub mod client_loop;
 pub mod control;
 pub mod engine;
-pub mod fleet;
 pub mod judge;
+pub mod load_threads;
 pub mod message;
 pub mod meter;
 pub mod mix;

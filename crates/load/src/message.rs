@@ -1,4 +1,4 @@
-//! What a thread tells: it is ready, what happened in a stretch of time, how it fared in all.
+//! What a thread reports: it is ready, what happened in an interval, how it fared in all.
 
 use hdrhistogram::Histogram;
 use loadline_record::{StepReport, Tally};

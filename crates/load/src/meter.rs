@@ -112,7 +112,7 @@ impl Meter {
         (doubled, half_ns)
     }
 
-    /// The thread has waited so long, for so many events.
+    /// The thread has waited for `events`, this long.
     #[inline]
     pub fn waited(&mut self, waited_ns: u64, events: usize) {
         if self.is_on {
@@ -159,7 +159,7 @@ impl Meter {
         self.after_end_ns = waited_ns;
     }
 
-    /// So many requests were given up for want of a connection.
+    /// `requests` were given up: no connection was free.
     pub(crate) fn held_back(&mut self, requests: u64) {
         self.held_back = requests;
     }

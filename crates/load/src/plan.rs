@@ -59,7 +59,7 @@ pub struct Plan {
     pub mix: Mix,
     /// When.
     pub load: Loop,
-    /// Stretches of time that are told apart; they follow each other, the first begins at 0.
+    /// Intervals with results of their own; they follow each other, the first begins at 0.
     pub phases: Vec<Phase>,
     /// Plain clients: connections, and so the bound of requests in flight.
     pub connections: u32,

@@ -1,4 +1,4 @@
-//! The offered rate as a function of time, and the phases in which results are told apart.
+//! The offered rate as a function of time, and the phases, each with results of its own.
 //!
 //! A [`Schedule`] is a row of segments, in each of which the rate is constant or moves in a straight
 //! line: steps, ramps and bursts are built of them. The number of requests due until a moment is the
@@ -33,7 +33,7 @@ pub struct Schedule {
     pub segments: Vec<Segment>,
 }
 
-/// A stretch of time whose results are told apart: the warm-up, a step of `--steps`, or all.
+/// An interval with results of its own: the warm-up, a step of `--steps`, or all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Phase {
     /// As it stands in results: "warm-up", "500/s".
@@ -59,7 +59,7 @@ pub struct Steps {
     pub by: f64,
 }
 
-/// What the results of a schedule are told apart by.
+/// What names the results of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     /// One phase.
@@ -344,7 +344,7 @@ fn mean_rate(total: f64, len_ns: u64) -> f64 {
     total * 1e9 / len_ns as f64
 }
 
-/// The rate, or 0 for what is none: a schedule's fields are open to everybody.
+/// The rate, or 0 for what is none: a schedule's fields are public.
 pub(crate) fn sound(rate: f64) -> f64 {
     if rate.is_finite() && rate > 0.0 {
         rate.min(RATE_MAX)

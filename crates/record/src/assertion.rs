@@ -47,7 +47,7 @@ pub struct Finding {
 pub struct Beyond {
     /// Requests that took too long, or never got an answer.
     pub count: u64,
-    /// Of so many.
+    /// Of this number.
     pub of: u64,
     /// The part of them that may: 0.01 for p99.
     pub allowed: f64,

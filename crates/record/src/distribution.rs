@@ -10,11 +10,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::latencies;
 
-/// Beyond the p-th percentile there have to be at least so many samples: with fewer, it is an
+/// The samples that have to lie beyond a percentile: with fewer, it is an
 /// anecdote of single requests (`10 / (1 - p)` samples in all).
 pub const SAMPLES_BEYOND_MIN: f64 = 10.0;
 
-/// Percents are told apart to so many parts of one.
+/// The parts of a percent that are distinguished.
 const PARTS_OF_A_PERCENT: f64 = 1e9;
 
 /// Bytes of a histogram in compressed form that are taken from a file or a pipe. The largest
@@ -28,7 +28,7 @@ pub struct Distribution {
     histogram: Histogram<u64>,
 }
 
-/// Values in microseconds below which so many percent of the samples lie; `None`: not enough
+/// Values in microseconds below which that percentage of the samples lies; `None`: not enough
 /// samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentiles {
@@ -172,7 +172,7 @@ pub fn rank(count: u64, percent: f64) -> u64 {
     u64::try_from(rank).unwrap_or(u64::MAX)
 }
 
-/// The sample of a rank, from 1; `None`: there are not so many.
+/// The sample of a rank, from 1; `None`: there are fewer.
 #[must_use]
 pub fn value_at_rank(histogram: &Histogram<u64>, rank: u64) -> Option<u64> {
     let count = histogram.len();

@@ -24,7 +24,7 @@ pub struct TrialRecord {
     pub run: RunRecord,
     /// Where.
     pub machine: MachineRecord,
-    /// The stretches of time that are told apart, in order.
+    /// The intervals with results of their own, in order.
     pub phases: Vec<PhaseRecord>,
     /// The groups of clients; the first one is the plain clients.
     pub groups: Vec<GroupRecord>,
@@ -194,7 +194,7 @@ pub struct NetworkRecord {
     pub resets_sent: Option<u64>,
 }
 
-/// A stretch of time that is told apart.
+/// An interval with results of its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PhaseRecord {
@@ -516,8 +516,8 @@ pub struct WatchedSample {
 }
 
 impl TrialRecord {
-    /// The plain clients, over the counted phases: the headline. A trial of crowds alone has its
-    /// first crowd here.
+    /// The plain clients, over the counted phases: the headline. A trial of user groups alone has its
+    /// first user group here.
     #[must_use]
     pub fn headline(&self) -> Option<&GroupRecord> {
         let has_load = |group: &&GroupRecord| group.total.tally.offered > 0;

@@ -23,7 +23,7 @@ pub const LAG_FLOOR_US: u64 = 50;
 
 /// Lag below this makes times longer and is said; it does not make the client the limit. A timer and
 /// the wake-up of a sleeping CPU take some 100 us on a virtual machine (docs/measuring.md); above this,
-/// somebody kept the client from running.
+/// another process kept the client from running.
 pub const LAG_LIMIT_US: u64 = 1_000;
 
 /// The part of the plan that has to be sent.
@@ -226,7 +226,7 @@ fn judge_lag(evidence: &Evidence, verdict: &mut Verdict) {
 }
 
 /// In a closed loop answers wait for a thread that is busy with others: that is what it can do. In an
-/// open one, somebody kept the thread from reading.
+/// open one, another process kept the thread from reading.
 fn judge_read_lag(evidence: &Evidence, verdict: &mut Verdict) {
     let Some((lag_us, p50_us)) = noticeable(evidence.read_lag_p99_us, evidence) else {
         return;

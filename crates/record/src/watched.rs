@@ -2,7 +2,7 @@
 
 use crate::{PhaseRecord, WatchedRecord, WatchedSample};
 
-/// CPU time below this is not divided by: it is told in hundredths of a second.
+/// CPU time below this is not divided by: the kernel counts it in hundredths of a second.
 const CPU_S_MIN: f64 = 0.05;
 
 impl WatchedRecord {

@@ -11,8 +11,8 @@ use loadline_load::{Arrivals, Overflow};
 use loadline_record::report::Style;
 
 use super::load_values::{
-    Burst, CLIENTS_MAX, Part, Ramp, SlowCrowd, Watched, bit_rate, burst, cpus, part, pid, ramp,
-    rate, run_time, seed, slow_crowd, some_time, sources, steps, time_scale, timeout, watched,
+    Burst, CLIENTS_MAX, Part, Ramp, SlowGroup, Watched, bit_rate, burst, cpus, part, pid, ramp,
+    rate, run_time, seed, slow_group, some_time, sources, steps, time_scale, timeout, watched,
 };
 use super::values::one_of;
 use super::values::{Auto, auto_count_in, count_in};
@@ -266,16 +266,16 @@ pub(crate) struct HostileFlags {
     pub(crate) idle_request: bool,
 
     /// Clients that read their answers slowly: 200@10KB/s.
-    #[arg(long, value_name = "N@SPEED", value_parser = slow_crowd)]
-    pub(crate) slow_readers: Option<SlowCrowd>,
+    #[arg(long, value_name = "N@SPEED", value_parser = slow_group)]
+    pub(crate) slow_readers: Option<SlowGroup>,
 
     /// Clients whose request heads drip: 100@1B/s.
-    #[arg(long, value_name = "N@SPEED", value_parser = slow_crowd)]
-    pub(crate) slow_heads: Option<SlowCrowd>,
+    #[arg(long, value_name = "N@SPEED", value_parser = slow_group)]
+    pub(crate) slow_heads: Option<SlowGroup>,
 
     /// Clients whose request content drips: 100@10B/s.
-    #[arg(long, value_name = "N@SPEED", value_parser = slow_crowd)]
-    pub(crate) slow_bodies: Option<SlowCrowd>,
+    #[arg(long, value_name = "N@SPEED", value_parser = slow_group)]
+    pub(crate) slow_bodies: Option<SlowGroup>,
 
     /// Clients that vanish in the middle, again and again.
     #[arg(long, value_name = "N", value_parser = count_in(1..=CLIENTS_MAX))]

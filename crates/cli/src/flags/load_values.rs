@@ -1,4 +1,4 @@
-//! Values of `loadline load` as people type them: rates, stairs, bursts, crowds, addresses, CPUs.
+//! Values of `loadline load` as people type them: rates, stairs, bursts, slow clients, addresses, CPUs.
 //!
 //! As in `values`, every refusal says what would be right; whoever prints it adds the option's name.
 
@@ -155,7 +155,7 @@ pub(crate) fn byte_rate(text: &str) -> Result<u64, String> {
 
 /// Clients of one kind, each at a speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SlowCrowd {
+pub(crate) struct SlowGroup {
     /// How many.
     pub(crate) count: u64,
     /// At so many bytes a second.
@@ -163,13 +163,13 @@ pub(crate) struct SlowCrowd {
 }
 
 /// `200@10KB/s`.
-pub(crate) fn slow_crowd(text: &str) -> Result<SlowCrowd, String> {
+pub(crate) fn slow_group(text: &str) -> Result<SlowGroup, String> {
     const RIGHT: &str = "right would be COUNT@SPEED, 200@10KB/s say";
     let (count, speed) = text
         .split_once('@')
         .ok_or_else(|| format!("the speed is missing; {RIGHT}"))?;
     let count = super::values::count_in(1..=CLIENTS_MAX)(count)?;
-    Ok(SlowCrowd {
+    Ok(SlowGroup {
         count: count as u64,
         bytes_per_second: byte_rate(speed)?,
     })
@@ -397,13 +397,13 @@ mod tests {
     }
 
     #[test]
-    fn crowds_and_their_speeds() {
-        let crowd = SlowCrowd {
+    fn slow_clients_and_their_speeds() {
+        let group = SlowGroup {
             count: 200,
             bytes_per_second: 10 << 10,
         };
-        assert_eq!(slow_crowd("200@10KB/s"), Ok(crowd));
-        assert_eq!(slow_crowd("5@1B/s").unwrap().bytes_per_second, 1);
+        assert_eq!(slow_group("200@10KB/s"), Ok(group));
+        assert_eq!(slow_group("5@1B/s").unwrap().bytes_per_second, 1);
         for (text, part) in [
             ("200", "the speed is missing"),
             ("0@1B/s", "out of range"),
@@ -412,7 +412,7 @@ mod tests {
             ("2@10Kbit/s", "not a speed"),
             ("@10B/s", "not a number"),
         ] {
-            let message = slow_crowd(text).unwrap_err();
+            let message = slow_group(text).unwrap_err();
             assert!(message.contains(part), "{text}: {message}");
         }
         assert_eq!(bit_rate("5Mbps"), Ok(5_000_000));

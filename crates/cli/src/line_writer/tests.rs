@@ -60,7 +60,7 @@ fn full() -> io::Result<usize> {
     Err(io::ErrorKind::StorageFull.into())
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const GRACE: Duration = Duration::from_secs(20);
 
 #[test]
 fn every_line_arrives_once_from_many_threads() {
@@ -81,7 +81,7 @@ fn every_line_arrives_once_from_many_threads() {
             });
         }
     });
-    let counts = closing.finish(PATIENCE);
+    let counts = closing.finish(GRACE);
     assert_eq!(
         counts,
         LogCounts {
@@ -105,10 +105,10 @@ fn a_disk_that_fills_up_leaves_whole_lines() {
     let (log, closing, kept, failures) = log_on(LOG, vec![Ok(8), full()]);
     let mut lines = b"first\nsecond\nthird\n".to_vec();
     log.offer(&mut lines);
-    failures.recv_timeout(PATIENCE).unwrap();
+    failures.recv_timeout(GRACE).unwrap();
     lines.extend_from_slice(b"later\n");
     log.offer(&mut lines);
-    let counts = closing.finish(PATIENCE);
+    let counts = closing.finish(GRACE);
     // "third" was dropped; the rest of "second" was written as soon as there was room.
     assert_eq!(
         counts,
@@ -126,10 +126,10 @@ fn what_cannot_be_written_is_counted() {
     let (log, closing, kept, failures) = log_on(LOG, vec![full(), full()]);
     let mut lines = b"one\ntwo\n".to_vec();
     log.offer(&mut lines);
-    failures.recv_timeout(PATIENCE).unwrap();
+    failures.recv_timeout(GRACE).unwrap();
     lines.extend_from_slice(b"three\n");
     log.offer(&mut lines);
-    let counts = closing.finish(PATIENCE);
+    let counts = closing.finish(GRACE);
     assert_eq!(
         counts,
         LogCounts {
@@ -172,7 +172,7 @@ fn a_writer_that_hangs_costs_lines_and_not_the_callers() {
         "{dropped}"
     );
     drop(release);
-    let counts = closing.finish(PATIENCE);
+    let counts = closing.finish(GRACE);
     assert_eq!(counts.written + counts.dropped, 10_000);
     assert_eq!(count_lines(&kept.lock().unwrap()), counts.written);
 }
@@ -199,9 +199,9 @@ fn a_panic_costs_the_lines_at_hand_and_no_more() {
     let out = Box::new(Panicking(0, Arc::clone(&kept), tell));
     let (log, closing) = LineWriter::start_with(LOG, Target::Stdout, out).unwrap();
     log.offer(&mut b"one\n".to_vec());
-    panicked.recv_timeout(PATIENCE).unwrap();
+    panicked.recv_timeout(GRACE).unwrap();
     log.offer(&mut b"two\n".to_vec());
-    let counts = closing.finish(PATIENCE);
+    let counts = closing.finish(GRACE);
     assert_eq!(
         counts,
         LogCounts {
@@ -219,10 +219,10 @@ fn diagnostics_that_were_lost_leave_a_note_in_their_place() {
     let (log, closing, kept, failures) = log_on(DIAGNOSTICS, vec![full(), full(), Ok(4)]);
     for text in ["one\ntwo\n", "three\n"] {
         log.offer(&mut text.as_bytes().to_vec());
-        failures.recv_timeout(PATIENCE).unwrap();
+        failures.recv_timeout(GRACE).unwrap();
     }
     log.offer(&mut b"four\n".to_vec());
-    let counts = closing.finish(PATIENCE);
+    let counts = closing.finish(GRACE);
     let kept = String::from_utf8(kept.lock().unwrap().clone()).unwrap();
     assert_eq!(
         kept,

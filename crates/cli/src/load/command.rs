@@ -34,7 +34,7 @@ fn mask_password(user: &str) -> String {
     }
 }
 
-/// What a field says of who somebody is.
+/// Fields that carry credentials.
 fn mask_field(field: &str) -> String {
     let secret = ["authorization", "cookie", "proxy-authorization"];
     match field.split_once(':') {

@@ -122,7 +122,7 @@ fn refuse_without(flags: &LoadFlags) -> Result<(), Failure> {
 /// What is for plain clients, where there are none.
 fn refuse_plain(flags: &LoadFlags) -> Result<(), Failure> {
     let clients = &flags.clients;
-    let why = match (clients.connections, has_actors_alone(flags)) {
+    let why = match (clients.connections, has_users_alone(flags)) {
         (_, true) => "users and players stand in their place",
         (Some(0), false) => "--connections 0 leaves none",
         _ => return Ok(()),
@@ -147,7 +147,7 @@ fn refuse_plain(flags: &LoadFlags) -> Result<(), Failure> {
 /// What users and players, where they are alone, know by themselves.
 fn refuse_known(flags: &LoadFlags) -> Result<(), Failure> {
     let (requests, users, expect) = (&flags.requests, &flags.users, &flags.expect);
-    if !has_actors_alone(flags) {
+    if !has_users_alone(flags) {
         return Ok(());
     }
     let expected = [
@@ -179,7 +179,7 @@ fn refuse_known(flags: &LoadFlags) -> Result<(), Failure> {
 }
 
 /// Whether users or players stand in place of plain clients.
-fn has_actors_alone(flags: &LoadFlags) -> bool {
+fn has_users_alone(flags: &LoadFlags) -> bool {
     let users = &flags.users;
     let plain = flags.clients.connections.is_some_and(|count| count > 0);
     let beside = plain && (users.users.is_some() || users.players.is_some());
@@ -224,7 +224,7 @@ fn refuse_idle(flags: &LoadFlags) -> Result<(), Failure> {
         ),
         (
             "--rate",
-            open && has_actors_alone(flags),
+            open && has_users_alone(flags),
             "users and players have a pace of their own; plain clients beside them are asked for \
              by both --connections and --users or --players",
         ),

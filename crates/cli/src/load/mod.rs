@@ -5,7 +5,6 @@
 //! ```
 
 mod command;
-mod crowds;
 mod fitting;
 mod interrupt;
 mod outcome;
@@ -13,6 +12,7 @@ mod pace;
 mod plan;
 mod progress;
 mod requests;
+mod user_groups;
 
 use std::sync::Arc;
 
@@ -39,14 +39,14 @@ pub(crate) fn load(flags: &LoadFlags) -> Result<(), Failure> {
         })?;
     }
     if let Some(part) = flags.machine.part {
-        let crew = planned.run.crew(Share {
+        let spec = planned.run.thread_spec(Share {
             index: part.index,
             of: part.of,
         });
         interrupt::leave_to_parent()
             .map_err(|error| Failure::failed(format!("signals: {error}")))?;
         let steps = || planned.scenario.as_ref().map(Scenario::steps);
-        return Ok(run::carry_part(&Arc::new(planned.run.plan), &crew, &steps)?);
+        return Ok(run::carry_part(&Arc::new(planned.run.plan), &spec, &steps)?);
     }
     let outputs = Outputs::open(&flags.output)?;
     let mut progress = Progress::new(flags.output.quiet, planned.scenario.clone());

@@ -13,8 +13,8 @@ use super::progress::page;
 use crate::failure::{Exit, Failure};
 use crate::flags::load_defs::OutputFlags;
 
-/// Where results go, tried out before the run: nobody wants to hear after an hour that a directory is
-/// missing.
+/// Where results go, tried out before the run: that a directory is missing should not show after an
+/// hour.
 #[derive(Debug)]
 pub(super) struct Outputs {
     style: Style,
@@ -194,7 +194,7 @@ fn write_to(
         .and_then(|mut to| write(&mut to).and_then(|()| to.flush()));
     written.map_err(|error| {
         if is_file {
-            let _ = fs::remove_file(&path); // half of a result is none; the error is told
+            let _ = fs::remove_file(&path); // half of a result is none; the error is reported
         }
         Failure::failed(format!("{name}: {error}"))
     })
@@ -218,7 +218,7 @@ fn broken(assertions: &[Assertion], records: &[TrialRecord]) -> Vec<String> {
     broken
 }
 
-/// Groups that ask as those do whom a server is for; what slow and hostile ones get is no measure.
+/// Groups that behave as ordinary users do; what slow and hostile clients get is no measure.
 const CUSTOMERS: [&str; 3] = ["clients", "users", "players"];
 
 /// That a group had answers in the counted time, and not one that was good; with the cause that is
@@ -306,7 +306,7 @@ fn verdict(
     }
 }
 
-/// If standard error is closed, nobody listens.
+/// If standard error is closed, the text is lost.
 fn tell(line: &str) {
     let _ = writeln!(io::stderr().lock(), "loadline: {line}");
 }

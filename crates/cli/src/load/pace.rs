@@ -1,4 +1,4 @@
-//! When requests are due, and which stretches of time are told apart.
+//! When requests are due, and which intervals have results of their own.
 
 use std::time::Duration;
 

@@ -9,10 +9,10 @@ use loadline_load::run::{Demand, Division, Machine, Run, divide};
 use loadline_load::watch::Target;
 
 use super::command::{self, mask_url};
-use super::crowds::{self, Counts};
 use super::fitting::{SERVER, refuse_contradictions};
 use super::pace::{nanos, pace, replay_pace};
 use super::requests::{self, Sent};
+use super::user_groups::{self, Counts};
 use crate::failure::Failure;
 use crate::flags::load_defs::{LoadFlags, MachineFlags};
 
@@ -33,7 +33,7 @@ const CONTENT_SAMPLE: u32 = 100;
 
 /// Refuses addresses that are not this machine's: every connection from one would fail.
 fn refuse_foreign_sources(sources: &[IpAddr]) -> Result<(), Failure> {
-    // Nothing is sent, and nobody can be waiting for it.
+    // Nothing is sent, and nothing waits for it.
     let is_ours = |source: &IpAddr| UdpSocket::bind((*source, 0)).is_ok();
     match sources.iter().find(|source| !is_ours(source)) {
         None => Ok(()),
@@ -79,7 +79,7 @@ pub(super) fn plan(flags: &LoadFlags, limits: &Machine) -> Result<Planned, Failu
     let sources = flags.machine.sources.as_ref();
     let sources = sources.map_or(&[][..], |list| &list.0);
     refuse_foreign_sources(sources)?;
-    let counts = crowds::count(flags)?;
+    let counts = user_groups::count(flags)?;
     let Sent {
         mix,
         servers,
@@ -118,7 +118,7 @@ pub(super) fn plan(flags: &LoadFlags, limits: &Machine) -> Result<Planned, Failu
             .or(machine.seed)
             .unwrap_or_else(random_seed),
     };
-    let (crowds, scenario) = crowds::add(flags, counts, &mut plan)?;
+    let (user_groups, scenario) = user_groups::add(flags, counts, &mut plan)?;
     let division = Division {
         threads: threads(division.threads, &division, counts),
         ..division
@@ -127,7 +127,7 @@ pub(super) fn plan(flags: &LoadFlags, limits: &Machine) -> Result<Planned, Failu
     let run = Run {
         plan,
         division,
-        extra: loadline_clients::thread(crowds),
+        extra: loadline_clients::thread(user_groups),
         cpus: machine.cpus.clone().map_or_else(Vec::new, |list| list.0),
         watched: watched(flags),
         command: command::typed(),

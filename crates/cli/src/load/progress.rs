@@ -1,4 +1,4 @@
-//! What whoever waits is told on standard error: a live view on a terminal, plain lines elsewhere.
+//! Progress on standard error: a live view on a terminal, plain lines elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -147,7 +147,7 @@ pub(super) fn page() -> Page {
     }
 }
 
-/// If standard error is closed, nobody listens.
+/// If standard error is closed, the text is lost.
 fn put(text: &str) {
     let mut stderr = io::stderr().lock();
     let _ = stderr

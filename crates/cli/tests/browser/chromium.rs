@@ -17,7 +17,7 @@ use crate::process;
 
 /// How long the browser may be silent while something is awaited. Its first page takes seconds on a
 /// machine that has nothing else to do, and a minute on one that has.
-const PATIENCE: Duration = Duration::from_secs(300);
+const GRACE: Duration = Duration::from_secs(300);
 
 /// A page in a browser context of its own; both end with the value.
 pub(crate) struct Browser {
@@ -92,7 +92,7 @@ impl Browser {
         let stream = TcpStream::connect(host)
             .unwrap_or_else(|error| panic!("cannot reach the browser at {host}: {error}"));
         stream
-            .set_read_timeout(Some(PATIENCE))
+            .set_read_timeout(Some(GRACE))
             .expect("a read timeout");
         let (socket, _) = tungstenite::client(address, stream).expect("a web socket");
         let mut browser = Self {

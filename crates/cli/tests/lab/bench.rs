@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use loadline_lab::journal::{self, Contents, Trial};
 use tempfile::TempDir;
 
-use crate::program::{PATIENCE, PROGRAM, run};
+use crate::program::{GRACE, PROGRAM, run};
 
 /// A plan in a folder of its own, which all processes of its runs have in their command lines.
 pub(crate) struct Bench {
@@ -110,7 +110,7 @@ impl Bench {
 
     /// Waits until none of its processes is left.
     pub(crate) fn wait_until_nothing_runs(&self) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + GRACE;
         loop {
             let left = self.processes();
             if left.is_empty() {
@@ -156,7 +156,7 @@ impl Running {
     /// Waits for a line that contains `part`.
     pub(crate) fn wait_for(&self, part: &str) {
         loop {
-            let line = self.line_within(PATIENCE).unwrap();
+            let line = self.line_within(GRACE).unwrap();
             if line.contains(part) {
                 return;
             }

@@ -9,7 +9,7 @@ use loadline_lab::journal::{Level, Trial};
 use crate::bench::Bench;
 
 /// How long anything may take: database servers make their files first.
-const PATIENCE: Duration = Duration::from_secs(120);
+const GRACE: Duration = Duration::from_secs(120);
 
 const SCENARIOS: [(&str, &str); 3] = [
     (
@@ -153,7 +153,7 @@ fn first_folder(pid: u32) -> PathBuf {
 }
 
 fn wait_until(is_so: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + GRACE;
     while !is_so() {
         assert!(Instant::now() < until, "it does not come to that");
         thread::sleep(Duration::from_millis(2));

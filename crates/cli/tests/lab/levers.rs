@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use loadline_lab::journal::Trial;
 
 use crate::bench::{Bench, said};
-use crate::program::PATIENCE;
+use crate::program::GRACE;
 
 /// A plan of one short trial after another, of servers that compute.
 fn plan(series: &str) -> String {
@@ -108,7 +108,7 @@ fn control_groups_go_with_the_run_however_it_ends() {
             return;
         }
         let mut run = bench.start();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + GRACE;
         let holds_a_server = |group: PathBuf| {
             let members = fs::read_to_string(group.join("cgroup.procs"));
             members.is_ok_and(|members| !members.is_empty())

@@ -183,7 +183,7 @@ fn expectations_are_checked() {
 }
 
 #[test]
-fn crowds_are_reported_apart() {
+fn groups_are_reported_apart() {
     let (server, _site) = server(&[]);
     let record = measured(&format!(
         "http://{}/ -c 4 -d 500ms --idle-connections 20 --slow-heads 5@10B/s --vanishing 3",

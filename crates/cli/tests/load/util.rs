@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{PATIENCE, PROGRAM, Server, exchange, run};
+use crate::program::{GRACE, PROGRAM, Server, exchange, run};
 
 /// Runs `loadline load` to its end: words as a shell would part them, if it knew no quotes.
 pub(crate) fn load(line: &str) -> Output {
@@ -118,7 +118,7 @@ impl Running {
         };
         let out = read(out.map(|it| Box::new(it) as Box<dyn std::io::Read + Send>));
         let err = read(err.map(|it| Box::new(it) as Box<dyn std::io::Read + Send>));
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + GRACE;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;

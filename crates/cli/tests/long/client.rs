@@ -7,7 +7,7 @@ use std::os::fd::AsFd as _;
 use loadline_sys::connect::{connect, outcome};
 use loadline_sys::{Events, Interest, Poller};
 
-use crate::program::PATIENCE;
+use crate::program::GRACE;
 
 /// One answer.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Connection {
         let socket = connect(&address, Some(source)).expect("an address of this machine");
         let (poller, mut events) = (Poller::new().unwrap(), Events::new());
         poller.add(&socket, 1, Interest::Connection).unwrap();
-        let patience_ms = u64::try_from(PATIENCE.as_millis()).unwrap();
+        let patience_ms = u64::try_from(GRACE.as_millis()).unwrap();
         let ready = poller.wait(&mut events, Some(patience_ms)).unwrap();
         assert_eq!(ready, 1, "connecting takes too long");
         outcome(socket.as_fd()).expect("the server listens");
@@ -59,8 +59,8 @@ impl Connection {
     }
 
     fn of(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(GRACE)).unwrap();
+        stream.set_write_timeout(Some(GRACE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self {
             stream: BufReader::with_capacity(64 << 10, stream),

@@ -19,7 +19,7 @@ use tungstenite::{Message, WebSocket};
 const PROGRAM: &str = "/usr/bin/firefox-esr";
 /// How long the browser may be silent while something is awaited: its first page takes a minute on a
 /// machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(300);
+const GRACE: Duration = Duration::from_secs(300);
 /// Whatever is not on this machine is asked of a proxy that is not there.
 const PREFERENCES: &str = r#"user_pref("network.proxy.type", 1);
 user_pref("network.proxy.http", "127.0.0.1");
@@ -96,7 +96,7 @@ impl Firefox {
         let (child, address) = start(&profile);
         let host = address.trim_start_matches("ws://");
         let stream = TcpStream::connect(host).expect("the browser listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(GRACE)).expect("a timeout");
         let url = format!("{address}/session");
         let (socket, _) = tungstenite::client(url, stream).expect("a web socket");
         let mut browser = Self {

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::alone;
 use crate::bench::{Bench, said};
-use crate::program::{PATIENCE, run, until};
+use crate::program::{GRACE, run, until};
 
 /// Those that the lab knows how to configure.
 const SERVERS: [&str; 5] = [
@@ -208,7 +208,7 @@ impl Drop for Other {
         let _ = signal(self.child.id(), Asked::End);
         let began = Instant::now();
         while let Ok(None) = self.child.try_wait() {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > GRACE {
                 let _ = self.child.kill();
             }
             thread::sleep(Duration::from_millis(5));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::util::{PATIENCE, PROGRAM, architectures, exchange, site, unix, until};
+use crate::util::{GRACE, PROGRAM, architectures, exchange, site, unix, until};
 
 /// What has become of standard error.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ impl Server {
     /// Ends it, and it ends well.
     fn end(mut self, what: &str) {
         self.signal("TERM");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + GRACE;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;

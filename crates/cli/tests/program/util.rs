@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long anything may take before a test fails. Far more than it does take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const GRACE: Duration = Duration::from_secs(60);
 
 /// Every architecture that this machine offers; says visibly what it leaves out.
 pub(crate) fn architectures() -> Vec<&'static str> {
@@ -31,7 +31,7 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_loadline");
 /// Runs the program to its end.
 pub(crate) fn run(arguments: &[&str]) -> Output {
     // A server that starts where it should refuse must not hang the test.
-    let patience = PATIENCE.as_secs().to_string();
+    let patience = GRACE.as_secs().to_string();
     let output = Command::new("timeout")
         .args([&patience, PROGRAM])
         .args(arguments)
@@ -113,7 +113,7 @@ impl Server {
 
     /// The next line of its standard error.
     pub(crate) fn line(&self) -> String {
-        let line = self.lines.recv_timeout(PATIENCE);
+        let line = self.lines.recv_timeout(GRACE);
         line.unwrap_or_else(|error| panic!("{error} after {:?}", self.start_up))
     }
 
@@ -155,7 +155,7 @@ impl Server {
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + GRACE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
@@ -186,7 +186,7 @@ impl Drop for Server {
 
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(GRACE)).unwrap();
     stream
 }
 
@@ -202,13 +202,13 @@ pub(crate) fn exchange(mut stream: impl Read + Write, target: &str) -> (String, 
 
 pub(crate) fn unix(path: &Path) -> UnixStream {
     let stream = UnixStream::connect(path).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(GRACE)).unwrap();
     stream
 }
 
 /// Asks again and again until there is an answer; for what no event tells.
 pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + GRACE;
     loop {
         if let Some(answer) = ask() {
             return answer;

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::time::Duration;
 
-use crate::util::{Client, PATIENCE, Server, options, small_site};
+use crate::util::{Client, GRACE, Server, options, small_site};
 
 #[test]
 fn a_second_client_waits_until_the_first_is_gone() {
@@ -32,7 +32,7 @@ fn a_second_client_waits_until_the_first_is_gone() {
     second
         .stream
         .get_mut()
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(GRACE))
         .unwrap();
     assert_eq!(second.answer().expect("an answer").status, 200);
 }

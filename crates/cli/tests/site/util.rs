@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a busy machine; only a failure waits for it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const GRACE: Duration = Duration::from_secs(60);
 
 /// Every architecture with options that make it serve several clients, but for the first.
 pub(crate) const ARCHITECTURES: &[(&str, &str)] = &[
@@ -119,7 +119,7 @@ impl Server {
         }
         let mut seen = Vec::new();
         let addr = loop {
-            let Ok(line) = lines.recv_timeout(PATIENCE) else {
+            let Ok(line) = lines.recv_timeout(GRACE) else {
                 panic!("the program did not say where it listens: {seen:?}");
             };
             if let Some(addr) = address_in(&line) {
@@ -142,7 +142,7 @@ impl Server {
 
     /// Waits for it to end; returns how, and what it said meanwhile.
     pub(crate) fn wait(mut self) -> (ExitStatus, Vec<String>) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + GRACE;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
@@ -191,7 +191,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn connect(addr: SocketAddr) -> Self {
         let stream = TcpStream::connect(addr).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(GRACE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self {
             stream: BufReader::with_capacity(64 << 10, stream),

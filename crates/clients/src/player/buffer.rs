@@ -1,4 +1,4 @@
-//! What a player has fetched and not played yet: a pure model, told the time and the bytes.
+//! What a player has fetched and not played yet: a pure model of time and bytes.
 //!
 //! ```text
 //!                 2 s are there                 nothing is left

@@ -26,7 +26,7 @@ use loadline_load::Expectation;
 use loadline_proto::ReplyObserver;
 use loadline_record::ErrorKind;
 
-use crate::{Actor, Asked, Caller, Crowd, Order, Progress, Scene, Watch};
+use crate::{Caller, Order, Progress, RequestSpec, UserContext, UserGroup, VirtualUser, Watch};
 
 pub mod buffer;
 mod range;
@@ -37,25 +37,31 @@ use buffer::Buffer;
 
 /// What is received at once.
 const RECEIVE_BYTES: usize = 64 << 10;
-/// A stall that lasts is told at least so often, so that each second shows its own.
+/// How often a stall that lasts is counted at least, so that each second shows its own.
 const TOLD_NS_MAX: u64 = 1_000_000_000;
 /// How long it stays away from a server that has answered with no part of the video.
 const PAUSE_NS: u64 = 1_000_000_000;
 
-/// Members of this crowd play the file of the request at `bits_per_second`. For `server` and
-/// `group` see [`Crowd`]; the expectation is a player's own.
+/// Members of this user group play the file of the request at `bits_per_second`. For `server` and
+/// `group` see [`UserGroup`]; the expectation is a player's own.
 #[must_use]
-pub fn crowd(group: u16, server: u16, count: u64, bits_per_second: u64, asked: Asked) -> Crowd {
-    let asked = Arc::new(Asked {
+pub fn user_group(
+    group: u16,
+    server: u16,
+    count: u64,
+    bits_per_second: u64,
+    spec: RequestSpec,
+) -> UserGroup {
+    let spec = Arc::new(RequestSpec {
         expectation: Expectation {
             statuses: vec![206],
             ..Expectation::default()
         },
-        ..asked
+        ..spec
     });
-    let cast =
-        Arc::new(move |_, _| Box::new(Player::new(&asked, bits_per_second)) as Box<dyn Actor>);
-    Crowd::new(group, server, count, cast)
+    let make =
+        Arc::new(move |_, _| Box::new(Player::new(&spec, bits_per_second)) as Box<dyn VirtualUser>);
+    UserGroup::new(group, server, count, make)
 }
 
 struct Player {
@@ -67,7 +73,7 @@ struct Player {
     next_byte: u64,
     length: Option<u64>,
     look: Look,
-    /// What was told of stalls: how many, and nanoseconds.
+    /// What was counted of stalls: how many, and nanoseconds.
     told: (u64, u64),
     /// When there will be room for the next segment, while it waits for that.
     room_ns: Option<u64>,
@@ -137,9 +143,9 @@ impl Watch for Look {
 }
 
 impl Player {
-    fn new(asked: &Arc<Asked>, bits_per_second: u64) -> Self {
+    fn new(spec: &Arc<RequestSpec>, bits_per_second: u64) -> Self {
         Self {
-            caller: Caller::new(Arc::clone(asked), true),
+            caller: Caller::new(Arc::clone(spec), true),
             bits_per_second,
             buffer: None,
             next_byte: 0,
@@ -151,26 +157,26 @@ impl Player {
     }
 
     /// Time has passed, and perhaps bytes came; what is new of stalls is counted.
-    fn advance(&mut self, video_bytes: u64, scene: &mut Scene<'_>) {
+    fn advance(&mut self, video_bytes: u64, context: &mut UserContext<'_>) {
         let Some(buffer) = &mut self.buffer else {
             return;
         };
-        if scene.is_ending {
+        if context.is_ending {
             return; // the picture is off
         }
-        buffer.fetched(video_bytes, scene.now_ns);
+        buffer.fetched(video_bytes, context.now_ns);
         let now = (buffer.stalls(), buffer.stalled_ns());
         let before = std::mem::replace(&mut self.told, now);
         if now != before {
-            let tally = scene.recorder.tally(scene.phase);
+            let tally = context.recorder.tally(context.phase);
             tally.stalls += now.0 - before.0;
             tally.stalled_ns += now.1 - before.1;
         }
     }
 
     /// The player has begun, whether it got its connection or not.
-    fn begin(&mut self, scene: &Scene<'_>) {
-        let (rate, now_ns) = (self.bits_per_second, scene.now_ns);
+    fn begin(&mut self, context: &UserContext<'_>) {
+        let (rate, now_ns) = (self.bits_per_second, context.now_ns);
         self.buffer.get_or_insert_with(|| Buffer::new(rate, now_ns));
     }
 
@@ -183,8 +189,8 @@ impl Player {
     }
 
     /// Asks for the next segment.
-    fn ask(&mut self, scene: &mut Scene<'_>) -> Order {
-        self.caller.sends(scene);
+    fn ask(&mut self, context: &mut UserContext<'_>) -> Order {
+        self.caller.sends(context);
         let bytes = self.buffer.as_ref().map_or(1, Buffer::segment_bytes);
         if self.length.is_some_and(|length| self.next_byte >= length) {
             self.next_byte = 0;
@@ -193,16 +199,16 @@ impl Player {
         let last_byte = first_byte.saturating_add(bytes - 1);
         let end_byte = self.length.unwrap_or(u64::MAX).saturating_sub(1);
         self.look = Look::for_range(first_byte, last_byte.min(end_byte));
-        let request = &self.caller.asked().request.keep;
+        let request = &self.caller.spec().request.keep;
         Order::Send(range::asking(request, first_byte, self.look.last_byte))
     }
 
     /// Waits for more of the answer, but not beyond the moment in which the picture stops.
-    fn listen(&mut self, scene: &Scene<'_>) -> Order {
-        let silent_until_ns = self.caller.silent_until_ns(scene);
+    fn listen(&mut self, context: &UserContext<'_>) -> Order {
+        let silent_until_ns = self.caller.silent_until_ns(context);
         let empty_ns = self.buffer.as_ref().and_then(Buffer::empty_ns);
-        let empty_ns = empty_ns.filter(|ns| *ns > scene.now_ns);
-        let told_ns = scene.now_ns.saturating_add(TOLD_NS_MAX);
+        let empty_ns = empty_ns.filter(|ns| *ns > context.now_ns);
+        let told_ns = context.now_ns.saturating_add(TOLD_NS_MAX);
         Order::ReceiveUntil {
             bytes_max: RECEIVE_BYTES,
             ns: silent_until_ns
@@ -212,71 +218,71 @@ impl Player {
     }
 }
 
-impl Actor for Player {
-    fn next_order(&mut self, scene: &mut Scene<'_>) -> Order {
-        self.advance(0, scene);
-        if self.caller.is_free() && !scene.is_ending {
-            if let Some(ns) = self.full_until_ns(scene.now_ns) {
+impl VirtualUser for Player {
+    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
+        self.advance(0, context);
+        if self.caller.is_free() && !context.is_ending {
+            if let Some(ns) = self.full_until_ns(context.now_ns) {
                 return Order::SleepUntil { ns };
             }
             if let Some(due_ns) = self.room_ns.take() {
-                self.caller.due_at(due_ns, scene);
+                self.caller.due_at(due_ns, context);
             }
         }
-        self.caller.due_before_connecting(scene);
-        if let Some(order) = self.caller.order(scene) {
+        self.caller.due_before_connecting(context);
+        if let Some(order) = self.caller.order(context) {
             return order;
         }
         match self.caller.exchange().is_out() {
-            true => self.listen(scene),
-            false => self.ask(scene),
+            true => self.listen(context),
+            false => self.ask(context),
         }
     }
 
-    fn connected(&mut self, scene: &mut Scene<'_>) {
-        self.begin(scene);
-        self.caller.connected(scene);
+    fn connected(&mut self, context: &mut UserContext<'_>) {
+        self.begin(context);
+        self.caller.connected(context);
     }
 
-    fn sent(&mut self, _scene: &mut Scene<'_>) {}
+    fn sent(&mut self, _context: &mut UserContext<'_>) {}
 
-    fn received(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
+    fn received(&mut self, bytes: &[u8], context: &mut UserContext<'_>) {
         self.look.video_bytes = 0;
-        let progress = self.caller.received(bytes, &mut self.look, true, scene);
+        let progress = self.caller.received(bytes, &mut self.look, true, context);
         let look = self.look;
         self.next_byte = self.next_byte.saturating_add(look.video_bytes);
         self.length = look.length.or(self.length);
-        self.advance(look.video_bytes, scene);
+        self.advance(look.video_bytes, context);
         match (progress, look.fault) {
             (Progress::Complete(_), _) if !look.is_video => {
                 (self.next_byte, self.length) = (0, None); // the file may have changed
-                let until_ns = scene.now_ns.saturating_add(PAUSE_NS);
-                self.caller.vanish(false, until_ns, scene);
+                let until_ns = context.now_ns.saturating_add(PAUSE_NS);
+                self.caller.vanish(false, until_ns, context);
             }
             (Progress::More, Some(kind)) => {
-                self.caller.fail(kind, scene);
-                let until_ns = scene.now_ns.saturating_add(PAUSE_NS);
-                self.caller.vanish(true, until_ns, scene);
+                self.caller.fail(kind, context);
+                let until_ns = context.now_ns.saturating_add(PAUSE_NS);
+                self.caller.vanish(true, until_ns, context);
             }
             _ => {}
         }
     }
 
-    fn woken(&mut self, scene: &mut Scene<'_>) {
-        self.caller.woken(scene);
+    fn woken(&mut self, context: &mut UserContext<'_>) {
+        self.caller.woken(context);
     }
 
-    fn closed(&mut self, scene: &mut Scene<'_>) {
-        let _ = self.caller.closed(scene);
+    fn closed(&mut self, context: &mut UserContext<'_>) {
+        let _ = self.caller.closed(context);
     }
 
-    fn failed(&mut self, kind: ErrorKind, scene: &mut Scene<'_>) {
-        self.begin(scene);
-        self.caller.failed(kind, scene);
+    fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
+        self.begin(context);
+        self.caller.failed(kind, context);
     }
 
-    fn abandoned(&mut self, scene: &mut Scene<'_>) {
-        self.caller.abandoned(scene);
+    fn abandoned(&mut self, context: &mut UserContext<'_>) {
+        self.caller.abandoned(context);
     }
 
     fn requests_out(&self) -> u32 {

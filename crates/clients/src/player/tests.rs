@@ -12,7 +12,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// Pieces in which the link delivers.
 const PIECE_BYTES: usize = 10_000;
 
-/// A link that carries so many bytes a second, and a server behind it.
+/// A link of limited bandwidth, and a server behind it.
 struct Link {
     bytes_per_second: u64,
     /// Bytes of the file; `None`: the server knows no ranges.
@@ -48,7 +48,7 @@ impl Link {
 /// Plays for so long; returns the player as well.
 fn play(bits_per_second: u64, link: &mut Link, seconds: u64) -> (Tally, Player, Vec<u64>) {
     let text = "GET /film HTTP/1.1\r\nHost: here\r\n\r\n";
-    let asked = Arc::new(Asked {
+    let spec = Arc::new(RequestSpec {
         request: Prepared {
             keep: Arc::from(text.as_bytes()),
             last: Arc::from(text.as_bytes()),
@@ -62,29 +62,29 @@ fn play(bits_per_second: u64, link: &mut Link, seconds: u64) -> (Tally, Player, 
         },
         timeout_ns: 5 * NS_PER_S,
     });
-    let mut player = Player::new(&asked, bits_per_second);
+    let mut player = Player::new(&spec, bits_per_second);
     let mut recorder = GroupRecorder::new(1);
     let (mut now_ns, end_ns, mut sent_ns) = (0, seconds * NS_PER_S, Vec::new());
     loop {
-        let mut scene = Scene {
+        let mut context = UserContext {
             now_ns,
             phase: 0,
             recorder: &mut recorder,
             is_ending: now_ns >= end_ns,
         };
-        match player.next_order(&mut scene) {
-            Order::Connect => player.connected(&mut scene),
+        match player.next_order(&mut context) {
+            Order::Connect => player.connected(&mut context),
             Order::Close { .. } => link.coming.clear(),
             Order::Done => break,
             Order::Send(bytes) => {
                 sent_ns.push(now_ns);
                 link.answer(&bytes);
-                player.sent(&mut scene);
+                player.sent(&mut context);
             }
             Order::SleepUntil { ns } => {
                 now_ns = ns.min(end_ns);
-                scene.now_ns = now_ns;
-                player.woken(&mut scene);
+                context.now_ns = now_ns;
+                player.woken(&mut context);
             }
             Order::ReceiveUntil { bytes_max, ns } => {
                 let count = link.coming.len().min(bytes_max).min(PIECE_BYTES);
@@ -92,13 +92,13 @@ fn play(bits_per_second: u64, link: &mut Link, seconds: u64) -> (Tally, Player, 
                 if count == 0 || come_ns > ns {
                     // What is on its way begins anew: the link loses a little by it.
                     now_ns = ns;
-                    scene.now_ns = now_ns;
-                    player.woken(&mut scene);
+                    context.now_ns = now_ns;
+                    player.woken(&mut context);
                 } else {
                     now_ns = come_ns;
-                    scene.now_ns = now_ns;
+                    context.now_ns = now_ns;
                     let bytes: Vec<u8> = link.coming.drain(..count).collect();
-                    player.received(&bytes, &mut scene);
+                    player.received(&bytes, &mut context);
                 }
             }
             order @ (Order::Receive { .. } | Order::AwaitStart | Order::GiveUp(_)) => {

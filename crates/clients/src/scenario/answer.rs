@@ -63,7 +63,7 @@ pub(super) fn check_status(status: u16, expected: &[u16]) -> Result<(), Problem>
     Err((kind, format!("the status {status}, not {wanted}")))
 }
 
-/// What a broken answer is told as.
+/// What a broken answer is reported as.
 pub(super) fn named(fault: ReplyFault) -> &'static str {
     match fault {
         ReplyFault::ClosedEarly => "closed before an answer",

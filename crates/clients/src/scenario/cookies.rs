@@ -24,7 +24,7 @@ pub(super) struct Jar {
     cookies: Vec<Cookie>,
 }
 
-/// From whom and when a cookie comes.
+/// From which host and when a cookie comes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin<'o> {
     /// Host, perhaps with a port.

@@ -24,7 +24,7 @@ const USERS_BYTES_MAX: u64 = 256 << 20;
 const BODY_BYTES_MAX: u64 = 64 << 20;
 /// Redirects that `follow = true` follows: as many as curl's users usually allow.
 const FOLLOW_MAX: u32 = 10;
-/// Beyond that somebody mistook the unit.
+/// Beyond that the unit was mistaken.
 const THINK_NS_MAX: u64 = 24 * 3600 * 1_000_000_000;
 /// Fields that are the client's own to set.
 const OWN_FIELDS: [&str; 5] = [

@@ -2,7 +2,7 @@
 //!
 //! A scenario is a TOML file (`docs/scenarios.md`) of steps; each step is a request, what is expected
 //! of its answer, and what is taken from it for later ones. One user is one client on one connection,
-//! an [`Actor`](crate::Actor); it thinks, asks, waits, and goes on. A step that fails is
+//! a [`VirtualUser`](crate::VirtualUser); it thinks, asks, waits, and goes on. A step that fails is
 //! counted as the error it is, and its user begins anew, with nothing of what it had.
 //!
 //! ```text
@@ -17,9 +17,9 @@
 //! Latency counts from when the think time ended, so that the time to connect and the time that the
 //! client itself was late are in it. A redirect is a request of its own, due when it came.
 //!
-//! What a step's requests came to is recorded in the group of the whole crowd. Besides, each step
+//! What a step's requests came to is recorded in their group. Besides, each step
 //! counts its requests and failures, and keeps the first failure in words ([`Scenario::steps`]; other
-//! processes tell theirs at their end, [`Scenario::add`]): enough to find the step that breaks, at the price of one counter.
+//! processes send theirs at their end, [`Scenario::add`]): enough to find the step that breaks, at the price of one counter.
 
 mod answer;
 mod capture;
@@ -42,7 +42,7 @@ use loadline_proto::Limits;
 use loadline_record::StepReport;
 use script::Script;
 
-use crate::Casting;
+use crate::UserFactory;
 
 /// A scenario, ready to be played.
 #[derive(Clone, Debug)]
@@ -85,9 +85,9 @@ impl Scenario {
         Ok(Self { script })
     }
 
-    /// How the users of a crowd are made.
+    /// Makes the users of a group.
     #[must_use]
-    pub fn casting(&self, setting: Setting) -> Casting {
+    pub fn factory(&self, setting: Setting) -> UserFactory {
         let script = Arc::clone(&self.script);
         let setting = Arc::new(setting);
         Arc::new(move |number, seed| {

@@ -27,7 +27,7 @@ pub(super) struct Script {
     pub(super) rows: Vec<Vec<String>>,
     /// How many values are taken from answers.
     pub(super) captured_count: usize,
-    /// When the file was read: what cookies' dates refer to where a server does not tell its own.
+    /// When the file was read: what cookies' dates refer to where a server sends no date of its own.
     pub(super) read_at: SystemTime,
 }
 

@@ -19,7 +19,7 @@ pub(super) enum Stage {
     Sending,
     /// The answer is awaited, until then.
     Awaiting { until_ns: u64 },
-    /// The setup is done, which has not been told.
+    /// The setup is done, which has not been reported.
     SetUp,
     /// The start is awaited.
     Starting,

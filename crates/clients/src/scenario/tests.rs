@@ -10,7 +10,7 @@ use loadline_proto::Limits;
 use loadline_record::{ErrorKind, Tally};
 
 use super::{Scenario, Setting};
-use crate::{Actor, Order, Scene};
+use crate::{Order, UserContext, VirtualUser};
 
 mod behaviour;
 mod files;
@@ -90,7 +90,7 @@ fn ok(content: &str) -> Reaction {
 
 /// One user, the clock, and what it did.
 struct Play {
-    actor: Box<dyn Actor>,
+    user: Box<dyn VirtualUser>,
     now_ns: u64,
     recorder: GroupRecorder,
     connects: usize,
@@ -100,14 +100,14 @@ struct Play {
     sent_ns: Vec<u64>,
     lines: Vec<String>,
     is_ending: bool,
-    /// Answers come in pieces of so many bytes.
+    /// Answers come in pieces of this number of bytes.
     piece: usize,
     is_done: bool,
     /// The server closes idle connections after this time.
     idle_ns: u64,
     refuses: bool,
     reaction: Option<Reaction>,
-    /// How often it has told that its setup is done.
+    /// How often it has reported that its setup is done.
     starts: usize,
     gave_up: Option<String>,
 }
@@ -115,7 +115,7 @@ struct Play {
 impl Play {
     fn new(scenario: &Scenario, number: u64, seed: u64) -> Self {
         Self {
-            actor: (scenario.casting(setting()))(number, seed),
+            user: (scenario.factory(setting()))(number, seed),
             now_ns: 1_000 * MS,
             recorder: GroupRecorder::new(1),
             connects: 0,
@@ -134,24 +134,24 @@ impl Play {
         }
     }
 
-    /// Tells a fact.
-    fn tell(&mut self, fact: impl FnOnce(&mut dyn Actor, &mut Scene<'_>)) {
-        let mut scene = Scene {
+    /// Reports an event.
+    fn tell(&mut self, fact: impl FnOnce(&mut dyn VirtualUser, &mut UserContext<'_>)) {
+        let mut context = UserContext {
             now_ns: self.now_ns,
             phase: 0,
             recorder: &mut self.recorder,
             is_ending: self.is_ending,
         };
-        fact(&mut *self.actor, &mut scene);
+        fact(&mut *self.user, &mut context);
     }
 
     fn order(&mut self) -> Order {
         let mut order = Order::Done;
-        self.tell(|actor, scene| order = actor.next_order(scene));
+        self.tell(|user, context| order = user.next_order(context));
         order
     }
 
-    /// Carries out so many orders against a server.
+    /// Carries out `count` orders against a server.
     fn run(&mut self, orders: usize, mut server: impl FnMut(Request) -> Reaction) -> &mut Self {
         for _ in 0..orders {
             match self.order() {
@@ -159,12 +159,12 @@ impl Play {
                     assert!(!self.is_connected, "connected already");
                     self.now_ns += CONNECT_NS;
                     if self.refuses {
-                        self.tell(|actor, scene| actor.failed(ErrorKind::Refused, scene));
+                        self.tell(|user, context| user.failed(ErrorKind::Refused, context));
                         continue;
                     }
                     self.is_connected = true;
                     self.connects += 1;
-                    self.tell(|actor, scene| actor.connected(scene));
+                    self.tell(|user, context| user.connected(context));
                 }
                 Order::Send(bytes) => {
                     assert!(self.is_connected && !self.is_ending);
@@ -172,7 +172,7 @@ impl Play {
                     let request = Request::parse(&bytes);
                     self.lines.push(request.line());
                     self.reaction = Some(server(request));
-                    self.tell(|actor, scene| actor.sent(scene));
+                    self.tell(|user, context| user.sent(context));
                 }
                 Order::ReceiveUntil { ns, .. } => {
                     let reaction = self.reaction.take();
@@ -183,10 +183,10 @@ impl Play {
                     if self.is_connected && ns - self.now_ns > self.idle_ns {
                         self.now_ns += self.idle_ns;
                         self.is_connected = false;
-                        self.tell(|actor, scene| actor.closed(scene));
+                        self.tell(|user, context| user.closed(context));
                     } else {
                         self.now_ns = ns;
-                        self.tell(|actor, scene| actor.woken(scene));
+                        self.tell(|user, context| user.woken(context));
                     }
                 }
                 Order::Close { .. } => {
@@ -216,20 +216,20 @@ impl Play {
             Reaction::Close(bytes) => (bytes, true),
             Reaction::Reset => {
                 self.is_connected = false;
-                return self.tell(|actor, scene| actor.failed(ErrorKind::Reset, scene));
+                return self.tell(|user, context| user.failed(ErrorKind::Reset, context));
             }
             Reaction::Silence => {
                 self.now_ns = until_ns;
-                return self.tell(|actor, scene| actor.woken(scene));
+                return self.tell(|user, context| user.woken(context));
             }
         };
         self.now_ns += ANSWER_NS;
         for piece in bytes.chunks(self.piece) {
-            self.tell(|actor, scene| actor.received(piece, scene));
+            self.tell(|user, context| user.received(piece, context));
         }
         if ends {
             self.is_connected = false;
-            self.tell(|actor, scene| actor.closed(scene));
+            self.tell(|user, context| user.closed(context));
         }
     }
 
@@ -274,7 +274,7 @@ fn documented() -> Scenario {
     scenario(example)
 }
 
-/// A shop that believes nobody without a token, a session and a name of its own.
+/// A shop that accepts no request without a token, a session and a name of its own.
 #[derive(Default)]
 struct Shop {
     sessions: usize,

@@ -1,4 +1,4 @@
-//! One user as an actor: thinks, asks, waits for the answer, and goes on or begins anew.
+//! One user of a scenario: thinks, asks, waits for the answer, and goes on or begins anew.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::request::{self, Ask};
 use super::script::{Script, Step};
 use super::state::{Base, Stage};
 use super::template::{Escape, Values};
-use crate::{Actor, Order, Scene};
+use crate::{Order, UserContext, VirtualUser};
 
 /// What is received at once.
 const RECEIVE_BYTES_MAX: usize = 64 << 10;
@@ -58,7 +58,7 @@ pub(super) struct User {
 }
 
 impl User {
-    /// User `number` of the whole crowd, from 0.
+    /// User `number` of the whole user group, from 0.
     pub(super) fn new(script: Arc<Script>, setting: Arc<Setting>, number: u64, seed: u64) -> Self {
         let captured = vec![None; script.captured_count];
         Self {
@@ -98,13 +98,13 @@ impl User {
     }
 
     /// Where what it does is counted, if it is.
-    fn tally<'s>(&self, scene: &'s mut Scene<'_>) -> Option<&'s mut Tally> {
+    fn tally<'s>(&self, context: &'s mut UserContext<'_>) -> Option<&'s mut Tally> {
         let is_counted = !self.is_in_setup();
-        is_counted.then(|| scene.recorder.tally(self.phase))
+        is_counted.then(|| context.recorder.tally(self.phase))
     }
 
-    fn count_error(&self, kind: ErrorKind, scene: &mut Scene<'_>) {
-        if let Some(tally) = self.tally(scene) {
+    fn count_error(&self, kind: ErrorKind, context: &mut UserContext<'_>) {
+        if let Some(tally) = self.tally(context) {
             tally.error(kind);
         }
     }
@@ -118,31 +118,31 @@ impl User {
     }
 
     /// The request at hand is due.
-    fn due(&mut self, due_ns: u64, ask: Ask, scene: &mut Scene<'_>) {
-        self.phase = scene.phase;
+    fn due(&mut self, due_ns: u64, ask: Ask, context: &mut UserContext<'_>) {
+        self.phase = context.phase;
         self.stamps = Stamps {
             due_ns,
             ..Stamps::default()
         };
         self.ask = Some(ask);
         self.stage = Stage::Due;
-        if let Some(tally) = self.tally(scene) {
+        if let Some(tally) = self.tally(context) {
             tally.offered += 1;
         }
         self.script_step().counts.requested();
     }
 
     /// The think time is over.
-    fn begin_step(&mut self, due_ns: u64, scene: &mut Scene<'_>) {
+    fn begin_step(&mut self, due_ns: u64, context: &mut UserContext<'_>) {
         let script = Arc::clone(&self.script);
         let setting = Arc::clone(&self.setting);
         let step = &script.steps[self.step];
         self.redirects = 0;
         let page = std::mem::take(&mut self.page);
-        let asked = request::ask(step, &setting, &page, &mut self.values(&script));
+        let spec = request::ask(step, &setting, &page, &mut self.values(&script));
         self.page = page;
-        if let Some(ask) = asked {
-            self.due(due_ns, ask, scene);
+        if let Some(ask) = spec {
+            self.due(due_ns, ask, context);
             return;
         }
         // It cannot be asked: an error that was never sent.
@@ -151,10 +151,10 @@ impl User {
             target: Vec::new(),
             has_content: false,
         };
-        self.due(due_ns, nowhere, scene);
-        self.count_error(ErrorKind::WrongContent, scene);
+        self.due(due_ns, nowhere, context);
+        self.count_error(ErrorKind::WrongContent, context);
         self.problem(|| "the link that was captured leads elsewhere".to_owned());
-        self.begin_anew(scene.now_ns, PAUSE_NS);
+        self.begin_anew(context.now_ns, PAUSE_NS);
     }
 
     /// The values of its variables, over a script that is held apart from it.
@@ -174,7 +174,7 @@ impl User {
     }
 
     /// The bytes of the request at hand, which goes out now.
-    fn send(&mut self, scene: &mut Scene<'_>) -> Vec<u8> {
+    fn send(&mut self, context: &mut UserContext<'_>) -> Vec<u8> {
         let script = Arc::clone(&self.script);
         let setting = Arc::clone(&self.setting);
         let step = &script.steps[self.step];
@@ -188,45 +188,50 @@ impl User {
             step,
             both,
             &mut jar,
-            scene.now_ns,
+            context.now_ns,
             &mut self.values(&script),
         );
         self.jar = jar;
         self.session.requested(ask.method);
         self.ask = Some(ask);
         self.answer.begin(step.needs_content());
-        self.stamps.sent_ns = scene.now_ns;
+        self.stamps.sent_ns = context.now_ns;
         self.stage = Stage::Sending;
-        if let Some(tally) = self.tally(scene) {
+        if let Some(tally) = self.tally(context) {
             tally.sent += 1;
         }
         bytes
     }
 
     /// What some bytes, or the end, came to.
-    fn take(&mut self, received: Received, scene: &mut Scene<'_>) {
+    fn take(&mut self, received: Received, context: &mut UserContext<'_>) {
         match received {
             Received::More => {}
-            Received::Reply(reply) => self.completed(reply, scene),
+            Received::Reply(reply) => self.completed(reply, context),
             Received::Fault(fault) => {
                 let (kind, text) = (judge::cut(fault), named(fault));
-                self.lost(kind, || text.to_owned(), scene);
+                self.lost(kind, || text.to_owned(), context);
             }
         }
     }
 
     /// The request at hand will have no answer.
-    fn lost(&mut self, kind: ErrorKind, what: impl FnOnce() -> String, scene: &mut Scene<'_>) {
+    fn lost(
+        &mut self,
+        kind: ErrorKind,
+        what: impl FnOnce() -> String,
+        context: &mut UserContext<'_>,
+    ) {
         if !self.is_in_setup() {
-            let after_ns = scene.now_ns.saturating_sub(self.stamps.due_ns);
-            scene.recorder.failed(self.phase, kind, after_ns);
+            let after_ns = context.now_ns.saturating_sub(self.stamps.due_ns);
+            context.recorder.failed(self.phase, kind, after_ns);
         }
         self.problem(what);
         self.must_close = Some(kind == ErrorKind::Timeout);
-        self.begin_anew(scene.now_ns, PAUSE_NS);
+        self.begin_anew(context.now_ns, PAUSE_NS);
     }
 
-    /// The first problem of a step is told in words; one of the setup is the end.
+    /// The first problem of a step is kept in words; one of the setup is the end.
     fn problem(&mut self, what: impl FnOnce() -> String) {
         let user = self.number + 1;
         if self.is_in_setup() {
@@ -239,50 +244,50 @@ impl User {
     }
 
     /// An answer is complete.
-    fn completed(&mut self, reply: Reply, scene: &mut Scene<'_>) {
-        self.stamps.last_ns = scene.now_ns;
-        if let Some(tally) = self.tally(scene) {
+    fn completed(&mut self, reply: Reply, context: &mut UserContext<'_>) {
+        self.stamps.last_ns = context.now_ns;
+        if let Some(tally) = self.tally(context) {
             tally.answered(reply.status, reply.content_bytes);
-            scene.recorder.completed(self.phase, &self.stamps);
+            context.recorder.completed(self.phase, &self.stamps);
         }
         if !reply.keep_alive || self.stage == Stage::Sending {
             self.must_close = Some(false);
         }
-        self.take_cookies(scene.now_ns);
+        self.take_cookies(context.now_ns);
         match self.judge(&reply) {
             Err((kind, text)) => {
-                if let Some(tally) = self.tally(scene) {
+                if let Some(tally) = self.tally(context) {
                     tally.judged(Some(kind), reply.status);
                 }
                 self.problem(|| text);
-                self.begin_anew(scene.now_ns, 0);
+                self.begin_anew(context.now_ns, 0);
             }
             Ok(redirect) => {
                 let late_ns = self.stamps.last_ns.saturating_sub(self.stamps.due_ns);
                 let deadline_ns = self.setting.deadline_ns.filter(|_| !self.is_in_setup());
                 if deadline_ns.is_some_and(|deadline_ns| late_ns > deadline_ns) {
                     // It has its answer all the same.
-                    self.count_error(ErrorKind::Late, scene);
+                    self.count_error(ErrorKind::Late, context);
                     self.problem(|| "later than the deadline".to_owned());
                 } else {
                     if redirect.is_none() {
                         self.script_step().counts.succeeded();
                     }
-                    if let Some(tally) = self.tally(scene) {
+                    if let Some(tally) = self.tally(context) {
                         tally.good += 1;
                     }
                 }
-                self.go_on(redirect, scene);
+                self.go_on(redirect, context);
             }
         }
     }
 
     /// Goes where the answer leads, or to the next step.
-    fn go_on(&mut self, redirect: Option<Ask>, scene: &mut Scene<'_>) {
-        let now_ns = scene.now_ns;
+    fn go_on(&mut self, redirect: Option<Ask>, context: &mut UserContext<'_>) {
+        let now_ns = context.now_ns;
         if let Some(ask) = redirect {
             self.redirects += 1;
-            return self.due(now_ns, ask, scene);
+            return self.due(now_ns, ask, context);
         }
         if let Some(ask) = self.ask.take() {
             self.page = ask.target;
@@ -404,11 +409,11 @@ impl User {
     }
 
     /// The run is over: what is out may still come, what is not sent will not be.
-    fn end(&mut self, scene: &mut Scene<'_>) {
+    fn end(&mut self, context: &mut UserContext<'_>) {
         match self.stage {
             Stage::Awaiting { .. } | Stage::Done => return,
             Stage::Due | Stage::Connecting | Stage::Sending => {
-                if let Some(tally) = self.tally(scene) {
+                if let Some(tally) = self.tally(context) {
                     tally.unfinished += 1;
                 }
             }
@@ -429,37 +434,37 @@ impl User {
     }
 }
 
-impl Actor for User {
+impl VirtualUser for User {
     fn prepares(&self) -> bool {
         self.is_in_setup()
     }
 
-    fn next_order(&mut self, scene: &mut Scene<'_>) -> Order {
-        if scene.is_ending {
-            self.end(scene);
+    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
+        if context.is_ending {
+            self.end(context);
         }
         if let (true, Some(reset)) = (self.is_connected, self.must_close) {
             return self.close(reset);
         }
         if self.stage == Stage::Begin {
-            // Asked for before the start: nothing is due yet.
+            // RequestSpec for before the start: nothing is due yet.
             self.stage = Stage::Opening;
         }
         if let Stage::Thinking { until_ns } = self.stage {
-            if scene.now_ns < until_ns {
+            if context.now_ns < until_ns {
                 return Order::SleepUntil { ns: until_ns };
             }
-            self.begin_step(until_ns, scene);
+            self.begin_step(until_ns, context);
         }
         match self.stage {
-            Stage::Due if self.is_connected => Order::Send(self.send(scene)),
+            Stage::Due if self.is_connected => Order::Send(self.send(context)),
             Stage::Opening => Order::Connect,
             Stage::Due | Stage::Connecting => {
                 self.stage = Stage::Connecting;
                 Order::Connect
             }
             Stage::Sending => {
-                // Asked out of turn: the answer may come before the request has gone.
+                // RequestSpec for out of turn: the answer may come before the request has gone.
                 let ns = self.stamps.sent_ns.saturating_add(self.setting.timeout_ns);
                 Order::ReceiveUntil {
                     bytes_max: RECEIVE_BYTES_MAX,
@@ -478,91 +483,91 @@ impl Actor for User {
                 }
             },
             Stage::Starting => {
-                self.think(scene.now_ns, 0);
-                self.next_order(scene)
+                self.think(context.now_ns, 0);
+                self.next_order(context)
             }
-            Stage::Begin | Stage::Thinking { .. } => self.next_order(scene),
+            Stage::Begin | Stage::Thinking { .. } => self.next_order(context),
             Stage::Done if self.is_connected => self.close(false),
             Stage::Done => Order::Done,
         }
     }
 
-    fn connected(&mut self, scene: &mut Scene<'_>) {
+    fn connected(&mut self, context: &mut UserContext<'_>) {
         self.is_connected = true;
         self.must_close = None;
         self.session = ClientSession::new();
         match self.stage {
-            Stage::Opening => self.think(scene.now_ns, 0),
+            Stage::Opening => self.think(context.now_ns, 0),
             Stage::Connecting => self.stage = Stage::Due,
             _ => {}
         }
     }
 
-    fn sent(&mut self, _scene: &mut Scene<'_>) {
+    fn sent(&mut self, _context: &mut UserContext<'_>) {
         if self.stage == Stage::Sending {
             let until_ns = self.stamps.sent_ns.saturating_add(self.setting.timeout_ns);
             self.stage = Stage::Awaiting { until_ns };
         }
     }
 
-    fn received(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
+    fn received(&mut self, bytes: &[u8], context: &mut UserContext<'_>) {
         if !matches!(self.stage, Stage::Sending | Stage::Awaiting { .. }) {
             self.must_close = Some(false);
             return;
         }
         if !self.session.has_begun() {
-            self.stamps.first_ns = scene.now_ns;
+            self.stamps.first_ns = context.now_ns;
         }
         let limits = &self.setting.limits;
         let received = self.session.received(bytes, limits, &mut self.answer);
-        self.take(received, scene);
+        self.take(received, context);
     }
 
-    fn woken(&mut self, scene: &mut Scene<'_>) {
+    fn woken(&mut self, context: &mut UserContext<'_>) {
         if let Stage::Awaiting { until_ns } = self.stage
-            && scene.now_ns >= until_ns
+            && context.now_ns >= until_ns
         {
             self.lost(
                 ErrorKind::Timeout,
                 || "no answer within the timeout".to_owned(),
-                scene,
+                context,
             );
         }
     }
 
-    fn closed(&mut self, scene: &mut Scene<'_>) {
+    fn closed(&mut self, context: &mut UserContext<'_>) {
         self.is_connected = false;
         self.must_close = None;
         if matches!(self.stage, Stage::Sending | Stage::Awaiting { .. }) {
             let received = self.session.received_eof();
-            self.take(received, scene);
+            self.take(received, context);
         }
         self.must_close = None;
         self.session = ClientSession::new();
     }
 
-    fn failed(&mut self, kind: ErrorKind, scene: &mut Scene<'_>) {
+    fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
         self.is_connected = false;
         if self.stage == Stage::Opening {
             // No request was due; the next one will open another.
-            self.phase = scene.phase;
-            self.count_error(kind, scene);
-            self.think(scene.now_ns, PAUSE_NS);
+            self.phase = context.phase;
+            self.count_error(kind, context);
+            self.think(context.now_ns, PAUSE_NS);
         }
         if matches!(
             self.stage,
             Stage::Connecting | Stage::Sending | Stage::Awaiting { .. }
         ) {
-            self.lost(kind, || format!("the connection: {}", kind.name()), scene);
+            self.lost(kind, || format!("the connection: {}", kind.name()), context);
         }
         self.must_close = None;
         self.session = ClientSession::new();
     }
 
-    fn abandoned(&mut self, scene: &mut Scene<'_>) {
+    fn abandoned(&mut self, context: &mut UserContext<'_>) {
         if self.stage != Stage::Done
             && self.ask.take().is_some()
-            && let Some(tally) = self.tally(scene)
+            && let Some(tally) = self.tally(context)
         {
             tally.unfinished += 1;
         }

@@ -9,8 +9,8 @@ use loadline_record::ErrorKind;
 use loadline_stub::{Listening, Stub, StubOptions};
 use loadline_sys::{connect, usage};
 
-use crate::crowds::{AGES, Show, get, plan};
 use crate::server;
+use crate::user_groups::{AGES, Show, get, plan};
 
 /// As many as the issue asks for, or what the descriptor limit lets both ends have.
 fn many() -> usize {
@@ -26,8 +26,8 @@ fn many() -> usize {
 fn ten_thousand_stay() {
     let count = many();
     let (address, kept) = server::keeper(count);
-    let crowd = idle::crowd(1, 0, count as u64, Some(get()));
-    let show = Show::begin(plan(address, crowd, AGES));
+    let user_group = idle::user_group(1, 0, count as u64, Some(get()));
+    let show = Show::begin(plan(address, user_group, AGES));
     assert_eq!(show.ready, count as u64);
     let mut kept = kept.recv().unwrap();
     for stream in &mut kept {
@@ -60,7 +60,7 @@ fn a_server_that_closes_idle_connections_gets_them_back() {
         drop(stream);
         let _ = tell.send(number);
     });
-    let show = Show::begin(plan(address, idle::crowd(1, 0, MEMBERS, None), AGES));
+    let show = Show::begin(plan(address, idle::user_group(1, 0, MEMBERS, None), AGES));
     for _ in 0..3 * MEMBERS {
         accepted.recv().unwrap();
     }
@@ -87,7 +87,11 @@ fn one_request_first_and_then_silence() {
         // Silence from now on, up to the end.
         assert!(matches!(stream.read(&mut [0; 8]), Ok(0) | Err(_)));
     });
-    let show = Show::begin(plan(address, idle::crowd(1, 0, MEMBERS, Some(get())), AGES));
+    let show = Show::begin(plan(
+        address,
+        idle::user_group(1, 0, MEMBERS, Some(get())),
+        AGES,
+    ));
     for _ in 0..MEMBERS {
         told.recv().unwrap();
     }
@@ -105,7 +109,7 @@ fn who_is_refused_counts_it() {
         ..StubOptions::default()
     });
     let address = nobody.as_ref().unwrap().address();
-    let show = Show::begin(plan(address, idle::crowd(1, 0, 3, None), AGES));
+    let show = Show::begin(plan(address, idle::user_group(1, 0, 3, None), AGES));
     assert_eq!(show.ready, 0);
     let tally = show.stop().tally;
     assert_eq!(tally.errors_of(ErrorKind::Refused) % 3, 0, "{tally:?}");

@@ -3,8 +3,8 @@ use std::sync::mpsc;
 
 use loadline_clients::player;
 
-use crate::crowds::{AGES, Show, get, plan};
 use crate::server;
+use crate::user_groups::{AGES, Show, get, plan};
 
 /// A file of 500,000 bytes; a second of video is 100,000.
 const LENGTH: u64 = 500_000;
@@ -32,12 +32,12 @@ fn players_ask_for_ranges_until_they_are_ten_seconds_ahead() {
             let _ = tell.send((first, last));
         }
     });
-    let crowd = player::crowd(1, 0, 1, BITS_PER_SECOND, get());
-    let show = Show::begin(plan(address, crowd, AGES));
-    let asked: Vec<(u64, u64)> = (0..6).map(|_| told.recv().unwrap()).collect();
+    let user_group = player::user_group(1, 0, 1, BITS_PER_SECOND, get());
+    let show = Show::begin(plan(address, user_group, AGES));
+    let spec: Vec<(u64, u64)> = (0..6).map(|_| told.recv().unwrap()).collect();
     let tally = show.stop().tally;
     let file = [(0, 199_999), (200_000, 399_999), (400_000, 499_999)];
-    assert_eq!(asked, [file, file].concat());
+    assert_eq!(spec, [file, file].concat());
     assert_eq!(tally.errors_total(), 0, "{tally:?}");
     assert_eq!(tally.offered, tally.good + tally.unfinished);
     assert!(

@@ -6,8 +6,8 @@ use loadline_clients::{slow_body, slow_head, slow_reader, vanishing};
 use loadline_proto::Method;
 use loadline_record::ErrorKind;
 
-use crate::crowds::{AGES, Show, asked, get, plan};
 use crate::server;
+use crate::user_groups::{AGES, Show, get, plan, spec};
 
 #[test]
 fn slow_readers_get_whole_answers() {
@@ -22,8 +22,8 @@ fn slow_readers_get_whole_answers() {
             }
         }
     });
-    let crowd = slow_reader::crowd(1, 0, MEMBERS, 100_000, get());
-    let show = Show::begin(plan(address, crowd, AGES));
+    let user_group = slow_reader::user_group(1, 0, MEMBERS, 100_000, get());
+    let show = Show::begin(plan(address, user_group, AGES));
     for _ in 0..3 * MEMBERS {
         told.recv().unwrap();
     }
@@ -55,7 +55,11 @@ fn a_reader_that_sleeps_leaves_the_bytes_where_they_are() {
         stream.set_nonblocking(false).unwrap();
         let _ = stream.read(&mut [0; 8]);
     });
-    let show = Show::begin(plan(address, slow_reader::crowd(1, 0, 1, 10, get()), AGES));
+    let show = Show::begin(plan(
+        address,
+        slow_reader::user_group(1, 0, 1, 10, get()),
+        AGES,
+    ));
     told.recv().unwrap();
     let tally = show.stop().tally;
     assert_eq!((tally.sent, tally.unfinished), (1, 1));
@@ -81,7 +85,7 @@ fn a_slow_head_that_is_answered_408_is_counted_by_that_status() {
     });
     let show = Show::begin(plan(
         address,
-        slow_head::crowd(1, 0, MEMBERS, 10, get()),
+        slow_head::user_group(1, 0, MEMBERS, 10, get()),
         AGES,
     ));
     for _ in 0..3 * MEMBERS {
@@ -118,9 +122,10 @@ fn slow_heads_and_bodies_get_through_where_they_are_let() {
     });
     let post =
         "POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 30\r\n\r\n012345678901234567890123456789";
-    let bodies = slow_body::crowd(1, 0, 3, 300, asked(Method::Post, post));
+    let bodies = slow_body::user_group(1, 0, 3, 300, spec(Method::Post, post));
     let mut plan = plan(address, bodies, AGES);
-    plan.crowds.push(slow_head::crowd(1, 0, 3, 500, get()));
+    plan.user_groups
+        .push(slow_head::user_group(1, 0, 3, 500, get()));
     let show = Show::begin(plan);
     for _ in 0..12 {
         told.recv().unwrap();
@@ -152,7 +157,7 @@ fn vanishing_clients_come_back_and_vanish_in_every_manner() {
         }
         let _ = tell.send(seen);
     });
-    let show = Show::begin(plan(address, vanishing::crowd(1, 0, 6, get()), AGES));
+    let show = Show::begin(plan(address, vanishing::user_group(1, 0, 6, get()), AGES));
     let mut seen: Vec<Seen> = (0..60).map(|_| told.recv().unwrap()).collect();
     let tally = show.stop().tally;
     seen.sort_unstable();

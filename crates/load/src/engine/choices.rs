@@ -8,7 +8,7 @@ use crate::{Mix, Plan, Share};
 /// Requests kept for other servers while one of a certain server is looked for. What is beyond is
 /// passed over: in a closed loop, a server that answers faster takes more than its part.
 const KEPT_MAX: usize = 1024;
-/// Choices looked at for one request. So many in a row for other servers, and its client tries again
+/// Choices looked at for one request. That many in a row for other servers, and its client tries again
 /// later: the other clients are not to wait for it.
 const CHOICES_MAX: usize = 4 * KEPT_MAX;
 

@@ -23,14 +23,14 @@ pub(super) struct ClosedLoop {
     waiting: VecDeque<u32>,
     /// Who has been answered in this turn and does not think.
     ready: Vec<u32>,
-    /// Where so many are, they begin.
+    /// At this number they begin.
     ready_max: usize,
     left: u64,
     next_ns: u64,
 }
 
 impl ClosedLoop {
-    /// For so many clients, which send so many requests at most.
+    /// For `clients`, which send at most `requests_max` requests.
     pub(super) fn new(think_ns: u64, coalesces: bool, clients: usize, requests_max: u64) -> Self {
         Self {
             think_ns,

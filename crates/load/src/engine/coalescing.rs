@@ -10,7 +10,7 @@
 //! An answer may then be read so much later than it came. [`Coalescing::nap_ns`] says by how much at
 //! most, and what the machine oversleeps is part of that. An open loop never does this.
 
-/// Sleeps no longer than so many answers take to come.
+/// Sleeps no longer than this number of answers takes to come.
 const ANSWERS_MAX: u64 = 16;
 /// A sleep for fewer is not worth it.
 const ANSWERS_MIN: u64 = 2;
@@ -24,7 +24,7 @@ const NAP_SHARE: u64 = 100;
 /// What is known of how late sleeps end moves so far with each: half of them end later than that. (A
 /// mean would be that of the few in which the machine did something else.)
 const LATE_STEP_NS: u64 = 500;
-/// Where it was too late for sleeping, this is forgotten within so many turns: it may get better.
+/// Where it was too late for sleeping, this is forgotten within this number of turns: it may get better.
 const LATE_FORGOTTEN: u64 = 4096;
 /// Nor longer than an eighth of an answer's time, or the server might run out of requests.
 const RUN_DRY_SHARE: u64 = 8;
@@ -53,7 +53,7 @@ impl Coalescing {
         }
     }
 
-    /// So many answers were there when the thread woke up.
+    /// `answers` were there when the thread woke up.
     #[inline]
     pub(super) fn woken(&mut self, now_ns: u64, answers: usize) {
         let since_ns = now_ns.saturating_sub(self.woken_ns);
@@ -75,7 +75,7 @@ impl Coalescing {
         };
     }
 
-    /// How long to sleep before the next look, with so many requests out; 0: not at all.
+    /// How long to sleep before the next look, with `in_flight` requests out; 0: not at all.
     ///
     /// It is at most 50 us or a hundredth of the time that an answer takes, and at most an eighth of
     /// that time, which follows from the rate of answers and the requests that are out (Little).

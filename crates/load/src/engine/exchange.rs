@@ -15,7 +15,7 @@ use super::{Driver, Engine};
 use crate::{Prepared, judge};
 
 /// Times that one connection is read in one visit. Then the others have their turn: an answer
-/// without end holds nobody up.
+/// without end does not delay the others.
 const RECEIVES_MAX: usize = 16;
 /// What is received at once while every byte is looked at: larger pieces fall out of the cache.
 const RECEIVE_BYTES: usize = 64 << 10;
@@ -24,7 +24,7 @@ pub(super) const DISCARD_BYTES: usize = 1 << 20;
 /// Content that is worth being thrown away unseen instead of being received.
 const DISCARD_BYTES_MIN: u64 = 8 << 10;
 
-/// Of so many clients, one has its answers stamped by the kernel when they come: how late they are read
+/// One in this many clients has its answers stamped by the kernel when they come: how late they are read
 /// is known from them.
 const STAMPED_OF: u32 = 8;
 
@@ -401,7 +401,7 @@ impl Engine<'_> {
     }
 }
 
-/// The bytes of a request on a connection that may still carry so many.
+/// The bytes of a request on a connection that may still carry `left`.
 #[inline]
 fn wire(request: &Prepared, requests_left: u32) -> &[u8] {
     match requests_left {

@@ -70,22 +70,22 @@ mod choices;
 mod client;
 mod closed;
 mod coalescing;
-mod dues;
 mod exchange;
 mod idle;
 mod open;
 mod opening;
 mod sampler;
+mod starts;
 mod turn;
 
 use choices::Choices;
 use client::{Client, Stage};
 use closed::ClosedLoop;
 use coalescing::Coalescing;
-use dues::Dues;
 use open::OpenLoop;
 use opening::Opener;
 use sampler::Sampler;
+use starts::IntendedStarts;
 
 use crate::calendar::Boundary;
 use crate::client_loop::{self, ClientLoop, Timeline};
@@ -97,7 +97,7 @@ use crate::{
 /// Runs the plain clients of `share` on the calling thread, to the end of the plan or until
 /// `control` stops it.
 ///
-/// Tells `Ready` when its connections are open, waits for the start, tells an `Interval` a second,
+/// Sends `Ready` when its connections are open, waits for the start, sends an `Interval` a second,
 /// and `Finished`. After the end it waits for what is still out, up to the timeout.
 ///
 /// # Errors
@@ -353,10 +353,10 @@ fn coalesces(load: &Loop) -> bool {
 
 fn driver(plan: &Plan, share: Share, clients: usize) -> Driver {
     let requests_max = plan.requests_max.map_or(u64::MAX, |all| share.count(all));
-    let open = |dues: Dues, overflow: Overflow| {
+    let open = |starts: IntendedStarts, overflow: Overflow| {
         let is_dropping = overflow == Overflow::Drop;
         let servers = plan.servers.len();
-        Driver::Open(OpenLoop::new(dues, servers, is_dropping))
+        Driver::Open(OpenLoop::new(starts, servers, is_dropping))
     };
     match &plan.load {
         Loop::Closed {
@@ -374,11 +374,11 @@ fn driver(plan: &Plan, share: Share, clients: usize) -> Driver {
             overflow,
         } => {
             let pacer = Pacer::new(schedule, *arrivals, share, plan.seed);
-            open(Dues::paced(pacer, requests_max), *overflow)
+            open(IntendedStarts::paced(pacer, requests_max), *overflow)
         }
         Loop::Timed { due_ns, overflow } => {
-            let dues = Dues::listed(due_ns.clone(), share, requests_max);
-            open(dues, *overflow)
+            let starts = IntendedStarts::listed(due_ns.clone(), share, requests_max);
+            open(starts, *overflow)
         }
     }
 }

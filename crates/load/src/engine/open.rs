@@ -2,8 +2,8 @@
 
 use loadline_record::ErrorKind;
 
-use super::dues::Dues;
 use super::idle::IdleClients;
+use super::starts::IntendedStarts;
 use super::{Driver, Engine};
 
 /// Requests sent in one go before events are looked at again.
@@ -16,9 +16,9 @@ const FREE_SHARE: usize = 10;
 /// What is due, and who is free.
 #[derive(Debug)]
 pub(super) struct OpenLoop {
-    queue: Dues,
+    queue: IntendedStarts,
     /// Goes on by time alone, whatever is sent: what was offered.
-    offered: Dues,
+    offered: IntendedStarts,
     /// By server.
     idle: Vec<IdleClients>,
     is_dropping: bool,
@@ -30,11 +30,11 @@ pub(super) struct OpenLoop {
 }
 
 impl OpenLoop {
-    /// Nobody is free yet.
-    pub(super) fn new(dues: Dues, servers: usize, is_dropping: bool) -> Self {
+    /// No client is free yet.
+    pub(super) fn new(starts: IntendedStarts, servers: usize, is_dropping: bool) -> Self {
         Self {
-            offered: dues.clone(),
-            queue: dues,
+            offered: starts.clone(),
+            queue: starts,
             idle: (0..servers).map(|_| IdleClients::default()).collect(),
             is_dropping,
             held_until_ns: 0,
@@ -66,7 +66,7 @@ enum Step {
     Wait,
     /// It is too late for it.
     GiveUp,
-    /// There is nobody to send it.
+    /// There is no client to send it.
     Fail(ErrorKind),
     /// This client takes it.
     Send(u32),
@@ -170,8 +170,8 @@ impl Engine<'_> {
         let (server, now_ns) = (usize::from(self.client(index).server), self.time.now_ns);
         let request = self.chosen();
         let open = self.open();
-        // Whoever was kept waiting by a server, or stood behind somebody who was, did not wait for
-        // this thread.
+        // A request that waited for a server, or behind one that did, did not wait for this
+        // thread.
         let was_idle = open.held_until_ns <= due_ns && open.idle[server].was_one_at(due_ns);
         open.idle[server].remove(index);
         open.pop();

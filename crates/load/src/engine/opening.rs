@@ -26,7 +26,7 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    /// With room for so many clients.
+    /// With room for `clients`.
     pub(super) fn new(clients: usize) -> Self {
         Self {
             queue: VecDeque::with_capacity(clients),

@@ -114,7 +114,7 @@ impl<'l> Value<'l> {
     }
 }
 
-/// The first of two times, unless only the second is told in parts of a second.
+/// The first of two times, unless only the second has parts of a second.
 fn more_exact(first: Option<LogTime>, second: Option<LogTime>) -> Option<LogTime> {
     match (first, second) {
         (Some(one), Some(two)) if one.is_whole_second && !two.is_whole_second => second,

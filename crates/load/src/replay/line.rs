@@ -10,7 +10,7 @@ use super::time::LogTime;
 /// (and whatever begins like it: combined, with a virtual host in front, with further fields).
 ///
 /// # Errors
-/// The line tells of no request; why, as the rest of a sentence.
+/// The line contains no request; why, as the rest of a sentence.
 pub fn parse(line: &[u8]) -> Result<LogLine<'_>, &'static str> {
     match line.trim_ascii_start() {
         [] => Err("it is empty"),

@@ -18,7 +18,7 @@ pub const DISTINCT_MAX: usize = 500_000;
 pub const TARGETS_BYTES_MAX: usize = 128 << 20;
 /// A longer line is not understood.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
-/// A file with so many bytes without a line end is no log.
+/// A file with this number of bytes without a line end is no log.
 const GAP_BYTES_MAX: usize = 16 << 20;
 
 /// What is wanted of a log.
@@ -29,11 +29,11 @@ pub struct Wanted {
     pub all_methods: bool,
     /// Lines have to say when they were.
     pub times: bool,
-    /// At most so many lines.
+    /// At most this number of lines.
     pub lines_max: usize,
 }
 
-/// What a log tells.
+/// What a log contains.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// Each different request once, in the order of first appearance.
@@ -48,7 +48,7 @@ pub struct Log {
     pub report: LogReport,
 }
 
-/// How a log was read, for whoever wants to know what is replayed.
+/// How a log was read: what is replayed and what is not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogReport {
     /// Lines read.
@@ -59,7 +59,7 @@ pub struct LogReport {
     pub distinct: u64,
     /// Lines left out for their method.
     pub other_methods: u64,
-    /// Lines left out because they tell of no request, or (if times are wanted) of no time.
+    /// Lines left out because they contain no request, or (if times are wanted) of no time.
     pub unparsable: u64,
     /// The number of the first of these, from 1, and what is the matter with it.
     pub first_unparsable: Option<(u64, &'static str)>,

@@ -6,7 +6,7 @@ use loadline_proto::Method;
 
 use super::time::LogTime;
 
-/// What a line tells.
+/// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine<'l> {
     /// The method; `None`: one that is not known here.

@@ -2,7 +2,7 @@
 //! with the log's own timing if wanted.
 //!
 //! A log is read as a stream (`log.rs`), line by line (`line.rs`, `json.rs`, `time.rs`). Lines that
-//! tell of no request are counted and passed over. The host in a log is not followed: everything
+//! contain no request are counted and passed over. The host in a log is not followed: everything
 //! goes to the server that the user names.
 
 pub mod json;
@@ -120,7 +120,7 @@ const READ_BYTES: usize = 128 * 1024;
 const SCALE_MAX: f64 = 86_400.0;
 const NS_PER_S: u64 = 1_000_000_000;
 /// A run goes on for so long after its last request is due, at least: at the very end nothing is
-/// begun any more, and nobody is awake to the nanosecond.
+/// begun any more, and no thread wakes up to the nanosecond.
 const LAST_NS: u64 = 20_000_000;
 
 /// Orders the lines of a log by their times (servers write a line when an answer ends, some with

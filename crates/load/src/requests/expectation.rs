@@ -1,7 +1,7 @@
 //! What is expected of answers, as people type it.
 
 /// Reads a list of statuses: `200,404`, `2xx`, `200,3xx`. The result is sorted; empty stands for
-/// 200 to 299, what is expected when nobody says anything.
+/// 200 to 299, what is expected unless something else is given.
 ///
 /// # Errors
 /// Something in it is no status; one line says what.

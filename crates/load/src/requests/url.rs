@@ -1,4 +1,4 @@
-//! URLs as people type them, taken apart: where to connect, what to ask for, as whom.
+//! URLs as people type them, taken apart: where to connect, what to ask for, with which credentials.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! What the machine allows one process and one address, and how a load is divided to fit: pure.
 //!
-//! A process has so many descriptors; an address has so many ephemeral ports for each destination.
+//! The number of descriptors of a process is limited, and that of an address's ephemeral ports.
 //! Loopback has 16 million addresses, so there the second limit is met with more of them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -11,12 +11,12 @@ use super::RunError;
 use super::division::Division;
 use super::environment::Environment;
 use super::workers::{RunEvent, Workers};
-use crate::fleet::{Crew, Event, ExtraThread};
+use crate::load_threads::{Event, ExtraThread, ThreadSpec};
 use crate::trial::{Ending, Merger};
 use crate::watch::Target;
 use crate::{Message, Plan, Share};
 
-/// Time between the moment that the start is told and the start: for the word to reach every process.
+/// Time between setting the start and the start: it has to reach every process.
 const LEAD_NS: u64 = 20_000_000;
 /// How often the observer is called; the live view is drawn at most so often.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -45,8 +45,8 @@ pub struct Run {
 impl Run {
     /// The threads of a process that has this share.
     #[must_use]
-    pub fn crew(&self, share: Share) -> Crew {
-        Crew {
+    pub fn thread_spec(&self, share: Share) -> ThreadSpec {
+        ThreadSpec {
             share,
             engine_threads: self.division.threads,
             extra: self.extra.clone(),
@@ -116,11 +116,11 @@ pub fn run(
     let mut plan = run.plan.clone();
     plan.seed = plan.seed.wrapping_add(u64::from(number.index));
     let plan = Arc::new(plan);
-    let crew = run.crew(Share::WHOLE);
+    let spec = run.thread_spec(Share::WHOLE);
     let environment = Environment::look(&run.watched)?;
     let workers = match run.division.processes {
-        0 | 1 => Workers::own(&plan, &crew, &channel.sender),
-        count => Workers::processes(count, &plan, &crew, &channel.sender),
+        0 | 1 => Workers::own(&plan, &spec, &channel.sender),
+        count => Workers::processes(count, &plan, &spec, &channel.sender),
     };
     let mut workers = workers.map_err(|error| RunError::Failed(format!("the clients: {error}")))?;
     let mut state = RoundState {
@@ -129,7 +129,7 @@ pub fn run(
         ends: 0,
         engines_left: plan.requests_max.map(|_| {
             let processes = run.division.processes.max(1);
-            (crew.engine_threads(&plan) * processes) as usize
+            (spec.engine_threads(&plan) * processes) as usize
         }),
         is_interrupted: false,
         lost: None,
@@ -187,7 +187,7 @@ impl RoundState {
         }
     }
 
-    /// Until every thread has told its end; those that hang are given up.
+    /// Until every thread has reported its end; those that hang are given up.
     fn wait_for_end(
         &mut self,
         workers: &mut Workers,
@@ -219,7 +219,7 @@ impl RoundState {
 
     fn take(&mut self, event: RunEvent, workers: &mut Workers, observer: &mut dyn RoundObserver) {
         match event {
-            RunEvent::Fleet(Event::Told(message)) => {
+            RunEvent::Thread(Event::Message(message)) => {
                 match &message {
                     Message::Ready { .. } => self.ready += 1,
                     Message::Finished(report) if report.group == 0 => self.engine_ended(workers),
@@ -228,7 +228,7 @@ impl RoundState {
                 }
                 self.merger.take(message);
             }
-            RunEvent::Fleet(Event::Ended { thread, result }) => {
+            RunEvent::Thread(Event::Ended { thread, result }) => {
                 self.ends += 1;
                 if let Err(reason) = result {
                     self.lost

@@ -18,14 +18,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use loadline_record::StepReport;
 
 use super::RunError;
-use crate::fleet::{Crew, Event, Fleet};
+use crate::load_threads::{Event, LoadThreads, ThreadSpec};
 use crate::{Control, Message, Plan, wire};
 
 /// An event of a round.
 #[derive(Debug)]
 pub enum RunEvent {
     /// By a thread of this process, or by a process in the place of one.
-    Fleet(Event),
+    Thread(Event),
     /// A signal asks for the end.
     Interrupted,
 }
@@ -36,7 +36,7 @@ pub(super) enum Workers {
     /// Threads of this process.
     Own {
         /// The threads.
-        fleet: Fleet,
+        load_threads: LoadThreads,
         /// What they look at.
         control: Arc<Control>,
     },
@@ -51,49 +51,56 @@ pub(super) enum Workers {
 
 impl Workers {
     /// Starts the threads of this process.
-    pub(super) fn own(plan: &Arc<Plan>, crew: &Crew, tell: &Sender<RunEvent>) -> io::Result<Self> {
+    pub(super) fn own(
+        plan: &Arc<Plan>,
+        spec: &ThreadSpec,
+        sender: &Sender<RunEvent>,
+    ) -> io::Result<Self> {
         let control = Arc::new(Control::new());
-        let tell = tell.clone();
-        let fleet = Fleet::start(plan, crew, &control, move |event| {
-            let _ = tell.send(RunEvent::Fleet(event)); // nobody listens any more: the end is near
+        let sender = sender.clone();
+        let load_threads = LoadThreads::start(plan, spec, &control, move |event| {
+            let _ = sender.send(RunEvent::Thread(event)); // no receiver any more: the end is near
         })?;
-        Ok(Self::Own { fleet, control })
+        Ok(Self::Own {
+            load_threads,
+            control,
+        })
     }
 
-    /// Starts `count` processes, each with as many threads as `crew` says.
+    /// Starts `count` processes, each with as many threads as `spec` says.
     pub(super) fn processes(
         count: u32,
         plan: &Plan,
-        crew: &Crew,
-        tell: &Sender<RunEvent>,
+        spec: &ThreadSpec,
+        sender: &Sender<RunEvent>,
     ) -> io::Result<Self> {
         let mut inputs = Vec::new();
         for index in 0..count {
             let mut child = spawn(index, count, plan.seed)?;
             inputs.extend(child.stdin.take());
-            let tell = tell.clone();
+            let sender = sender.clone();
             std::thread::Builder::new()
                 .name(format!("process {index}"))
-                .spawn(move || listen(index, count, child, &tell))?;
+                .spawn(move || listen(index, count, child, &sender))?;
         }
         Ok(Self::Processes {
             inputs,
-            ready_expected: crew.thread_count(plan) * count as usize,
+            ready_expected: spec.thread_count(plan) * count as usize,
         })
     }
 
     /// How many threads say that they are ready.
     pub(super) fn ready_expected(&self) -> usize {
         match self {
-            Self::Own { fleet, .. } => fleet.thread_count(),
+            Self::Own { load_threads, .. } => load_threads.thread_count(),
             Self::Processes { ready_expected, .. } => *ready_expected,
         }
     }
 
-    /// How many ends are told: by threads, or by processes.
+    /// How many ends are reported: by threads, or by processes.
     pub(super) fn ends_expected(&self) -> usize {
         match self {
-            Self::Own { fleet, .. } => fleet.thread_count(),
+            Self::Own { load_threads, .. } => load_threads.thread_count(),
             Self::Processes { inputs, .. } => inputs.len(),
         }
     }
@@ -106,7 +113,7 @@ impl Workers {
         }
     }
 
-    /// The requests are done: whoever goes on without a number of them is to finish.
+    /// The requests are done: clients without a number of them are to finish.
     pub(super) fn end(&mut self) {
         match self {
             Self::Own { control, .. } => control.end(),
@@ -122,10 +129,10 @@ impl Workers {
         }
     }
 
-    /// Waits for threads whose ends were all told.
+    /// Waits for threads whose ends were all reported.
     pub(super) fn join(self) {
-        if let Self::Own { fleet, .. } = self {
-            fleet.join();
+        if let Self::Own { load_threads, .. } = self {
+            load_threads.join();
         }
     }
 }
@@ -151,9 +158,9 @@ fn spawn(index: u32, count: u32, seed: u64) -> io::Result<Child> {
         .spawn()
 }
 
-/// Hears a child to its end.
-fn listen(index: u32, count: u32, mut child: Child, tell: &Sender<RunEvent>) {
-    let heard = hear(&mut child, tell);
+/// Reads from a child to its end.
+fn listen(index: u32, count: u32, mut child: Child, sender: &Sender<RunEvent>) {
+    let heard = hear(&mut child, sender);
     let mut words = String::new();
     if let Some(mut stderr) = child.stderr.take() {
         let _ = stderr.read_to_string(&mut words); // then there are none
@@ -168,21 +175,24 @@ fn listen(index: u32, count: u32, mut child: Child, tell: &Sender<RunEvent>) {
             None => status.to_string(),
         }),
     };
-    let _ = tell.send(RunEvent::Fleet(Event::Ended {
+    let _ = sender.send(RunEvent::Thread(Event::Ended {
         thread: format!("process {} of {count}", index + 1),
         result,
     }));
 }
 
 /// The messages of a child, until it closes its standard output.
-fn hear(child: &mut Child, tell: &Sender<RunEvent>) -> Result<(), String> {
+fn hear(child: &mut Child, sender: &Sender<RunEvent>) -> Result<(), String> {
     let Some(stdout) = child.stdout.take() else {
         return Ok(());
     };
     let mut reader = wire::Reader::new(BufReader::with_capacity(1 << 16, stdout));
     while let Some(message) = reader.next_message().map_err(|error| error.to_string())? {
-        if tell.send(RunEvent::Fleet(Event::Told(message))).is_err() {
-            break; // nobody listens any more
+        if sender
+            .send(RunEvent::Thread(Event::Message(message)))
+            .is_err()
+        {
+            break; // no receiver any more
         }
     }
     Ok(())
@@ -195,13 +205,13 @@ fn hear(child: &mut Child, tell: &Sender<RunEvent>) -> Result<(), String> {
 /// A thread cannot go on, or standard output is closed.
 pub fn carry_part(
     plan: &Arc<Plan>,
-    crew: &Crew,
+    spec: &ThreadSpec,
     steps: &dyn Fn() -> Option<Vec<StepReport>>,
 ) -> Result<(), RunError> {
-    let (tell, events) = channel();
-    let mut workers = Workers::own(plan, crew, &tell)
+    let (sender, events) = channel();
+    let mut workers = Workers::own(plan, spec, &sender)
         .map_err(|error| RunError::Failed(format!("a thread cannot be started: {error}")))?;
-    drop(tell);
+    drop(sender);
     if let Workers::Own { control, .. } = &workers {
         let control = Arc::clone(control);
         std::thread::Builder::new()
@@ -237,7 +247,7 @@ fn report(
     steps: &dyn Fn() -> Option<Vec<StepReport>>,
 ) -> Result<(), RunError> {
     let mut out = io::stdout().lock();
-    let mut tell = |message: &Message| {
+    let mut send = |message: &Message| {
         wire::write(message, &mut out)
             .map_err(|error| RunError::Failed(format!("standard output: {error}")))
     };
@@ -245,10 +255,10 @@ fn report(
     while ends < ends_expected {
         let Ok(told) = events.recv() else { break };
         match told {
-            RunEvent::Fleet(Event::Told(message)) => {
-                tell(&message)?;
+            RunEvent::Thread(Event::Message(message)) => {
+                send(&message)?;
             }
-            RunEvent::Fleet(Event::Ended { thread, result }) => {
+            RunEvent::Thread(Event::Ended { thread, result }) => {
                 ends += 1;
                 result.map_err(|reason| RunError::Failed(format!("{thread}: {reason}")))?;
             }
@@ -256,7 +266,7 @@ fn report(
         }
     }
     match steps() {
-        Some(steps) => tell(&Message::Steps(steps)),
+        Some(steps) => send(&Message::Steps(steps)),
         None => Ok(()),
     }
 }

@@ -23,10 +23,10 @@ const END_NS_MAX: u64 = 1_000_000_000 * 3600 * 24 * 365 * 30;
 /// Seconds whose rate a snapshot gives.
 const RECENT_SECONDS: u32 = 60;
 
-/// A second counts as complete when it is over by this: threads tell a little later.
+/// A second counts as complete when it is over by this: threads report a little later.
 const SETTLED_AFTER_NS: u64 = 100_000_000;
 
-/// Merges what threads and processes tell.
+/// Merges what threads and processes report.
 #[derive(Debug)]
 pub struct Merger {
     run: RunRecord,
@@ -81,7 +81,7 @@ impl Merger {
             Message::Ready { connections, .. } => self.connections_ready += connections,
             Message::Interval(interval) => self.take_interval(&interval),
             Message::Finished(report) => self.threads.push(*report),
-            Message::Steps(_) => {} // told beside the record
+            Message::Steps(_) => {} // not part of the record
         }
     }
 
@@ -200,7 +200,7 @@ impl Merger {
         end_ns.filter(|end_ns| *end_ns < END_NS_MAX)
     }
 
-    /// From the start to the end of the run: as told; or by the plan; or, where the requests may
+    /// From the start to the end of the run: as given; or by the plan; or, where the requests may
     /// have ended it, by the thread that was longest at it.
     fn ran_ns(&self, ending: &Ending) -> u64 {
         let planned_ns = self.planned_ns();
@@ -208,7 +208,7 @@ impl Merger {
         let by_threads = || {
             let counted = self.phases.iter().find(|phase| phase.counted);
             let before_ns = counted.map_or(0, |phase| phase.begin_ns);
-            // Actors are told the end a little after it.
+            // Virtual users notice the end a little after it.
             let is_plain = |report: &&ThreadReport| report.group == 0 || self.run.connections == 0;
             let threads = self.threads.iter().filter(is_plain);
             let walls = threads.map(|report| report.wall_ns);

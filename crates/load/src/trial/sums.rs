@@ -8,10 +8,10 @@ use loadline_record::{PhaseRecord, Rates, Results, SecondBlobs, SecondRecord, Ta
 
 use crate::Interval;
 
-/// Seconds of a run that are told apart, two weeks; what comes later counts in the last of them.
+/// Seconds of a run with figures of their own, two weeks; what comes later counts in the last of them.
 pub(super) const SECONDS_MAX: u32 = 14 * 24 * 3600;
 
-/// Seconds that are kept open at the end of the series, since threads and processes tell at
+/// Seconds that are kept open at the end of the series, since threads and processes report at
 /// slightly different times. Older ones are compressed, and opened again if something comes.
 const OPEN_SECONDS: u32 = 3;
 

@@ -38,7 +38,7 @@ pub(super) enum Haste {
 }
 
 /// Reading the proportional set size takes the process's memory lock for as long as it walks the
-/// pages: at most one part in so many of the time.
+/// pages: at most this part of the time.
 const REST_PER_PSS: u64 = 200;
 
 /// At most once a second in any case.
@@ -49,7 +49,7 @@ const PSS_INTERVAL_NS: u64 = 900_000_000;
 pub(super) struct Looker {
     proc: PathBuf,
     pid: u32,
-    /// When the process began, in ticks: tells it from a later one of the same number.
+    /// When the process began, in ticks: a later process of the same number has another.
     began_ticks: u64,
     /// The process and its descendants, as far as they have been found.
     pids: Vec<u32>,

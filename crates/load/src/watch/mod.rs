@@ -21,7 +21,7 @@ use look::{Haste, Looker};
 /// Time between looks.
 const INTERVAL_NS: u64 = 1_000_000_000;
 
-/// Looks take at most one part in so many of the time, by their thread's CPU time.
+/// Looks take at most this part of the time, by their thread's CPU time.
 const REST_PER_LOOK: u64 = 100;
 
 /// What is watched.

@@ -1,10 +1,10 @@
-//! One run: a stub, a plan, the fleet's threads, and what both sides say afterwards.
+//! One run: a stub, a plan, the load threads, and what both sides say afterwards.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use loadline_load::fleet::{Crew, Event, Fleet};
+use loadline_load::load_threads::{Event, LoadThreads, ThreadSpec};
 use loadline_load::trial::{Ending, Merger, Probe};
 use loadline_load::{
     Arrivals, Control, Loop, Message, Overflow, Phase, Plan, Prepared, Schedule, Share,
@@ -135,7 +135,7 @@ pub(crate) fn run_from(
     engine_threads: u32,
     start_ns: impl Fn(u64) -> u64,
 ) -> Outcome {
-    let crew = Crew {
+    let spec = ThreadSpec {
         share: Share::WHOLE,
         engine_threads,
         extra: None,
@@ -146,13 +146,13 @@ pub(crate) fn run_from(
     let probe = Probe::begin();
     let (tell, events) = mpsc::channel();
     let told = move |event| {
-        let _ = tell.send(event); // nobody listens any more: the test has failed already
+        let _ = tell.send(event); // no receiver any more: the test has failed already
     };
-    let fleet = Fleet::start(&plan, &crew, &control, told).unwrap();
+    let load_threads = LoadThreads::start(&plan, &spec, &control, told).unwrap();
     let (mut ready, mut ended, mut started_ns) = (0, 0, None);
-    while ended < fleet.thread_count() {
+    while ended < load_threads.thread_count() {
         match events.recv().unwrap() {
-            Event::Told(message) => {
+            Event::Message(message) => {
                 ready += usize::from(matches!(message, Message::Ready { .. }));
                 merger.take(message);
             }
@@ -161,13 +161,13 @@ pub(crate) fn run_from(
                 ended += 1;
             }
         }
-        if ready == fleet.thread_count() && started_ns.is_none() {
+        if ready == load_threads.thread_count() && started_ns.is_none() {
             let at_ns = start_ns(monotonic_ns());
             started_ns = Some(at_ns);
             control.start_at(at_ns);
         }
     }
-    fleet.join();
+    load_threads.join();
     let report = stub.stop().unwrap();
     let record = merger.finish(Ending {
         processes: 1,

@@ -47,14 +47,14 @@ const SERVICE: Kind = Kind {
 
 /// A run of `stalls` rounds, with a whole stall in the middle of each.
 #[derive(Clone, Copy)]
-struct Scene {
+struct UserContext {
     stall: Stall,
     rate: u64,
     connections: u32,
     stalls: u64,
 }
 
-impl Scene {
+impl UserContext {
     fn stub(&self) -> Stub {
         run::stub(StubOptions {
             latency: Latency::Constant { ns: SERVICE_NS },
@@ -183,7 +183,7 @@ fn service(outcome: &Outcome, p: f64, lateness: &Lateness) -> Option<TooLong> {
 
 /// Latency has the whole queue, the service time one long time a stall.
 fn check_one_connection() {
-    let scene = Scene {
+    let context = UserContext {
         stall: STALL,
         rate: 30,
         connections: 1,
@@ -191,20 +191,20 @@ fn check_one_connection() {
     };
     judged(
         "stalls, one connection",
-        || scene.run_open(),
+        || context.run_open(),
         |outcome, lateness| {
-            let (results, requests) = (outcome.results(), scene.requests());
+            let (results, requests) = (outcome.results(), context.requests());
             assert_eq!(results.tally.good, requests);
-            let long = scene.long(ADDED_NS);
+            let long = context.long(ADDED_NS);
             assert!(long.0 > requests / 10, "a stall is a part of every round");
             // A machine that makes many services long as well hides nothing from the record.
             let (long_latencies, by_record) =
-                (long_ones(&results.latency), scene.long_by_record(outcome));
+                (long_ones(&results.latency), context.long_by_record(outcome));
             assert!(
                 long_latencies >= by_record,
                 "{long_latencies} latencies are long, {by_record} by the record"
             );
-            let once = (scene.stalls, scene.stalls);
+            let once = (context.stalls, context.stalls);
             let mut found = vec![
                 within(&LATENCY, outcome, long, lateness),
                 within(&SERVICE, outcome, once, lateness),
@@ -212,8 +212,8 @@ fn check_one_connection() {
             // The longest wait is that of the one that was sent last before the stall, or first
             // in it; and that, alone, is what the service time has to say.
             let longest_us = results.latency.max_us().unwrap();
-            let gap_us = SECOND / scene.rate / US;
-            assert!(longest_us + gap_us >= scene.stall.length_ns / US);
+            let gap_us = SECOND / context.rate / US;
+            assert!(longest_us + gap_us >= context.stall.length_ns / US);
             found.extend([0.5, 0.9, 0.99].map(|p| service(outcome, p, lateness)));
             found.into_iter().flatten().collect()
         },
@@ -236,7 +236,7 @@ fn stalls_show_in_an_open_loop_and_hide_in_a_closed_one() {
 /// Where every request finds a connection, it is out while the responder stands still: then the
 /// service time sees the stall, too.
 fn check_a_connection_for_each() {
-    let scene = Scene {
+    let context = UserContext {
         stall: STALL,
         rate: 300,
         connections: 120,
@@ -244,11 +244,11 @@ fn check_a_connection_for_each() {
     };
     judged(
         "stalls, a connection for each request",
-        || scene.run_open(),
+        || context.run_open(),
         |outcome, lateness| {
-            let (results, requests) = (outcome.results(), scene.requests());
+            let (results, requests) = (outcome.results(), context.requests());
             assert_eq!(results.tally.good, requests);
-            let long = scene.long(BURST_NS);
+            let long = context.long(BURST_NS);
             let found = [
                 within(&LATENCY, outcome, long, lateness),
                 within(&SERVICE, outcome, long, lateness),
@@ -260,7 +260,7 @@ fn check_a_connection_for_each() {
 
 /// A closed loop asks nothing while it waits: of a fifth of the time one request in hundreds tells.
 fn check_a_closed_loop() {
-    let scene = Scene {
+    let context = UserContext {
         stall: STALL,
         rate: 0,
         connections: 1,
@@ -269,15 +269,17 @@ fn check_a_closed_loop() {
     judged(
         "stalls, closed loop",
         || {
-            let stub = scene.stub();
+            let stub = context.stub();
             let mut plan = closed(stub.address(), 1, u64::MAX);
             plan.requests_max = None;
-            plan.phases[0].end_ns = scene.stalls * STALL.every_ns;
+            plan.phases[0].end_ns = context.stalls * STALL.every_ns;
             let begin_ns = stub.begin_ns();
-            run_from(plan, stub, 1, |ready_ns| scene.start_ns(begin_ns, ready_ns))
+            run_from(plan, stub, 1, |ready_ns| {
+                context.start_ns(begin_ns, ready_ns)
+            })
         },
         |outcome, lateness| {
-            let once = (scene.stalls, scene.stalls);
+            let once = (context.stalls, context.stalls);
             let found = within(&LATENCY, outcome, once, lateness);
             found.into_iter().collect()
         },

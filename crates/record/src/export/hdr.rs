@@ -1,7 +1,7 @@
 //! Every latency as a log of HdrHistogram intervals (V2 histograms, log format 1.3), one interval a
 //! second, in microseconds. HistogramLogProcessor and HistogramLogAnalyzer read it.
 //!
-//! Tags tell apart what must not be mixed: `latency` (from due) and `service` (from sent) of the plain
+//! Tags separate what must not be mixed: `latency` (from due) and `service` (from sent) of the plain
 //! clients in the counted phases; before them stands `warm-up.` where a second does not count, and
 //! the name of the group where it is another. What came after the end is one more interval behind the
 //! last second, so that all intervals of a tag together hold every answer.

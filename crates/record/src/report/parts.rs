@@ -60,7 +60,7 @@ pub(super) fn in_time(results: &Results) -> Tally {
     tally
 }
 
-/// Threads that the plain clients had; of a run of crowds alone, all.
+/// Threads that the plain clients had; of a run of user groups alone, all.
 pub(super) fn threads(record: &TrialRecord) -> usize {
     let plain = record.threads.iter().filter(|thread| thread.group == 0);
     match plain.count() {

@@ -102,16 +102,16 @@ fn head(record: &TrialRecord, page: Page) -> String {
     out
 }
 
-/// Who sends, and when. Without plain clients the figures are those of the first crowd.
+/// Who sends, and when. Without plain clients the figures are those of the first user group.
 fn clients(record: &TrialRecord) -> String {
-    let crowd = record.headline().filter(|group| {
+    let user_group = record.headline().filter(|group| {
         let first = record.groups.first();
         record.run.connections == 0 || first.is_some_and(|plain| !std::ptr::eq(plain, *group))
     });
-    match crowd {
-        Some(crowd) => {
-            let connections = count(crowd.total.tally.connections);
-            format!("{connections} connections of {}", crowd.name)
+    match user_group {
+        Some(user_group) => {
+            let connections = count(user_group.total.tally.connections);
+            format!("{connections} connections of {}", user_group.name)
         }
         None => {
             let connections = count(u64::from(record.run.connections));

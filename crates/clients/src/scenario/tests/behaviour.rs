@@ -186,7 +186,7 @@ fn an_answer_may_be_late() {
         ..setting()
     };
     let mut play = Play::new(&scenario, 0, 1);
-    play.actor = (scenario.casting(setting))(0, 1);
+    play.user = (scenario.factory(setting))(0, 1);
     play.run(100, |_| answer(200, "Connection: close\r\n", ""));
     assert_eq!(play.lines, ["GET /shop/", "GET /shop/2"]);
     let tally = play.tally();
@@ -201,7 +201,7 @@ fn an_answer_before_the_request_has_gone_ends_the_connection() {
     play.run(1, |_| unreachable!());
     assert!(matches!(play.order(), Order::Send(_)));
     let refused = b"HTTP/1.1 413 x\r\nContent-Length: 0\r\n\r\n";
-    play.tell(|actor, scene| actor.received(refused, scene));
+    play.tell(|user, context| user.received(refused, context));
     assert_eq!(play.order(), Order::Close { reset: false });
     assert_eq!(play.tally().errors_of(ErrorKind::Status4xx), 1);
 }
@@ -212,9 +212,9 @@ fn what_is_out_when_a_user_is_taken_away_is_unfinished() {
     for (orders, unfinished) in [(0, 0), (1, 0), (2, 1), (3, 0)] {
         let mut play = Play::new(&scenario, 0, 1);
         play.run(orders, |_| ok(""));
-        assert_eq!(u64::from(play.actor.requests_out()), unfinished, "{orders}");
-        play.tell(|actor, scene| actor.abandoned(scene));
+        assert_eq!(u64::from(play.user.requests_out()), unfinished, "{orders}");
+        play.tell(|user, context| user.abandoned(context));
         assert_eq!(play.tally().unfinished, unfinished, "{orders}");
-        assert_eq!(play.actor.requests_out(), 0);
+        assert_eq!(play.user.requests_out(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Scenario files: what they may name, and mistakes told in one line.
+//! Scenario files: what they may name, and mistakes reported in one line.
 
 use super::*;
 

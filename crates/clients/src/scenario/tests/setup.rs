@@ -36,12 +36,12 @@ fn serve(request: &Request) -> Reaction {
 fn a_setup_is_taken_once_and_counted_nowhere() {
     let scenario = scenario(LOGGED_IN);
     let mut play = Play::new(&scenario, 2, 1);
-    assert!(play.actor.prepares());
+    assert!(play.user.prepares());
     while play.starts == 0 {
         play.run(1, |request| serve(&request));
     }
     assert_eq!(play.lines, ["GET /form", "POST /login"]);
-    assert_eq!(play.actor.requests_out(), 0);
+    assert_eq!(play.user.requests_out(), 0);
     assert_eq!(play.tally(), Tally::default());
     // Each time, the user begins with what the setup left, not with what the page has set.
     play.run(7, |request| serve(&request));

@@ -48,7 +48,7 @@ fn plan() -> Plan {
     }
 }
 
-/// So many requests in a second, each answered after `us`.
+/// `count` requests in a second, each answered after `us`.
 fn interval(second: u32, phases: (u16, u16), count: u64, us: u64) -> Interval {
     let mut times = latencies();
     times.saturating_record_n(us, count);
@@ -374,7 +374,7 @@ fn a_snapshot_shows_the_last_full_second() {
     });
     merger.take(boxed(interval(0, (0, 0), 100, 500)));
     assert_eq!(merger.snapshot(S / 2).last, None);
-    assert_eq!(merger.snapshot(S + S / 20).last, None); // threads have not told yet
+    assert_eq!(merger.snapshot(S + S / 20).last, None); // threads have not reported yet
     let snapshot = merger.snapshot(S + S / 2);
     assert_eq!((snapshot.phase.as_str(), snapshot.connections), ("a", 10));
     assert_eq!(snapshot.planned_ns, Some(5 * S));

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-use loadline_load::fleet::{Crew, Event, Fleet};
+use loadline_load::load_threads::{Event, LoadThreads, ThreadSpec};
 use loadline_load::plan::Group;
 use loadline_load::trial::{Ending, Merger};
 use loadline_load::{
@@ -63,7 +63,7 @@ fn run(load: Loop) -> (Plan, Vec<Message>, u64) {
     });
     let stub = stub.unwrap();
     let plan = Arc::new(plan(stub.address(), load));
-    let crew = Crew {
+    let spec = ThreadSpec {
         share: Share::WHOLE,
         engine_threads: 2,
         extra: None,
@@ -72,13 +72,13 @@ fn run(load: Loop) -> (Plan, Vec<Message>, u64) {
     let control = Arc::new(Control::new());
     let (tell, events) = channel();
     let tell = move |event| tell.send(event).unwrap();
-    let fleet = Fleet::start(&plan, &crew, &control, tell).unwrap();
+    let load_threads = LoadThreads::start(&plan, &spec, &control, tell).unwrap();
     let (mut messages, mut ready) = (Vec::new(), 0);
     for event in events {
         match event {
-            Event::Told(message) => {
+            Event::Message(message) => {
                 ready += usize::from(matches!(message, Message::Ready { .. }));
-                if ready == fleet.thread_count() && control.start_ns().is_none() {
+                if ready == load_threads.thread_count() && control.start_ns().is_none() {
                     control.start_at(monotonic_ns() + MS);
                 }
                 messages.push(message);
@@ -86,7 +86,7 @@ fn run(load: Loop) -> (Plan, Vec<Message>, u64) {
             Event::Ended { result, .. } => result.unwrap(),
         }
     }
-    fleet.join();
+    load_threads.join();
     let requests = stub.stop().unwrap().counts.requests;
     let plan = Arc::try_unwrap(plan).unwrap_or_else(|plan| (*plan).clone());
     (plan, messages, requests)

@@ -1,9 +1,9 @@
-//! Clients of each kind: how many, and those with a mind of their own.
+//! Clients of each kind: how many, and the groups of virtual users.
 
-use loadline_clients::Crowd;
+use loadline_clients::UserGroup;
 use loadline_clients::player;
 use loadline_clients::scenario::{Scenario, Setting};
-use loadline_clients::{Asked, idle, slow_body, slow_head, slow_reader, vanishing};
+use loadline_clients::{RequestSpec, idle, slow_body, slow_head, slow_reader, vanishing};
 use loadline_load::plan::Group;
 use loadline_load::requests::url::Url;
 use loadline_load::{Plan, Prepared};
@@ -42,9 +42,9 @@ pub(super) fn count(flags: &LoadFlags) -> Result<Counts, Failure> {
     let given = flags.clients.connections;
     let (users, hostile) = (&flags.users, &flags.hostile);
     let own_count = users.users.or(users.players);
-    let actors = own_count.or(given).unwrap_or(CONNECTIONS) as u64;
-    let has_actors = users.scenario.is_some() || users.player.is_some();
-    let plain = match (has_actors, given, own_count) {
+    let user_count = own_count.or(given).unwrap_or(CONNECTIONS) as u64;
+    let has_users = users.scenario.is_some() || users.player.is_some();
+    let plain = match (has_users, given, own_count) {
         (false, given, _) => given.unwrap_or(CONNECTIONS),
         (true, Some(beside), Some(_)) => beside,
         (true, _, _) => 0,
@@ -56,9 +56,21 @@ pub(super) fn count(flags: &LoadFlags) -> Result<Counts, Failure> {
     ];
     let counts = Counts {
         plain: u32::try_from(plain).unwrap_or(u32::MAX),
-        users: if users.scenario.is_some() { actors } else { 0 },
-        players: if users.player.is_some() { actors } else { 0 },
-        hostile: slow.iter().flatten().map(|crowd| crowd.count).sum::<u64>()
+        users: if users.scenario.is_some() {
+            user_count
+        } else {
+            0
+        },
+        players: if users.player.is_some() {
+            user_count
+        } else {
+            0
+        },
+        hostile: slow
+            .iter()
+            .flatten()
+            .map(|user_group| user_group.count)
+            .sum::<u64>()
             + (hostile.idle_connections.unwrap_or(0) + hostile.vanishing.unwrap_or(0)) as u64,
     };
     let pace = &flags.pace;
@@ -71,14 +83,14 @@ pub(super) fn count(flags: &LoadFlags) -> Result<Counts, Failure> {
     Ok(counts)
 }
 
-/// Adds the groups of a plan, the headline's first. Returns the crowds, and the scenario that users
+/// Adds the groups of a plan, the headline's first. Returns the user groups, and the scenario that users
 /// follow, which counts how its steps fare.
 pub(super) fn add(
     flags: &LoadFlags,
     counts: Counts,
     plan: &mut Plan,
-) -> Result<(Vec<Crowd>, Option<Scenario>), Failure> {
-    let mut crowds = Vec::new();
+) -> Result<(Vec<UserGroup>, Option<Scenario>), Failure> {
+    let mut user_groups = Vec::new();
     if counts.plain > 0 {
         add_group(plan, "clients");
     }
@@ -87,52 +99,56 @@ pub(super) fn add(
     let scenario = scenario.map_err(Failure::usage)?;
     if let Some(scenario) = &scenario {
         let group = add_group(plan, "users");
-        crowds.push(users(flags, scenario, group, counts.users, plan)?);
+        user_groups.push(users(flags, scenario, group, counts.users, plan)?);
     }
     if let Some(bits_per_second) = flags.users.player {
         let group = add_group(plan, "players");
-        let made = player::crowd(group, 0, counts.players, bits_per_second, asked(plan));
-        crowds.push(made);
+        let made = player::user_group(group, 0, counts.players, bits_per_second, spec(plan));
+        user_groups.push(made);
     }
-    add_hostile(flags, plan, &mut crowds)?;
+    add_hostile(flags, plan, &mut user_groups)?;
     if let Some(request) = plan.mix.requests.first() {
-        for crowd in &mut crowds {
-            crowd.server = request.server;
+        for user_group in &mut user_groups {
+            user_group.server = request.server;
         }
     }
     if flags.users.source_per_client {
-        deal_sources(plan, &mut crowds);
+        deal_sources(plan, &mut user_groups);
     }
-    Ok((crowds, scenario))
+    Ok((user_groups, scenario))
 }
 
-fn add_hostile(flags: &LoadFlags, plan: &mut Plan, crowds: &mut Vec<Crowd>) -> Result<(), Failure> {
+fn add_hostile(
+    flags: &LoadFlags,
+    plan: &mut Plan,
+    user_groups: &mut Vec<UserGroup>,
+) -> Result<(), Failure> {
     let hostile = &flags.hostile;
     if let Some(count) = hostile.idle_connections {
         let group = add_group(plan, "idle");
-        let first = hostile.idle_request.then(|| asked(plan));
-        crowds.push(idle::crowd(group, 0, count as u64, first));
+        let first = hostile.idle_request.then(|| spec(plan));
+        user_groups.push(idle::user_group(group, 0, count as u64, first));
     }
-    if let Some(crowd) = hostile.slow_readers {
-        let (group, speed) = (add_group(plan, "slow-readers"), crowd.bytes_per_second);
-        let made = slow_reader::crowd(group, 0, crowd.count, speed, asked(plan));
-        crowds.push(made);
+    if let Some(user_group) = hostile.slow_readers {
+        let (group, speed) = (add_group(plan, "slow-readers"), user_group.bytes_per_second);
+        let made = slow_reader::user_group(group, 0, user_group.count, speed, spec(plan));
+        user_groups.push(made);
     }
-    if let Some(crowd) = hostile.slow_heads {
-        let (group, speed) = (add_group(plan, "slow-heads"), crowd.bytes_per_second);
-        let made = slow_head::crowd(group, 0, crowd.count, speed, asked(plan));
-        crowds.push(made);
+    if let Some(user_group) = hostile.slow_heads {
+        let (group, speed) = (add_group(plan, "slow-heads"), user_group.bytes_per_second);
+        let made = slow_head::user_group(group, 0, user_group.count, speed, spec(plan));
+        user_groups.push(made);
     }
-    if let Some(crowd) = hostile.slow_bodies {
-        let (group, speed) = (add_group(plan, "slow-bodies"), crowd.bytes_per_second);
-        let posted = posted(flags, speed, asked(plan))?;
-        let made = slow_body::crowd(group, 0, crowd.count, speed, posted);
-        crowds.push(made);
+    if let Some(user_group) = hostile.slow_bodies {
+        let (group, speed) = (add_group(plan, "slow-bodies"), user_group.bytes_per_second);
+        let posted = posted(flags, speed, spec(plan))?;
+        let made = slow_body::user_group(group, 0, user_group.count, speed, posted);
+        user_groups.push(made);
     }
     if let Some(count) = hostile.vanishing {
         let group = add_group(plan, "vanishing");
-        let made = vanishing::crowd(group, 0, count as u64, asked(plan));
-        crowds.push(made);
+        let made = vanishing::user_group(group, 0, count as u64, spec(plan));
+        user_groups.push(made);
     }
     Ok(())
 }
@@ -144,7 +160,7 @@ fn users(
     group: u16,
     count: u64,
     plan: &Plan,
-) -> Result<Crowd, Failure> {
+) -> Result<UserGroup, Failure> {
     let [url] = flags.urls.as_slice() else {
         return Err(Failure::usage(
             "--scenario: it goes with one URL, that of the server",
@@ -159,14 +175,14 @@ fn users(
             url.authority
         )));
     }
-    let cast = scenario.casting(Setting {
+    let make = scenario.factory(Setting {
         path_prefix: url.target.trim_end_matches('/').to_owned(),
         authority: url.authority,
         timeout_ns: plan.timeout_ns,
         deadline_ns: plan.deadline_ns,
         limits: Limits::default(),
     });
-    Ok(Crowd::new(group, 0, count, cast))
+    Ok(UserGroup::new(group, 0, count, make))
 }
 
 fn add_group(plan: &mut Plan, name: &str) -> u16 {
@@ -176,11 +192,11 @@ fn add_group(plan: &mut Plan, name: &str) -> u16 {
     u16::try_from(plan.groups.len() - 1).unwrap_or(u16::MAX)
 }
 
-/// What clients of a crowd ask for: the first request of the plan.
-fn asked(plan: &Plan) -> Asked {
+/// What clients of a user group ask for: the first request of the plan.
+fn spec(plan: &Plan) -> RequestSpec {
     let request = plan.mix.requests[0].clone(); // a mix without requests is refused
     let expectation = plan.mix.expectations.get(request.expectation as usize);
-    Asked {
+    RequestSpec {
         expectation: expectation.cloned().unwrap_or_default(),
         request,
         timeout_ns: plan.timeout_ns,
@@ -193,10 +209,14 @@ const DRIP_S: u64 = 60;
 const DRIP_BYTES: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
 
 /// A request whose content can drip: the first one if it has any, else one like it that has.
-fn posted(flags: &LoadFlags, bytes_per_second: u64, asked: Asked) -> Result<Asked, Failure> {
+fn posted(
+    flags: &LoadFlags,
+    bytes_per_second: u64,
+    spec: RequestSpec,
+) -> Result<RequestSpec, Failure> {
     let has_content = flags.requests.body.is_some() || flags.requests.body_file.is_some();
     let Some(url) = flags.urls.first().filter(|_| !has_content) else {
-        return Ok(asked);
+        return Ok(spec);
     };
     let bytes = bytes_per_second.saturating_mul(DRIP_S);
     let bytes = bytes.clamp(*DRIP_BYTES.start(), *DRIP_BYTES.end());
@@ -209,23 +229,23 @@ fn posted(flags: &LoadFlags, bytes_per_second: u64, asked: Asked) -> Result<Aske
         url.user.as_deref(),
         usize::try_from(bytes).unwrap_or(usize::MAX),
     );
-    Ok(Asked {
+    Ok(RequestSpec {
         request: Prepared {
-            expectation: asked.request.expectation,
-            server: asked.request.server,
+            expectation: spec.request.expectation,
+            server: spec.request.server,
             ..request
         },
-        ..asked
+        ..spec
     })
 }
 
 /// Gives each client an address of its own, as there are that many.
-fn deal_sources(plan: &mut Plan, crowds: &mut [Crowd]) {
+fn deal_sources(plan: &mut Plan, user_groups: &mut [UserGroup]) {
     let plain = plan.connections as usize;
     let mut rest = plan.sources.split_off(plain.min(plan.sources.len()));
-    for crowd in crowds {
-        let count = usize::try_from(crowd.count).unwrap_or(usize::MAX);
-        crowd.sources = rest.drain(..count.min(rest.len())).collect();
+    for user_group in user_groups {
+        let count = usize::try_from(user_group.count).unwrap_or(usize::MAX);
+        user_group.sources = rest.drain(..count.min(rest.len())).collect();
     }
 }
 

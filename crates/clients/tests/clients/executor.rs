@@ -1,15 +1,15 @@
-//! What the stage promises to actors, with actors made for it.
+//! What the executor promises to virtual users, with virtual users made for it.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use loadline_clients::{Actor, Crowd, Order, Scene};
+use loadline_clients::{Order, UserContext, UserGroup, VirtualUser};
 use loadline_load::{Control, Share};
 use loadline_record::ErrorKind;
 
-use crate::crowds::{AGES, Show, plan};
 use crate::server::{self, Notes};
+use crate::user_groups::{AGES, Show, plan};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fact {
@@ -36,75 +36,75 @@ impl Scripted {
     }
 }
 
-impl Actor for Scripted {
+impl VirtualUser for Scripted {
     fn prepares(&self) -> bool {
         let is_of_preparing = |order: &Order| matches!(order, Order::AwaitStart | Order::GiveUp(_));
         self.orders.as_slice().iter().any(is_of_preparing)
     }
 
-    fn next_order(&mut self, scene: &mut Scene<'_>) -> Order {
-        if scene.is_ending {
+    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
+        if context.is_ending {
             return Order::Done;
         }
         match self.orders.next() {
             Some(Order::SleepUntil { ns }) => Order::SleepUntil {
-                ns: scene.now_ns + ns,
+                ns: context.now_ns + ns,
             },
             Some(Order::ReceiveUntil { bytes_max, ns }) => Order::ReceiveUntil {
                 bytes_max,
-                ns: scene.now_ns + ns,
+                ns: context.now_ns + ns,
             },
             order => order.unwrap_or(Order::Done),
         }
     }
 
-    fn connected(&mut self, _: &mut Scene<'_>) {
+    fn connected(&mut self, _: &mut UserContext<'_>) {
         self.note(Fact::Connected);
     }
 
-    fn sent(&mut self, _: &mut Scene<'_>) {
+    fn sent(&mut self, _: &mut UserContext<'_>) {
         self.note(Fact::Sent);
     }
 
-    fn received(&mut self, bytes: &[u8], _: &mut Scene<'_>) {
+    fn received(&mut self, bytes: &[u8], _: &mut UserContext<'_>) {
         self.note(Fact::Received(bytes.to_vec()));
     }
 
-    fn woken(&mut self, _: &mut Scene<'_>) {
+    fn woken(&mut self, _: &mut UserContext<'_>) {
         self.note(Fact::Woken);
     }
 
-    fn closed(&mut self, _: &mut Scene<'_>) {
+    fn closed(&mut self, _: &mut UserContext<'_>) {
         self.note(Fact::Closed);
     }
 
-    fn failed(&mut self, kind: ErrorKind, _: &mut Scene<'_>) {
+    fn failed(&mut self, kind: ErrorKind, _: &mut UserContext<'_>) {
         self.note(Fact::Failed(kind));
     }
 
-    fn abandoned(&mut self, _: &mut Scene<'_>) {
+    fn abandoned(&mut self, _: &mut UserContext<'_>) {
         self.note(Fact::Abandoned);
     }
 }
 
-/// One actor with these orders; times in them count from when they are given.
-fn one(orders: Vec<Order>) -> (Crowd, Notes<Fact>, mpsc::Receiver<()>) {
+/// One virtual user with these orders; times in them count from when they are given.
+fn one(orders: Vec<Order>) -> (UserGroup, Notes<Fact>, mpsc::Receiver<()>) {
     let facts: Notes<Fact> = Arc::default();
     let (tell, told) = mpsc::channel();
     let (noted, tell) = (Arc::clone(&facts), Mutex::new(tell));
-    let cast = Arc::new(move |number, _| {
+    let make = Arc::new(move |number, _| {
         assert_eq!(number, 0);
         Box::new(Scripted {
             orders: orders.clone().into_iter(),
             facts: Arc::clone(&noted),
             told: tell.lock().unwrap().clone(),
-        }) as Box<dyn Actor>
+        }) as Box<dyn VirtualUser>
     });
-    let crowd = Crowd {
+    let user_group = UserGroup {
         sources: vec!["127.0.0.77".parse().unwrap()],
-        ..Crowd::new(1, 0, 1, cast)
+        ..UserGroup::new(1, 0, 1, make)
     };
-    (crowd, facts, told)
+    (user_group, facts, told)
 }
 
 const FOREVER_NS: u64 = 3_600_000_000_000;
@@ -117,7 +117,7 @@ fn sips_and_a_sleep_that_the_end_of_the_connection_cuts_short() {
         stream.read_exact(&mut hello).unwrap();
         stream.write_all(&hello).unwrap();
     });
-    let (crowd, facts, _) = one(vec![
+    let (user_group, facts, _) = one(vec![
         Order::Connect,
         Order::SleepUntil { ns: 1_000_000 },
         Order::Send(b"hello".to_vec()),
@@ -133,7 +133,7 @@ fn sips_and_a_sleep_that_the_end_of_the_connection_cuts_short() {
         },
         Order::Close { reset: true },
     ]);
-    let outcome = Show::begin(plan(address, crowd, AGES)).end();
+    let outcome = Show::begin(plan(address, user_group, AGES)).end();
     let received = |bytes: &[u8]| Fact::Received(bytes.to_vec());
     let expected = [
         Fact::Connected,
@@ -150,7 +150,7 @@ fn sips_and_a_sleep_that_the_end_of_the_connection_cuts_short() {
     let tally = outcome.tally;
     assert_eq!((tally.connections, tally.bytes_sent), (2, 5));
     assert_eq!(tally.bytes_received, 5);
-    assert_eq!(outcome.report.name, "actors 0");
+    assert_eq!(outcome.report.name, "users 0");
     assert_eq!(outcome.report.group, 1);
 }
 
@@ -159,14 +159,14 @@ fn a_sleeper_with_unread_bytes_is_not_told_the_end_before_it_has_read_them() {
     let address = server::each(|_, mut stream| {
         stream.write_all(b"bye").unwrap();
     });
-    let (crowd, facts, _) = one(vec![
+    let (user_group, facts, _) = one(vec![
         Order::Connect,
         Order::SleepUntil { ns: 50_000_000 },
         Order::SleepUntil { ns: 50_000_000 },
         Order::Receive { bytes_max: 10 },
         Order::Receive { bytes_max: 10 },
     ]);
-    let _ = Show::begin(plan(address, crowd, AGES)).end();
+    let _ = Show::begin(plan(address, user_group, AGES)).end();
     let expected = [
         Fact::Connected,
         Fact::Woken,
@@ -188,7 +188,7 @@ fn what_the_server_said_before_it_took_no_more_is_heard() {
         drop(stream);
         tell.send(()).unwrap();
     });
-    let (crowd, facts, _) = one(vec![
+    let (user_group, facts, _) = one(vec![
         Order::Connect,
         Order::Send(b"12345678".to_vec()),
         Order::ReceiveUntil {
@@ -202,7 +202,7 @@ fn what_the_server_said_before_it_took_no_more_is_heard() {
         Order::SleepUntil { ns: FOREVER_NS },
         Order::SleepUntil { ns: 0 },
     ]);
-    let _ = Show::begin(plan(address, crowd, AGES)).end();
+    let _ = Show::begin(plan(address, user_group, AGES)).end();
     told.recv().unwrap();
     let expected = [
         Fact::Connected,
@@ -219,8 +219,8 @@ fn what_the_server_said_before_it_took_no_more_is_heard() {
 fn who_waits_for_ever_is_asked_again_at_the_end_and_a_stop_abandons_nobody_who_is_done() {
     let (address, _kept) = server::keeper(1000);
     for duration in [Duration::from_millis(30), AGES] {
-        let (crowd, facts, told) = one(vec![Order::Connect, Order::Receive { bytes_max: 1 }]);
-        let show = Show::begin(plan(address, crowd, duration));
+        let (user_group, facts, told) = one(vec![Order::Connect, Order::Receive { bytes_max: 1 }]);
+        let show = Show::begin(plan(address, user_group, duration));
         let outcome = if duration == AGES {
             told.recv().unwrap();
             show.stop()
@@ -237,8 +237,8 @@ fn who_waits_for_ever_is_asked_again_at_the_end_and_a_stop_abandons_nobody_who_i
 #[test]
 fn bytes_that_nobody_takes_are_given_up() {
     let (address, _kept) = server::keeper(1000);
-    let (crowd, facts, told) = one(vec![Order::Connect, Order::Send(vec![0; 64 << 20])]);
-    let show = Show::begin(plan(address, crowd, AGES));
+    let (user_group, facts, told) = one(vec![Order::Connect, Order::Send(vec![0; 64 << 20])]);
+    let show = Show::begin(plan(address, user_group, AGES));
     told.recv().unwrap();
     let _ = show.stop();
     assert_eq!(*facts.lock().unwrap(), [Fact::Connected, Fact::Abandoned]);
@@ -247,8 +247,8 @@ fn bytes_that_nobody_takes_are_given_up() {
 #[test]
 fn a_peer_that_takes_nothing_more_is_a_timeout() {
     let (address, _kept) = server::keeper(1000);
-    let (crowd, facts, _) = one(vec![Order::Connect, Order::Send(vec![0; 64 << 20])]);
-    let mut plan = plan(address, crowd, AGES);
+    let (user_group, facts, _) = one(vec![Order::Connect, Order::Send(vec![0; 64 << 20])]);
+    let mut plan = plan(address, user_group, AGES);
     plan.plan.timeout_ns = 50_000_000;
     let outcome = Show::begin(plan).end();
     let expected = [Fact::Connected, Fact::Failed(ErrorKind::Timeout)];
@@ -259,19 +259,19 @@ fn a_peer_that_takes_nothing_more_is_a_timeout() {
 /// Orders a sleep that is over, for ever.
 struct Restless;
 
-impl Actor for Restless {
-    fn next_order(&mut self, scene: &mut Scene<'_>) -> Order {
-        match scene.is_ending {
+impl VirtualUser for Restless {
+    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
+        match context.is_ending {
             true => Order::Done,
-            false => Order::SleepUntil { ns: scene.now_ns },
+            false => Order::SleepUntil { ns: context.now_ns },
         }
     }
-    fn connected(&mut self, _: &mut Scene<'_>) {}
-    fn sent(&mut self, _: &mut Scene<'_>) {}
-    fn received(&mut self, _: &[u8], _: &mut Scene<'_>) {}
-    fn woken(&mut self, _: &mut Scene<'_>) {}
-    fn closed(&mut self, _: &mut Scene<'_>) {}
-    fn failed(&mut self, _: ErrorKind, _: &mut Scene<'_>) {}
+    fn connected(&mut self, _: &mut UserContext<'_>) {}
+    fn sent(&mut self, _: &mut UserContext<'_>) {}
+    fn received(&mut self, _: &[u8], _: &mut UserContext<'_>) {}
+    fn woken(&mut self, _: &mut UserContext<'_>) {}
+    fn closed(&mut self, _: &mut UserContext<'_>) {}
+    fn failed(&mut self, _: ErrorKind, _: &mut UserContext<'_>) {}
 }
 
 #[test]
@@ -279,14 +279,14 @@ fn who_never_waits_keeps_nobody_from_their_turn() {
     let address = server::each(|_, mut stream| {
         let _ = stream.write_all(b"x");
     });
-    let (crowd, facts, told) = one(vec![
+    let (user_group, facts, told) = one(vec![
         Order::Connect,
         Order::Receive { bytes_max: 10 },
         Order::Receive { bytes_max: 10 },
     ]);
-    let mut plan = plan(address, crowd, AGES);
-    plan.crowds
-        .push(Crowd::new(1, 0, 2, Arc::new(|_, _| Box::new(Restless))));
+    let mut plan = plan(address, user_group, AGES);
+    plan.user_groups
+        .push(UserGroup::new(1, 0, 2, Arc::new(|_, _| Box::new(Restless))));
     let show = Show::begin(plan);
     for _ in 0..3 {
         told.recv().unwrap();
@@ -319,11 +319,11 @@ fn early() -> Vec<Order> {
 
 #[test]
 fn what_is_done_before_the_start_is_not_counted() {
-    let (mut crowd, facts, _) = one(early());
-    crowd.count = 40; // more than prepare at once
-    let cast = Arc::clone(&crowd.cast);
-    crowd.cast = Arc::new(move |_, seed| cast(0, seed));
-    let show = Show::begin(plan(echo(), crowd, AGES));
+    let (mut user_group, facts, _) = one(early());
+    user_group.count = 40; // more than prepare at once
+    let make = Arc::clone(&user_group.make);
+    user_group.make = Arc::new(move |_, seed| make(0, seed));
+    let show = Show::begin(plan(echo(), user_group, AGES));
     assert_eq!(show.ready, 40);
     let outcome = show.end();
     let counts = (outcome.tally.bytes_sent, outcome.tally.bytes_received);
@@ -347,8 +347,8 @@ fn a_connection_that_ends_before_the_start_is_told_at_the_start() {
     let mut orders = early();
     orders.insert(3, Order::SleepUntil { ns: FOREVER_NS }); // until the end is seen
     orders.truncate(5);
-    let (crowd, facts, _) = one(orders);
-    let show = Show::begin(plan(address, crowd, AGES));
+    let (user_group, facts, _) = one(orders);
+    let show = Show::begin(plan(address, user_group, AGES));
     assert_eq!(show.ready, 0);
     let _ = show.end();
     let facts = facts.lock().unwrap();
@@ -360,11 +360,11 @@ fn a_connection_that_ends_before_the_start_is_told_at_the_start() {
 
 #[test]
 fn who_cannot_prepare_ends_the_run_with_the_reason() {
-    let (crowd, facts, _) = one(vec![Order::Connect, Order::GiveUp("no".to_owned())]);
-    let plan = plan(echo(), crowd, AGES);
+    let (user_group, facts, _) = one(vec![Order::Connect, Order::GiveUp("no".to_owned())]);
+    let plan = plan(echo(), user_group, AGES);
     let ended = loadline_clients::run(
         &plan.plan,
-        &plan.crowds,
+        &plan.user_groups,
         Share::WHOLE,
         &Control::new(),
         &mut |_| {},

@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use crate::Actor;
+use crate::VirtualUser;
 
-/// How a member of a crowd is made: by its number in the whole crowd and the plan's seed.
-pub type Casting = std::sync::Arc<dyn Fn(u64, u64) -> Box<dyn Actor> + Send + Sync>;
+/// How a member of a user group is made: by its number in the whole user group and the plan's seed.
+pub type UserFactory = std::sync::Arc<dyn Fn(u64, u64) -> Box<dyn VirtualUser> + Send + Sync>;
 
-/// Actors of one kind.
+/// Virtual users of one kind.
 #[derive(Clone)]
-pub struct Crowd {
+pub struct UserGroup {
     /// Index into `Plan::groups`.
     pub group: u16,
     /// How many, in the whole run.
@@ -21,27 +21,27 @@ pub struct Crowd {
     /// What the kernel may take in before it is read, in bytes; `None`: as the system has it.
     pub receive_buffer_bytes: Option<usize>,
     /// Makes one.
-    pub cast: Casting,
+    pub make: UserFactory,
 }
 
-impl Crowd {
-    /// So many actors with the plan's sources and the system's buffers.
+impl UserGroup {
+    /// `count` virtual users with the plan's sources and the system's buffers.
     #[must_use]
-    pub fn new(group: u16, server: u16, count: u64, cast: Casting) -> Self {
+    pub fn new(group: u16, server: u16, count: u64, make: UserFactory) -> Self {
         Self {
             group,
             count,
             server,
             sources: Vec::new(),
             receive_buffer_bytes: None,
-            cast,
+            make,
         }
     }
 }
 
-impl std::fmt::Debug for Crowd {
+impl std::fmt::Debug for UserGroup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Crowd")
+        f.debug_struct("UserGroup")
             .field("group", &self.group)
             .field("count", &self.count)
             .finish_non_exhaustive()

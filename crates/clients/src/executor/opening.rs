@@ -7,10 +7,10 @@ use loadline_load::judge::connect_fault;
 use loadline_record::ErrorKind;
 use loadline_sys::{Interest, connect};
 
-use super::Stage;
+use super::Executor;
 use super::member::{Doing, Link};
 use super::visit::Step;
-use crate::{Order, Scene};
+use crate::{Order, UserContext};
 
 /// Connections in the making at once before the start. Listeners have room for at least 128, mostly
 /// 511 or 4096; one that is full drops what comes, and the kernel tries again after a second.
@@ -34,7 +34,7 @@ impl Opening {
     }
 }
 
-impl Stage<'_> {
+impl Executor<'_> {
     /// Asks for the first orders, before the start; those who prepare wait for their turn.
     pub(crate) fn ask_all_beforehand(&mut self) {
         for index in 0..self.member_count() {
@@ -46,8 +46,8 @@ impl Stage<'_> {
         if self.will_prepare(index) {
             return;
         }
-        let order = self.tell(index, |actor, _, scene: &mut Scene<'_>| {
-            actor.next_order(scene)
+        let order = self.call(index, |user, _, context: &mut UserContext<'_>| {
+            user.next_order(context)
         });
         let (Some(order), Some(member)) = (order, &mut self.members[index as usize]) else {
             return;
@@ -79,11 +79,11 @@ impl Stage<'_> {
         let Some(member) = &mut self.members[index as usize] else {
             return Step::Waits;
         };
-        let crowd = &self.crowds[usize::from(member.crowd)];
-        let address = self.plan.servers[usize::from(crowd.server)];
-        let sources = match crowd.sources.is_empty() {
+        let user_group = &self.user_groups[usize::from(member.user_group)];
+        let address = self.plan.servers[usize::from(user_group.server)];
+        let sources = match user_group.sources.is_empty() {
             true => &self.plan.sources,
-            false => &crowd.sources,
+            false => &user_group.sources,
         };
         let source = match sources.len() as u64 {
             0 => None,
@@ -91,7 +91,7 @@ impl Stage<'_> {
         };
         member.doing = Doing::Connecting;
         member.link = None;
-        let socket = match crowd.receive_buffer_bytes {
+        let socket = match user_group.receive_buffer_bytes {
             None => connect::connect(&address, source),
             Some(bytes) => connect::connect_bounded(&address, source, bytes),
         };
@@ -129,7 +129,7 @@ impl Stage<'_> {
         }
         self.timers.clear(index);
         member.until_ns = u64::MAX;
-        let group = self.crowds[usize::from(member.crowd)].group;
+        let group = self.user_groups[usize::from(member.user_group)].group;
         let phase = self.time.calendar.phase();
         self.recorder.group(group).tally(phase).connections += 1;
         if !self.time.is_started && !member.is_preparing {
@@ -138,7 +138,7 @@ impl Stage<'_> {
             return Step::Waits;
         }
         self.time.look_at_clock();
-        self.told(index, |actor, _, scene| actor.connected(scene))
+        self.notify(index, |user, _, context| user.connected(context))
     }
 
     fn not_connected(&mut self, index: u32, kind: ErrorKind) -> Step {
@@ -155,7 +155,7 @@ impl Stage<'_> {
         Step::Waits
     }
 
-    /// Whoever was doing this does it no more.
+    /// A member no longer opens a connection.
     pub(super) fn no_longer_opening(&mut self, doing: &Doing, is_preparing: bool) {
         if !self.time.is_started && !is_preparing && matches!(doing, Doing::Connecting) {
             self.opening.ended();

@@ -8,7 +8,7 @@ use crate::pacer::Pacer;
 /// Due times of one thread, on the monotonic clock, never decreasing. A clone goes on from where
 /// the original is.
 #[derive(Clone, Debug)]
-pub(super) struct Dues {
+pub(super) struct IntendedStarts {
     source: Source,
     start_ns: u64,
     /// Requests that may still be taken.
@@ -27,7 +27,7 @@ enum Source {
     },
 }
 
-impl Dues {
+impl IntendedStarts {
     /// As the pacer has it, at most `count_max` of them.
     pub(super) fn paced(pacer: Pacer, count_max: u64) -> Self {
         Self::new(Source::Paced(pacer), count_max)
@@ -97,11 +97,11 @@ impl Dues {
 mod tests {
     use super::*;
 
-    fn taken(dues: &mut Dues) -> Vec<u64> {
+    fn taken(starts: &mut IntendedStarts) -> Vec<u64> {
         let mut taken = Vec::new();
-        while !dues.is_exhausted() {
-            taken.push(dues.next_ns());
-            dues.pop();
+        while !starts.is_exhausted() {
+            taken.push(starts.next_ns());
+            starts.pop();
         }
         taken
     }
@@ -110,12 +110,12 @@ mod tests {
     fn shares_of_a_log_take_turns() {
         let due_ns: Arc<[u64]> = Arc::new([1, 2, 3, 4, 5]);
         let share = |index| Share { index, of: 2 };
-        let mut first = Dues::listed(Arc::clone(&due_ns), share(0), u64::MAX);
-        let mut second = Dues::listed(Arc::clone(&due_ns), share(1), u64::MAX);
-        let mut bounded = Dues::listed(due_ns, share(0), 2);
-        for dues in [&mut first, &mut second, &mut bounded] {
-            assert!(dues.is_exhausted());
-            dues.start(100);
+        let mut first = IntendedStarts::listed(Arc::clone(&due_ns), share(0), u64::MAX);
+        let mut second = IntendedStarts::listed(Arc::clone(&due_ns), share(1), u64::MAX);
+        let mut bounded = IntendedStarts::listed(due_ns, share(0), 2);
+        for starts in [&mut first, &mut second, &mut bounded] {
+            assert!(starts.is_exhausted());
+            starts.start(100);
         }
         assert_eq!(taken(&mut first), [101, 103, 105]);
         assert_eq!(taken(&mut second), [102, 104]);

@@ -1,4 +1,4 @@
-//! One visit to an actor: its order carried out as far as it goes, and the next one asked for.
+//! One visit to a virtual user: its order carried out as far as it goes, and the next one asked for.
 
 use loadline_load::judge::connect_fault;
 use loadline_record::ErrorKind;
@@ -6,11 +6,11 @@ use loadline_sys::connect::{self, Unread};
 use loadline_sys::socket;
 
 use super::member::Doing;
-use super::{RECEIVE_BYTES, Stage};
-use crate::{Actor, Order, Scene};
+use super::{Executor, RECEIVE_BYTES};
+use crate::{Order, UserContext, VirtualUser};
 
 /// Steps of one visit, an order or a fact each. Then the others have their turn: who never has to
-/// wait holds nobody up.
+/// wait does not delay the others.
 pub(super) const STEPS_MAX: usize = 32;
 
 /// What a step has come to.
@@ -23,7 +23,7 @@ pub(super) enum Step {
     Waits,
 }
 
-impl Stage<'_> {
+impl Executor<'_> {
     /// Goes on with this member until it has to wait.
     pub(super) fn visit(&mut self, index: u32) {
         for _ in 0..STEPS_MAX {
@@ -58,7 +58,7 @@ impl Stage<'_> {
                 self.begin(index, order)
             }
             Doing::Queued => self.connect(index), // the start came before its turn
-            Doing::Opened(Ok(())) => self.told(index, |actor, _, scene| actor.connected(scene)),
+            Doing::Opened(Ok(())) => self.notify(index, |user, _, context| user.connected(context)),
             Doing::Opened(Err(kind)) => {
                 let kind = *kind;
                 self.failed(index, kind)
@@ -72,7 +72,7 @@ impl Stage<'_> {
     }
 
     fn ask(&mut self, index: u32) -> Step {
-        match self.tell(index, |actor, _, scene| actor.next_order(scene)) {
+        match self.call(index, |user, _, context| user.next_order(context)) {
             Some(order) => self.begin(index, order),
             None => Step::Waits,
         }
@@ -110,7 +110,7 @@ impl Stage<'_> {
             Order::AwaitStart => return self.prepared(index),
             Order::GiveUp(why) => return self.gave_up(index, why),
             Order::Done => {
-                self.take_off(index);
+                self.retire(index);
                 return Step::Waits;
             }
         };
@@ -151,13 +151,13 @@ impl Stage<'_> {
                     self.timers.set(index, member.until_ns);
                 }
                 if self.time.is_started {
-                    let group = self.crowds[usize::from(member.crowd)].group;
+                    let group = self.user_groups[usize::from(member.user_group)].group;
                     let phase = self.time.calendar.phase();
                     self.recorder.group(group).tally(phase).bytes_sent += count as u64;
                 }
                 self.time.look_at_clock();
                 match is_whole {
-                    true => self.told(index, |actor, _, scene| actor.sent(scene)),
+                    true => self.notify(index, |user, _, context| user.sent(context)),
                     false => Step::GoesOn,
                 }
             }
@@ -165,7 +165,7 @@ impl Stage<'_> {
             Err(_) if matches!(connect::unread(link.fd()), Ok(Unread::Some)) => {
                 link.is_readable = true;
                 link.is_half_closed = true;
-                self.told(index, |actor, _, scene| actor.sent(scene))
+                self.notify(index, |user, _, context| user.sent(context))
             }
             Err(error) => self.failed(index, connect_fault(&error)),
         }
@@ -227,32 +227,32 @@ impl Stage<'_> {
         if member.is_some_and(|member| member.until_ns > self.time.now_ns) {
             return Step::Waits;
         }
-        self.told(index, |actor, _, scene| actor.woken(scene))
+        self.notify(index, |user, _, context| user.woken(context))
     }
 
     fn received(&mut self, index: u32, count: usize) -> Step {
         if let Some(member) = &self.members[index as usize]
             && self.time.is_started
         {
-            let group = self.crowds[usize::from(member.crowd)].group;
+            let group = self.user_groups[usize::from(member.user_group)].group;
             let phase = self.time.calendar.phase();
             self.recorder.group(group).tally(phase).bytes_received += count as u64;
         }
-        self.told(index, |actor, buffer, scene| {
-            actor.received(&buffer[..count], scene);
+        self.notify(index, |user, buffer, context| {
+            user.received(&buffer[..count], context);
         })
     }
 
     /// The peer has ended the connection in good order.
     fn closed(&mut self, index: u32) -> Step {
         self.drop_link(index);
-        self.told(index, |actor, _, scene| actor.closed(scene))
+        self.notify(index, |user, _, context| user.closed(context))
     }
 
     /// The connection did not come to be, or broke.
     pub(super) fn failed(&mut self, index: u32, kind: ErrorKind) -> Step {
         self.drop_link(index);
-        self.told(index, |actor, _, scene| actor.failed(kind, scene))
+        self.notify(index, |user, _, context| user.failed(kind, context))
     }
 
     fn drop_link(&mut self, index: u32) {
@@ -262,15 +262,15 @@ impl Stage<'_> {
     }
 
     /// The order at hand is answered by this fact; the next one is asked for.
-    pub(super) fn told(
+    pub(super) fn notify(
         &mut self,
         index: u32,
-        fact: impl FnOnce(&mut dyn Actor, &[u8], &mut Scene<'_>),
+        fact: impl FnOnce(&mut dyn VirtualUser, &[u8], &mut UserContext<'_>),
     ) -> Step {
         if let Some(member) = &mut self.members[index as usize] {
             member.doing = Doing::Nothing;
         }
-        match self.tell(index, fact) {
+        match self.call(index, fact) {
             Some(()) => Step::GoesOn,
             None => Step::Waits,
         }

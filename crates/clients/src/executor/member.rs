@@ -1,4 +1,4 @@
-//! One actor on the stage: what it is doing, and its connection.
+//! One virtual user of the executor: what it is doing, and its connection.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,19 +6,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use loadline_record::ErrorKind;
 use loadline_sys::connect;
 
-use crate::{Actor, Order};
+use crate::{Order, VirtualUser};
 
-/// An actor with what the stage knows of it.
+/// A virtual user with what the executor knows of it.
 pub(super) struct Member {
-    pub(super) actor: Box<dyn Actor>,
+    pub(super) user: Box<dyn VirtualUser>,
     pub(super) link: Option<Link>,
     pub(super) doing: Doing,
     /// When what it is doing ends at the latest; `u64::MAX`: never.
     pub(super) until_ns: u64,
-    /// Its number in the whole crowd.
+    /// Its number in the whole user group.
     pub(super) number: u64,
-    /// Index into the plan's crowds.
-    pub(super) crowd: u16,
+    /// Index into the plan's user groups.
+    pub(super) user_group: u16,
     /// Before the start: its orders are carried out all the same.
     pub(super) is_preparing: bool,
     /// Whether it waits in the queue of those to be visited again.

@@ -1,4 +1,4 @@
-//! Plans with one crowd, run on a thread until the test stops them.
+//! Plans with one user group, run on a thread until the test stops them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use loadline_clients::{Asked, Crowd};
+use loadline_clients::{RequestSpec, UserGroup};
 use loadline_load::plan::Group;
 use loadline_load::{Control, Expectation, Message, Phase, Plan, Prepared, Share, ThreadReport};
 use loadline_proto::Method;
@@ -16,8 +16,8 @@ use loadline_sys::clock::monotonic_ns;
 /// Longer than any test takes: what ends a test is what it waits for.
 pub(crate) const AGES: Duration = Duration::from_secs(60);
 
-pub(crate) fn asked(method: Method, text: &str) -> Asked {
-    Asked {
+pub(crate) fn spec(method: Method, text: &str) -> RequestSpec {
+    RequestSpec {
         request: Prepared {
             keep: Arc::from(text.as_bytes()),
             last: Arc::from(text.as_bytes()),
@@ -30,24 +30,24 @@ pub(crate) fn asked(method: Method, text: &str) -> Asked {
     }
 }
 
-pub(crate) fn get() -> Asked {
-    asked(Method::Get, "GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+pub(crate) fn get() -> RequestSpec {
+    spec(Method::Get, "GET / HTTP/1.1\r\nHost: here\r\n\r\n")
 }
 
-/// What is run: a plan without plain clients, and crowds.
+/// What is run: a plan without plain clients, and user groups.
 pub(crate) struct Staged {
     pub(crate) plan: Plan,
-    pub(crate) crowds: Vec<Crowd>,
+    pub(crate) user_groups: Vec<UserGroup>,
 }
 
-pub(crate) fn plan(server: SocketAddr, crowd: Crowd, duration: Duration) -> Staged {
+pub(crate) fn plan(server: SocketAddr, user_group: UserGroup, duration: Duration) -> Staged {
     let phase = Phase {
         label: "all".to_owned(),
         end_ns: duration.as_nanos() as u64,
         counted: true,
         ..Phase::default()
     };
-    let groups = ["clients", "crowd"].map(|name| Group {
+    let groups = ["clients", "users"].map(|name| Group {
         name: name.to_owned(),
     });
     let plan = Plan {
@@ -58,7 +58,7 @@ pub(crate) fn plan(server: SocketAddr, crowd: Crowd, duration: Duration) -> Stag
     };
     Staged {
         plan,
-        crowds: vec![crowd],
+        user_groups: vec![user_group],
     }
 }
 
@@ -87,7 +87,7 @@ impl Show {
             let mut out = |message| tell.send(message).unwrap();
             loadline_clients::run(
                 &staged.plan,
-                &staged.crowds,
+                &staged.user_groups,
                 Share::WHOLE,
                 &looked_at,
                 &mut out,

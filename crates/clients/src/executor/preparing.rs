@@ -1,13 +1,13 @@
-//! What actors do before the start: those that prepare are on stage, a few at a time.
+//! What virtual users do before the start: those that prepare run, a few at a time.
 
 use std::collections::VecDeque;
 
-use super::Stage;
+use super::Executor;
 use super::member::Doing;
 use super::visit::Step;
 
 /// Members that prepare at once, on each thread. Preparing is work for the server, logging in say,
-/// and it is not what is measured: a crowd that came at once would find its limits.
+/// and it is not what is measured: users who came all at once would find its limits.
 const PREPARING_MAX: u32 = 16;
 
 /// Members that have something to do before the start.
@@ -20,7 +20,7 @@ pub(super) struct Preparing {
 }
 
 impl Preparing {
-    /// Whether nobody is left who has to prepare.
+    /// Whether no member is left to prepare.
     pub(super) fn is_done(&self) -> bool {
         self.queue.is_empty() && self.in_progress == 0
     }
@@ -35,13 +35,13 @@ impl Preparing {
     }
 }
 
-impl Stage<'_> {
+impl Executor<'_> {
     /// Has a member wait for its turn, if it prepares.
     pub(super) fn will_prepare(&mut self, index: u32) -> bool {
         let Some(member) = &mut self.members[index as usize] else {
             return false;
         };
-        if member.actor.prepares() {
+        if member.user.prepares() {
             member.doing = Doing::Unprepared;
             self.preparing.queue.push_back(index);
             return true;
@@ -74,10 +74,10 @@ impl Stage<'_> {
         Step::Waits
     }
 
-    /// A member cannot prepare: the first reason is told.
+    /// A member cannot prepare: the first reason is kept.
     pub(super) fn gave_up(&mut self, index: u32, why: String) -> Step {
         self.preparing.failure.get_or_insert(why);
-        self.take_off(index);
+        self.retire(index);
         Step::Waits
     }
 

@@ -1,8 +1,8 @@
-//! The threads of one process: started together, heard in one place, their failures told.
+//! The threads of one process: started together, their messages and failures in one channel.
 //!
-//! Engine threads carry the plain clients; one more thread may carry clients of other kinds. Each tells its messages
-//! through the same function, which usually puts them into a channel; none of them waits for whoever
-//! listens.
+//! Engine threads carry the plain clients; one more thread may carry clients of other kinds. Each sends its messages
+//! through the same function, which usually puts them into a channel; none of them waits for the
+//! receiver.
 
 use std::fmt;
 use std::io;
@@ -14,11 +14,11 @@ use loadline_sys::usage;
 
 use crate::{Control, Message, Plan, Share, engine};
 
-/// What a fleet tells.
+/// What the threads report.
 #[derive(Debug)]
 pub enum Event {
-    /// A thread's message.
-    Told(Message),
+    /// A thread has sent a message.
+    Message(Message),
     /// A thread has ended, well or not.
     Ended {
         /// Its name.
@@ -28,9 +28,9 @@ pub enum Event {
     },
 }
 
-/// Who carries a process's part of the load.
+/// The threads that carry a process's part of the load.
 #[derive(Clone, Debug)]
-pub struct Crew {
+pub struct ThreadSpec {
     /// The part of the process.
     pub share: Share,
     /// Threads for the plain clients.
@@ -41,8 +41,8 @@ pub struct Crew {
     pub cpus: Vec<usize>,
 }
 
-impl Crew {
-    /// How many threads a fleet of it has.
+impl ThreadSpec {
+    /// How many threads it comes to.
     #[must_use]
     pub fn thread_count(&self, plan: &Plan) -> usize {
         self.engine_threads(plan) as usize + usize::from(self.extra.is_some())
@@ -58,9 +58,9 @@ impl Crew {
     }
 }
 
-/// Threads at work.
+/// Running threads.
 #[derive(Debug)]
-pub struct Fleet {
+pub struct LoadThreads {
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -85,44 +85,44 @@ impl fmt::Debug for ExtraThread {
     }
 }
 
-impl Fleet {
+impl LoadThreads {
     /// Starts the threads; they open their connections and then wait for `control`'s start.
     ///
-    /// `tell` is called on the threads, and must not wait.
+    /// `report` is called on the threads, and must not wait.
     ///
     /// # Errors
     /// A thread cannot be started; those that were are asked to stop.
     pub fn start<F>(
         plan: &Arc<Plan>,
-        crew: &Crew,
+        spec: &ThreadSpec,
         control: &Arc<Control>,
-        tell: F,
+        report: F,
     ) -> io::Result<Self>
     where
         F: Fn(Event) + Clone + Send + 'static,
     {
-        let mut posts: Vec<(String, Share, Arc<Work>)> = Vec::new();
-        let engine_threads = crew.engine_threads(plan);
+        let mut roles: Vec<(String, Share, Arc<Work>)> = Vec::new();
+        let engine_threads = spec.engine_threads(plan);
         for index in 0..engine_threads {
-            let share = crew.share.part(index, engine_threads);
+            let share = spec.share.part(index, engine_threads);
             let name = format!("engine {}", share.index);
-            posts.push((name, share, Arc::new(engine::run)));
+            roles.push((name, share, Arc::new(engine::run)));
         }
-        if let Some(extra) = &crew.extra {
-            let name = format!("{} {}", extra.name, crew.share.index);
-            posts.push((name, crew.share, Arc::clone(&extra.run)));
+        if let Some(extra) = &spec.extra {
+            let name = format!("{} {}", extra.name, spec.share.index);
+            roles.push((name, spec.share, Arc::clone(&extra.run)));
         }
         let mut threads = Vec::new();
-        let posts_per_process = posts.len();
-        for (number, (name, share, work)) in posts.into_iter().enumerate() {
-            let (plan, looked_at) = (Arc::clone(plan), Arc::clone(control));
-            let tell = tell.clone();
-            let number = crew.share.index as usize * posts_per_process + number;
-            let cpu = (!crew.cpus.is_empty()).then(|| crew.cpus[number % crew.cpus.len()]);
+        let roles_per_process = roles.len();
+        for (number, (name, share, work)) in roles.into_iter().enumerate() {
+            let (plan, thread_control) = (Arc::clone(plan), Arc::clone(control));
+            let report = report.clone();
+            let number = spec.share.index as usize * roles_per_process + number;
+            let cpu = (!spec.cpus.is_empty()).then(|| spec.cpus[number % spec.cpus.len()]);
             let label = name.clone();
             let body = move || {
-                stand(&label, cpu, &tell, |out| {
-                    work(&plan, share, &looked_at, out)
+                run_thread(&label, cpu, &report, |out| {
+                    work(&plan, share, &thread_control, out)
                 })
             };
             let started = Builder::new().name(name).spawn(body);
@@ -143,19 +143,19 @@ impl Fleet {
         self.threads.len()
     }
 
-    /// Waits for every thread. To be called when all have told their end.
+    /// Waits for every thread; to be called after all have reported their end.
     pub fn join(self) {
         for thread in self.threads {
-            let _ = thread.join(); // a panic was told as a thread's end
+            let _ = thread.join(); // a panic was reported as a thread's end
         }
     }
 }
 
-/// One thread from begin to end: pinned, at work, its end told whatever happens.
-fn stand<F>(
+/// One thread from begin to end: pinned, at work, its end reported whatever happens.
+fn run_thread<F>(
     name: &str,
     cpu: Option<usize>,
-    tell: &F,
+    report: &F,
     work: impl FnOnce(&mut dyn FnMut(Message)) -> io::Result<()>,
 ) where
     F: Fn(Event),
@@ -164,17 +164,17 @@ fn stand<F>(
         loadline_sys::affinity::pin_thread(&[cpu])
             .map_err(|error| format!("it cannot be pinned to CPU {cpu}: {error}"))
     });
-    // Whoever merges and draws may run on the same CPU, and is not to keep this thread from it. What
-    // cannot be had shows in the lag.
+    // The thread that merges and draws may run on the same CPU: this one comes first. If that fails,
+    // the lag shows it.
     let _ = usage::wake_promptly();
     let result = pinned.and_then(|()| {
-        let mut out = |message| tell(Event::Told(message));
+        let mut out = |message| report(Event::Message(message));
         match catch_unwind(AssertUnwindSafe(|| work(&mut out))) {
             Ok(result) => result.map_err(|error| error.to_string()),
             Err(_) => Err("it panicked".to_owned()),
         }
     });
-    tell(Event::Ended {
+    report(Event::Ended {
         thread: name.to_owned(),
         result,
     });
@@ -186,28 +186,30 @@ mod tests {
 
     use super::*;
 
-    fn told(work: impl FnOnce(&mut dyn FnMut(Message)) -> io::Result<()> + Send) -> Vec<Event> {
-        let (tell, events) = channel();
-        stand("post", None, &|event| tell.send(event).unwrap(), work);
-        drop(tell);
+    fn events_of(
+        work: impl FnOnce(&mut dyn FnMut(Message)) -> io::Result<()> + Send,
+    ) -> Vec<Event> {
+        let (report, events) = channel();
+        run_thread("thread", None, &|event| report.send(event).unwrap(), work);
+        drop(report);
         events.iter().collect()
     }
 
     #[test]
-    fn the_end_of_a_thread_is_told_however_it_ends() {
+    fn the_end_of_a_thread_is_reported_however_it_ends() {
         let end = |events: Vec<Event>| match events.into_iter().next_back() {
             Some(Event::Ended { thread, result }) => {
-                assert_eq!(thread, "post");
+                assert_eq!(thread, "thread");
                 result
             }
             other => panic!("{other:?}"),
         };
-        assert_eq!(end(told(|_| Ok(()))), Ok(()));
-        let failed = end(told(|_| Err(io::Error::other("no epoll"))));
+        assert_eq!(end(events_of(|_| Ok(()))), Ok(()));
+        let failed = end(events_of(|_| Err(io::Error::other("no epoll"))));
         assert_eq!(failed, Err("no epoll".to_owned()));
-        assert!(end(told(|_| panic!("on purpose"))).is_err());
+        assert!(end(events_of(|_| panic!("on purpose"))).is_err());
         let share = Share::WHOLE;
-        let messages = told(|out| {
+        let messages = events_of(|out| {
             out(Message::Ready {
                 share,
                 connections: 3,
@@ -216,15 +218,17 @@ mod tests {
         });
         assert!(matches!(
             messages[0],
-            Event::Told(Message::Ready { connections: 3, .. })
+            Event::Message(Message::Ready { connections: 3, .. })
         ));
     }
 
     #[test]
     fn a_cpu_that_is_not_there_ends_the_thread_with_a_reason() {
-        let (tell, events) = channel();
+        let (report, events) = channel();
         let cpu = Some(1023);
-        stand("post", cpu, &|event| tell.send(event).unwrap(), |_| Ok(()));
+        run_thread("thread", cpu, &|event| report.send(event).unwrap(), |_| {
+            Ok(())
+        });
         match events.recv().unwrap() {
             Event::Ended { result, .. } => {
                 let reason = result.unwrap_err();

@@ -4,7 +4,7 @@ use loadline_load::Recorder;
 
 /// One group's.
 #[derive(Debug)]
-struct Present {
+struct GroupInFlight {
     group: u16,
     count: u64,
     /// Up to when it has been added up; `u64::MAX`: nothing is, before the start.
@@ -13,11 +13,11 @@ struct Present {
 
 /// All groups'.
 #[derive(Debug)]
-pub(super) struct Presence(Vec<Present>);
+pub(super) struct InFlight(Vec<GroupInFlight>);
 
-impl Presence {
+impl InFlight {
     pub(super) fn new(groups: Vec<u16>) -> Self {
-        let present = |group| Present {
+        let present = |group| GroupInFlight {
             group,
             count: 0,
             since_ns: u64::MAX,
@@ -30,7 +30,7 @@ impl Presence {
         self.0.iter_mut().for_each(|one| one.since_ns = now_ns);
     }
 
-    /// One member of a group has so many requests out now, and had so many before.
+    /// One member of a group has `now` requests out, and had `before`.
     pub(super) fn moved(
         &mut self,
         group: u16,
@@ -61,7 +61,7 @@ impl Presence {
     }
 }
 
-impl Present {
+impl GroupInFlight {
     fn settle(&mut self, now_ns: u64, recorder: &mut Recorder) {
         if self.since_ns < now_ns {
             let for_ns = now_ns - self.since_ns;

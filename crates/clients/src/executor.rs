@@ -1,6 +1,6 @@
-//! Where actors are played: one thread, one epoll loop, any number of connections.
+//! Runs virtual users: one thread, one epoll loop, any number of connections.
 //!
-//! What it is not: it knows nothing of requests, and decides nothing that an actor could decide.
+//! What it is not: it knows nothing of requests, and decides nothing that a user could decide.
 //!
 //! ```text
 //!   turn ── wait ── events ── timers ── those that had more to do ── connections to be opened
@@ -9,12 +9,12 @@
 //! ```
 //!
 //! A visit ends when the order at hand has to wait for the network or the clock, or after
-//! [`STEPS_MAX`] steps: the others have their turn before it goes on. An actor that waits costs
+//! [`STEPS_MAX`] steps: the others have their turn before it goes on. A virtual user that waits costs
 //! nothing but its memory: sockets are watched edge-triggered and registered once, and only moments
 //! that are waited for are in the heap of timers.
 //!
-//! While an actor sleeps, nothing is read for it; so what its peer sends fills the socket's buffer,
-//! and then the peer's. The end of the connection is told all the same, once nothing lies before it
+//! While a virtual user sleeps, nothing is read for it; so what its peer sends fills the socket's buffer,
+//! and then the peer's. The end of the connection is reported all the same, once nothing lies before it
 //! that could still be read.
 
 use std::collections::VecDeque;
@@ -25,33 +25,33 @@ use loadline_base::Token;
 use loadline_sys::clock::monotonic_ns;
 use loadline_sys::{Events, Poller};
 
+mod in_flight;
 mod member;
 mod opening;
 mod preparing;
-mod presence;
 mod visit;
 
 use loadline_load::calendar::Boundary;
 use loadline_load::client_loop::{self, ClientLoop, Timeline, WAIT_NS_MAX};
-use loadline_load::fleet::ExtraThread;
+use loadline_load::load_threads::ExtraThread;
 use loadline_load::{Control, Message, Plan, Recorder, Share, ThreadReport};
 
+use self::in_flight::InFlight;
 use self::member::{Doing, Member};
 use self::opening::Opening;
 use self::preparing::Preparing;
-use self::presence::Presence;
 use crate::timers::Timers;
-use crate::{Actor, Crowd, Scene};
+use crate::{UserContext, UserGroup, VirtualUser};
 
 /// Members that had more to do, visited in one turn: events wait no longer than these take.
 const REVISITS_MAX: usize = 256;
 /// What is received at once.
 const RECEIVE_BYTES: usize = 64 << 10;
 
-/// One thread's actors and all that they need.
-pub(super) struct Stage<'p> {
+/// One thread's virtual users and all that they need.
+pub(super) struct Executor<'p> {
     plan: &'p Plan,
-    crowds: &'p [Crowd],
+    user_groups: &'p [UserGroup],
     poller: Poller,
     events: Events,
     /// `None`: it is done.
@@ -61,7 +61,7 @@ pub(super) struct Stage<'p> {
     timers: Timers,
     time: Timeline<'p>,
     recorder: Recorder,
-    presence: Presence,
+    in_flight: InFlight,
     opening: Opening,
     preparing: Preparing,
     /// Members that have more to do.
@@ -73,43 +73,51 @@ pub(super) struct Stage<'p> {
     rest_until_ns: u64,
 }
 
-impl<'p> Stage<'p> {
-    /// With the members of all crowds that belong to `share`.
-    fn new(plan: &'p Plan, crowds: &'p [Crowd], share: Share) -> io::Result<Self> {
+impl<'p> Executor<'p> {
+    /// With the members of all user groups that belong to `share`.
+    fn new(plan: &'p Plan, user_groups: &'p [UserGroup], share: Share) -> io::Result<Self> {
         let mut members = Vec::new();
-        for (index, crowd) in crowds.iter().enumerate() {
-            if usize::from(crowd.server) >= plan.servers.len() {
-                let text = format!("crowd {index} goes to server {}: no such", crowd.server);
+        for (index, user_group) in user_groups.iter().enumerate() {
+            if usize::from(user_group.server) >= plan.servers.len() {
+                let text = format!(
+                    "group {index} goes to server {}: no such",
+                    user_group.server
+                );
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             }
-            let first = share.first(crowd.count);
-            members.extend((first..first + share.count(crowd.count)).map(|number| {
-                Some(Member {
-                    actor: (crowd.cast)(number, plan.seed),
-                    link: None,
-                    doing: Doing::Nothing,
-                    until_ns: u64::MAX,
-                    number,
-                    crowd: index as u16,
-                    is_preparing: false,
-                    is_queued: false,
-                    requests_out: 0,
-                })
-            }));
+            let first = share.first(user_group.count);
+            members.extend(
+                (first..first + share.count(user_group.count)).map(|number| {
+                    Some(Member {
+                        user: (user_group.make)(number, plan.seed),
+                        link: None,
+                        doing: Doing::Nothing,
+                        until_ns: u64::MAX,
+                        number,
+                        user_group: index as u16,
+                        is_preparing: false,
+                        is_queued: false,
+                        requests_out: 0,
+                    })
+                }),
+            );
         }
-        let mut groups: Vec<u16> = crowds.iter().map(|crowd| crowd.group).collect();
+        let mut groups: Vec<u16> = user_groups
+            .iter()
+            .map(|user_group| user_group.group)
+            .collect();
         groups.sort_unstable();
         groups.dedup();
         Ok(Self {
             plan,
-            crowds,
+            user_groups,
             poller: Poller::new()?,
             events: Events::new(),
             left: members.len(),
             timers: Timers::new(members.len()),
             time: Timeline::new(plan),
             recorder: Recorder::new(groups.iter().copied()),
-            presence: Presence::new(groups),
+            in_flight: InFlight::new(groups),
             opening: Opening::default(),
             preparing: Preparing::default(),
             revisits: VecDeque::new(),
@@ -131,46 +139,46 @@ impl<'p> Stage<'p> {
             .min(WAIT_NS_MAX)
     }
 
-    /// The moment that an actor slept for has come so much before now.
+    /// The moment that a virtual user slept for has come so much before now.
     fn note_lag(&mut self, index: u32) {
         let Some(member) = &self.members[index as usize] else {
             return;
         };
         if matches!(member.doing, Doing::Sleeping) {
             let lag_ns = self.time.now_ns.saturating_sub(member.until_ns);
-            let group = self.crowds[usize::from(member.crowd)].group;
+            let group = self.user_groups[usize::from(member.user_group)].group;
             self.time.meter.lagged(lag_ns);
             self.recorder.group(group).lagged(lag_ns);
         }
     }
 
-    /// Calls an actor; it may look at what was received last.
-    fn tell<R>(
+    /// Calls a virtual user; it may look at what was received last.
+    fn call<R>(
         &mut self,
         index: u32,
-        call: impl FnOnce(&mut dyn Actor, &[u8], &mut Scene<'_>) -> R,
+        call: impl FnOnce(&mut dyn VirtualUser, &[u8], &mut UserContext<'_>) -> R,
     ) -> Option<R> {
         let member = self.members[index as usize].as_mut()?;
-        let group = self.crowds[usize::from(member.crowd)].group;
-        let mut scene = Scene {
+        let group = self.user_groups[usize::from(member.user_group)].group;
+        let mut context = UserContext {
             now_ns: self.time.now_ns,
             phase: self.time.calendar.phase(),
             recorder: self.recorder.group(group),
             is_ending: self.time.is_ending,
         };
-        let told = call(&mut *member.actor, &self.buffer, &mut scene);
-        let requests_out = member.actor.requests_out();
+        let result = call(&mut *member.user, &self.buffer, &mut context);
+        let requests_out = member.user.requests_out();
         if requests_out != member.requests_out {
             let before = std::mem::replace(&mut member.requests_out, requests_out);
             let recorder = &mut self.recorder;
-            self.presence
+            self.in_flight
                 .moved(group, before, requests_out, self.time.now_ns, recorder);
         }
-        Some(told)
+        Some(result)
     }
 
     /// This member is done.
-    fn take_off(&mut self, index: u32) {
+    fn retire(&mut self, index: u32) {
         let is_preparing = self.members[index as usize].as_ref();
         let is_preparing = is_preparing.is_some_and(|member| member.is_preparing);
         self.no_longer_preparing(index);
@@ -180,9 +188,9 @@ impl<'p> Stage<'p> {
         self.left -= 1;
         self.timers.clear(index);
         self.no_longer_opening(&member.doing, is_preparing);
-        let group = self.crowds[usize::from(member.crowd)].group;
+        let group = self.user_groups[usize::from(member.user_group)].group;
         let recorder = &mut self.recorder;
-        self.presence
+        self.in_flight
             .moved(group, member.requests_out, 0, self.time.now_ns, recorder);
     }
 
@@ -199,7 +207,7 @@ impl<'p> Stage<'p> {
     }
 }
 
-impl<'p> ClientLoop<'p> for Stage<'p> {
+impl<'p> ClientLoop<'p> for Executor<'p> {
     fn time(&mut self) -> &mut Timeline<'p> {
         &mut self.time
     }
@@ -269,26 +277,26 @@ impl<'p> ClientLoop<'p> for Stage<'p> {
     }
 
     fn start(&mut self, _: u64) {
-        self.presence.begin(self.time.now_ns);
+        self.in_flight.begin(self.time.now_ns);
         for index in 0..self.member_count() {
             self.revisit_later(index);
         }
     }
 
     fn passed(&mut self, boundary: Boundary, _: u16) {
-        self.presence.settle(boundary.at_ns, &mut self.recorder);
+        self.in_flight.settle(boundary.at_ns, &mut self.recorder);
     }
 
     fn sample_in_flight(&mut self, now_ns: u64) {
-        let _ = self.time.meter.sample(now_ns, self.presence.total());
+        let _ = self.time.meter.sample(now_ns, self.in_flight.total());
     }
 
-    /// The requests of the run are done, or nobody is left.
+    /// The requests of the run are done, or no user is left.
     fn is_done(&self, control: &Control) -> bool {
         self.left == 0 || control.is_ended()
     }
 
-    /// Asks everybody for the last orders.
+    /// Asks every user for the last order.
     fn end(&mut self, _: u64) {
         for index in 0..self.member_count() {
             if let Some(member) = &mut self.members[index as usize]
@@ -301,7 +309,7 @@ impl<'p> ClientLoop<'p> for Stage<'p> {
                 self.visit(index);
             }
         }
-        self.presence.settle(self.time.now_ns, &mut self.recorder);
+        self.in_flight.settle(self.time.now_ns, &mut self.recorder);
         let timeout_ns = self.plan.timeout_ns;
         self.rest_until_ns = self.time.now_ns.saturating_add(timeout_ns);
     }
@@ -313,10 +321,10 @@ impl<'p> ClientLoop<'p> for Stage<'p> {
 
     fn give_up_rest(&mut self, _: u64) {
         for index in 0..self.member_count() {
-            self.tell(index, |actor, _, scene| actor.abandoned(scene));
-            self.take_off(index);
+            self.call(index, |user, _, context| user.abandoned(context));
+            self.retire(index);
         }
-        self.presence.settle(self.time.now_ns, &mut self.recorder);
+        self.in_flight.settle(self.time.now_ns, &mut self.recorder);
     }
 
     fn flush(&mut self, second: u32, phase: u16, after_end: bool, out: &mut dyn FnMut(Message)) {
@@ -324,39 +332,41 @@ impl<'p> ClientLoop<'p> for Stage<'p> {
     }
 
     fn report(self, share: Share) -> ThreadReport {
-        let groups = self.crowds.iter().map(|crowd| crowd.group);
+        let groups = self.user_groups.iter().map(|user_group| user_group.group);
         ThreadReport {
-            name: format!("actors {}", share.index),
+            name: format!("users {}", share.index),
             group: groups.min().unwrap_or(0),
             ..self.time.meter.report(share)
         }
     }
 }
 
-/// The thread that runs crowds, for the threads of a process; `None`: there are no crowds.
+/// The thread that runs user groups, for the threads of a process; `None`: there are no user groups.
 #[must_use]
-pub fn thread(crowds: Vec<Crowd>) -> Option<ExtraThread> {
-    (!crowds.is_empty()).then(|| ExtraThread {
-        name: "actors",
-        run: Arc::new(move |plan, share, control, out| run(plan, &crowds, share, control, out)),
+pub fn thread(user_groups: Vec<UserGroup>) -> Option<ExtraThread> {
+    (!user_groups.is_empty()).then(|| ExtraThread {
+        name: "users",
+        run: Arc::new(move |plan, share, control, out| {
+            run(plan, &user_groups, share, control, out)
+        }),
     })
 }
 
-/// Runs the members of all crowds that belong to `share`, on the calling thread, as `engine::run` does
+/// Runs the members of all user groups that belong to `share`, on the calling thread, as `engine::run` does
 /// with plain clients.
 ///
 /// # Errors
 /// The kernel refuses what every run needs (an epoll instance, say).
 pub fn run(
     plan: &Plan,
-    crowds: &[Crowd],
+    user_groups: &[UserGroup],
     share: Share,
     control: &Control,
     out: &mut dyn FnMut(Message),
 ) -> io::Result<()> {
-    let mut stage = Stage::new(plan, crowds, share)?;
-    stage.ask_all_beforehand();
-    client_loop::run(stage, share, control, out)
+    let mut executor = Executor::new(plan, user_groups, share)?;
+    executor.ask_all_beforehand();
+    client_loop::run(executor, share, control, out)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use loadline_load::recorder::GroupRecorder;
 use loadline_record::ErrorKind;
 
-/// What an actor does next.
+/// What a virtual user does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Order {
@@ -12,14 +12,14 @@ pub enum Order {
     /// Send these bytes, as fast as the socket takes them; answered by `sent`, or by `failed` with
     /// a timeout when the peer has taken nothing for the plan's.
     Send(Vec<u8>),
-    /// Take at most so many bytes from the socket when there are some; answered by `received` or
+    /// Take bytes from the socket when there are some; answered by `received` or
     /// `closed`.
     Receive {
         /// At most.
         bytes_max: usize,
     },
     /// Nothing until this moment, not even reading; answered by `woken`. The end of the connection
-    /// is told all the same.
+    /// is reported all the same.
     SleepUntil {
         /// Nanoseconds of the monotonic clock.
         ns: u64,
@@ -37,23 +37,23 @@ pub enum Order {
         reset: bool,
     },
     /// What had to be done before the start is done; answered by the next `next_order`, after the
-    /// start. Only for an actor that [prepares](Actor::prepares).
+    /// start. Only for a virtual user that [prepares](VirtualUser::prepares).
     AwaitStart,
     /// What had to be done before the start cannot be done, for this reason: there will be no start.
-    /// Only for an actor that [prepares](Actor::prepares).
+    /// Only for a virtual user that [prepares](VirtualUser::prepares).
     GiveUp(String),
     /// This client does nothing any more.
     Done,
 }
 
-/// What the stage lends for one call.
+/// What a user sees and writes to in one call.
 #[derive(Debug)]
-pub struct Scene<'s> {
+pub struct UserContext<'s> {
     /// Nanoseconds of the monotonic clock.
     pub now_ns: u64,
     /// The phase at this moment.
     pub phase: u16,
-    /// Where the actor's group is recorded.
+    /// Where the virtual user's group is recorded.
     pub recorder: &'s mut GroupRecorder,
     /// The run is over: send nothing more, finish with `Close` and `Done`.
     pub is_ending: bool,
@@ -61,39 +61,39 @@ pub struct Scene<'s> {
 
 /// A client as a pure state machine. It is asked for an order after every fact, and carries on by
 /// itself after `Close`. It counts for itself (sent, completed, errors of its requests) in the
-/// scene's recorder; connections that come to be, and bytes, are counted by the stage.
+/// context's recorder; connections that come to be, and bytes, are counted by the executor.
 ///
 /// - Its first order is asked for before the start. If that is `Connect`, it is carried out then,
-///   and its outcome told at the start; any other order waits for the start. An actor that
-///   [prepares](Actor::prepares) is on stage before: its orders are carried out up to `AwaitStart`.
+///   and its outcome reported at the start; any other order waits for the start. A virtual user that
+///   [prepares](VirtualUser::prepares) runs before: its orders are carried out up to `AwaitStart`.
 /// - At the end it is asked anew, whatever it waits for: the order takes the place of the last one.
 ///   Only bytes that are being sent are sent first. Who wants to wait for an answer says so again.
 /// - A peer that takes no more bytes but has said something counts as having taken them: what it
 ///   said comes with the next `Receive`.
-pub trait Actor: Send {
+pub trait VirtualUser: Send {
     /// Whether its orders are carried out before the start, until it gives [`Order::AwaitStart`] or
     /// [`Order::GiveUp`]. Bytes of that time are not counted.
     fn prepares(&self) -> bool {
         false
     }
     /// What to do next.
-    fn next_order(&mut self, scene: &mut Scene<'_>) -> Order;
+    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order;
     /// The connection is open.
-    fn connected(&mut self, scene: &mut Scene<'_>);
+    fn connected(&mut self, context: &mut UserContext<'_>);
     /// What was given to be sent has been taken by the kernel.
-    fn sent(&mut self, scene: &mut Scene<'_>);
+    fn sent(&mut self, context: &mut UserContext<'_>);
     /// Bytes came.
-    fn received(&mut self, bytes: &[u8], scene: &mut Scene<'_>);
+    fn received(&mut self, bytes: &[u8], context: &mut UserContext<'_>);
     /// The moment that was waited for has come.
-    fn woken(&mut self, scene: &mut Scene<'_>);
-    /// The peer has closed its side in good order; the stage has closed the connection.
-    fn closed(&mut self, scene: &mut Scene<'_>);
-    /// The connection did not come to be, or broke; the stage has closed it.
-    fn failed(&mut self, kind: ErrorKind, scene: &mut Scene<'_>);
-    /// It is taken off the stage before it was `Done`: a stop was asked for, or the time to wait for
+    fn woken(&mut self, context: &mut UserContext<'_>);
+    /// The peer has closed its side in good order; the executor has closed the connection.
+    fn closed(&mut self, context: &mut UserContext<'_>);
+    /// The connection did not come to be, or broke; the executor has closed it.
+    fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>);
+    /// It is removed before it was `Done`: a stop was asked for, or the time to wait for
     /// answers after the end is up. A request that is out is unfinished.
-    fn abandoned(&mut self, _scene: &mut Scene<'_>) {}
-    /// Requests that are out at this moment: summed over time by the stage, for Little's law.
+    fn abandoned(&mut self, _context: &mut UserContext<'_>) {}
+    /// Requests that are out at this moment: summed over time by the executor, for Little's law.
     fn requests_out(&self) -> u32 {
         0
     }
