@@ -77,9 +77,9 @@ impl ProgressPool {
 /// Boxed and pooled: an idle connection has none.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Bytes received and not yet used, from `carry_start` on.
-    pub(crate) carry: Buffer,
-    pub(crate) carry_start: usize,
+    /// Bytes received and not yet used, from `unread_start` on.
+    pub(crate) unread: Buffer,
+    pub(crate) unread_start: usize,
     pub(crate) scanner: HeadScanner,
     /// The request that waits for the handler.
     pub(crate) exchange: Option<Box<Exchange>>,
@@ -108,12 +108,12 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn has_carry(&self) -> bool {
-        self.carry_start < self.carry.len()
+    pub(crate) fn has_unread(&self) -> bool {
+        self.unread_start < self.unread.len()
     }
 
-    pub(crate) fn carry_len(&self) -> u64 {
-        (self.carry.len() - self.carry_start) as u64
+    pub(crate) fn unread_len(&self) -> u64 {
+        (self.unread.len() - self.unread_start) as u64
     }
 
     /// Whether the answer in the making is the last of a drain: no other request has come behind
@@ -125,7 +125,7 @@ impl Progress {
 
     #[cold]
     fn has_head_ahead(&self) -> bool {
-        let unread = &self.carry[self.carry_start..];
+        let unread = &self.unread[self.unread_start..];
         matches!(self.body, BodyReader::Done) && memchr::memmem::find(unread, b"\r\n\r\n").is_some()
     }
 
@@ -139,8 +139,8 @@ impl Progress {
     }
 
     /// Copies the first line of what was kept, for the log of a request that was refused.
-    pub(crate) fn carry_line(&self, line: &mut Vec<u8>) {
-        let unread = &self.carry[self.carry_start..];
+    pub(crate) fn copy_first_line(&self, line: &mut Vec<u8>) {
+        let unread = &self.unread[self.unread_start..];
         let end = memchr::memchr2(b'\r', b'\n', unread).unwrap_or(unread.len());
         line.extend_from_slice(&unread[..end.min(1024)]);
     }
@@ -152,7 +152,7 @@ impl Progress {
         let BodyReader::Chunked(decoder) = &self.body else {
             return Ok(());
         };
-        let unread = &self.carry[self.carry_start..];
+        let unread = &self.unread[self.unread_start..];
         let with_head = &unread[..came_with_head(came, unread.len())];
         let mut content_bytes = 0;
         decoder.clone().decode(with_head, limits, |piece| {

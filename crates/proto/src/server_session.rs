@@ -97,7 +97,7 @@ impl ServerSession {
             _ if self.sending && self.state != State::Streaming => {
                 self.progress(cx).keep(bytes, cx);
             }
-            State::Idle if !self.has_carry() => {
+            State::Idle if !self.has_unread() => {
                 self.begin_period(cx);
                 let came = bytes.len();
                 self.read_head(Some(bytes), came, cx);
@@ -196,7 +196,7 @@ impl ServerSession {
             self.count_bytes_out(left, cx);
         }
         match self.state {
-            State::Idle | State::Head if self.has_carry() => self.read_head(None, 0, cx),
+            State::Idle | State::Head if self.has_unread() => self.read_head(None, 0, cx),
             State::Collecting | State::Discarding => self.read_body(cx),
             State::Idle => self.release_progress(cx),
             _ => {}
@@ -253,7 +253,7 @@ impl ServerSession {
             cx.pool.give_exchange(exchange);
             return;
         }
-        if self.draining && !self.eof && !self.has_carry() {
+        if self.draining && !self.eof && !self.has_unread() {
             self.progress(cx).exchange = Some(exchange);
             self.state = State::AnswerDue;
             return;
@@ -432,7 +432,7 @@ impl ServerSession {
     /// What follows the output that is about to be sent.
     fn then(&self) -> Then {
         match self.state {
-            State::Idle if !self.draining && !self.eof && !self.has_carry() => Then::Rest,
+            State::Idle if !self.draining && !self.eof && !self.has_unread() => Then::Rest,
             State::Ending { linger: false } if !self.draining => Then::Close,
             _ => Then::More,
         }
@@ -507,10 +507,10 @@ impl ServerSession {
     fn go_on(&mut self, persist: bool, cx: &mut Context<'_>) {
         let progress = self.progress(cx);
         let body_left = !matches!(progress.body, BodyReader::Done);
-        let carry_left = progress.has_carry();
+        let unread_left = progress.has_unread();
         if !persist {
             self.state = State::Ending {
-                linger: body_left || carry_left,
+                linger: body_left || unread_left,
             };
             return;
         }
@@ -545,7 +545,7 @@ impl ServerSession {
             .unwrap_or_else(|| cx.pool.take_exchange());
         exchange.peer = peer;
         if exchange.request.head.is_empty() {
-            progress.carry_line(&mut exchange.request.head);
+            progress.copy_first_line(&mut exchange.request.head);
             cx.stamp(&mut exchange);
         }
         exchange.response.error(status);
@@ -571,10 +571,10 @@ impl ServerSession {
     }
 
     /// Whether something has been received that no answer has used up yet.
-    fn has_carry(&self) -> bool {
+    fn has_unread(&self) -> bool {
         self.progress
             .as_ref()
-            .is_some_and(|progress| progress.has_carry())
+            .is_some_and(|progress| progress.has_unread())
     }
 
     fn has_output(&self) -> bool {
@@ -615,7 +615,10 @@ impl ServerSession {
 
     /// An idle connection gives everything back.
     fn release_progress(&mut self, cx: &mut Context<'_>) {
-        if let Some(progress) = self.progress.take_if(|p| !p.has_carry() && !p.has_output()) {
+        if let Some(progress) = self
+            .progress
+            .take_if(|p| !p.has_unread() && !p.has_output())
+        {
             cx.pool.http1.give(progress);
         }
     }

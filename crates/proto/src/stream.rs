@@ -39,7 +39,7 @@ pub(crate) enum Awaited {
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     /// A copy of the request, to be answered without the app. Until the app answers.
-    pub(crate) stand_in: Option<Box<Exchange>>,
+    pub(crate) request_copy: Option<Box<Exchange>>,
     /// The answer whose content follows, for the log.
     pub(crate) answered: Option<Box<Exchange>>,
     pub(crate) end: AnswerEnd,
@@ -78,9 +78,9 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// A task begins.
-    pub(crate) fn begin(&mut self, stand_in: Box<Exchange>, window: usize, now: Millis) {
+    pub(crate) fn begin(&mut self, request_copy: Box<Exchange>, window: usize, now: Millis) {
         *self = Self {
-            stand_in: Some(stand_in),
+            request_copy: Some(request_copy),
             room_bytes: window,
             app_since: now,
             client_since: now,

@@ -10,18 +10,18 @@ impl Progress {
         if bytes.is_empty() {
             return;
         }
-        let free = self.carry.capacity() - self.carry.len();
+        let free = self.unread.capacity() - self.unread.len();
         if free < bytes.len() {
-            let kept = self.carry.len() - self.carry_start;
+            let kept = self.unread.len() - self.unread_start;
             let wanted = (kept + bytes.len()).max(kept * 2);
             let mut larger = cx.pool.buffers.take(wanted);
-            larger.extend_from_slice(&self.carry[self.carry_start..]);
+            larger.extend_from_slice(&self.unread[self.unread_start..]);
             cx.pool
                 .buffers
-                .give(std::mem::replace(&mut self.carry, larger));
-            self.carry_start = 0;
+                .give(std::mem::replace(&mut self.unread, larger));
+            self.unread_start = 0;
         }
-        self.carry.extend_from_slice(bytes);
+        self.unread.extend_from_slice(bytes);
     }
 
     /// Looks for the next head, in `fresh` bytes if nothing was kept, else in what was kept. A
@@ -34,7 +34,7 @@ impl Progress {
     ) -> Result<HeadScan, Fault> {
         let unread = match fresh {
             Some(bytes) => bytes,
-            None => &self.carry[self.carry_start..],
+            None => &self.unread[self.unread_start..],
         };
         let scan = self.scanner.scan(unread, limits);
         match scan {
@@ -55,10 +55,10 @@ impl Progress {
 
     /// Notes that `count` of the kept bytes are used up.
     fn used(&mut self, count: usize, cx: &mut Context<'_>) {
-        self.carry_start += count;
-        if self.carry_start == self.carry.len() {
-            self.carry_start = 0;
-            cx.pool.buffers.give(std::mem::take(&mut self.carry));
+        self.unread_start += count;
+        if self.unread_start == self.unread.len() {
+            self.unread_start = 0;
+            cx.pool.buffers.give(std::mem::take(&mut self.unread));
         }
     }
 
@@ -76,7 +76,7 @@ impl Progress {
         limits: &Limits,
         cx: &mut Context<'_>,
     ) -> Result<bool, Fault> {
-        let unread = &self.carry[self.carry_start..];
+        let unread = &self.unread[self.unread_start..];
         let collected = &mut self.collected;
         let take = |piece: &[u8]| {
             if collecting {
@@ -111,7 +111,7 @@ impl Progress {
     ) -> Result<(), Fault> {
         let unread = match fresh {
             Some(bytes) => bytes,
-            None => &self.carry[self.carry_start..],
+            None => &self.unread[self.unread_start..],
         };
         let stream = &mut self.stream;
         let mut used = 0_usize;

@@ -92,7 +92,7 @@ impl Progress {
     pub(crate) fn end_stream(&mut self, batch_bytes: Option<u64>, cx: &mut Context<'_>) {
         let mut stream = std::mem::take(&mut self.stream);
         cx.pool.buffers.give(std::mem::take(&mut stream.offer));
-        if let Some(exchange) = stream.stand_in.take() {
+        if let Some(exchange) = stream.request_copy.take() {
             cx.pool.give_exchange(exchange);
         }
         if let Some(exchange) = stream.answered.take() {
@@ -108,14 +108,14 @@ impl Progress {
     pub(crate) fn recycle(&mut self, cx: &mut Context<'_>) {
         self.end_stream(Some(self.out_sent), cx);
         let Self {
-            carry,
+            unread,
             output,
             segments,
             exchange,
             unlogged,
             ..
         } = std::mem::take(self);
-        cx.pool.buffers.give(carry);
+        cx.pool.buffers.give(unread);
         cx.pool.buffers.give(output);
         cx.pool.give_segments(segments);
         for exchange in [exchange, unlogged].into_iter().flatten() {

@@ -16,11 +16,11 @@ impl ServerSession {
         let fresh_len = fresh.map_or(0, <[u8]>::len) as u64;
         match progress.scan(fresh, &self.config.limits, cx) {
             Ok(HeadScan::Partial) => {
-                let begun = progress.has_carry();
+                let begun = progress.has_unread();
                 if begun && self.state == State::Idle {
                     self.begin_period(cx);
                 }
-                self.moved = progress.carry_len();
+                self.moved = progress.unread_len();
                 self.state = if begun { State::Head } else { State::Idle };
                 self.progress = Some(progress);
             }
@@ -93,7 +93,7 @@ impl ServerSession {
     /// Goes on with what has come behind the last request.
     pub(super) fn next_request(&mut self, cx: &mut Context<'_>) {
         self.state = State::Idle;
-        if self.has_carry() {
+        if self.has_unread() {
             self.read_head(None, 0, cx);
         }
         if self.eof {
@@ -125,7 +125,7 @@ impl ServerSession {
         };
         progress.exchange = Some(exchange);
         progress.begin_collecting(announced, bytes_max);
-        let wants_continue = progress.expects_continue && !progress.has_carry();
+        let wants_continue = progress.expects_continue && !progress.has_unread();
         progress.expects_continue = false;
         if wants_continue {
             progress.push_continue(cx);

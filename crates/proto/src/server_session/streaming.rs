@@ -36,8 +36,8 @@ impl ServerSession {
             _ => return cx.pool.give_exchange(exchange),
         };
         let stream = &mut progress.stream;
-        if let Some(stand_in) = stream.stand_in.take() {
-            cx.pool.give_exchange(stand_in);
+        if let Some(request_copy) = stream.request_copy.take() {
+            cx.pool.give_exchange(request_copy);
         }
         let asked = stream.asked;
         stream.app_moved(cx.now);
@@ -71,7 +71,7 @@ impl ServerSession {
         }
         let has_come = stream.offered_bytes > 0 || bytes > 0;
         let wants_continue = progress.expects_continue && !progress.stream.has_head();
-        if wants_continue && !has_come && !progress.has_carry() {
+        if wants_continue && !has_come && !progress.has_unread() {
             progress.push_continue(cx);
         }
         progress.expects_continue &= !wants_continue;
@@ -129,11 +129,11 @@ impl ServerSession {
         let Some(exchange) = progress.exchange.take() else {
             return Action::Close;
         };
-        let mut stand_in = cx.pool.take_exchange();
-        stand_in.copy_request(&exchange);
-        progress.stream.begin(stand_in, window, cx.now);
+        let mut request_copy = cx.pool.take_exchange();
+        request_copy.copy_request(&exchange);
+        progress.stream.begin(request_copy, window, cx.now);
         progress.stream.end_offered = matches!(exchange.request.body, RequestBody::Empty);
-        progress.expects_continue &= !progress.has_carry();
+        progress.expects_continue &= !progress.has_unread();
         self.progress = Some(progress);
         self.state = State::Streaming;
         self.begin_period(cx);
@@ -173,8 +173,8 @@ impl ServerSession {
         }
         // Behind the content only the end is awaited, and a bounded part of a next request.
         let read = match content_left {
-            true => progress.stream.offered_bytes < window && !progress.has_carry(),
-            false => progress.carry_len() < window as u64,
+            true => progress.stream.offered_bytes < window && !progress.has_unread(),
+            false => progress.unread_len() < window as u64,
         };
         Action::Wait {
             read: read && !self.eof,
@@ -200,7 +200,7 @@ impl ServerSession {
             return;
         };
         progress.stream.client_moved(bytes.len(), limits, cx.now);
-        if progress.has_carry() {
+        if progress.has_unread() {
             progress.keep(bytes, cx);
             self.read_stream(None, cx);
         } else {
@@ -244,7 +244,7 @@ impl ServerSession {
             return self.fail_stream(fault, CloseReason::BadRequest, cx);
         }
         let content_left = !matches!(progress.body, BodyReader::Done);
-        if content_left && self.eof && !progress.has_carry() {
+        if content_left && self.eof && !progress.has_unread() {
             let fault = Fault::bad_request("the content ended before its length");
             return self.fail_stream(fault, CloseReason::BadRequest, cx);
         }
@@ -310,7 +310,7 @@ impl ServerSession {
             status: None,
             text: "an app did not finish its answer",
         };
-        if let Some(mut exchange) = progress.stream.stand_in.take() {
+        if let Some(mut exchange) = progress.stream.request_copy.take() {
             cx.counters.fault(&fault);
             exchange.response.error(Status::INTERNAL_SERVER_ERROR);
             return self.answered(exchange, cx);
@@ -321,15 +321,15 @@ impl ServerSession {
     /// Ends the task and the connection: with an answer if there is none yet.
     fn fail_stream(&mut self, fault: Fault, reason: CloseReason, cx: &mut Context<'_>) {
         let progress = self.progress(cx);
-        match progress.stream.stand_in.take() {
+        match progress.stream.request_copy.take() {
             Some(exchange) if fault.status.is_some() && !progress.stream.has_head() => {
                 progress.exchange = Some(exchange);
                 self.leave_stream(cx);
                 self.fault(fault, cx);
                 self.state = State::CancelDue { close: false };
             }
-            stand_in => {
-                if let Some(exchange) = stand_in {
+            request_copy => {
+                if let Some(exchange) = request_copy {
                     cx.pool.give_exchange(exchange);
                 }
                 cx.counters.fault(&fault);

@@ -333,7 +333,7 @@ impl<'h> Driver<'h> {
 
     fn read_on(&mut self) {
         while self.reading == Some(true) && !self.unread.is_empty() {
-            // As much as a loop's scratch buffer takes in.
+            // As much as a loop's read buffer holds.
             let some = self.unread.len().min(64 << 10);
             let mut bytes: Vec<u8> = self.unread.drain(..some).collect();
             let session = self.session.as_mut().expect("an open connection");
