@@ -24,7 +24,7 @@ use crate::content::path::SitePath;
 
 /// How often a file that changes while it is read is read again, before a loop leaves it to a
 /// thread that may wait, and before that one gives up.
-const ATTEMPTS_WARM: usize = 2;
+const ATTEMPTS_CACHED: usize = 2;
 const ATTEMPTS_ANY: usize = 20;
 
 /// Why there is no entry.
@@ -45,7 +45,7 @@ impl Failure {
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ => {
                 Self::Missing
             }
-            Errno::AGAIN if access == Access::Warm => Self::WouldBlock,
+            Errno::AGAIN if access == Access::Cached => Self::WouldBlock,
             // Descriptors, memory, a race that went on: it may work in a moment.
             Errno::MFILE
             | Errno::NFILE
@@ -247,7 +247,7 @@ impl Loader<'_> {
         let failure = |errno| Failure::of(errno, self.access);
         let mut before = version;
         let attempts = match self.access {
-            Access::Warm => ATTEMPTS_WARM,
+            Access::Cached => ATTEMPTS_CACHED,
             Access::Any => ATTEMPTS_ANY,
         };
         for _ in 0..attempts {
@@ -268,7 +268,7 @@ impl Loader<'_> {
         }
         // Somebody keeps writing to it: there is no one state of it to send.
         Err(match self.access {
-            Access::Warm => Failure::WouldBlock,
+            Access::Cached => Failure::WouldBlock,
             Access::Any => Failure::Refused(Status::SERVICE_UNAVAILABLE),
         })
     }
@@ -312,7 +312,7 @@ fn read_whole(fd: &OwnedFd, size: u64, access: Access) -> Result<Option<Arc<[u8]
     Ok(Some(bytes))
 }
 
-/// Reads at `offset`; with `Access::Warm` only what is in the page cache, else `Errno::AGAIN`.
+/// Reads at `offset`; with `Access::Cached` only what is in the page cache, else `Errno::AGAIN`.
 pub(super) fn read_at(
     fd: impl AsFd,
     buffer: &mut [u8],

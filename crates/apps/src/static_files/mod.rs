@@ -7,8 +7,8 @@
 //!        │ unknown or stale
 //!   cache of all threads ── fresh, or as it was by `stat` ───────► answer
 //!        │ unknown or changed
-//!   open and read, without waiting ── warm in the kernel's caches ► answer
-//!        │ cold
+//!   open and read, without waiting ── found in the kernel's caches ► answer
+//!        │ not there
 //!   `Outcome::Blocking` ── the same again, where waiting is allowed ► answer
 //! ```
 //!
@@ -162,7 +162,7 @@ impl StaticFiles {
                 return Outcome::Ready;
             }
         };
-        match self.look_up(&path, key, Access::Warm, cx.now) {
+        match self.look_up(&path, key, Access::Cached, cx.now) {
             Ok(entry) => {
                 let is_known = |known: &Arc<Entry>| Arc::ptr_eq(known, &entry);
                 if matches!(entry.target, Target::File(_))
@@ -247,7 +247,7 @@ impl StaticFiles {
         match entry.checked_ms(now) {
             Some(ms) if ms < UNSURE_MS_MAX => return Ok(Arc::clone(entry)),
             Some(_) => return Err(Failure::Refused(Status::SERVICE_UNAVAILABLE)),
-            None if access == Access::Warm => return Err(Failure::WouldBlock),
+            None if access == Access::Cached => return Err(Failure::WouldBlock),
             None => {}
         }
         let Some(_check) = entry.check(now) else {

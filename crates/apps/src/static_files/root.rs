@@ -21,7 +21,7 @@ use super::walk;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     /// Nothing: what is not in the kernel's caches fails with `Errno::AGAIN`.
-    Warm,
+    Cached,
     /// The disk.
     Any,
 }
@@ -120,7 +120,7 @@ impl Root {
     /// Fails with `Errno::AGAIN` if that would have to be waited for.
     pub(super) fn directory(&self, access: Access) -> Result<Arc<RootDirectory>, Errno> {
         let current = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
-        if access == Access::Warm && !current.is_local {
+        if access == Access::Cached && !current.is_local {
             return Err(Errno::AGAIN);
         }
         (self.before)(self.path.as_os_str().as_bytes());
@@ -128,7 +128,7 @@ impl Root {
         if !stat(&self.path).as_ref().is_ok_and(|now| !same(now)) {
             return Ok(current);
         }
-        if access == Access::Warm {
+        if access == Access::Cached {
             return Err(Errno::AGAIN); // where it leads is not known yet
         }
         let Ok(next) = RootDirectory::open(&self.path) else {
@@ -194,7 +194,7 @@ impl Root {
             return self.walk(directory, relative, flags);
         }
         let mut how = ResolveFlags::NO_MAGICLINKS;
-        if access == Access::Warm {
+        if access == Access::Cached {
             how |= ResolveFlags::CACHED;
         }
         if !self.follow_symlinks {
@@ -207,7 +207,7 @@ impl Root {
                 fd,
                 is_local: directory.is_local,
             }),
-            Err(Errno::XDEV) if access == Access::Warm => Err(Errno::AGAIN),
+            Err(Errno::XDEV) if access == Access::Cached => Err(Errno::AGAIN),
             Err(Errno::XDEV | Errno::AGAIN) if access == Access::Any => {
                 self.resolve_elsewhere(directory, relative, flags, how)
             }

@@ -30,7 +30,7 @@ const CONDITIONS: u32 = FieldName::set(&[
     FieldName::IfRange,
 ]);
 
-/// Bytes of a cold file that are read ahead before it is handed to the loop.
+/// Bytes of a file outside the page cache that are read ahead before it is handed to the loop.
 const READ_AHEAD_BYTES: u64 = 512 << 10;
 
 /// Where an answer is made.
@@ -45,7 +45,7 @@ impl Place<'_, '_> {
     /// What may be waited for there.
     pub(super) fn access(&self) -> Access {
         match self {
-            Self::Loop(_) => Access::Warm,
+            Self::Loop(_) => Access::Cached,
             Self::Anywhere => Access::Any,
         }
     }
@@ -267,9 +267,9 @@ fn at_hand(
 ) -> bool {
     match &chosen.content {
         Content::File(file) if exchange.request.method == Method::Get => match place {
-            Place::Loop(_) => is_warm(file, range.start),
+            Place::Loop(_) => is_in_page_cache(file, range.start),
             Place::Anywhere => {
-                warm_up(file, range);
+                prefetch(file, range);
                 true
             }
         },
@@ -277,17 +277,17 @@ fn at_hand(
     }
 }
 
-fn is_warm(file: &OpenFile, offset: u64) -> bool {
+fn is_in_page_cache(file: &OpenFile, offset: u64) -> bool {
     // Reading from another machine may wait, whatever it is asked.
     if !file.is_local {
         return false;
     }
     // Any other failure shows when it is sent.
-    let read = read_at(&file.fd, &mut [0], offset, Access::Warm);
+    let read = read_at(&file.fd, &mut [0], offset, Access::Cached);
     read != Err(rustix::io::Errno::AGAIN)
 }
 
-fn warm_up(file: &OpenFile, range: ByteRange) {
+fn prefetch(file: &OpenFile, range: ByteRange) {
     let ahead = (range.end - range.start).min(READ_AHEAD_BYTES);
     // Both only help: what they cannot do shows when the file is sent.
     let _ = fadvise(

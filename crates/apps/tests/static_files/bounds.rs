@@ -179,7 +179,7 @@ fn what_is_cold_is_waited_for_elsewhere() {
             let mut byte = [0];
             let slices = &mut [IoSliceMut::new(&mut byte)];
             if preadv2(&twin, slices, 0, ReadWriteFlags::NOWAIT) != Err(Errno::AGAIN) {
-                return; // a file system that is always warm
+                return; // a file system that is always in memory
             }
             write_cold(&site, "f", &content);
             assert!(site.get("/f").content == content);
