@@ -7,7 +7,7 @@
 //!        │ unknown or stale
 //!   cache of all threads ── fresh, or as it was by `stat` ───────► answer
 //!        │ unknown or changed
-//!   open and read, without waiting ── found in the kernel's caches ► answer
+//!   open and read, without waiting ── all in the kernel's caches ─► answer
 //!        │ not there
 //!   `Outcome::Blocking` ── the same again, where waiting is allowed ► answer
 //! ```
