@@ -49,7 +49,6 @@
 
 pub mod access_log;
 pub mod action;
-mod answer;
 mod ascii;
 pub mod client;
 pub mod client_session;

@@ -10,8 +10,11 @@
 //! Whether output is on its way (`sending`) is apart from the state: while it is, the session
 //! wants nothing else, so that a client which does not read is not read from.
 
+mod answer;
+mod encode;
 mod idle;
 mod input;
+mod lend;
 mod output;
 mod reading;
 mod record;
@@ -28,7 +31,7 @@ use crate::session_state::State;
 use crate::trusted_proxies::Standing;
 use crate::{
     Action, CloseReason, ConnectionRecord, Context, Exchange, Fault, Method, Outcome, Pace,
-    SessionConfig, Status, Then, answer,
+    SessionConfig, Status, Then,
 };
 
 /// Only what the owner carries out is awaited.

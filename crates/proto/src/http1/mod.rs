@@ -1,18 +1,15 @@
 //! HTTP/1.0 and 1.1 on the wire (RFC 9112), strict: what is ambiguous is refused.
 //!
-//! `head` finds the end of a head and parses it, by its `lines`; `opening` separates other protocols from
-//! HTTP/1, `authority` is hosts and ports; `framing` decides where the content
-//! ends, `chunked` decodes it and `trailers` judges what may follow it, `encode` writes answers, and `lend` lets handlers do
-//! so;
-//! `forwarded` reads what proxies say. All are pure functions over bytes.
+//! `head` finds the end of a head and parses it, by its `lines`; `opening` separates other protocols
+//! from HTTP/1, `authority` is hosts and ports; `framing` decides where the content ends, `chunked`
+//! decodes it and `trailers` judges what may follow it; `forwarded` reads what proxies say. All are
+//! pure functions over bytes.
 
 mod authority;
 pub mod chunked;
-pub(crate) mod encode;
 pub(crate) mod forwarded;
 mod framing;
 mod head;
-mod lend;
 mod lines;
 mod opening;
 pub(crate) mod reply;

@@ -1,6 +1,7 @@
 //! Input of a session: bytes ahead of their turn become heads and content.
 
-use crate::http1::{HeadScan, HeadScanner, encode};
+use super::encode;
+use crate::http1::{HeadScan, HeadScanner};
 use crate::progress::{BodyReader, Progress, too_much_content};
 use crate::{Context, Fault, Limits, RequestBody, Status};
 

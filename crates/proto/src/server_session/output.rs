@@ -3,7 +3,7 @@
 
 use loadline_base::{Buffer, Segment, Transmit};
 
-use crate::http1::encode;
+use super::encode;
 use crate::progress::Progress;
 use crate::stream::AnswerEnd;
 use crate::{Context, Exchange, Fields};

@@ -9,14 +9,13 @@
 //!                   └──────────────────────► CancelDue ─────────────────► Ending | Closed
 //! ```
 
-use super::ServerSession;
-use crate::http1::encode;
+use super::{ServerSession, answer, encode};
 use crate::progress::BodyReader;
 use crate::session_state::State;
 use crate::stream::{AnswerEnd, Awaited};
 use crate::{
     Action, Body, CloseReason, Context, Exchange, Fault, Method, Piece, RequestBody, Status,
-    StreamId, TaskOptions, Version, answer,
+    StreamId, TaskOptions, Version,
 };
 
 /// The one stream of an HTTP/1 connection.

@@ -16,7 +16,7 @@ use crate::parts::counters::Registry;
 use crate::parts::shutdown::Shutdown;
 use crate::site::Clock;
 
-struct Hello;
+struct Hello(Fields);
 
 impl Handler for Hello {
     type Local = ();
@@ -24,8 +24,7 @@ impl Handler for Hello {
     fn local(&self) {}
 
     fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
-        let fields = Fields::default().with("X", "y");
-        exchange.answer_borrowed(Status::OK, &fields, &[b'x'; 600], turn);
+        exchange.answer_borrowed(Status::OK, &self.0, &[b'x'; 600], turn);
         Outcome::Ready
     }
 
@@ -43,7 +42,7 @@ fn has_rings() -> bool {
 
 fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
     let site = Arc::new(Site {
-        handler: Arc::new(Hello),
+        handler: Arc::new(Hello(Fields::default().with("X", "y"))),
         session: Arc::new(SessionConfig::default()),
         options: ServerOptions::default(),
         clock: Clock::new(),

@@ -1,6 +1,6 @@
 //! From a handler's answer to output: error pages, encoding, counting.
 
-use crate::http1::encode::{self, After};
+use super::encode::{self, After};
 use crate::progress::Progress;
 use crate::{Body, Context, Exchange, Response, SessionConfig};
 
