@@ -24,9 +24,9 @@ const PAUSE_NS_MIN: u64 = 10_000_000;
 /// The longest, and how long a connection has to last for the pauses to begin anew.
 const PAUSE_NS_MAX: u64 = 1_000_000_000;
 
-/// Where the client is.
+/// The state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum CallerState {
     /// It has no connection, and wants none before this moment.
     Away { until_ns: u64 },
     /// A connection is in the making.
@@ -44,7 +44,7 @@ enum Place {
 pub(crate) struct Caller {
     spec: Arc<RequestSpec>,
     exchange: Exchange,
-    place: Place,
+    place: CallerState,
     pause_ns: u64,
     opened_ns: u64,
     /// When the answer has to have gone on, while it is awaited.
@@ -61,7 +61,7 @@ impl Caller {
         Self {
             spec,
             exchange: Exchange::default(),
-            place: Place::Away { until_ns: 0 },
+            place: CallerState::Away { until_ns: 0 },
             pause_ns: 0,
             opened_ns: 0,
             silent_until_ns: None,
@@ -74,23 +74,23 @@ impl Caller {
     /// with it is the virtual user's business.
     pub(crate) fn order(&mut self, context: &mut UserContext<'_>) -> Option<Order> {
         let is_waiting = self.waits_at_end && self.exchange.is_out();
-        if context.is_ending && self.place != Place::Over && !is_waiting {
+        if context.is_ending && self.place != CallerState::Over && !is_waiting {
             self.exchange.given_up(context);
-            self.place = Place::Over;
+            self.place = CallerState::Over;
             return Some(Order::Close { reset: false });
         }
         match self.place {
-            Place::Here => None,
-            Place::Over => Some(Order::Done),
-            Place::Leaving { reset, until_ns } => {
-                self.place = Place::Away { until_ns };
+            CallerState::Here => None,
+            CallerState::Over => Some(Order::Done),
+            CallerState::Leaving { reset, until_ns } => {
+                self.place = CallerState::Away { until_ns };
                 Some(Order::Close { reset })
             }
-            Place::Away { until_ns } if until_ns > context.now_ns => {
+            CallerState::Away { until_ns } if until_ns > context.now_ns => {
                 Some(Order::SleepUntil { ns: until_ns })
             }
-            Place::Away { .. } | Place::Connecting => {
-                self.place = Place::Connecting;
+            CallerState::Away { .. } | CallerState::Connecting => {
+                self.place = CallerState::Connecting;
                 Some(Order::Connect)
             }
         }
@@ -98,7 +98,7 @@ impl Caller {
 
     /// The connection is open.
     pub(crate) fn connected(&mut self, context: &UserContext<'_>) {
-        self.place = Place::Here;
+        self.place = CallerState::Here;
         self.has_begun = true;
         self.opened_ns = context.now_ns;
         self.silent_until_ns = None;
@@ -120,7 +120,7 @@ impl Caller {
     pub(crate) fn due_before_connecting(&mut self, context: &mut UserContext<'_>) {
         if self.has_begun
             && !context.is_ending
-            && matches!(self.place, Place::Away { until_ns } if until_ns <= context.now_ns)
+            && matches!(self.place, CallerState::Away { until_ns } if until_ns <= context.now_ns)
         {
             self.due(context);
         }
@@ -197,19 +197,19 @@ impl Caller {
             Progress::Failed => self.pause_until(context.now_ns),
             _ => context.now_ns,
         };
-        self.place = Place::Away { until_ns };
+        self.place = CallerState::Away { until_ns };
         progress
     }
 
     /// The connection did not come to be, or broke.
     pub(crate) fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
-        if self.place == Place::Connecting && !self.has_begun {
+        if self.place == CallerState::Connecting && !self.has_begun {
             self.due(context); // its first request would have been
         }
         self.has_begun = true;
         self.exchange.failed(kind, context);
         let until_ns = self.pause_until(context.now_ns);
-        self.place = Place::Away { until_ns };
+        self.place = CallerState::Away { until_ns };
     }
 
     /// The request has failed by the client's own judgement.
@@ -231,20 +231,20 @@ impl Caller {
     }
 
     fn leave(&mut self, reset: bool, until_ns: u64) {
-        self.place = Place::Leaving { reset, until_ns };
+        self.place = CallerState::Leaving { reset, until_ns };
     }
 
     /// Removed.
     pub(crate) fn abandoned(&mut self, context: &mut UserContext<'_>) {
         self.exchange.given_up(context);
-        self.place = Place::Over;
+        self.place = CallerState::Over;
     }
 
     fn pause_until(&mut self, now_ns: u64) -> u64 {
         let lasted_ns = now_ns.saturating_sub(self.opened_ns);
         self.pause_ns = match self.pause_ns {
             0 => PAUSE_NS_MIN,
-            _ if self.place == Place::Here && lasted_ns >= PAUSE_NS_MAX => PAUSE_NS_MIN,
+            _ if self.place == CallerState::Here && lasted_ns >= PAUSE_NS_MAX => PAUSE_NS_MIN,
             pause_ns => (2 * pause_ns).min(PAUSE_NS_MAX),
         };
         now_ns.saturating_add(self.pause_ns)
@@ -252,12 +252,13 @@ impl Caller {
 
     /// Whether it has a connection that it does not mean to close.
     pub(crate) fn is_here(&self) -> bool {
-        self.place == Place::Here
+        self.place == CallerState::Here
     }
 
     /// Whether nothing is under way: it has a connection, or stays away.
     pub(crate) fn is_free(&self) -> bool {
-        matches!(self.place, Place::Here | Place::Away { .. }) && !self.exchange.has_request()
+        matches!(self.place, CallerState::Here | CallerState::Away { .. })
+            && !self.exchange.has_request()
     }
 
     /// The request and its answer.

@@ -18,9 +18,9 @@ pub struct RequestSpec {
     pub timeout_ns: u64,
 }
 
-/// Where a request stands.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Standing {
+enum RequestState {
     /// There is none.
     #[default]
     None,
@@ -46,7 +46,7 @@ pub(crate) struct Exchange {
     session: ClientSession,
     stamps: Stamps,
     phase: u16,
-    standing: Standing,
+    standing: RequestState,
 }
 
 /// What a piece of an answer came to. What is over has been counted.
@@ -69,8 +69,8 @@ impl Exchange {
 
     /// A request has become due, unless one has already.
     pub(crate) fn due(&mut self, due_ns: u64, context: &mut UserContext<'_>) {
-        if self.standing == Standing::None {
-            self.standing = Standing::Due;
+        if self.standing == RequestState::None {
+            self.standing = RequestState::Due;
             self.phase = context.phase;
             self.stamps = Stamps {
                 due_ns,
@@ -82,7 +82,7 @@ impl Exchange {
 
     /// The first byte of the request is about to be given to the kernel.
     pub(crate) fn sent(&mut self, request: &Prepared, context: &mut UserContext<'_>) {
-        self.standing = Standing::Out;
+        self.standing = RequestState::Out;
         self.stamps.sent_ns = context.now_ns;
         self.session.requested(request.method);
         context.recorder.tally(self.phase).sent += 1;
@@ -106,7 +106,7 @@ impl Exchange {
     /// The server has ended the connection in good order.
     pub(crate) fn closed(&mut self, spec: &RequestSpec, context: &mut UserContext<'_>) -> Progress {
         let received = match self.standing {
-            Standing::Due => Received::Fault(ReplyFault::ClosedEarly),
+            RequestState::Due => Received::Fault(ReplyFault::ClosedEarly),
             _ => self.session.received_eof(),
         };
         self.take(received, spec, &(), context)
@@ -143,13 +143,13 @@ impl Exchange {
         tally.answered(reply.status, reply.content_bytes);
         tally.judged(fault, reply.status);
         context.recorder.completed(self.phase, &self.stamps);
-        self.standing = Standing::None;
+        self.standing = RequestState::None;
     }
 
     /// The request has failed; no change without one.
     pub(crate) fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
         if self.has_request() {
-            self.standing = Standing::None;
+            self.standing = RequestState::None;
             let after_ns = context.now_ns.saturating_sub(self.stamps.due_ns);
             context.recorder.failed(self.phase, kind, after_ns);
         }
@@ -158,19 +158,19 @@ impl Exchange {
     /// The client gives the request up; no change without one.
     pub(crate) fn given_up(&mut self, context: &mut UserContext<'_>) {
         if self.has_request() {
-            self.standing = Standing::None;
+            self.standing = RequestState::None;
             context.recorder.tally(self.phase).unfinished += 1;
         }
     }
 
     /// Whether there is a request, sent or not.
     pub(crate) fn has_request(&self) -> bool {
-        self.standing != Standing::None
+        self.standing != RequestState::None
     }
 
     /// Whether a request is out.
     pub(crate) fn is_out(&self) -> bool {
-        self.standing == Standing::Out
+        self.standing == RequestState::Out
     }
 
     /// Bytes of content that are known to come.

@@ -58,12 +58,12 @@ pub struct Load {
     /// What distinguishes it within the series: "connections 64".
     pub levels: String,
     /// In the order of the plan.
-    pub servers: Vec<Standing>,
+    pub servers: Vec<ServerResult>,
 }
 
 /// A server under a load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Standing {
+pub struct ServerResult {
     /// Its name in the plan.
     pub server: String,
     /// Whether it is Loadline.
@@ -99,7 +99,7 @@ pub struct Ratio {
     pub comparison: Comparison,
 }
 
-impl Standing {
+impl ServerResult {
     /// One of its figures.
     #[must_use]
     pub fn figure(&self, quantity: Quantity) -> Option<&Figure> {
@@ -179,26 +179,26 @@ impl<'r> Of<'r> {
             let here: Vec<&Cell<'r>> = cells().filter(|it| levels_of_load(it) == key).collect();
             let servers = self.order.levels(series, "server", &here);
             let of_server = |server| here.iter().find(|it| it.level("server") == Some(server));
-            let standings = servers.iter().filter_map(of_server);
-            let mut standings: Vec<Standing> = standings.map(|cell| self.standing(cell)).collect();
-            correct(&mut standings);
+            let results = servers.iter().filter_map(of_server);
+            let mut results: Vec<ServerResult> = results.map(|cell| self.result(cell)).collect();
+            correct(&mut results);
             let named = key.iter().map(|(name, level)| format!(", {name}={level}"));
             Load {
                 name: series.to_owned() + &named.collect::<String>(),
                 series: series.to_owned(),
                 title: self.titles.get(series).cloned().unwrap_or_default(),
                 levels: words::levels(&key),
-                servers: standings,
+                servers: results,
             }
         };
         keys.into_iter().map(load).collect()
     }
 
-    fn standing(&self, cell: &Cell<'r>) -> Standing {
+    fn result(&self, cell: &Cell<'r>) -> ServerResult {
         let trials = || cell.counted.iter().chain(&cell.void);
         let command = trials().find_map(|trial| trial.server.command.first());
         let limited = cell.counted.iter().filter(|trial| trial.client_limited);
-        Standing {
+        ServerResult {
             server: name_of(cell),
             is_ours: command.is_some_and(|program| program == "loadline"),
             counted: cell.counted.len(),
@@ -293,7 +293,7 @@ impl<'r> Of<'r> {
 
 /// Many servers compared with the same one are many chances to be wrong: a difference that does not
 /// stand a correction for that (Holm) is not told from none.
-fn correct(servers: &mut [Standing]) {
+fn correct(servers: &mut [ServerResult]) {
     let figures = servers.iter().flat_map(|server| &server.figures);
     let families = figures.flat_map(|figure| {
         let ratios = figure.ratios.iter();

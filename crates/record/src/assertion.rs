@@ -33,7 +33,7 @@ pub struct Assertion {
 
 /// Whether an assertion held, and what was measured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
+pub struct AssertionFinding {
     /// Whether it held.
     pub holds: bool,
     /// Whether there were samples enough to know.
@@ -447,7 +447,7 @@ impl Assertion {
 
     /// Whether it holds of a record.
     #[must_use]
-    pub fn check(&self, record: &TrialRecord) -> Finding {
+    pub fn check(&self, record: &TrialRecord) -> AssertionFinding {
         let measured = match record.headline() {
             Some(group) => self.measured(record, &group.total),
             None => Err(Lack::of("nothing was measured".to_owned())),
@@ -457,13 +457,13 @@ impl Assertion {
                 let holds = self.comparison.holds(measured, self.bound);
                 let verb = if holds { "holds" } else { "does not hold" };
                 let shown = self.shown(measured);
-                Finding {
+                AssertionFinding {
                     holds,
                     is_known: true,
                     line: format!("{} {verb}: it was {shown}{remark}", self.text),
                 }
             }
-            Err(Lack { why, is_known }) => Finding {
+            Err(Lack { why, is_known }) => AssertionFinding {
                 holds: false,
                 is_known,
                 line: format!("{} does not hold: {why}", self.text),

@@ -39,14 +39,14 @@ pub(super) fn judged(rows_at: impl Fn(f64) -> Vec<Row>) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::finding::{Bound, Finding};
+    use crate::claims::finding::{Bound, ClaimFinding};
     use loadline_capacity::stats::mean_interval;
 
     /// Three runs of each, and a claim that the mean is above 0.
     fn rows(runs: &[[f64; 3]], level: f64) -> Vec<Row> {
         let row = |runs: &[f64; 3]| {
             let interval = mean_interval(runs, level);
-            let finding = Finding::of_quantity("", 1.0, interval, Bound::AtLeast(0.0), "");
+            let finding = ClaimFinding::of_quantity("", 1.0, interval, Bound::AtLeast(0.0), "");
             Row::new("", Ok(finding))
         };
         runs.iter().map(row).collect()

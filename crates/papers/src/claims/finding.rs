@@ -9,12 +9,12 @@ use super::evidence::Ratio;
 pub(super) struct Row {
     /// In our words, with its place in the paper in parentheses at the end.
     pub(super) text: &'static str,
-    pub(super) finding: Finding,
+    pub(super) finding: ClaimFinding,
 }
 
 /// What a test comes to.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Finding {
+pub(super) struct ClaimFinding {
     pub(super) verdict: Verdict,
     pub(super) why: String,
     pub(super) interval: Option<Interval>,
@@ -35,8 +35,8 @@ pub(super) enum Bound {
 }
 
 impl Row {
-    pub(super) fn new(text: &'static str, finding: Result<Finding, String>) -> Self {
-        let finding = finding.unwrap_or_else(Finding::missing);
+    pub(super) fn new(text: &'static str, finding: Result<ClaimFinding, String>) -> Self {
+        let finding = finding.unwrap_or_else(ClaimFinding::missing);
         Self { text, finding }
     }
 
@@ -46,7 +46,7 @@ impl Row {
         if is_same || self.finding.verdict == Verdict::NotTestable {
             return self;
         }
-        let finding = Finding {
+        let finding = ClaimFinding {
             verdict: Verdict::NotTestable,
             why: format!(
                 "Client-limited. As measured: {} With what the servers' CPU time left room for: {}",
@@ -109,7 +109,7 @@ impl Bound {
     }
 }
 
-impl Finding {
+impl ClaimFinding {
     /// Of a claim for which there is nothing to judge, and why.
     pub(super) fn missing(why: String) -> Self {
         Self {
@@ -332,14 +332,14 @@ mod tests {
         ] {
             assert_eq!(bound.verdict(&interval(low, high)), verdict, "{bound:?}");
         }
-        let single = Finding::of_quantity("a", 5.0, None, Bound::AtLeast(3.0), "");
+        let single = ClaimFinding::of_quantity("a", 5.0, None, Bound::AtLeast(3.0), "");
         assert_eq!(single.verdict, NotTestable);
     }
 
     #[test]
     fn one_of_several_proves_it_and_each_of_two_can_fail_it() {
         use Verdict::{NotReproduced, NotTestable, Reproduced};
-        let of = |verdict| Finding::new(verdict, String::new());
+        let of = |verdict| ClaimFinding::new(verdict, String::new());
         for (one, other, any, both) in [
             (Reproduced, NotReproduced, Reproduced, NotReproduced),
             (Reproduced, NotTestable, Reproduced, NotTestable),
@@ -348,18 +348,18 @@ mod tests {
             (Reproduced, Reproduced, Reproduced, Reproduced),
         ] {
             for (one, other) in [(one, other), (other, one)] {
-                let found = Finding::any(vec![of(one), of(other)]).unwrap();
+                let found = ClaimFinding::any(vec![of(one), of(other)]).unwrap();
                 assert_eq!(found.verdict, any, "any of {one:?}, {other:?}");
                 let found = of(one).and(of(other));
                 assert_eq!(found.verdict, both, "both of {one:?}, {other:?}");
             }
         }
-        assert_eq!(Finding::any(Vec::new()), None);
+        assert_eq!(ClaimFinding::any(Vec::new()), None);
     }
 
     #[test]
     fn it_is_said_with_its_numbers() {
-        let finding = Finding::of_quantity(
+        let finding = ClaimFinding::of_quantity(
             "several over one",
             3.456,
             Some(interval(3.1, 3.9)),

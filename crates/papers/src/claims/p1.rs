@@ -5,7 +5,7 @@ use loadline_lab::analysis::{Measured, Metric};
 use loadline_lab::report::Verdict;
 
 use super::evidence::Evidence;
-use super::finding::{Bound, Finding, Row, number};
+use super::finding::{Bound, ClaimFinding, Row, number};
 use super::select::Select;
 
 const SINGLE: &str = "single reactor, single thread";
@@ -90,7 +90,7 @@ fn models(evidence: &Evidence<'_>) -> Vec<Row> {
         );
         let ratio = evidence.ratio(metric, &this, &other)?;
         let what = format!("{SEVERAL}, over {SINGLE}, at 20,000 clients, over all service times");
-        Ok(Finding::of_ratio(&what, &ratio, bound, published))
+        Ok(ClaimFinding::of_ratio(&what, &ratio, bound, published))
     };
     let suits = |model, connections, service_us| suits(evidence, model, connections, service_us);
     vec![
@@ -129,7 +129,7 @@ fn interval_of(optimum: &Optimum) -> Interval {
     }
 }
 
-fn falls(evidence: &Evidence<'_>) -> Result<Finding, String> {
+fn falls(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
     let select = Select::series("models").is("model", SINGLE);
     let steps = evidence.steps(Metric::GoodPerS, &select, "service_us")?;
     let trend = steps
@@ -153,7 +153,7 @@ fn falls(evidence: &Evidence<'_>) -> Result<Finding, String> {
         trend.trend.tau,
         Digits(trend.trend.p_falling.min(trend.trend.p_rising))
     );
-    Ok(Finding::new(verdict, why))
+    Ok(ClaimFinding::new(verdict, why))
 }
 
 /// A probability with two digits that count.
@@ -168,7 +168,7 @@ impl std::fmt::Display for Digits {
     }
 }
 
-fn steepest(evidence: &Evidence<'_>) -> Result<Finding, String> {
+fn steepest(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
     let select = Select::series("models").is("model", SINGLE);
     let steps = evidence.steps(Metric::GoodPerS, &select, "service_us")?;
     let numbers = evidence.numbers(&select, "service_us");
@@ -189,9 +189,9 @@ fn steepest(evidence: &Evidence<'_>) -> Result<Finding, String> {
         number(steepest.low),
         number(steepest.high)
     );
-    Ok(Finding {
+    Ok(ClaimFinding {
         interval: Some(interval_of(&steepest)),
-        ..Finding::new(verdict, why)
+        ..ClaimFinding::new(verdict, why)
     })
 }
 
@@ -200,7 +200,7 @@ fn more_help(
     evidence: &Evidence<'_>,
     select: &Select,
     factor: &'static str,
-) -> Result<Finding, String> {
+) -> Result<ClaimFinding, String> {
     let few = evidence.numbers(select, factor).first().copied();
     let few = few.ok_or_else(|| evidence.missing(select))?;
     let pool = (select, factor);
@@ -212,7 +212,7 @@ fn more_help(
         number(few)
     );
     let bound = Bound::AtLeast(1.0 + MATTERS);
-    Ok(Finding::of_ratio(&what, &ratio, bound, ""))
+    Ok(ClaimFinding::of_ratio(&what, &ratio, bound, ""))
 }
 
 /// The best number at each service time, each judged as one of all of them.
@@ -251,7 +251,7 @@ fn has_optimum(
     evidence: &Evidence<'_>,
     series: &'static str,
     factor: &'static str,
-) -> Result<Finding, String> {
+) -> Result<ClaimFinding, String> {
     let most = evidence.numbers(&Select::series(series), factor);
     let most = most.last().copied().unwrap_or_default();
     let conditions = optima(evidence, series, factor)?
@@ -269,14 +269,14 @@ fn has_optimum(
         "The best number of {factor} is below the largest, {}",
         number(most)
     );
-    Ok(Finding::of_conditions(conditions, &what))
+    Ok(ClaimFinding::of_conditions(conditions, &what))
 }
 
 fn moves(
     evidence: &Evidence<'_>,
     series: &'static str,
     factor: &'static str,
-) -> Result<Finding, String> {
+) -> Result<ClaimFinding, String> {
     let optima = optima(evidence, series, factor)?;
     if optima.len() < 2 {
         return Err(format!(
@@ -301,11 +301,11 @@ fn moves(
         .map(|(service_us, optimum)| optimum_text(*service_us, optimum))
         .collect();
     let why = format!("Number of {factor}: {}.", texts.join("; "));
-    Ok(Finding::new(verdict, why))
+    Ok(ClaimFinding::new(verdict, why))
 }
 
 /// The most threads against fewer: less throughput and more switches than with any one number of them.
-fn switches(evidence: &Evidence<'_>) -> Result<Finding, String> {
+fn switches(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
     let all = Select::series("threads");
     let numbers = evidence.numbers(&all, "workers");
     let Some((most, fewer)) = numbers.split_last() else {
@@ -324,7 +324,10 @@ fn switches(evidence: &Evidence<'_>) -> Result<Finding, String> {
                 number(*most),
                 number(*other)
             );
-            Ok::<_, String>((ratio.value, Finding::of_ratio(&what, &ratio, bound, "")))
+            Ok::<_, String>((
+                ratio.value,
+                ClaimFinding::of_ratio(&what, &ratio, bound, ""),
+            ))
         };
         let less = Bound::AtMost(1.0 - MATTERS);
         let (kept, less) = judged(Metric::GoodPerS, less, "Throughput")?;
@@ -336,10 +339,10 @@ fn switches(evidence: &Evidence<'_>) -> Result<Finding, String> {
     // That with the most throughput is reported first.
     findings.sort_by(|one, other| one.0.total_cmp(&other.0));
     let findings = findings.into_iter().map(|(_, finding)| finding);
-    Finding::any(findings.collect()).ok_or_else(|| evidence.missing(&all))
+    ClaimFinding::any(findings.collect()).ok_or_else(|| evidence.missing(&all))
 }
 
-fn few_suffice(evidence: &Evidence<'_>) -> Result<Finding, String> {
+fn few_suffice(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
     let all = Select::series("reactors");
     let is_few = |loops| loops <= FEW_REACTORS;
     let pool = (&all, "loops");
@@ -351,7 +354,7 @@ fn few_suffice(evidence: &Evidence<'_>) -> Result<Finding, String> {
         number(many)
     );
     let bound = Bound::AtLeast(KEPT_SHARE);
-    Ok(Finding::of_ratio(&what, &ratio, bound, ""))
+    Ok(ClaimFinding::of_ratio(&what, &ratio, bound, ""))
 }
 
 /// A model suits a load if no other is better by what matters.
@@ -360,11 +363,11 @@ fn suits(
     model: &'static str,
     connections: f64,
     service_us: f64,
-) -> Result<Finding, String> {
+) -> Result<ClaimFinding, String> {
     let load = Select::series("concurrency")
         .is("connections", connections)
         .is("service_us", service_us);
-    let mut finding: Option<Finding> = None;
+    let mut finding: Option<ClaimFinding> = None;
     let others = [SINGLE, THREADS, SEVERAL];
     let one_of = evidence.among(others.len() - 1);
     for other in others.into_iter().filter(|other| *other != model) {
@@ -378,7 +381,7 @@ fn suits(
             number(connections),
             number(service_us)
         );
-        let one = Finding::of_ratio(&what, &ratio, Bound::AtLeast(1.0 - MATTERS), "");
+        let one = ClaimFinding::of_ratio(&what, &ratio, Bound::AtLeast(1.0 - MATTERS), "");
         finding = Some(match finding {
             None => one,
             Some(before) => before.and(one),
@@ -398,7 +401,7 @@ fn kept(trial: &Measured) -> Option<f64> {
     (third > 0).then(|| of(&rates[rates.len() - third..]) / of(&rates[..third]))
 }
 
-fn lasts(evidence: &Evidence<'_>) -> Result<Finding, String> {
+fn lasts(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
     let duration_s = evidence.duration_s("soak").unwrap_or_default();
     let (several, single) = (
         Select::series("soak").is("model", SEVERAL),
@@ -407,10 +410,10 @@ fn lasts(evidence: &Evidence<'_>) -> Result<Finding, String> {
     let one_of = evidence.among(2);
     let (value, interval) = one_of.mean(&kept, &several)?;
     let what = format!("{SEVERAL}: last third of the run over the first");
-    let steady = Finding::of_quantity(&what, value, interval, Bound::AtLeast(KEPT_SHARE), "");
+    let steady = ClaimFinding::of_quantity(&what, value, interval, Bound::AtLeast(KEPT_SHARE), "");
     let ratio = one_of.ratio(Metric::GoodPerS, &several, &single)?;
     let what = format!("Over {SINGLE}, the whole run");
-    let ahead = Finding::of_ratio(&what, &ratio, Bound::AtLeast(1.0 + MATTERS), "");
+    let ahead = ClaimFinding::of_ratio(&what, &ratio, Bound::AtLeast(1.0 + MATTERS), "");
     let finding = steady.and(ahead);
     if duration_s < SOAK_S {
         return Err(format!(

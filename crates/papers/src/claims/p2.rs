@@ -4,7 +4,7 @@ use loadline_lab::analysis::Metric;
 use loadline_lab::report::Verdict;
 
 use super::evidence::Evidence;
-use super::finding::{Bound, Finding, Row, number};
+use super::finding::{Bound, ClaimFinding, Row, number};
 use super::select::Select;
 
 /// The paper's clients.
@@ -40,7 +40,7 @@ pub(super) fn rows(evidence: &Evidence<'_>) -> Vec<Row> {
             &at(CLIENTS, "workers"),
         )?;
         let what = format!("{name} over workers at 10,000 clients, with and without timer");
-        Ok(Finding::of_ratio(
+        Ok(ClaimFinding::of_ratio(
             &what,
             &ratio,
             bound,
@@ -91,7 +91,7 @@ pub(super) fn rows(evidence: &Evidence<'_>) -> Vec<Row> {
     ]
 }
 
-fn as_published(evidence: &Evidence<'_>) -> Result<Finding, String> {
+fn as_published(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
     let (this, other) = (
         at(CLIENTS, "loop").is("timer", "with"),
         at(CLIENTS, "workers").is("timer", "without"),
@@ -99,7 +99,7 @@ fn as_published(evidence: &Evidence<'_>) -> Result<Finding, String> {
     let ratio = evidence.ratio(Metric::GoodPerS, &this, &other)?;
     let what = "Loop with timer over workers without, at 10,000 clients";
     let bound = Bound::AtLeast(PUBLISHED_RATIO);
-    Ok(Finding::of_ratio(
+    Ok(ClaimFinding::of_ratio(
         what,
         &ratio,
         bound,
@@ -107,8 +107,8 @@ fn as_published(evidence: &Evidence<'_>) -> Result<Finding, String> {
     ))
 }
 
-fn no_failures(evidence: &Evidence<'_>) -> Result<Finding, String> {
-    let mut finding: Option<Finding> = None;
+fn no_failures(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
+    let mut finding: Option<ClaimFinding> = None;
     let one_of = evidence.among(2);
     for name in ["workers", "loop"] {
         let select = at(CLIENTS, name);
@@ -130,7 +130,7 @@ fn no_failures(evidence: &Evidence<'_>) -> Result<Finding, String> {
         );
         // None may fail in any trial: the largest decides, not the usual one.
         let interval = interval.map(|it| loadline_capacity::stats::Interval { high: most, ..it });
-        let one = Finding::of_quantity(&what, most, interval, Bound::AtMost(0.0), "0");
+        let one = ClaimFinding::of_quantity(&what, most, interval, Bound::AtMost(0.0), "0");
         let one = settled(one, most);
         finding = Some(match finding {
             None => one,
@@ -141,7 +141,7 @@ fn no_failures(evidence: &Evidence<'_>) -> Result<Finding, String> {
 }
 
 /// A failure that was seen is one, however usual it is.
-fn settled(mut finding: Finding, most: f64) -> Finding {
+fn settled(mut finding: ClaimFinding, most: f64) -> ClaimFinding {
     if most > 0.0 {
         finding.verdict = Verdict::NotReproduced;
         finding.why = finding
@@ -151,11 +151,11 @@ fn settled(mut finding: Finding, most: f64) -> Finding {
     finding
 }
 
-fn few_clients(evidence: &Evidence<'_>) -> Result<Finding, String> {
+fn few_clients(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
     let (this, other) = (at(FEW_CLIENTS, "workers"), at(FEW_CLIENTS, "loop"));
     let ratio = evidence.ratio(Metric::GoodPerS, &this, &other)?;
     let what = "Workers over loop at 10 clients, with and without timer";
-    Ok(Finding::of_ratio(
+    Ok(ClaimFinding::of_ratio(
         what,
         &ratio,
         Bound::AtLeast(1.0 - MATTERS),
@@ -164,7 +164,7 @@ fn few_clients(evidence: &Evidence<'_>) -> Result<Finding, String> {
 }
 
 /// 10,000 clients over the number that suits it best.
-fn suffers(evidence: &Evidence<'_>) -> Result<Finding, String> {
+fn suffers(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
     let workers = arm("workers");
     let pool = (&workers, "connections");
     let is_all = |clients| clients >= CLIENTS;
@@ -175,10 +175,10 @@ fn suffers(evidence: &Evidence<'_>) -> Result<Finding, String> {
         number(best)
     );
     let bound = Bound::AtMost(1.0 - MATTERS);
-    Ok(Finding::of_ratio(&what, &ratio, bound, ""))
+    Ok(ClaimFinding::of_ratio(&what, &ratio, bound, ""))
 }
 
-fn shrinks(evidence: &Evidence<'_>) -> Result<Finding, String> {
+fn shrinks(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
     let plain = |name| at(CLIENTS, name).is("timer", "with");
     let ratio = evidence.ratio_of_ratios(
         Metric::GoodPerS,
@@ -186,7 +186,7 @@ fn shrinks(evidence: &Evidence<'_>) -> Result<Finding, String> {
         [&plain("loop"), &plain("workers")],
     )?;
     let what = "Gain of the loop over workers with 500 us of computing, over the gain without";
-    Ok(Finding::of_ratio(
+    Ok(ClaimFinding::of_ratio(
         what,
         &ratio,
         Bound::AtMost(1.0 - MATTERS),
@@ -195,7 +195,7 @@ fn shrinks(evidence: &Evidence<'_>) -> Result<Finding, String> {
 }
 
 /// Page and picture of users who are logged in, whatever their number.
-fn behind_login(evidence: &Evidence<'_>, name: &'static str) -> Result<Finding, String> {
+fn behind_login(evidence: &Evidence<'_>, name: &'static str) -> Result<ClaimFinding, String> {
     let one_of = evidence.among(DATABASES.len());
     let of_database = |database: &'static str| {
         let page = |arm: &'static str| {
@@ -206,12 +206,12 @@ fn behind_login(evidence: &Evidence<'_>, name: &'static str) -> Result<Finding, 
         let ratio = one_of.ratio(Metric::GoodPerS, &page(name), &page("workers"))?;
         let what = format!("{database}: {name} over workers");
         let bound = Bound::AtLeast(1.0 + MATTERS);
-        Ok(Finding::of_ratio(&what, &ratio, bound, ""))
+        Ok(ClaimFinding::of_ratio(&what, &ratio, bound, ""))
     };
     together(DATABASES.map(of_database))
 }
 
-fn as_fast(evidence: &Evidence<'_>) -> Result<Finding, String> {
+fn as_fast(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
     let mut findings = Vec::new();
     let (actions, arms) = (["register", "log in"], ["loop", "kernel"]);
     let one_of = evidence.among(actions.len() * arms.len());
@@ -224,7 +224,7 @@ fn as_fast(evidence: &Evidence<'_>) -> Result<Finding, String> {
             findings.push(ratio.and_then(|ratio| {
                 let per_s = per_s.clone()?.0;
                 let what = format!("{action} ({per_s:.0} a second): {name} over workers");
-                Ok(Finding::of_ratio(&what, &ratio, SAME, ""))
+                Ok(ClaimFinding::of_ratio(&what, &ratio, SAME, ""))
             }));
         }
     }
@@ -234,10 +234,10 @@ fn as_fast(evidence: &Evidence<'_>) -> Result<Finding, String> {
 /// A claim about several things, each judged as one of them. Of those that cannot be tested, it is said why, and what the others
 /// came to.
 fn together(
-    findings: impl IntoIterator<Item = Result<Finding, String>>,
-) -> Result<Finding, String> {
+    findings: impl IntoIterator<Item = Result<ClaimFinding, String>>,
+) -> Result<ClaimFinding, String> {
     let findings = findings.into_iter();
-    let said = findings.map(|finding| finding.unwrap_or_else(Finding::missing));
-    said.reduce(Finding::and)
+    let said = findings.map(|finding| finding.unwrap_or_else(ClaimFinding::missing));
+    said.reduce(ClaimFinding::and)
         .ok_or_else(|| "Nothing was compared.".to_owned())
 }

@@ -3,7 +3,7 @@
 use loadline_lab::analysis::{Measured, Metric};
 
 use super::evidence::Evidence;
-use super::finding::{Bound, Finding, Row, number};
+use super::finding::{Bound, ClaimFinding, Row, number};
 use super::select::Select;
 
 const RATE_PER_S: f64 = 200_000.0;
@@ -122,7 +122,7 @@ fn starved(
     model: &'static str,
     bound: Bound,
     published: &str,
-) -> Result<Finding, String> {
+) -> Result<ClaimFinding, String> {
     let share = |trial: &Measured| {
         let served = trial.connections.checked_sub(trial.timeouts)?;
         Some(1.0 - served as f64 / CONNECTIONS)
@@ -133,7 +133,7 @@ fn starved(
         number(CONNECTIONS),
         number(rate_per_s)
     );
-    Ok(Finding::of_quantity(
+    Ok(ClaimFinding::of_quantity(
         &what, value, interval, bound, published,
     ))
 }
@@ -145,24 +145,24 @@ fn quantity(
     metric: Metric,
     bound: Bound,
     published: &str,
-) -> Result<Finding, String> {
+) -> Result<ClaimFinding, String> {
     let (value, interval) = evidence.mean(&|trial| trial.value(metric), &at(rate_per_s, model))?;
     let what = format!("{model}, {} at {}/s", metric.name(), number(rate_per_s));
-    Ok(Finding::of_quantity(
+    Ok(ClaimFinding::of_quantity(
         &what, value, interval, bound, published,
     ))
 }
 
 /// How much of the rate a machine carries is its own; how much more than one loop, is `ordered`.
-fn completed(evidence: &Evidence<'_>) -> Result<Finding, String> {
+fn completed(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
     let per_s = |trial: &Measured| trial.value(Metric::CompletedPerS);
     let measured = evidence.mean(&per_s, &at(RATE_PER_S, LOOPS))?;
     let what = format!("{LOOPS}: completed a second at {}/s", number(RATE_PER_S));
-    Ok(Finding::not_comparable(&what, measured, "190,965/s"))
+    Ok(ClaimFinding::not_comparable(&what, measured, "190,965/s"))
 }
 
-fn ordered(evidence: &Evidence<'_>) -> Result<Finding, String> {
-    let mut finding: Option<Finding> = None;
+fn ordered(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
+    let mut finding: Option<ClaimFinding> = None;
     let pairs = [
         (LOOPS, LOOP, "1.63"),
         (LOOP, POOL, "1.21"),
@@ -173,7 +173,7 @@ fn ordered(evidence: &Evidence<'_>) -> Result<Finding, String> {
         let (this, other) = (at(RATE_PER_S, more), at(RATE_PER_S, less));
         let ratio = one_of.ratio(Metric::GoodPerS, &this, &other)?;
         let what = format!("{more} over {less}");
-        let one = Finding::of_ratio(&what, &ratio, Bound::AtLeast(1.0), published);
+        let one = ClaimFinding::of_ratio(&what, &ratio, Bound::AtLeast(1.0), published);
         finding = Some(match finding {
             None => one,
             Some(before) => before.and(one),

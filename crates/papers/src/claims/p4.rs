@@ -6,7 +6,7 @@ use loadline_capacity::stats;
 use loadline_lab::analysis::{Measured, Metric};
 
 use super::evidence::{Along, Evidence, Quantity};
-use super::finding::{Bound, Finding, Row};
+use super::finding::{Bound, ClaimFinding, Row};
 use super::select::Select;
 
 const FEWEST: f64 = 1000.0;
@@ -45,7 +45,7 @@ pub(super) fn rows(evidence: &Evidence<'_>) -> Vec<Row> {
             "Handoff reactor over {other}, {} at 10,000 connections",
             metric.name()
         );
-        Ok(Finding::of_ratio(&what, &ratio, bound, published))
+        Ok(ClaimFinding::of_ratio(&what, &ratio, bound, published))
     };
     let cpu = |trial: &Measured| {
         let part = |metric| trial.value(metric);
@@ -94,7 +94,7 @@ pub(super) fn rows(evidence: &Evidence<'_>) -> Vec<Row> {
     ]
 }
 
-fn linear(evidence: &Evidence<'_>) -> Result<Finding, String> {
+fn linear(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
     let throughput = |trial: &Measured| trial.value(Metric::CompletedPerS);
     let what = "Exponent of throughput over connections (1 is linear)";
     let bound = Bound::AtLeast(EXPONENT);
@@ -102,7 +102,7 @@ fn linear(evidence: &Evidence<'_>) -> Result<Finding, String> {
 }
 
 /// Neither growing nor shrinking by more than what was published as stable.
-fn stable(evidence: &Evidence<'_>, cpu: Quantity<'_>) -> Result<Finding, String> {
+fn stable(evidence: &Evidence<'_>, cpu: Quantity<'_>) -> Result<ClaimFinding, String> {
     let most = slope_of(CPU_SPREAD);
     let what = "Exponent of CPU time over connections (0 is stable; 0.0334 is 1.08 times as much \
                 from 1000 to 10,000)";
@@ -110,14 +110,19 @@ fn stable(evidence: &Evidence<'_>, cpu: Quantity<'_>) -> Result<Finding, String>
     exponent(evidence, cpu, what, bound, "1.08 times (Table I)")
 }
 
-fn memory_grows(evidence: &Evidence<'_>) -> Result<Finding, String> {
+fn memory_grows(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
     let fewest = server("handoff").is("connections", FEWEST);
     let ratio = evidence.ratio(Metric::MemoryBytes, &at("handoff"), &fewest)?;
     let most = MEMORY_GROWTH * MARGIN;
     let what = "Memory at 10,000 connections over that at 1000 (the bound is what was published and \
                 10 % more)";
     let bound = Bound::Within(1.0 / most, most);
-    Ok(Finding::of_ratio(what, &ratio, bound, "1.68 (Table I)"))
+    Ok(ClaimFinding::of_ratio(
+        what,
+        &ratio,
+        bound,
+        "1.68 (Table I)",
+    ))
 }
 
 /// The slope of a straight line through logarithms, for each block.
@@ -127,7 +132,7 @@ fn exponent(
     what: &str,
     bound: Bound,
     published: &str,
-) -> Result<Finding, String> {
+) -> Result<ClaimFinding, String> {
     let select = server("handoff");
     let along = evidence.along(quantity, &select, "connections")?;
     let slopes: Vec<f64> = blocks(&along)
@@ -138,7 +143,7 @@ fn exponent(
     }
     let interval = stats::mean_interval(&slopes, evidence.level);
     let value = stats::mean(&slopes);
-    Ok(Finding::of_quantity(
+    Ok(ClaimFinding::of_quantity(
         what, value, interval, bound, published,
     ))
 }

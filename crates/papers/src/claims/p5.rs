@@ -7,7 +7,7 @@ use loadline_lab::analysis::{Measured, Metric};
 use loadline_lab::report::Verdict;
 
 use super::evidence::Evidence;
-use super::finding::{Bound, Finding, Row, number};
+use super::finding::{Bound, ClaimFinding, Row, number};
 use super::select::Select;
 
 const THREADS: &str = "threads";
@@ -42,7 +42,7 @@ pub(super) fn rows(evidence: &Evidence<'_>) -> Vec<Row> {
         let failed = |trial: &Measured| trial.value(Metric::ErrorShare);
         let measured = evidence.mean(&failed, &at(name, END_PER_S))?;
         let what = format!("{name}: share of requests that fail at 2500/s");
-        Ok(Finding::not_comparable(&what, measured, "all"))
+        Ok(ClaimFinding::not_comparable(&what, measured, "all"))
     };
     let ratio = |of, bound, published| bends_ratio(evidence, of, bound, published);
     vec![
@@ -175,7 +175,7 @@ impl Bends {
     }
 
     /// Beside the paper's.
-    fn beside(&self, evidence: &Evidence<'_>, published: &str) -> Result<Finding, String> {
+    fn beside(&self, evidence: &Evidence<'_>, published: &str) -> Result<ClaimFinding, String> {
         let rates: Vec<f64> = self.by_block.values().map(|bend| bend.value).collect();
         let measured = stats::center(&rates, evidence.level).ok_or_else(|| self.unseen())?;
         let what = format!(
@@ -183,7 +183,7 @@ impl Bends {
             self.name,
             self.note()
         );
-        Ok(Finding::not_comparable(&what, measured, published))
+        Ok(ClaimFinding::not_comparable(&what, measured, published))
     }
 }
 
@@ -194,7 +194,7 @@ fn bends_ratio(
     of: [&'static str; 2],
     bound: Bound,
     published: &str,
-) -> Result<Finding, String> {
+) -> Result<ClaimFinding, String> {
     let [this, other] = [Bends::new(evidence, of[0])?, Bends::new(evidence, of[1])?];
     let pairs = this.by_block.iter().filter_map(|(block, bend)| {
         let other = other.by_block.get(block)?;
@@ -211,7 +211,7 @@ fn bends_ratio(
         other.note()
     );
     let (value, interval) = (ratio.ratio, ratio.interval);
-    let mut finding = Finding::of_quantity(&what, value, interval, bound, published);
+    let mut finding = ClaimFinding::of_quantity(&what, value, interval, bound, published);
     let unseen = [&this, &other].into_iter().find(|it| it.without > 0);
     if let (Verdict::NotTestable, Some(unseen)) = (finding.verdict, unseen) {
         finding.why = unseen.unseen();
@@ -222,7 +222,7 @@ fn bends_ratio(
 
 /// The most that it answers at any rate above. The interval holds for all rates that may be the best at
 /// once.
-fn over_1000(evidence: &Evidence<'_>) -> Result<Finding, String> {
+fn over_1000(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
     let good = |trial: &Measured| trial.value(Metric::GoodPerS);
     let mut rates = evidence.numbers(&server(LOOP), "rate_per_s");
     rates.retain(|rate| *rate > LOOP_PER_S);
@@ -243,18 +243,18 @@ fn over_1000(evidence: &Evidence<'_>) -> Result<Finding, String> {
         level: evidence.level,
     });
     let what = "event-loop: good answers a second, the most at any rate above 1000/s";
-    Ok(Finding::not_comparable(
+    Ok(ClaimFinding::not_comparable(
         what,
         (value, interval),
         "over 1000/s",
     ))
 }
 
-fn apache_goes_on(evidence: &Evidence<'_>) -> Result<Finding, String> {
+fn apache_goes_on(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
     let (this, other) = (at("apache", APACHE_PER_S), at("apache", END_PER_S));
     let ratio = evidence.ratio(Metric::GoodPerS, &this, &other)?;
     let what = "Apache: good answers at 4000/s over those at 2500/s";
-    Ok(Finding::of_ratio(
+    Ok(ClaimFinding::of_ratio(
         what,
         &ratio,
         Bound::AtLeast(KEPT_SHARE),
@@ -262,7 +262,7 @@ fn apache_goes_on(evidence: &Evidence<'_>) -> Result<Finding, String> {
     ))
 }
 
-fn faster(evidence: &Evidence<'_>, other: &'static str) -> Result<Finding, String> {
+fn faster(evidence: &Evidence<'_>, other: &'static str) -> Result<ClaimFinding, String> {
     let mut logs: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     let rates = evidence.numbers(&server(other), "rate_per_s");
     for rate in rates.into_iter().filter(|rate| *rate <= MODEST_PER_S) {
@@ -286,7 +286,7 @@ fn faster(evidence: &Evidence<'_>, other: &'static str) -> Result<Finding, Strin
     let means = logs.values().map(|of_block| stats::mean(of_block));
     let ratio = evidence.compared(means, &server(other))?;
     let what = format!("Mean latency of the event loop over that of {other}, up to 500/s");
-    Ok(Finding::of_ratio(
+    Ok(ClaimFinding::of_ratio(
         &what,
         &ratio,
         Bound::AtMost(1.0),

@@ -7,7 +7,7 @@ use loadline_lab::report::{Report, shell, words};
 
 use super::quantity::is_compared;
 use super::text::{baselines, quantities, ratio, value};
-use super::{BASELINE, Load, Quantity, Standing};
+use super::{BASELINE, Load, Quantity, ServerResult};
 use crate::results::facts;
 
 /// How to read the tables.
@@ -54,7 +54,7 @@ pub fn summary(run: &Run, report: &Report, loads: &[Load]) -> String {
         .iter()
         .filter_map(|(name, head, quantity)| Some((find(name)?, *head, *quantity)))
         .collect();
-    let mut servers: Vec<&Standing> = Vec::new();
+    let mut servers: Vec<&ServerResult> = Vec::new();
     for server in columns.iter().flat_map(|(load, ..)| &load.servers) {
         if !servers.iter().any(|it| it.server == server.server) {
             servers.push(server);
@@ -116,7 +116,7 @@ const SUMMARY: [(&str, &str, Quantity); 8] = [
 ];
 
 /// "7.86 (0.91)": the unit is said above.
-fn short(server: &Standing, quantity: Quantity) -> String {
+fn short(server: &ServerResult, quantity: Quantity) -> String {
     let Some(figure) = server.figure(quantity) else {
         return String::new();
     };

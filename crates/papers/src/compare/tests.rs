@@ -169,8 +169,8 @@ fn a_crowd_and_a_second_loop_are_compared_with_going_without() {
     let found = loads(&run);
     let ratio = |series: &str, server: &str, to: &str| {
         let load = found.iter().find(|load| load.series == series)?;
-        let standing = load.servers.iter().find(|it| it.server == server)?;
-        let figure = standing.figure(Quantity::Of(Metric::P99Us))?;
+        let result = load.servers.iter().find(|it| it.server == server)?;
+        let figure = result.figure(Quantity::Of(Metric::P99Us))?;
         figure.ratio(to).map(|it| (it.ratio * 100.0).round())
     };
     assert_eq!(ratio("crowd", "reactor", "alone"), Some(150.0));

@@ -6,7 +6,7 @@ use loadline_capacity::stats::{Comparison, Difference};
 use loadline_lab::report::words;
 
 use super::quantity::is_compared;
-use super::{Load, Quantity, Standing};
+use super::{Load, Quantity, ServerResult};
 
 /// All loads.
 #[must_use]
@@ -85,7 +85,7 @@ fn one(load: &Load, quantity: Quantity, text: &mut String) {
 }
 
 /// The value with its unit. Where the client was the limit in most trials, it is a bound.
-pub(super) fn value(server: &Standing, quantity: Quantity) -> String {
+pub(super) fn value(server: &ServerResult, quantity: Quantity) -> String {
     let Some(center) = server.figure(quantity).and_then(|figure| figure.value) else {
         return match server.void {
             0 => String::new(),
