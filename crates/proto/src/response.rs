@@ -136,6 +136,13 @@ impl Response {
         self.status = status;
     }
 
+    /// Starts over as the answer of a server that has no room for the request: 503, with a time after
+    /// which to come back (RFC 9110 section 15.6.4).
+    pub fn overloaded(&mut self) {
+        self.error(Status::SERVICE_UNAVAILABLE);
+        self.field("Retry-After", "1");
+    }
+
     /// Empties it for the next answer, keeping its memory.
     pub fn clear(&mut self) {
         self.status = Status::OK;

@@ -551,11 +551,11 @@ impl ServerSession {
             progress.copy_first_line(&mut exchange.request.head);
             cx.stamp(&mut exchange);
         }
-        exchange.response.error(status);
-        exchange.response.close = true;
-        if status == Status::SERVICE_UNAVAILABLE {
-            exchange.response.field("Retry-After", "1");
+        match status {
+            Status::SERVICE_UNAVAILABLE => exchange.response.overloaded(),
+            _ => exchange.response.error(status),
         }
+        exchange.response.close = true;
         progress.persist = false;
         self.answer(exchange, cx);
         self.state = State::Ending { linger: true };

@@ -1,21 +1,204 @@
-//! What becomes of a new connection.
+//! What becomes of new work: a connection, a job for the workers, an app's task. Every architecture
+//! asks here, and nothing else decides.
 
 use loadline_sys::Accepted;
 
-/// A connection on its way to the loop that will serve it.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    pub(crate) accepted: Accepted,
-    pub(crate) welcome: Welcome,
+use crate::options::ServerOptions;
+
+/// Connections that are answered with 503 at the same time, beside those that the cap counts. Each
+/// needs a descriptor (or a thread) until its client has read the answer.
+const REFUSALS_MAX: usize = 64;
+
+/// Connections over the cap that wait until an idle one was closed for each of them. That may take
+/// some turns, and until then all of them see the same idle connection.
+const EVICTIONS_MAX: usize = 64;
+
+/// New work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A connection that was just accepted.
+    Connection,
+    /// A connection in the kernel's backlog, before threads with a queue of their own.
+    Backlog,
+    /// The blocking step of a request.
+    Job,
+    /// A range of a file to be read for an answer that has begun.
+    Prefetch,
+    /// An app's task.
+    Task,
 }
 
-/// What becomes of a new connection.
+/// What there is besides the new work.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// Connections that count towards the cap.
+    pub(crate) connections: usize,
+    /// Those that are being refused.
+    pub(crate) refusals: usize,
+    /// An idle one could be closed.
+    pub(crate) has_idle: bool,
+    /// The new connection holds the last descriptor.
+    pub(crate) is_last_descriptor: bool,
+    /// The server is going down: what has connected by now is still served.
+    pub(crate) is_draining: bool,
+    /// Workers; 0: what may block runs on the thread that asks.
+    pub(crate) workers: usize,
+    /// Their queue has no room.
+    pub(crate) is_queue_full: bool,
+}
+
+/// What becomes of new work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Welcome {
-    /// There is room.
-    Serve,
-    /// There will be once the oldest idle connection is closed.
-    MakeRoom,
-    /// There is none: 503.
+pub(crate) enum Verdict {
+    /// It is served, here and now.
+    Admit,
+    /// It is served when its turn comes.
+    Queue,
+    /// It is served once the oldest idle connection is closed.
+    EvictIdle,
+    /// It is answered with 503.
     Refuse,
+    /// A connection is closed, with 503 only if that takes no waiting.
+    Drop,
+}
+
+/// A connection on its way to the loop that will serve it.
+#[derive(Debug)]
+pub(crate) struct Handoff {
+    pub(crate) accepted: Accepted,
+    pub(crate) verdict: Verdict,
+}
+
+/// The bounds of a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Admission {
+    connections_max: usize,
+}
+
+impl Admission {
+    pub(crate) fn of(options: &ServerOptions) -> Self {
+        Self {
+            connections_max: options.connections_max,
+        }
+    }
+
+    /// What becomes of new work under this load.
+    pub(crate) fn decide(self, kind: Kind, load: &Load) -> Verdict {
+        match kind {
+            Kind::Connection => self.connection(load),
+            Kind::Backlog => match load.is_queue_full {
+                true => Verdict::Queue,
+                false => Verdict::Admit,
+            },
+            Kind::Job | Kind::Prefetch | Kind::Task if load.workers == 0 => Verdict::Admit,
+            _ if !load.is_queue_full => Verdict::Queue,
+            // Its answer has begun: there is nothing to refuse it with.
+            Kind::Prefetch => Verdict::Admit,
+            Kind::Job | Kind::Task => Verdict::Refuse,
+        }
+    }
+
+    fn connection(self, load: &Load) -> Verdict {
+        if load.is_draining {
+            return Verdict::Admit;
+        }
+        if load.connections < self.connections_max && !load.is_last_descriptor {
+            return Verdict::Admit;
+        }
+        let most = self.connections_max.saturating_add(EVICTIONS_MAX);
+        if load.has_idle && (load.connections < most || load.is_last_descriptor) {
+            return Verdict::EvictIdle;
+        }
+        Self::refusal(load.refusals)
+    }
+
+    /// How a connection is refused while others are.
+    pub(crate) fn refusal(refusals: usize) -> Verdict {
+        match refusals < REFUSALS_MAX {
+            true => Verdict::Refuse,
+            false => Verdict::Drop,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADMISSION: Admission = Admission {
+        connections_max: 10,
+    };
+
+    fn connection(load: Load) -> Verdict {
+        ADMISSION.decide(Kind::Connection, &load)
+    }
+
+    #[test]
+    fn a_connection_over_the_cap_evicts_an_idle_one_or_is_refused() {
+        let at = |connections, has_idle| {
+            connection(Load {
+                connections,
+                has_idle,
+                ..Load::default()
+            })
+        };
+        assert_eq!(at(9, true), Verdict::Admit);
+        assert_eq!(at(10, true), Verdict::EvictIdle);
+        assert_eq!(at(10, false), Verdict::Refuse);
+        assert_eq!(at(10 + EVICTIONS_MAX - 1, true), Verdict::EvictIdle);
+        assert_eq!(at(10 + EVICTIONS_MAX, true), Verdict::Refuse);
+    }
+
+    #[test]
+    fn the_last_descriptor_is_for_a_connection_that_makes_room() {
+        let at = |has_idle| {
+            connection(Load {
+                connections: 3,
+                has_idle,
+                is_last_descriptor: true,
+                ..Load::default()
+            })
+        };
+        assert_eq!(at(true), Verdict::EvictIdle);
+        assert_eq!(at(false), Verdict::Refuse);
+    }
+
+    #[test]
+    fn refusals_are_bounded_and_a_drain_serves_what_has_connected() {
+        let load = Load {
+            connections: 10,
+            refusals: REFUSALS_MAX,
+            ..Load::default()
+        };
+        assert_eq!(connection(load), Verdict::Drop);
+        let is_draining = true;
+        assert_eq!(
+            connection(Load {
+                is_draining,
+                ..load
+            }),
+            Verdict::Admit
+        );
+    }
+
+    #[test]
+    fn jobs_are_queued_for_workers_and_refused_when_the_queue_is_full() {
+        let at = |kind, workers, is_queue_full| {
+            let load = Load {
+                workers,
+                is_queue_full,
+                ..Load::default()
+            };
+            ADMISSION.decide(kind, &load)
+        };
+        for kind in [Kind::Job, Kind::Prefetch, Kind::Task] {
+            assert_eq!(at(kind, 0, false), Verdict::Admit);
+            assert_eq!(at(kind, 2, false), Verdict::Queue);
+        }
+        assert_eq!(at(Kind::Backlog, 2, false), Verdict::Admit);
+        assert_eq!(at(Kind::Backlog, 2, true), Verdict::Queue);
+        assert_eq!(at(Kind::Job, 2, true), Verdict::Refuse);
+        assert_eq!(at(Kind::Task, 2, true), Verdict::Refuse);
+        assert_eq!(at(Kind::Prefetch, 2, true), Verdict::Admit);
+    }
 }

@@ -188,7 +188,7 @@ impl Simulation {
             failure: Default::default(),
             options,
         });
-        let fleet = Fleet::new(loops, site.options.connections_max, loops).unwrap();
+        let fleet = Fleet::new(&site.options, loops).unwrap();
         let (pool, desks) = match workers {
             0 => (None, Vec::new()),
             count => {

@@ -26,8 +26,7 @@ impl StaticFiles {
             }
             Err(Errno::NOENT | Errno::NOTDIR) => response.error(Status::NOT_FOUND),
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
-                response.error(Status::SERVICE_UNAVAILABLE);
-                response.field("Retry-After", "1");
+                response.overloaded();
             }
             Err(_) => response.error(Status::FORBIDDEN),
         }

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use loadline_proto::Handler;
 
 use crate::Listener;
+use crate::admission::Verdict;
 use crate::kit::Kit;
 use crate::parts::acceptor::{Acceptor, AtLimit, Newcomer};
-use crate::parts::blocking::{self, Permanent, Welcome};
+use crate::parts::blocking::{self, Permanent};
 use crate::parts::counters::Role;
 use crate::parts::shutdown::Stage;
 use crate::site::{Site, Started};
@@ -39,8 +40,8 @@ pub(crate) fn run<H: Handler>(
                 let socket = accepted.socket.as_fd();
                 let peer = accepted.peer;
                 let record = kit.journal_accepted(peer);
-                let welcome = Welcome::Serve;
-                blocking::serve(socket, peer, site, &mut kit, &Permanent, welcome, record);
+                let verdict = Verdict::Admit;
+                blocking::serve(socket, peer, site, &mut kit, &Permanent, verdict, record);
             }
             None if acceptor.is_drained() => return Ok(()),
             None => acceptor.wait(kit.now(), site.shutdown.next_fd(seen))?,

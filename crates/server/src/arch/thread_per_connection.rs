@@ -16,18 +16,15 @@ use loadline_proto::Handler;
 use loadline_sys::{Accepted, socket};
 
 use crate::Listener;
+use crate::admission::{Admission, Kind, Load, Verdict};
 use crate::kit::Kit;
 use crate::parts::acceptor::{Acceptor, AtLimit, Newcomer};
-use crate::parts::blocking::{self, Tenure, Welcome};
+use crate::parts::blocking::{self, Tenure};
 use crate::parts::counters::Role;
 use crate::parts::crew::{Crew, Member, STACK_BYTES};
 use crate::parts::log;
 use crate::parts::shutdown::Stage;
 use crate::site::{Site, Started};
-
-/// Threads that refuse newcomers at once; each may linger for two seconds, so that its client reads
-/// the 503. Beyond them refusals do not linger.
-const REFUSALS_MAX: usize = 64;
 
 /// Kits of ended threads that are kept for new ones: as many as come and go in a moment.
 const SPARE_KITS_MAX: usize = 256;
@@ -60,7 +57,7 @@ pub(crate) fn run<H: Handler>(
                 // It holds the last descriptor: one that is let go makes room for the next.
                 if hall.shared.evict() {
                     acceptor.resume();
-                    hall.seat(accepted, Welcome::Serve, &mut kit);
+                    hall.seat(accepted, Verdict::Admit, &mut kit);
                 } else {
                     blocking::refuse_at_once(&accepted, site, &mut kit);
                 }
@@ -109,24 +106,33 @@ struct Seats {
 }
 
 impl<H: Handler> Hall<H> {
-    /// Finds a place for a newcomer.
+    /// Decides on a new connection.
     fn admit(&self, accepted: Accepted, kit: &mut Kit<H>) {
-        let (served, refusals) = {
+        let mut load = {
             let seats = self.shared.lock();
-            let served = seats.taken.len() - seats.leaving - seats.refusals;
-            (served, seats.refusals)
+            Load {
+                connections: seats.taken.len() - seats.leaving - seats.refusals,
+                refusals: seats.refusals,
+                ..Load::default()
+            }
         };
-        if served < self.site.options.connections_max || self.shared.evict() {
-            self.seat(accepted, Welcome::Serve, kit);
-        } else if refusals < REFUSALS_MAX {
-            self.seat(accepted, Welcome::Refuse, kit);
-        } else {
-            blocking::refuse_at_once(&accepted, &self.site, kit);
+        let admission = Admission::of(&self.site.options);
+        let mut verdict = admission.decide(Kind::Connection, &load);
+        if verdict != Verdict::Admit {
+            load.has_idle = self.shared.evict();
+            verdict = admission.decide(Kind::Connection, &load);
+        }
+        match verdict {
+            Verdict::Admit | Verdict::EvictIdle => self.seat(accepted, Verdict::Admit, kit),
+            Verdict::Refuse => self.seat(accepted, Verdict::Refuse, kit),
+            Verdict::Drop | Verdict::Queue => {
+                blocking::refuse_at_once(&accepted, &self.site, kit);
+            }
         }
     }
 
     /// Gives a connection a thread of its own.
-    fn seat(&self, accepted: Accepted, welcome: Welcome, kit: &mut Kit<H>) {
+    fn seat(&self, accepted: Accepted, verdict: Verdict, kit: &mut Kit<H>) {
         let Accepted { socket, peer } = accepted;
         let seat = Arc::new(Seat {
             socket,
@@ -135,14 +141,14 @@ impl<H: Handler> Hall<H> {
         });
         let token = {
             let mut seats = self.shared.lock();
-            seats.refusals += usize::from(welcome == Welcome::Refuse);
+            seats.refusals += usize::from(verdict == Verdict::Refuse);
             seats.taken.insert(Arc::clone(&seat))
         };
         let site = Arc::clone(&self.site);
         let taken = Taken {
             shared: Arc::clone(&self.shared),
             token,
-            welcome,
+            verdict,
             seat: Arc::clone(&seat),
             _member: self.crew.enter(),
         };
@@ -155,7 +161,7 @@ impl<H: Handler> Hall<H> {
                 let (socket, peer) = (seat.socket.as_fd(), seat.peer);
                 kit.tick();
                 let record = kit.journal_accepted(peer);
-                blocking::serve(socket, peer, &site, &mut kit, &**seat, welcome, record);
+                blocking::serve(socket, peer, &site, &mut kit, &**seat, verdict, record);
                 shared.give_kit(kit);
                 drop(taken); // all of it, also its member of the crew
             });
@@ -201,12 +207,12 @@ impl<H: Handler> Shared<H> {
     }
 
     /// A thread is done with its seat.
-    fn leave(&self, token: Token, welcome: Welcome) {
+    fn leave(&self, token: Token, verdict: Verdict) {
         let mut seats = self.lock();
         let Some(seat) = seats.taken.remove(token) else {
             return;
         };
-        seats.refusals -= usize::from(welcome == Welcome::Refuse);
+        seats.refusals -= usize::from(verdict == Verdict::Refuse);
         seats.leaving -= usize::from(seat.idle_since.load(Ordering::Relaxed) == EVICTED);
     }
 
@@ -236,7 +242,7 @@ impl<H: Handler> Shared<H> {
 struct Taken<H: Handler> {
     shared: Arc<Shared<H>>,
     token: Token,
-    welcome: Welcome,
+    verdict: Verdict,
     /// The last of it closes the socket, before the crew counts one less.
     seat: Arc<Seat>,
     _member: Member,
@@ -244,7 +250,7 @@ struct Taken<H: Handler> {
 
 impl<H: Handler> Drop for Taken<H> {
     fn drop(&mut self) {
-        self.shared.leave(self.token, self.welcome);
+        self.shared.leave(self.token, self.verdict);
     }
 }
 

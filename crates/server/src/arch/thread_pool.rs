@@ -15,9 +15,10 @@ use loadline_proto::{ConnectionRecord, Handler};
 use loadline_sys::{Accepted, Waker, wait_readable};
 
 use crate::Listener;
+use crate::admission::{Admission, Kind, Load, Verdict};
 use crate::kit::Kit;
 use crate::parts::acceptor::{Acceptor, AtLimit, Newcomer};
-use crate::parts::blocking::{self, Permanent, Welcome};
+use crate::parts::blocking::{self, Permanent};
 use crate::parts::counters::{Role, Row};
 use crate::parts::crew::{Crew, STACK_BYTES};
 use crate::parts::shutdown::Stage;
@@ -71,6 +72,7 @@ fn accept_all<H: Handler>(
     kit: &mut Kit<H>,
 ) -> io::Result<()> {
     let row = Arc::clone(&kit.row);
+    let admission = Admission::of(&site.options);
     loop {
         let seen = site.shutdown.stage();
         let now = kit.tick();
@@ -81,7 +83,11 @@ fn accept_all<H: Handler>(
             acceptor.begin_drain();
         }
         let stage_fd = site.shutdown.next_fd(seen);
-        if !line.has_room() {
+        let load = Load {
+            is_queue_full: !line.has_room(),
+            ..Load::default()
+        };
+        if admission.decide(Kind::Backlog, &load) == Verdict::Queue {
             let end = site.shutdown.cut_at();
             let timeout_ms = end.map(|at| at.since(now));
             wait_readable(&[line.room.as_fd(), stage_fd], timeout_ms)?;
@@ -110,8 +116,8 @@ fn work<H: Handler>(site: &Arc<Site<H>>, line: &Line) {
         kit.row.queue_wait_us.add(waited_us);
         let Accepted { socket, peer } = waiting.accepted;
         let (socket, record) = (socket.as_fd(), waiting.record);
-        let welcome = Welcome::Serve;
-        blocking::serve(socket, peer, site, &mut kit, &Permanent, welcome, record);
+        let verdict = Verdict::Admit;
+        blocking::serve(socket, peer, site, &mut kit, &Permanent, verdict, record);
     }
 }
 

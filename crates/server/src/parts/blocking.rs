@@ -10,9 +10,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use loadline_base::{LogLimit, Millis};
-use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_BYTES, Status};
+use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_BYTES};
 use loadline_sys::{Accepted, Waker, wait_socket};
 
+use crate::admission::Verdict;
 use crate::connection::{Connection, Placement, Step, TaskStart};
 use crate::kit::Kit;
 use crate::parts::log;
@@ -48,15 +49,6 @@ impl Tenure for Permanent {
     }
 }
 
-/// What a newcomer meets with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Welcome {
-    /// It is served.
-    Serve,
-    /// It gets a 503.
-    Refuse,
-}
-
 /// Serves a connection until its end. The caller has noted it in the journal, and closes the socket.
 pub(crate) fn serve<H: Handler, T: Tenure>(
     socket: BorrowedFd<'_>,
@@ -64,14 +56,14 @@ pub(crate) fn serve<H: Handler, T: Tenure>(
     site: &Site<H>,
     kit: &mut Kit<H>,
     tenure: &T,
-    welcome: Welcome,
+    verdict: Verdict,
     record: Option<Box<ConnectionRecord>>,
 ) {
     kit.tick();
     kit.row.connections.add(1);
     let transport = Socket::of_thread(socket);
     let mut connection = Connection::new(transport, peer, site, record, &mut kit.turn());
-    if welcome == Welcome::Refuse {
+    if verdict == Verdict::Refuse {
         connection.refuse(&mut kit.turn());
     }
     let mut thread = Thread {
@@ -269,8 +261,7 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
                 log::say_within(&LIMIT, |more| {
                     tracing::warn!("no descriptor to wait for an app with: {error}{more}");
                 });
-                exchange.response.error(Status::SERVICE_UNAVAILABLE);
-                exchange.response.field("Retry-After", "1");
+                exchange.response.overloaded();
                 TaskStart::Refused(exchange)
             }
         }

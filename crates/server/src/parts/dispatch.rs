@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use loadline_base::Token;
-use loadline_proto::{Exchange, Handler, Status};
+use loadline_proto::{Exchange, Handler};
 
+use crate::admission::{Admission, Kind, Load as Pressure, Verdict};
 use crate::connection::{Connection, Placement, TaskStart};
 use crate::kit::Kit;
 use crate::parts::balance::Load;
@@ -65,16 +66,19 @@ pub(crate) struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Queues work for a worker. `Err`: there are no workers, or their queue is full.
+    /// Queues work for a worker. `Err`: it is not queued, and what becomes of it.
     pub(crate) fn submit<H: Handler>(
         &self,
+        kind: Kind,
         work: Work,
         token: Token,
         site: &Site<H>,
         load: &Load,
-    ) -> Result<(), Work> {
+    ) -> Result<(), (Work, Verdict)> {
+        let admission = Admission::of(&site.options);
         let Some(workers) = &self.workers else {
-            return Err(work);
+            let nobody = Pressure::default();
+            return Err((work, admission.decide(kind, &nobody)));
         };
         let job = Job {
             work,
@@ -82,7 +86,14 @@ impl Dispatcher {
             reply: Arc::clone(&self.mailbox),
             queued_us: site.clock.now_us(),
         };
-        workers.submit(job).map_err(|job| job.work)?;
+        if let Err(job) = workers.submit(job) {
+            let full = Pressure {
+                workers: site.options.workers,
+                is_queue_full: true,
+                ..Pressure::default()
+            };
+            return Err((job.work, admission.decide(kind, &full)));
+        }
         load.under_way.fetch_add(1, Relaxed);
         Ok(())
     }
@@ -106,6 +117,19 @@ pub(crate) struct OnLoop<'l> {
     pub(crate) load: &'l Load,
 }
 
+impl OnLoop<'_> {
+    /// `Some`: it is not queued, and what becomes of it.
+    fn submit<H: Handler>(
+        &self,
+        kind: Kind,
+        work: Work,
+        site: &Site<H>,
+    ) -> Option<(Work, Verdict)> {
+        let (dispatcher, load) = (self.dispatcher, self.load);
+        dispatcher.submit(kind, work, self.token, site, load).err()
+    }
+}
+
 impl<H: Handler> Placement<H> for OnLoop<'_> {
     fn block(
         &mut self,
@@ -113,32 +137,29 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         site: &Site<H>,
         kit: &mut Kit<H>,
     ) -> Option<Box<Exchange>> {
-        let work = Work::Block(exchange);
-        match self.dispatcher.submit(work, self.token, site, self.load) {
-            Err(Work::Block(mut exchange)) => {
-                if self.dispatcher.workers.is_some() {
-                    refuse(&mut exchange);
-                } else {
-                    let block = |_: &mut Kit<H>| site.handle_blocking(&mut exchange);
-                    self.dispatcher.do_here(kit, block);
-                }
-                Some(exchange)
+        let (work, verdict) = self.submit(Kind::Job, Work::Block(exchange), site)?;
+        let Work::Block(mut exchange) = work else {
+            return None;
+        };
+        match verdict {
+            Verdict::Refuse => exchange.response.overloaded(),
+            _ => {
+                let block = |_: &mut Kit<H>| site.handle_blocking(&mut exchange);
+                self.dispatcher.do_here(kit, block);
             }
-            Ok(()) | Err(_) => None,
         }
+        Some(exchange)
     }
 
-    /// Here also if the queue is full: the answer has begun, so it cannot be refused.
     fn prefetch(&mut self, range: Range, site: &Site<H>, kit: &mut Kit<H>) -> bool {
-        let work = Work::Prefetch(range);
-        match self.dispatcher.submit(work, self.token, site, self.load) {
-            Err(Work::Prefetch(range)) => {
-                let read = |kit: &mut Kit<H>| range.prefetch(kit.lend().scratch);
-                self.dispatcher.do_here(kit, read);
-                true
-            }
-            Ok(()) | Err(_) => false,
-        }
+        let Some((Work::Prefetch(range), _)) =
+            self.submit(Kind::Prefetch, Work::Prefetch(range), site)
+        else {
+            return false;
+        };
+        let read = |kit: &mut Kit<H>| range.prefetch(kit.lend().scratch);
+        self.dispatcher.do_here(kit, read);
+        true
     }
 
     /// A task that a worker has holds it until it ends. Without workers the loop polls it: an event
@@ -152,23 +173,13 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
             return TaskStart::Started(kit.tasks.spawn_local(exchange, notify, site));
         }
         let (handle, task) = kit.tasks.for_worker(exchange, notify, site);
-        let work = Work::Task(task);
-        match self.dispatcher.submit(work, self.token, site, self.load) {
-            Err(Work::Task(WorkerTask {
-                exchange: Some(mut exchange),
-                ..
-            })) => {
-                refuse(&mut exchange);
-                kit.tasks.end(handle);
-                TaskStart::Refused(exchange)
-            }
-            Ok(()) | Err(_) => TaskStart::Started(handle),
+        if let Some((Work::Task(task), _)) = self.submit(Kind::Task, Work::Task(task), site)
+            && let Some(mut exchange) = task.exchange
+        {
+            exchange.response.overloaded();
+            kit.tasks.end(handle);
+            return TaskStart::Refused(exchange);
         }
+        TaskStart::Started(handle)
     }
-}
-
-/// There is no room for it in the workers' queue.
-fn refuse(exchange: &mut Exchange) {
-    exchange.response.error(Status::SERVICE_UNAVAILABLE);
-    exchange.response.field("Retry-After", "1");
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use loadline_base::{LogLimit, Token};
 use loadline_proto::{Exchange, Handler, Status, StreamId};
 
-use crate::admission::Arrival;
+use crate::admission::Handoff;
 use crate::connection::{Placement, Step, TaskStart};
 use crate::kit::{Kit, SCRATCH_BYTES};
 use crate::options::SocketIo;
@@ -37,7 +37,7 @@ pub(crate) enum Message {
         work: Work,
     },
     /// A connection to serve.
-    Arrival(Arrival),
+    Handoff(Handoff),
     /// A task has events, or is to be polled.
     Task {
         /// Of the connection.

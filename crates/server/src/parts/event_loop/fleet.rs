@@ -4,21 +4,18 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::admission::{Arrival, Welcome};
+use crate::admission::{Admission, Handoff, Kind, Load as Pressure, Verdict};
+use crate::options::ServerOptions;
 use crate::parts::balance::{self, Load};
 use crate::parts::mailbox::Mailbox;
 use crate::parts::workers::Message;
-
-/// Connections over the cap that wait until an idle one was closed for each of them. That may take
-/// some turns, and until then all of them see the same idle connection.
-const EVICTIONS_MAX: usize = 64;
 
 /// The loops of a reactor, seen from each other and from the main loop.
 pub(crate) struct Fleet {
     members: Box<[Member]>,
     /// Connections of the whole server, without those that are only refused.
     connections: AtomicUsize,
-    connections_max: usize,
+    admission: Admission,
     /// Threads that may still send newcomers: nobody leaves before they have all stopped.
     senders: AtomicUsize,
 }
@@ -30,11 +27,7 @@ pub(super) struct Member {
 }
 
 impl Fleet {
-    pub(crate) fn new(
-        loops: usize,
-        connections_max: usize,
-        senders: usize,
-    ) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(options: &ServerOptions, senders: usize) -> io::Result<Arc<Self>> {
         let member = |_| {
             Ok(Member {
                 mailbox: Arc::new(Mailbox::new()?),
@@ -42,9 +35,9 @@ impl Fleet {
             })
         };
         Ok(Arc::new(Self {
-            members: (0..loops).map(member).collect::<io::Result<_>>()?,
+            members: (0..options.loops).map(member).collect::<io::Result<_>>()?,
             connections: AtomicUsize::new(0),
-            connections_max,
+            admission: Admission::of(options),
             senders: AtomicUsize::new(senders),
         }))
     }
@@ -73,36 +66,38 @@ impl Fleet {
         }
     }
 
-    /// Counts a newcomer in, and says which loop takes it and how: `preferred` while there is
-    /// room; at the cap the one with the oldest idle connection; if nobody is idle, a refusal.
-    pub(super) fn place(&self, preferred: usize) -> (usize, Welcome) {
+    /// Decides on a new connection and counts it in, unless it is refused. Says which loop takes it:
+    /// `preferred`, or the one with the oldest idle connection if that has to be closed.
+    pub(super) fn place(
+        &self,
+        preferred: usize,
+        is_last_descriptor: bool,
+        is_draining: bool,
+    ) -> (usize, Verdict) {
         let connections = self.connections.fetch_add(1, Ordering::Relaxed);
-        if connections < self.connections_max {
-            return (preferred, Welcome::Serve);
+        let mut pressure = Pressure {
+            connections,
+            is_last_descriptor,
+            is_draining,
+            ..Pressure::default()
+        };
+        let verdict = self.admission.decide(Kind::Connection, &pressure);
+        if verdict == Verdict::Admit {
+            return (preferred, verdict);
         }
-        let is_pending = connections < self.connections_max.saturating_add(EVICTIONS_MAX);
-        match self.oldest_idle().filter(|_| is_pending) {
-            Some(index) => (index, Welcome::MakeRoom),
-            None => {
+        let oldest = self.oldest_idle();
+        pressure.has_idle = oldest.is_some();
+        match (self.admission.decide(Kind::Connection, &pressure), oldest) {
+            (Verdict::EvictIdle, Some(index)) => (index, Verdict::EvictIdle),
+            (verdict, _) => {
                 self.leave();
-                (preferred, Welcome::Refuse)
+                (preferred, verdict)
             }
         }
     }
 
-    /// The same for a newcomer that holds the last descriptor.
-    pub(super) fn place_crowded(&self, preferred: usize) -> (usize, Welcome) {
-        match self.oldest_idle() {
-            Some(index) => {
-                self.place_anyway();
-                (index, Welcome::MakeRoom)
-            }
-            None => (preferred, Welcome::Refuse),
-        }
-    }
-
-    /// Counts a newcomer in, over the cap if need be: for the last ones before a shutdown.
-    pub(super) fn place_anyway(&self) {
+    #[cfg(test)]
+    pub(crate) fn enter(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -116,12 +111,12 @@ impl Fleet {
         balance::oldest_idle(self.members.iter().map(|member| &member.load))
     }
 
-    /// Sends a newcomer to a loop.
-    pub(super) fn send(&self, index: usize, arrival: Arrival) {
+    /// Sends a new connection to a loop.
+    pub(super) fn send(&self, index: usize, handoff: Handoff) {
         let member = &self.members[index];
         member.load.connections.fetch_add(1, Ordering::Relaxed);
         member.load.under_way.fetch_add(1, Ordering::Relaxed);
-        member.mailbox.post(Message::Arrival(arrival));
+        member.mailbox.post(Message::Handoff(handoff));
     }
 
     /// Asks a loop for a descriptor.
@@ -158,24 +153,32 @@ mod tests {
 
     use super::*;
 
+    fn options(loops: usize, connections_max: usize) -> ServerOptions {
+        ServerOptions {
+            loops,
+            connections_max,
+            ..ServerOptions::default()
+        }
+    }
+
     #[test]
     fn at_the_cap_the_loop_with_the_oldest_idle_connection_takes_over() {
-        let fleet = Fleet::new(3, 2, 0).unwrap();
-        assert_eq!(fleet.place(1), (1, Welcome::Serve));
-        assert_eq!(fleet.place(0), (0, Welcome::Serve));
-        assert_eq!(fleet.place(1), (1, Welcome::Refuse));
+        let fleet = Fleet::new(&options(3, 2), 0).unwrap();
+        assert_eq!(fleet.place(1, false, false), (1, Verdict::Admit));
+        assert_eq!(fleet.place(0, false, false), (0, Verdict::Admit));
+        assert_eq!(fleet.place(1, false, false), (1, Verdict::Refuse));
         fleet.members[0].load.set_oldest_idle(Some(Millis(9)));
         fleet.members[2].load.set_oldest_idle(Some(Millis(5)));
-        assert_eq!(fleet.place(1), (2, Welcome::MakeRoom));
+        assert_eq!(fleet.place(1, false, false), (2, Verdict::EvictIdle));
         // The refused one was not counted; the one that makes room will count its victim out.
         fleet.leave();
         fleet.leave();
-        assert_eq!(fleet.place(1), (1, Welcome::Serve));
+        assert_eq!(fleet.place(1, false, false), (1, Verdict::Admit));
     }
 
     #[test]
     fn a_loop_with_noticeably_more_connections_hands_newcomers_over() {
-        let fleet = Fleet::new(3, 1000, 0).unwrap();
+        let fleet = Fleet::new(&options(3, 1000), 0).unwrap();
         let set = |index: usize, count| {
             let connections = &fleet.members[index].load.connections;
             connections.store(count, Ordering::Relaxed);
@@ -197,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_last_to_stop_sending_wakes_everybody() {
-        let fleet = Fleet::new(2, 10, 2).unwrap();
+        let fleet = Fleet::new(&options(2, 10), 2).unwrap();
         fleet.stops_sending();
         assert!(fleet.is_sending());
         assert!(

@@ -146,7 +146,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let mut unseated = 0;
         for message in mail {
             match message {
-                Message::Arrival(_) => unseated += 1,
+                Message::Handoff(_) => unseated += 1,
                 Message::Done {
                     token,
                     work: Work::Serve(served),

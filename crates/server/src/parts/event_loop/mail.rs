@@ -7,6 +7,7 @@ use loadline_proto::Handler;
 
 use super::EventLoop;
 use super::driver::{Driver, LoopTransport};
+use crate::admission::Kind;
 use crate::parts::dispatch::{After, Served, Work};
 use crate::parts::shutdown::Stage;
 use crate::parts::workers::Message;
@@ -34,7 +35,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         served.connection = Some(connection);
         let work = Work::Serve(served);
         let load = &self.fleet.members()[self.index].load;
-        if let Err(work) = self.dispatcher.submit(work, token, &self.site, load) {
+        let submitted = self
+            .dispatcher
+            .submit(Kind::Job, work, token, &self.site, load);
+        if let Err((work, _)) = submitted {
             // The queue is full: 503, unless an answer is on its way already.
             self.give_back(token, work);
             if let Some(connection) = self
@@ -71,7 +75,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             }
             self.load().under_way.fetch_sub(1, Relaxed);
             match message {
-                Message::Arrival(arrival) => self.welcome(arrival),
+                Message::Handoff(handoff) => self.take_in(handoff),
                 Message::MakeRoom => {
                     self.evict_oldest();
                 }

@@ -9,7 +9,7 @@ use loadline_sys::{Accepted, Interest};
 use super::driver::{Driver, Happened};
 use super::epoll::Epoll;
 use super::fleet::Fleet;
-use crate::admission::{Arrival, Welcome};
+use crate::admission::{Handoff, Verdict};
 use crate::listener::Listener;
 use crate::parts::acceptor::Newcomer;
 use crate::parts::balance::Balancer;
@@ -91,11 +91,11 @@ impl<H: Handler> MainLoop<H> {
                 Some(Newcomer::Serve(accepted)) => self.hand_over(accepted),
                 Some(Newcomer::Refuse(accepted)) => {
                     let preferred = self.choose();
-                    let (index, welcome) = self.fleet.place_crowded(preferred);
-                    if welcome == Welcome::MakeRoom {
+                    let (index, verdict) = self.fleet.place(preferred, true, false);
+                    if verdict == Verdict::EvictIdle {
                         self.door.resume(&mut self.driver)?;
                     }
-                    self.fleet.send(index, Arrival { accepted, welcome });
+                    self.fleet.send(index, Handoff { accepted, verdict });
                 }
                 None => {
                     // Not even a spare descriptor: the oldest idle connection goes.
@@ -114,13 +114,9 @@ impl<H: Handler> MainLoop<H> {
 
     fn hand_over(&mut self, accepted: Accepted) {
         let preferred = self.choose();
-        let (index, welcome) = if self.site.shutdown.is_draining() {
-            self.fleet.place_anyway();
-            (preferred, Welcome::Serve)
-        } else {
-            self.fleet.place(preferred)
-        };
-        self.fleet.send(index, Arrival { accepted, welcome });
+        let is_draining = self.site.shutdown.is_draining();
+        let (index, verdict) = self.fleet.place(preferred, false, is_draining);
+        self.fleet.send(index, Handoff { accepted, verdict });
     }
 
     fn choose(&mut self) -> usize {

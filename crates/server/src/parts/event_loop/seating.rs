@@ -8,17 +8,13 @@ use loadline_sys::Accepted;
 
 use super::driver::{Driver, LoopTransport};
 use super::{EventLoop, Slot, Standing};
-use crate::admission::{Arrival, Welcome};
+use crate::admission::{Admission, Handoff, Verdict};
 use crate::connection::Connection;
 use crate::options::{Accept, SocketIo};
 use crate::parts::acceptor::{ACCEPT_BATCH, Newcomer};
 use crate::parts::shutdown::Stage;
 use crate::transport::socket::Readiness;
 use loadline_base::Token;
-
-/// Refused newcomers that are answered at the same time, beside those that the cap counts. Each
-/// needs a descriptor until it has read its 503; whoever comes beyond is closed without one.
-const REFUSALS_MAX: usize = 64;
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Accepts a bounded batch, if somebody knocks.
@@ -44,11 +40,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 Some(Newcomer::Serve(accepted)) => self.seat(accepted),
                 Some(Newcomer::Refuse(accepted)) => {
                     self.show_oldest_idle();
-                    let (index, welcome) = self.fleet.place_crowded(self.index);
-                    if let (Some(door), Welcome::MakeRoom) = (&mut self.door, welcome) {
+                    let (index, verdict) = self.fleet.place(self.index, true, false);
+                    if let (Some(door), Verdict::EvictIdle) = (&mut self.door, verdict) {
                         door.resume(&mut self.driver)?;
                     }
-                    self.send_or_welcome(index, Arrival { accepted, welcome });
+                    self.hand_off(index, Handoff { accepted, verdict });
                 }
                 None if count == 0 && door.reopens_at().is_some() => return self.find_descriptor(),
                 None => return Ok(()),
@@ -75,44 +71,40 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// has noticeably fewer, or at the cap another has to make room.
     pub(super) fn seat(&mut self, accepted: Accepted) {
         self.show_oldest_idle();
-        let (index, welcome) = if self.stage == Stage::Up {
-            let preferred = match self.site.options.accept {
-                Accept::Shared => self.fleet.share(self.index),
-                Accept::Handoff | Accept::ReusePort => self.index,
-            };
-            self.fleet.place(preferred)
-        } else {
-            self.fleet.place_anyway();
-            (self.index, Welcome::Serve)
+        let is_draining = self.stage != Stage::Up;
+        let preferred = match self.site.options.accept {
+            Accept::Shared if !is_draining => self.fleet.share(self.index),
+            Accept::Shared | Accept::Handoff | Accept::ReusePort => self.index,
         };
-        self.send_or_welcome(index, Arrival { accepted, welcome });
+        let (index, verdict) = self.fleet.place(preferred, false, is_draining);
+        self.hand_off(index, Handoff { accepted, verdict });
     }
 
-    fn send_or_welcome(&mut self, index: usize, arrival: Arrival) {
+    fn hand_off(&mut self, index: usize, handoff: Handoff) {
         if index == self.index {
             self.load().connections.fetch_add(1, Relaxed);
-            self.welcome(arrival);
+            self.take_in(handoff);
         } else {
-            self.fleet.send(index, arrival);
+            self.fleet.send(index, handoff);
         }
     }
 
-    /// Takes in a newcomer that is counted already.
-    pub(super) fn welcome(&mut self, arrival: Arrival) {
-        let Arrival { accepted, welcome } = arrival;
+    /// Takes in a new connection that is counted already.
+    pub(super) fn take_in(&mut self, handoff: Handoff) {
+        let Handoff { accepted, verdict } = handoff;
         let mut standing = Standing::Served;
-        if welcome == Welcome::MakeRoom && self.stage == Stage::Up && !self.evict_oldest() {
+        if verdict == Verdict::EvictIdle && self.stage == Stage::Up && !self.evict_oldest() {
             // Whoever sent it here saw an idle connection that is not idle any more.
             self.show_oldest_idle();
             self.load().connections.fetch_sub(1, Relaxed);
             if let Some(other) = self.fleet.oldest_idle() {
-                return self.fleet.send(other, Arrival { accepted, welcome });
+                return self.fleet.send(other, Handoff { accepted, verdict });
             }
             self.load().connections.fetch_add(1, Relaxed);
             self.fleet.leave();
             standing = Standing::Refused;
         }
-        if welcome == Welcome::Refuse {
+        if matches!(verdict, Verdict::Refuse | Verdict::Drop) {
             standing = Standing::Refused;
         }
         let full = |capacity| self.served >= capacity;
@@ -165,8 +157,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     pub(super) fn turn_away(&mut self, token: Token) {
+        let verdict = Admission::refusal(self.refused);
         self.refused += 1;
-        if self.refused > REFUSALS_MAX {
+        if verdict == Verdict::Drop {
             return self.abort(token, CloseReason::Refused);
         }
         if let Some(slot) = self.slots.get_mut(token)

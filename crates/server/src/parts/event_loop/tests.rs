@@ -9,7 +9,7 @@ use loadline_sys::Accepted;
 use super::epoll::Epoll;
 use super::*;
 use crate::ServerOptions;
-use crate::admission::{Arrival, Welcome};
+use crate::admission::{Handoff, Verdict};
 use crate::arch::proactor::RingDriver;
 use crate::parts::acceptor::LogAfter;
 use crate::parts::counters::Registry;
@@ -55,7 +55,7 @@ fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
         access: None,
         journal: None,
     });
-    let fleet = Fleet::new(1, 100, 0).unwrap();
+    let fleet = Fleet::new(&site.options, 0).unwrap();
     EventLoop::new(0, &site, &fleet, None, Vec::new()).unwrap()
 }
 
@@ -67,14 +67,14 @@ fn connect<D: Driver>(event_loop: &mut EventLoop<Hello, D>) -> UnixStream {
 }
 
 fn seat<D: Driver>(event_loop: &mut EventLoop<Hello, D>, server: UnixStream) {
-    event_loop.fleet.place_anyway();
+    event_loop.fleet.enter();
     event_loop.load().connections.fetch_add(1, Relaxed);
-    event_loop.welcome(Arrival {
+    event_loop.take_in(Handoff {
         accepted: Accepted {
             socket: server.into(),
             peer: None,
         },
-        welcome: Welcome::Serve,
+        verdict: Verdict::Admit,
     });
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn run<H: Handler, D: Driver>(
     let handoff = options.accept == Accept::Handoff;
     // Loops pass on to each other whom they cannot make room for, also those that accept nobody.
     let senders = options.loops + usize::from(handoff);
-    let fleet = Fleet::new(options.loops, options.connections_max, senders)?;
+    let fleet = Fleet::new(options, senders)?;
     let pools = Pools(start_pools(site)?);
     let mut loops = Vec::with_capacity(options.loops);
     for index in 0..options.loops {
