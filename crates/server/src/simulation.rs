@@ -12,8 +12,10 @@ mod network;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use loadline_base::Buffer;
@@ -91,6 +93,16 @@ impl Handler for Echo {
     fn start(&self, mut exchange: Box<Exchange>, port: Port) -> Task {
         Box::pin(async move {
             while let Ok(Some(_)) = port.content().await {}
+            let mut has_yielded = false;
+            poll_fn(|cx| {
+                // Others first: what wakes it again is its own waker.
+                cx.waker().wake_by_ref();
+                match std::mem::replace(&mut has_yielded, true) {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                }
+            })
+            .await;
             let (_, id, bytes) = asked(&exchange);
             let content = content(id, bytes);
             let len = (id % 2 == 0).then_some(content.len() as u64);
