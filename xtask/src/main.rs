@@ -8,14 +8,12 @@
 )]
 
 mod checks;
-mod media;
 mod steps;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo run -p xtask -- VERB
 
-  media    write the generated media files of the demo site (into site/media)
   check    format, lints, house rules
   test     [--all] [FILTER...]: all of it and every test but those that take long, or with FILTERs
            the tests whose names contain one; --all has those that take long, too
@@ -28,7 +26,6 @@ fn main() -> ExitCode {
         Some("check") => checks::check(&root()),
         Some("test") => checks::test(&root(), &arguments[1..]),
         Some("fuzz") => checks::fuzz(&root(), &arguments[1..]),
-        Some("media") => media::run(&root()),
         _ => Err(USAGE.to_owned()),
     };
     match done {

@@ -4,14 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders that hold what is built, found or fetched.
-const NOT_OURS: &[&str] = &[
-    "target",
-    ".git",
-    "corpus",
-    "artifacts",
-    "media",
-    "__pycache__",
-];
+const NOT_OURS: &[&str] = &["target", ".git", "corpus", "artifacts", "__pycache__"];
 
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -3,7 +3,6 @@
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::thread;
 
 /// A running `loadline serve`; ends with the value.
@@ -70,17 +69,7 @@ pub(crate) fn repository() -> PathBuf {
     own.ancestors().nth(2).expect("two folders up").to_owned()
 }
 
-/// The demo site, with its sound and picture made.
+/// The demo site.
 pub(crate) fn demo_site() -> PathBuf {
-    static MADE: OnceLock<()> = OnceLock::new();
-    MADE.get_or_init(|| {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo)
-            .args(["run", "--quiet", "--package", "xtask", "--", "media"])
-            .current_dir(repository())
-            .status()
-            .expect("cargo starts");
-        assert!(status.success(), "cargo run -p xtask -- media failed");
-    });
     repository().join("site")
 }

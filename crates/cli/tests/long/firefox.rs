@@ -85,7 +85,7 @@ impl Visit {
 
 /// Whether an address is one of sound, whose requests stay open for as long as the player likes.
 fn is_media(url: &str) -> bool {
-    url.ends_with(".wav")
+    url.ends_with(".ogg")
 }
 
 impl Firefox {

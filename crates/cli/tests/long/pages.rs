@@ -64,7 +64,7 @@ fn sound_and_experiments_work_in_firefox() {
             const audio = document.getElementById('audio');
             audio.onerror = () => reject(audio.error.message);
             const seek = () => {
-                audio.onseeked = () => resolve([audio.duration, audio.currentTime]);
+                audio.onseeked = () => resolve([Math.round(audio.duration * 10) / 10, audio.currentTime]);
                 audio.currentTime = 26;
             };
             if (audio.readyState > 0) seek();
