@@ -23,10 +23,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from bounds import RECORDED
 from page import table
 from processes import REPOSITORY
 from rig import require_programs
+
+RECORDED = REPOSITORY / "bench" / "recorded.json"
 
 CORE_REQUESTS = 1000
 TURN_ROUNDS = 200

@@ -21,8 +21,6 @@ of loadline and loadline-stub.
 
 import argparse
 import json
-import os
-import platform
 import re
 import signal
 import statistics
@@ -35,9 +33,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from load import loaded, run_client, wrk
+from page import middle
 from page import table as markdown
-from peers import SCENARIOS, Ctx, Server, of_lab
-from processes import become_reaper, find_program, pss_bytes, spawn, stop
+from peers import SCENARIOS, Ctx, Scenario, Server, of_lab
+from processes import become_reaper, find_program, machine, pss_bytes, spawn, stop
 from rig import Failed, Rig, cores_of, require_programs
 
 CONNECTIONS = [64, 1000, 10000]
@@ -83,19 +83,8 @@ LOGGED = Server("nginx-logged", nginx_logged, "nginx")
 DEFAULT, TUNED = of_lab("nginx-default"), of_lab("nginx-tuned")
 
 
-def middle(values: list[float], digits: int = 2) -> str:
-    """The median, with the lowest and the highest."""
-    low, high = min(values), max(values)
-    return f"{statistics.median(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
-
-
 def table(head: list[str], rows: list[list[str]]) -> None:
     print(markdown(head, rows), flush=True)
-
-
-def children_cpu() -> float:
-    times = os.times()
-    return times.children_user + times.children_system
 
 
 class Generators:
@@ -108,75 +97,40 @@ class Generators:
         self.serial += 1
         return self.rig.dir / f"client-{self.serial}{suffix}"
 
-    def run(self, argv: list[str], watch: Callable[[int], None] | None = None) -> dict:
-        """Runs a client to its end; its output and CPU seconds."""
-        out, cpu = self.file(".out"), children_cpu()
-        with open(out, "wb") as log:
-            proc = spawn(argv, self.rig.client_cores, log)
-            while True:
-                try:
-                    code = proc.wait(0.5)
-                    break
-                except subprocess.TimeoutExpired:
-                    if watch:
-                        watch(proc.pid)
-        text = out.read_text(errors="replace")
-        if code != 0:
-            raise Failed(f"{' '.join(argv)}: exit code {code}: {text[-2000:]}")
-        return {"text": text, "cpu": children_cpu() - cpu}
-
     def wrk(self, url: str, connections: int, seconds: int) -> dict:
-        argv = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s"]
-        run = self.run([*argv, "-s", str(self.rig.script), url])
-        found = re.search(r"^RESULT (.*)$", run["text"], re.M)
-        if not found:
-            raise Failed(f"wrk: {run['text']}")
-        f = [float(word) for word in found[1].split()]
-        return self.result(f[0], f[1] / 1e6, sum(f[2:7]), f[7] * 1e3, f[8] * 1e3, run["cpu"])
+        cores, script = self.rig.client_cores, self.rig.script
+        return wrk(url, Scenario("", 0, connections), seconds, cores, script)
 
     def h2load(self, url: str, connections: int, rate: float, seconds: int) -> dict:
         log = self.file(".tsv")
         argv = ["h2load", "--h1", f"-c{connections}", f"-D{seconds}", f"--log-file={log}"]
-        run = self.run([*argv, f"--rps={rate / connections:g}", url])
+        argv += [f"--rps={rate / connections:g}", url]
+        _, cpu = run_client(argv, self.rig.client_cores)
         lines = [line.split("\t") for line in log.read_text().splitlines()]
         times = sorted(int(line[2]) for line in lines)
         errors = sum(line[1] != "200" for line in lines)
         at = lambda q: float(times[min(int(len(times) * q), len(times) - 1)])  # noqa: E731
-        return self.result(len(times), seconds, errors, at(0.5), at(0.99), run["cpu"])
+        return loaded(len(times), seconds, errors, at(0.5), at(0.99), cpu)
 
     def loadline(self, url: str, *options: str, seconds: int, watch=None) -> dict:
         out = self.file(".json")
         argv = [find_program("loadline"), "load", url, f"--duration={seconds}s", "--quiet"]
         argv += ["--allow-client-limited", "--threads=1", f"--json={out}", *options]
-        run = self.run(argv, watch)
+        _, cpu = run_client(argv, self.rig.client_cores, watch)
         record = json.loads(out.read_text().splitlines()[-1])
         total = record["groups"][0]["total"]
-        percentiles = total["latency"]["percentiles"]
-        result = self.result(
-            total["tally"]["completed"],
+        tally, percentiles = total["tally"], total["latency"]["percentiles"]
+        result = loaded(
+            tally["completed"],
             total["seconds"],
-            sum(total["tally"]["errors"].values())
-            if isinstance(total["tally"]["errors"], dict)
-            else sum(total["tally"]["errors"]),
+            sum(tally["errors"].values() if isinstance(tally["errors"], dict) else tally["errors"]),
             percentiles["p50"] or 0,
             percentiles["p99"] or 0,
-            run["cpu"],
+            cpu,
         )
         # The whole of the run, as the client's CPU time is.
         everything = record["everything"]["completed"]
-        return {**result, "per_cpu": everything / run["cpu"], "record": record}
-
-    @staticmethod
-    def result(requests, seconds, errors, p50_us, p99_us, cpu) -> dict:
-        return {
-            "requests": requests,
-            "rate": requests / seconds,
-            "errors": errors,
-            "p50_us": p50_us,
-            "p99_us": p99_us,
-            "cpu": cpu,
-            "per_cpu": requests / max(cpu, 1e-9),
-        }
+        return {**result, "per_cpu": everything / cpu, "record": record}
 
 
 class Bench:
@@ -465,18 +419,15 @@ def main() -> None:
     require_programs("loadline", "loadline-stub", "nginx", "wrk", "h2load")
     become_reaper(args.client_core)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    congestion = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
-    print(
-        f"Linux {platform.release()}, {os.cpu_count()} CPUs, congestion control {congestion}; "
-        f"medians of {args.rounds} rounds of {args.seconds} s (lowest to highest)."
-    )
+    rounds = f"medians of {args.rounds} rounds of {args.seconds} s (lowest to highest)"
+    print(f"{machine()}; {rounds}.")
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         cores = (args.server_core, args.client_core)
         bench = Bench(args, Rig(Path(folder), args.port, *cores, args.quiet_wait))
         try:
             for part in args.parts:
                 getattr(bench, part)()
-        except Failed as error:
+        except (Failed, RuntimeError) as error:
             sys.exit(str(error))
         finally:
             if args.json:

@@ -1,95 +1,315 @@
 #!/usr/bin/env python3
-"""What the hot path is held to, beside bare loops and the peers that a goal names, and whether it
-gets there: tables, and a verdict on each goal. (`./x bench servers` compares with other servers.)
+"""What the hot path is held to, and whether it gets there: tables, and a verdict on each goal.
 
-  ./x bench goals                          everything: about half an hour on an idle machine
-  ./x bench goals --quick                  a subset: about 5 minutes
-  ./x bench goals small-64 new -r 9        some parts, more rounds
-  ./x bench goals small-64 --rows reactor nginx-tuned
-  ./x bench goals small-64 --rows reactor ceil-epoll
-  ./x bench goals small-64 --rows reactor 'cmd:mine:./mine --port {port} --root {root}'
+  ./x bench goals                          everything: about 40 minutes on an idle machine
+  ./x bench goals small-64 idle            some parts
+  ./x bench goals small-64 -n 5            fewer slices: a minute
   ./x bench goals --show                   what was measured last, without measuring
   ./x bench goals --publish                the same, into docs/goals.md
 
 Parts:
-  small-64, small-1000, small-10000
-               a file of 600 bytes over keep-alive connections
-  new          a connection for each request
-  big          a file of 1 MiB
+  small-64, small-1000, small-10000, new
+               CPU time of a request beside bare loops, in slices: a file of 600 bytes over
+               keep-alive connections, and over a connection for each request
   idle         memory with 10,000 idle connections
-  crowd        p99 of 64 busy connections beside 10,000 idle ones
   calls, calls-new
                system calls a request (needs perf, and to be root)
-  loops        two loops on two cores against one
-  open         p99 in an open loop at 70 % of tuned nginx's capacity
-  threads-64, threads-1000
-               the threaded architectures against Apache's event MPM
+  lab          all other goals, which lab/compare.toml has: `loadline lab compare`, into
+               runs/compare (or $RUNS/compare); a run that is complete is shown again
 
-Every round starts a fresh server on its own port, checks an answer, and loads it from another core.
-Rounds are interleaved (A B C C B A ...); rounds in which others used the machine are repeated.
-Results are kept in target/bench/goals.json: a part that is measured again takes the place of its
-earlier self (with --add its rounds come on top), the others stay, so a table can be made in several
-sittings; --quick and --rows keep theirs in target/bench/some.json instead. Each part's table is
-printed when it is done, the goals at the end; Markdown of everything in the file is written beside
-it. A system service that a package has started (nginx, apache2, lighttpd, h2o) must be stopped
-first; a server that is not installed is left out.
-
-Rows are the servers of the parts, any other of lab/compare.toml, and  cmd:LABEL:COMMAND  with {port}
-{root} {path} {size} filled in.
+Results are kept in target/bench/goals.json; a part that is measured again takes the place of its
+earlier self. A system service that a package has started (nginx, apache2, lighttpd, h2o) must be
+stopped first; a server that is not installed is left out. Any servers beside each other:
+`./x bench slices`.
 """
 
 import argparse
+import json
+import os
 import shlex
+import signal
+import statistics
+import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
-import page
-from parts import PARTS, QUICK_PARTS, QUICK_ROWS
-from peers import lab_servers
-from processes import BENCH, TARGET
-from rounds import measure_and_show, round_options
+import counts
+from core import RECORDED
+from page import middle, middle_of_slices, table
+from peers import SCENARIOS, of_lab
+from processes import (
+    BENCH,
+    BIN_DIRS,
+    PROFILED,
+    REPOSITORY,
+    TARGET,
+    become_reaper,
+    find_program,
+    machine,
+    revision,
+)
+from rig import Failed, Rig, cores_of, require_programs
+from slices import shown, slices
+
+PAGE = REPOSITORY / "docs" / "goals.md"
+BEGIN, END = "<!-- ./x bench goals --publish -->", "<!-- end of what it writes -->"
+KEPT = TARGET / "bench" / "goals.json"
+LAB = Path(os.environ.get("RUNS", REPOSITORY / "runs"))
+LAB /= "compare-profiled" if PROFILED in os.environ else "compare"
+
+CEILING = {"reactor": "ceil-epoll", "proactor": "ceil-uring"}
+PEERS = ["nginx-tuned", "h2o", "lighttpd"]
+BESIDE = ["ceil-epoll", "reactor", "ceil-uring", "proactor"]
+
+
+@dataclass(frozen=True)
+class Part:
+    title: str
+    scenario: str
+    servers: list[str]
+    count: Callable[[Rig, str, int], counts.Figures] | None = None  # None: in slices
+
+
+def idle(rig: Rig, server: str, _: int) -> counts.Figures:
+    return counts.idle(rig, of_lab(server), SCENARIOS["idle-10000"])
+
+
+def calls(scenario: str) -> Callable[[Rig, str, int], counts.Figures]:
+    def count(rig: Rig, server: str, seconds: int) -> counts.Figures:
+        return counts.calls(rig, of_lab(server), SCENARIOS[scenario], seconds)
+
+    return count
+
+
+SMALL = "CPU time of a file of 600 bytes, {} connections"
+PARTS = {
+    "small-64": Part(SMALL.format("64"), "small-64", BESIDE),
+    "small-1000": Part(SMALL.format("1,000"), "small-1000", BESIDE),
+    "small-10000": Part(SMALL.format("10,000"), "small-10000", BESIDE),
+    "new": Part(
+        "CPU time of a file of 600 bytes, a new connection for each request, accepted with it",
+        "close-64",
+        ["ceil-epoll-eager", "reactor-deferred", "proactor-deferred"],
+    ),
+    "idle": Part("Memory with 10,000 idle keep-alive connections", "", list(CEILING), idle),
+    "calls": Part(
+        "System calls of a keep-alive request, 64 connections",
+        "",
+        [*CEILING, *PEERS, *CEILING.values()],
+        calls("small-64"),
+    ),
+    "calls-new": Part(
+        "System calls of a request with a connection of its own",
+        "",
+        ["reactor", "reactor-deferred", "proactor", *PEERS, "ceil-epoll-eager", "ceil-uring"],
+        calls("close-64"),
+    ),
+}
+# Columns of what is counted: figure, head, digits.
+COLUMNS = [
+    ("user", "user bytes a connection", 0),
+    ("kernel", "kernel bytes a connection", 0),
+    ("start", "Pss MiB at start", 2),
+    ("few", "Pss MiB after ten requests", 2),
+    ("end", "Pss MiB with all", 2),
+    ("all", "system calls a request", 3),
+    ("waits", "waits of epoll", 3),
+    ("enters", "io_uring_enter", 3),
+]
+
+HEAD = ["goal", "bound", "measured: middle (range)", "verdict"]
+
+Values = dict[str, list[float]]  # of a figure, by server
+
+
+# ------------------------------------------------------------- measuring
+
+
+def measure(name: str, args: argparse.Namespace, rig: Rig) -> dict:
+    """A part: what it has of each server, by figure."""
+    part = PARTS[name]
+    if name.startswith("calls") and (why := counts.can_count_calls()):
+        raise Failed(why)
+    servers = [server for server in part.servers if of_lab(server).is_installed()]
+    figures: dict[str, Values] = {}
+    if part.count is None:
+        chosen = [of_lab(server) for server in servers]
+        for one in slices(rig, chosen, SCENARIOS[part.scenario], args.slices, 1):
+            figures.setdefault("us", {}).setdefault(one.name, []).append(one.us)
+    else:
+        for number in range(args.rounds):
+            for server in servers[::-1] if number % 2 else servers:
+                for key, value in part.count(rig, server, args.seconds).items():
+                    figures.setdefault(key, {}).setdefault(server, []).append(value)
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    where = f"{when}, {machine()}, revision {revision()}: `{args.command_line}`"
+    return {"origin": where, "figures": figures}
+
+
+def measure_lab() -> None:
+    """Ctrl-C ends it in good order; the same command goes on."""
+    path = os.pathsep.join([*BIN_DIRS, os.environ.get("PATH", "")])
+    argv = [find_program("loadline"), "lab", "compare", f"--out={LAB}"]
+    run = subprocess.run(argv, env={**os.environ, "PATH": path})
+    if run.returncode:
+        sys.exit(run.returncode)
+
+
+def measure_all(args: argparse.Namespace, results: dict) -> None:
+    require_programs("loadline", "wrk")
+    become_reaper(args.client_cores)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    for name in args.parts:
+        if name == "lab":
+            os.sched_setaffinity(0, args.server_cores | args.client_cores)
+            measure_lab()
+            continue
+        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+            rig = Rig(Path(folder), args.port, args.server_cores, args.client_cores)
+            try:
+                results[name] = measure(name, args, rig)
+            except (Failed, OSError, RuntimeError) as error:
+                print(f"{name} left out: {error}", file=sys.stderr)
+                continue
+        KEPT.parent.mkdir(parents=True, exist_ok=True)
+        KEPT.write_text(json.dumps(results, indent=1) + "\n")
+        print(f"\n{section(name, results[name])}", flush=True)
+
+
+# ----------------------------------------------------------------- goals
+
+
+def goals(results: dict) -> list[list[str]]:
+    """Rows: what, the bound, what was measured, the verdict."""
+
+    def values(part: str, key: str, server: str) -> list[float]:
+        return results.get(part, {}).get("figures", {}).get(key, {}).get(server, [])
+
+    def add(text: str, found: list[float], said=middle, least=None, most=None) -> None:
+        bound = f"at least {least:g}" if most is None else f"at most {most:g}" if most else "none"
+        value = statistics.median(found) if found else None
+        is_met = found and (value >= least if most is None else value <= most)
+        verdict = "met" if is_met else "**not met**" if found else "not measured"
+        rows.append([text, bound, said(found) if found else "", verdict])
+
+    def over(part: str, server: str, base: str, least: float) -> None:
+        pairs = zip(values(part, "us", base), values(part, "us", server))
+        text = f"{part}: requests per CPU second of {server} over {base}'s"
+        add(text, [theirs / own for theirs, own in pairs], middle_of_slices, least=least)
+
+    rows: list[list[str]] = []
+    for part, least in [("small-64", 0.94), ("small-1000", 0.93), ("small-10000", 0.9)]:
+        for server, base in CEILING.items():
+            over(part, server, base, least)
+    over("small-64", "proactor", "reactor", 1)
+    for server, base in CEILING.items():
+        pairs = zip(values("small-64", "us", server), values("small-64", "us", base))
+        text = f"small-64: CPU us a request of {server} above {base}'s"
+        add(text, [own - theirs for own, theirs in pairs], middle_of_slices, most=0.5)
+    for server in CEILING:
+        over("new", f"{server}-deferred", "ceil-epoll-eager", 0.9)
+    of_idle = [("user bytes of each of 10,000 idle", "user", 256), ("MiB with them", "end", 4)]
+    for text, key, most in [*of_idle, ("MiB at start", "start", 2)]:
+        add(f"idle: {text}, reactor", values("idle", key, "reactor"), most=most)
+    text = "calls: system calls a request, reactor, as wrk batches them"
+    add(text, values("calls", "all", "reactor"), most=2.05)
+    enters = [values("calls", "enters", server) for server in ["proactor", "ceil-uring"]]
+    text = "calls: io_uring_enter of a request, proactor over ceil-uring"
+    add(text, [own / max(base, 1e-9) for own, base in zip(*enters)], most=1.5)
+    recorded = json.loads(RECORDED.read_text())["counts"]
+    text = "core: system calls a request, reactor, 64 in a turn"
+    add(text, [recorded["system calls a request, reactor, a turn of 64"]], most=2.05)
+    allocations = [n for name, n in recorded.items() if name.startswith("allocations of ")]
+    add("core: allocations of keep-alive requests", [max(allocations)], most=0)
+    return rows + goals_of_lab()
+
+
+def goals_of_lab() -> list[list[str]]:
+    """As `loadline lab compare` has judged them."""
+    file = LAB / "compare.json"
+    found = json.loads(file.read_text()).get("goals", []) if file.exists() else []
+    verdict = {True: "met", False: "**not met**", None: "not measured"}
+    return [[one["name"], one["bound"], one["measured"], verdict[one["is_met"]]] for one in found]
+
+
+# ------------------------------------------------------------------ page
+
+
+def section(name: str, result: dict) -> str:
+    figures = result["figures"]
+    if "us" in figures:
+        text = shown("server", figures["us"])
+    else:
+        columns = [column for column in COLUMNS if column[0] in figures]
+        head = ["server", *(head for _, head, _ in columns), "errors"]
+        body = []
+        for server, errors in figures["errors"].items():
+            row = [f"{statistics.median(figures[key][server]):.{n}f}" for key, _, n in columns]
+            body.append([server, *row, f"{sum(errors):.0f}"])
+        text = table(head, body)
+    return f"## {PARTS[name].title}\n\n{text}\n\n{result['origin']}\n"
+
+
+def render(results: dict) -> str:
+    """The goals, then everything that was measured here."""
+    lines = ["## Goals", "", table(HEAD, goals(results)), ""]
+    lines += [section(name, results[name]) for name in PARTS if name in results]
+    recorded = json.loads(RECORDED.read_text())
+    body = [[name, f"{count:g}"] for name, count in recorded["counts"].items()]
+    text = f"Deterministic, recorded {recorded['when']} by `./x bench core --record`."
+    lines += ["## Counts", "", text, "", table(["count", "recorded"], body)]
+    return "\n".join(lines)
+
+
+def publish(results: dict) -> None:
+    before, found, rest = PAGE.read_text().partition(BEGIN)
+    _, ends, after = rest.partition(END)
+    if not found or not ends:
+        sys.exit(f"{PAGE.name} has no place for the tables: {BEGIN} ... {END}")
+    PAGE.write_text(f"{before}{BEGIN}\n\n{render(results)}\n\n{END}{after}")
+    print("written:", os.path.relpath(PAGE))
 
 
 def arguments() -> argparse.Namespace:
     raw = argparse.RawDescriptionHelpFormatter
     p = argparse.ArgumentParser(prog="./x bench goals", description=__doc__, formatter_class=raw)
+    known = [*PARTS, "lab"]
     p.add_argument("parts", nargs="*", metavar="PART", help="default all")
     o = p.add_argument
-    o("--quick", action="store_true", help="few parts and rows, 3 rounds of 2 s")
-    o("--rows", nargs="+", metavar="ROW", help="these servers, in place of those of the parts")
     o("--show", action="store_true", help="print what was measured last")
     o("--publish", action="store_true", help="write it into docs/goals.md")
-    round_options(p)
+    o("-n", "--slices", type=int, default=20, help="of a second, for each server (default 20)")
+    o("-r", "--rounds", type=int, default=5, help="of what is counted (default 5)")
+    o("-d", "--seconds", type=int, default=4, help="load while calls are counted (default 4)")
+    o("--server-cores", type=cores_of, default="1", metavar="CPUS", help="default 1")
+    o("--client-cores", type=cores_of, default="0", metavar="CPUS", help="default 0")
+    o("--port", type=int, default=21000, help="ports used lie above this one (default 21000)")
     args = p.parse_args()
     args.command_line = f"{BENCH} goals {shlex.join(sys.argv[1:])}".rstrip()
     for name in args.parts:
-        if name not in PARTS:
-            p.error(f"{name}: no such part; right would be one of {', '.join(PARTS)}")
-    args.others = list(args.rows or [])  # whether or not a part has them
-    for name in args.others:
-        if name not in lab_servers() and not name.startswith("cmd:"):
-            known = ", ".join([*lab_servers(), "cmd:LABEL:COMMAND"])
-            p.error(f"{name}: no such row; right would be one of {known}")
-    if not args.parts:
-        args.parts = QUICK_PARTS if args.quick else list(PARTS)
-    some = args.quick or args.rows
-    if args.quick and not args.rows:
-        args.rows = QUICK_ROWS
-    args.json = args.json or TARGET / "bench" / ("some.json" if some else "goals.json")
-    args.markdown = args.markdown or args.json.with_suffix(".md")
-    args.rounds = args.rounds or (3 if args.quick else 5)
-    args.seconds = args.seconds or (2 if args.quick else 4)
+        if name not in known:
+            p.error(f"{name}: no such part; right would be one of {', '.join(known)}")
+    args.parts = args.parts or known
     return args
 
 
 def main() -> None:
     args = arguments()
-    measure_and_show(
-        args,
-        parts=lambda _: [PARTS[name] for name in args.parts],
-        render=page.render,
-        publish=lambda results: [page.publish(results)],
-        closing=lambda results: page.goal_lines(results, only_measured=True),
-    )
+    results = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    if "form" in results:  # of an earlier version
+        results = {}
+    if args.publish:
+        publish(results)
+    elif args.show:
+        print(render(results))
+    else:
+        measure_all(args, results)
+        measured = [row for row in goals(results) if row[-1] != "not measured"]
+        print("\n" + table(HEAD, measured))
 
 
 if __name__ == "__main__":

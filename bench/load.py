@@ -1,25 +1,63 @@
-"""What loads a server: wrk, `loadline load`, one checked request, a crowd of idle connections."""
+"""What loads a server: wrk, one checked request, a crowd of idle connections."""
 
-import json
+import os
 import re
-import resource
 import selectors
 import socket
 import subprocess
-import time
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from peers import Scenario
-from processes import find_program, spawn
+from processes import spawn
 
 WRK_DONE = """
 done = function(s, l, r)
   local e = s.errors
   io.write(string.format("RESULT %d %d %d %d %d %d %d %.3f %.3f\\n", s.requests, s.duration,
-    e.connect, e.read, e.write, e.timeout, e.status,
-    l:percentile(50) / 1000, l:percentile(99) / 1000))
+    e.connect, e.read, e.write, e.timeout, e.status, l:percentile(50), l:percentile(99)))
 end
 """
+
+
+def children_cpu() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def run_client(
+    argv: list[str], cores: set[int], watch: Callable[[int], None] | None = None
+) -> tuple[str, float]:
+    """Runs a client to its end, and has its process watched; its output and CPU seconds."""
+    cpu = children_cpu()
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        proc = spawn(argv, cores, output)
+        while True:
+            try:
+                code = proc.wait(0.5)
+                break
+            except subprocess.TimeoutExpired:
+                if watch:
+                    watch(proc.pid)
+        output.seek(0)
+        text = output.read()
+    if code != 0:
+        raise RuntimeError(f"{' '.join(argv)}: exit code {code}: {text.strip()[-2000:]}")
+    return text, children_cpu() - cpu
+
+
+def loaded(requests, seconds, errors, p50_us, p99_us, cpu) -> dict:
+    """What a load came to."""
+    return {
+        "requests": requests,
+        "seconds": seconds,
+        "rate": requests / seconds,
+        "errors": errors,
+        "p50_us": p50_us,
+        "p99_us": p99_us,
+        "per_cpu": requests / max(cpu, 1e-9),
+    }
 
 
 def wrk(url: str, sc: Scenario, seconds: int, cores: set[int], script: Path) -> dict:
@@ -28,52 +66,12 @@ def wrk(url: str, sc: Scenario, seconds: int, cores: set[int], script: Path) -> 
     argv += ["-s", str(script)]
     if sc.close:
         argv += ["-H", "Connection: close"]
-    proc = spawn(argv + [url], cores, subprocess.PIPE)
-    usage0 = resource.getrusage(resource.RUSAGE_CHILDREN)
-    out = proc.communicate(timeout=seconds + 60)[0].decode()
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    m = re.search(r"^RESULT (.*)$", out, re.M)
-    if not m:
-        raise RuntimeError(f"wrk failed: {out.strip()}")
-    f = [float(x) for x in m[1].split()]
-    cpu = usage.ru_utime + usage.ru_stime - usage0.ru_utime - usage0.ru_stime
-    return {
-        "requests": f[0],
-        "seconds": f[1] / 1e6,
-        "errors": sum(f[2:7]),
-        "p50": f[7],
-        "p99": f[8],
-        "wrk_cpu": cpu,
-    }
-
-
-def loadline_load(
-    url: str, options: tuple[str, ...], seconds: int, cores: set[int], folder: Path
-) -> dict:
-    """`loadline load`; times in ms. `limited`: it says itself that it was the limit; `late`: how much
-    later than due one request in a hundred was sent though a connection was free."""
-    out = folder / "load.json"
-    argv = ["loadline", "load", url, f"--duration={seconds}s", f"--threads={len(cores)}"]
-    argv += ["--quiet", "--allow-client-limited", f"--json={out}", *options]
-    argv[0] = find_program(argv[0]) or argv[0]
-    proc = spawn(argv, cores, subprocess.PIPE)
-    said = proc.communicate(timeout=seconds + 60)[0].decode()
-    # 1: not one answer came, which is a result here.
-    if proc.returncode not in (0, 1) or not out.exists():
-        raise RuntimeError(f"{' '.join(argv)}: exit code {proc.returncode}: {said[-2000:]}")
-    record = json.loads(out.read_text().splitlines()[-1])
-    total = record["groups"][0]["total"]
-    errors = total["tally"]["errors"]
-    percentiles = total["latency"]["percentiles"]
-    return {
-        "requests": total["tally"]["completed"],
-        "rps": total["tally"]["completed"] / total["seconds"],
-        "errors": sum(errors.values() if isinstance(errors, dict) else errors),
-        "p50": (percentiles["p50"] or 0) / 1e3,
-        "p99": (percentiles["p99"] or 0) / 1e3,
-        "limited": float(record["verdict"]["client_limited"]),
-        "late": (record["verdict"]["lag_p99_us"] or 0) / 1e3,
-    }
+    text, cpu = run_client([*argv, url], cores)
+    found = re.search(r"^RESULT (.*)$", text, re.M)
+    if not found:
+        raise RuntimeError(f"wrk failed: {text.strip()}")
+    f = [float(word) for word in found[1].split()]
+    return loaded(f[0], f[1] / 1e6, sum(f[2:7]), f[7], f[8], cpu)
 
 
 def fetch(s: socket.socket, sc: Scenario) -> str | None:
@@ -107,7 +105,6 @@ class IdleCrowd:
     def __init__(self, port: int, sc: Scenario):
         self.socks: list[socket.socket] = []
         self.errors = 0
-        begin = time.monotonic()
         for _ in range(sc.conns):
             try:
                 s = socket.create_connection(("127.0.0.1", port), timeout=10)
@@ -117,7 +114,6 @@ class IdleCrowd:
                 self.errors += 1
                 if self.errors > 100:
                     break
-        self.seconds = time.monotonic() - begin
 
     def closed(self) -> int:
         """How many the server has closed meanwhile."""

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import platform
 import re
 import resource
 import shutil
@@ -100,6 +101,23 @@ def machine_busy() -> float:
     f = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]))
     user, nice, system, _idle, _iowait, irq, softirq, steal = f
     return (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND
+
+
+def machine() -> str:
+    """Where it was measured."""
+    model = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.M)
+    congestion = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    return (
+        f"{os.cpu_count()} CPUs of {model[1] if model else 'an unknown kind'}, "
+        f"Linux {platform.release()}, loopback, congestion control {congestion}"
+    )
+
+
+def revision() -> str:
+    """The last commit, with a mark if files have been changed since."""
+    git = ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty=+", "--exclude=*"]
+    run = subprocess.run(git, capture_output=True, text=True)
+    return run.stdout.strip() or "unknown"
 
 
 def stop(proc: subprocess.Popen) -> None:

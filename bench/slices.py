@@ -2,9 +2,10 @@
 
   ./x bench slices small-1000 ceil-epoll reactor proactor
   ./x bench slices small-64 'cmd:old:old/loadline serve {root} --listen 127.0.0.1:{port}' reactor
+  ./x bench slices small-64 reactor reactor       A/A: what is no difference
 
-A round of `./x bench goals` lasts for seconds and starts each server anew, and the speed of a
-shared machine drifts in that time by more than two builds of one server differ. Here the servers
+A trial of the laboratory lasts for seconds and starts each server anew, and the speed of a shared
+machine drifts in that time by more than two builds of one server differ. Here the servers
 stay, the slices are short (A B C C B A ...), and the CPU time that a request took is read from the
 scheduler in nanoseconds. What is printed is the median of the ratios to the first server in each
 round of slices, with a 95 % bootstrap interval of that median: an interval that holds 1 says that
@@ -12,7 +13,6 @@ the two cannot be told apart.
 """
 
 import argparse
-import random
 import statistics
 import tempfile
 from collections.abc import Iterator
@@ -21,11 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from load import wrk
+from page import middle_of_slices, table
 from peers import SCENARIOS, Scenario, Server, pick_server
 from processes import become_reaper, cpu_seconds, tree
 from rig import Rig
-
-RESAMPLES = 5000
 
 
 def arguments() -> argparse.Namespace:
@@ -74,26 +73,22 @@ class CpuTime:
         return coarse if coarse > 1.05 * exact + 20_000 else exact
 
 
-def interval(values: list[float]) -> tuple[float, float]:
-    chance = random.Random(1)
-    medians = sorted(
-        statistics.median(chance.choices(values, k=len(values))) for _ in range(RESAMPLES)
-    )
-    return medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
-
-
 @dataclass(frozen=True)
 class Slice:
     """What one server did in one turn."""
 
     name: str
-    number: int
     us: float  # its CPU time for a request
     run: dict  # what wrk says
 
-    @property
-    def rps(self) -> float:
-        return self.run["requests"] / self.run["seconds"]
+
+def named_apart(servers: list[Server]) -> list[tuple[str, Server]]:
+    """A server that is given twice is its own A/A."""
+    names: list[str] = []
+    for server in servers:
+        again = names.count(server.name) + sum(n.startswith(f"{server.name} (") for n in names)
+        names.append(f"{server.name} ({again + 1})" if again else server.name)
+    return list(zip(names, servers))
 
 
 def slices(
@@ -101,14 +96,24 @@ def slices(
 ) -> Iterator[Slice]:
     """All servers in turn, forwards and backwards; the first turn, which warms them up, not shown."""
     with ExitStack() as stack:
-        up = [(s.name, *stack.enter_context(rig.running(s, sc))) for s in servers]
+        up = [(name, *stack.enter_context(rig.running(s, sc))) for name, s in named_apart(servers)]
         for number in range(-1, count):
             for name, proc, url in up if number % 2 == 0 else up[::-1]:
                 cpu = CpuTime(proc.pid)
                 run = wrk(url, sc, seconds * sc.stretch, rig.client_cores, rig.script)
                 us = cpu.us() / max(run["requests"], 1)
                 if number >= 0:
-                    yield Slice(name, number, us, run)
+                    yield Slice(name, us, run)
+
+
+def shown(what: str, us: dict[str, list[float]]) -> str:
+    """A table: each server, as a ratio to the first."""
+    first, *_ = us
+    body = []
+    for name, own in us.items():
+        ratios = [base / one for base, one in zip(us[first], own)]
+        body.append([name, f"{statistics.median(own):.2f}", middle_of_slices(ratios)])
+    return table([what, "server CPU us a request", f"requests per CPU second, x {first}"], body)
 
 
 def main() -> None:
@@ -118,17 +123,10 @@ def main() -> None:
     sc = SCENARIOS[args.scenario]
     with tempfile.TemporaryDirectory(prefix="slices-") as folder:
         rig = Rig(Path(folder), args.port, {args.server_core}, {args.client_core})
-        us: dict[str, list[float]] = {server.name: [] for server in servers}
+        us: dict[str, list[float]] = {name: [] for name, _ in named_apart(servers)}
         for found in slices(rig, servers, sc, args.slices, args.seconds):
             us[found.name].append(found.us)
-    first = us[servers[0].name]
-    print(f"| {args.scenario} | server CPU us a request | requests per CPU second, x {servers[0].name} |")
-    print("|---|---:|---:|")
-    for server in servers:
-        ratios = [base / own for base, own in zip(first, us[server.name])]
-        low, high = interval(ratios)
-        middle = f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f})"
-        print(f"| {server.name} | {statistics.median(us[server.name]):.2f} | {middle} |")
+    print(shown(args.scenario, us))
 
 
 if __name__ == "__main__":

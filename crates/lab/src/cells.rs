@@ -62,6 +62,8 @@ pub struct Cell {
     pub load: Options,
     /// The rate as a multiple of what the server carries, if it is given so.
     pub rate_of_capacity: Option<f64>,
+    /// The server whose capacity that is; `None`: its own.
+    pub capacity_of: Option<String>,
     /// What is asked for.
     pub path: String,
     /// Where both sides run.
@@ -120,10 +122,43 @@ impl Cells {
                 }
             }
         }
+        all.check_capacities(plan, left_out)?;
         if all.cells.is_empty() {
             return Err("no cell is left: every server is missing, or every cell excepted".into());
         }
         Ok(all)
+    }
+}
+
+impl Cells {
+    /// Leaves out cells whose rate is a multiple of what a server carries that is left out.
+    fn check_capacities(&mut self, plan: &Plan, left_out: &[String]) -> Result<(), String> {
+        let is_left_out = |name: &String| left_out.contains(name);
+        self.cells
+            .retain(|cell| !cell.capacity_of.as_ref().is_some_and(is_left_out));
+        let lost = |cell: &&Cell| cell.capacity_cell(&self.cells).is_none();
+        self.cells.iter().find(lost).map_or(Ok(()), |cell| {
+            Err(format!(
+                "series {}: rate_of_capacity of {}, which the series is not run with; right would be one \
+                 of its servers",
+                plan.series[cell.series].name,
+                cell.capacity_of.as_deref().unwrap_or_default()
+            ))
+        })
+    }
+}
+
+impl Cell {
+    /// The cell whose server's capacity its rate is a multiple of: itself, if nothing else is said.
+    #[must_use]
+    pub fn capacity_cell<'c>(&'c self, cells: &'c [Self]) -> Option<&'c Self> {
+        let Some(server) = &self.capacity_of else {
+            return Some(self);
+        };
+        let mut levels = self.levels.clone();
+        levels.insert("server".to_owned(), Level::from(server.as_str()));
+        let mut cells = cells.iter();
+        cells.find(|it| it.series == self.series && it.levels == levels)
     }
 }
 
@@ -247,7 +282,7 @@ impl Maker<'_> {
         let mut load = self.series.load.clone();
         load.extend(draft.load);
         refuse_own("load", &load, &OWN_LOAD_OPTIONS)?;
-        let rate_of_capacity = take_multiple(&mut load)?;
+        let (rate_of_capacity, capacity_of) = take_multiple(&mut load)?.unzip();
         let path = match draft.file_bytes {
             None => draft.path,
             Some(_) if matches!(self.plan.site, Site::Folder(_)) => {
@@ -282,6 +317,7 @@ impl Maker<'_> {
             serve,
             load,
             rate_of_capacity,
+            capacity_of: capacity_of.flatten(),
             path,
             placement,
             cpu_quota: draft.cpu_quota,
@@ -347,7 +383,7 @@ impl Draft {
 }
 
 /// The rate as a multiple of the capacity, which is no option of `loadline load`.
-fn take_multiple(load: &mut Options) -> Result<Option<f64>, String> {
+fn take_multiple(load: &mut Options) -> Result<Option<(f64, Option<String>)>, String> {
     const NAME: &str = "rate-of-capacity";
     const OTHERS: [&str; 5] = ["rate", "steps", "ramp", "replay", "scenario"];
     let Some(value) = load.remove(NAME).filter(|it| *it != OptionValue::Absent) else {
@@ -359,12 +395,17 @@ fn take_multiple(load: &mut Options) -> Result<Option<f64>, String> {
             "load {other} and rate_of_capacity exclude each other; right would be one of them"
         ));
     }
-    let multiple = value.text().and_then(|text| text.parse::<f64>().ok());
+    let text = value.text().unwrap_or_default();
+    let (multiple, server) = match text.split_once(" of ") {
+        Some((multiple, server)) => (multiple, Some(server.trim().to_owned())),
+        None => (text, None),
+    };
+    let multiple = multiple.trim().parse::<f64>().ok();
     let multiple = multiple.filter(|multiple| MULTIPLES.contains(multiple));
-    multiple.map(Some).ok_or_else(|| {
+    multiple.map(|it| Some((it, server))).ok_or_else(|| {
         format!(
             "rate_of_capacity is no multiple; right would be {} to {}: 0.9 for nine tenths of what the \
-             server carries",
+             server carries, \"0.9 of NAME\" for what another one does",
             MULTIPLES.start(),
             MULTIPLES.end()
         )

@@ -20,6 +20,7 @@ pub mod cells;
 pub mod decide;
 pub mod expand;
 pub mod folded;
+pub mod goals;
 pub mod journal;
 pub mod knee;
 pub mod observer;

@@ -6,6 +6,7 @@
 mod chart;
 mod factors;
 mod file;
+mod goal;
 mod located;
 mod options;
 mod series;
@@ -17,6 +18,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 pub use chart::{Chart, ChartKind, Reference, Spread};
+pub use goal::{Bound, CellLevels, Goal};
 pub use options::{OptionValue, Options, words};
 
 use crate::analysis::Metric;
@@ -52,6 +54,8 @@ pub struct Plan {
     /// What is measured, in the order of the file. Several may have the same name: they are drawn
     /// together.
     pub series: Vec<Series>,
+    /// What its cells are held to.
+    pub goals: Vec<Goal>,
     /// What the report draws, in this order; none: what varies decides.
     pub charts: Vec<Chart>,
 }

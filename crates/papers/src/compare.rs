@@ -1,8 +1,9 @@
-//! Loadline's architectures against other servers: the plan of `loadline lab compare`, and what its run
-//! comes to.
+//! Servers beside each other: the plan of `loadline lab compare`, and what its run, or one of any other
+//! plan, comes to.
 //!
 //! A run is a number of [`Load`]s; in each stand the servers that had it, with every [`Quantity`] of
-//! interest and its ratio to nginx tuned and to a bare loop within the same blocks. [`text`] is for
+//! interest and its ratios within the same blocks: to nginx tuned and to a bare loop, and to what the plan
+//! says (`compare`). [`text`] is for
 //! terminals, [`page`] and [`summary`] are Markdown, [`json`] is for programs.
 
 mod page;
@@ -22,14 +23,18 @@ pub use text::text;
 
 use loadline_capacity::stats::{self, Comparison, Difference, Range};
 use loadline_lab::analysis::{self, Cell, Metric, Run};
+use loadline_lab::goals::{Judged, judged};
 use loadline_lab::journal::{Level, Levels, RunHead};
-use loadline_lab::plan::Plan;
+use loadline_lab::plan::{Plan, Series};
 use loadline_lab::report::order::Order;
 use loadline_lab::report::{Fact, Report, words};
 use quantity::SERIES;
 
 /// `lab/compare.toml`, with its reduced and its full grid (see [`crate::Grid`]).
 pub const PLAN: &str = include_str!("../../../lab/compare.toml");
+
+/// Its name.
+const NAME: &str = "compare";
 
 /// What the others are compared with.
 pub const BASELINE: &str = "nginx-tuned";
@@ -122,10 +127,27 @@ pub fn loads(run: &Run) -> Vec<Load> {
     let of = Of {
         cells: analysis::cells(run),
         order: Order::new(&run.head),
-        titles: titles(&run.head),
+        series: series_of(&run.head),
     };
-    let names = SERIES.iter().map(|series| series.name);
-    names.flat_map(|series| of.series(series)).collect()
+    let mut names: Vec<&str> = match run.head.name.as_str() {
+        name if name == NAME || of.series.is_empty() => {
+            SERIES.iter().map(|series| series.name).collect()
+        }
+        _ => of
+            .series
+            .iter()
+            .map(|series| series.name.as_str())
+            .collect(),
+    };
+    names.dedup();
+    names.into_iter().flat_map(|name| of.loads(name)).collect()
+}
+
+/// What came of the goals of the run's plan.
+#[must_use]
+pub fn goals(run: &Run) -> Vec<Judged> {
+    let plan = Plan::parse(&run.head.plan_toml, &run.head.name, Path::new("."));
+    plan.map_or_else(|_| Vec::new(), |plan| judged(run, &plan.goals))
 }
 
 /// Everything that the page says, for programs.
@@ -140,6 +162,7 @@ pub fn json(run: &Run, report: &Report) -> Result<String, String> {
         command: &'a [String],
         machine: &'a [Fact],
         loads: Vec<Load>,
+        goals: Vec<Judged>,
     }
     let file = File {
         schema: SCHEMA,
@@ -147,27 +170,30 @@ pub fn json(run: &Run, report: &Report) -> Result<String, String> {
         command: &run.head.command,
         machine: &report.environment.facts,
         loads: loads(run),
+        goals: goals(run),
     };
     let text = serde_json::to_string_pretty(&file).map_err(|error| format!("compare: {error}"))?;
     Ok(text + "\n")
 }
 
-/// Titles of series. A plan of another version may have what this one cannot read: then there are none.
-fn titles(head: &RunHead) -> BTreeMap<String, String> {
+/// The series of the plan. A plan of another version may have what this one cannot read: then there are
+/// none.
+fn series_of(head: &RunHead) -> Vec<Series> {
     let plan = Plan::parse(&head.plan_toml, &head.name, Path::new("."));
-    let series = plan.map(|plan| plan.series).unwrap_or_default();
-    series.into_iter().map(|it| (it.name, it.title)).collect()
+    plan.map(|plan| plan.series).unwrap_or_default()
 }
 
 /// The cells of a run, and what is known of them.
 struct Of<'r> {
     cells: Vec<Cell<'r>>,
     order: Order,
-    titles: BTreeMap<String, String>,
+    series: Vec<Series>,
 }
 
 impl<'r> Of<'r> {
-    fn series(&self, series: &str) -> Vec<Load> {
+    fn loads(&self, series: &str) -> Vec<Load> {
+        let title = self.series.iter().find(|it| it.name == series);
+        let title = title.map_or_else(String::new, |it| it.title.clone());
         let cells = || self.cells.iter().filter(|cell| cell.series == series);
         let mut keys: Vec<Levels> = Vec::new();
         for key in cells().map(levels_of_load) {
@@ -186,7 +212,7 @@ impl<'r> Of<'r> {
             Load {
                 name: series.to_owned() + &named.collect::<String>(),
                 series: series.to_owned(),
-                title: self.titles.get(series).cloned().unwrap_or_default(),
+                title: title.clone(),
                 levels: words::levels(&key),
                 servers: results,
             }
@@ -242,6 +268,15 @@ impl<'r> Of<'r> {
                 found.push(("alone", self.find("small", &name, &levels)));
             }
             _ => {}
+        }
+        let series = self.series.iter().find(|it| it.name == cell.series);
+        let asked = series.and_then(|it| it.compare.as_ref());
+        let to = asked.map(|it| words::levels(&it.with));
+        if let (Some(asked), Some(to)) = (asked, &to) {
+            let mut levels = cell.levels.clone();
+            levels.extend(asked.with.clone());
+            let is_it = |it: &&Cell<'r>| it.series == cell.series && *it.levels == levels;
+            found.push((to.as_str(), self.cells.iter().find(is_it)));
         }
         let ceiling = match cell.series {
             "new-connections" => CEILING_OF_NEW,

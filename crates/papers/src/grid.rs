@@ -58,6 +58,10 @@ impl Grid {
         if let Some(Value::Array(charts)) = plan.get_mut("chart") {
             charts.retain(|chart| chart.get("series").is_none_or(|name| is_one(name, &left)));
         }
+        if let Some(Value::Array(goals)) = plan.get_mut("goal") {
+            let is_left = |goal: &Value, key| goal.get(key).is_none_or(|name| is_one(name, &left));
+            goals.retain(|goal| is_left(goal, "series") && is_left(goal, "over_series"));
+        }
         Ok(())
     }
 

@@ -13,12 +13,21 @@ mod args;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::header::{CONNECTION, HeaderName};
 use axum::routing::get;
 use loadline_apps::service_time::spend;
 use loadline_apps::{Mounts, ServiceKind, StaticFiles, StaticOptions};
 use loadline_tower::Tower;
 
 const BUSY_FOR: Duration = Duration::from_millis(50);
+
+/// An answer after which the connection closes: clients that stay would keep a server of few threads
+/// from the files.
+type Closing = ([(HeaderName, &'static str); 1], &'static str);
+
+fn closing(text: &'static str) -> Closing {
+    ([(CONNECTION, "close")], text)
+}
 
 fn main() -> std::io::Result<()> {
     let args = args::Args::parse();
@@ -31,19 +40,19 @@ fn main() -> std::io::Result<()> {
 }
 
 /// Waits as apps should: whoever polls it can do something else meanwhile.
-async fn wait() -> &'static str {
+async fn wait() -> Closing {
     tokio::time::sleep(BUSY_FOR).await;
-    "waited"
+    closing("waited")
 }
 
 /// Holds its thread without using it, as a library does that knows nothing of futures.
-async fn block() -> &'static str {
+async fn block() -> Closing {
     spend(BUSY_FOR, ServiceKind::Sleep);
-    "blocked"
+    closing("blocked")
 }
 
 /// Holds its thread, and a CPU.
-async fn compute() -> &'static str {
+async fn compute() -> Closing {
     spend(BUSY_FOR, ServiceKind::Spin);
-    "computed"
+    closing("computed")
 }

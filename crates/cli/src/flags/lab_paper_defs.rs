@@ -23,7 +23,9 @@ Examples:
       parts of it
   loadline lab compare --page docs/results.md --readme docs/figures.md
       the same, and writes the tables into these files, between the lines
-      <!-- ./x bench servers --publish --> and <!-- end of what it writes -->";
+      <!-- ./x bench servers --publish --> and <!-- end of what it writes -->
+  loadline lab compare --plan lab/apps.toml
+      the same tables for the servers, loads and goals of another plan, into runs/apps";
 
 /// The options of `loadline lab paper`.
 #[derive(Args, Clone, Debug)]
@@ -39,6 +41,10 @@ pub(crate) struct LabPaperFlags {
 /// The options of `loadline lab compare`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabCompareFlags {
+    /// Another plan: its servers, loads and goals [default: lab/compare.toml].
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) plan: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) grid: LabGridFlags,
 

@@ -7,12 +7,12 @@ use super::report::write;
 use crate::failure::Failure;
 
 /// Lines of a file between which something is written.
-pub(super) struct Marks {
-    pub(super) begin: &'static str,
-    pub(super) end: &'static str,
+pub(super) struct Marks<'t> {
+    pub(super) begin: &'t str,
+    pub(super) end: &'t str,
 }
 
-impl Marks {
+impl Marks<'_> {
     /// Whether a file has a place for it. `option` is what names the file.
     pub(super) fn check(&self, option: &str, file: &Path) -> Result<(), Failure> {
         self.split(option, file).map(drop)

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use loadline_lab::plan::Plan;
 use loadline_papers::compare;
 use loadline_papers::{Grid, Paper};
 
@@ -24,26 +25,39 @@ pub(super) fn paper(flags: &LabPaperFlags) -> Result<(), Failure> {
     write_report(out)
 }
 
-/// What files have before and behind the tables of a comparison.
-const MARKS: Marks = Marks {
-    begin: "<!-- ./x bench servers --publish -->",
-    end: "<!-- end of what it writes -->",
-};
-
 /// Compares servers, or goes on with it.
 pub(super) fn compare(flags: &LabCompareFlags) -> Result<(), Failure> {
+    if let (Some(_), Some(readme)) = (&flags.plan, &flags.readme) {
+        return Err(Failure::usage(format!(
+            "--readme {}: its table is of lab/compare.toml; right would be --page, or no --plan",
+            readme.display()
+        )));
+    }
+    let (name, text) = match &flags.plan {
+        Some(path) => named_plan(path)?,
+        None => ("compare".to_owned(), compare::PLAN.to_owned()),
+    };
+    // What files have before and behind the tables.
+    let begin = match &flags.plan {
+        Some(_) => format!("<!-- ./x bench {name} --publish -->"),
+        None => "<!-- ./x bench servers --publish -->".to_owned(),
+    };
+    let marks = Marks {
+        begin: &begin,
+        end: "<!-- end of what it writes -->",
+    };
     let places = [("--page", &flags.page), ("--readme", &flags.readme)];
     for (option, file) in places {
         // Told before the run, not after it.
         file.as_ref()
-            .map_or(Ok(()), |file| MARKS.check(option, file))?;
+            .map_or(Ok(()), |file| marks.check(option, file))?;
     }
-    let Some(out) = run_plan(("compare", compare::PLAN), &[], &flags.grid)? else {
+    let Some(out) = run_plan((&name, &text), &[], &flags.grid)? else {
         return Ok(());
     };
     let (run, report) = derived(&out)?;
     let loads = compare::loads(&run);
-    crate::print(compare::text(&loads).as_bytes())?;
+    crate::print(compare::text(&loads, &compare::goals(&run)).as_bytes())?;
     let page = compare::page(&run, &report, &loads);
     let markdown = out.join("compare.md");
     write(&markdown, &format!("# {}\n\n{page}", report.title))?;
@@ -58,7 +72,7 @@ pub(super) fn compare(flags: &LabCompareFlags) -> Result<(), Failure> {
         json.display()
     );
     if let Some(file) = &flags.page {
-        MARKS.insert("--page", file, page.trim_end())?;
+        marks.insert("--page", file, page.trim_end())?;
         said += &format!("page: {}\n", file.display());
     }
     if let Some(file) = &flags.readme {
@@ -66,11 +80,24 @@ pub(super) fn compare(flags: &LabCompareFlags) -> Result<(), Failure> {
         if let Some(page) = &flags.page {
             summary += &format!(" [All figures]({}).", relative(file, page));
         }
-        MARKS.insert("--readme", file, &summary)?;
+        marks.insert("--readme", file, &summary)?;
         said += &format!("summary: {}\n", file.display());
     }
     crate::print(said.as_bytes())?;
     write_report(out)
+}
+
+/// The name and the text of a plan file. It is run from another folder, so `{plan}` is filled in.
+fn named_plan(path: &Path) -> Result<(String, String), Failure> {
+    let shown = path.display().to_string();
+    let fail = |error: std::io::Error| Failure::usage(format!("{shown}: {error}"));
+    let text = fs::read_to_string(path).map_err(fail)?;
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
+    let folder = fs::canonicalize(folder.join(".")).map_err(fail)?;
+    let plain = Grid::default().plan_text(&text, &shown);
+    let plan = plain.and_then(|plain| Plan::parse(&plain, &shown, &folder));
+    let name = plan.map_err(Failure::usage)?.name;
+    Ok((name, text.replace("{plan}", &folder.display().to_string())))
 }
 
 fn write_report(run: PathBuf) -> Result<(), Failure> {

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::flags::lab_results_defs::LabResultsFlags;
 
 /// What the README has before and behind the summary.
-const MARKS: Marks = Marks {
+const MARKS: Marks<'_> = Marks {
     begin: "<!-- ./x bench papers -->",
     end: "<!-- end of what the papers came to -->",
 };

@@ -60,6 +60,11 @@ fn what_is_wrong_is_said_before_anything_is_run() {
             &["compare", "--readme", "/no-such-file", "--out", out],
             "/no-such-file",
         ),
+        (&["compare", "--plan", page, "--out", out], "page.md"),
+        (
+            &["compare", "--plan", page, "--readme", page],
+            "right would be --page",
+        ),
     ] {
         let output = run(&[&["lab"][..], words].concat());
         assert_eq!(
@@ -75,4 +80,45 @@ fn what_is_wrong_is_said_before_anything_is_run() {
         );
     }
     assert!(!folder.path().join("out").exists());
+}
+
+/// Servers, loads, a goal and a file beside it are the plan's; the tables go where the page has a place.
+#[test]
+fn the_servers_of_any_plan_are_compared_and_its_goals_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (plan, page, out) = (place("mine.toml"), place("page.md"), place("out"));
+    let text = "name = \"mine\"\nfiles = { \"a.txt\" = 100 }\n\
+        [servers.one]\nkind = \"loadline\"\noptions = { loops = 1, workers = 0 }\n\
+        [servers.two]\nkind = \"loadline\"\noptions = { loops = 1, workers = 1 }\n\
+        [defaults]\npath = \"/a.txt\"\nreplicates = 2\nduration_s = 0.5\nwarm_up_s = 0.1\n\
+        a_a = false\nallow = { client_limited = true, steal = 1.0, others = 1.0 }\n\
+        load = { connections = 2, method = \"GET\", body_file = \"{plan}/mine.toml\" }\n\
+        [[series]]\nname = \"files\"\ncompare = { metric = \"good_per_s\", with = { server = \"one\" } }\n\
+        [[goal]]\nname = \"requests at all\"\nseries = \"files\"\nmetric = \"good_per_s\"\n\
+        of = { server = \"one\" }\nat_least = 1\n\
+        [[goal]]\nname = \"more than there can be\"\nseries = \"files\"\nmetric = \"good_per_s\"\n\
+        of = { server = \"two\" }\nat_least = 1000000000000\n";
+    fs::write(&plan, text).unwrap();
+    let marks = "<!-- ./x bench mine --publish -->\n<!-- end of what it writes -->\n";
+    fs::write(&page, marks).unwrap();
+    let words = [
+        "lab", "compare", "--plan", &plan, "--page", &page, "--out", &out, "--quiet",
+    ];
+    let output = run(&words);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let page = fs::read_to_string(&page).unwrap();
+    for part in [
+        "x one",
+        "| requests at all ",
+        "at least 1/s",
+        "| **not met** |",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("nginx"), "{page}");
+    let json = fs::read_to_string(folder.path().join("out/compare.json")).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let is_met = |goal: usize| json["goals"][goal]["is_met"].as_bool();
+    assert_eq!((is_met(0), is_met(1)), (Some(true), Some(false)));
 }

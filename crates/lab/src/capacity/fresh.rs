@@ -140,6 +140,7 @@ impl Fresh {
             servers: BTreeMap::from([(NAME.to_owned(), server)]),
             placements: BTreeMap::from([(NAME.to_owned(), options.placement.clone())]),
             series: vec![series],
+            goals: Vec::new(),
             charts: Vec::new(),
         }
     }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::chart::Chart;
+use super::goal::GoalTable;
 use super::located::{Located, at};
 use super::options::{OptionsTable, options};
 use super::series::{Defaults, SeriesTable};
@@ -39,6 +40,8 @@ struct PlanTable {
     defaults: Defaults,
     #[serde(default)]
     series: Vec<Spanned<SeriesTable>>,
+    #[serde(default)]
+    goal: Vec<GoalTable>,
     #[serde(default)]
     chart: Vec<Spanned<Chart>>,
 }
@@ -146,6 +149,8 @@ fn plan(table: PlanTable, text: &str, folder: &Path) -> Located<Plan> {
         check_names(&one, &servers, &placements).map_err(|message| named((span, message)))?;
         series.push(one);
     }
+    let goals = table.goal.into_iter().map(|goal| goal.into_goal(&series));
+    let goals = goals.collect::<Located<Vec<_>>>()?;
     let charts = table
         .chart
         .into_iter()
@@ -162,6 +167,7 @@ fn plan(table: PlanTable, text: &str, folder: &Path) -> Located<Plan> {
         servers,
         placements,
         series,
+        goals,
         charts,
     })
 }

@@ -43,7 +43,7 @@ impl OwnCapacities {
         let mut cells: Vec<Cell> = Vec::new();
         let of_cells = run.cells.iter().map(|cell| {
             cell.rate_of_capacity?;
-            let closed = closed(cell);
+            let closed = closed(cell.capacity_cell(&run.cells)?);
             let known = cells.iter().position(|one| is_same(one, &closed));
             Some(known.unwrap_or_else(|| {
                 cells.push(closed);
@@ -178,6 +178,7 @@ fn carried(trial: &Trial) -> Option<f64> {
 fn closed(cell: &Cell) -> Cell {
     let mut closed = cell.clone();
     closed.rate_of_capacity = None;
+    closed.capacity_of = None;
     closed.is_repeated = false;
     closed.levels.retain(|name, _| name != "rate_of_capacity");
     closed
@@ -316,6 +317,41 @@ mod tests {
         right.sort();
         assert_eq!(found_of_s, right);
         assert_eq!(found[4..], [None, None]);
+    }
+
+    #[test]
+    fn rates_can_be_multiples_of_what_another_server_carries() {
+        let text = PLAN.replace("[0.5, 1.7]", "[\"0.7 of two\"]");
+        let plan = Plan::parse(&text, "plan", Path::new("/")).unwrap();
+        let mut run = expand(&plan, 1, &[0, 1], &[]).unwrap();
+        let own = OwnCapacities::of(&run, 1).unwrap();
+        let servers = own.expansion.cells.iter().map(|cell| cell.server.as_str());
+        assert_eq!(servers.collect::<Vec<_>>(), ["two"]);
+        let folder = tempfile::tempdir().unwrap();
+        let (mut store, _) = Store::open(folder.path()).unwrap();
+        store.append(&Line::Run(Box::default())).unwrap();
+        let mut bench = Carrying {
+            cells: own.expansion.cells.clone(),
+            per_s: vec![Some(1000.0); 3],
+            runs: 0,
+            stops_after: usize::MAX,
+        };
+        let mut recorded = Vec::new();
+        own.measure(&mut bench, &mut store, &mut recorded, &mut Silent)
+            .unwrap();
+        own.set_rates(&mut run, &recorded);
+        let rate = Some("700.0".to_owned());
+        assert_eq!(rates(&run)[..2], [rate.clone(), rate]);
+        // Where that server is not installed there is no such rate; one that is not there is a slip.
+        let run = expand(&plan, 1, &[0, 1], &["two".to_owned()]).unwrap();
+        assert!(run.cells.iter().all(|cell| cell.rate_of_capacity.is_none()));
+        let text = text.replace("of two", "of three");
+        let plan = Plan::parse(&text, "plan", Path::new("/")).unwrap();
+        let error = expand(&plan, 1, &[0, 1], &[]).unwrap_err();
+        assert!(
+            error.contains("of three, which the series is not run with"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -3,31 +3,37 @@
 use std::fmt::Write as _;
 
 use loadline_lab::analysis::{Metric, Run, Unit};
+use loadline_lab::goals::rows;
 use loadline_lab::report::{Report, shell, words};
 
 use super::quantity::is_compared;
 use super::text::{baselines, quantities, ratio, value};
-use super::{BASELINE, Load, Quantity, ServerResult};
+use super::{BASELINE, Load, NAME, Quantity, ServerResult, goals};
 use crate::results::facts;
 
-/// How to read the tables.
-const INTRODUCTION: &str = "\
+/// What the plan of `loadline lab compare` is about.
+const ABOUT: &str = "\
 Loadline serves files from a directory, with all of its limits, timers and counters on; the others have \
 the best settings found, except `nginx-default`. Rows named ceil-... are bare loops that parse nothing \
 and send the same bytes for every request: the cost of the kernel's TCP and one loop. Each trial has a \
 fresh server on CPUs of its own and `loadline load` on others; trials of all servers are interleaved in \
 blocks, in random order.
 
-Values are geometric means of trials. *x nginx-tuned* is the ratio of the value to that of nginx tuned in the same \
-blocks, with its 95 % interval, and likewise for the others: more requests/s are better, less of everything \
-else. ≥ and ≤: the client was the limit, the server may do better, and intervals reach as far as \
+";
+
+/// How to read the tables.
+const INTRODUCTION: &str = "\
+Values are geometric means of trials. *x NAME* is the ratio of the value to that of NAME in the same \
+blocks, with its 95 % interval: more requests/s are better, less of everything else. ≥ and ≤: the client \
+was the limit, the server may do better, and intervals reach as far as \
 the CPU time left room for by estimate ([when the client is the limit](lab.md#when-the-client-is-the-limit)). Configurations \
 stand in the run's report.";
 
 /// The page: how to read it, where it was measured and how, a table for each load.
 #[must_use]
 pub fn page(run: &Run, report: &Report, loads: &[Load]) -> String {
-    let mut page = format!("{INTRODUCTION}\n\n{}\n", origin(run, report));
+    let about = if run.head.name == NAME { ABOUT } else { "" };
+    let mut page = format!("{about}{INTRODUCTION}\n\n{}\n", origin(run, report));
     let mut series = "";
     for load in loads.iter().filter(|load| !load.servers.is_empty()) {
         if load.series != series {
@@ -42,6 +48,10 @@ pub fn page(run: &Run, report: &Report, loads: &[Load]) -> String {
             let _ = writeln!(page, "\n{}:", words::capital(&load.levels));
         }
         let _ = writeln!(page, "\n{}", of_load(load));
+    }
+    let goals = goals(run);
+    if !goals.is_empty() {
+        let _ = writeln!(page, "\n## Goals\n\n{}", table(&rows(&goals)));
     }
     page
 }
@@ -197,7 +207,7 @@ fn of_load(load: &Load) -> String {
 }
 
 /// The first row is the head; numbers stand to the right.
-fn table(rows: &[Vec<String>]) -> String {
+pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));

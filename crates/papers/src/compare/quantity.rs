@@ -28,8 +28,8 @@ const P50: Quantity = Quantity::Of(Metric::P50Us);
 const P99: Quantity = Quantity::Of(Metric::P99Us);
 const MEMORY: Quantity = Quantity::Of(Metric::MemoryBytes);
 
-/// All series, in the order of the page.
-pub(super) const SERIES: [Series; 7] = [
+/// The series of `lab/compare.toml`, in the order of the page.
+pub(super) const SERIES: [Series; 8] = [
     Series {
         name: "small",
         compared: &[GOOD, CPU],
@@ -62,24 +62,38 @@ pub(super) const SERIES: [Series; 7] = [
         beside: &[],
     },
     Series {
+        name: "rate-of-nginx",
+        compared: &[P50, P99, CPU],
+        beside: &[],
+    },
+    Series {
         name: "loops",
         compared: &[GOOD, CPU],
         beside: &[P99, MEMORY],
     },
 ];
 
-/// Those of a series, compared ones first; none of a series that is not known.
+/// What is looked at in the series of any other plan.
+const ANY: Series = Series {
+    name: "",
+    compared: &[GOOD, CPU, P99],
+    beside: &[P50, MEMORY],
+};
+
+/// Those of a series, compared ones first.
 pub(super) fn of_series(name: &str) -> impl Iterator<Item = Quantity> + use<> {
-    let found = SERIES.iter().find(|series| series.name == name);
-    let of = |of: fn(&Series) -> &'static [Quantity]| found.map_or(&[][..], of);
-    let (compared, beside) = (of(|it| it.compared), of(|it| it.beside));
-    compared.iter().chain(beside).copied()
+    let series = series(name);
+    series.compared.iter().chain(series.beside).copied()
 }
 
 /// Whether its ratios are shown.
-pub(super) fn is_compared(series: &str, quantity: Quantity) -> bool {
-    let mut all = SERIES.iter();
-    all.any(|it| it.name == series && it.compared.contains(&quantity))
+pub(super) fn is_compared(name: &str, quantity: Quantity) -> bool {
+    series(name).compared.contains(&quantity)
+}
+
+fn series(name: &str) -> &'static Series {
+    let found = SERIES.iter().find(|series| series.name == name);
+    found.unwrap_or(&ANY)
 }
 
 impl Quantity {

@@ -95,7 +95,7 @@ fn servers_are_laid_beside_nginx_tuned_and_the_bare_loop() {
         .figure(Quantity::Of(Metric::GoodPerS))
         .unwrap();
     assert!(figure.ratio(BASELINE).is_none());
-    let said = text(&found);
+    let said = text(&found, &[]);
     for part in [
         "small, connections=64: requests/s, more is better",
         "x nginx-tuned",

@@ -3,14 +3,16 @@
 use std::fmt::Write as _;
 
 use loadline_capacity::stats::{Comparison, Difference};
+use loadline_lab::goals::{Judged, rows};
 use loadline_lab::report::words;
 
+use super::page::table;
 use super::quantity::is_compared;
 use super::{Load, Quantity, ServerResult};
 
-/// All loads.
+/// All loads, and what came of goals.
 #[must_use]
-pub fn text(loads: &[Load]) -> String {
+pub fn text(loads: &[Load], goals: &[Judged]) -> String {
     let mut text = String::new();
     for load in loads {
         for quantity in quantities(load) {
@@ -18,6 +20,9 @@ pub fn text(loads: &[Load]) -> String {
                 one(load, quantity, &mut text);
             }
         }
+    }
+    if !goals.is_empty() {
+        let _ = writeln!(text, "\n{}", table(&rows(goals)));
     }
     text
 }
