@@ -6,7 +6,6 @@ use loadline_capacity::stats::{Comparison, Difference};
 use loadline_lab::goals::{Judged, rows};
 use loadline_lab::report::words;
 
-use super::page::table;
 use super::quantity::is_compared;
 use super::{Load, Quantity, ServerResult};
 
@@ -122,4 +121,34 @@ pub(super) fn ratio(comparison: &Comparison) -> String {
         let _ = write!(text, " ({:.2} to {:.2})", interval.low, interval.high);
     }
     text
+}
+
+/// A table of Markdown. The first row is the head; numbers stand to the right.
+pub(super) fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = match column {
+                0 => write!(text, "| {cell:<width$} |"),
+                _ => write!(text, " {cell:>width$} |"),
+            };
+        }
+        text.push('\n');
+        if index == 0 {
+            for (column, width) in widths.iter().enumerate() {
+                text += &match column {
+                    0 => format!("|{}|", "-".repeat(width + 2)),
+                    _ => format!("{}:|", "-".repeat(width + 1)),
+                };
+            }
+            text.push('\n');
+        }
+    }
+    text.trim_end().to_owned()
 }
