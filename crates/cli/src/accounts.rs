@@ -12,8 +12,8 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::failure::Failure;
-use crate::flags::accounts_defs::AccountsFlags;
-use crate::flags::values::Auto;
+use crate::flags::accounts_defs::AccountsSpec;
+use loadline_spec::values::Auto;
 
 /// Where the pages are.
 pub(crate) const BASE: &str = "/accounts";
@@ -30,8 +30,8 @@ pub(crate) struct Mounted {
 impl Mounted {
     /// Opens the database, if there is to be one. It must not lie in `root`, where it could be asked
     /// for.
-    pub(crate) fn open(flags: &AccountsFlags, root: &Path) -> Result<Option<Self>, Failure> {
-        let Some(database) = flags.accounts.clone() else {
+    pub(crate) fn open(flags: &AccountsSpec, root: &Path) -> Result<Option<Self>, Failure> {
+        let Some(database) = flags.accounts.as_ref().map(|it| it.value.clone()) else {
             return Ok(None);
         };
         if let Some(file) = database.file() {
@@ -40,10 +40,10 @@ impl Mounted {
         let mut options = Options::new(database);
         BASE.clone_into(&mut options.base);
         if let Some(size) = flags.accounts_pool {
-            options.pool_size = u32::try_from(size).unwrap_or(u32::MAX);
+            options.pool_size = size.saturating_u32();
         }
         if let Some(min) = flags.accounts_pool_min {
-            options.pool_min = u32::try_from(min).unwrap_or(u32::MAX);
+            options.pool_min = min.saturating_u32();
         }
         if options.pool_min > options.pool_size {
             return Err(Failure::usage(format!(
@@ -53,11 +53,17 @@ impl Mounted {
             )));
         }
         if let Some(Auto::Given(hashes)) = flags.accounts_hashes {
-            options.hashes_max = hashes;
+            options.hashes_max = hashes.get();
         }
-        options.pool_wait = flags.accounts_pool_wait.unwrap_or(options.pool_wait);
-        options.session_idle = flags.accounts_idle.unwrap_or(options.session_idle);
-        options.session_max = flags.accounts_session.unwrap_or(options.session_max);
+        options.pool_wait = flags
+            .accounts_pool_wait
+            .map_or(options.pool_wait, |time| *time);
+        options.session_idle = flags
+            .accounts_idle
+            .map_or(options.session_idle, |time| *time);
+        options.session_max = flags
+            .accounts_session
+            .map_or(options.session_max, |time| *time);
         let runtime = loadline_tower::runtime()
             .map_err(|error| Failure::failed(format!("the runtime of apps: {error}")))?;
         let accounts = runtime

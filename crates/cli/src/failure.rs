@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use loadline_load::run::RunError;
+use loadline_spec::SpecError;
 
 /// The exit codes, as `--help`, docs/serve.md, docs/load.md and docs/lab.md list them. Where a number has two
 /// meanings, each belongs to a command.
@@ -62,6 +63,13 @@ impl From<RunError> for Failure {
             RunError::Refused(why) => Self::usage(why),
             RunError::Failed(why) => Self::failed(why),
         }
+    }
+}
+
+/// An option that is wrong, in the words of the command line.
+impl From<SpecError> for Failure {
+    fn from(error: SpecError) -> Self {
+        Self::usage(error.to_string())
     }
 }
 

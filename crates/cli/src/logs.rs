@@ -2,15 +2,16 @@
 //! threads never wait.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use loadline_proto::{AccessFormat, ConnectionFormat};
 use loadline_server::{AccessLogging, ConnectionLogging};
+use loadline_spec::values::FilePath;
 
 use crate::failure::Failure;
-use crate::flags::defs::RunningFlags;
+use crate::flags::defs::RunningSpec;
 use crate::line_writer::{Closing, Kind, LineWriter, Losses, Target};
 
 /// Bounds of each: some fifty thousand lines, a tenth of a second at full speed.
@@ -36,9 +37,9 @@ pub(crate) struct LogEnds(Vec<(&'static str, Closing)>);
 
 impl Logs {
     /// Opens those that are asked for.
-    pub(crate) fn open(running: &RunningFlags) -> Result<(Self, LogEnds), Failure> {
+    pub(crate) fn open(running: &RunningSpec) -> Result<(Self, LogEnds), Failure> {
         let mut ends = Vec::new();
-        let mut open = |option, name, path: &Option<PathBuf>| {
+        let mut open = |option, name, path: &Option<FilePath>| {
             let Some(path) = path else {
                 return Ok::<_, Failure>(None);
             };

@@ -11,7 +11,7 @@ use loadline_apps::{
     StaticOptions, StatusPage, StatusSource,
 };
 use loadline_proto::{ErrorPages, Handler, SessionConfig};
-use loadline_server::{ListenAddr, OptionError, ServerConfig, ServerHandle};
+use loadline_server::{ListenAddr, ListenError, OptionError, ServerConfig, ServerHandle};
 
 use crate::accounts::{self, Mounted};
 use crate::diagnostics;
@@ -25,7 +25,7 @@ use crate::status::Status;
 /// Serves until a signal ends it.
 pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     let running = &plan.flags.running;
-    diagnostics::start(running.log_level)
+    diagnostics::start(running.log_level.0.0)
         .map_err(|error| Failure::failed(format!("diagnostics: {error}")))?;
     let root = directory("DIR", &plan.flags.root)?;
     let (files, status_cache) = static_files(plan, &root)?;
@@ -43,35 +43,36 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     let page = running
         .status_path
         .as_ref()
-        .map(|path| StatusPage::new(path.clone(), Arc::clone(&status) as Arc<dyn StatusSource>));
+        .map(|path| StatusPage::new(path.0.clone(), Arc::clone(&status) as Arc<dyn StatusSource>));
     let probes = probes(page.as_ref(), &root, &status);
     let front = Front { page, probes };
     let caught = signals::catch().map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    let log_format = running.log_format.map(|format| format.0);
     let config = ServerConfig {
         options: plan.options.clone(),
         session: Arc::new(SessionConfig {
             limits: plan.limits.clone(),
-            keep_alive: plan.flags.connections.keep_alive,
+            keep_alive: plan.flags.connections.keep_alive.0,
             error_pages,
             trusted_proxies: plan.flags.proxy.trusted(),
         }),
-        listen: plan.flags.listen.clone(),
-        unix_mode: running.unix_mode,
-        access_log: logs.access_logging(running.log_format),
-        connection_log: logs.connection_logging(running.log_format),
+        listen: plan.flags.listen.iter().map(|it| it.0.clone()).collect(),
+        unix_mode: running.unix_mode.map(|mode| mode.0),
+        access_log: logs.access_logging(log_format),
+        connection_log: logs.connection_logging(log_format),
     };
     let work = &plan.flags.work;
     let handle = match work.service_time {
         None => start(front.mounted(files, accounts.as_ref()), config),
         Some(time) => {
-            let kind = work.service_kind.unwrap_or(ServiceKind::Sleep);
-            let files = ServiceTime::new(files, time, kind);
+            let kind = work.service_kind.map_or(ServiceKind::Sleep, |kind| kind.0);
+            let files = ServiceTime::new(files, *time, kind);
             start(front.mounted(files, accounts.as_ref()), config)
         }
     }?;
     let _ = status.control.set(handle.control()); // set nowhere else
     let times = Times {
-        delay: running.drain_delay,
+        delay: **running.drain_delay,
         grace: plan.options.grace,
     };
     caught
@@ -122,8 +123,7 @@ fn probes(page: Option<&StatusPage>, root: &Path, status: &Arc<Status>) -> Probe
 }
 
 fn start<H: Handler>(handler: H, config: ServerConfig) -> Result<ServerHandle, Failure> {
-    let listen = config.listen.clone();
-    loadline_server::serve(Arc::new(handler), config).map_err(|error| refused(&error, &listen))
+    loadline_server::serve(Arc::new(handler), config).map_err(|error| refused(&error))
 }
 
 /// Waits for the end and says how it was.
@@ -155,19 +155,15 @@ fn wait(
 }
 
 /// Why the server did not start, in the words of the command line.
-fn refused(error: &io::Error, listen: &[ListenAddr]) -> Failure {
-    if let Some(option) = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<OptionError>())
-    {
+fn refused(error: &io::Error) -> Failure {
+    let inner = error.get_ref();
+    if let Some(option) = inner.and_then(|inner| inner.downcast_ref::<OptionError>()) {
         return Failure::usage(option.to_string());
     }
-    let text = error.to_string();
-    let at_fault = |address: &&ListenAddr| text.starts_with(&format!("listening on {address}:"));
-    let Some(address) = listen.iter().find(at_fault) else {
+    let Some(ListenError { address, reason }) = inner.and_then(|inner| inner.downcast_ref()) else {
         return Failure::failed(format!("the server cannot start: {error}"));
     };
-    let why = match error.kind() {
+    let why = match reason.kind() {
         io::ErrorKind::AddrInUse => match address {
             ListenAddr::Tcp(_) => {
                 "already in use; stop the other program, or take another (port 0 takes a free one)"
@@ -190,10 +186,7 @@ fn refused(error: &io::Error, listen: &[ListenAddr]) -> Failure {
             "this machine does not have this address; 127.0.0.1 and 0.0.0.0 always exist".to_owned()
         }
         io::ErrorKind::NotFound => "no such directory for the socket's file".to_owned(),
-        _ => text
-            .split_once(": ")
-            .map_or(text.as_str(), |(_, why)| why)
-            .to_owned(),
+        _ => reason.to_string(),
     };
     Failure {
         exit: Exit::BindOrAssert,
@@ -230,19 +223,27 @@ fn static_files(plan: &Plan, root: &Path) -> Result<(Arc<StaticFiles>, CacheQues
     let options = StaticOptions {
         index: match content.index.is_empty() {
             true => defaults.index,
-            false => content.index.clone(),
+            false => content.index.iter().map(|name| name.0.clone()).collect(),
         },
         listing: content.listing,
         spa_fallback: content.spa.clone(),
         follow_symlinks: content.follow_symlinks,
         hidden: content.hidden,
-        precompressed: content.precompressed,
-        media_types: content.media_type.iter().cloned().collect(),
-        cache_control: content.cache_control.clone(),
+        precompressed: content.precompressed.0,
+        media_types: content
+            .media_type
+            .iter()
+            .map(|it| it.value.clone())
+            .collect(),
+        cache_control: content
+            .cache_control
+            .iter()
+            .map(|it| it.value.clone())
+            .collect(),
         inline_bytes_max: plan.limits.inline_body_bytes_max,
         cache: CacheLimits {
-            bytes_max: usize::try_from(content.cache_bytes).unwrap_or(usize::MAX),
-            entries_max: content.cache_entries,
+            bytes_max: usize::try_from(**content.cache_bytes).unwrap_or(usize::MAX),
+            entries_max: content.cache_entries.get(),
             open_files_max: plan.open_files_max,
             ..defaults.cache
         },

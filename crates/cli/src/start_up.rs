@@ -6,7 +6,7 @@ use std::path::Path;
 use loadline_server::{Accept, Architecture, ListenAddr, SocketIo, WorkerPools};
 
 use crate::flags::high::{Machine, Plan};
-use crate::flags::values::Auto;
+use loadline_spec::values::Auto;
 
 /// The lines, each ending in a newline.
 pub(crate) fn text(
@@ -88,7 +88,7 @@ pub(crate) fn chosen(plan: &Plan) -> String {
             count(options.connections_max, "connection")
         ));
     }
-    let auto = match plan.flags.architecture.architecture {
+    let auto = match plan.flags.architecture.architecture.0 {
         Auto::Auto => " (auto)",
         Auto::Given(_) => "",
     };

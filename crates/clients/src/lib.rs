@@ -12,6 +12,7 @@ mod executor;
 pub mod idle;
 mod pace;
 pub mod player;
+pub mod resolve;
 pub mod scenario;
 pub mod slow_body;
 pub mod slow_head;

@@ -13,7 +13,7 @@ mod runs;
 use loadline_record::TrialRecord;
 use serde::{Deserialize, Serialize};
 
-pub use client::{Client, ClientOptions};
+pub use client::{Client, ClientOptions, check_load};
 pub use fresh::{Fresh, FreshOptions};
 pub use limiter::{Limiter, LimiterKind};
 pub use page::page;

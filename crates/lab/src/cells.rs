@@ -3,34 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
+use loadline_spec::load::LoadSpec;
+use loadline_spec::{SpecError, Table, Value};
+
 use crate::journal::{Level, Levels};
 use crate::plan::{
-    Factor, Network, OptionValue, Options, Placement, Plan, Repeated, Series, Server, ServerKind,
-    Site,
+    Factor, Network, Placement, Plan, Repeated, Series, Server, ServerKind, Site, filled,
 };
 
 /// Cells of a plan: more is a slip, a trial of a second each would take days.
 const CELLS_MAX: usize = 50_000;
-
-/// Options of `loadline load` that the lab sets itself, and what a plan has in their place.
-const OWN_LOAD_OPTIONS: [(&str, &str); 16] = [
-    ("json", "the journal"),
-    ("hdr", "a file of each trial"),
-    ("csv", "the report"),
-    ("cpus", "cpus"),
-    ("seed", "seed"),
-    ("server-pid", "what the journal says of the server"),
-    ("duration", "duration_s"),
-    ("warm-up", "warm_up_s"),
-    ("rounds", "replicates"),
-    ("requests", "duration_s"),
-    ("steps", "a factor rate_per_s"),
-    ("step-duration", "duration_s"),
-    ("style", "the report"),
-    ("quiet", "nothing"),
-    ("assert", "allow"),
-    ("allow-client-limited", "allow"),
-];
 
 /// Options of `loadline serve` that the lab sets itself.
 const OWN_SERVE_OPTIONS: [(&str, &str); 2] = [
@@ -57,9 +39,11 @@ pub struct Cell {
     /// Name of the server.
     pub server: String,
     /// Options of the server.
-    pub serve: Options,
-    /// Options of `loadline load`, without those that the lab sets.
-    pub load: Options,
+    pub serve: Table,
+    /// The load, without what the lab sets itself; paths and texts with placeholders.
+    pub load: LoadSpec,
+    /// Whether the client may spin where it has CPUs of its own: `spin = false` says no.
+    pub may_spin: bool,
     /// The rate as a multiple of what the server carries, if it is given so.
     pub rate_of_capacity: Option<f64>,
     /// The server whose capacity that is; `None`: its own.
@@ -184,8 +168,8 @@ struct Maker<'p> {
 struct Draft {
     levels: Levels,
     server: String,
-    serve: Options,
-    load: Options,
+    serve: Table,
+    load: Table,
     path: String,
     file_bytes: Option<u64>,
     cpus: String,
@@ -238,8 +222,8 @@ impl Maker<'_> {
         let first = Draft {
             levels: Levels::new(),
             server: server.to_owned(),
-            serve: Options::new(),
-            load: Options::new(),
+            serve: Table::new(),
+            load: Table::new(),
             path: series.path.clone(),
             file_bytes: None,
             cpus: series.cpus.clone(),
@@ -281,8 +265,9 @@ impl Maker<'_> {
         check_serve(server, &mut serve)?;
         let mut load = self.series.load.clone();
         load.extend(draft.load);
-        refuse_own("load", &load, &OWN_LOAD_OPTIONS)?;
         let (rate_of_capacity, capacity_of) = take_multiple(&mut load)?.unzip();
+        let may_spin = load.get("spin") != Some(&Value::Switch(false));
+        let load = typed(&load).map_err(|error| error.to_string())?;
         let path = match draft.file_bytes {
             None => draft.path,
             Some(_) if matches!(self.plan.site, Site::Folder(_)) => {
@@ -316,6 +301,7 @@ impl Maker<'_> {
             server: draft.server,
             serve,
             load,
+            may_spin,
             rate_of_capacity,
             capacity_of: capacity_of.flatten(),
             path,
@@ -382,14 +368,48 @@ impl Draft {
     }
 }
 
+/// A load as a plan gives it.
+fn typed(load: &Table) -> Result<LoadSpec, SpecError> {
+    let load: LoadSpec = loadline_spec::fill(load)?;
+    let (clients, machine) = (&load.clients, &load.machine);
+    let own = [
+        ("url", !load.url.is_empty(), "path"),
+        ("duration", clients.duration.is_some(), "duration_s"),
+        ("warm-up", clients.warm_up.is_some(), "warm_up_s"),
+        ("requests", clients.requests.is_some(), "duration_s"),
+        ("steps", load.pace.steps.is_some(), "a factor rate_per_s"),
+        ("cpus", machine.cpus.is_some(), "cpus"),
+        ("seed", machine.seed.is_some(), "the plan's seed"),
+        ("server-pid", machine.server_pid.is_some(), "nothing"),
+    ];
+    match own.iter().find(|(_, is_given, _)| *is_given) {
+        None => Ok(load),
+        Some((option, _, right)) => Err(SpecError::new(option, "the lab sets it itself", *right)),
+    }
+}
+
+/// The load of a trial: placeholders replaced.
+///
+/// # Errors
+/// What stands in their place does not fit.
+pub fn load_in_place(
+    load: &LoadSpec,
+    names: &BTreeMap<String, String>,
+) -> Result<LoadSpec, SpecError> {
+    loadline_spec::fill(&filled(&loadline_spec::given(load), names))
+}
+
 /// The rate as a multiple of the capacity, which is no option of `loadline load`.
-fn take_multiple(load: &mut Options) -> Result<Option<(f64, Option<String>)>, String> {
+fn take_multiple(load: &mut Table) -> Result<Option<(f64, Option<String>)>, String> {
     const NAME: &str = "rate-of-capacity";
     const OTHERS: [&str; 5] = ["rate", "steps", "ramp", "replay", "scenario"];
-    let Some(value) = load.remove(NAME).filter(|it| *it != OptionValue::Absent) else {
+    let Some(value) = load.remove(NAME).filter(|it| *it != Value::Switch(false)) else {
         return Ok(None);
     };
-    let is_given = |name: &&str| load.get(*name).is_some_and(|it| *it != OptionValue::Absent);
+    let is_given = |name: &&str| {
+        load.get(*name)
+            .is_some_and(|it| *it != Value::Switch(false))
+    };
     if let Some(other) = OTHERS.iter().find(|name| is_given(name)) {
         return Err(format!(
             "load {other} and rate_of_capacity exclude each other; right would be one of them"
@@ -412,7 +432,7 @@ fn take_multiple(load: &mut Options) -> Result<Option<(f64, Option<String>)>, St
     })
 }
 
-fn refuse_own(what: &str, options: &Options, own: &[(&str, &str)]) -> Result<(), String> {
+fn refuse_own(what: &str, options: &Table, own: &[(&str, &str)]) -> Result<(), String> {
     for (name, instead) in own {
         if options.contains_key(*name) {
             return Err(format!(
@@ -424,16 +444,16 @@ fn refuse_own(what: &str, options: &Options, own: &[(&str, &str)]) -> Result<(),
 }
 
 /// Whether a server has these options.
-pub(crate) fn check_serve(server: &Server, serve: &mut Options) -> Result<(), String> {
+pub(crate) fn check_serve(server: &Server, serve: &mut Table) -> Result<(), String> {
     match server.kind {
         ServerKind::Loadline => {
             for name in ON_OFF {
                 let spelt = match serve.get(name) {
-                    Some(OptionValue::Alone) => "on",
-                    Some(OptionValue::Absent) => "off",
+                    Some(Value::Switch(true)) => "on",
+                    Some(Value::Switch(false)) => "off",
                     _ => continue,
                 };
-                serve.insert(name.to_owned(), OptionValue::Text(spelt.to_owned()));
+                serve.insert(name.to_owned(), Value::Text(spelt.to_owned()));
             }
             refuse_own("serve", serve, &OWN_SERVE_OPTIONS)
         }
@@ -456,11 +476,11 @@ pub(crate) fn check_serve(server: &Server, serve: &mut Options) -> Result<(), St
 }
 
 /// Options of a command are what stands in its placeholders: `{workers}`.
-fn check_placeholders(server: &Server, serve: &Options) -> Result<(), String> {
+fn check_placeholders(server: &Server, serve: &Table) -> Result<(), String> {
     let texts = || server.command.iter().chain(&server.configuration);
     let unused = serve.iter().find(|(name, value)| {
         let is_named = |text: &String| spellings(name).iter().any(|one| text.contains(one));
-        **value != OptionValue::Absent && !texts().any(is_named)
+        **value != Value::Switch(false) && !texts().any(is_named)
     });
     match unused {
         None => Ok(()),

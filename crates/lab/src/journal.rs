@@ -91,7 +91,7 @@ pub struct RunHead {
 
 /// A value of a factor: what a cell is distinguished by.
 #[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a level is a number or a name")]
 pub enum Level {
     /// A quantity, in the unit that the factor's name ends with.
     Number(f64),

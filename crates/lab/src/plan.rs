@@ -19,7 +19,11 @@ use std::path::{Path, PathBuf};
 
 pub use chart::{Chart, ChartKind, Reference, Spread};
 pub use goal::{Bound, CellLevels, Goal};
-pub use options::{OptionValue, Options, words};
+pub use loadline_spec::table_words as words;
+pub(crate) use options::fill;
+pub use options::filled;
+
+use loadline_spec::Table;
 
 use crate::analysis::Metric;
 use crate::journal::{Level, Levels};
@@ -77,7 +81,7 @@ pub struct Server {
     /// Which program it is.
     pub kind: ServerKind,
     /// Its options in every trial.
-    pub options: Options,
+    pub options: Table,
     /// How it is started, one element for each word, with placeholders; empty unless
     /// [`ServerKind::Command`].
     pub command: Vec<String>,
@@ -231,9 +235,9 @@ pub struct Series {
     /// Cells that are left out: those that have all levels of one of these.
     pub except: Vec<Levels>,
     /// Options of the server in every cell.
-    pub serve: Options,
+    pub serve: Table,
     /// Options of `loadline load` in every cell.
-    pub load: Options,
+    pub load: Table,
     /// What is asked for: "/index.html".
     pub path: String,
     /// Name of the placement.
@@ -301,9 +305,9 @@ pub struct Settings {
     /// Name of the server.
     pub server: Option<String>,
     /// Options of the server.
-    pub serve: Options,
+    pub serve: Table,
     /// Options of `loadline load`.
-    pub load: Options,
+    pub load: Table,
     /// What is asked for.
     pub path: Option<String>,
     /// A file of this size, in bytes, is made and asked for.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::{Arrivals, Mix, Phase, Prepared, Schedule};
+use crate::{Arrivals, Mix, Overflow, Phase, Prepared, Schedule};
 
 /// When the clients send.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,15 +32,6 @@ pub enum Loop {
         /// What happens to a request that is due while no connection is free.
         overflow: Overflow,
     },
-}
-
-/// What happens to a request that is due while no connection is free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overflow {
-    /// It waits; its latency counts from when it was due.
-    Queue,
-    /// It is dropped, and counted as such.
-    Drop,
 }
 
 /// A group of clients that is reported apart.

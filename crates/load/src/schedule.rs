@@ -6,14 +6,9 @@
 
 use std::time::Duration;
 
-/// How arrivals are spread around the rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrivals {
-    /// Independent of each other, as many users are: gaps are exponential.
-    Poisson,
-    /// Evenly spaced.
-    Constant,
-}
+use loadline_spec::load::checked_rate;
+pub use loadline_spec::load::values::Arrivals;
+pub use loadline_spec::load::{RATE_MAX, STEPS_MAX, Steps};
 
 /// A stretch of time in which the rate is constant or moves in a straight line.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,17 +43,6 @@ pub struct Phase {
     pub counted: bool,
 }
 
-/// Rates in equal steps, both ends included: `100..2500/100`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Steps {
-    /// Requests per second of the first step.
-    pub from: f64,
-    /// Requests per second that no step goes beyond; below `from`: downwards.
-    pub to: f64,
-    /// Requests per second from one step to the next, above 0.
-    pub by: f64,
-}
-
 /// What names the results of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
@@ -68,15 +52,11 @@ pub enum Split {
     Segments,
 }
 
-/// The highest rate: one request each nanosecond, the resolution of due times.
-pub const RATE_MAX: f64 = 1e9;
 /// The longest run: due times in nanoseconds are exact in an `f64` for 104 days.
 pub const DURATION_NS_MAX: u64 = 100 * 24 * 3600 * NS_PER_S;
 /// The most segments of a schedule: enough for bursts of a millisecond over minutes. Each thread
 /// has a copy of 48 bytes for each.
 pub const SEGMENTS_MAX: usize = 200_000;
-/// The most steps: each has histograms of its own in every result.
-pub const STEPS_MAX: usize = 1000;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -280,25 +260,6 @@ pub fn closed_phases(warm_up: Duration, duration: Duration) -> Vec<Phase> {
     phases
 }
 
-impl Steps {
-    /// The rates, in their order.
-    ///
-    /// # Errors
-    /// A bound or a step is not a rate, or there are more than [`STEPS_MAX`].
-    pub fn rates(self) -> Result<Vec<f64>, String> {
-        checked_rate("first rate", self.from)?;
-        checked_rate("last rate", self.to)?;
-        checked_rate("step", self.by)?;
-        // A step more or less by rounding would be a rate more or less: 0.1..0.3/0.1 has three.
-        let count = ((self.to - self.from).abs() / self.by + 1e-9).floor() as usize + 1;
-        if count > STEPS_MAX {
-            return Err(format!("{count} steps are too many: at most {STEPS_MAX}"));
-        }
-        let by = self.by.copysign(self.to - self.from);
-        Ok((0..count).map(|k| self.from + k as f64 * by).collect())
-    }
-}
-
 /// A rate as it stands in labels: "500/s", "0.25/s".
 #[must_use]
 pub fn rate_text(rate: f64) -> String {
@@ -351,15 +312,6 @@ pub(crate) fn sound(rate: f64) -> f64 {
     } else {
         0.0
     }
-}
-
-fn checked_rate(name: &str, rate: f64) -> Result<(), String> {
-    if rate > 0.0 && rate <= RATE_MAX {
-        return Ok(());
-    }
-    Err(format!(
-        "the {name} is {rate}: requests per second above 0, at most {RATE_MAX:e}"
-    ))
 }
 
 fn checked_ns(name: &str, duration: Duration) -> Result<u64, String> {

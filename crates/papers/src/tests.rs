@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use loadline_lab::analysis::Metric;
+use loadline_lab::cells::Cells;
 use loadline_lab::plan::{Plan, words};
 
 use super::*;
@@ -35,6 +36,8 @@ fn both_grids_of_each_paper_are_plans() {
         for grid in [Grid::default(), full()] {
             let plan = plan(paper, &grid);
             assert_eq!(plan.name, paper.name);
+            let cells = Cells::of(&plan, &[0, 1], &[]).unwrap();
+            assert!(cells.cells.len() > plan.series.len());
             assert!(plan.series.iter().all(|series| series.replicates >= 1));
         }
     }

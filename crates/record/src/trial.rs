@@ -5,6 +5,8 @@
 //! is null. Readers skip fields that they do not know; a field is never given another meaning under
 //! the same name of the schema.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +51,8 @@ pub struct RunRecord {
     pub version: String,
     /// The command line, one element for each word.
     pub command: Vec<String>,
+    /// The options of the load that were given, by name, without passwords; empty in older files.
+    pub spec: BTreeMap<String, serde_json::Value>,
     /// What was asked for.
     pub urls: Vec<String>,
     /// Addresses and ports that connections went to.

@@ -129,6 +129,7 @@ pub use options::{
 };
 pub use parts::counters::{Counts, Role, RowSnapshot, Snapshot};
 
+pub use listener::ListenError;
 pub(crate) use listener::Listener;
 use parts::journal::Journal;
 use parts::shutdown::Shutdown;

@@ -1,5 +1,6 @@
 //! A bound address, and listening on it as often as an architecture needs.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,6 +19,23 @@ use crate::{Accept, ServerOptions};
 /// is started again at once would find its own address taken. Half a second in all.
 const IN_USE_TRIES: u32 = 25;
 const IN_USE_PAUSE: Duration = Duration::from_millis(20);
+
+/// An address that cannot be listened on; what [`serve`](crate::serve) returns has it inside.
+#[derive(Debug)]
+pub struct ListenError {
+    /// Which.
+    pub address: ListenAddr,
+    /// Why not.
+    pub reason: io::Error,
+}
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "listening on {}: {}", self.address, self.reason)
+    }
+}
+
+impl std::error::Error for ListenError {}
 
 /// A listening socket.
 #[derive(Debug)]
@@ -51,8 +69,10 @@ impl Listener {
     }
 
     fn bind(address: &ListenAddr, options: ListenOptions) -> io::Result<Self> {
-        let (socket, bound) = listen_patiently(address, options).map_err(|error| {
-            io::Error::new(error.kind(), format!("listening on {address}: {error}"))
+        let (socket, bound) = listen_patiently(address, options).map_err(|reason| {
+            let kind = reason.kind();
+            let address = address.clone();
+            io::Error::new(kind, ListenError { address, reason })
         })?;
         let file = match &bound {
             ListenAddr::Unix(path) => Some(Arc::new(SocketFile::new(path.clone())?)),

@@ -289,11 +289,16 @@ impl ServerOptions {
         Ok(())
     }
 
-    /// Whether the connections fit into a limit of `descriptors_max` open files.
+    /// Whether the connections fit into a limit of `descriptors_max` open files, of which a file cache
+    /// has `cached_files`.
     ///
     /// # Errors
     /// Names the option that asks for too many, and how many would fit.
-    pub fn validate_descriptors(&self, descriptors_max: usize) -> Result<(), OptionError> {
+    pub fn validate_descriptors(
+        &self,
+        descriptors_max: usize,
+        cached_files: usize,
+    ) -> Result<(), OptionError> {
         let (option, wanted) = match self.architecture {
             Architecture::Sequential => return Ok(()),
             Architecture::ThreadPool => ("--threads", self.threads + self.queue_max),
@@ -303,7 +308,7 @@ impl ServerOptions {
                 self.connections_max.saturating_add(4 * self.loops),
             ),
         };
-        let room = descriptors_max.saturating_sub(DESCRIPTORS_RESERVED);
+        let room = descriptors_max.saturating_sub(cached_files + DESCRIPTORS_RESERVED);
         if wanted <= room {
             return Ok(());
         }
@@ -311,11 +316,15 @@ impl ServerOptions {
             Architecture::ThreadPool => (self.threads, self.queue_max),
             _ => (self.connections_max, wanted - self.connections_max),
         };
+        let files = match cached_files {
+            0 => String::new(),
+            files => format!(" less {files} for the file cache"),
+        };
         Err(OptionError {
             option,
             value: value.to_string(),
             expected: format!(
-                "the limit of {descriptors_max} open files leaves room for {}; \
+                "the limit of {descriptors_max} open files{files} leaves room for {}; \
                  raise it (ulimit -n) or ask for less",
                 room.saturating_sub(overhead)
             ),
@@ -365,7 +374,7 @@ mod tests {
     fn the_defaults_fit() {
         let options = ServerOptions::default();
         assert_eq!(options.validate(), Ok(()));
-        assert_eq!(options.validate_descriptors(20_000), Ok(()));
+        assert_eq!(options.validate_descriptors(20_000, 0), Ok(()));
     }
 
     #[test]
@@ -436,7 +445,7 @@ mod tests {
     #[test]
     fn too_many_for_the_descriptor_limit() {
         let options = ServerOptions::default();
-        let error = options.validate_descriptors(1024).unwrap_err();
+        let error = options.validate_descriptors(1024, 0).unwrap_err();
         assert_eq!(
             (error.option, error.value.as_str()),
             ("--connections-max", "8192")

@@ -13,6 +13,7 @@ use sources::{Rust, manifests, rust_files, text_files};
 /// do not know each other, nor do `server` and `apps`.
 const EDGES: &[(&str, &[&str])] = &[
     ("loadline-base", &[]),
+    ("loadline-spec", &[]),
     ("loadline-proto", &["loadline-base"]),
     ("loadline-sys", &["loadline-base"]),
     (
@@ -27,6 +28,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-base",
             "loadline-proto",
             "loadline-record",
+            "loadline-spec",
             "loadline-sys",
         ],
     ),
@@ -42,6 +44,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-load",
             "loadline-clients",
             "loadline-record",
+            "loadline-spec",
             "loadline-capacity",
             "loadline-lab",
             "loadline-papers",
@@ -54,6 +57,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-capacity",
             "loadline-databases",
             "loadline-record",
+            "loadline-spec",
             "loadline-sys",
         ],
     ),
@@ -68,6 +72,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-load",
             "loadline-proto",
             "loadline-record",
+            "loadline-spec",
             "loadline-sys",
         ],
     ),

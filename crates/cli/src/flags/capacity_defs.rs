@@ -1,14 +1,12 @@
 //! The options of `loadline lab capacity` as they are typed. What they mean is in `capacity.rs`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use loadline_lab::plan::check_cpu_quota;
-
-use super::load_defs::{CpuList, cpu_list};
-use super::load_values::{CLIENTS_MAX, pid, rate, run_time, some_time};
-use super::values::count_in;
+use loadline_spec::load::CLIENTS_MAX;
+use loadline_spec::load::values::{Cpus, Pid, Rate};
+use loadline_spec::values::{Count, RunTime, SomeTime};
 
 pub(crate) const CAPACITY_EXIT_CODES: &str = "\
 Exit codes:
@@ -53,37 +51,37 @@ pub(crate) struct CapacityFlags {
     pub(crate) slo: String,
 
     /// Time for the whole search.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = run_time)]
-    pub(crate) budget: Duration,
+    #[arg(long, value_name = "TIME", default_value = "10m")]
+    pub(crate) budget: RunTime,
 
     /// The rate to begin with; auto is a tenth to a third of what a second of a closed loop carries
     /// [default: auto].
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    pub(crate) from: Option<f64>,
+    #[arg(long, value_name = "RATE")]
+    pub(crate) from: Option<Rate>,
 
     /// The highest rate to try.
-    #[arg(long, value_name = "RATE", default_value = "1M", value_parser = rate)]
-    pub(crate) to: f64,
+    #[arg(long, value_name = "RATE", default_value = "1M")]
+    pub(crate) to: Rate,
 
     /// Length of a trial near the capacity.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = run_time)]
-    pub(crate) trial: Duration,
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub(crate) trial: RunTime,
 
     /// Length of a trial on the way there.
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = run_time)]
-    pub(crate) sweep: Duration,
+    #[arg(long, value_name = "TIME", default_value = "3s")]
+    pub(crate) sweep: RunTime,
 
     /// Load before each trial, not counted; half of it before those on the way.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
-    pub(crate) warm_up: Duration,
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) warm_up: SomeTime,
 
     /// Connections: the bound of requests in flight.
-    #[arg(short, long, value_name = "N", default_value = "256", value_parser = count_in(1..=CLIENTS_MAX))]
-    pub(crate) connections: usize,
+    #[arg(short, long, value_name = "N", default_value = "256")]
+    pub(crate) connections: Count<1, CLIENTS_MAX>,
 
     /// Watch the server's process and its children: what limits it is told from that (with a URL).
-    #[arg(long, value_name = "PID", value_parser = pid)]
-    pub(crate) server_pid: Option<u32>,
+    #[arg(long, value_name = "PID")]
+    pub(crate) server_pid: Option<Pid>,
 
     /// The folder that {root} stands for (with a command) [default: one with a page of 1 KiB].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -94,8 +92,8 @@ pub(crate) struct CapacityFlags {
     pub(crate) path: Option<String>,
 
     /// CPUs of the server (with a command) [default: half of them, where there are several].
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    pub(crate) server_cpus: Option<CpuList>,
+    #[arg(long, value_name = "LIST")]
+    pub(crate) server_cpus: Option<Cpus>,
 
     /// CPU time that the server may use, in CPUs: 0.4 for 40 % of one (with a command; needs a control
     /// group, so usually root). So the server can be made the limit on a small machine.
@@ -108,8 +106,8 @@ pub(crate) struct CapacityFlags {
     pub(crate) namespaces: bool,
 
     /// CPUs of the client: 1 or 0,2-3 [default: with a command the other half].
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    pub(crate) cpus: Option<CpuList>,
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<Cpus>,
 
     /// A further option of loadline load, in one word: --load=--new-connection; may be given several
     /// times.

@@ -4,15 +4,13 @@
 
 use std::sync::Arc;
 
-use loadline_proto::{AccessFormat, Limits};
-use loadline_server::{
-    Accept, Architecture, DESCRIPTORS_RESERVED, ListenAddr, OptionError, Queue, ServerOptions,
-    SocketIo, WorkerPools,
-};
+use loadline_proto::Limits;
+use loadline_server::{Architecture, DESCRIPTORS_RESERVED, OptionError, ServerOptions, SocketIo};
+use loadline_spec::values::{Auto, Count};
 
-use super::defs::{ArchitectureFlags, RunningFlags, ServeFlags};
+use super::defs::{ArchitectureSpec, ServeSpec};
+use super::fit;
 use super::limits::limits;
-use super::values::Auto;
 use crate::failure::Failure;
 
 /// What was found about the machine.
@@ -55,7 +53,7 @@ pub(crate) fn why_no_io_uring() -> Option<String> {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// As typed, for what needs no working out.
-    pub(crate) flags: Arc<ServeFlags>,
+    pub(crate) flags: Arc<ServeSpec>,
     /// Architecture and numbers.
     pub(crate) options: ServerOptions,
     /// Why it is not the architecture that `auto` would rather have.
@@ -80,25 +78,16 @@ const THREAD_CONNECTIONS_AUTO: usize = 4096;
 const OPEN_FILES_AUTO: usize = 4096;
 
 /// Works out a plan.
-pub(crate) fn plan(flags: ServeFlags, machine: &Machine) -> Result<Plan, Failure> {
+pub(crate) fn plan(flags: ServeSpec, machine: &Machine) -> Result<Plan, Failure> {
     let (architecture, fallback) = choose(&flags.architecture, machine);
-    refuse_foreign(&flags, architecture)?;
+    fit::check(&flags, architecture)?;
     let options = options(&flags, architecture, machine);
-    refuse_contradictions(&flags, &options)?;
+    fit::check_chosen(&flags, &options)?;
     options.validate().map_err(refused)?;
     let open_files_max = open_files_max(&flags, machine);
-    let room = machine.descriptors_max.saturating_sub(open_files_max);
-    options.validate_descriptors(room).map_err(|error| {
-        let files = match open_files_max {
-            0 => String::new(),
-            files => format!(" less {files} for the file cache"),
-        };
-        let limit = format!("the limit of {} open files{files}", machine.descriptors_max);
-        let expected = error
-            .expected
-            .replace(&format!("the limit of {room} open files"), &limit);
-        refused(OptionError { expected, ..error })
-    })?;
+    options
+        .validate_descriptors(machine.descriptors_max, open_files_max)
+        .map_err(refused)?;
     Ok(Plan {
         limits: limits(&flags.requests, &flags.connections)?,
         flags: Arc::new(flags),
@@ -110,10 +99,12 @@ pub(crate) fn plan(flags: ServeFlags, machine: &Machine) -> Result<Plan, Failure
 
 /// The proactor by `auto`, since it costs no more than the reactor (docs/hot-path.md), unless the
 /// machine or another option does not allow it; then says which of them.
-fn choose(typed: &ArchitectureFlags, machine: &Machine) -> (Architecture, Option<String>) {
-    match typed.architecture {
-        Auto::Given(architecture) => (architecture, None),
-        Auto::Auto if typed.socket_io == Some(SocketIo::Worker) => (Architecture::Reactor, None),
+fn choose(typed: &ArchitectureSpec, machine: &Machine) -> (Architecture, Option<String>) {
+    match typed.architecture.0 {
+        Auto::Given(architecture) => (architecture.0, None),
+        Auto::Auto if typed.socket_io.is_some_and(|it| it.0 == SocketIo::Worker) => {
+            (Architecture::Reactor, None)
+        }
         Auto::Auto => match &machine.refuses_io_uring {
             None => (Architecture::Proactor, None),
             Some(why) => (Architecture::Reactor, Some(why.clone())),
@@ -126,15 +117,15 @@ fn refused(error: OptionError) -> Failure {
 }
 
 /// Files that the cache may hold open: an eighth of the descriptors.
-fn open_files_max(flags: &ServeFlags, machine: &Machine) -> usize {
+fn open_files_max(flags: &ServeSpec, machine: &Machine) -> usize {
     let auto = || (machine.descriptors_max / 8).clamp(16, OPEN_FILES_AUTO);
-    flags.content.cache_open_files.or_else(auto)
+    or_auto(&flags.content.cache_open_files, auto)
 }
 
-fn options(flags: &ServeFlags, architecture: Architecture, machine: &Machine) -> ServerOptions {
+fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> ServerOptions {
     let defaults = ServerOptions::default();
     let typed = &flags.architecture;
-    let loops = typed.loops.or_else(|| machine.cpus);
+    let loops = or_auto(&typed.loops, || machine.cpus);
     // One for a main loop, one for each other listener beside a loop's own.
     let descriptors_of_loops = 4 * loops + flags.listen.len();
     let room = machine
@@ -142,7 +133,7 @@ fn options(flags: &ServeFlags, architecture: Architecture, machine: &Machine) ->
         .saturating_sub(DESCRIPTORS_RESERVED + open_files_max(flags, machine))
         .saturating_sub(descriptors_of_loops)
         .max(2);
-    let threads = typed.threads.or_else(|| THREADS_AUTO.min(room / 2));
+    let threads = or_auto(&typed.threads, || THREADS_AUTO.min(room / 2));
     let queue_room = match architecture {
         Architecture::ThreadPool => room.saturating_sub(threads).max(1),
         _ => QUEUE_AUTO,
@@ -154,176 +145,38 @@ fn options(flags: &ServeFlags, architecture: Architecture, machine: &Machine) ->
     ServerOptions {
         architecture,
         loops,
-        workers: typed.workers.or_else(|| machine.cpus.max(WORKERS_LEAST)),
+        workers: or_auto(&typed.workers, || machine.cpus.max(WORKERS_LEAST)),
         threads,
-        worker_pools: typed.worker_pools.unwrap_or(defaults.worker_pools),
-        accept: typed.accept.unwrap_or(defaults.accept),
-        balance: typed.balance.unwrap_or(defaults.balance),
-        queue: typed.queue.unwrap_or(defaults.queue),
-        queue_max: typed.queue_max.or_else(|| QUEUE_AUTO.min(queue_room)),
-        socket_io: typed.socket_io.unwrap_or(defaults.socket_io),
-        file_io: typed.file_io.unwrap_or(defaults.file_io),
-        capacity_per_loop: typed.capacity_per_loop,
-        at_capacity: typed.at_capacity.unwrap_or(defaults.at_capacity),
-        connections_max: flags
-            .connections
-            .connections_max
-            .or_else(|| room.min(connections_most)),
-        backlog: u32::try_from(flags.connections.backlog).unwrap_or(u32::MAX),
+        worker_pools: typed.worker_pools.map_or(defaults.worker_pools, |it| it.0),
+        accept: typed.accept.map_or(defaults.accept, |it| it.0),
+        balance: typed.balance.map_or(defaults.balance, |it| it.0),
+        queue: typed.queue.map_or(defaults.queue, |it| it.0),
+        queue_max: or_auto(&typed.queue_max, || QUEUE_AUTO.min(queue_room)),
+        socket_io: typed.socket_io.map_or(defaults.socket_io, |it| it.0),
+        file_io: typed.file_io.map_or(defaults.file_io, |it| it.0),
+        capacity_per_loop: typed.capacity_per_loop.map(|count| *count),
+        at_capacity: typed.at_capacity.map_or(defaults.at_capacity, |it| it.0),
+        connections_max: or_auto(&flags.connections.connections_max, || {
+            room.min(connections_most)
+        }),
+        backlog: flags.connections.backlog.saturating_u32(),
         defer_accept: flags.connections.defer_accept,
-        grace: flags.running.grace,
+        grace: **flags.running.grace,
     }
 }
 
-/// Refuses options that the architecture has no use for: they would silently do nothing.
-fn refuse_foreign(flags: &ServeFlags, architecture: Architecture) -> Result<(), Failure> {
-    use Architecture::{Proactor, Reactor, ThreadPerConnection, ThreadPool};
-    let typed: &ArchitectureFlags = &flags.architecture;
-    let loops: &[Architecture] = &[Reactor, Proactor];
-    let given: [(&str, Option<String>, &[Architecture]); 12] = [
-        ("--loops", number(typed.loops), loops),
-        ("--workers", number(typed.workers), loops),
-        ("--threads", number(typed.threads), &[ThreadPool]),
-        (
-            "--worker-pools",
-            typed.worker_pools.map(|it| it.name().to_owned()),
-            loops,
-        ),
-        (
-            "--accept",
-            typed.accept.map(|it| it.name().to_owned()),
-            loops,
-        ),
-        (
-            "--balance",
-            typed.balance.map(|it| it.name().to_owned()),
-            loops,
-        ),
-        ("--queue", typed.queue.map(|it| it.name().to_owned()), loops),
-        (
-            "--queue-max",
-            number(typed.queue_max),
-            &[Reactor, Proactor, ThreadPool],
-        ),
-        (
-            "--socket-io",
-            typed.socket_io.map(|it| it.name().to_owned()),
-            &[Reactor],
-        ),
-        (
-            "--file-io",
-            typed.file_io.map(|it| it.name().to_owned()),
-            loops,
-        ),
-        (
-            "--capacity-per-loop",
-            typed.capacity_per_loop.map(|it| it.to_string()),
-            loops,
-        ),
-        (
-            "--connections-max",
-            number(flags.connections.connections_max),
-            &[Reactor, Proactor, ThreadPerConnection],
-        ),
-    ];
-    for (option, value, useful) in given {
-        let Some(value) = value else { continue };
-        if !useful.contains(&architecture) {
-            let useful: Vec<_> = useful.iter().map(|useful| useful.name()).collect();
-            return Err(Failure::usage(format!(
-                "{option} {value}: --architecture {} has no use for it; it goes with {}",
-                architecture.name(),
-                in_words(&useful),
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn in_words(names: &[&str]) -> String {
-    match names {
-        [names @ .., last] if !names.is_empty() => format!("{} or {last}", names.join(", ")),
-        _ => names.concat(),
-    }
-}
-
-fn number(typed: Auto<usize>) -> Option<String> {
-    typed.given().map(|number| number.to_string())
-}
-
-/// Refuses options that go with another choice than the one made.
-fn refuse_contradictions(flags: &ServeFlags, options: &ServerOptions) -> Result<(), Failure> {
-    let typed = &flags.architecture;
-    let refuse = |message: String| Err(Failure::usage(message));
-    if let Some(balance) = typed.balance
-        && options.accept != Accept::Handoff
-    {
-        let (balance, accept) = (balance.name(), options.accept.name());
-        return refuse(format!(
-            "--balance {balance}: with --accept {accept} nobody hands over; right would be \
-             --accept handoff"
-        ));
-    }
-    if options.workers == 0 && options.architecture.has_loops() {
-        let idle = [
-            (
-                "--queue work-stealing",
-                options.queue == Queue::WorkStealing,
-            ),
-            (
-                "--worker-pools per-loop",
-                options.worker_pools == WorkerPools::PerLoop,
-            ),
-            ("--socket-io worker", options.socket_io == SocketIo::Worker),
-        ];
-        if let Some((option, _)) = idle.iter().find(|(_, given)| *given) {
-            return refuse(format!(
-                "{option}: there are no workers; right would be --workers 1 or more"
-            ));
-        }
-    }
-    refuse_logs(&flags.running)?;
-    let mut listen = flags.listen.clone();
-    while let Some(address) = listen.pop() {
-        let fixed = !matches!(&address, ListenAddr::Tcp(tcp) if tcp.port() == 0);
-        if fixed && listen.contains(&address) {
-            return refuse(format!("--listen {address}: given twice; once is enough"));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses logs that would do nothing, or tear each other's lines apart.
-fn refuse_logs(running: &RunningFlags) -> Result<(), Failure> {
-    let has_access = running.access_log.is_some();
-    if let Some(format) = running.log_format {
-        let (name, right) = match format {
-            AccessFormat::Json => ("json", "--access-log or --connection-log"),
-            AccessFormat::Common => ("common", "--access-log"),
-            AccessFormat::Combined => ("combined", "--access-log"),
-        };
-        let is_of_use =
-            has_access || (format == AccessFormat::Json && running.connection_log.is_some());
-        if !is_of_use {
-            return Err(Failure::usage(format!(
-                "--log-format {name}: there is no log of that form; it goes with {right}"
-            )));
-        }
-    }
-    if let Some(path) = &running.connection_log
-        && has_access
-        && running.access_log == running.connection_log
-    {
-        return Err(Failure::usage(format!(
-            "--connection-log {}: the access log goes there; right would be a file of its own",
-            path.display()
-        )));
-    }
-    Ok(())
+/// A count as given, or as it is worked out.
+fn or_auto<const LEAST: usize, const MOST: usize>(
+    count: &Auto<Count<LEAST, MOST>>,
+    auto: impl FnOnce() -> usize,
+) -> usize {
+    count.map(Count::get).or_else(auto)
 }
 
 #[cfg(test)]
 mod tests {
+    use loadline_server::WorkerPools;
+
     use super::*;
     use crate::flags::{Typed, defs::Command, read};
 
@@ -497,12 +350,12 @@ mod tests {
                 "--listen 127.0.0.1:80 --listen 127.0.0.1:80",
                 "--listen 127.0.0.1:80 twice",
             ),
-            ("--idle-timeout 0", "--idle-timeout 0ns 1ms"),
+            ("--idle-timeout 0", "--idle-timeout 0s 1ms"),
             ("--idle-timeout never", "--idle-timeout never off"),
             ("--proxy-idle-timeout 60s", "--trust-proxy"),
             (
                 "--trust-proxy 10.0.0.1 --proxy-idle-timeout 60s --idle-timeout 61s",
-                "--proxy-idle-timeout 60000ms --idle-timeout",
+                "--proxy-idle-timeout 1m --idle-timeout",
             ),
             (
                 "--log-format common --connection-log a",

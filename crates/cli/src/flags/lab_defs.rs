@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
+use loadline_spec::ValueError;
+use loadline_spec::load::values::Cpus;
+use loadline_spec::values::Count;
 
 use super::capacity_defs::{CAPACITY_EXIT_CODES, CAPACITY_MORE, CapacityFlags};
 use super::lab_advise_defs::{LAB_ADVISE_EXIT_CODES, LAB_ADVISE_MORE, LabAdviseFlags};
@@ -12,8 +15,6 @@ use super::lab_report_defs::{
 };
 use super::lab_results_defs::{LAB_RESULTS_EXIT_CODES, LAB_RESULTS_MORE, LabResultsFlags};
 use super::lab_server_defs::{LAB_SERVER_EXIT_CODES, LAB_SERVER_MORE, LabServerFlags};
-use super::load_defs::{CpuList, cpu_list};
-use super::values::count_in;
 
 pub(crate) const LAB_EXIT_CODES: &str = "\
 Exit codes:
@@ -87,8 +88,13 @@ pub(crate) struct LabRunFlags {
     pub(crate) until_decided: bool,
 
     /// The most blocks that there may be then, those of the plan included.
-    #[arg(long, value_name = "N", default_value = "20", requires = "until_decided",
-        value_parser = count_in(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "20",
+        requires = "until_decided",
+        value_parser = block_count
+    )]
     pub(crate) blocks_max: usize,
 
     /// Check the plan and say what would be run, and how long it would take.
@@ -100,12 +106,16 @@ pub(crate) struct LabRunFlags {
     pub(crate) quiet: bool,
 }
 
+fn block_count(text: &str) -> Result<usize, ValueError> {
+    text.parse::<Count<1, 1000>>().map(Count::get)
+}
+
 /// What a guard is told.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GuardFlags {
     /// CPUs of the process.
-    #[arg(long, value_parser = cpu_list)]
-    pub(crate) cpus: Option<CpuList>,
+    #[arg(long)]
+    pub(crate) cpus: Option<Cpus>,
 
     /// Where its output goes.
     #[arg(long)]

@@ -1,9 +1,10 @@
-//! The command line: what was typed (`defs`, `load_defs`) and what it means (`high`, and `load::plan`
-//! in its own folder).
+//! The command line: what was typed (`defs`, `load_defs`) and what it means (`high`; that of a load is in
+//! its own crate).
 
 pub(crate) mod accounts_defs;
 pub(crate) mod capacity_defs;
 pub(crate) mod defs;
+mod fit;
 pub(crate) mod high;
 pub(crate) mod lab_advise_defs;
 pub(crate) mod lab_defs;
@@ -13,14 +14,14 @@ pub(crate) mod lab_results_defs;
 pub(crate) mod lab_server_defs;
 pub(crate) mod limits;
 pub(crate) mod load_defs;
-pub(crate) mod load_values;
 pub(crate) mod proxy_defs;
 pub(crate) mod values;
 
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, FromArgMatches};
+use clap::{Args as _, CommandFactory, FromArgMatches};
+use loadline_spec::load::LoadSpec;
 
 use crate::failure::Failure;
 use defs::{Command, Loadline};
@@ -69,6 +70,15 @@ where
     }
 }
 
+/// The options of a load, a word each, as `--load` of `loadline lab capacity` has them.
+pub(crate) fn load_words(words: &[String]) -> Result<LoadSpec, Failure> {
+    let command = LoadSpec::augment_args(clap::Command::new("load").no_binary_name(true));
+    allow_negative(command)
+        .try_get_matches_from(words)
+        .and_then(|matches| LoadSpec::from_arg_matches(&matches))
+        .map_err(|error| Failure::usage(visible(&one_line(&error, "load"))))
+}
+
 /// Values that are numbers with a unit, or several of them, by the names of their kinds.
 const MEASURES: [&str; 8] = [
     "TIME",
@@ -84,20 +94,21 @@ const MEASURES: [&str; 8] = [
 /// A negative number is a value like any other, with a unit or without: out of range, rather than an
 /// option nobody knows.
 fn command() -> clap::Command {
-    let allow = |command: clap::Command| {
-        command.mut_args(|argument| {
-            let takes_value = argument.get_action().takes_values() && !argument.is_positional();
-            let mut kinds = argument.get_value_names().unwrap_or_default().iter();
-            let is_measure = kinds.any(|kind| MEASURES.contains(&kind.as_str()));
-            match is_measure {
-                true => argument.allow_hyphen_values(true),
-                false => argument.allow_negative_numbers(takes_value),
-            }
-        })
-    };
     Loadline::command()
-        .mut_subcommand("serve", allow)
-        .mut_subcommand("load", allow)
+        .mut_subcommand("serve", allow_negative)
+        .mut_subcommand("load", allow_negative)
+}
+
+fn allow_negative(command: clap::Command) -> clap::Command {
+    command.mut_args(|argument| {
+        let takes_value = argument.get_action().takes_values() && !argument.is_positional();
+        let mut kinds = argument.get_value_names().unwrap_or_default().iter();
+        let is_measure = kinds.any(|kind| MEASURES.contains(&kind.as_str()));
+        match is_measure {
+            true => argument.allow_hyphen_values(true),
+            false => argument.allow_negative_numbers(takes_value),
+        }
+    })
 }
 
 /// The completion script for a shell.
@@ -266,6 +277,7 @@ mod tests {
 
     fn row(option: &clap::Arg) -> String {
         let takes = option.get_action().takes_values();
+        let is_several = matches!(option.get_action(), clap::ArgAction::Append);
         let value = option
             .get_value_names()
             .filter(|_| takes)
@@ -280,7 +292,7 @@ mod tests {
                 "plan" => "PLAN".to_owned(),
                 "run" => "RUN".to_owned(),
                 "paper" => "PAPER".to_owned(),
-                "url" => "URL".to_owned(),
+                "url" if !is_several => "URL".to_owned(),
                 "command" => "-- COMMAND...".to_owned(),
                 _ => "URL...".to_owned(),
             },
@@ -300,7 +312,7 @@ mod tests {
         let choices: Vec<String> = option
             .get_possible_values()
             .iter()
-            .filter(|_| takes)
+            .filter(|choice| takes && !choice.is_hide_set())
             .map(|choice| format!("`{}`", choice.get_name()))
             .collect();
         let choices = match choices.is_empty() {

@@ -1,56 +1,64 @@
 //! The options of `loadline serve` that are about proxies in front of it.
 
+use std::fmt;
+use std::str::FromStr;
+
 use clap::Args;
-use clap::builder::TypedValueParser;
 use loadline_proto::{ForwardedField, TrustedProxies, TrustedProxy};
+use loadline_spec::{ValueError, spec};
 
-use super::values::one_of;
+use super::values::{Named, Worded, named};
 
-/// Who is a proxy, and how it says who its clients are.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Behind a proxy")]
-pub(crate) struct ProxyFlags {
-    /// A proxy whose word about its clients is taken: an address, a network (10.0.0.0/8), or unix for
-    /// whoever comes by a Unix socket; may be given several times.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) trust_proxy: Vec<TrustedProxy>,
+spec! {
+    /// Who is a proxy, and how it says who its clients are.
+    #[derive(Args, Clone, Debug, PartialEq)]
+    #[command(next_help_heading = "Behind a proxy")]
+    pub(crate) struct ProxySpec {
+        /// A proxy whose word about its clients is taken: an address, a network (10.0.0.0/8), or unix for
+        /// whoever comes by a Unix socket; may be given several times.
+        #[arg(long, value_name = "ADDRESS")]
+        pub(crate) trust_proxy: Vec<Worded<TrustedProxy>>,
 
-    /// The field in which it says so; the other one is passed over [default: x-forwarded-for].
-    #[arg(long, value_name = "FIELD", requires = "trust_proxy",
-        value_parser = one_of(FORWARDED_FIELDS, forwarded_field_name))]
-    pub(crate) trust_proxy_field: Option<ForwardedField>,
+        /// The field in which it says so; the other one is passed over [default: x-forwarded-for].
+        #[arg(long, value_name = "FIELD",
+            value_parser = named::<ForwardedField>())]
+        pub(crate) trust_proxy_field: Option<Named<ForwardedField>>,
 
-    /// Gone: what it did is done for all parts.
-    #[arg(long, hide = true, value_name = "ADDRESS", value_parser = gone())]
-    accounts_proxy: Vec<String>,
+        /// Gone: what it did is done for all parts.
+        #[arg(long, hide = true, value_name = "ADDRESS")]
+        accounts_proxy: Vec<Gone>,
+    }
 }
 
-impl ProxyFlags {
+impl ProxySpec {
     /// The proxies that are named.
     pub(crate) fn trusted(&self) -> TrustedProxies {
-        TrustedProxies::new(
-            &self.trust_proxy,
-            self.trust_proxy_field.unwrap_or_default(),
-        )
+        let named: Vec<TrustedProxy> = self.trust_proxy.iter().map(|it| it.value).collect();
+        let field = self.trust_proxy_field.map(|field| field.0);
+        TrustedProxies::new(&named, field.unwrap_or_default())
     }
 }
 
-const FORWARDED_FIELDS: &[ForwardedField] =
-    &[ForwardedField::XForwardedFor, ForwardedField::Forwarded];
+/// The value of `--accounts-proxy`: there is none any more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Gone {}
 
-fn forwarded_field_name(field: ForwardedField) -> &'static str {
-    match field {
-        ForwardedField::XForwardedFor => "x-forwarded-for",
-        ForwardedField::Forwarded => "forwarded",
-    }
-}
+impl FromStr for Gone {
+    type Err = ValueError;
 
-/// Refuses `--accounts-proxy`, and says what takes its place.
-fn gone() -> impl TypedValueParser<Value = String> {
-    clap::builder::StringValueParser::new().try_map(|value| -> Result<String, String> {
-        Err(format!(
-            "no such option any more; right would be --trust-proxy {value}, or --trust-proxy unix for \
-             a proxy on a Unix socket, for accounts, logs and apps alike"
+    fn from_str(value: &str) -> Result<Self, ValueError> {
+        Err(ValueError::new(
+            "no such option any more",
+            format!(
+                "--trust-proxy {value}, or --trust-proxy unix for a proxy on a Unix socket, for \
+                 accounts, logs and apps alike"
+            ),
         ))
-    })
+    }
+}
+
+impl fmt::Display for Gone {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {}
+    }
 }

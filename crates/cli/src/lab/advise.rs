@@ -9,6 +9,7 @@ use loadline_lab::advice::{Advice, Change, Choice, Goal, Question, advise, text}
 use loadline_lab::analysis::Run;
 use loadline_lab::journal::Levels;
 use loadline_lab::report::{quantity, shell};
+use loadline_spec::load::values::Cpus;
 use loadline_sys::affinity::CpuBudget;
 
 use crate::failure::{Exit, Failure};
@@ -257,7 +258,7 @@ fn resolved(choice: &Choice) -> Option<Plan> {
 }
 
 fn cpu_count(list: &str) -> usize {
-    flags::load_defs::cpu_list(list).map_or(0, |list| list.0.len())
+    list.parse::<Cpus>().map_or(0, |list| list.0.len())
 }
 
 fn cpus(choice: &Choice) -> String {

@@ -10,15 +10,15 @@ use loadline_lab::capacity::{
     self, Capacity, Client, ClientOptions, Evidence, Fresh, FreshOptions, Runs, SearchObserver,
     Stop, Trials, page,
 };
-use loadline_lab::cells::cpus_text;
 use loadline_lab::plan::{Network, Placement};
 use loadline_lab::slo::Slo;
 use loadline_record::report::number::{maybe_us, rate, span_s};
+use loadline_spec::load::LoadSpec;
+use loadline_spec::load::values::Cpus;
 
 use super::interrupt;
 use crate::failure::{Exit, Failure};
 use crate::flags::capacity_defs::CapacityFlags;
-use crate::flags::load_defs::CpuList;
 
 /// What a trial takes beside its measurement and warm-up, before that is known better.
 const START_S: f64 = 0.5;
@@ -29,36 +29,16 @@ const BEGIN_PER_S_MIN: f64 = 1.0;
 /// How long the closed loop takes that says where to begin.
 const CLOSED_LOOP_S: f64 = 1.0;
 
-/// Options of `loadline load` that the search sets itself.
-const OWN: [&str; 16] = [
-    "--rate",
-    "-R",
-    "--duration",
-    "-d",
-    "--requests",
-    "-n",
-    "--connections",
-    "-c",
-    "--warm-up",
-    "--rounds",
-    "--steps",
-    "--ramp",
-    "--seed",
-    "--json",
-    "--server-pid",
-    "--cpus",
-];
-
 /// Searches, and prints what was found.
 pub(super) fn capacity(flags: &CapacityFlags) -> Result<(), Failure> {
     let slo: Slo = (flags.slo.parse()).map_err(|why| Failure::usage(format!("--slo {why}")))?;
     let mut limits = limits(flags, &slo);
     limits.check().map_err(Failure::usage)?;
     check_fit(flags)?;
-    check_words(&flags.load)?;
+    let load = load(&flags.load)?;
     let json = flags.json.as_deref().map(create).transpose()?;
     interrupt::catch()?;
-    let (mut trials, target) = trials(flags)?;
+    let (mut trials, target) = trials(flags, load)?;
     let earlier = earlier(&flags.again, &slo.to_string(), &target)?;
     if flags.from.is_none() {
         let carried_per_s = match trials.closed_loop(CLOSED_LOOP_S) {
@@ -66,7 +46,7 @@ pub(super) fn capacity(flags: &CapacityFlags) -> Result<(), Failure> {
             Err(Stop::Failed(_)) => 0.0,
             carried => carried.map_err(stopped)?,
         };
-        limits.begin_per_s = begin_per_s(limits.begin_per_s, carried_per_s, flags.to);
+        limits.begin_per_s = begin_per_s(limits.begin_per_s, carried_per_s, *flags.to);
         limits.budget_s -= CLOSED_LOOP_S;
         limits.check().map_err(Failure::usage)?;
     }
@@ -117,7 +97,7 @@ fn earlier(paths: &[PathBuf], slo: &str, target: &str) -> Result<Vec<Capacity>, 
 }
 
 /// Trials against what is there or what is started, and how that is called.
-fn trials(flags: &CapacityFlags) -> Result<(Box<dyn Trials>, String), Failure> {
+fn trials(flags: &CapacityFlags, load: LoadSpec) -> Result<(Box<dyn Trials>, String), Failure> {
     // Clients with many connections inherit it.
     loadline_sys::usage::raise_descriptor_limit();
     let warm_up_s = flags.warm_up.as_secs_f64();
@@ -127,11 +107,11 @@ fn trials(flags: &CapacityFlags) -> Result<(Box<dyn Trials>, String), Failure> {
     if let Some(url) = &flags.url {
         let options = ClientOptions {
             url: url.clone(),
-            connections: flags.connections,
+            connections: *flags.connections,
             warm_up_s,
-            server_pid: flags.server_pid,
-            cpus: flags.cpus.as_ref().map(|list| cpus_text(&list.0)),
-            words: flags.load.clone(),
+            server_pid: flags.server_pid.map(|pid| pid.0),
+            cpus: flags.cpus.clone(),
+            load,
             seed,
         };
         let client = Client::new(options, interrupt::is_over).map_err(Failure::failed)?;
@@ -143,7 +123,7 @@ fn trials(flags: &CapacityFlags) -> Result<(Box<dyn Trials>, String), Failure> {
             command: flags.command.clone(),
             root: flags.root.clone(),
             path: flags.path.clone().unwrap_or_else(|| "/".to_owned()),
-            connections: flags.connections,
+            connections: *flags.connections,
             warm_up_s,
             placement: placement(flags),
             cpu_quota: flags.cpu_quota,
@@ -151,7 +131,7 @@ fn trials(flags: &CapacityFlags) -> Result<(Box<dyn Trials>, String), Failure> {
                 true => Network::Namespaces,
                 false => Network::Loopback,
             },
-            words: flags.load.clone(),
+            load,
             seed,
         },
         interrupt::is_over,
@@ -169,7 +149,7 @@ fn placement(flags: &CapacityFlags) -> Placement {
         server: cpus.clone(),
         client: cpus.clone(),
     });
-    let given = |list: &Option<CpuList>| list.as_ref().map(|list| list.0.clone());
+    let given = |list: &Option<Cpus>| list.as_ref().map(|list| list.0.clone());
     Placement {
         server: given(&flags.server_cpus).unwrap_or(split.server),
         client: given(&flags.cpus).unwrap_or(split.client),
@@ -182,8 +162,10 @@ fn limits(flags: &CapacityFlags, slo: &Slo) -> Limits {
     let requests_min = slo.requests_min() as f64 * 1.1;
     let begin_per_s = (requests_min / short_s).clamp(BEGIN_PER_S_MIN, BEGIN_PER_S_MAX);
     Limits {
-        begin_per_s: flags.from.unwrap_or_else(|| begin_per_s.min(flags.to)),
-        rate_max_per_s: flags.to,
+        begin_per_s: flags
+            .from
+            .map_or_else(|| begin_per_s.min(*flags.to), |rate| *rate),
+        rate_max_per_s: *flags.to,
         budget_s: flags.budget.as_secs_f64(),
         short_s,
         long_s: flags.trial.as_secs_f64(),
@@ -221,17 +203,12 @@ fn check_fit(flags: &CapacityFlags) -> Result<(), Failure> {
     Err(Failure::usage(wrong))
 }
 
-fn check_words(words: &[String]) -> Result<(), Failure> {
-    for word in words {
-        let name = word.split('=').next().unwrap_or_default();
-        if OWN.contains(&name) {
-            return Err(Failure::usage(format!(
-                "--load {word}: the search sets this itself; right would be an option of lab capacity, \
-                 which its --help lists"
-            )));
-        }
-    }
-    Ok(())
+/// The load that `--load` describes, word by word.
+fn load(words: &[String]) -> Result<LoadSpec, Failure> {
+    let wrong = |why: String| Failure::usage(format!("--load {}: {why}", words.join(" ")));
+    let load = crate::flags::load_words(words).map_err(|failure| wrong(failure.message))?;
+    capacity::check_load(&load).map_err(|error| wrong(error.to_string()))?;
+    Ok(load)
 }
 
 fn create(path: &Path) -> Result<(File, String), Failure> {

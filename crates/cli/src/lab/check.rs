@@ -1,85 +1,86 @@
 //! Whether the options that a plan sets are ones that `loadline serve` and `loadline load` take, and fit
 //! together: told before the first trial, not by the first trial that fails.
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::collections::{BTreeMap, BTreeSet};
 
-use loadline_lab::cells::{Cell, levels_text};
-use loadline_lab::plan::{ServerKind, words};
+use loadline_clients::resolve::resolve;
+use loadline_lab::cells::{Cell, levels_text, load_in_place};
+use loadline_lab::plan::{ServerKind, filled};
 use loadline_lab::runner::Prepared;
+use loadline_load::run;
+use loadline_spec::load::LoadSpec;
+use loadline_spec::load::values::Rate;
+use loadline_spec::values::RunTime;
+use loadline_spec::{SpecError, Table, fill};
 
 use crate::failure::Failure;
-use crate::flags::defs::Command;
+use crate::flags::defs::ServeSpec;
 use crate::flags::high::{Machine, plan};
-use crate::flags::{self, Typed};
 
-/// Reads each command line as it would be typed; each different one once.
+/// A rate for a load whose own follows from a capacity that is not measured yet.
+const ANY_RATE: f64 = 1000.0;
+
+/// Resolves the load and the server of each cell; each different one once.
 pub(super) fn check(prepared: &Prepared) -> Result<(), Failure> {
-    let machine = Machine::find();
-    let mut known = BTreeSet::new();
+    let (machine, load_machine) = (Machine::find(), run::Machine::read());
+    let names = in_place(prepared);
+    let (mut loads, mut servers) = (BTreeSet::new(), BTreeSet::new());
     for cell in &prepared.expansion.cells {
-        let mut lines = vec![load_line(prepared, cell)];
-        if prepared.plan.servers[&cell.server].kind == ServerKind::Loadline {
-            lines.push(serve_line(prepared, cell));
+        let named = |failure: Failure| {
+            Failure::usage(format!(
+                "series {}: {}: {}",
+                prepared.plan.series[cell.series].name,
+                levels_text(&cell.levels),
+                failure.message
+            ))
+        };
+        let load = load_of(prepared, cell, &names).map_err(|error| named(error.into()))?;
+        if loads.insert(loadline_spec::given(&load)) {
+            resolve(&load, &load_machine).map_err(|error| named(error.into()))?;
         }
-        for line in lines {
-            if !known.insert(line.clone()) {
-                continue;
-            }
-            check_line(line, &machine).map_err(|failure| {
-                Failure::usage(format!(
-                    "series {}: {}: {}",
-                    prepared.plan.series[cell.series].name,
-                    levels_text(&cell.levels),
-                    failure.message
-                ))
-            })?;
+        let is_loadline = prepared.plan.servers[&cell.server].kind == ServerKind::Loadline;
+        let serve = filled(&cell.serve, &names);
+        if is_loadline && servers.insert(serve.clone()) {
+            check_server(&serve, &machine).map_err(named)?;
         }
     }
     Ok(())
 }
 
-fn check_line(line: Vec<String>, machine: &Machine) -> Result<(), Failure> {
-    let line = line.into_iter().map(OsString::from);
-    match flags::read(line)? {
-        Typed::Command(Command::Serve(flags)) => plan(*flags, machine).map(drop),
-        Typed::Command(Command::Load(flags)) => crate::load::check(&flags),
-        Typed::Command(_) | Typed::Print(_) => Err(Failure::usage(
-            "help and version are nothing to measure; right would be options",
-        )),
+/// The load of a cell, as its trials will have it.
+fn load_of(
+    prepared: &Prepared,
+    cell: &Cell,
+    names: &BTreeMap<String, String>,
+) -> Result<LoadSpec, SpecError> {
+    let mut load = load_in_place(&cell.load, names)?;
+    load.url = vec![format!("http://127.0.0.1:1{}", cell.path)];
+    let duration_s = prepared.plan.series[cell.series].duration_s;
+    load.clients.duration = Some(RunTime::clamped_s(duration_s));
+    if cell.rate_of_capacity.is_some() {
+        load.pace.rate = Some(Rate::clamped(ANY_RATE));
     }
+    Ok(load)
 }
 
-fn serve_line(prepared: &Prepared, cell: &Cell) -> Vec<String> {
-    line(prepared, &["serve", "."], words(&cell.serve))
+fn check_server(serve: &Table, machine: &Machine) -> Result<(), Failure> {
+    let spec: ServeSpec = fill(serve)?;
+    plan(spec, machine).map(drop)
 }
 
-fn load_line(prepared: &Prepared, cell: &Cell) -> Vec<String> {
-    let series = &prepared.plan.series[cell.series];
-    let duration = format!("--duration={}s", series.duration_s);
-    let url = format!("http://127.0.0.1:1{}", cell.path);
-    let mut options = words(&cell.load);
-    // Its rate is not known yet: one that something is due at, in the shortest of trials.
-    options.extend(cell.rate_of_capacity.map(|_| "--rate=1000".to_owned()));
-    line(prepared, &["load", &url, &duration], options)
-}
-
-/// With something that could be there in the place of placeholders.
-fn line(prepared: &Prepared, first: &[&str], options: Vec<String>) -> Vec<String> {
+/// Something that could be there in the place of each placeholder.
+fn in_place(prepared: &Prepared) -> BTreeMap<String, String> {
     let folder = prepared.plan.folder.display().to_string();
-    let filled = |word: String| {
-        word.replace("{plan}", &folder)
-            .replace("{root}", ".")
-            .replace("{path}", "/")
-            .replace("{dir}", ".")
-            .replace("{host}", "127.0.0.1")
-            .replace("{port}", "1")
-            .replace("{mariadb}", "mysql://root@localhost/lab")
-            .replace("{postgresql}", "postgres://root@localhost/lab")
-    };
-    std::iter::once("loadline")
-        .chain(first.iter().copied())
-        .map(str::to_owned)
-        .chain(options.into_iter().map(filled))
-        .collect()
+    [
+        ("{plan}", folder.as_str()),
+        ("{root}", "."),
+        ("{path}", "/"),
+        ("{dir}", "."),
+        ("{host}", "127.0.0.1"),
+        ("{port}", "1"),
+        ("{mariadb}", "mysql://root@localhost/lab"),
+        ("{postgresql}", "postgres://root@localhost/lab"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into()
 }

@@ -1,27 +1,21 @@
 //! `loadline load`: from options to a plan, from a plan to rounds, from rounds to results.
 //!
 //! ```text
-//!   flags ──plan──► Planned ──loadline_load::run──► TrialRecord ──outcome──► text, files, exit code
+//!   LoadSpec ──resolve──► Planned ──loadline_load::run──► TrialRecord ──outcome──► text, files, exit code
 //! ```
 
-mod command;
-mod fitting;
 mod interrupt;
 mod outcome;
-mod pace;
-mod plan;
 mod progress;
-mod requests;
-mod user_groups;
 
 use std::sync::Arc;
 
+use loadline_clients::resolve::{Planned, resolve};
 use loadline_clients::scenario::Scenario;
 use loadline_load::Share;
 use loadline_load::run::{self, Machine, RoundNumber, RunChannel};
 use loadline_record::TrialRecord;
 use outcome::Outputs;
-use plan::Planned;
 use progress::Progress;
 
 use crate::failure::Failure;
@@ -29,7 +23,9 @@ use crate::flags::load_defs::LoadFlags;
 
 /// Runs what the flags ask for, and prints what came of it.
 pub(crate) fn load(flags: &LoadFlags) -> Result<(), Failure> {
-    let planned = plan::plan(flags, &Machine::read())?;
+    let mut spec = flags.spec.clone();
+    spec.machine.seed = flags.part_seed.or(spec.machine.seed);
+    let planned = resolve(&spec, &Machine::read())?;
     if !planned.run.cpus.is_empty() {
         loadline_sys::affinity::pin_thread(&planned.run.cpus).map_err(|error| {
             Failure::usage(format!(
@@ -38,7 +34,7 @@ pub(crate) fn load(flags: &LoadFlags) -> Result<(), Failure> {
             ))
         })?;
     }
-    if let Some(part) = flags.machine.part {
+    if let Some(part) = flags.part {
         let spec = planned.run.thread_spec(Share {
             index: part.index,
             of: part.of,
@@ -55,11 +51,6 @@ pub(crate) fn load(flags: &LoadFlags) -> Result<(), Failure> {
     outputs.finish(&records, &steps.collect::<Vec<_>>())
 }
 
-/// Whether the flags make a plan, without carrying it out.
-pub(crate) fn check(flags: &LoadFlags) -> Result<(), Failure> {
-    plan::plan(flags, &Machine::read()).map(drop)
-}
-
 /// All rounds, or those up to an interruption.
 fn rounds(
     flags: &LoadFlags,
@@ -72,7 +63,7 @@ fn rounds(
     for sentence in planned.remarks.iter().chain(&planned.run.division.limits) {
         progress.say(sentence);
     }
-    let of = u32::try_from(flags.clients.rounds).unwrap_or(u32::MAX);
+    let of = flags.rounds.saturating_u32();
     let mut records = Vec::new();
     for index in 0..of {
         if of > 1 {

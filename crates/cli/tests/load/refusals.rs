@@ -100,7 +100,7 @@ fn options_that_do_not_fit_together_are_refused() {
     for (options, parts) in [
         (
             "--rate 5 --steps 1..2/1",
-            &["--rate", "--steps", "exclude each other"][..],
+            &["--rate", "--steps", "excludes"][..],
         ),
         ("--ramp 1..2 --steps 1..2/1", &["--steps", "--ramp"]),
         (

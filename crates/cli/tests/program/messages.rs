@@ -65,7 +65,7 @@ fn bad_usage_is_one_line_with_option_value_and_what_would_be_right() {
         ),
         (
             "serve --trust-proxy-field forwarded",
-            &["--trust-proxy is missing"],
+            &["--trust-proxy-field", "it goes with --trust-proxy"],
         ),
         (
             "serve --accounts-proxy 10.0.0.0/8",

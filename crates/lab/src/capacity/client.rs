@@ -6,6 +6,11 @@ use std::time::Instant;
 
 use loadline_capacity::search::{Length, Try};
 use loadline_record::TrialRecord;
+use loadline_spec::field::Preset;
+use loadline_spec::load::LoadSpec;
+use loadline_spec::load::values::{Cpus, Pid, Rate, Seed};
+use loadline_spec::values::{Auto, Count, RunTime};
+use loadline_spec::{SpecError, words};
 
 use super::folder::OwnFolder;
 use super::{Ran, Stop, Trials};
@@ -23,10 +28,10 @@ pub struct ClientOptions {
     pub warm_up_s: f64,
     /// The server's process, where it runs on this machine: it is watched.
     pub server_pid: Option<u32>,
-    /// CPUs of the client: "0" or "0,2-3".
-    pub cpus: Option<String>,
-    /// Further options of `loadline load`, word by word.
-    pub words: Vec<String>,
+    /// CPUs of the client.
+    pub cpus: Option<Cpus>,
+    /// What else the load is.
+    pub load: LoadSpec,
     /// Of the arrivals; each trial has another one.
     pub seed: u64,
 }
@@ -60,9 +65,10 @@ impl Client {
     /// # Errors
     /// What is wrong with the answer, in one line.
     pub fn check(&self) -> Result<(), Stop> {
-        let mut command = self.command();
-        command.args(["--requests=1", "--connections=1", "--threads=1"]);
-        let record = self.record(command, "check.json")?;
+        let mut load = self.load(1);
+        load.clients.requests = Some(Count::clamped(1));
+        load.machine.threads = Preset(Auto::Given(Count::clamped(1)));
+        let record = self.record(&load, "check.json")?;
         let tally = &record.everything;
         if tally.good > 0 {
             return Ok(());
@@ -81,27 +87,27 @@ impl Client {
         )))
     }
 
-    fn command(&self) -> Command {
+    /// A load over so many connections.
+    fn load(&self, connections: usize) -> LoadSpec {
         let options = &self.options;
-        let mut command = Command::new(THIS_PROGRAM);
-        command
-            .args(["load", &options.url, "--quiet", "--allow-client-limited"])
-            .args(&options.words)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        if let Some(cpus) = &options.cpus {
-            command.arg(format!("--cpus={cpus}"));
-        }
-        command
+        let mut load = options.load.clone();
+        load.url = vec![options.url.clone()];
+        load.clients.connections = Some(Count::clamped(connections));
+        load.machine.cpus.clone_from(&options.cpus);
+        load
     }
 
     /// Runs it and reads what it leaves.
-    fn record(&self, mut command: Command, name: &str) -> Result<Box<TrialRecord>, Stop> {
+    fn record(&self, load: &LoadSpec, name: &str) -> Result<Box<TrialRecord>, Stop> {
         let path = self.folder.path().join(name);
         let _ = fs::remove_file(&path); // of the trial before: it must not be taken for this one's
-        let output = command
+        let output = Command::new(THIS_PROGRAM)
+            .args(["load", "--quiet", "--allow-client-limited"])
+            .args(words(load))
             .arg(format!("--json={}", path.display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
             .output()
             .map_err(|error| Stop::Failed(format!("the client cannot be started: {error}")))?;
         if (self.is_over)() {
@@ -128,21 +134,14 @@ impl Trials for Client {
         }
         self.trials += 1;
         let options = &self.options;
-        let mut command = self.command();
-        command.args([
-            format!("--rate={}", trial.rate_per_s),
-            format!("--connections={}", options.connections),
-            format!("--duration={}ms", (trial.seconds * 1e3).ceil()),
-            format!("--seed={}", options.seed.wrapping_add(self.trials)),
-        ]);
+        let mut load = self.load(options.connections);
+        load.pace.rate = Some(Rate::clamped(trial.rate_per_s));
+        load.clients.duration = Some(in_whole_ms(trial.seconds));
+        load.machine.seed = Some(Seed(options.seed.wrapping_add(self.trials)));
         let warm_up_s = warm_up_s(options.warm_up_s, trial.length);
-        if warm_up_s > 0.0 {
-            command.arg(format!("--warm-up={}ms", (warm_up_s * 1e3).ceil()));
-        }
-        if let Some(pid) = options.server_pid {
-            command.arg(format!("--server-pid={pid}"));
-        }
-        let record = self.record(command, "trial.json")?;
+        load.clients.warm_up = (warm_up_s > 0.0).then(|| in_whole_ms(warm_up_s));
+        load.machine.server_pid = options.server_pid.map(Pid);
+        let record = self.record(&load, "trial.json")?;
         if record.run.interrupted {
             return Err(Stop::Interrupted);
         }
@@ -163,14 +162,45 @@ impl Trials for Client {
     }
 
     fn closed_loop(&mut self, seconds: f64) -> Result<f64, Stop> {
-        let mut command = self.command();
-        command.args([
-            format!("--connections={}", self.options.connections),
-            format!("--duration={}ms", (seconds * 1e3).ceil()),
-        ]);
-        let record = self.record(command, "closed.json")?;
+        let mut load = self.load(self.options.connections);
+        load.clients.duration = Some(in_whole_ms(seconds));
+        let record = self.record(&load, "closed.json")?;
         Ok(completed_per_s(&record))
     }
+}
+
+/// What an option of a search may not say, since the search does.
+///
+/// # Errors
+/// Names the option.
+pub fn check_load(load: &LoadSpec) -> Result<(), SpecError> {
+    let (clients, pace, machine) = (&load.clients, &load.pace, &load.machine);
+    let own = [
+        ("url", !load.url.is_empty()),
+        ("rate", pace.rate.is_some()),
+        ("steps", pace.steps.is_some()),
+        ("ramp", pace.ramp.is_some()),
+        ("connections", clients.connections.is_some()),
+        ("duration", clients.duration.is_some()),
+        ("requests", clients.requests.is_some()),
+        ("warm-up", clients.warm_up.is_some()),
+        ("cpus", machine.cpus.is_some()),
+        ("seed", machine.seed.is_some()),
+        ("server-pid", machine.server_pid.is_some()),
+    ];
+    match own.iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((option, _)) => Err(SpecError::new(
+            option,
+            "the search sets this itself",
+            "an option of lab capacity, which its --help lists",
+        )),
+    }
+}
+
+/// As short as a trial may be, at least.
+fn in_whole_ms(seconds: f64) -> RunTime {
+    RunTime::clamped_s((seconds * 1e3).ceil() / 1e3)
 }
 
 /// Complete answers, while it lasted.

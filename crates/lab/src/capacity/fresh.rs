@@ -10,11 +10,12 @@ use super::client::{completed_per_s, warm_up_s};
 use super::folder::OwnFolder;
 use super::{Ran, Stop, Trials};
 use crate::expand::expand;
-use crate::plan::{
-    Allow, Network, OptionValue, Options, Placement, Plan, Repeated, Series, Server, ServerKind,
-    Site,
-};
+use crate::plan::{Allow, Network, Placement, Plan, Repeated, Series, Server, ServerKind, Site};
 use crate::runner::{self, Processes, TrialRunner as _};
+use loadline_spec::load::LoadSpec;
+use loadline_spec::load::values::Rate;
+use loadline_spec::values::Count;
+use loadline_spec::{Table, given};
 
 /// The name of the server and of everything else that a plan names.
 const NAME: &str = "capacity";
@@ -41,8 +42,8 @@ pub struct FreshOptions {
     pub cpu_quota: Option<f64>,
     /// What both sides are joined by.
     pub network: Network,
-    /// Further options of `loadline load`, word by word: `--name` or `--name=value`.
-    pub words: Vec<String>,
+    /// What else the load is.
+    pub load: LoadSpec,
     /// Of the arrivals; each trial has another one.
     pub seed: u64,
 }
@@ -51,7 +52,6 @@ pub struct FreshOptions {
 #[derive(Debug)]
 pub struct Fresh {
     options: FreshOptions,
-    load: Options,
     /// Of logs and scratch files.
     folder: OwnFolder,
     trials: u64,
@@ -62,7 +62,7 @@ impl Fresh {
     /// Trials whose files go with them. `is_over` says whether somebody wants the search to end.
     ///
     /// # Errors
-    /// A word that is no option, a quota or namespaces that cannot be had here, or no folder for scratch files, in
+    /// A quota or namespaces that cannot be had here, or no folder for scratch files, in
     /// one line.
     pub fn new(options: FreshOptions, is_over: fn() -> bool) -> Result<Self, String> {
         if let Some(cpus) = options.cpu_quota {
@@ -72,7 +72,6 @@ impl Fresh {
             runner::check_network().map_err(|why| format!("--namespaces: {why}"))?;
         }
         Ok(Self {
-            load: load_options(&options.words)?,
             folder: OwnFolder::make()?,
             options,
             trials: 0,
@@ -86,29 +85,24 @@ impl Fresh {
         let server = Server {
             name: NAME.to_owned(),
             kind: ServerKind::Command,
-            options: Options::new(),
+            options: Table::new(),
             command: options.command.clone(),
             configuration: None,
             version: Vec::new(),
             optional: false,
             is_reference: false,
         };
-        let mut load = self.load.clone();
-        let mut set = |name: &str, value: String| {
-            load.insert(name.to_owned(), OptionValue::Text(value));
-        };
-        if let Some(rate_per_s) = rate_per_s {
-            set("rate", rate_per_s.to_string());
-        }
-        set("connections", options.connections.to_string());
+        let mut load = options.load.clone();
+        load.pace.rate = rate_per_s.map(Rate::clamped);
+        load.clients.connections = Some(Count::clamped(options.connections));
         let series = Series {
             name: NAME.to_owned(),
             title: String::new(),
             servers: vec![NAME.to_owned()],
             factors: Vec::new(),
             except: Vec::new(),
-            serve: Options::new(),
-            load,
+            serve: Table::new(),
+            load: given(&load),
             path: options.path.clone(),
             cpus: NAME.to_owned(),
             cpu_quota: options.cpu_quota,
@@ -190,71 +184,5 @@ impl Fresh {
             void: ran.void,
             took_s: ran.took_s,
         })
-    }
-}
-
-/// `--name=value` and `--name` as options by name.
-fn load_options(words: &[String]) -> Result<Options, String> {
-    let mut options = Options::new();
-    for word in words {
-        let bare = word.strip_prefix("--").filter(|bare| !bare.is_empty());
-        let bare = bare.ok_or_else(|| {
-            format!(
-                "--load {word}: right would be an option of loadline load in one word, \
-                     --load=--new-connection say"
-            )
-        })?;
-        let (name, value) = match bare.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (bare, None),
-        };
-        let value = match (options.remove(name), value) {
-            (None, None) => OptionValue::Alone,
-            (None, Some(value)) => OptionValue::Text(value),
-            (Some(OptionValue::Text(first)), Some(value)) => {
-                OptionValue::Several(vec![first, value])
-            }
-            (Some(OptionValue::Several(mut values)), Some(value)) => {
-                values.push(value);
-                OptionValue::Several(values)
-            }
-            (Some(_), _) => return Err(format!("--load {word}: given more than once")),
-        };
-        options.insert(name.to_owned(), value);
-    }
-    Ok(options)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::words;
-
-    #[test]
-    fn words_become_options() {
-        let of = |given: &[&str]| {
-            let given: Vec<String> = given.iter().map(|word| (*word).to_owned()).collect();
-            load_options(&given).map(|options| words(&options))
-        };
-        let given = [
-            "--header=A: 1",
-            "--header=B: 2",
-            "--new-connection",
-            "--header=C: 3",
-        ];
-        let right = [
-            "--header=A: 1",
-            "--header=B: 2",
-            "--header=C: 3",
-            "--new-connection",
-        ];
-        assert_eq!(of(&given).unwrap(), right);
-        for wrong in [["-k"], ["--"], ["word"]] {
-            assert!(
-                of(&wrong).unwrap_err().contains("right would be"),
-                "{wrong:?}"
-            );
-        }
-        assert!(of(&["--new-connection", "--new-connection"]).is_err());
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::plan::words;
+use loadline_spec::{table_words, words};
 
 fn plan(text: &str) -> Plan {
     let text = format!("name = \"t\"\n{text}");
@@ -37,7 +37,7 @@ fn each_level_meets_each() {
         ]
     );
     let last = &all.cells[2];
-    assert_eq!(words(&last.serve), ["--backlog=9", "--loops=2"]);
+    assert_eq!(table_words(&last.serve), ["--backlog=9", "--loops=2"]);
     assert_eq!(words(&last.load), ["--connections=7"]);
     assert_eq!(last.path, "/20-bytes.bin");
     assert_eq!(
@@ -78,8 +78,16 @@ fn what_does_not_fit_is_refused() {
     for (series, right) in [
         (
             "servers = [\"loadline\"]\nload = { duration = \"5s\" }",
-            "series s: server=loadline: load duration: the lab sets it itself; right would be \
+            "series s: server=loadline: --duration: the lab sets it itself; right would be \
              duration_s",
+        ),
+        (
+            "servers = [\"loadline\"]\nload = { json = \"x\" }",
+            "series s: server=loadline: --json: no such option",
+        ),
+        (
+            "servers = [\"loadline\"]\nfactors = { connections = [\"many\"] }",
+            "connections=many, server=loadline: --connections many: not a number",
         ),
         (
             "servers = [\"loadline\"]\nserve = { listen = \"x\" }",
@@ -126,6 +134,28 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
+fn loads_of_the_plans_in_the_repository_are_typed() {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/examples"));
+    let mut count = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        if path.extension().is_none_or(|it| it != "toml") || !text.contains("[[series]]") {
+            continue;
+        }
+        let plan = Plan::read(&path).unwrap();
+        let all = Cells::of(&plan, &[0, 1], &[]).unwrap();
+        let names = [("{plan}".to_owned(), "/plans".to_owned())].into();
+        for cell in &all.cells {
+            let load = load_in_place(&cell.load, &names).unwrap();
+            assert!(!words(&load).concat().contains('{'), "{}", path.display());
+        }
+        count += 1;
+    }
+    assert!(count >= 4, "{count}");
+}
+
+#[test]
 fn options_of_commands_and_switches() {
     let all = cells(&format!(
         "{SERVERS}[[series]]\nname = \"s\"\nservers = [\"own\"]\n\
@@ -134,7 +164,7 @@ fn options_of_commands_and_switches() {
     ));
     let all = all.unwrap();
     assert_eq!(
-        words(&all.cells[1].serve),
+        table_words(&all.cells[1].serve),
         ["--keep-alive=off", "--loops=1"]
     );
 }

@@ -1,9 +1,11 @@
 //! Factors: the names that the lab knows with what their levels set, and those that a plan defines
 //! itself.
 
+use loadline_spec::load::LoadSpec;
+use loadline_spec::{Table, Value};
 use serde::Deserialize;
 
-use super::options::{OptionTable, OptionValue, OptionsTable, options};
+use super::options::options;
 use super::{Factor, FactorLevel, Network, Settings, check_cpu_quota};
 use crate::journal::Level;
 
@@ -28,8 +30,9 @@ enum Meaning {
     Network,
 }
 
-/// The known factors, as docs/lab.md lists them.
-const KNOWN: [(&str, Meaning); 37] = [
+/// Factors with a meaning of their own, as docs/lab.md lists them. Besides, every option of a load is a
+/// factor by its name.
+const KNOWN: [(&str, Meaning); 31] = [
     ("server", Meaning::Server),
     ("architecture", Meaning::Serve("architecture", "")),
     ("loops", Meaning::Serve("loops", "")),
@@ -48,17 +51,8 @@ const KNOWN: [(&str, Meaning); 37] = [
     ("idle_timeout_s", Meaning::Serve("idle-timeout", "s")),
     ("service_us", Meaning::Serve("service-time", "us")),
     ("service_kind", Meaning::Serve("service-kind", "")),
-    ("connections", Meaning::Load("connections", "")),
     ("rate_per_s", Meaning::Load("rate", "")),
     ("rate_of_capacity", Meaning::Load("rate-of-capacity", "")),
-    ("arrivals", Meaning::Load("arrivals", "")),
-    ("burst", Meaning::Load("burst", "")),
-    ("users", Meaning::Load("users", "")),
-    ("players", Meaning::Load("players", "")),
-    (
-        "requests_per_connection",
-        Meaning::Load("requests-per-connection", ""),
-    ),
     ("keep_alive", Meaning::KeepAlive),
     ("think_us", Meaning::LoadUnlessZero("think", "us")),
     (
@@ -137,9 +131,9 @@ pub(super) struct SettingsTable {
     level: Plain,
     server: Option<String>,
     #[serde(default)]
-    serve: OptionsTable,
+    serve: Table,
     #[serde(default)]
-    load: OptionsTable,
+    load: Table,
     path: Option<String>,
     file_bytes: Option<u64>,
     cpus: Option<String>,
@@ -215,7 +209,7 @@ fn of_option(table: &OptionFactorTable) -> Result<Vec<FactorLevel>, String> {
         Levels::List(levels) => levels.clone(),
     };
     let level = |plain: &Plain| {
-        let value = OptionValue::Text(plain.with_unit(&table.unit));
+        let value = Value::Text(plain.with_unit(&table.unit));
         let options = [(option.replace('_', "-"), value)].into();
         let mut sets = Settings::default();
         if is_load {
@@ -255,14 +249,23 @@ fn known(name: &str, levels: &[Plain]) -> Result<Vec<FactorLevel>, String> {
 }
 
 fn known_level(name: &str, plain: &Plain) -> Result<FactorLevel, String> {
-    let meaning = KNOWN
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, meaning)| *meaning)
-        .ok_or_else(|| unknown(name))?;
+    let known = KNOWN.iter().find(|(known, _)| *known == name);
+    let sets = match known {
+        Some((_, meaning)) => sets(*meaning, plain)?,
+        None => {
+            let option = name.replace('_', "-");
+            if !loadline_spec::names::<LoadSpec>().contains(&option) {
+                return Err(unknown(name));
+            }
+            Settings {
+                load: [(option, Value::Text(plain.text()))].into(),
+                ..Settings::default()
+            }
+        }
+    };
     Ok(FactorLevel {
         level: plain.level(),
-        sets: sets(meaning, plain)?,
+        sets,
     })
 }
 
@@ -270,7 +273,7 @@ fn unknown(name: &str) -> String {
     let names: Vec<&str> = KNOWN.iter().map(|(known, _)| *known).collect();
     format!(
         "what {name} sets is not known; right would be serve = \"OPTION\" or load = \"OPTION\" beside \
-         its levels, or one of {}",
+         its levels, an option of loadline load, or one of {}",
         names.join(", ")
     )
 }
@@ -280,18 +283,18 @@ fn sets(meaning: Meaning, plain: &Plain) -> Result<Settings, String> {
     let option = |name: &str, value| [(name.to_owned(), value)].into();
     match meaning {
         Meaning::Serve(name, unit) => {
-            sets.serve = option(name, OptionValue::Text(plain.with_unit(unit)));
+            sets.serve = option(name, Value::Text(plain.with_unit(unit)));
         }
         Meaning::LoadUnlessZero(name, _) if plain.is_zero() => {
-            sets.load = option(name, OptionValue::Absent);
+            sets.load = option(name, Value::Switch(false));
         }
         Meaning::Load(name, unit) | Meaning::LoadUnlessZero(name, unit) => {
-            sets.load = option(name, OptionValue::Text(plain.with_unit(unit)));
+            sets.load = option(name, Value::Text(plain.with_unit(unit)));
         }
         Meaning::KeepAlive => {
             let value = match plain.text().as_str() {
-                "on" => OptionValue::Absent,
-                "off" => OptionValue::Alone,
+                "on" => Value::Switch(false),
+                "off" => Value::Switch(true),
                 _ => return Err("right would be the levels on and off".to_owned()),
             };
             sets.load = option("new-connection", value);
@@ -350,18 +353,6 @@ impl Plain {
                 "`{}` is not a size in bytes; right would be 1024",
                 self.text()
             )),
-        }
-    }
-}
-
-/// A level where it is only compared.
-pub(super) fn level(option: &OptionTable) -> Result<Level, String> {
-    match option {
-        OptionTable::Number(number) => Ok(Level::Number(*number as f64)),
-        OptionTable::Fraction(number) => Ok(Level::Number(*number)),
-        OptionTable::Text(text) => Ok(Level::Text(text.clone())),
-        OptionTable::Switch(_) | OptionTable::Several(_) => {
-            Err("a level is a number or a name".to_owned())
         }
     }
 }

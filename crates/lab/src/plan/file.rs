@@ -5,13 +5,14 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use loadline_spec::Table;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::chart::Chart;
 use super::goal::GoalTable;
 use super::located::{Located, at};
-use super::options::{OptionsTable, options};
+use super::options::options;
 use super::series::{Defaults, SeriesTable};
 use super::{
     PLAN_BYTES_MAX, Placement, Plan, Repeated, Series, Server, ServerKind, Settings, Site,
@@ -62,7 +63,7 @@ struct CpusTable {
 struct ServerTable {
     kind: Option<String>,
     #[serde(default)]
-    options: OptionsTable,
+    options: Table,
     #[serde(default)]
     command: Vec<String>,
     configuration: Option<String>,

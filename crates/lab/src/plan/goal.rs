@@ -1,14 +1,10 @@
 //! `[[goal]]` of a plan: a bound that one of its cells is held to.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::Series;
-use super::factors::level;
 use super::located::{Located, at};
-use super::options::OptionTable;
 use crate::analysis::Metric;
 use crate::journal::Levels;
 
@@ -62,8 +58,8 @@ pub(super) struct GoalTable {
     name: String,
     series: Spanned<String>,
     metric: Metric,
-    of: Spanned<BTreeMap<String, OptionTable>>,
-    over: Option<Spanned<BTreeMap<String, OptionTable>>>,
+    of: Spanned<Levels>,
+    over: Option<Spanned<Levels>>,
     over_series: Option<Spanned<String>>,
     at_least: Option<f64>,
     at_most: Option<f64>,
@@ -114,11 +110,7 @@ impl GoalTable {
 }
 
 /// Levels of factors that a series has.
-fn levels(
-    table: &Spanned<BTreeMap<String, OptionTable>>,
-    of: &Spanned<String>,
-    series: &[Series],
-) -> Located<Levels> {
+fn levels(table: &Spanned<Levels>, of: &Spanned<String>, series: &[Series]) -> Located<Levels> {
     let one = series.iter().find(|one| one.name == *of.get_ref());
     let one = one.ok_or_else(|| at(of)(format!("goal: no series `{}`", of.get_ref())))?;
     let mut known: Vec<&str> = one.factors.iter().map(|it| it.name.as_str()).collect();
@@ -132,7 +124,7 @@ fn levels(
                 one.name
             )));
         }
-        levels.insert(name.clone(), level(value).map_err(at(table))?);
+        levels.insert(name.clone(), value.clone());
     }
     Ok(levels)
 }

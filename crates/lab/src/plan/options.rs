@@ -1,86 +1,44 @@
-//! Options of a command line as a plan gives them: `{ loops = 2, keep_alive = "off" }`.
+//! Options as a plan gives them, `{ loops = 2, keep_alive = "off" }`, with their placeholders.
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-
-/// Options by their long name without dashes: "service-time".
-pub type Options = BTreeMap<String, OptionValue>;
-
-/// What an option is given.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OptionValue {
-    /// The option stands alone.
-    Alone,
-    /// It does not stand there, whatever was set before.
-    Absent,
-    /// Its value.
-    Text(String),
-    /// The option several times, with these values.
-    Several(Vec<String>),
-}
-
-impl OptionValue {
-    /// The value, if there is one.
-    #[must_use]
-    pub fn text(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text),
-            Self::Alone | Self::Absent | Self::Several(_) => None,
-        }
-    }
-}
-
-/// The words of a command line: `--loops=2 --keep-alive=off`. A value is never taken for an option.
-#[must_use]
-pub fn words(options: &Options) -> Vec<String> {
-    let mut words = Vec::new();
-    for (name, value) in options {
-        match value {
-            OptionValue::Alone => words.push(format!("--{name}")),
-            OptionValue::Absent => {}
-            OptionValue::Text(text) => words.push(format!("--{name}={text}")),
-            OptionValue::Several(texts) => {
-                words.extend(texts.iter().map(|text| format!("--{name}={text}")));
-            }
-        }
-    }
-    words
-}
-
-/// Options as they stand in the file.
-pub(super) type OptionsTable = BTreeMap<String, OptionTable>;
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected true, false, a number, a text or a list of texts"
-)]
-pub(super) enum OptionTable {
-    Switch(bool),
-    Number(i64),
-    Fraction(f64),
-    Text(String),
-    Several(Vec<String>),
-}
+use loadline_spec::Table;
 
 /// `keep_alive` and `keep-alive` are the same option.
-pub(super) fn options(table: &OptionsTable) -> Options {
+pub(super) fn options(table: &Table) -> Table {
     table
         .iter()
-        .map(|(name, value)| (name.replace('_', "-"), value.to_value()))
+        .map(|(name, value)| (name.replace('_', "-"), value.clone()))
         .collect()
 }
 
-impl OptionTable {
-    fn to_value(&self) -> OptionValue {
-        match self {
-            Self::Switch(true) => OptionValue::Alone,
-            Self::Switch(false) => OptionValue::Absent,
-            Self::Number(number) => OptionValue::Text(number.to_string()),
-            Self::Fraction(number) => OptionValue::Text(number.to_string()),
-            Self::Text(text) => OptionValue::Text(text.clone()),
-            Self::Several(texts) => OptionValue::Several(texts.clone()),
+/// The same options with `{root}` and others replaced by what they stand for.
+#[must_use]
+pub fn filled(table: &Table, names: &BTreeMap<String, String>) -> Table {
+    table
+        .iter()
+        .map(|(name, value)| (name.clone(), value.map(|text| fill(text, names))))
+        .collect()
+}
+
+/// Replaces placeholders; braces around anything else stay, since configurations are full of them.
+pub(crate) fn fill(text: &str, names: &BTreeMap<String, String>) -> String {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        let (before, from) = rest.split_at(at);
+        filled.push_str(before);
+        let end = from.find('}').map(|end| end + 1);
+        match end.and_then(|end| Some((names.get(&from[..end])?, end))) {
+            Some((value, end)) => {
+                filled.push_str(value);
+                rest = &from[end..];
+            }
+            None => {
+                filled.push('{');
+                rest = &from[1..];
+            }
         }
     }
+    filled + rest
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use loadline_spec::Table;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::factors::{FactorTable, factor, level};
+use super::factors::{FactorTable, factor};
 use super::located::{Located, at};
-use super::options::{OptionTable, OptionsTable, options};
-use super::{Allow, Compared, Network, Options, Repeated, Series, check_cpu_quota};
+use super::options::options;
+use super::{Allow, Compared, Network, Repeated, Series, check_cpu_quota};
 use crate::analysis::Metric;
 use crate::journal::Levels;
 
@@ -29,11 +30,11 @@ pub(super) struct SeriesTable {
     #[serde(default)]
     factors: BTreeMap<String, Spanned<FactorTable>>,
     #[serde(default)]
-    except: Vec<Spanned<BTreeMap<String, OptionTable>>>,
+    except: Vec<Spanned<Levels>>,
     #[serde(default)]
-    serve: OptionsTable,
+    serve: Table,
     #[serde(default)]
-    load: OptionsTable,
+    load: Table,
     path: Option<Spanned<String>>,
     cpus: Option<String>,
     cpu_quota: Option<Spanned<f64>>,
@@ -51,7 +52,7 @@ pub(super) struct SeriesTable {
 #[serde(deny_unknown_fields)]
 struct ComparedTable {
     metric: Metric,
-    with: BTreeMap<String, OptionTable>,
+    with: Levels,
 }
 
 /// `[defaults]`: what holds for every series that does not say otherwise.
@@ -60,9 +61,9 @@ struct ComparedTable {
 pub(super) struct Defaults {
     servers: Option<Vec<String>>,
     #[serde(default)]
-    serve: OptionsTable,
+    serve: Table,
     #[serde(default)]
-    load: OptionsTable,
+    load: Table,
     path: Option<Spanned<String>>,
     cpus: Option<String>,
     cpu_quota: Option<Spanned<f64>>,
@@ -82,7 +83,7 @@ pub(super) struct Defaults {
 )]
 enum RepeatedTable {
     Switch(bool),
-    Of(Vec<BTreeMap<String, OptionTable>>),
+    Of(Vec<Levels>),
 }
 
 #[derive(Clone, Default, Deserialize)]
@@ -116,11 +117,8 @@ impl SeriesTable {
                 .map_err(|message| at(table)(format!("factor {name}: {message}")))
         });
         let factors = factors.collect::<Located<Vec<_>>>()?;
-        let except = self
-            .except
-            .iter()
-            .map(|levels| some_levels(levels.get_ref()).map_err(at(levels)))
-            .collect::<Located<Vec<_>>>()?;
+        let except = self.except.iter().map(|levels| levels.get_ref().clone());
+        let except = except.collect();
         let compare = self.compare.as_ref().map(compared).transpose()?;
         let common = self.common(defaults)?;
         Ok(Series {
@@ -154,8 +152,8 @@ impl SeriesTable {
             servers: Vec::new(),
             factors: Vec::new(),
             except: Vec::new(),
-            serve: Options::new(),
-            load: Options::new(),
+            serve: Table::new(),
+            load: Table::new(),
             path: path.map_or_else(|| Ok("/".to_owned()), checked_path)?,
             cpus: cpus.map_or("split", String::as_str).to_owned(),
             cpu_quota: cpu_quota.map(checked_quota).transpose()?,
@@ -189,7 +187,7 @@ impl AllowTable {
     }
 }
 
-fn over(under: &OptionsTable, upper: &OptionsTable) -> Options {
+fn over(under: &Table, upper: &Table) -> Table {
     let mut merged = options(under);
     merged.extend(options(upper));
     merged
@@ -243,7 +241,7 @@ fn share(share: &Spanned<f64>) -> Located<f64> {
 }
 
 fn compared(table: &Spanned<ComparedTable>) -> Located<Compared> {
-    let with = some_levels(&table.get_ref().with).map_err(at(table))?;
+    let with = table.get_ref().with.clone();
     if with.is_empty() {
         return Err(at(table)(
             "compare names no level; right would be with = { loops = 1 }".to_owned(),
@@ -259,17 +257,6 @@ fn repeated(table: &Spanned<RepeatedTable>) -> Located<Repeated> {
     match table.get_ref() {
         RepeatedTable::Switch(true) => Ok(Repeated::First),
         RepeatedTable::Switch(false) => Ok(Repeated::None),
-        RepeatedTable::Of(cells) => {
-            let levels = cells.iter().map(some_levels);
-            let levels = levels.collect::<Result<_, _>>().map_err(at(table))?;
-            Ok(Repeated::Of(levels))
-        }
+        RepeatedTable::Of(cells) => Ok(Repeated::Of(cells.clone())),
     }
-}
-
-fn some_levels(table: &BTreeMap<String, OptionTable>) -> Result<Levels, String> {
-    table
-        .iter()
-        .map(|(name, option)| Ok((name.clone(), level(option)?)))
-        .collect()
 }

@@ -38,7 +38,7 @@ fn levels_of_known_factors_set_options() {
         let found = series.factors.iter().find(|factor| factor.name == name);
         &found.unwrap().levels
     };
-    let words_of = |options: &Options| words(options).join(" ");
+    let words_of = |options: &Table| words(options).join(" ");
     assert_eq!(
         words_of(&factor("service_us")[1].sets.serve),
         "--service-time=200us"

@@ -5,13 +5,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use loadline_record::TrialRecord;
+use loadline_spec::field::Preset;
+use loadline_spec::load::LoadSpec;
+use loadline_spec::load::values::{Cpus, Pid, Seed, Watched};
+use loadline_spec::values::{Auto, Count, RunTime, Size, Timeout};
+use loadline_spec::{SpecError, words};
 
 use super::child::{Bounds, Guarded, THIS_PROGRAM, last_words};
 use super::launch_context::LaunchContext;
-use super::servers::{fill, names};
+use super::servers::names;
 use super::site::Content;
-use crate::cells::cpus_text;
-use crate::plan::{OptionValue, Options, words};
+use crate::cells::load_in_place;
 
 /// How long a client may take beyond what was planned: connections, the last answers, its files.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(120);
@@ -27,7 +31,8 @@ const ANSWER_TIMEOUT_S: u64 = 5;
 pub(super) struct Task<'a> {
     pub(super) context: &'a LaunchContext<'a>,
     pub(super) path: &'a str,
-    pub(super) load: &'a Options,
+    pub(super) load: &'a LoadSpec,
+    pub(super) may_spin: bool,
     pub(super) content: Option<&'a Content>,
     pub(super) duration_s: f64,
     pub(super) warm_up_s: f64,
@@ -52,39 +57,43 @@ pub(super) enum Heard {
 }
 
 impl Task<'_> {
-    fn command(&self, json: &Path) -> Vec<String> {
-        let mut command = vec![
-            THIS_PROGRAM.to_owned(),
-            "load".to_owned(),
-            format!("http://{}{}", self.context.address(), self.path),
-            format!("--duration={}s", self.duration_s),
-            format!("--seed={}", self.seed),
-            format!("--cpus={}", cpus_text(self.cpus)),
-            format!("--server-pid={}", self.server_pid),
-            format!("--json={}", json.display()),
-            format!("--hdr={}", self.hdr.display()),
-            "--quiet".to_owned(),
-            "--allow-client-limited".to_owned(),
-        ];
+    /// The whole load: what the plan says of it, and what the lab sets itself.
+    fn spec(&self) -> Result<LoadSpec, SpecError> {
+        let mut spec = load_in_place(self.load, &names(self.context))?;
+        spec.url = vec![format!("http://{}{}", self.context.address(), self.path)];
+        spec.clients.duration = Some(RunTime::clamped_s(self.duration_s));
         if self.warm_up_s > 0.0 {
-            command.push(format!("--warm-up={}s", self.warm_up_s));
+            spec.clients.warm_up = Some(RunTime::clamped_s(self.warm_up_s));
         }
-        let watched = self.watched.iter();
-        command.extend(watched.map(|(name, pid)| format!("--watch={name}={pid}")));
-        if can_spin(self.load, self.cpus, self.server_cpus) {
-            command.push("--spin".to_owned());
-        }
-        command.extend(expected(self.load, self.content));
-        let names = names(self.context);
-        command.extend(words(self.load).iter().map(|word| fill(word, &names)));
-        command
+        let watched = self.watched.iter().map(|(name, pid)| Watched {
+            name: name.clone(),
+            pid: Pid(*pid),
+        });
+        spec.machine.watch.extend(watched);
+        spec.machine.seed = Some(Seed(self.seed));
+        spec.machine.cpus = Some(Cpus(self.cpus.to_vec()));
+        spec.machine.server_pid = Some(Pid(self.server_pid));
+        spec.machine.spin |= self.may_spin && can_spin(&spec, self.cpus, self.server_cpus);
+        expect(&mut spec, self.content);
+        Ok(spec)
+    }
+
+    fn command(&self, json: &Path) -> Result<Vec<String>, SpecError> {
+        let mut command = client();
+        command.extend(words(&self.spec()?));
+        command.push(format!("--json={}", json.display()));
+        command.push(format!("--hdr={}", self.hdr.display()));
+        Ok(command)
     }
 
     /// Runs it to its end, or until the run is to end.
     pub(super) fn run(&self, is_over: &dyn Fn() -> bool) -> Heard {
         let json = self.context.scratch.join("load.json");
         let log = self.context.scratch.join("load.log");
-        let command = self.command(&json);
+        let command = match self.command(&json) {
+            Ok(command) => command,
+            Err(why) => return Heard::Nothing(format!("The client cannot be started: {why}.")),
+        };
         let namespace = self.context.link.of_client();
         let bounds = Bounds {
             network: namespace.as_deref(),
@@ -121,54 +130,43 @@ impl Task<'_> {
 /// them: a CPU that sleeps takes 20 to 100 us and more to wake up in a virtual machine, which would
 /// be counted as the server's time. More connections than a process has descriptors for are left out:
 /// the client then has more threads than CPUs.
-fn can_spin(load: &Options, cpus: &[usize], server_cpus: &[usize]) -> bool {
-    let is_given = |name: &str| {
-        let value = load.get(name);
-        value.is_some_and(|value| !matches!(value, OptionValue::Absent))
-    };
-    let by_clock = ["rate", "steps", "ramp"].into_iter().any(is_given);
-    let has_actors = ["scenario", "player", "users", "players"]
-        .into_iter()
-        .any(is_given);
-    let says_itself = ["spin", "threads", "processes"]
-        .iter()
-        .any(|name| load.contains_key(*name));
-    let connections = load.get("connections").and_then(|value| value.text());
-    let connections = connections.map_or(Ok(0), str::parse);
-    by_clock
-        && !has_actors
-        && !says_itself
-        && connections.is_ok_and(|count: usize| count <= SPIN_CONNECTIONS_MAX)
+fn can_spin(load: &LoadSpec, cpus: &[usize], server_cpus: &[usize]) -> bool {
+    let (users, machine) = (&load.users, &load.machine);
+    let counts_actors = users.users.is_some() || users.players.is_some();
+    let divides_itself = machine.threads.given().is_some() || machine.processes.given().is_some();
+    let connections = load.clients.connections.map_or(0, |count| *count);
+    load.is_open()
+        && !load.has_actors()
+        && !counts_actors
+        && !divides_itself
+        && connections <= SPIN_CONNECTIONS_MAX
         && !cpus.is_empty()
         && cpus.iter().all(|cpu| !server_cpus.contains(cpu))
 }
 
-/// What answers have to be, where the plan does not say so and plain clients ask for one thing alone.
-fn expected(load: &Options, content: Option<&Content>) -> Vec<String> {
-    const OTHERS: [&str; 9] = [
-        "scenario",
-        "player",
-        "replay",
-        "urls",
-        "method",
-        "expect-status",
-        "expect-length",
-        "expect-sha256",
-        "connections",
-    ];
-    let is_other = |name: &&str| match load.get(*name) {
-        None | Some(OptionValue::Absent) => false,
-        // No plain clients at all.
-        Some(value) if *name == "connections" => value.text() == Some("0"),
-        Some(_) => true,
-    };
-    let Some(content) = content.filter(|_| !OTHERS.iter().any(is_other)) else {
-        return Vec::new();
-    };
-    vec![
-        format!("--expect-length={}", content.bytes),
-        format!("--expect-sha256={}", content.sha256),
-    ]
+/// Expects a content, where the plan does not say otherwise and plain clients ask for it alone.
+fn expect(load: &mut LoadSpec, content: Option<&Content>) {
+    let (requests, expect) = (&load.requests, &load.expect);
+    let has_no_plain_clients = load.clients.connections.is_some_and(|count| *count == 0);
+    let is_something_else = load.has_actors()
+        || has_no_plain_clients
+        || requests.replay.is_some()
+        || requests.urls.is_some()
+        || requests.method.is_some()
+        || expect.expect_status.is_some()
+        || expect.expect_length.is_some()
+        || expect.expect_sha256.is_some();
+    if let Some(content) = content.filter(|_| !is_something_else) {
+        load.expect.expect_length = Some(Size::clamped(content.bytes));
+        load.expect.expect_sha256 = Some(content.sha256.clone());
+    }
+}
+
+/// The words that each client begins with.
+fn client() -> Vec<String> {
+    [THIS_PROGRAM, "load", "--quiet", "--allow-client-limited"]
+        .map(str::to_owned)
+        .to_vec()
 }
 
 fn read_record(path: &PathBuf) -> Option<Box<TrialRecord>> {
@@ -179,37 +177,34 @@ fn read_record(path: &PathBuf) -> Option<Box<TrialRecord>> {
 /// Asks once, as the load will, and says what is wrong with the answer.
 pub(super) fn check(
     context: &LaunchContext<'_>,
-    (path, load): (&str, &Options),
+    (path, load): (&str, &LoadSpec),
     content: Option<&Content>,
     cpus: &[usize],
 ) -> Result<(), String> {
     let json = context.scratch.join("check.json");
     let log = context.scratch.join("check.log");
-    let mut command = vec![
-        THIS_PROGRAM.to_owned(),
-        "load".to_owned(),
-        format!("http://{}{path}", context.address()),
-        "--requests=1".to_owned(),
-        "--connections=1".to_owned(),
-        "--threads=1".to_owned(),
-        format!("--timeout={ANSWER_TIMEOUT_S}s"),
-        "--quiet".to_owned(),
-        "--allow-client-limited".to_owned(),
-        format!("--json={}", json.display()),
-    ];
+    let asked = load_in_place(load, &names(context)).map_err(|error| error.to_string())?;
+    let mut one = LoadSpec {
+        url: vec![format!("http://{}{path}", context.address())],
+        ..LoadSpec::default()
+    };
+    one.clients.requests = Some(Count::clamped(1));
+    one.clients.connections = Some(Count::clamped(1));
+    one.clients.timeout = Preset(Timeout::clamped(Duration::from_secs(ANSWER_TIMEOUT_S)));
+    one.machine.threads = Preset(Auto::Given(Count::clamped(1)));
+    // What makes a response another one.
+    one.requests.header = asked.requests.header;
+    one.requests.http = asked.requests.http;
+    one.requests.user = asked.requests.user;
+    one.expect.expect_status = asked.expect.expect_status;
     if let Some(content) = content {
-        command.push(format!("--expect-length={}", content.bytes));
-        command.push(format!("--expect-sha256={}", content.sha256));
-        command.push("--content-sample=1".to_owned());
+        one.expect.expect_length = Some(Size::clamped(content.bytes));
+        one.expect.expect_sha256 = Some(content.sha256.clone());
+        one.expect.content_sample = Some(Count::clamped(1));
     }
-    // What makes an answer another one.
-    let shared = ["expect-status", "header", "http", "user"];
-    let some: Options = load
-        .iter()
-        .filter(|(name, _)| shared.contains(&name.as_str()))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    command.extend(words(&some).iter().map(|word| fill(word, &names(context))));
+    let mut command = client();
+    command.extend(words(&one));
+    command.push(format!("--json={}", json.display()));
     let namespace = context.link.of_client();
     let bounds = Bounds {
         network: namespace.as_deref(),
@@ -252,49 +247,47 @@ fn judge_answer(record: &TrialRecord) -> Result<(), String> {
 mod tests {
     use super::*;
 
+    fn load(text: &str) -> LoadSpec {
+        loadline_spec::fill(&toml::from_str(text).unwrap()).unwrap()
+    }
+
     #[test]
-    fn a_single_known_answer_is_expected() {
+    fn a_single_known_content_is_expected() {
         let content = Content {
             bytes: 5,
             sha256: "ab".to_owned(),
         };
-        let of = |name: &str, value: &str| {
-            let value = OptionValue::Text(value.to_owned());
-            expected(&[(name.to_owned(), value)].into(), Some(&content)).len()
+        let expects = |text: &str, content: Option<&Content>| {
+            let mut load = load(text);
+            let before = load.expect.clone();
+            expect(&mut load, content);
+            load.expect != before
         };
-        assert_eq!(of("connections", "100"), 2);
-        assert_eq!(expected(&Options::new(), None).len(), 0);
-        for (name, value) in [
-            ("scenario", "x.toml"),
-            ("connections", "0"),
-            ("expect-length", "3"),
+        assert!(expects("connections = 100", Some(&content)));
+        assert!(!expects("", None));
+        for text in [
+            "scenario = \"x.toml\"",
+            "player = \"5Mbps\"",
+            "connections = 0",
+            "expect-length = 3",
         ] {
-            assert_eq!(of(name, value), 0, "{name}");
+            assert!(!expects(text, Some(&content)), "{text}");
         }
-        let absent = [("player".to_owned(), OptionValue::Absent)].into();
-        assert_eq!(expected(&absent, Some(&content)).len(), 2);
+        assert!(expects("player = false", Some(&content)));
     }
 
     #[test]
-    fn who_has_cpus_of_its_own_and_sends_by_the_clock_spins() {
-        let of = |words: &[(&str, &str)], cpus: &[usize], server: &[usize]| {
-            let load = words.iter().map(|(name, value)| {
-                let value = match *value {
-                    "false" => OptionValue::Absent,
-                    text => OptionValue::Text(text.to_owned()),
-                };
-                ((*name).to_owned(), value)
-            });
-            can_spin(&load.collect(), cpus, server)
+    fn a_client_with_cpus_of_its_own_that_sends_by_the_clock_spins() {
+        let spins = |text: &str, cpus: &[usize], server: &[usize]| {
+            can_spin(&load(&format!("rate = 2000\n{text}")), cpus, server)
         };
-        let rate = ("rate", "2000");
-        assert!(of(&[rate, ("connections", "2000")], &[0], &[1]));
-        assert!(of(&[rate, ("player", "false")], &[0], &[1]));
-        assert!(!of(&[rate], &[0, 1], &[1]));
-        assert!(!of(&[("connections", "2000")], &[0], &[1]));
-        assert!(!of(&[rate, ("connections", "20000")], &[0], &[1]));
-        assert!(!of(&[rate, ("spin", "false")], &[0], &[1]));
-        assert!(!of(&[rate, ("scenario", "x.toml")], &[0], &[1]));
+        assert!(spins("connections = 2000", &[0], &[1]));
+        assert!(spins("player = false", &[0], &[1]));
+        assert!(!spins("", &[0, 1], &[1]));
+        assert!(!spins("connections = 20000", &[0], &[1]));
+        assert!(!spins("threads = 2", &[0], &[1]));
+        assert!(!spins("scenario = \"x.toml\"", &[0], &[1]));
+        assert!(!can_spin(&load("connections = 2000"), &[0], &[1]));
     }
 
     #[test]

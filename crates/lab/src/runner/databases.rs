@@ -14,7 +14,7 @@ use loadline_databases::{Installed, Kind, make_folder};
 use super::child::{Bounds, Guarded, last_words};
 use crate::cells::{Cell, cpus_text};
 use crate::journal::DatabaseFacts;
-use crate::plan::{OptionValue, Server};
+use crate::plan::Server;
 
 /// How long a new server may take: its files, and until it answers.
 const PREPARED_WITHIN: Duration = Duration::from_secs(120);
@@ -219,11 +219,7 @@ fn placeholder(kind: Kind) -> String {
 /// Whether a server, as this cell has it started, is to have a database of this kind.
 fn asks_for(kind: Kind, server: &Server, cell: &Cell) -> bool {
     let placeholder = placeholder(kind);
-    let of_options = cell.serve.values().flat_map(|value| match value {
-        OptionValue::Text(text) => std::slice::from_ref(text),
-        OptionValue::Several(texts) => texts.as_slice(),
-        OptionValue::Alone | OptionValue::Absent => &[],
-    });
+    let of_options = cell.serve.values().flat_map(|value| value.texts());
     let mut texts = of_options
         .chain(&server.command)
         .chain(&server.configuration);

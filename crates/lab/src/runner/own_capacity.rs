@@ -7,7 +7,9 @@
 use crate::cells::{Cell, levels_text};
 use crate::expand::{Expansion, PlannedTrial};
 use crate::journal::{CapacityTrial, Line, Store, Trial};
-use crate::plan::{OptionValue, Options, Plan};
+use crate::plan::Plan;
+use loadline_spec::load::LoadSpec;
+use loadline_spec::load::values::Rate;
 
 use super::{Stop, TrialRunner};
 
@@ -17,9 +19,6 @@ const TRIALS: usize = 3;
 const ATTEMPTS_MAX: usize = 6;
 /// Trials of the run have the numbers below.
 const NUMBER_FIRST: u32 = 1_000_000;
-
-/// What an open loop has and a closed one has not.
-const OF_OPEN_LOOPS: [&str; 4] = ["rate", "arrivals", "burst", "spin"];
 
 /// The capacities that a run needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,8 +133,8 @@ impl OwnCapacities {
             else {
                 continue;
             };
-            let rate = OptionValue::Text(format!("{:.1}", (multiple * per_s).max(0.1)));
-            cell.load.insert("rate".to_owned(), rate);
+            let tenths = (multiple * per_s * 10.0).round().max(1.0);
+            cell.load.pace.rate = Some(Rate::clamped(tenths / 10.0));
         }
     }
 
@@ -181,9 +180,10 @@ fn closed(cell: &Cell) -> Cell {
     closed.capacity_of = None;
     closed.is_repeated = false;
     closed.levels.retain(|name, _| name != "rate_of_capacity");
-    closed
-        .load
-        .retain(|name, _| !OF_OPEN_LOOPS.contains(&name.as_str()));
+    // What an open loop has and a closed one has not.
+    let pace = &mut closed.load.pace;
+    (pace.rate, pace.arrivals, pace.burst) = (None, None, None);
+    closed.load.machine.spin = false;
     closed
 }
 
@@ -191,7 +191,7 @@ fn closed(cell: &Cell) -> Cell {
 fn is_same(one: &Cell, other: &Cell) -> bool {
     let rest = |cell: &Cell| Cell {
         levels: Default::default(),
-        load: Options::new(),
+        load: LoadSpec::default(),
         ..cell.clone()
     };
     rest(one) == rest(other) && one.load == other.load
@@ -228,7 +228,7 @@ mod tests {
             }
             self.runs += 1;
             let cell = &self.cells[planned.cell];
-            assert!(!cell.load.contains_key("rate") && !cell.load.contains_key("arrivals"));
+            assert!(cell.load.pace.rate.is_none() && cell.load.pace.arrivals.is_none());
             let per_s = self.per_s[self.runs - 1];
             let mut group = GroupRecord::default();
             group.total.rates.completed_per_s = per_s.unwrap_or(1.0);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     fn rates(run: &Expansion) -> Vec<Option<String>> {
-        let rate = |cell: &Cell| Some(cell.load.get("rate")?.text()?.to_owned());
+        let rate = |cell: &Cell| cell.load.pace.rate.map(|rate| rate.to_string());
         run.cells.iter().map(rate).collect()
     }
 
@@ -310,7 +310,7 @@ mod tests {
         assert!(own.left_s(&plan, &recorded, 0.5) < 1e-9);
         own.set_rates(&mut run, &recorded);
         let found = rates(&run);
-        let right = ["500.0", "1700.0", "260.0", "884.0"].map(|rate| Some(rate.to_owned()));
+        let right = ["500", "1700", "260", "884"].map(|rate| Some(rate.to_owned()));
         let mut found_of_s = found[..4].to_vec();
         found_of_s.sort();
         let mut right = right.to_vec();

@@ -8,7 +8,8 @@ use super::child::THIS_PROGRAM;
 use super::configurations;
 use super::launch_context::LaunchContext;
 use crate::cells::spellings;
-use crate::plan::{OptionValue, Options, Server, ServerKind, words};
+use crate::plan::{Server, ServerKind, fill, filled};
+use loadline_spec::{Table, Value, table_words};
 
 /// Where Loadline says what it has counted.
 pub(super) const STATUS_PATH: &str = "/-/status";
@@ -45,9 +46,9 @@ pub(super) fn program(server: &Server) -> Option<&str> {
 }
 
 /// How a server is started with these options.
-pub(super) fn launch(server: &Server, options: &Options, context: &LaunchContext<'_>) -> Launch {
+pub(super) fn launch(server: &Server, options: &Table, context: &LaunchContext<'_>) -> Launch {
     let file = context.configuration_file().display().to_string();
-    let workers = options.get("workers").and_then(OptionValue::text);
+    let workers = options.get("workers").and_then(Value::text);
     let of = |words: &[&str], configuration: String| Launch {
         command: words.iter().map(|word| (*word).to_owned()).collect(),
         configuration: Some(configuration),
@@ -92,7 +93,7 @@ pub(super) fn version_command(server: &Server) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn loadline(options: &Options, context: &LaunchContext<'_>) -> Launch {
+fn loadline(options: &Table, context: &LaunchContext<'_>) -> Launch {
     let mut command = vec![
         THIS_PROGRAM.to_owned(),
         "serve".to_owned(),
@@ -103,18 +104,14 @@ fn loadline(options: &Options, context: &LaunchContext<'_>) -> Launch {
     if !options.contains_key("log-level") {
         command.push("--log-level=warn".to_owned());
     }
-    command.extend(
-        words(options)
-            .iter()
-            .map(|word| fill(word, &names(context))),
-    );
+    command.extend(table_words(&filled(options, &names(context))));
     Launch {
         command,
         configuration: None,
     }
 }
 
-fn own(server: &Server, options: &Options, context: &LaunchContext<'_>) -> Launch {
+fn own(server: &Server, options: &Table, context: &LaunchContext<'_>) -> Launch {
     let mut names = names(context);
     for (option, value) in options {
         if let Some(text) = value.text() {
@@ -154,28 +151,6 @@ pub(super) fn names(context: &LaunchContext<'_>) -> BTreeMap<String, String> {
         .map(|(name, value)| (name.to_owned(), value)),
     );
     names
-}
-
-/// Replaces placeholders; braces around anything else stay, since configurations are full of them.
-pub(super) fn fill(text: &str, names: &BTreeMap<String, String>) -> String {
-    let mut filled = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find('{') {
-        let (before, from) = rest.split_at(at);
-        filled.push_str(before);
-        let end = from.find('}').map(|end| end + 1);
-        match end.and_then(|end| Some((names.get(&from[..end])?, end))) {
-            Some((value, end)) => {
-                filled.push_str(value);
-                rest = &from[end..];
-            }
-            None => {
-                filled.push('{');
-                rest = &from[1..];
-            }
-        }
-    }
-    filled + rest
 }
 
 /// A command line as it stands in the journal: this program by its name.

@@ -275,6 +275,7 @@ impl<'p> Processes<'p> {
             context: &context,
             path: &cell.path,
             load: &cell.load,
+            may_spin: cell.may_spin,
             content: content.as_ref(),
             duration_s: series.duration_s,
             warm_up_s: series.warm_up_s,

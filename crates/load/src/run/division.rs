@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+pub use loadline_spec::load::PROCESSES_MAX;
 use loadline_sys::network::port_range;
 
 use super::RunError;
@@ -35,9 +36,6 @@ impl Machine {
         }
     }
 }
-
-/// Processes that one command may start.
-pub const PROCESSES_MAX: usize = 256;
 
 /// Linux's own range, 32768 to 60999.
 const PORTS_USUAL: u64 = 28_232;

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use loadline_record::{StepReport, TrialRecord};
+use loadline_spec::Table;
 use loadline_sys::clock::monotonic_ns;
 
 use super::RunError;
@@ -38,6 +39,8 @@ pub struct Run {
     pub watched: Vec<Target>,
     /// The command line, without passwords.
     pub command: Vec<String>,
+    /// The options of the load that were given, without passwords.
+    pub spec: Table,
     /// Where requests go, without passwords.
     pub urls: Vec<String>,
 }
@@ -156,6 +159,7 @@ pub fn run(
     let (machine, watched) = environment.end(start_ns);
     Ok(state.merger.finish(Ending {
         command: run.command.clone(),
+        spec: run.spec.clone(),
         urls: run.urls.clone(),
         processes: run.division.processes,
         start_unix_ms,

@@ -1,5 +1,6 @@
 //! From messages, in whichever order, to the record.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use loadline_record::distribution::decompressed;
@@ -12,10 +13,11 @@ use loadline_record::{
     Tally, ThreadRecord, TrialRecord, Verdict, latencies,
 };
 
+use loadline_spec::Table;
+
 use super::Ending;
 use super::sums::{PhaseSums, SECONDS_MAX, Series, cut};
-use crate::plan::Overflow;
-use crate::{Arrivals, Interval, Loop, Message, Phase, Plan, ThreadReport};
+use crate::{Arrivals, Interval, Loop, Message, Overflow, Phase, Plan, ThreadReport};
 
 /// A phase that ends later than this (30 years) has no end: the run ends with its requests.
 const END_NS_MAX: u64 = 1_000_000_000 * 3600 * 24 * 365 * 30;
@@ -169,6 +171,7 @@ impl Merger {
             run: RunRecord {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 command: ending.command,
+                spec: as_json(ending.spec),
                 urls: ending.urls,
                 ran_s,
                 processes: ending.processes.max(1),
@@ -552,6 +555,15 @@ fn counted_completed(group: &GroupRecord, phases: &[PhaseRecord]) -> u64 {
     let counted = results.filter(|(_, phase)| phase.counted);
     let completed = counted.map(|(results, phase)| results.rates.completed_per_s * phase.len_s());
     completed.sum::<f64>().round() as u64
+}
+
+/// Options as the record has them.
+fn as_json(table: Table) -> BTreeMap<String, serde_json::Value> {
+    let json = |value| serde_json::to_value(value).unwrap_or_default(); // texts are always JSON
+    table
+        .into_iter()
+        .map(|(name, value)| (name, json(value)))
+        .collect()
 }
 
 #[cfg(test)]

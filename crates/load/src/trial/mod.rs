@@ -10,12 +10,15 @@ pub use machine::Probe;
 pub use merge::Merger;
 
 use loadline_record::{MachineRecord, WatchedRecord};
+use loadline_spec::Table;
 
 /// How a trial ended, and what is known of it beside the messages.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {
     /// The command line, one element for each word.
     pub command: Vec<String>,
+    /// The options of the load that were given, without passwords.
+    pub spec: Table,
     /// What was asked for.
     pub urls: Vec<String>,
     /// Processes of the client.

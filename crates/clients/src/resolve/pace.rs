@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use loadline_spec::SpecError;
+
 use loadline_load::replay::Timing;
 use loadline_load::schedule::{Split, closed_phases};
 use loadline_load::{Arrivals, Loop, Overflow, Phase, Schedule};
-
-use crate::failure::Failure;
-use crate::flags::load_defs::LoadFlags;
+use loadline_spec::load::LoadSpec;
 
 /// As wrk and wrk2 have it.
 const DURATION: Duration = Duration::from_secs(10);
@@ -17,32 +17,33 @@ const STEP_DURATION: Duration = Duration::from_secs(10);
 const DURATION_MOST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// When requests are due by the options; a replay by its log's own timing is not among them.
-pub(super) fn pace(flags: &LoadFlags) -> Result<(Loop, Vec<Phase>), Failure> {
-    let (clients, pace) = (&flags.clients, &flags.pace);
-    let warm_up = clients.warm_up.unwrap_or_default();
-    let duration = clients.duration.unwrap_or(match clients.requests {
-        None => DURATION,
-        Some(_) => DURATION_MOST,
-    });
-    let step_duration = pace.step_duration.unwrap_or(STEP_DURATION);
+pub(super) fn pace(spec: &LoadSpec) -> Result<(Loop, Vec<Phase>), SpecError> {
+    let (clients, pace) = (&spec.clients, &spec.pace);
+    let warm_up = clients.warm_up.map_or(Duration::ZERO, |time| *time);
+    let duration = match (clients.duration, clients.requests) {
+        (Some(duration), _) => *duration,
+        (None, None) => DURATION,
+        (None, Some(_)) => DURATION_MOST,
+    };
+    let step_duration = pace.step_duration.map_or(STEP_DURATION, |time| *time);
     let (schedule, split) = match (pace.rate, pace.steps, pace.ramp) {
         (Some(rate), _, _) => {
             let schedule = match pace.burst {
-                None => Schedule::constant(rate, duration),
-                Some(burst) => Schedule::bursts(0.0, rate, burst.on, burst.off, duration),
+                None => Schedule::constant(*rate, duration),
+                Some(burst) => Schedule::bursts(0.0, *rate, *burst.on, *burst.off, duration),
             };
-            (refused("--rate", schedule)?, Split::Whole)
+            (refused("rate", schedule)?, Split::Whole)
         }
         (_, Some(steps), _) => {
             let schedule = Schedule::steps(steps, step_duration);
-            (refused("--steps", schedule)?, Split::Segments)
+            (refused("steps", schedule)?, Split::Segments)
         }
         (_, _, Some(ramp)) => {
             let schedule = Schedule::ramp(ramp.from, ramp.to, duration);
-            (refused("--ramp", schedule)?, Split::Whole)
+            (refused("ramp", schedule)?, Split::Whole)
         }
         (None, None, None) => {
-            let think = clients.think.unwrap_or_default();
+            let think = clients.think.map_or(Duration::ZERO, |time| *time);
             let closed = Loop::Closed {
                 think_ns: nanos(think),
                 coalesces: think.is_zero() && !clients.no_coalescing,
@@ -61,7 +62,7 @@ pub(super) fn pace(flags: &LoadFlags) -> Result<(Loop, Vec<Phase>), Failure> {
 }
 
 /// When the lines of a log say.
-pub(super) fn replay_pace(flags: &LoadFlags, timing: Timing) -> (Loop, Vec<Phase>) {
+pub(super) fn replay_pace(spec: &LoadSpec, timing: Timing) -> (Loop, Vec<Phase>) {
     let duration = Duration::from_nanos(timing.duration_ns);
     let mut phases = closed_phases(Duration::ZERO, duration);
     for phase in &mut phases {
@@ -69,13 +70,13 @@ pub(super) fn replay_pace(flags: &LoadFlags, timing: Timing) -> (Loop, Vec<Phase
     }
     let timed = Loop::Timed {
         due_ns: timing.due_ns,
-        overflow: flags.pace.overflow.unwrap_or(Overflow::Queue),
+        overflow: spec.pace.overflow.unwrap_or(Overflow::Queue),
     };
     (timed, phases)
 }
 
-fn refused(option: &str, schedule: Result<Schedule, String>) -> Result<Schedule, Failure> {
-    schedule.map_err(|why| Failure::usage(format!("{option}: {why}")))
+fn refused(option: &str, schedule: Result<Schedule, String>) -> Result<Schedule, SpecError> {
+    schedule.map_err(|why| SpecError::of(option, why.into()))
 }
 
 /// Whole nanoseconds.

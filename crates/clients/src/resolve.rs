@@ -1,30 +1,34 @@
-//! What the command line of `loadline load` means: every number worked out, every file read.
+//! What a load comes to on a machine: every number worked out, every file read.
+
+mod pace;
+mod requests;
+mod user_groups;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use loadline_clients::scenario::Scenario;
 use loadline_load::Plan;
 use loadline_load::run::{Demand, Division, Machine, Run, divide};
 use loadline_load::watch::Target;
+use loadline_spec::load::values::Pid;
+use loadline_spec::load::{LoadSpec, MachineSpec, SERVER, mask_table, mask_url, masked_words};
+use loadline_spec::values::Count;
+use loadline_spec::{SpecError, given};
 
-use super::command::{self, mask_url};
-use super::fitting::{SERVER, refuse_contradictions};
-use super::pace::{nanos, pace, replay_pace};
-use super::requests::{self, Sent};
-use super::user_groups::{self, Counts};
-use crate::failure::Failure;
-use crate::flags::load_defs::{LoadFlags, MachineFlags};
+use crate::scenario::Scenario;
+use pace::{nanos, pace, replay_pace};
+use requests::Sent;
+use user_groups::Counts;
 
 /// A run, ready to be started.
 #[derive(Clone, Debug)]
-pub(super) struct Planned {
+pub struct Planned {
     /// The run.
-    pub(super) run: Run,
+    pub run: Run,
     /// What users do, if there are any; it counts how each step fares in this process.
-    pub(super) scenario: Option<Scenario>,
+    pub scenario: Option<Scenario>,
     /// What is worth knowing before it begins, in sentences.
-    pub(super) remarks: Vec<String>,
+    pub remarks: Vec<String>,
 }
 
 /// Of how many answers the content is hashed, unless said otherwise: one in a hundred costs next to
@@ -32,72 +36,85 @@ pub(super) struct Planned {
 const CONTENT_SAMPLE: u32 = 100;
 
 /// Refuses addresses that are not this machine's: every connection from one would fail.
-fn refuse_foreign_sources(sources: &[IpAddr]) -> Result<(), Failure> {
+fn refuse_foreign_sources(sources: &[IpAddr]) -> Result<(), SpecError> {
     // Nothing is sent, and nothing waits for it.
     let is_ours = |source: &IpAddr| UdpSocket::bind((*source, 0)).is_ok();
     match sources.iter().find(|source| !is_ours(source)) {
         None => Ok(()),
-        Some(source) => Err(Failure::usage(format!(
-            "--sources {source}: not an address of this machine; right would be one that \
-             `ip address` lists, or 127.0.0.2, say, for a server on loopback"
-        ))),
+        Some(source) => Err(SpecError::new(
+            "sources",
+            "not an address of this machine",
+            "one that `ip address` lists, or 127.0.0.2, say, for a server on loopback",
+        )
+        .with_value(source)),
     }
 }
 
 /// Refuses addresses of another family than a server's: no connection leads from one to the other.
-fn refuse_other_families(sources: &[IpAddr], servers: &[SocketAddr]) -> Result<(), Failure> {
+fn refuse_other_families(sources: &[IpAddr], servers: &[SocketAddr]) -> Result<(), SpecError> {
     for server in servers {
         let family = if server.is_ipv4() { "IPv4" } else { "IPv6" };
         if let Some(source) = sources.iter().find(|it| it.is_ipv4() != server.is_ipv4()) {
-            return Err(Failure::usage(format!(
-                "--sources {source}: no connection leads from there to {server}; right would be \
-                 {family} addresses alone"
-            )));
+            return Err(SpecError::new(
+                "sources",
+                format!("no connection leads from there to {server}"),
+                format!("{family} addresses alone"),
+            )
+            .with_value(source));
         }
     }
     Ok(())
 }
 
 /// A connection goes to one server: with fewer of them than servers, some would get no request.
-fn refuse_unvisited(servers: &[SocketAddr], counts: Counts) -> Result<(), Failure> {
+fn refuse_unvisited(servers: &[SocketAddr], counts: Counts) -> Result<(), SpecError> {
     let plain = counts.plain;
     if plain == 0 || plain as usize >= servers.len() {
         return Ok(());
     }
     let unvisited = servers.get(plain as usize).map(ToString::to_string);
-    Err(Failure::usage(format!(
-        "--connections {plain}: nobody would ask {}, each connection goes to one server; right would \
-         be at least {}",
-        unvisited.unwrap_or_default(),
-        servers.len()
-    )))
+    let unvisited = unvisited.unwrap_or_default();
+    Err(SpecError::new(
+        "connections",
+        format!("nobody would ask {unvisited}, each connection goes to one server"),
+        format!("at least {}", servers.len()),
+    )
+    .with_value(plain))
 }
 
-/// Works it out.
-pub(super) fn plan(flags: &LoadFlags, limits: &Machine) -> Result<Planned, Failure> {
-    refuse_contradictions(flags)?;
-    let sources = flags.machine.sources.as_ref();
-    let sources = sources.map_or(&[][..], |list| &list.0);
+/// The source addresses that are named.
+fn sources(machine: &MachineSpec) -> &[IpAddr] {
+    machine.sources.as_ref().map_or(&[], |list| &list.0)
+}
+
+/// What a load comes to on this machine.
+///
+/// # Errors
+/// Says which option does not fit, which file cannot be read or which host is not known.
+pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> {
+    spec.check()?;
+    let sources = sources(&spec.machine);
     refuse_foreign_sources(sources)?;
-    let counts = user_groups::count(flags)?;
+    let counts = user_groups::count(spec)?;
     let Sent {
         mix,
         servers,
         timing,
         remarks,
-    } = requests::prepared(flags)?;
+    } = requests::prepared(spec)?;
     let (load, phases) = match timing {
-        Some(timing) => replay_pace(flags, timing),
-        None => pace(flags)?,
+        Some(timing) => replay_pace(spec, timing),
+        None => pace(spec)?,
     };
     refuse_unvisited(&servers, counts)?;
     refuse_other_families(sources, &servers)?;
-    let division = divide(&demand(flags, counts, &servers), limits)?;
-    let (clients, machine) = (&flags.clients, &flags.machine);
-    let sample = flags.expect.content_sample;
+    let division = divide(&demand(spec, counts, &servers), limits);
+    let division = division.map_err(|error| SpecError::from(error.to_string()))?;
+    let (clients, machine) = (&spec.clients, &spec.machine);
+    let sample = spec.expect.content_sample;
     let requests_per_connection = match clients.new_connection {
         true => Some(1),
-        false => clients.requests_per_connection.map(saturating_u32),
+        false => clients.requests_per_connection.map(Count::saturating_u32),
     };
     let mut plan = Plan {
         servers,
@@ -105,20 +122,17 @@ pub(super) fn plan(flags: &LoadFlags, limits: &Machine) -> Result<Planned, Failu
         load,
         phases,
         connections: counts.plain,
-        requests_max: clients.requests.map(|count| count as u64),
+        requests_max: clients.requests.map(|count| *count as u64),
         requests_per_connection,
-        timeout_ns: nanos(clients.timeout),
-        deadline_ns: clients.deadline.map(nanos),
-        content_sample: sample.map_or(CONTENT_SAMPLE, saturating_u32),
-        spins: flags.machine.spin,
+        timeout_ns: nanos(**clients.timeout),
+        deadline_ns: clients.deadline.map(|time| nanos(*time)),
+        content_sample: sample.map_or(CONTENT_SAMPLE, Count::saturating_u32),
+        spins: spec.machine.spin,
         sources: division.sources.clone(),
         groups: Vec::new(),
-        seed: machine
-            .part_seed
-            .or(machine.seed)
-            .unwrap_or_else(random_seed),
+        seed: machine.seed.map_or_else(random_seed, |seed| seed.0),
     };
-    let (user_groups, scenario) = user_groups::add(flags, counts, &mut plan)?;
+    let (user_groups, scenario) = user_groups::add(spec, counts, &mut plan)?;
     let division = Division {
         threads: threads(division.threads, &division, counts),
         ..division
@@ -127,11 +141,12 @@ pub(super) fn plan(flags: &LoadFlags, limits: &Machine) -> Result<Planned, Failu
     let run = Run {
         plan,
         division,
-        extra: loadline_clients::thread(user_groups),
+        extra: crate::thread(user_groups),
         cpus: machine.cpus.clone().map_or_else(Vec::new, |list| list.0),
-        watched: watched(flags),
-        command: command::typed(),
-        urls: flags.urls.iter().map(|url| mask_url(url)).collect(),
+        watched: watched(spec),
+        command: typed(),
+        spec: mask_table(given(spec)),
+        urls: spec.url.iter().map(|url| mask_url(url)).collect(),
     };
     Ok(Planned {
         run,
@@ -142,10 +157,10 @@ pub(super) fn plan(flags: &LoadFlags, limits: &Machine) -> Result<Planned, Failu
 
 /// A thread that spins keeps another from its CPU.
 fn refuse_spinning_in_turns(
-    machine: &MachineFlags,
+    machine: &MachineSpec,
     division: &Division,
     limits: &Machine,
-) -> Result<(), Failure> {
+) -> Result<(), SpecError> {
     let cpus = machine
         .cpus
         .as_ref()
@@ -154,24 +169,24 @@ fn refuse_spinning_in_turns(
     if !machine.spin || u64::from(processes) * u64::from(threads) <= cpus as u64 {
         return Ok(());
     }
-    Err(Failure::usage(format!(
-        "--spin: each thread takes a whole CPU, and there would be {} for {cpus} of them; right \
-         would be --threads {}, or without --spin",
-        processes * threads,
-        (cpus as u32 / processes).max(1)
-    )))
+    let (all, each) = (processes * threads, (cpus as u32 / processes).max(1));
+    Err(SpecError::new(
+        "spin",
+        format!("each thread takes a whole CPU, and there would be {all} for {cpus} of them"),
+        format!("--threads {each}, or without --spin"),
+    ))
 }
 
-fn demand<'d>(flags: &'d LoadFlags, counts: Counts, servers: &'d [SocketAddr]) -> Demand<'d> {
-    let machine = &flags.machine;
+fn demand<'d>(spec: &'d LoadSpec, counts: Counts, servers: &'d [SocketAddr]) -> Demand<'d> {
+    let machine = &spec.machine;
     Demand {
         clients: counts.total(),
-        is_churning: flags.clients.new_connection || flags.hostile.vanishing.is_some(),
+        is_churning: spec.clients.new_connection || spec.hostile.vanishing.is_some(),
         servers,
-        sources: machine.sources.as_ref().map_or(&[], |list| &list.0),
-        source_per_client: flags.users.source_per_client,
-        processes: machine.processes.given(),
-        threads: machine.threads.given(),
+        sources: sources(machine),
+        source_per_client: spec.users.source_per_client,
+        processes: machine.processes.given().map(Count::get),
+        threads: machine.threads.given().map(Count::get),
         cpus: machine.cpus.as_ref().map(|list| list.0.len()),
     }
 }
@@ -182,19 +197,20 @@ fn threads(threads: u32, division: &Division, counts: Counts) -> u32 {
     threads.min(each.max(1))
 }
 
-fn watched(flags: &LoadFlags) -> Vec<Target> {
-    let target = |name: &str, pid| Target {
+fn watched(spec: &LoadSpec) -> Vec<Target> {
+    let target = |name: &str, pid: Pid| Target {
         name: name.to_owned(),
-        pid,
+        pid: pid.0,
     };
-    let server = flags.machine.server_pid.map(|pid| target(SERVER, pid));
-    let named = flags.machine.watch.iter();
+    let server = spec.machine.server_pid.map(|pid| target(SERVER, pid));
+    let named = spec.machine.watch.iter();
     let named = named.map(|watched| target(&watched.name, watched.pid));
     server.into_iter().chain(named).collect()
 }
 
-fn saturating_u32(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
+/// The command line of this process, without passwords.
+fn typed() -> Vec<String> {
+    masked_words(std::env::args_os().map(|word| word.to_string_lossy().into_owned()))
 }
 
 /// Another one each time; short enough to be typed again.
@@ -206,10 +222,10 @@ fn random_seed() -> u64 {
 mod tests {
     use std::time::Duration;
 
-    use loadline_load::Loop;
+    use clap::{Args as _, FromArgMatches as _};
 
     use super::*;
-    use crate::flags::{Typed, defs::Command, read};
+    use loadline_load::Loop;
 
     const MACHINE: Machine = Machine {
         descriptors_max: 20_000,
@@ -217,13 +233,15 @@ mod tests {
         cpus: 8,
     };
 
+    /// A load of plain words.
+    pub(super) fn typed(options: &str) -> LoadSpec {
+        let words = std::iter::once("http://127.0.0.1:9/").chain(options.split_ascii_whitespace());
+        let command = LoadSpec::augment_args(clap::Command::new("load").no_binary_name(true));
+        LoadSpec::from_arg_matches(&command.get_matches_from(words)).unwrap()
+    }
+
     fn planned(options: &str) -> Run {
-        let words = ["loadline", "load", "http://127.0.0.1:9/"];
-        let words = words.into_iter().chain(options.split_ascii_whitespace());
-        match read(words.map(Into::into)) {
-            Ok(Typed::Command(Command::Load(flags))) => plan(&flags, &MACHINE).unwrap().run,
-            other => panic!("{other:?}"),
-        }
+        resolve(&typed(options), &MACHINE).unwrap().run
     }
 
     #[test]
@@ -267,13 +285,8 @@ mod tests {
         assert!(planned("--spin --threads 8").plan.spins);
         assert!(planned("--spin --cpus 1 --threads 1").plan.spins);
         assert!(!planned("--threads 9").plan.spins);
-        let words = "loadline load http://127.0.0.1:9/ --spin --cpus 0,1 --threads 3";
-        let Ok(Typed::Command(Command::Load(flags))) =
-            read(words.split_ascii_whitespace().map(Into::into))
-        else {
-            panic!("{words}");
-        };
-        let message = plan(&flags, &MACHINE).unwrap_err().to_string();
+        let spec = typed("--spin --cpus 0,1 --threads 3");
+        let message = resolve(&spec, &MACHINE).unwrap_err().to_string();
         assert!(message.contains("3 for 2 of them"), "{message}");
     }
 

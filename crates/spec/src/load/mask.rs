@@ -1,12 +1,9 @@
-//! The command line as it stands in results: without passwords.
+//! Command lines, URLs and options as they stand in results: without passwords.
 
-/// The command line of this process.
-pub(super) fn typed() -> Vec<String> {
-    shown(std::env::args_os().map(|word| word.to_string_lossy().into_owned()))
-}
+use crate::Table;
 
 /// The words of a command line, passwords masked.
-fn shown(words: impl IntoIterator<Item = String>) -> Vec<String> {
+pub fn masked_words(words: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut shown: Vec<String> = Vec::new();
     for word in words {
         let before = shown.last().map(String::as_str);
@@ -45,8 +42,23 @@ fn mask_field(field: &str) -> String {
     }
 }
 
+/// Options, passwords masked.
+#[must_use]
+pub fn mask_table(mut table: Table) -> Table {
+    let mut mask = |name: &str, mask: fn(&str) -> String| {
+        if let Some(value) = table.get_mut(name) {
+            *value = value.map(mask);
+        }
+    };
+    mask("url", mask_url);
+    mask("user", mask_password);
+    mask("header", mask_field);
+    table
+}
+
 /// `http://name:password@host/`.
-pub(super) fn mask_url(url: &str) -> String {
+#[must_use]
+pub fn mask_url(url: &str) -> String {
     let masked = url.split_once("://").and_then(|(scheme, rest)| {
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (user, host) = authority.rsplit_once('@')?;
@@ -72,7 +84,7 @@ mod tests {
             ("-H", "-H"),
         ] {
             let words = line.split_ascii_whitespace().map(str::to_owned);
-            assert_eq!(shown(words).join(" "), right);
+            assert_eq!(masked_words(words).join(" "), right);
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Clients of each kind: how many, and the groups of virtual users.
 
-use loadline_clients::UserGroup;
-use loadline_clients::player;
-use loadline_clients::scenario::{Scenario, Setting};
-use loadline_clients::{RequestSpec, idle, slow_body, slow_head, slow_reader, vanishing};
 use loadline_load::plan::Group;
 use loadline_load::requests::url::Url;
 use loadline_load::{Plan, Prepared};
 use loadline_proto::Limits;
+use loadline_spec::SpecError;
+use loadline_spec::rules::unfit;
 
 use super::requests::template;
-use crate::failure::Failure;
-use crate::flags::load_defs::LoadFlags;
+use crate::player;
+use crate::scenario::{Scenario, Setting};
+use crate::{RequestSpec, UserGroup, idle, slow_body, slow_head, slow_reader, vanishing};
+use loadline_spec::load::LoadSpec;
 
 /// Plain connections, unless something else is asked for: as weighttp's and Webbench's users write it
 /// most often, and little enough for any server.
@@ -38,13 +38,12 @@ impl Counts {
 }
 
 /// Counts them: users and players stand in place of plain clients, unless both numbers are given.
-pub(super) fn count(flags: &LoadFlags) -> Result<Counts, Failure> {
-    let given = flags.clients.connections;
-    let (users, hostile) = (&flags.users, &flags.hostile);
-    let own_count = users.users.or(users.players);
+pub(super) fn count(spec: &LoadSpec) -> Result<Counts, SpecError> {
+    let given = spec.clients.connections.map(|count| *count);
+    let (users, hostile) = (&spec.users, &spec.hostile);
+    let own_count = users.users.or(users.players).map(|count| *count);
     let user_count = own_count.or(given).unwrap_or(CONNECTIONS) as u64;
-    let has_users = users.scenario.is_some() || users.player.is_some();
-    let plain = match (has_users, given, own_count) {
+    let plain = match (spec.has_actors(), given, own_count) {
         (false, given, _) => given.unwrap_or(CONNECTIONS),
         (true, Some(beside), Some(_)) => beside,
         (true, _, _) => 0,
@@ -54,6 +53,8 @@ pub(super) fn count(flags: &LoadFlags) -> Result<Counts, Failure> {
         hostile.slow_heads,
         hostile.slow_bodies,
     ];
+    let others = [hostile.idle_connections, hostile.vanishing];
+    let others: usize = others.iter().flatten().map(|count| **count).sum();
     let counts = Counts {
         plain: u32::try_from(plain).unwrap_or(u32::MAX),
         users: if users.scenario.is_some() {
@@ -71,83 +72,78 @@ pub(super) fn count(flags: &LoadFlags) -> Result<Counts, Failure> {
             .flatten()
             .map(|user_group| user_group.count)
             .sum::<u64>()
-            + (hostile.idle_connections.unwrap_or(0) + hostile.vanishing.unwrap_or(0)) as u64,
+            + others as u64,
     };
-    let pace = &flags.pace;
-    let open = pace.rate.is_some() || pace.steps.is_some() || pace.ramp.is_some();
-    if counts.total() == 0 || (open && plain == 0) {
-        return Err(Failure::usage(
-            "--connections 0: nobody would send; right would be at least 1",
-        ));
+    if counts.total() == 0 || (spec.is_open() && plain == 0) {
+        return Err(SpecError::new("connections", "nobody would send", "at least 1").with_value(0));
     }
     Ok(counts)
 }
 
-/// Adds the groups of a plan, the headline's first. Returns the user groups, and the scenario that users
+/// Adds the groups of a plan, the headline's first. Returns the user_groups, and the scenario that users
 /// follow, which counts how its steps fare.
 pub(super) fn add(
-    flags: &LoadFlags,
+    spec: &LoadSpec,
     counts: Counts,
     plan: &mut Plan,
-) -> Result<(Vec<UserGroup>, Option<Scenario>), Failure> {
+) -> Result<(Vec<UserGroup>, Option<Scenario>), SpecError> {
     let mut user_groups = Vec::new();
     if counts.plain > 0 {
         add_group(plan, "clients");
     }
-    let path = flags.users.scenario.as_deref();
-    let scenario = path.map(Scenario::read).transpose();
-    let scenario = scenario.map_err(Failure::usage)?;
+    let path = spec.users.scenario.as_deref();
+    let scenario = path.map(Scenario::read).transpose()?;
     if let Some(scenario) = &scenario {
         let group = add_group(plan, "users");
-        user_groups.push(users(flags, scenario, group, counts.users, plan)?);
+        user_groups.push(users(spec, scenario, group, counts.users, plan)?);
     }
-    if let Some(bits_per_second) = flags.users.player {
+    if let Some(bits_per_second) = spec.users.player {
         let group = add_group(plan, "players");
-        let made = player::user_group(group, 0, counts.players, bits_per_second, spec(plan));
+        let made = player::user_group(group, 0, counts.players, bits_per_second.0, asked(plan));
         user_groups.push(made);
     }
-    add_hostile(flags, plan, &mut user_groups)?;
+    add_hostile(spec, plan, &mut user_groups)?;
     if let Some(request) = plan.mix.requests.first() {
         for user_group in &mut user_groups {
             user_group.server = request.server;
         }
     }
-    if flags.users.source_per_client {
+    if spec.users.source_per_client {
         deal_sources(plan, &mut user_groups);
     }
     Ok((user_groups, scenario))
 }
 
 fn add_hostile(
-    flags: &LoadFlags,
+    spec: &LoadSpec,
     plan: &mut Plan,
     user_groups: &mut Vec<UserGroup>,
-) -> Result<(), Failure> {
-    let hostile = &flags.hostile;
+) -> Result<(), SpecError> {
+    let hostile = &spec.hostile;
     if let Some(count) = hostile.idle_connections {
         let group = add_group(plan, "idle");
-        let first = hostile.idle_request.then(|| spec(plan));
-        user_groups.push(idle::user_group(group, 0, count as u64, first));
+        let first = hostile.idle_request.then(|| asked(plan));
+        user_groups.push(idle::user_group(group, 0, *count as u64, first));
     }
     if let Some(user_group) = hostile.slow_readers {
         let (group, speed) = (add_group(plan, "slow-readers"), user_group.bytes_per_second);
-        let made = slow_reader::user_group(group, 0, user_group.count, speed, spec(plan));
+        let made = slow_reader::user_group(group, 0, user_group.count, speed, asked(plan));
         user_groups.push(made);
     }
     if let Some(user_group) = hostile.slow_heads {
         let (group, speed) = (add_group(plan, "slow-heads"), user_group.bytes_per_second);
-        let made = slow_head::user_group(group, 0, user_group.count, speed, spec(plan));
+        let made = slow_head::user_group(group, 0, user_group.count, speed, asked(plan));
         user_groups.push(made);
     }
     if let Some(user_group) = hostile.slow_bodies {
         let (group, speed) = (add_group(plan, "slow-bodies"), user_group.bytes_per_second);
-        let posted = posted(flags, speed, spec(plan))?;
+        let posted = posted(spec, speed, asked(plan))?;
         let made = slow_body::user_group(group, 0, user_group.count, speed, posted);
         user_groups.push(made);
     }
     if let Some(count) = hostile.vanishing {
         let group = add_group(plan, "vanishing");
-        let made = vanishing::user_group(group, 0, count as u64, spec(plan));
+        let made = vanishing::user_group(group, 0, *count as u64, asked(plan));
         user_groups.push(made);
     }
     Ok(())
@@ -155,25 +151,26 @@ fn add_hostile(
 
 /// Users with a scenario; its paths are asked for below the path of the URL.
 fn users(
-    flags: &LoadFlags,
+    spec: &LoadSpec,
     scenario: &Scenario,
     group: u16,
     count: u64,
     plan: &Plan,
-) -> Result<UserGroup, Failure> {
-    let [url] = flags.urls.as_slice() else {
-        return Err(Failure::usage(
-            "--scenario: it goes with one URL, that of the server",
+) -> Result<UserGroup, SpecError> {
+    let [url] = spec.url.as_slice() else {
+        return Err(unfit(
+            "scenario",
+            "it goes with one URL, that of the server".to_owned(),
         ));
     };
-    let url = Url::parse(url).map_err(Failure::usage)?;
+    let url = Url::parse(url)?;
     if url.target.contains('?') {
-        return Err(Failure::usage(format!(
-            "--scenario: the URL has a query, ?{}; right would be the begin of the paths, \
-             http://{}/shop say",
-            url.target.split_once('?').map_or("", |(_, query)| query),
-            url.authority
-        )));
+        let query = url.target.split_once('?').map_or("", |(_, query)| query);
+        return Err(SpecError::new(
+            "scenario",
+            format!("the URL has a query, ?{query}"),
+            format!("the begin of the paths, http://{}/shop say", url.authority),
+        ));
     }
     let make = scenario.factory(Setting {
         path_prefix: url.target.trim_end_matches('/').to_owned(),
@@ -192,8 +189,8 @@ fn add_group(plan: &mut Plan, name: &str) -> u16 {
     u16::try_from(plan.groups.len() - 1).unwrap_or(u16::MAX)
 }
 
-/// What clients of a user group ask for: the first request of the plan.
-fn spec(plan: &Plan) -> RequestSpec {
+/// What clients of a user_group ask for: the first request of the plan.
+fn asked(plan: &Plan) -> RequestSpec {
     let request = plan.mix.requests[0].clone(); // a mix without requests is refused
     let expectation = plan.mix.expectations.get(request.expectation as usize);
     RequestSpec {
@@ -210,18 +207,18 @@ const DRIP_BYTES: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
 
 /// A request whose content can drip: the first one if it has any, else one like it that has.
 fn posted(
-    flags: &LoadFlags,
+    spec: &LoadSpec,
     bytes_per_second: u64,
-    spec: RequestSpec,
-) -> Result<RequestSpec, Failure> {
-    let has_content = flags.requests.body.is_some() || flags.requests.body_file.is_some();
-    let Some(url) = flags.urls.first().filter(|_| !has_content) else {
-        return Ok(spec);
+    asked: RequestSpec,
+) -> Result<RequestSpec, SpecError> {
+    let has_content = spec.requests.body.is_some() || spec.requests.body_file.is_some();
+    let Some(url) = spec.url.first().filter(|_| !has_content) else {
+        return Ok(asked);
     };
     let bytes = bytes_per_second.saturating_mul(DRIP_S);
     let bytes = bytes.clamp(*DRIP_BYTES.start(), *DRIP_BYTES.end());
-    let url = Url::parse(url).map_err(Failure::usage)?;
-    let template = template(flags)?;
+    let url = Url::parse(url)?;
+    let template = template(spec)?;
     let request = slow_body::post(
         &template,
         url.target.as_bytes(),
@@ -231,11 +228,11 @@ fn posted(
     );
     Ok(RequestSpec {
         request: Prepared {
-            expectation: spec.request.expectation,
-            server: spec.request.server,
+            expectation: asked.request.expectation,
+            server: asked.request.server,
             ..request
         },
-        ..spec
+        ..asked
     })
 }
 
@@ -252,15 +249,8 @@ fn deal_sources(plan: &mut Plan, user_groups: &mut [UserGroup]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::{Typed, defs::Command, read};
-
-    fn counts(options: &str) -> Result<Counts, Failure> {
-        let words = ["loadline", "load", "http://127.0.0.1:9/"];
-        let words = words.into_iter().chain(options.split_ascii_whitespace());
-        match read(words.map(Into::into))? {
-            Typed::Command(Command::Load(flags)) => count(&flags),
-            other => panic!("{other:?}"),
-        }
+    fn counts(options: &str) -> Result<Counts, SpecError> {
+        count(&crate::resolve::tests::typed(options))
     }
 
     #[test]

@@ -1,0 +1,145 @@
+//! A server as words, as a table, and as data: each makes the others.
+
+use clap::FromArgMatches;
+use loadline_spec::{Table, fill, given, names, words};
+
+use super::*;
+
+fn table(text: &str) -> Table {
+    serde_json::from_str(text).unwrap()
+}
+
+fn read(words: impl IntoIterator<Item = String>) -> ServeSpec {
+    let command = ServeSpec::augment_args(clap::Command::new("serve").no_binary_name(true));
+    ServeSpec::from_arg_matches(&command.get_matches_from(words)).unwrap()
+}
+
+/// Every option with a value that is not its default.
+const EVERY: &[(&str, &str)] = &[
+    ("root", r#""public""#),
+    (
+        "listen",
+        r#"["0.0.0.0:80", "[::1]:81", "unix:/run/a.sock"]"#,
+    ),
+    ("architecture", r#""reactor""#),
+    ("loops", "2"),
+    ("workers", "0"),
+    ("threads", "3"),
+    ("worker-pools", r#""per-loop""#),
+    ("accept", r#""handoff""#),
+    ("balance", r#""least-busy""#),
+    ("queue", r#""work-stealing""#),
+    ("queue-max", "7"),
+    ("socket-io", r#""worker""#),
+    ("file-io", r#""sendfile""#),
+    ("capacity-per-loop", "9"),
+    ("at-capacity", r#""close""#),
+    ("connections-max", "100"),
+    ("backlog", "16"),
+    ("defer-accept", "true"),
+    ("keep-alive", "false"),
+    ("idle-timeout", r#""off""#),
+    ("proxy-idle-timeout", r#""11m""#),
+    ("head-timeout", r#""1.5s""#),
+    ("body-timeout", r#""5s""#),
+    ("body-rate-min", "1000"),
+    ("write-timeout", r#""7s""#),
+    ("write-rate-min", r#""1k""#),
+    ("head-max", r#""16k""#),
+    ("target-max", "4000"),
+    ("fields-max", "50"),
+    ("body-max", r#""2M""#),
+    ("trust-proxy", r#"["10.0.0.0/8", "unix"]"#),
+    ("trust-proxy-field", r#""forwarded""#),
+    ("index", r#"["index.htm", "a b.html"]"#),
+    ("listing", "true"),
+    ("spa", r#""index.html""#),
+    ("error-pages", r#""pages""#),
+    ("follow-symlinks", "true"),
+    ("hidden", "true"),
+    ("media-type", r#"[".wasm=application/wasm"]"#),
+    ("cache-control", r#"[".css:max-age=3600", "no-cache"]"#),
+    ("precompressed", r#""off""#),
+    ("cache-bytes", r#""1G""#),
+    ("cache-entries", "10"),
+    ("cache-open-files", "0"),
+    ("accounts", r#""sqlite:accounts.db""#),
+    ("accounts-pool", "4"),
+    ("accounts-pool-min", "0"),
+    ("accounts-pool-wait", r#""3s""#),
+    ("accounts-hashes", r#""auto""#),
+    ("accounts-idle", r#""1h""#),
+    ("accounts-session", r#""24h""#),
+    ("service-time", r#""200us""#),
+    ("service-kind", r#""spin""#),
+    ("access-log", r#""-""#),
+    ("connection-log", r#""connections.log""#),
+    ("log-format", r#""json""#),
+    ("status-path", r#""/-/status""#),
+    ("unix-mode", r#""660""#),
+    ("drain-delay", r#""1s""#),
+    ("grace", r#""1m""#),
+    ("log-level", r#""warn""#),
+];
+
+#[test]
+fn every_option_is_a_field_and_every_field_an_option() {
+    let mut options = names::<ServeSpec>();
+    assert!(options.remove("accounts-proxy")); // takes no value any more
+    let known = EVERY.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(options, known);
+    for (name, value) in EVERY {
+        let spec: ServeSpec = fill(&table(&format!("{{\"{name}\": {value}}}"))).unwrap();
+        assert_eq!(given(&spec).keys().collect::<Vec<_>>(), [name], "{value}");
+    }
+}
+
+#[test]
+fn words_tables_and_data_say_the_same() {
+    let all: Vec<String> = EVERY
+        .iter()
+        .map(|(name, value)| format!("\"{name}\": {value}"))
+        .collect();
+    // Each alone, and all together.
+    for some in all.chunks(1).chain([&all[..]]) {
+        let spec: ServeSpec = fill(&table(&format!("{{{}}}", some.join(", ")))).unwrap();
+        assert_eq!(read(words(&spec)), spec, "{some:?}");
+        let text = serde_json::to_string(&spec).unwrap();
+        assert_eq!(
+            serde_json::from_str::<ServeSpec>(&text).unwrap(),
+            spec,
+            "{some:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_is_data() {
+    let refused = |text: &str| fill::<ServeSpec>(&table(text)).unwrap_err();
+    let error = refused(r#"{"loops": 0}"#);
+    assert_eq!(error.option.as_deref(), Some("loops"));
+    assert_eq!(error.error.problem, "out of range");
+    for (text, message) in [
+        (
+            r#"{"loopss": 1}"#,
+            "--loopss: no such option; right would be loops",
+        ),
+        (
+            r#"{"queue": "fifo"}"#,
+            "--queue fifo: unknown; right would be one of shared",
+        ),
+        (
+            r#"{"keep-alive": "maybe"}"#,
+            "--keep-alive maybe: unknown; right would be on or off",
+        ),
+        (r#"{"accounts": "mysql:secret"}"#, "--accounts: "),
+        (
+            r#"{"accounts-proxy": "unix"}"#,
+            "right would be --trust-proxy unix",
+        ),
+    ] {
+        let shown = refused(text).to_string();
+        assert!(shown.contains(message), "{text}: {shown}");
+        assert!(!shown.contains("secret"), "{shown}");
+    }
+}

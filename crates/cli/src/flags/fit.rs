@@ -1,0 +1,162 @@
+//! Which options of a server fit together. What does not is refused in one line that says what would be
+//! right.
+
+use loadline_proto::AccessFormat;
+use loadline_server::{
+    Accept, Architecture, ListenAddr, Queue, ServerOptions, SocketIo, WorkerPools,
+};
+use loadline_spec::rules::{self, Rule, unfit};
+use loadline_spec::{SpecError, Table, given};
+
+use super::defs::{RunningSpec, ServeSpec};
+use super::values::Listen;
+
+use Architecture::{Proactor, Reactor, ThreadPerConnection, ThreadPool};
+
+const LOOPS: &[Architecture] = &[Reactor, Proactor];
+
+/// Options that some architectures alone have a use for.
+const FITS: &[(&str, &[Architecture])] = &[
+    ("loops", LOOPS),
+    ("workers", LOOPS),
+    ("threads", &[ThreadPool]),
+    ("worker-pools", LOOPS),
+    ("accept", LOOPS),
+    ("balance", LOOPS),
+    ("queue", LOOPS),
+    ("queue-max", &[Reactor, Proactor, ThreadPool]),
+    ("socket-io", &[Reactor]),
+    ("file-io", LOOPS),
+    ("capacity-per-loop", LOOPS),
+    ("connections-max", &[Reactor, Proactor, ThreadPerConnection]),
+];
+
+/// What holds of every server.
+const RULES: &[Rule] = &[
+    Rule::Needs("at-capacity", &["capacity-per-loop"], "--capacity-per-loop"),
+    Rule::Needs("proxy-idle-timeout", &["trust-proxy"], "--trust-proxy"),
+    Rule::Needs("trust-proxy-field", &["trust-proxy"], "--trust-proxy"),
+    Rule::Needs("service-kind", &["service-time"], "--service-time"),
+    Rule::Needs("accounts-pool", &["accounts"], "--accounts"),
+    Rule::Needs("accounts-pool-min", &["accounts"], "--accounts"),
+    Rule::Needs("accounts-pool-wait", &["accounts"], "--accounts"),
+    Rule::Needs("accounts-hashes", &["accounts"], "--accounts"),
+    Rule::Needs("accounts-idle", &["accounts"], "--accounts"),
+    Rule::Needs("accounts-session", &["accounts"], "--accounts"),
+];
+
+/// Refuses the first options that do not fit together, or not the architecture.
+pub(super) fn check(spec: &ServeSpec, architecture: Architecture) -> Result<(), SpecError> {
+    let given = given(spec);
+    rules::check(RULES, &given)?;
+    refuse_foreign(&given, architecture)
+}
+
+/// Refuses options that the architecture has no use for: they would silently do nothing.
+fn refuse_foreign(given: &Table, architecture: Architecture) -> Result<(), SpecError> {
+    for (option, useful) in FITS {
+        let Some(value) = given.get(*option) else {
+            continue;
+        };
+        if !useful.contains(&architecture) {
+            let useful: Vec<_> = useful.iter().map(|useful| useful.name()).collect();
+            let why = format!(
+                "--architecture {} has no use for it; it goes with {}",
+                architecture.name(),
+                in_words(&useful),
+            );
+            return Err(unfit(option, why).with_value(value.text().unwrap_or_default()));
+        }
+    }
+    Ok(())
+}
+
+fn in_words(names: &[&str]) -> String {
+    match names {
+        [names @ .., last] if !names.is_empty() => format!("{} or {last}", names.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// Refuses options that go with another choice than the one made.
+pub(super) fn check_chosen(flags: &ServeSpec, options: &ServerOptions) -> Result<(), SpecError> {
+    if let Some(balance) = flags.architecture.balance
+        && options.accept != Accept::Handoff
+    {
+        let problem = format!("with --accept {} nobody hands over", options.accept.name());
+        return Err(SpecError::new("balance", problem, "--accept handoff").with_value(balance));
+    }
+    if options.workers == 0 && options.architecture.has_loops() {
+        let idle = [
+            (
+                "queue",
+                Queue::WorkStealing.name(),
+                options.queue == Queue::WorkStealing,
+            ),
+            (
+                "worker-pools",
+                WorkerPools::PerLoop.name(),
+                options.worker_pools == WorkerPools::PerLoop,
+            ),
+            (
+                "socket-io",
+                SocketIo::Worker.name(),
+                options.socket_io == SocketIo::Worker,
+            ),
+        ];
+        if let Some((option, value, _)) = idle.iter().find(|(_, _, given)| *given) {
+            let error = SpecError::new(option, "there are no workers", "--workers 1 or more");
+            return Err(error.with_value(value));
+        }
+    }
+    refuse_logs(&flags.running)?;
+    let mut listen = flags.listen.clone();
+    while let Some(Listen(address)) = listen.pop() {
+        let fixed = !matches!(&address, ListenAddr::Tcp(tcp) if tcp.port() == 0);
+        if fixed && listen.iter().any(|other| other.0 == address) {
+            let error = unfit("listen", "given twice; once is enough".to_owned());
+            return Err(error.with_value(address));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses logs that would do nothing, or tear each other's lines apart.
+fn refuse_logs(running: &RunningSpec) -> Result<(), SpecError> {
+    let has_access = running.access_log.is_some();
+    if let Some(format) = running.log_format {
+        let is_json = format.0 == AccessFormat::Json;
+        let right = match is_json {
+            true => "--access-log or --connection-log",
+            false => "--access-log",
+        };
+        let has_log = has_access || (is_json && running.connection_log.is_some());
+        if !has_log {
+            let why = format!("there is no log of that form; it goes with {right}");
+            return Err(unfit("log-format", why).with_value(format));
+        }
+    }
+    if let Some(path) = &running.connection_log
+        && running.access_log == running.connection_log
+    {
+        let problem = "the access log goes there";
+        let error = SpecError::new("connection-log", problem, "a file of its own");
+        return Err(error.with_value(path));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_name_options_that_there_are() {
+        let names = loadline_spec::names::<ServeSpec>();
+        let of_rules = RULES.iter().flat_map(|rule| rule.options());
+        let fits = FITS.iter().map(|(option, _)| *option);
+        for option in of_rules.chain(fits) {
+            assert!(names.contains(option), "{option}");
+        }
+    }
+}

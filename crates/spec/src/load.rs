@@ -1,0 +1,336 @@
+//! A load as typed data: which clients, when they send, what, and what responses have to be.
+//!
+//! Each option is declared once, here: its name, its type with its bounds, its default and its help. A
+//! command line and a table of a plan are two ways to fill it; the load generator makes a plan of it on a
+//! machine, or says what is wrong.
+
+mod fit;
+mod mask;
+mod steps;
+pub mod values;
+
+pub use mask::{mask_table, mask_url, masked_words};
+pub use steps::{RATE_MAX, STEPS_MAX, Steps, checked_rate};
+pub use values::CLIENTS_MAX;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueHint};
+
+use crate::field::Preset;
+use crate::values::{Auto, Count, FilePath, RunTime, Size, SomeTime, Timeout};
+use crate::{one_of, spec, whole};
+use values::{
+    Arrivals, BitRate, Burst, Cpus, HttpVersion, Overflow, Pid, Ramp, Rate, Seed, SlowGroup,
+    Sources, TimeScale, Watched,
+};
+
+/// The name of the process that `--server-pid` watches.
+pub const SERVER: &str = "server";
+
+/// Processes that share a load, at most.
+pub const PROCESSES_MAX: usize = 256;
+
+spec! {
+    /// The options of `loadline load`.
+    #[derive(Args, Clone, Debug, PartialEq)]
+    pub struct LoadSpec {
+        /// Where requests go: http://HOST[:PORT]/PATH; of several, each is as likely
+        /// as the others.
+        #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+        pub url: Vec<String>,
+
+        /// How many clients, and for how long.
+        #[command(flatten)]
+        pub clients: ClientSpec,
+        /// When requests are due, if that is by the clock.
+        #[command(flatten)]
+        pub pace: PaceSpec,
+        /// What is sent.
+        #[command(flatten)]
+        pub requests: RequestSpec,
+        /// What responses have to be.
+        #[command(flatten)]
+        pub expect: ExpectSpec,
+        /// Clients that do more than send the same again.
+        #[command(flatten)]
+        pub users: UserSpec,
+        /// Slow and hostile clients beside the others.
+        #[command(flatten)]
+        pub hostile: HostileSpec,
+        /// What this machine gives for it.
+        #[command(flatten)]
+        pub machine: MachineSpec,
+    }
+}
+
+spec! {
+    /// How many clients, and for how long.
+    #[derive(Args, Clone, Debug, PartialEq)]
+    #[command(next_help_heading = "Clients")]
+    pub struct ClientSpec {
+        /// Connections: clients of a closed loop, the bound of requests in flight of an open one
+        /// [default: 64].
+        #[arg(short, long, value_name = "N")]
+        pub connections: Option<Count<0, CLIENTS_MAX>>,
+
+        /// How long it takes, without the warm-up [default: 10s].
+        #[arg(short, long, value_name = "TIME")]
+        pub duration: Option<RunTime>,
+
+        /// End after so many requests in all.
+        #[arg(short = 'n', long, value_name = "N")]
+        pub requests: Option<Count<1, { 1 << 40 }>>,
+
+        /// Close a connection after so many requests and open another.
+        #[arg(long, value_name = "K")]
+        pub requests_per_connection: Option<Count<1, { 1 << 31 }>>,
+
+        /// A new connection for each request, whatever the server offers.
+        #[arg(long)]
+        pub new_connection: bool,
+
+        /// Time that a client lets pass between an answer and its next request.
+        #[arg(long, value_name = "TIME")]
+        pub think: Option<SomeTime>,
+
+        /// Closed loop: wake up for each answer. Otherwise, where answers come thick, the client reads a
+        /// few at a time: cheaper for both sides, and up to 50 us or 1 % of an answer's time late.
+        #[arg(long)]
+        pub no_coalescing: bool,
+
+        /// Load before the measurement, not counted.
+        #[arg(long, value_name = "TIME")]
+        pub warm_up: Option<RunTime>,
+
+        /// A request has failed when its answer is not complete after so long; also the time to connect.
+        #[arg(long, value_name = "TIME", default_value = "2s")]
+        pub timeout: Preset<Timeout>,
+
+        /// An answer is not good when it comes so long after its request was due.
+        #[arg(long, value_name = "TIME")]
+        pub deadline: Option<Timeout>,
+    }
+}
+
+spec! {
+    /// Requests by the clock.
+    #[derive(Args, Clone, Debug, PartialEq)]
+    #[command(next_help_heading = "Open loop")]
+    pub struct PaceSpec {
+        /// Requests a second, whatever the server does: 5000, 20k or 0.5.
+        #[arg(short = 'R', long, value_name = "RATE")]
+        pub rate: Option<Rate>,
+
+        /// How arrivals are spread around the rate [default: poisson].
+        #[arg(long, value_name = "HOW",
+            value_parser = one_of(Arrivals::ALL, Arrivals::name))]
+        pub arrivals: Option<Arrivals>,
+
+        /// Rates one after the other, told apart in the result: 100..2500/100.
+        #[arg(long, value_name = "FROM..TO/STEP")]
+        pub steps: Option<Steps>,
+
+        /// How long each step takes [default: 10s].
+        #[arg(long, value_name = "TIME")]
+        pub step_duration: Option<RunTime>,
+
+        /// A rate that moves in a straight line over the duration: 100..2500.
+        #[arg(long, value_name = "FROM..TO")]
+        pub ramp: Option<Ramp>,
+
+        /// The rate for ON, nothing for OFF, and again: 1s/4s (with --rate).
+        #[arg(long, value_name = "ON/OFF")]
+        pub burst: Option<Burst>,
+
+        /// What becomes of a request that is due while every connection is busy: it waits, which counts
+        /// in its latency, or is dropped, which is counted [default: queue].
+        #[arg(long, value_name = "WHAT",
+            value_parser = one_of(Overflow::ALL, Overflow::name))]
+        pub overflow: Option<Overflow>,
+    }
+}
+
+spec! {
+    /// What is sent.
+    #[derive(Args, Clone, Debug, PartialEq)]
+    #[command(next_help_heading = "Requests")]
+    pub struct RequestSpec {
+        /// A file of URLs, one a line, with weights and methods (docs/load-inputs.md).
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        pub urls: Option<FilePath>,
+
+        /// The method [default: GET, or POST with a body].
+        #[arg(short = 'X', long, value_name = "METHOD")]
+        pub method: Option<String>,
+
+        /// A field for every request; may be given several times.
+        #[arg(short = 'H', long, value_name = "NAME: VALUE")]
+        pub header: Vec<String>,
+
+        /// The content of every request.
+        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+        pub body: Option<String>,
+
+        /// The content of every request, from a file.
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        pub body_file: Option<FilePath>,
+
+        /// Name and password for Basic authentication.
+        #[arg(long, value_name = "NAME:PASSWORD")]
+        pub user: Option<String>,
+
+        /// The version of HTTP.
+        #[arg(long, value_name = "VERSION", default_value = "1.1",
+            value_parser = http_version())]
+        pub http: Preset<HttpVersion>,
+
+        /// The requests of an access log in their order, of GET and HEAD: common, combined or JSON
+        /// (docs/load-inputs.md).
+        #[arg(long, value_name = "LOG", value_hint = ValueHint::FilePath)]
+        pub replay: Option<FilePath>,
+
+        /// At the log's own times, multiplied: 1 as they are, 0.1 ten times as fast (with --replay).
+        #[arg(long, value_name = "SCALE")]
+        pub replay_timing: Option<TimeScale>,
+
+        /// Requests of all methods, though a log says nothing of their content (with --replay).
+        #[arg(long)]
+        pub replay_all_methods: bool,
+    }
+}
+
+spec! {
+    /// What answers have to be.
+    #[derive(Args, Clone, Debug, PartialEq)]
+    #[command(next_help_heading = "Expected answers")]
+    pub struct ExpectSpec {
+        /// Statuses that are good, on every answer: 200,304 or 2xx [default: 2xx].
+        #[arg(long, value_name = "LIST")]
+        pub expect_status: Option<String>,
+
+        /// The length of the content, on every answer.
+        #[arg(long, value_name = "SIZE")]
+        pub expect_length: Option<Size>,
+
+        /// SHA-256 of the content in hexadecimal, on a sample.
+        #[arg(long, value_name = "HASH")]
+        pub expect_sha256: Option<String>,
+
+        /// Hash the content of every n-th answer (with --expect-sha256) [default: 100].
+        #[arg(long, value_name = "N")]
+        pub content_sample: Option<Count<1, { 1 << 31 }>>,
+    }
+}
+
+spec! {
+    /// Clients that do more than send the same again.
+    #[derive(Args, Clone, Debug, PartialEq)]
+    #[command(next_help_heading = "Users and players")]
+    pub struct UserSpec {
+        /// Users that go through the steps of a scenario (docs/scenarios.md), in place of plain
+        /// connections.
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        pub scenario: Option<FilePath>,
+
+        /// How many users (with --scenario) [default: as --connections].
+        #[arg(long, value_name = "N")]
+        pub users: Option<Count<1, CLIENTS_MAX>>,
+
+        /// A source address of its own for each client, on loopback.
+        #[arg(long)]
+        pub source_per_client: bool,
+
+        /// Clients that play the URL as a video of this bit rate, in place of plain connections: 5Mbps.
+        #[arg(long, value_name = "RATE")]
+        pub player: Option<BitRate>,
+
+        /// How many players (with --player) [default: as --connections].
+        #[arg(long, value_name = "N")]
+        pub players: Option<Count<1, CLIENTS_MAX>>,
+    }
+}
+
+spec! {
+    /// Clients that no server wishes for, beside the others and reported apart.
+    #[derive(Args, Clone, Debug, PartialEq)]
+    #[command(next_help_heading = "Slow and hostile clients")]
+    pub struct HostileSpec {
+        /// Connections that only stay.
+        #[arg(long, value_name = "N")]
+        pub idle_connections: Option<Count<1, CLIENTS_MAX>>,
+
+        /// Each of them asks once before it stays, as a browser does.
+        #[arg(long)]
+        pub idle_request: bool,
+
+        /// Clients that read their answers slowly: 200@10KB/s.
+        #[arg(long, value_name = "N@SPEED")]
+        pub slow_readers: Option<SlowGroup>,
+
+        /// Clients whose request heads drip: 100@1B/s.
+        #[arg(long, value_name = "N@SPEED")]
+        pub slow_heads: Option<SlowGroup>,
+
+        /// Clients whose request content drips: 100@10B/s.
+        #[arg(long, value_name = "N@SPEED")]
+        pub slow_bodies: Option<SlowGroup>,
+
+        /// Clients that vanish in the middle, again and again.
+        #[arg(long, value_name = "N")]
+        pub vanishing: Option<Count<1, CLIENTS_MAX>>,
+    }
+}
+
+spec! {
+    /// What this machine gives for it.
+    #[derive(Args, Clone, Debug, PartialEq)]
+    #[command(next_help_heading = "This machine")]
+    pub struct MachineSpec {
+        /// Threads that send, in each process; auto is half of the CPUs, or as many as --cpus names.
+        #[arg(short, long, value_name = "N", default_value = "auto")]
+        pub threads: Preset<Auto<Count<1, 1024>>>,
+
+        /// Processes that share the load; auto is as many as the descriptor limit asks for.
+        #[arg(long, value_name = "N", default_value = "auto")]
+        pub processes: Preset<Auto<Count<1, PROCESSES_MAX>>>,
+
+        /// CPUs that the threads are pinned to, in turn: 1 or 0,2-3.
+        #[arg(long, value_name = "LIST")]
+        pub cpus: Option<Cpus>,
+
+        /// Never sleep: threads look for answers, and for what is due, without a pause. Requests leave and
+        /// answers are read within microseconds, and the server wakes nobody; each thread takes a whole
+        /// CPU, which nothing else may need.
+        #[arg(long)]
+        pub spin: bool,
+
+        /// Addresses that connections come from, in turn: 127.0.0.2-127.0.0.9 [default: as many of
+        /// loopback as ports ask for].
+        #[arg(long, value_name = "RANGE")]
+        pub sources: Option<Sources>,
+
+        /// Repeats every choice made at random [default: another each time; the result names it].
+        #[arg(long, value_name = "NUMBER")]
+        pub seed: Option<Seed>,
+
+        /// Watch the server's process and its children: CPU, memory, descriptors.
+        #[arg(long, value_name = "PID")]
+        pub server_pid: Option<Pid>,
+
+        /// Watch a process under a name: database=1234; may be given several times.
+        #[arg(long, value_name = "NAME=PID")]
+        pub watch: Vec<Watched>,
+    }
+}
+
+whole!(LoadSpec, positional: "url");
+
+/// Versions by name; what is foreseen and not there yet says so.
+fn http_version() -> impl TypedValueParser<Value = Preset<HttpVersion>> {
+    let names = HttpVersion::ALL.iter().map(|version| version.name().into());
+    let foreseen = ["2", "3"].map(|name| PossibleValue::new(name).hide(true));
+    PossibleValuesParser::new(names.chain(foreseen)).try_map(|text| text.parse().map(Preset))
+}
+
+#[cfg(test)]
+mod tests;

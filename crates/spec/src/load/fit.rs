@@ -1,0 +1,184 @@
+//! Which options of a load fit together. What does not is refused in one line that says what would be
+//! right.
+
+use super::values::HttpVersion;
+use super::{LoadSpec, SERVER};
+use crate::rules::{self, Rule, first_of, unfit};
+use crate::{SpecError, Table, given};
+
+const CLOCK: &str = "an open loop: --rate, --steps or --ramp";
+const BY_CLOCK: &[&str] = &["rate", "steps", "ramp", "replay-timing"];
+
+/// What holds of every load.
+pub(super) const RULES: &[Rule] = &[
+    // Each says by itself when requests are due, or what they are.
+    Rule::OneOf(BY_CLOCK),
+    Rule::OneOf(&["new-connection", "requests-per-connection"]),
+    Rule::OneOf(&["body", "body-file"]),
+    Rule::OneOf(&["scenario", "replay", "urls"]),
+    Rule::OneOf(&["scenario", "player"]),
+    // What means something only together with something else.
+    Rule::Needs("burst", &["rate"], "--rate"),
+    Rule::Needs("step-duration", &["steps"], "--steps"),
+    Rule::Needs("arrivals", &["rate", "steps", "ramp"], CLOCK),
+    Rule::Needs("overflow", BY_CLOCK, CLOCK),
+    Rule::Needs("replay-timing", &["replay"], "--replay"),
+    Rule::Needs("replay-all-methods", &["replay"], "--replay"),
+    Rule::Needs("users", &["scenario"], "--scenario"),
+    Rule::Needs("players", &["player"], "--player"),
+    Rule::Needs("content-sample", &["expect-sha256"], "--expect-sha256"),
+    Rule::Needs("idle-request", &["idle-connections"], "--idle-connections"),
+    // What would do nothing beside something else.
+    Rule::Useless(
+        "duration",
+        &["steps"],
+        "with --steps it follows from --step-duration",
+    ),
+    Rule::Useless(
+        "duration",
+        &["replay-timing"],
+        "with --replay-timing it follows from the log",
+    ),
+    Rule::Useless(
+        "warm-up",
+        &["replay-timing"],
+        "--replay-timing begins with the log's first line",
+    ),
+    Rule::Useless(
+        "think",
+        BY_CLOCK,
+        "in an open loop requests are due by the clock",
+    ),
+    Rule::Useless(
+        "no-coalescing",
+        BY_CLOCK,
+        "an open loop wakes up for each answer in any case",
+    ),
+];
+
+/// Options of plain clients.
+pub(super) const OF_PLAIN: &[&str] = &[
+    "requests",
+    "think",
+    "no-coalescing",
+    "spin",
+    "new-connection",
+    "requests-per-connection",
+];
+/// What responses have to be.
+pub(super) const EXPECTED: &[&str] = &["expect-status", "expect-length", "expect-sha256"];
+/// What is asked for; a scenario says it by itself.
+pub(super) const ASKED: &[&str] = &["method", "body", "body-file", "header", "user"];
+
+/// Options of plain clients, where there are none.
+fn check_plain(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {
+    let has_none = spec.clients.connections.is_some_and(|count| *count == 0);
+    let why = match (has_none, spec.has_actors_alone()) {
+        (_, true) => "users and players stand in their place",
+        (true, false) => "--connections 0 leaves none",
+        (false, false) => return Ok(()),
+    };
+    match first_of(given, OF_PLAIN) {
+        Some(option) => Err(unfit(option, format!("it is for plain clients, and {why}"))),
+        None => Ok(()),
+    }
+}
+
+/// What users and players, where they are alone, know by themselves.
+fn check_known(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {
+    if !spec.has_actors_alone() {
+        return Ok(());
+    }
+    let refuse = |option: &str, why: &str| Err(unfit(option, why.to_owned()));
+    if let Some(option) = first_of(given, &["rate", "steps", "ramp"]) {
+        return refuse(
+            option,
+            "users and players have a pace of their own; plain clients beside them are asked for by \
+             both --connections and --users or --players",
+        );
+    }
+    let expected = first_of(given, EXPECTED);
+    if spec.users.scenario.is_none() {
+        return match expected {
+            Some(option) => refuse(option, "a player expects the part it asks for"),
+            None => Ok(()),
+        };
+    }
+    if let Some(option) = first_of(given, ASKED).or(expected) {
+        return refuse(option, "the scenario says what is asked for");
+    }
+    match *spec.requests.http {
+        HttpVersion::Http10 => {
+            Err(unfit("http", "users of a scenario speak HTTP/1.1".to_owned()).with_value("1.0"))
+        }
+        HttpVersion::Http11 => Ok(()),
+    }
+}
+
+/// Results name what is watched: each has a name of its own.
+fn check_names(spec: &LoadSpec) -> Result<(), SpecError> {
+    let watch = &spec.machine.watch;
+    for (index, watched) in watch.iter().enumerate() {
+        let name = &watched.name;
+        let (pid, other) = match watch[..index].iter().find(|one| one.name == *name) {
+            Some(other) => (other.pid, "--watch"),
+            None => match spec.machine.server_pid {
+                Some(pid) if name == SERVER => (pid, "--server-pid"),
+                _ => continue,
+            },
+        };
+        let problem = format!("the name is that of process {pid} already, by {other}");
+        return Err(SpecError::new("watch", problem, "another one").with_value(watched));
+    }
+    Ok(())
+}
+
+impl LoadSpec {
+    /// Whether its options fit together.
+    ///
+    /// # Errors
+    /// The first that does not fit, and why.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let given = given(self);
+        rules::check(RULES, &given)?;
+        check_plain(self, &given)?;
+        check_known(self, &given)?;
+        check_names(self)
+    }
+
+    /// Whether requests are due by a rate, whatever the server does.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let pace = &self.pace;
+        pace.rate.is_some() || pace.steps.is_some() || pace.ramp.is_some()
+    }
+
+    /// Whether there are users or players.
+    #[must_use]
+    pub fn has_actors(&self) -> bool {
+        self.users.scenario.is_some() || self.users.player.is_some()
+    }
+
+    /// Whether users or players stand in place of plain clients.
+    #[must_use]
+    pub fn has_actors_alone(&self) -> bool {
+        let plain = self.clients.connections.is_some_and(|count| *count > 0);
+        let counted = self.users.users.is_some() || self.users.players.is_some();
+        self.has_actors() && !(plain && counted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_name_options_that_there_are() {
+        let names = crate::names::<LoadSpec>();
+        let of_rules = RULES.iter().flat_map(|rule| rule.options());
+        let lists = [OF_PLAIN, EXPECTED, ASKED].concat();
+        for option in of_rules.chain(lists) {
+            assert!(names.contains(option), "{option}");
+        }
+    }
+}

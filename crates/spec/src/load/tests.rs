@@ -1,0 +1,145 @@
+//! A load as words, as a table, and as data: each makes the others.
+
+use clap::{Args, FromArgMatches};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Table, fill, given, names, words};
+
+/// A load of plain words.
+fn typed(options: &str) -> LoadSpec {
+    let words = options.split_ascii_whitespace().map(str::to_owned);
+    read(std::iter::once("http://127.0.0.1:9/".to_owned()).chain(words)).unwrap()
+}
+
+fn read(words: impl IntoIterator<Item = String>) -> Result<LoadSpec, clap::Error> {
+    let command = LoadSpec::augment_args(clap::Command::new("load").no_binary_name(true));
+    LoadSpec::from_arg_matches(&command.try_get_matches_from(words)?)
+}
+
+fn table(text: &str) -> Table {
+    toml::from_str(text).unwrap()
+}
+
+/// Every option with a value that is not its default.
+const EVERY: &[(&str, &str)] = &[
+    ("url", "\"http://localhost:80/a?b\""),
+    ("connections", "7"),
+    ("duration", "\"90s\""),
+    ("requests", "12"),
+    ("requests-per-connection", "3"),
+    ("new-connection", "true"),
+    ("think", "\"1.5ms\""),
+    ("no-coalescing", "true"),
+    ("warm-up", "\"1s\""),
+    ("timeout", "\"5s\""),
+    ("deadline", "\"250ms\""),
+    ("rate", "0.25"),
+    ("arrivals", "\"constant\""),
+    ("steps", "\"100..2.5k/100\""),
+    ("step-duration", "\"1m\""),
+    ("ramp", "\"0..1k\""),
+    ("burst", "\"1s/4s\""),
+    ("overflow", "\"drop\""),
+    ("urls", "\"list.txt\""),
+    ("method", "\"PUT\""),
+    ("header", "[\"A: b\", \"C: d e\"]"),
+    ("body", "\"--a=b\""),
+    ("body-file", "\"a b.bin\""),
+    ("user", "\"me:secret\""),
+    ("http", "\"1.0\""),
+    ("replay", "\"access.log\""),
+    ("replay-timing", "0.1"),
+    ("replay-all-methods", "true"),
+    ("expect-status", "\"200,304\""),
+    ("expect-length", "\"1M\""),
+    ("expect-sha256", "\"ab\""),
+    ("content-sample", "1"),
+    ("scenario", "\"shop.toml\""),
+    ("users", "5"),
+    ("source-per-client", "true"),
+    ("player", "\"5Mbps\""),
+    ("players", "6"),
+    ("idle-connections", "8"),
+    ("idle-request", "true"),
+    ("slow-readers", "\"200@10KB/s\""),
+    ("slow-heads", "\"100@1B/s\""),
+    ("slow-bodies", "\"1@10B/s\""),
+    ("vanishing", "9"),
+    ("threads", "2"),
+    ("processes", "3"),
+    ("cpus", "\"0,2-3\""),
+    ("spin", "true"),
+    ("sources", "\"127.0.0.2-127.0.0.9,10.0.0.1\""),
+    ("seed", "42"),
+    ("server-pid", "1234"),
+    ("watch", "[\"db=12\", \"x=13\"]"),
+];
+
+#[test]
+fn every_option_is_a_field_and_every_field_an_option() {
+    let known: std::collections::BTreeSet<String> =
+        EVERY.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(names::<LoadSpec>(), known);
+    for (name, value) in EVERY {
+        let spec: LoadSpec = fill(&table(&format!("{name} = {value}"))).unwrap();
+        let given = given(&spec);
+        assert_eq!(given.keys().collect::<Vec<_>>(), [name], "{value}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn words_tables_and_data_say_the_same(
+        some in proptest::sample::subsequence(EVERY, 0..EVERY.len())
+    ) {
+        let lines: Vec<String> =
+            some.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        let spec: LoadSpec = fill(&table(&lines.join("\n"))).unwrap();
+        prop_assert_eq!(&read(words(&spec)).unwrap(), &spec);
+        let text = toml::to_string(&spec).unwrap();
+        prop_assert_eq!(&toml::from_str::<LoadSpec>(&text).unwrap(), &spec);
+        let text = serde_json::to_string(&spec).unwrap();
+        prop_assert_eq!(&serde_json::from_str::<LoadSpec>(&text).unwrap(), &spec);
+    }
+}
+
+#[test]
+fn false_is_an_option_that_is_not_given() {
+    let spec: LoadSpec = fill(&table("spin = false\nrate = false")).unwrap();
+    assert_eq!(spec, LoadSpec::default());
+}
+
+#[test]
+fn what_is_wrong_is_data() {
+    let refused = |text: &str| fill::<LoadSpec>(&table(text)).unwrap_err();
+    let error = refused("rate = \"fast\"");
+    assert_eq!(error.option.as_deref(), Some("rate"));
+    assert_eq!(error.value.as_deref(), Some("fast"));
+    assert_eq!(error.error.problem, "not a rate");
+    assert_eq!(
+        error.to_string(),
+        "--rate fast: not a rate; right would be requests a second: 5000, 20k or 0.5"
+    );
+    for (text, message) in [
+        ("loops = 1", "--loops: no such option"),
+        (
+            "warm_upp = \"1s\"",
+            "no such option; right would be warm-up",
+        ),
+        ("connections = -1", "--connections -1: out of range"),
+        ("connections = [\"1\", \"2\"]", "given more than once"),
+        ("connections = true", "--connections: the value is missing"),
+        ("spin = \"yes\"", "it takes no value; right would be true"),
+        (
+            "http = \"2\"",
+            "--http 2: HTTP/2 is not supported yet; right would be 1.1",
+        ),
+    ] {
+        let shown = refused(text).to_string();
+        assert!(shown.contains(message), "{text}: {shown}");
+    }
+    let unfit = typed("--burst 1s/1s").check().unwrap_err();
+    assert_eq!(unfit.option.as_deref(), Some("burst"));
+    assert_eq!(unfit.to_string(), "--burst: it goes with --rate");
+}

@@ -1,0 +1,528 @@
+//! Values of a load as people type them: rates, stairs, bursts, slow clients, addresses, CPUs.
+
+mod machine;
+
+pub use machine::{Cpus, Part, Pid, Seed, Sources, Watched};
+
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+
+use crate::ValueError;
+use crate::values::{Count, Size, SomeTime, decimal, split_unit};
+
+/// Clients of any kind, at most. Each has a descriptor somewhere.
+pub const CLIENTS_MAX: usize = 1 << 20;
+/// The highest rate that can be asked for. Beyond it a slip of the unit is likelier.
+const RATE_MAX: f64 = 10_000_000.0;
+
+/// Requests per second, in millionths: `5000`, `20k`, `0.5`, `300/s`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate(f64);
+
+impl Rate {
+    /// The nearest rate that there is.
+    #[must_use]
+    pub fn clamped(per_s: f64) -> Self {
+        Self(in_millionths(per_s.clamp(1e-6, RATE_MAX)))
+    }
+}
+
+impl Deref for Rate {
+    type Target = f64;
+
+    fn deref(&self) -> &f64 {
+        &self.0
+    }
+}
+
+impl FromStr for Rate {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match rate_or_zero(text)? {
+            0.0 => Err(ValueError::new(
+                "nothing would be sent",
+                "more than 0 a second",
+            )),
+            rate => Ok(Self(rate)),
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show_decimal(self.0, 6, f)
+    }
+}
+
+fn in_millionths(number: f64) -> f64 {
+    (number * 1e6).round() / 1e6
+}
+
+/// With as many digits behind the point as are needed, and `digits` at most.
+fn show_decimal(number: f64, digits: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let text = format!("{number:.digits$}");
+    f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+fn rate_or_zero(text: &str) -> Result<f64, ValueError> {
+    const RIGHT: &str = "requests a second: 5000, 20k or 0.5";
+    let (number, unit) = split_unit(text.strip_suffix("/s").unwrap_or(text));
+    let factor = match unit {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        _ if number.is_empty() => return Err(ValueError::new("not a rate", RIGHT)),
+        _ => return Err(ValueError::new(format!("unknown unit '{unit}'"), RIGHT)),
+    };
+    let number = decimal(number).ok_or_else(|| ValueError::new("not a rate", RIGHT))?;
+    match number * factor {
+        rate if rate <= RATE_MAX => Ok(in_millionths(rate)),
+        _ => Err(ValueError::new("out of range", "at most 10M a second")),
+    }
+}
+
+/// A rate that moves in a straight line: `100..2500`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ramp {
+    /// Requests a second at the begin; may be 0.
+    pub from: f64,
+    /// Requests a second at the end; may be 0.
+    pub to: f64,
+}
+
+impl FromStr for Ramp {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        const RIGHT: &str = "FROM..TO in requests a second, 100..2500 say";
+        let ends = text.split_once("..");
+        let (from, to) = ends.ok_or_else(|| ValueError::new("not a ramp", RIGHT))?;
+        let (from, to) = (rate_or_zero(from)?, rate_or_zero(to)?);
+        match from.max(to) {
+            0.0 => Err(ValueError::new("nothing would be sent", RIGHT)),
+            _ => Ok(Self { from, to }),
+        }
+    }
+}
+
+impl fmt::Display for Ramp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..{}", Shown(self.from), Shown(self.to))
+    }
+}
+
+/// A rate that may be 0, as text.
+pub(super) struct Shown(pub(super) f64);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show_decimal(self.0, 6, f)
+    }
+}
+
+/// Periods of load and of quiet, by turns: `1s/4s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Burst {
+    /// With load.
+    pub on: SomeTime,
+    /// Without.
+    pub off: SomeTime,
+}
+
+impl FromStr for Burst {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let periods = text.split_once('/');
+        let (on, off) =
+            periods.ok_or_else(|| ValueError::new("not a burst", "ON/OFF, 1s/4s say"))?;
+        Ok(Self {
+            on: on.parse()?,
+            off: off.parse()?,
+        })
+    }
+}
+
+impl fmt::Display for Burst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.on, self.off)
+    }
+}
+
+/// Bytes a second: `10KB/s`, `1B/s`, in powers of 1024 as sizes are.
+fn byte_rate(text: &str) -> Result<u64, ValueError> {
+    const RIGHT: &str = "bytes a second: 10B/s, 10KB/s or 1MB/s";
+    let wrong = || ValueError::new("not a speed", RIGHT);
+    let amount = text.strip_suffix("/s").ok_or_else(wrong)?;
+    match amount.parse::<Size>().as_deref() {
+        Ok(0) => Err(ValueError::new("nothing would ever move", RIGHT)),
+        Ok(bytes) => Ok(*bytes),
+        Err(_) => Err(wrong()),
+    }
+}
+
+/// Clients of one kind, each at a speed: `200@10KB/s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowGroup {
+    /// How many.
+    pub count: u64,
+    /// Bytes a second of each.
+    pub bytes_per_second: u64,
+}
+
+impl FromStr for SlowGroup {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let parts = text.split_once('@');
+        let (count, speed) = parts.ok_or_else(|| {
+            ValueError::new("the speed is missing", "COUNT@SPEED, 200@10KB/s say")
+        })?;
+        let count: Count<1, CLIENTS_MAX> = count.parse()?;
+        Ok(Self {
+            count: *count as u64,
+            bytes_per_second: byte_rate(speed)?,
+        })
+    }
+}
+
+impl fmt::Display for SlowGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}B/s", self.count, self.bytes_per_second)
+    }
+}
+
+/// Bits a second, as video is rated: `5Mbps`, `800kbps`; in powers of 1000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BitRate(pub u64);
+
+impl FromStr for BitRate {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        const RIGHT: &str = "800kbps or 5Mbps";
+        let wrong = || ValueError::new("not a bit rate", RIGHT);
+        let (number, unit) = split_unit(text);
+        let factor = match unit.to_ascii_lowercase().as_str() {
+            "bps" | "bit/s" => 1.0,
+            "kbps" | "kbit/s" => 1e3,
+            "mbps" | "mbit/s" => 1e6,
+            "gbps" | "gbit/s" => 1e9,
+            "" if !number.is_empty() => {
+                return Err(ValueError::new(
+                    "the unit is missing",
+                    format!("{number}Mbps"),
+                ));
+            }
+            _ => return Err(wrong()),
+        };
+        match decimal(number).ok_or_else(wrong)? * factor {
+            bits if bits < 1000.0 => Err(ValueError::new("too slow for any video", RIGHT)),
+            bits if bits > 1e11 => Err(ValueError::new("too fast", RIGHT)),
+            bits => Ok(Self(bits as u64)),
+        }
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}bps", self.0)
+    }
+}
+
+/// The factor for the times of a log: `1`, `0.1`, `2.5`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimeScale(pub f64);
+
+impl FromStr for TimeScale {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match decimal(text) {
+            Some(scale) if (0.000_001..=1000.0).contains(&scale) => Ok(Self(scale)),
+            Some(_) => Err(ValueError::new("out of range", "0.000001 to 1000")),
+            None => Err(ValueError::new(
+                "not a factor",
+                "1 for the log's own times, 0.1 for ten times as fast",
+            )),
+        }
+    }
+}
+
+impl fmt::Display for TimeScale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show_decimal(self.0, 9, f)
+    }
+}
+
+/// Gives a type with names its text: `from_str` by name, shown by name.
+macro_rules! by_name {
+    ($type:ty { $($variant:path = $name:literal,)* }) => {
+        impl $type {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$($variant,)*];
+
+            /// As on the command line and in plans.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($variant => $name,)*
+                }
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = ValueError;
+
+            fn from_str(text: &str) -> Result<Self, ValueError> {
+                match text {
+                    $($name => Ok($variant),)*
+                    _ => Err(ValueError::new("unknown", [$($name),*].join(" or "))),
+                }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+/// How arrivals are spread around the rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Independent of each other, as many users are: gaps are exponential.
+    Poisson,
+    /// Evenly spaced.
+    Constant,
+}
+
+by_name!(Arrivals {
+    Arrivals::Poisson = "poisson",
+    Arrivals::Constant = "constant",
+});
+
+/// What happens to a request that is due while no connection is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overflow {
+    /// It waits; its latency counts from when it was due.
+    Queue,
+    /// It is dropped, and counted as such.
+    Drop,
+}
+
+by_name!(Overflow {
+    Overflow::Queue = "queue",
+    Overflow::Drop = "drop",
+});
+
+/// Versions of HTTP that the clients speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// HTTP/1.0.
+    Http10,
+    /// HTTP/1.1.
+    Http11,
+}
+
+impl HttpVersion {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[Self::Http10, Self::Http11];
+
+    /// As on the command line and in plans.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http10 => "1.0",
+            Self::Http11 => "1.1",
+        }
+    }
+}
+
+impl FromStr for HttpVersion {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match text {
+            "1.0" => Ok(Self::Http10),
+            "1.1" => Ok(Self::Http11),
+            "2" | "3" => {
+                let problem = format!("HTTP/{text} is not supported yet");
+                Err(ValueError::new(problem, "1.1 or 1.0"))
+            }
+            _ => Err(ValueError::new("unknown", "1.0 or 1.1")),
+        }
+    }
+}
+
+impl fmt::Display for HttpVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Steps;
+
+    #[test]
+    fn rates() {
+        for (text, right) in [
+            ("5000", 5000.0),
+            ("20k", 20_000.0),
+            ("0.5", 0.5),
+            ("300/s", 300.0),
+            ("1.5k/s", 1500.0),
+            ("10M", 10e6),
+        ] {
+            assert_eq!(text.parse::<Rate>(), Ok(Rate(right)), "{text}");
+        }
+        for (text, part) in [
+            ("0", "nothing would be sent"),
+            ("0.0", "nothing would be sent"),
+            ("", "not a rate"),
+            ("-5", "not a rate"),
+            ("5x", "unknown unit 'x'"),
+            ("5/m", "unknown unit '/m'"),
+            ("fast", "not a rate"),
+            ("11M", "out of range"),
+            ("1e5", "unknown unit"),
+            ("99999999999999999999", "not a rate"),
+        ] {
+            let message = text.parse::<Rate>().unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn shapes_of_load() {
+        assert_eq!(
+            "100..2.5k/100".parse::<Steps>(),
+            Ok(Steps {
+                from: 100.0,
+                to: 2500.0,
+                by: 100.0
+            })
+        );
+        for (text, part) in [
+            ("100..2500", "100..2500/100"),
+            ("100/10", "FROM..TO/STEP"),
+            ("100..2500/0", "nothing would be sent"),
+            ("0..2500/100", "nothing would be sent"),
+            ("1..1M/1", "steps"),
+        ] {
+            let message = text.parse::<Steps>().unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+        let up = Ramp {
+            from: 0.0,
+            to: 1000.0,
+        };
+        assert_eq!("0..1k".parse::<Ramp>(), Ok(up));
+        assert!(
+            "0..0"
+                .parse::<Ramp>()
+                .unwrap_err()
+                .to_string()
+                .contains("nothing would be sent")
+        );
+        assert!(
+            "100"
+                .parse::<Ramp>()
+                .unwrap_err()
+                .to_string()
+                .contains("FROM..TO")
+        );
+        let one_in_five = Burst {
+            on: "1s".parse().unwrap(),
+            off: "4s".parse().unwrap(),
+        };
+        assert_eq!("1s/4s".parse::<Burst>(), Ok(one_in_five));
+        assert!(
+            "1s".parse::<Burst>()
+                .unwrap_err()
+                .to_string()
+                .contains("ON/OFF")
+        );
+        assert!(
+            "1s/4"
+                .parse::<Burst>()
+                .unwrap_err()
+                .to_string()
+                .contains("unit is missing")
+        );
+        assert!(
+            "0s/4s"
+                .parse::<Burst>()
+                .unwrap_err()
+                .to_string()
+                .contains("too short")
+        );
+    }
+
+    #[test]
+    fn slow_clients_and_their_speeds() {
+        let group = SlowGroup {
+            count: 200,
+            bytes_per_second: 10 << 10,
+        };
+        assert_eq!("200@10KB/s".parse::<SlowGroup>(), Ok(group));
+        assert_eq!("5@1B/s".parse::<SlowGroup>().unwrap().bytes_per_second, 1);
+        for (text, part) in [
+            ("200", "the speed is missing"),
+            ("0@1B/s", "out of range"),
+            ("2@0B/s", "nothing would ever move"),
+            ("2@10", "not a speed"),
+            ("2@10Kbit/s", "not a speed"),
+            ("@10B/s", "not a number"),
+        ] {
+            let message = text.parse::<SlowGroup>().unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+        assert_eq!("5Mbps".parse::<BitRate>(), Ok(BitRate(5_000_000)));
+        assert_eq!("0.8mbit/s".parse::<BitRate>(), Ok(BitRate(800_000)));
+        assert!(
+            "5".parse::<BitRate>()
+                .unwrap_err()
+                .to_string()
+                .contains("5Mbps")
+        );
+        assert!(
+            "5MB/s"
+                .parse::<BitRate>()
+                .unwrap_err()
+                .to_string()
+                .contains("not a bit rate")
+        );
+        assert!(
+            "0Mbps"
+                .parse::<BitRate>()
+                .unwrap_err()
+                .to_string()
+                .contains("too slow")
+        );
+    }
+
+    #[test]
+    fn factors_of_time() {
+        assert_eq!("0.1".parse::<TimeScale>(), Ok(TimeScale(0.1)));
+        assert!(
+            "0".parse::<TimeScale>()
+                .unwrap_err()
+                .to_string()
+                .contains("out of range")
+        );
+        assert!(
+            "fast"
+                .parse::<TimeScale>()
+                .unwrap_err()
+                .to_string()
+                .contains("not a factor")
+        );
+    }
+}
