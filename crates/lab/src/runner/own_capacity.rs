@@ -340,7 +340,7 @@ mod tests {
         own.measure(&mut bench, &mut store, &mut recorded, &mut Silent)
             .unwrap();
         own.set_rates(&mut run, &recorded);
-        let rate = Some("700.0".to_owned());
+        let rate = Some("700".to_owned());
         assert_eq!(rates(&run)[..2], [rate.clone(), rate]);
         // Where that server is not installed there is no such rate; one that is not there is a slip.
         let run = expand(&plan, 1, &[0, 1], &["two".to_owned()]).unwrap();
