@@ -50,7 +50,7 @@ impl Architecture {
         }
     }
 
-    /// Serves until drained or cut. `started` is told once connections can be served.
+    /// Serves until drained or cut. `started` is notified once connections can be served.
     pub(crate) fn run<H: Handler>(
         self,
         site: &Arc<Site<H>>,

@@ -13,9 +13,9 @@ use loadline_proto::{
     Action, CloseReason, ConnectionRecord, Exchange, Handler, ServerSession, Status, StreamId, Turn,
 };
 
-use crate::kit::Kit;
 use crate::site::Site;
 use crate::task::{TaskHandle, Tasks};
+use crate::thread_context::ThreadContext;
 use crate::transport::{Io, Pause, Range, Transport};
 
 /// Orders in one visit. A pipelining client has some 16 requests answered, then others have their
@@ -53,7 +53,7 @@ pub(crate) enum Step {
 /// What one visit has, and has used up.
 struct Visit<'v, H: Handler, D> {
     site: &'v Site<H>,
-    kit: &'v mut Kit<H>,
+    thread: &'v mut ThreadContext<H>,
     driver: &'v mut D,
     bytes_left: u64,
     /// Steps that may have blocked this thread.
@@ -74,14 +74,19 @@ pub(crate) trait Placement<H: Handler> {
         &mut self,
         exchange: Box<Exchange>,
         site: &Site<H>,
-        kit: &mut Kit<H>,
+        thread: &mut ThreadContext<H>,
     ) -> Option<Box<Exchange>>;
 
     /// Reads a range of a file into the page cache. `true`: done; otherwise `prefetched` follows.
-    fn prefetch(&mut self, range: Range, site: &Site<H>, kit: &mut Kit<H>) -> bool;
+    fn prefetch(&mut self, range: Range, site: &Site<H>, thread: &mut ThreadContext<H>) -> bool;
 
     /// Starts an app's task.
-    fn start(&mut self, exchange: Box<Exchange>, site: &Site<H>, kit: &mut Kit<H>) -> TaskStart;
+    fn start(
+        &mut self,
+        exchange: Box<Exchange>,
+        site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> TaskStart;
 }
 
 /// What came of starting a task.
@@ -150,7 +155,7 @@ impl<T> Connection<T> {
     pub(crate) fn drive<H: Handler, D>(
         &mut self,
         site: &Site<H>,
-        kit: &mut Kit<H>,
+        thread: &mut ThreadContext<H>,
         driver: &mut D,
         placement: &mut impl Placement<H>,
     ) -> Step
@@ -159,7 +164,7 @@ impl<T> Connection<T> {
     {
         let mut visit = Visit {
             site,
-            kit,
+            thread,
             driver,
             bytes_left: self.transport.write_bytes_max(),
             blocked: 0,
@@ -171,7 +176,7 @@ impl<T> Connection<T> {
                 ControlFlow::Continue(()) => {}
                 ControlFlow::Break(Pause::Again) => return Step::Again,
                 ControlFlow::Break(Pause::Prefetch(range)) => {
-                    if placement.prefetch(range, site, visit.kit) {
+                    if placement.prefetch(range, site, visit.thread) {
                         visit.blocked += 1;
                         self.transport.prefetched();
                         flow = self.resume(&mut visit);
@@ -204,31 +209,31 @@ impl<T> Connection<T> {
         T: Transport<D>,
     {
         let site = visit.site;
-        let mut lent = visit.kit.lend();
+        let mut borrowed = visit.thread.borrow();
         let io = &mut Io {
             driver: &mut *visit.driver,
-            read_buffer: lent.scratch,
-            files: lent.files,
+            read_buffer: borrowed.read_buffer,
+            files: borrowed.files,
             bytes_left: &mut visit.bytes_left,
-            turn: &mut lent.turn,
+            turn: &mut borrowed.turn,
         };
         match self.session.next_action(io.turn) {
             Action::Run(mut exchange) => {
-                let outcome = site.handle(lent.local, &mut exchange, io.turn);
+                let outcome = site.handle(borrowed.local, &mut exchange, io.turn);
                 self.session.ran(exchange, outcome, io.turn);
             }
             Action::Block(exchange) => {
-                if let Some(exchange) = placement.block(exchange, site, visit.kit) {
-                    self.completed(exchange, site, visit.kit);
+                if let Some(exchange) = placement.block(exchange, site, visit.thread) {
+                    self.completed(exchange, site, visit.thread);
                     visit.blocked += 1;
                 }
             }
             Action::Start(mut exchange) => {
                 let addresses = &site.local_addresses;
                 exchange.local = self.transport.local_address(addresses, io.driver);
-                match placement.start(exchange, site, visit.kit) {
+                match placement.start(exchange, site, visit.thread) {
                     TaskStart::Elsewhere(exchange) => return Err(Step::Start(exchange)),
-                    start => self.started(start, &mut visit.kit.turn()),
+                    start => self.started(start, &mut visit.thread.turn()),
                 }
             }
             Action::Offer(stream, piece) => {
@@ -241,7 +246,7 @@ impl<T> Connection<T> {
             }
             Action::Cancel(stream) => {
                 if let Some(task) = self.tasks.remove(stream) {
-                    visit.kit.tasks.end(task);
+                    visit.thread.tasks.end(task);
                 }
             }
             Action::Send { transmit, then } => {
@@ -254,7 +259,7 @@ impl<T> Connection<T> {
             Action::Finish => self.transport.finish(&mut self.session, io),
             Action::Wait { read, hang_up } => {
                 if !self.transport.wait(read, hang_up, &mut self.session, io) {
-                    if !self.poll_tasks(site, visit.kit) {
+                    if !self.poll_tasks(site, visit.thread) {
                         return Err(Step::Wait);
                     }
                     visit.task_orders += 1;
@@ -270,13 +275,13 @@ impl<T> Connection<T> {
     where
         T: Transport<D>,
     {
-        let mut lent = visit.kit.lend();
+        let mut borrowed = visit.thread.borrow();
         let io = &mut Io {
             driver: &mut *visit.driver,
-            read_buffer: lent.scratch,
-            files: lent.files,
+            read_buffer: borrowed.read_buffer,
+            files: borrowed.files,
             bytes_left: &mut visit.bytes_left,
-            turn: &mut lent.turn,
+            turn: &mut borrowed.turn,
         };
         self.transport.resume(&mut self.session, io)
     }
@@ -286,9 +291,9 @@ impl<T> Connection<T> {
         &mut self,
         exchange: Box<Exchange>,
         site: &Site<H>,
-        kit: &mut Kit<H>,
+        thread: &mut ThreadContext<H>,
     ) {
-        let turn = &mut kit.turn();
+        let turn = &mut thread.turn();
         if site.shutdown.is_draining() {
             self.session.draining(turn);
         }
@@ -328,16 +333,20 @@ impl<T> Connection<T> {
     }
 
     /// Polls tasks that are due, and reports their events to the session; `false`: there were none.
-    pub(crate) fn poll_tasks<H: Handler>(&mut self, site: &Site<H>, kit: &mut Kit<H>) -> bool {
+    pub(crate) fn poll_tasks<H: Handler>(
+        &mut self,
+        site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> bool {
         if self.tasks.is_empty() {
             return false;
         }
-        let mut lent = kit.lend();
+        let mut borrowed = thread.borrow();
         if site.shutdown.is_draining() {
-            self.session.draining(&mut lent.turn); // shows in a head that is still to come
+            self.session.draining(&mut borrowed.turn); // shows in a head that is still to come
         }
         self.tasks
-            .poll(lent.tasks, &mut self.session, &mut lent.turn)
+            .poll(borrowed.tasks, &mut self.session, &mut borrowed.turn)
     }
 
     /// The deadline may have passed.
@@ -347,11 +356,11 @@ impl<T> Connection<T> {
 
     /// The server is going down. A connection of which nothing has come yet may be given a moment:
     /// then `false`.
-    pub(crate) fn drain<D>(&mut self, patient: bool, driver: &mut D, turn: &mut Turn<'_>) -> bool
+    pub(crate) fn drain<D>(&mut self, may_wait: bool, driver: &mut D, turn: &mut Turn<'_>) -> bool
     where
         T: Transport<D>,
     {
-        if patient && !self.transport.has_begun(driver) {
+        if may_wait && !self.transport.has_begun(driver) {
             return false;
         }
         self.session.draining(turn);

@@ -84,24 +84,24 @@ mod architecture;
 mod builder;
 mod connection;
 mod handle;
-mod kit;
 mod listener;
 mod options;
+mod thread_context;
 mod parts {
     pub(crate) mod acceptor;
     pub(crate) mod balance;
-    pub(crate) mod blocking;
+    pub(crate) mod connection_thread;
     pub(crate) mod counters;
-    pub(crate) mod crew;
-    pub(crate) mod dispatch;
-    pub(crate) mod door;
+    pub(crate) mod dispatcher;
     pub(crate) mod event_loop;
     pub(crate) mod job_queue;
     pub(crate) mod journal;
+    pub(crate) mod listener_set;
     pub(crate) mod local_address;
     pub(crate) mod log;
     pub(crate) mod mailbox;
     pub(crate) mod shutdown;
+    pub(crate) mod thread_group;
     pub(crate) mod workers;
 }
 #[cfg(test)]

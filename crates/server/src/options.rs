@@ -114,7 +114,7 @@ impl FileIo {
 }
 
 choice! {
-    /// What happens to a newcomer of a loop that is at its capacity.
+    /// What happens to a new connection of a loop that is at its capacity.
     AtCapacity {
         /// Closed at its first read, without an answer (P4).
         Close "close",

@@ -28,7 +28,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::options::{Queue, ServerOptions};
 use crate::parts::event_loop::EventLoop;
-use crate::parts::event_loop::fleet::Fleet;
+use crate::parts::event_loop::loop_group::LoopGroup;
 use crate::parts::job_queue::Taken;
 use crate::parts::shutdown::Shutdown;
 use crate::parts::workers::{Job, WorkerDesk, Workers};
@@ -39,6 +39,9 @@ use network::Network;
 
 /// Answers of one simulation that a client's own late bytes may destroy, by the reset that they cause.
 const LOST_MAX: usize = 3;
+
+/// An answer takes the work of a full queue at most: some 200 ms. Later ones were forgotten.
+const ANSWER_US_MAX: u64 = 5_000_000;
 
 /// What a turn takes.
 const TURN_US: u64 = 20;
@@ -144,7 +147,7 @@ struct Simulation {
     now_us: &'static AtomicU64,
     network: Arc<Mutex<Network>>,
     site: Arc<Site<Echo>>,
-    fleet: Arc<Fleet>,
+    group: Arc<LoopGroup>,
     /// `None`: it has ended.
     loops: Vec<Option<EventLoop<Echo, SimDriver>>>,
     /// Until when each of them sleeps.
@@ -200,7 +203,7 @@ impl Simulation {
             failure: Default::default(),
             options,
         });
-        let fleet = Fleet::new(&site.options, loops).unwrap();
+        let group = LoopGroup::new(&site.options, loops).unwrap();
         let (pool, desks) = match workers {
             0 => (None, Vec::new()),
             count => {
@@ -210,7 +213,7 @@ impl Simulation {
         };
         let event_loop = |index| {
             let mut event_loop: EventLoop<Echo, SimDriver> =
-                EventLoop::new(index, &site, &fleet, pool.clone(), Vec::new()).unwrap();
+                EventLoop::new(index, &site, &group, pool.clone(), Vec::new()).unwrap();
             event_loop.driver_mut().set_index(index);
             Some(event_loop)
         };
@@ -219,7 +222,7 @@ impl Simulation {
             seed,
             now_us,
             network,
-            fleet,
+            group,
             sleeps_until_us: vec![Some(0); loops.len()],
             loops,
             workers: (desks.into_iter())
@@ -441,6 +444,11 @@ impl Simulation {
         if one.is_over {
             return;
         }
+        let waited_us = self.now_us.load(Relaxed) - one.accepted_us;
+        if one.manner == Manner::Regular && !bytes.is_empty() && waited_us > ANSWER_US_MAX {
+            let seed = self.seed;
+            panic!("seed {seed}, connection {client}: an answer after {waited_us} us");
+        }
         if let Err(why) = one.receive(&bytes) {
             panic!("seed {}, connection {client}: {why}", self.seed);
         }
@@ -472,7 +480,7 @@ impl Simulation {
             "seed {seed}: a loop goes on for ever"
         );
         assert_eq!(
-            self.fleet.connections(),
+            self.group.connections(),
             0,
             "seed {seed}: connections counted"
         );

@@ -92,9 +92,9 @@ pub enum Completion<'r> {
         /// Non-blocking, closed on exec.
         socket: OwnedFd,
     },
-    /// Somebody is to be accepted at this listener; answers `await_knock`.
-    Knock {
-        /// As given to `await_knock`.
+    /// Somebody is to be accepted at this listener; answers `await_acceptable`.
+    AcceptReady {
+        /// As given to `await_acceptable`.
         listener: u32,
     },
     /// Nothing can be accepted at this listener; it is not accepted from until asked again.

@@ -1,8 +1,8 @@
-//! io_uring: one or more loops that are told what has been done, and workers for what may block.
+//! io_uring: one or more loops that get completions, and workers for what may block.
 //!
-//! Where the reactor is told that a socket is ready and then reads or writes, the proactor has asked
-//! for that beforehand, and is told that it has happened: bytes lie in a buffer that the kernel
-//! lends, output is gone. Loops, workers, accepting and going down are those of the reactor; its
+//! The reactor learns that a socket is ready, and then reads or writes. The proactor submits reads
+//! and writes beforehand, and learns that they are done: bytes lie in a buffer that the kernel has
+//! filled, output has left. Loops, workers, accepting and going down are those of the reactor; its
 //! table of models holds here with the same numbers.
 //!
 //! One system call a turn submits what the last one led to, and waits. Connections are accepted and

@@ -1,6 +1,6 @@
 //! A blocking thread for each connection, up to a cap (P5).
 //!
-//! At the cap the oldest idle connection makes room; if none is idle, the newcomer gets a 503. Its
+//! At the cap the oldest idle connection makes room; if none is idle, the new connection gets a 503. Its
 //! honest weakness: memory and scheduling for every connection, idle or not.
 
 use std::io;
@@ -17,17 +17,17 @@ use loadline_sys::{Accepted, socket};
 
 use crate::Listener;
 use crate::admission::{Admission, Kind, Load, Verdict};
-use crate::kit::Kit;
-use crate::parts::acceptor::{Acceptor, AtLimit, Newcomer};
-use crate::parts::blocking::{self, Tenure};
+use crate::parts::acceptor::{Acceptor, AtLimit, NewConnection};
+use crate::parts::connection_thread::{self, IdleGuard};
 use crate::parts::counters::Role;
-use crate::parts::crew::{Crew, Member, STACK_BYTES};
 use crate::parts::log;
 use crate::parts::shutdown::Stage;
+use crate::parts::thread_group::{Member, STACK_BYTES, ThreadGroup};
 use crate::site::{Site, Started};
+use crate::thread_context::ThreadContext;
 
 /// Kits of ended threads that are kept for new ones: as many as come and go in a moment.
-const SPARE_KITS_MAX: usize = 256;
+const SPARE_CONTEXTS_MAX: usize = 256;
 
 pub(crate) fn run<H: Handler>(
     site: &Arc<Site<H>>,
@@ -35,84 +35,84 @@ pub(crate) fn run<H: Handler>(
     started: Started,
 ) -> io::Result<()> {
     let mut acceptor = Acceptor::new(listeners, AtLimit::Refuse, &site.descriptor_log_after)?;
-    let mut kit = Kit::new(site, Role::Acceptor);
-    let hall = Hall {
+    let mut thread = ThreadContext::new(site, Role::Acceptor);
+    let connections = Connections {
         site: Arc::clone(site),
-        crew: Crew::new()?,
+        threads: ThreadGroup::new()?,
         shared: Arc::default(),
     };
     started.tell();
     loop {
         let seen = site.shutdown.stage();
-        if site.shutdown.is_cut(kit.tick()) {
+        if site.shutdown.is_cut(thread.tick()) {
             break;
         }
         if seen != Stage::Up {
             acceptor.begin_drain();
         }
-        let row = Arc::clone(&kit.row);
-        match acceptor.next(kit.now(), &row)? {
-            Some(Newcomer::Serve(accepted)) => hall.admit(accepted, &mut kit),
-            Some(Newcomer::Refuse(accepted)) => {
+        let row = Arc::clone(&thread.row);
+        match acceptor.next(thread.now(), &row)? {
+            Some(NewConnection::Regular(accepted)) => connections.admit(accepted, &mut thread),
+            Some(NewConnection::LastDescriptor(accepted)) => {
                 // It holds the last descriptor: one that is let go makes room for the next.
-                if hall.shared.evict() {
+                if connections.shared.evict() {
                     acceptor.resume();
-                    hall.seat(accepted, Verdict::Admit, &mut kit);
+                    connections.slot(accepted, Verdict::Admit, &mut thread);
                 } else {
-                    blocking::refuse_at_once(&accepted, site, &mut kit);
+                    connection_thread::refuse_at_once(&accepted, site, &mut thread);
                 }
             }
             None if acceptor.is_drained() => break,
             None => {
-                kit.offer_log();
-                acceptor.wait(kit.now(), site.shutdown.next_fd(seen))?;
+                thread.offer_log();
+                acceptor.wait(thread.now(), site.shutdown.next_fd(seen))?;
             }
         }
     }
     drop(acceptor);
-    drop(kit);
-    hall.crew.wait_empty(site)
+    drop(thread);
+    connections.threads.wait_empty(site)
 }
 
-/// Where connections are seated.
-struct Hall<H: Handler> {
+/// Where connections are served.
+struct Connections<H: Handler> {
     site: Arc<Site<H>>,
-    crew: Arc<Crew>,
+    threads: Arc<ThreadGroup>,
     shared: Arc<Shared<H>>,
 }
 
 /// What serving threads share with the accepting one.
 struct Shared<H: Handler> {
-    seats: Mutex<Seats>,
-    spare_kits: Mutex<Vec<Kit<H>>>,
+    slots: Mutex<Slots>,
+    spare_contexts: Mutex<Vec<ThreadContext<H>>>,
 }
 
 impl<H: Handler> Default for Shared<H> {
     fn default() -> Self {
         Self {
-            seats: Mutex::default(),
-            spare_kits: Mutex::default(),
+            slots: Mutex::default(),
+            spare_contexts: Mutex::default(),
         }
     }
 }
 
 #[derive(Default)]
-struct Seats {
-    taken: Slab<Arc<Seat>>,
-    /// Seats of evicted connections whose threads have not ended yet.
+struct Slots {
+    occupied: Slab<Arc<Slot>>,
+    /// Slots of evicted connections whose threads have not ended yet.
     leaving: usize,
-    /// Seats of connections that are being refused.
+    /// Slots of connections that are being refused.
     refusals: usize,
 }
 
-impl<H: Handler> Hall<H> {
+impl<H: Handler> Connections<H> {
     /// Decides on a new connection.
-    fn admit(&self, accepted: Accepted, kit: &mut Kit<H>) {
+    fn admit(&self, accepted: Accepted, thread: &mut ThreadContext<H>) {
         let mut load = {
-            let seats = self.shared.lock();
+            let slots = self.shared.lock();
             Load {
-                connections: seats.taken.len() - seats.leaving - seats.refusals,
-                refusals: seats.refusals,
+                connections: slots.occupied.len() - slots.leaving - slots.refusals,
+                refusals: slots.refusals,
                 ..Load::default()
             }
         };
@@ -123,47 +123,55 @@ impl<H: Handler> Hall<H> {
             verdict = admission.decide(Kind::Connection, &load);
         }
         match verdict {
-            Verdict::Admit | Verdict::EvictIdle => self.seat(accepted, Verdict::Admit, kit),
-            Verdict::Refuse => self.seat(accepted, Verdict::Refuse, kit),
+            Verdict::Admit | Verdict::EvictIdle => self.slot(accepted, Verdict::Admit, thread),
+            Verdict::Refuse => self.slot(accepted, Verdict::Refuse, thread),
             Verdict::Drop | Verdict::Queue => {
-                blocking::refuse_at_once(&accepted, &self.site, kit);
+                connection_thread::refuse_at_once(&accepted, &self.site, thread);
             }
         }
     }
 
     /// Gives a connection a thread of its own.
-    fn seat(&self, accepted: Accepted, verdict: Verdict, kit: &mut Kit<H>) {
+    fn slot(&self, accepted: Accepted, verdict: Verdict, thread: &mut ThreadContext<H>) {
         let Accepted { socket, peer } = accepted;
-        let seat = Arc::new(Seat {
+        let slot = Arc::new(Slot {
             socket,
             peer,
             idle_since: AtomicU64::new(BUSY),
         });
         let token = {
-            let mut seats = self.shared.lock();
-            seats.refusals += usize::from(verdict == Verdict::Refuse);
-            seats.taken.insert(Arc::clone(&seat))
+            let mut slots = self.shared.lock();
+            slots.refusals += usize::from(verdict == Verdict::Refuse);
+            slots.occupied.insert(Arc::clone(&slot))
         };
         let site = Arc::clone(&self.site);
-        let taken = Taken {
+        let taken = ThreadSlot {
             shared: Arc::clone(&self.shared),
             token,
             verdict,
-            seat: Arc::clone(&seat),
-            _member: self.crew.enter(),
+            slot: Arc::clone(&slot),
+            _member: self.threads.enter(),
         };
         let spawned = thread::Builder::new()
             .name("connection".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                let Taken { shared, seat, .. } = &taken;
-                let mut kit = shared.take_kit(&site);
-                let (socket, peer) = (seat.socket.as_fd(), seat.peer);
-                kit.tick();
-                let record = kit.journal_accepted(peer);
-                blocking::serve(socket, peer, &site, &mut kit, &**seat, verdict, record);
-                shared.give_kit(kit);
-                drop(taken); // all of it, also its member of the crew
+                let ThreadSlot { shared, slot, .. } = &taken;
+                let mut thread = shared.take_context(&site);
+                let (socket, peer) = (slot.socket.as_fd(), slot.peer);
+                thread.tick();
+                let record = thread.journal_accepted(peer);
+                connection_thread::serve(
+                    socket,
+                    peer,
+                    &site,
+                    &mut thread,
+                    &**slot,
+                    verdict,
+                    record,
+                );
+                shared.give_context(thread);
+                drop(taken); // all of it, also its member of the threads
             });
         let Err(error) = spawned else { return };
         static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
@@ -172,103 +180,109 @@ impl<H: Handler> Hall<H> {
                 "a connection was refused, since no thread can be started: {error}{more}"
             );
         });
-        if let Some(seat) = Arc::into_inner(seat) {
-            let (socket, peer) = (seat.socket, seat.peer);
-            blocking::refuse_at_once(&Accepted { socket, peer }, &self.site, kit);
+        if let Some(slot) = Arc::into_inner(slot) {
+            let (socket, peer) = (slot.socket, slot.peer);
+            connection_thread::refuse_at_once(&Accepted { socket, peer }, &self.site, thread);
         }
     }
 }
 
 impl<H: Handler> Shared<H> {
-    fn lock(&self) -> MutexGuard<'_, Seats> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the longest idle connection's seat away, if any is idle.
+    /// Evicts the connection that is idle the longest, if any is.
     ///
-    /// A look at each seat, some ns: little beside the thread that is started for the newcomer.
+    /// Looks at each slot, some ns: little beside starting the thread of the new connection.
     fn evict(&self) -> bool {
-        let mut seats = self.lock();
+        let mut slots = self.lock();
         loop {
-            let oldest = (0..seats.taken.slot_count())
-                .filter_map(|index| seats.taken.get(seats.taken.token_at(index)?))
-                .map(|seat| (seat.idle_since.load(Ordering::Relaxed), seat))
+            let oldest = (0..slots.occupied.slot_count())
+                .filter_map(|index| slots.occupied.get(slots.occupied.token_at(index)?))
+                .map(|slot| (slot.idle_since.load(Ordering::Relaxed), slot))
                 .filter(|(since, _)| *since < BUSY)
                 .min_by_key(|(since, _)| *since);
-            let Some((since, seat)) = oldest else {
+            let Some((since, slot)) = oldest else {
                 return false;
             };
             // It may have got a request just now: then it stays, and another one is looked for.
-            if seat.evict(since) {
-                seats.leaving += 1;
+            if slot.evict(since) {
+                slots.leaving += 1;
                 return true;
             }
         }
     }
 
-    /// A thread is done with its seat.
+    /// A thread is done with its slot.
     fn leave(&self, token: Token, verdict: Verdict) {
-        let mut seats = self.lock();
-        let Some(seat) = seats.taken.remove(token) else {
+        let mut slots = self.lock();
+        let Some(slot) = slots.occupied.remove(token) else {
             return;
         };
-        seats.refusals -= usize::from(verdict == Verdict::Refuse);
-        seats.leaving -= usize::from(seat.idle_since.load(Ordering::Relaxed) == EVICTED);
+        slots.refusals -= usize::from(verdict == Verdict::Refuse);
+        slots.leaving -= usize::from(slot.idle_since.load(Ordering::Relaxed) == EVICTED);
     }
 
-    fn take_kit(&self, site: &Site<H>) -> Kit<H> {
+    fn take_context(&self, site: &Site<H>) -> ThreadContext<H> {
         let spare = {
-            let mut kits = self
-                .spare_kits
+            let mut contexts = self
+                .spare_contexts
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            kits.pop()
+            contexts.pop()
         };
-        spare.unwrap_or_else(|| Kit::with_scratch(site, Role::Thread, blocking::SCRATCH_BYTES))
+        spare.unwrap_or_else(|| {
+            ThreadContext::with_read_buffer(
+                site,
+                Role::Thread,
+                connection_thread::READ_BUFFER_BYTES,
+            )
+        })
     }
 
-    fn give_kit(&self, kit: Kit<H>) {
-        let mut kits = self
-            .spare_kits
+    fn give_context(&self, thread: ThreadContext<H>) {
+        let mut contexts = self
+            .spare_contexts
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if kits.len() < SPARE_KITS_MAX {
-            kits.push(kit);
+        if contexts.len() < SPARE_CONTEXTS_MAX {
+            contexts.push(thread);
         }
     }
 }
 
-/// A seat and the thread on it; dropped, however the thread ends, the seat is free again.
-struct Taken<H: Handler> {
+/// A slot and the thread on it; dropped, however the thread ends, the slot is free again.
+struct ThreadSlot<H: Handler> {
     shared: Arc<Shared<H>>,
     token: Token,
     verdict: Verdict,
-    /// The last of it closes the socket, before the crew counts one less.
-    seat: Arc<Seat>,
+    /// The last of it closes the socket, before the threads counts one less.
+    slot: Arc<Slot>,
     _member: Member,
 }
 
-impl<H: Handler> Drop for Taken<H> {
+impl<H: Handler> Drop for ThreadSlot<H> {
     fn drop(&mut self) {
         self.shared.leave(self.token, self.verdict);
     }
 }
 
-/// A connection and its tenure, which the accepting thread may end while it is idle.
-struct Seat {
+/// A connection that the accepting thread may evict while it is idle.
+struct Slot {
     socket: OwnedFd,
     peer: Option<SocketAddr>,
-    /// Since when it has been idle, in ms; or one of the two below. Whoever changes it from idle,
+    /// Since when it has been idle, in ms; or one of the two below. The thread that changes it from idle,
     /// by one atomic step, decides: the thread goes on, or the connection ends.
     idle_since: AtomicU64,
 }
 
 /// Not idle.
 const BUSY: u64 = u64::MAX - 1;
-/// Taken away: nothing comes after it.
+/// Evicted: nothing comes after it.
 const EVICTED: u64 = u64::MAX;
 
-impl Seat {
+impl Slot {
     fn evict(&self, since: u64) -> bool {
         let (order, state) = (Ordering::AcqRel, &self.idle_since);
         let won = state
@@ -281,7 +295,7 @@ impl Seat {
     }
 }
 
-impl Tenure for Seat {
+impl IdleGuard for Slot {
     fn rest(&self, now: Millis) {
         self.idle_since.store(now.0, Ordering::Release);
     }

@@ -16,13 +16,13 @@ use loadline_sys::{Accepted, Waker, wait_readable};
 
 use crate::Listener;
 use crate::admission::{Admission, Kind, Load, Verdict};
-use crate::kit::Kit;
-use crate::parts::acceptor::{Acceptor, AtLimit, Newcomer};
-use crate::parts::blocking::{self, Permanent};
+use crate::parts::acceptor::{Acceptor, AtLimit, NewConnection};
+use crate::parts::connection_thread::{self, NeverEvicted};
 use crate::parts::counters::{Role, Row};
-use crate::parts::crew::{Crew, STACK_BYTES};
 use crate::parts::shutdown::Stage;
+use crate::parts::thread_group::{STACK_BYTES, ThreadGroup};
 use crate::site::{Site, Started};
+use crate::thread_context::ThreadContext;
 
 pub(crate) fn run<H: Handler>(
     site: &Arc<Site<H>>,
@@ -30,13 +30,13 @@ pub(crate) fn run<H: Handler>(
     started: Started,
 ) -> io::Result<()> {
     let mut acceptor = Acceptor::new(listeners, AtLimit::Wait, &site.descriptor_log_after)?;
-    let mut kit = Kit::with_scratch(site, Role::Acceptor, 0);
-    let row = Arc::clone(&kit.row);
+    let mut thread = ThreadContext::with_read_buffer(site, Role::Acceptor, 0);
+    let row = Arc::clone(&thread.row);
     let line = Arc::new(Line::new(site.options.queue_max, Arc::clone(&row))?);
-    let crew = Crew::new()?;
+    let threads = ThreadGroup::new()?;
     for index in 0..site.options.threads {
         let (worker_site, worker_line) = (Arc::clone(site), Arc::clone(&line));
-        let member = crew.enter();
+        let member = threads.enter();
         let spawned = thread::Builder::new()
             .name(format!("serving {index}"))
             .stack_size(STACK_BYTES)
@@ -56,12 +56,12 @@ pub(crate) fn run<H: Handler>(
     }
     started.tell();
     let result = site.guarded("the accepting thread", || {
-        accept_all(site, &mut acceptor, &line, &mut kit)
+        accept_all(site, &mut acceptor, &line, &mut thread)
     });
     drop(acceptor);
     line.close();
     result?;
-    crew.wait_empty(site)
+    threads.wait_empty(site)
 }
 
 /// Fills the queue until the shutdown; then once more with what the backlog holds.
@@ -69,13 +69,13 @@ fn accept_all<H: Handler>(
     site: &Site<H>,
     acceptor: &mut Acceptor,
     line: &Line,
-    kit: &mut Kit<H>,
+    thread: &mut ThreadContext<H>,
 ) -> io::Result<()> {
-    let row = Arc::clone(&kit.row);
+    let row = Arc::clone(&thread.row);
     let admission = Admission::of(&site.options);
     loop {
         let seen = site.shutdown.stage();
-        let now = kit.tick();
+        let now = thread.tick();
         if site.shutdown.is_cut(now) {
             return Ok(());
         }
@@ -94,12 +94,12 @@ fn accept_all<H: Handler>(
             continue;
         }
         match acceptor.next(now, &row)? {
-            Some(Newcomer::Serve(accepted) | Newcomer::Refuse(accepted)) => {
-                let record = kit.journal_accepted(accepted.peer);
-                kit.offer_log(); // before the line of its end, which another thread writes
+            Some(NewConnection::Regular(accepted) | NewConnection::LastDescriptor(accepted)) => {
+                let record = thread.journal_accepted(accepted.peer);
+                thread.offer_log(); // before the line of its end, which another thread writes
                 line.push(Waiting {
                     accepted,
-                    since_us: kit.now_us(),
+                    since_us: thread.now_us(),
                     record,
                 });
             }
@@ -110,14 +110,23 @@ fn accept_all<H: Handler>(
 }
 
 fn work<H: Handler>(site: &Arc<Site<H>>, line: &Line) {
-    let mut kit = Kit::with_scratch(site, Role::Thread, blocking::SCRATCH_BYTES);
+    let mut thread =
+        ThreadContext::with_read_buffer(site, Role::Thread, connection_thread::READ_BUFFER_BYTES);
     while let Some(waiting) = line.pop() {
         let waited_us = site.clock.now_us().saturating_sub(waiting.since_us);
-        kit.row.queue_wait_us.add(waited_us);
+        thread.row.queue_wait_us.add(waited_us);
         let Accepted { socket, peer } = waiting.accepted;
         let (socket, record) = (socket.as_fd(), waiting.record);
         let verdict = Verdict::Admit;
-        blocking::serve(socket, peer, site, &mut kit, &Permanent, verdict, record);
+        connection_thread::serve(
+            socket,
+            peer,
+            site,
+            &mut thread,
+            &NeverEvicted,
+            verdict,
+            record,
+        );
     }
 }
 

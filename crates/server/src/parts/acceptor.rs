@@ -17,22 +17,22 @@ use crate::parts::log;
 /// Connections taken in a row before others have their turn: 64 take some 200 us.
 pub(crate) const ACCEPT_BATCH: usize = 64;
 
-/// What becomes of newcomers when descriptors have run out.
+/// What becomes of new connections when descriptors have run out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtLimit {
     /// They wait in the backlog until something closes.
     Wait,
-    /// One at a time is told so with a 503, by means of the spare descriptor; the others wait.
+    /// One at a time is answered with 503, by means of the spare descriptor; the others wait.
     Refuse,
 }
 
 /// A connection that was taken.
 #[derive(Debug)]
-pub(crate) enum Newcomer {
+pub(crate) enum NewConnection {
     /// To be served.
-    Serve(Accepted),
+    Regular(Accepted),
     /// To be refused with 503: it holds the last descriptor.
-    Refuse(Accepted),
+    LastDescriptor(Accepted),
 }
 
 /// First pause at the descriptor limit: about what a request takes to end.
@@ -53,7 +53,7 @@ pub(crate) struct Acceptor {
     /// Which listener comes first next time, so that none is starved by another.
     next: usize,
     at_limit: AtLimit,
-    /// A descriptor to let go of when none is left, so that a newcomer can be taken and told.
+    /// A descriptor to let go of when none is left, so that a new connection can be accepted and refused.
     spare: Option<OwnedFd>,
     back_off_ms: u64,
     paused_until: Option<Millis>,
@@ -87,7 +87,7 @@ impl Acceptor {
     }
 
     /// The next connection; `None` if none waits, or while accepting is paused.
-    pub(crate) fn next(&mut self, now: Millis, row: &Row) -> io::Result<Option<Newcomer>> {
+    pub(crate) fn next(&mut self, now: Millis, row: &Row) -> io::Result<Option<NewConnection>> {
         if self.is_drained() || self.paused_until.is_some_and(|until| now < until) {
             return Ok(None);
         }
@@ -101,7 +101,7 @@ impl Acceptor {
                 Ok(Some(accepted)) => {
                     self.back_off_ms = BACK_OFF_MS_MIN;
                     self.left = self.left.map(|left| left.saturating_sub(1));
-                    return Ok(Some(Newcomer::Serve(accepted)));
+                    return Ok(Some(NewConnection::Regular(accepted)));
                 }
                 Ok(None) => {}
                 Err(AcceptError::Exhausted) => return Ok(self.exhausted(now, row)),
@@ -135,9 +135,9 @@ impl Acceptor {
         wait_any(&fds, self.paused_until.map(|until| until.since(now)))
     }
 
-    /// Descriptors have run out: pauses, and takes one newcomer by the spare if it is to be told.
+    /// Descriptors have run out: pauses, and accepts one connection by the spare if it is to be refused.
     #[cold]
-    fn exhausted(&mut self, now: Millis, row: &Row) -> Option<Newcomer> {
+    fn exhausted(&mut self, now: Millis, row: &Row) -> Option<NewConnection> {
         row.accepts_deferred.add(1);
         self.deferred_since_log += 1;
         let after = self.log_after.load(Ordering::Relaxed);
@@ -153,7 +153,7 @@ impl Acceptor {
             log::say(|| {
                 tracing::warn!(
                     times,
-                    "out of descriptors (or memory for sockets): newcomers have to wait; \
+                    "out of descriptors (or memory for sockets): new connections have to wait; \
                      raise the limit of open files (ulimit -n) or lower --connections-max"
                 );
             });
@@ -166,7 +166,7 @@ impl Acceptor {
         }
         drop(self.spare.take()?);
         match accept(self.listeners[self.next].as_fd()) {
-            Ok(Some(accepted)) => Some(Newcomer::Refuse(accepted)),
+            Ok(Some(accepted)) => Some(NewConnection::LastDescriptor(accepted)),
             _ => {
                 self.spare = open_spare().ok();
                 None
@@ -174,7 +174,7 @@ impl Acceptor {
         }
     }
 
-    /// Somebody was accepted by other means: descriptors are to be had again.
+    /// A connection was accepted by other means: there are descriptors again.
     pub(crate) fn accepted(&mut self) {
         self.back_off_ms = BACK_OFF_MS_MIN;
         if self.spare.is_none() {

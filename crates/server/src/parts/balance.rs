@@ -1,4 +1,4 @@
-//! How busy each loop is, as it tells itself, and which of them a newcomer should go to.
+//! How busy each loop is, as it tells itself, and which of them a new connection should go to.
 //!
 //! A loop writes, whoever hands connections over reads. Nothing here is exact to the microsecond,
 //! and need not be: a choice is made for a connection that will live much longer.
@@ -26,7 +26,7 @@ const REQUEST_WEIGHT_US: u64 = 1000;
 pub(crate) struct Load {
     /// Connections it has, those on their way to it included.
     pub(crate) connections: AtomicUsize,
-    /// Requests at workers, and newcomers on their way: each will want something soon.
+    /// Requests at workers, and new connections on their way: each will want something soon.
     pub(crate) under_way: AtomicUsize,
     /// Events of this turn that have not been handled yet.
     pub(crate) ready: AtomicUsize,
@@ -108,7 +108,7 @@ fn unpack(piece: u64) -> (u64, u64) {
     (piece >> 16, piece & 0xffff)
 }
 
-/// Chooses the loop for a newcomer; remembers where it left off.
+/// Chooses the loop for a new connection; remembers where it left off.
 #[derive(Debug)]
 pub(crate) struct Balancer {
     balance: Balance,
@@ -120,7 +120,7 @@ impl Balancer {
         Self { balance, next: 0 }
     }
 
-    /// The index of the loop that the next newcomer goes to. Of equals, each in turn.
+    /// The index of the loop that the next new connection goes to. Of equals, each in turn.
     pub(crate) fn choose<'l>(
         &mut self,
         loads: impl ExactSizeIterator<Item = &'l Load>,

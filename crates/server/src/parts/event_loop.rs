@@ -6,18 +6,18 @@
 //! 1. wait, until the earliest deadline at most, and not at all while a connection is queued
 //! 2. take the time, once
 //! 3. sockets: connections to which something happened
-//! 4. mailbox: results of workers, newcomers from elsewhere
+//! 4. mailbox: results of workers, new connections from elsewhere
 //! 5. accept, a bounded batch
 //! 6. expired deadlines
 //! 7. connections that used up their share in an earlier round
 
+mod accepting;
+mod drain;
 pub(crate) mod driver;
 pub(crate) mod epoll;
-pub(crate) mod fleet;
-mod going_down;
-mod mail;
+pub(crate) mod loop_group;
 mod main_loop;
-mod seating;
+mod messages;
 mod task_events;
 mod threads;
 
@@ -30,20 +30,20 @@ use loadline_proto::{CloseReason, Handler};
 use loadline_sys::{Accepted, Interest};
 
 use crate::connection::{Connection, Step};
-use crate::kit::Kit;
 use crate::listener::Listener;
 use crate::options::SocketIo;
 use crate::parts::balance::Load;
 use crate::parts::counters::Role;
-use crate::parts::dispatch::{Dispatcher, OnLoop, Served, Work};
-use crate::parts::door::Door;
+use crate::parts::dispatcher::{Dispatcher, OnLoop, Served, Work};
+use crate::parts::listener_set::ListenerSet;
 use crate::parts::log;
 use crate::parts::shutdown::Stage;
 use crate::parts::workers::{Message, Workers};
 use crate::site::Site;
+use crate::thread_context::ThreadContext;
 use crate::transport::socket::Readiness;
 use driver::{Driver, Happened, LoopTransport, Reported};
-use fleet::Fleet;
+use loop_group::LoopGroup;
 pub(crate) use threads::run;
 
 /// What a slot holds.
@@ -56,8 +56,8 @@ struct Slot<T> {
     missed: Readiness,
     /// In the queue of those who used up their share.
     queued: bool,
-    /// The session knows that the server is going down.
-    told: bool,
+    /// The session knows that the server is draining.
+    knows_drain: bool,
     standing: Standing,
 }
 
@@ -68,15 +68,15 @@ enum Standing {
     Served,
     /// Over the loop's capacity: closed at its first read.
     OverCapacity,
-    /// Not at all: it is only being told that there is no room.
+    /// Not at all: it is being refused.
     Refused,
 }
 
-/// What is left to do after something was told.
+/// What is left to do after an event.
 enum Next {
     Connection(Token, Reported),
-    Newcomer(Accepted),
-    Knock,
+    Accepted(Accepted),
+    AcceptReady,
     Nothing,
 }
 
@@ -84,8 +84,8 @@ enum Next {
 pub(crate) struct EventLoop<H: Handler, D: Driver> {
     index: usize,
     site: Arc<Site<H>>,
-    kit: Kit<H>,
-    fleet: Arc<Fleet>,
+    thread: ThreadContext<H>,
+    group: Arc<LoopGroup>,
     dispatcher: Dispatcher,
     driver: D,
     slots: Slab<Slot<D::Transport>>,
@@ -99,30 +99,30 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     /// Boxes for connections that go to a worker.
     #[allow(clippy::vec_box, reason = "the boxes are what is used again")]
     boxes: Vec<Box<Served>>,
-    door: Option<Door>,
+    listeners: Option<ListenerSet>,
     /// Connections that count as served.
     served: usize,
     refused: usize,
     stage: Stage,
-    /// A drain has begun, and idle connections are not told before all was heard.
-    hearing: bool,
+    /// A drain has begun; idle connections learn of it after all pending events were reported.
+    is_reporting: bool,
 }
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
     pub(crate) fn new(
         index: usize,
         site: &Arc<Site<H>>,
-        fleet: &Arc<Fleet>,
+        group: &Arc<LoopGroup>,
         workers: Option<Arc<Workers>>,
         listeners: Vec<Listener>,
     ) -> io::Result<Self> {
-        let kit = Kit::new(site, Role::Loop);
+        let thread = ThreadContext::new(site, Role::Loop);
         let mut driver = D::new(&site.options)?;
-        let mailbox = Arc::clone(&fleet.members()[index].mailbox);
+        let mailbox = Arc::clone(&group.members()[index].mailbox);
         driver.watch_waker(mailbox.waker_fd())?;
         driver.watch_waker(site.shutdown.drain_fd())?;
         driver.watch_waker(site.shutdown.stop_fd())?;
-        let door = if listeners.is_empty() {
+        let listeners = if listeners.is_empty() {
             None
         } else {
             let shared = site.options.accept == crate::Accept::Shared && site.options.loops > 1;
@@ -132,19 +132,24 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 Interest::Listener
             };
             let log_after = &site.descriptor_log_after;
-            Some(Door::open(listeners, interest, &mut driver, log_after)?)
+            Some(ListenerSet::open(
+                listeners,
+                interest,
+                &mut driver,
+                log_after,
+            )?)
         };
         Ok(Self {
             index,
             dispatcher: Dispatcher {
                 workers,
                 mailbox,
-                row: Arc::clone(&kit.row),
+                row: Arc::clone(&thread.row),
             },
-            timers: TimerWheel::new(kit.now()),
+            timers: TimerWheel::new(thread.now()),
             site: Arc::clone(site),
-            fleet: Arc::clone(fleet),
-            kit,
+            group: Arc::clone(group),
+            thread,
             driver,
             slots: Slab::new(),
             idle: IndexList::new(),
@@ -152,11 +157,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             round: Vec::new(),
             mail: Vec::new(),
             boxes: Vec::new(),
-            door,
+            listeners,
             served: 0,
             refused: 0,
             stage: Stage::Up,
-            hearing: false,
+            is_reporting: false,
         })
     }
 
@@ -179,9 +184,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     fn work(&mut self) -> io::Result<bool> {
         let began_us = self.begin_turn();
         self.follow_shutdown()?;
-        let knocking = self.sockets();
-        self.letters();
-        self.accept(knocking)?;
+        let is_accept_ready = self.sockets();
+        self.drain_mailbox();
+        self.accept(is_accept_ready)?;
         self.expire();
         self.visit_again();
         let is_last = self.is_finished();
@@ -199,85 +204,85 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// How long to wait at most; `None`: for an event. From here on the mailbox wakes the loop.
     pub(crate) fn begin_wait(&self) -> Option<u64> {
-        let now = self.kit.now();
+        let now = self.thread.now();
         let mailbox = &self.dispatcher.mailbox;
         let accepting_last = self.stage != Stage::Up && self.is_accepting();
         let busy = !self.again.is_empty() || accepting_last;
         if busy || !mailbox.fall_asleep() {
             return Some(0);
         }
-        let reopening = self.door.as_ref().and_then(Door::reopens_at);
+        let reopening = self.listeners.as_ref().and_then(ListenerSet::resumes_at);
         let cut = self.site.shutdown.cut_at();
         let moments = [reopening, cut].into_iter().flatten();
         let until = moments.map(|at| at.since(now));
         until.chain(self.timers.wait_ms(now)).min()
     }
 
-    /// Whether newcomers can be taken in now.
+    /// Whether new connections can be taken in now.
     fn is_accepting(&self) -> bool {
-        self.door
+        self.listeners
             .as_ref()
-            .is_some_and(|door| door.reopens_at().is_none())
+            .is_some_and(|listeners| listeners.resumes_at().is_none())
     }
 
     /// Takes the time, once.
     fn begin_turn(&mut self) -> u64 {
-        self.kit.tick();
-        let began_us = self.kit.now_us();
+        self.thread.tick();
+        let began_us = self.thread.now_us();
         self.load().turn_begins(began_us);
         began_us
     }
 
     fn end_turn(&mut self, began_us: u64) {
-        self.kit.offer_log();
-        if self.fleet.members().len() > 1 {
+        self.thread.offer_log();
+        if self.group.members().len() > 1 {
             self.show_oldest_idle();
         }
-        let now_us = self.kit.clock().now_us();
+        let now_us = self.thread.clock().now_us();
         self.load().turn_ends(began_us, now_us);
-        self.kit.row.busy_us.add(now_us.saturating_sub(began_us));
+        self.thread.row.busy_us.add(now_us.saturating_sub(began_us));
     }
 
     fn load(&self) -> &Load {
-        &self.fleet.members()[self.index].load
+        &self.group.members()[self.index].load
     }
 
     /// Connections to which something happened; says whether there was anything at the listeners.
     fn sockets(&mut self) -> bool {
-        let mut knocking = false;
+        let mut is_accept_ready = false;
         loop {
             let left = self.driver.left();
             self.load().ready.store(left, Relaxed);
-            match self.hear() {
+            match self.next_event() {
                 Some(Next::Connection(token, reported)) => self.after(token, reported),
-                Some(Next::Newcomer(accepted)) => {
-                    if let Some(door) = &mut self.door {
-                        door.accepted();
+                Some(Next::Accepted(accepted)) => {
+                    if let Some(listeners) = &mut self.listeners {
+                        listeners.accepted();
                     }
                     self.seat(accepted);
                 }
-                Some(Next::Knock) => knocking = true,
+                Some(Next::AcceptReady) => is_accept_ready = true,
                 Some(Next::Nothing) => {}
-                None => return knocking,
+                None => return is_accept_ready,
             }
-            self.kit.offer_full_log();
+            self.thread.offer_full_log();
         }
     }
 
     /// Tells the next thing that happened to its connection.
     #[inline]
-    fn hear(&mut self) -> Option<Next> {
+    fn next_event(&mut self) -> Option<Next> {
         Some(match self.driver.next()? {
             Happened::Woken => Next::Nothing,
-            Happened::Knock => Next::Knock,
-            Happened::Arrived(accepted) => Next::Newcomer(accepted),
+            Happened::AcceptReady => Next::AcceptReady,
+            Happened::Arrived(accepted) => Next::Accepted(accepted),
             Happened::To(token, event) => {
                 // A slot that was closed earlier in the batch misses: its generation has passed.
                 let slot = self.slots.get_mut(token);
                 match slot.map(|slot| (&mut slot.connection, &mut slot.missed)) {
                     Some((Some(connection), _)) => {
                         let (transport, session) = connection.parts();
-                        let reported = transport.on_event(event, session, &mut self.kit.turn());
+                        let reported = transport.on_event(event, session, &mut self.thread.turn());
                         Next::Connection(token, reported)
                     }
                     Some((None, missed)) => {
@@ -290,7 +295,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         })
     }
 
-    /// A connection was told something.
+    /// An event was reported to a connection.
     #[inline]
     fn after(&mut self, token: Token, reported: Reported) {
         let Some(slot) = self.slots.get_mut(token) else {
@@ -302,20 +307,23 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 if let Some(connection) = &slot.connection {
                     connection
                         .transport()
-                        .discard_input(self.kit.lend().scratch);
+                        .discard_input(self.thread.borrow().read_buffer);
                 }
                 self.abort(token, CloseReason::OverCapacity);
             }
-        } else if self.stage != Stage::Up && !slot.told && !self.is_not_heard_out(token) {
-            self.tell_going_down(token);
+        } else if self.stage != Stage::Up
+            && !slot.knows_drain
+            && !self.may_have_unreported_input(token)
+        {
+            self.begin_connection_drain(token);
         } else if reported.is_ready {
             self.attend(token);
         }
     }
 
-    /// Whether it is idle, and what has come to it may not have been told yet.
-    fn is_not_heard_out(&self, token: Token) -> bool {
-        let slot = self.slots.get(token).filter(|_| self.hearing);
+    /// Whether it is idle, and may have input that was not reported yet.
+    fn may_have_unreported_input(&self, token: Token) -> bool {
+        let slot = self.slots.get(token).filter(|_| self.is_reporting);
         slot.and_then(|slot| slot.connection.as_ref())
             .is_some_and(Connection::is_idle::<D>)
     }
@@ -342,9 +350,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let placement = &mut OnLoop {
             dispatcher: &self.dispatcher,
             token,
-            load: &self.fleet.members()[self.index].load,
+            load: &self.group.members()[self.index].load,
         };
-        match connection.drive(&self.site, &mut self.kit, &mut self.driver, placement) {
+        match connection.drive(&self.site, &mut self.thread, &mut self.driver, placement) {
             Step::Wait => self.settle(token),
             Step::Again | Step::Start(_) => self.queue(token),
             Step::Close => self.close(token),
@@ -359,10 +367,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             .and_then(|slot| slot.connection.as_mut());
         match (work, connection) {
             (Work::Block(exchange), Some(connection)) => {
-                connection.completed(exchange, &self.site, &mut self.kit);
+                connection.completed(exchange, &self.site, &mut self.thread);
             }
             // The client has gone meanwhile.
-            (Work::Block(exchange), None) => self.kit.turn().pool.give_exchange(exchange),
+            (Work::Block(exchange), None) => self.thread.turn().pool.give_exchange(exchange),
             (Work::Prefetch(_), Some(connection)) => connection.prefetched::<D>(),
             (Work::Prefetch(_) | Work::Task(_), _) => {}
             (Work::Serve(served), _) => self.take_back(token, served),
@@ -390,7 +398,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
         if connection.is_idle::<D>() && slot.standing == Standing::Served {
             if !(connection.transport_mut().rests_on() && self.idle.contains(token.index)) {
-                slot.idle_since = self.kit.now();
+                slot.idle_since = self.thread.now();
                 self.idle.push_last(token.index);
             }
         } else {
@@ -426,11 +434,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Some(slot) = self.slots.remove(token) else {
             return;
         };
-        // Before the close is counted: whoever sees all closed sees nobody connected.
-        self.kit.row.connections.sub(1);
+        // Before the close is counted: a reader that sees all closed sees none connected.
+        self.thread.row.connections.sub(1);
         if let Some(connection) = slot.connection {
-            let record = connection.end(&mut self.driver, &mut self.kit.turn());
-            self.kit.journal_closed(record);
+            let record = connection.end(&mut self.driver, &mut self.thread.turn());
+            self.thread.journal_closed(record);
         }
         self.timers.disarm(token);
         self.idle.remove(token.index);
@@ -443,12 +451,12 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 return; // was not counted
             }
         }
-        self.fleet.leave();
+        self.group.leave();
     }
 
     /// Connections whose deadline may have passed.
     fn expire(&mut self) {
-        let now = self.kit.now();
+        let now = self.thread.now();
         while let Some(token) = self.timers.expired(now) {
             let Some(slot) = self.slots.get_mut(token) else {
                 continue;
@@ -456,15 +464,14 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             let Some(connection) = &mut slot.connection else {
                 continue; // armed again when it is back
             };
-            if self.stage != Stage::Up && !slot.told {
-                self.tell_going_down(token);
+            if self.stage != Stage::Up && !slot.knows_drain {
+                self.begin_connection_drain(token);
                 continue;
             }
             match connection.deadline() {
                 None => {}
                 Some(deadline) if deadline > now => self.timers.arm(token, deadline),
-                // Its request has come in time, behind those of others: it is told in one of the next
-                // turns.
+                // Its request has come in time and is reported in one of the next turns.
                 Some(_)
                     if connection.is_idle::<D>()
                         && !connection.is_certainly_idle(&mut self.driver) =>
@@ -472,7 +479,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                     self.timers.arm(token, Millis(now.0 + 1));
                 }
                 Some(_) => {
-                    connection.expired(&mut self.kit.turn());
+                    connection.expired(&mut self.thread.turn());
                     self.serve(token);
                 }
             }

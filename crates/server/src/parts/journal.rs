@@ -40,7 +40,7 @@ impl Page {
         }
     }
 
-    /// Writes the line of a newcomer. `now_us` is on the server's clock, which began at
+    /// Writes the line of a new connection. `now_us` is on the server's clock, which began at
     /// `began_unix_us`.
     pub(crate) fn accepted(
         &mut self,

@@ -10,11 +10,11 @@ use loadline_sys::socket;
 /// ask the kernel for each request of an app.
 const ADDRESSES_MAX: usize = 32;
 
-/// Those at which somebody has arrived.
+/// Addresses at which connections have arrived.
 #[derive(Debug, Default)]
 pub(crate) struct LocalAddresses([OnceLock<SocketAddr>; ADDRESSES_MAX]);
 
-/// Which one it is: nobody has asked yet, or none (a Unix socket), or one of those remembered.
+/// Which one it is: not known yet, or none (a Unix socket), or one of those remembered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Arrived {
     #[default]

@@ -33,7 +33,7 @@ pub(crate) fn say_within(limit: &LogLimit, line: impl FnOnce(Suppressed)) {
     }
 }
 
-/// What somebody said who panicked.
+/// The text of a panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()

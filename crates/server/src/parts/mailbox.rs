@@ -35,7 +35,7 @@ impl<M> Mailbox<M> {
         })
     }
 
-    /// Leaves a message; wakes the loop if it sleeps and nobody has woken it yet.
+    /// Leaves a message; wakes the loop if it sleeps and was not woken yet.
     pub(crate) fn post(&self, message: M) {
         self.lock().push(message);
         self.nudge();

@@ -21,7 +21,7 @@ pub(crate) enum Stage {
 
 /// The flag and the events of a shutdown.
 ///
-/// Two eventfds that are written once and never read: whoever polls one, now or later, level- or
+/// Two eventfds that are written once and never read: a thread that polls one, now or later, level- or
 /// edge-triggered, learns of its stage. A thread that has seen a stage stops polling for it. Before
 /// the first stage the server may say that it is not ready, while it serves as ever: no thread needs
 /// to learn of that.
@@ -50,7 +50,7 @@ impl Shutdown {
         })
     }
 
-    /// Before the first stage: whoever asks is told to send requests elsewhere.
+    /// Before the first stage: readiness probes fail, so that requests go elsewhere.
     pub(crate) fn announce(&self) {
         self.ready.store(false, Ordering::SeqCst);
     }

@@ -15,15 +15,15 @@ use loadline_proto::{Exchange, Handler, Status, StreamId};
 
 use crate::admission::Handoff;
 use crate::connection::{Placement, Step, TaskStart};
-use crate::kit::{Kit, SCRATCH_BYTES};
 use crate::options::SocketIo;
 use crate::parts::counters::{Role, Row};
-use crate::parts::dispatch::{After, Served, Work};
+use crate::parts::dispatcher::{After, Served, Work};
 use crate::parts::job_queue::{JobQueue, JobSource, Taken};
 use crate::parts::log;
 use crate::parts::mailbox::Mailbox;
 use crate::site::Site;
 use crate::task::Sleeper;
+use crate::thread_context::{READ_BUFFER_BYTES, ThreadContext};
 use crate::transport::Range;
 
 /// What comes to a loop by mail.
@@ -176,27 +176,34 @@ pub(crate) struct WorkerDesk<H: Handler> {
     row: Arc<Row>,
     pool_row: Arc<Row>,
     /// Files are read through it.
-    scratch: Vec<u8>,
+    read_buffer: Vec<u8>,
     sleeper: Option<Arc<Sleeper>>,
     /// Only where workers serve whole connections.
-    kit: Option<Kit<H>>,
+    thread: Option<ThreadContext<H>>,
 }
 
 impl<H: Handler> WorkerDesk<H> {
     fn new(site: &Site<H>, source: JobSource<Job>) -> Self {
-        let kit =
-            (site.options.socket_io == SocketIo::Worker).then(|| Kit::new(site, Role::Worker));
-        let row = match &kit {
-            Some(kit) => Arc::clone(&kit.row),
+        let thread = (site.options.socket_io == SocketIo::Worker)
+            .then(|| ThreadContext::new(site, Role::Worker));
+        let row = match &thread {
+            Some(thread) => Arc::clone(&thread.row),
             None => site.registry.row(Role::Worker),
         };
         Self {
             source,
             pool_row: Arc::clone(&row),
             row,
-            scratch: vec![0; if kit.is_some() { 0 } else { SCRATCH_BYTES }],
+            read_buffer: vec![
+                0;
+                if thread.is_some() {
+                    0
+                } else {
+                    READ_BUFFER_BYTES
+                }
+            ],
             sleeper: None,
-            kit,
+            thread,
         }
     }
 
@@ -233,14 +240,14 @@ impl<H: Handler> WorkerDesk<H> {
             ..
         } = job;
         // What a panic leaves half done is this job's, which ends here.
-        let carry_out = AssertUnwindSafe(|| match (&mut work, &mut self.kit) {
+        let carry_out = AssertUnwindSafe(|| match (&mut work, &mut self.thread) {
             (Work::Block(exchange), _) => site.handle_blocking(exchange),
-            (Work::Prefetch(range), Some(kit)) => range.prefetch(kit.lend().scratch),
-            (Work::Prefetch(range), None) => range.prefetch(&mut self.scratch),
-            (Work::Serve(served), Some(kit)) => {
-                kit.tick();
-                serve(served, site, kit);
-                kit.offer_log();
+            (Work::Prefetch(range), Some(thread)) => range.prefetch(thread.borrow().read_buffer),
+            (Work::Prefetch(range), None) => range.prefetch(&mut self.read_buffer),
+            (Work::Serve(served), Some(thread)) => {
+                thread.tick();
+                serve(served, site, thread);
+                thread.offer_log();
             }
             (Work::Task(task), _) => task.run(site, sleeper),
             (Work::Serve(_), None) => unreachable!("ordered by `--socket-io worker` alone"),
@@ -265,21 +272,21 @@ fn give_up(work: &mut Work, text: &str) {
     match work {
         Work::Block(exchange) => exchange.response.error(Status::INTERNAL_SERVER_ERROR),
         Work::Serve(served) => served.after = After::Close,
-        // The loop meets again what was not read; a task has told its end when it was dropped.
+        // The loop meets again what was not read; a task has reported its end when it was dropped.
         Work::Prefetch(_) | Work::Task(_) => {}
     }
 }
 
 /// A connection from reading to writing, on a thread that may block.
-fn serve<H: Handler>(served: &mut Served, site: &Site<H>, kit: &mut Kit<H>) {
+fn serve<H: Handler>(served: &mut Served, site: &Site<H>, thread: &mut ThreadContext<H>) {
     let Some(connection) = &mut served.connection else {
         served.after = After::Close;
         return;
     };
     if site.shutdown.is_draining() {
-        connection.drain(true, &mut (), &mut kit.turn()); // the loop may not have had it
+        connection.drain(true, &mut (), &mut thread.turn()); // the loop may not have had it
     }
-    served.after = match connection.drive(site, kit, &mut (), &mut OnWorker) {
+    served.after = match connection.drive(site, thread, &mut (), &mut OnWorker) {
         Step::Wait => After::Wait,
         Step::Again => After::Again,
         Step::Start(exchange) => After::Start(exchange),
@@ -296,19 +303,24 @@ impl<H: Handler> Placement<H> for OnWorker {
         &mut self,
         mut exchange: Box<Exchange>,
         site: &Site<H>,
-        kit: &mut Kit<H>,
+        thread: &mut ThreadContext<H>,
     ) -> Option<Box<Exchange>> {
         site.handle_blocking(&mut exchange);
-        kit.tick();
+        thread.tick();
         Some(exchange)
     }
 
-    fn prefetch(&mut self, range: Range, _site: &Site<H>, kit: &mut Kit<H>) -> bool {
-        range.prefetch(kit.lend().scratch);
+    fn prefetch(&mut self, range: Range, _site: &Site<H>, thread: &mut ThreadContext<H>) -> bool {
+        range.prefetch(thread.borrow().read_buffer);
         true
     }
 
-    fn start(&mut self, exchange: Box<Exchange>, _site: &Site<H>, _kit: &mut Kit<H>) -> TaskStart {
+    fn start(
+        &mut self,
+        exchange: Box<Exchange>,
+        _site: &Site<H>,
+        _kit: &mut ThreadContext<H>,
+    ) -> TaskStart {
         TaskStart::Elsewhere(exchange)
     }
 }

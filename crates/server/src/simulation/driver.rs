@@ -101,7 +101,7 @@ impl Driver for SimDriver {
         self.batch.len()
     }
 
-    const HEARS_BEFORE_DRAIN: bool = true;
+    const REPORTS_BEFORE_DRAIN: bool = true;
 
     fn miss(_missed: &mut Readiness, _event: Event) {}
 }

@@ -230,7 +230,7 @@ impl Ring {
         let Some(error) = taken.error() else {
             if watched.knocks {
                 watched.wanted = false;
-                return Outcome::Other(Completion::Knock { listener });
+                return Outcome::Other(Completion::AcceptReady { listener });
             }
             if ended && wanted {
                 self.arm_accept(listener);

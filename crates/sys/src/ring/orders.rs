@@ -248,11 +248,11 @@ impl Ring {
         self.listen(listener, fd, false);
     }
 
-    /// Tells `Knock`, once, when there is somebody to be accepted at a listener that several rings
+    /// Tells `AcceptReady`, once, when there is somebody to be accepted at a listener that several rings
     /// listen at. Only one of them is told of each newcomer, and one that does not wait is not told
     /// twice: to accept for it goes on taking them (a multishot accept is first in the kernel's queue
     /// for ever), whether or not its thread has time for them.
-    pub fn await_knock(&mut self, listener: u32, fd: BorrowedFd<'_>) {
+    pub fn await_acceptable(&mut self, listener: u32, fd: BorrowedFd<'_>) {
         self.listen(listener, fd, true);
     }
 

@@ -59,7 +59,7 @@ fn memory(bytes: &[u8]) -> Transmit {
 #[derive(Debug, PartialEq)]
 enum Seen {
     Accepted,
-    Knock,
+    AcceptReady,
     AcceptFailed,
     AcceptStopped,
     Received(Token, Vec<u8>),
@@ -84,7 +84,7 @@ fn drive(ring: &mut Ring, mut done: impl FnMut(&mut Ring, &Seen) -> bool) -> Vec
         while let Some(completion) = ring.next_completion() {
             let one = match completion {
                 Completion::Accepted { .. } => Seen::Accepted,
-                Completion::Knock { .. } => Seen::Knock,
+                Completion::AcceptReady { .. } => Seen::AcceptReady,
                 Completion::AcceptFailed { .. } => Seen::AcceptFailed,
                 Completion::AcceptStopped { .. } => Seen::AcceptStopped,
                 Completion::Received { token, bytes } => Seen::Received(token, bytes.to_vec()),

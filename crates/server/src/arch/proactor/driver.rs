@@ -53,10 +53,10 @@ impl Watch for RingDriver {
         Ok(())
     }
 
-    /// The knock is over, or was an accept that failed, which has ended it.
+    /// The operation that watched it is over, or an accept that failed has ended it.
     fn watch_on(&mut self, number: u32, listener: BorrowedFd<'_>) {
         match self.shares {
-            true => self.ring.await_knock(number, listener),
+            true => self.ring.await_acceptable(number, listener),
             false => self.ring.accept(number, listener),
         }
     }
@@ -115,7 +115,9 @@ impl Driver for RingDriver {
                 Err(_) => Happened::Woken,
             },
             // If it failed, by a descriptor limit, the loop's own accepting knows what to do about it.
-            Completion::Knock { .. } | Completion::AcceptFailed { .. } => Happened::Knock,
+            Completion::AcceptReady { .. } | Completion::AcceptFailed { .. } => {
+                Happened::AcceptReady
+            }
             Completion::AcceptStopped { .. } | Completion::Signal { .. } => Happened::Woken,
         })
     }
@@ -125,7 +127,7 @@ impl Driver for RingDriver {
         self.ring.left()
     }
 
-    const HEARS_BEFORE_DRAIN: bool = true;
+    const REPORTS_BEFORE_DRAIN: bool = true;
 
     fn miss(_missed: &mut Readiness, _event: RingEvent<'_>) {}
 }

@@ -15,9 +15,9 @@ use crate::transport::socket::{Readiness, Socket};
 pub(crate) enum Happened<F> {
     /// There is mail, or the shutdown has moved on: a turn looks at both in any case.
     Woken,
-    /// Somebody knocks: newcomers are to be accepted.
-    Knock,
-    /// A newcomer that is accepted already.
+    /// A listener is ready: connections are to be accepted.
+    AcceptReady,
+    /// A new connection that is accepted already.
     Arrived(Accepted),
     /// For this connection.
     To(Token, F),
@@ -33,7 +33,7 @@ pub(crate) trait Watch {
         interest: Interest,
     ) -> io::Result<()>;
 
-    /// Somebody knocked, and was let in: whether it goes on to be watched is the driver's to see to.
+    /// Connections were accepted: the driver sees to it that the listener is still watched.
     fn watch_on(&mut self, number: u32, listener: BorrowedFd<'_>);
 
     /// Stops.
@@ -61,12 +61,12 @@ pub(crate) trait Driver: Watch + Send + Sized {
     /// The next thing that the last wait brought.
     fn next(&mut self) -> Option<Happened<Self::Event<'_>>>;
 
-    /// How many are still to be told.
+    /// Events that are still to be reported.
     fn left(&self) -> usize;
 
-    /// Whether what has come to a socket is told by `next` alone, so that a drain has to hear it
-    /// before it tells idle connections.
-    const HEARS_BEFORE_DRAIN: bool;
+    /// Whether input is reported by `next` alone, so that a drain has to report all of it before idle
+    /// connections drain.
+    const REPORTS_BEFORE_DRAIN: bool;
 
     /// Keeps in mind what happened while a worker had the connection.
     fn miss(missed: &mut Readiness, event: Self::Event<'_>);

@@ -22,8 +22,8 @@ const LISTENERS: u64 = u64::MAX - 1;
 pub(crate) struct Epoll {
     pub(crate) poller: Poller,
     events: Events,
-    /// Events that were told.
-    told: usize,
+    /// Events that were next.
+    next: usize,
 }
 
 impl Watch for Epoll {
@@ -51,7 +51,7 @@ impl Driver for Epoll {
         Ok(Self {
             poller: Poller::new()?,
             events: Events::new(),
-            told: 0,
+            next: 0,
         })
     }
 
@@ -61,30 +61,30 @@ impl Driver for Epoll {
 
     fn wait(&mut self, timeout_ms: Option<u64>) -> io::Result<()> {
         self.poller.wait(&mut self.events, timeout_ms)?;
-        self.told = 0;
+        self.next = 0;
         Ok(())
     }
 
     #[inline]
     fn next(&mut self) -> Option<Happened<Event>> {
-        if self.told == self.events.len() {
+        if self.next == self.events.len() {
             return None;
         }
-        let event = self.events.get(self.told);
-        self.told += 1;
+        let event = self.events.get(self.next);
+        self.next += 1;
         Some(match event.bits {
             WAKER => Happened::Woken,
-            LISTENERS => Happened::Knock,
+            LISTENERS => Happened::AcceptReady,
             bits => Happened::To(Token::from_bits(bits), event),
         })
     }
 
     #[inline]
     fn left(&self) -> usize {
-        self.events.len() - self.told
+        self.events.len() - self.next
     }
 
-    const HEARS_BEFORE_DRAIN: bool = false;
+    const REPORTS_BEFORE_DRAIN: bool = false;
 
     fn miss(missed: &mut Readiness, event: Event) {
         missed.add(event);

@@ -6,7 +6,7 @@ use loadline_proto::{Exchange, Handler, StreamId};
 use super::EventLoop;
 use super::driver::Driver;
 use crate::connection::Placement;
-use crate::parts::dispatch::OnLoop;
+use crate::parts::dispatcher::OnLoop;
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
     pub(super) fn has_tasks(&self, token: Token) -> bool {
@@ -20,12 +20,12 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let placement = &mut OnLoop {
             dispatcher: &self.dispatcher,
             token,
-            load: &self.fleet.members()[self.index].load,
+            load: &self.group.members()[self.index].load,
         };
-        let start = placement.start(exchange, &self.site, &mut self.kit);
+        let start = placement.start(exchange, &self.site, &mut self.thread);
         let slot = self.slots.get_mut(token);
         if let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) {
-            connection.started(start, &mut self.kit.turn());
+            connection.started(start, &mut self.thread.turn());
         }
     }
 
@@ -36,7 +36,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             return;
         };
         connection.notified(Some(stream));
-        if connection.poll_tasks(&self.site, &mut self.kit) {
+        if connection.poll_tasks(&self.site, &mut self.thread) {
             self.serve(token);
         }
     }

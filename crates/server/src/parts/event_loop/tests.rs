@@ -55,8 +55,8 @@ fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
         access: None,
         journal: None,
     });
-    let fleet = Fleet::new(&site.options, 0).unwrap();
-    EventLoop::new(0, &site, &fleet, None, Vec::new()).unwrap()
+    let group = LoopGroup::new(&site.options, 0).unwrap();
+    EventLoop::new(0, &site, &group, None, Vec::new()).unwrap()
 }
 
 fn connect<D: Driver>(event_loop: &mut EventLoop<Hello, D>) -> UnixStream {
@@ -67,7 +67,7 @@ fn connect<D: Driver>(event_loop: &mut EventLoop<Hello, D>) -> UnixStream {
 }
 
 fn seat<D: Driver>(event_loop: &mut EventLoop<Hello, D>, server: UnixStream) {
-    event_loop.fleet.enter();
+    event_loop.group.enter();
     event_loop.load().connections.fetch_add(1, Relaxed);
     event_loop.take_in(Handoff {
         accepted: Accepted {
@@ -116,10 +116,10 @@ fn allocates_nothing<D: Driver>() {
         let seen = allocation_counter::measure(|| {
             // A ring receives in one turn and sends at the wait of the next.
             let wanted = 8 * (round + 1);
-            while event_loop.kit.row.core.requests() < wanted {
+            while event_loop.thread.row.core.requests() < wanted {
                 assert!(!event_loop.turn().unwrap());
             }
-            assert!(!D::HEARS_BEFORE_DRAIN || !event_loop.turn().unwrap());
+            assert!(!D::REPORTS_BEFORE_DRAIN || !event_loop.turn().unwrap());
         });
         for client in &mut clients {
             let count = client.read(&mut answer).unwrap();
@@ -130,7 +130,7 @@ fn allocates_nothing<D: Driver>() {
             "{seen:?} in round {round}"
         );
     }
-    assert_eq!(event_loop.kit.row.core.requests(), 8 * 50);
+    assert_eq!(event_loop.thread.row.core.requests(), 8 * 50);
 }
 
 /// The last answer is queued, and may find no room: the connection is not idle before that is known.
@@ -150,7 +150,7 @@ fn nobody_is_evicted_in_the_turn_of_its_last_answer() {
     client
         .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
         .unwrap();
-    while event_loop.kit.row.core.requests() == 0 {
+    while event_loop.thread.row.core.requests() == 0 {
         assert!(!event_loop.turn().unwrap());
     }
     for _ in 0..3 {
@@ -189,7 +189,7 @@ fn a_newcomer_who_has_spoken_is_not_evicted_unheard() {
         .unwrap();
     seat(&mut event_loop, server);
     assert!(!event_loop.evict_oldest());
-    while event_loop.kit.row.core.requests() == 0 {
+    while event_loop.thread.row.core.requests() == 0 {
         assert!(!event_loop.turn().unwrap());
     }
     while !event_loop.evict_oldest() {
@@ -221,9 +221,9 @@ fn events_of_an_earlier_tenant_miss() {
         .get(tenant)
         .and_then(|slot| slot.connection.as_ref());
     assert!(connection.is_some_and(Connection::is_idle::<Epoll>));
-    assert_eq!(event_loop.kit.row.core.requests(), 0);
+    assert_eq!(event_loop.thread.row.core.requests(), 0);
     new.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
         .unwrap();
     event_loop.turn().unwrap();
-    assert_eq!(event_loop.kit.row.core.requests(), 1);
+    assert_eq!(event_loop.thread.row.core.requests(), 1);
 }

@@ -8,14 +8,14 @@ use std::time::Duration;
 use loadline_proto::Handler;
 
 use super::EventLoop;
+use super::drain::close_those_of_workers;
 use super::driver::Driver;
-use super::fleet::Fleet;
-use super::going_down::close_those_of_workers;
+use super::loop_group::LoopGroup;
 use super::main_loop::MainLoop;
 use crate::listener::Listener;
 use crate::options::{Accept, SocketIo, WorkerPools};
-use crate::parts::crew::LEAVE_MS;
 use crate::parts::log;
+use crate::parts::thread_group::LEAVE_MS;
 use crate::parts::workers::Workers;
 use crate::site::{Site, Started};
 
@@ -27,9 +27,9 @@ pub(crate) fn run<H: Handler, D: Driver>(
 ) -> io::Result<()> {
     let options = &site.options;
     let handoff = options.accept == Accept::Handoff;
-    // Loops pass on to each other whom they cannot make room for, also those that accept nobody.
+    // Loops pass on connections that they cannot make room for, also loops that do not accept.
     let senders = options.loops + usize::from(handoff);
-    let fleet = Fleet::new(options, senders)?;
+    let group = LoopGroup::new(options, senders)?;
     let pools = Pools(start_pools(site)?);
     let mut loops = Vec::with_capacity(options.loops);
     for index in 0..options.loops {
@@ -42,20 +42,20 @@ pub(crate) fn run<H: Handler, D: Driver>(
         loops.push(EventLoop::<H, D>::new(
             index,
             site,
-            &fleet,
+            &group,
             pools.of(index),
             own,
         )?);
     }
     let main = if handoff {
-        Some(MainLoop::new(site, &fleet, listeners)?)
+        Some(MainLoop::new(site, &group, listeners)?)
     } else {
         drop(listeners); // each loop has its own
         None
     };
     let result = run_threads(site, main, loops, started);
     pools.end(site);
-    close_those_of_workers(site, &fleet);
+    close_those_of_workers(site, &group);
     result
 }
 

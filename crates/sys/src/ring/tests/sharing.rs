@@ -29,7 +29,7 @@ fn accept_until(
     stop: &Waker,
     accepted: &mpsc::Sender<()>,
 ) -> u64 {
-    ring.await_knock(0, listener.as_fd());
+    ring.await_acceptable(0, listener.as_fd());
     ring.watch(0, stop.as_fd());
     let mut before = None;
     loop {
@@ -40,9 +40,9 @@ fn accept_until(
         });
         while let Some(completion) = ring.next_completion() {
             match completion {
-                Completion::Knock { .. } => {
+                Completion::AcceptReady { .. } => {
                     (0..take_in(listener)).for_each(|_| accepted.send(()).unwrap());
-                    ring.await_knock(0, listener.as_fd());
+                    ring.await_acceptable(0, listener.as_fd());
                 }
                 Completion::Signal { .. } => return waits() - began,
                 other => panic!("{other:?}"),
@@ -96,22 +96,22 @@ fn a_ring_that_does_not_wait_leaves_newcomers_to_the_others() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     for ring in [&mut busy, &mut idle] {
-        ring.await_knock(0, listener.as_fd());
+        ring.await_acceptable(0, listener.as_fd());
         assert_eq!(turn(ring, 0), 0);
     }
     let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let mut clients = vec![connect(), connect()];
-    drive(&mut idle, |_, seen| *seen == Seen::Knock);
+    drive(&mut idle, |_, seen| *seen == Seen::AcceptReady);
     assert_eq!(take_in(&listener), 2, "the first, too");
     for _ in 0..10 {
-        idle.await_knock(0, listener.as_fd());
+        idle.await_acceptable(0, listener.as_fd());
         clients.push(connect());
-        drive(&mut idle, |_, seen| *seen == Seen::Knock);
+        drive(&mut idle, |_, seen| *seen == Seen::AcceptReady);
         assert_eq!(take_in(&listener), 1);
     }
-    drive(&mut busy, |_, seen| *seen == Seen::Knock);
+    drive(&mut busy, |_, seen| *seen == Seen::AcceptReady);
     assert_eq!(take_in(&listener), 0, "in vain");
-    busy.await_knock(0, listener.as_fd());
+    busy.await_acceptable(0, listener.as_fd());
     busy.stop_accepting(0);
     drive(&mut busy, |_, seen| *seen == Seen::AcceptStopped);
 }

@@ -8,13 +8,13 @@ use loadline_proto::{Exchange, Handler};
 
 use crate::admission::{Admission, Kind, Load as Pressure, Verdict};
 use crate::connection::{Connection, Placement, TaskStart};
-use crate::kit::Kit;
 use crate::parts::balance::Load;
 use crate::parts::counters::Row;
 use crate::parts::mailbox::Mailbox;
 use crate::parts::workers::{Job, Message, Workers};
 use crate::site::Site;
 use crate::task::{Notify, WorkerTask};
+use crate::thread_context::ThreadContext;
 use crate::transport::Range;
 use crate::transport::socket::Socket;
 
@@ -99,14 +99,18 @@ impl Dispatcher {
     }
 
     /// Does on the loop what may block: everybody waits. Counted and timed.
-    fn do_here<H: Handler>(&self, kit: &mut Kit<H>, work: impl FnOnce(&mut Kit<H>)) {
-        let clock = kit.clock();
+    fn do_here<H: Handler>(
+        &self,
+        thread: &mut ThreadContext<H>,
+        work: impl FnOnce(&mut ThreadContext<H>),
+    ) {
+        let clock = thread.clock();
         let began_us = clock.now_us();
-        work(kit);
+        work(thread);
         self.row.blocked_in_place.add(1);
         let took_us = clock.now_us().saturating_sub(began_us);
         self.row.blocked_in_place_us.add(took_us);
-        kit.tick();
+        thread.tick();
     }
 }
 
@@ -135,7 +139,7 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         &mut self,
         exchange: Box<Exchange>,
         site: &Site<H>,
-        kit: &mut Kit<H>,
+        thread: &mut ThreadContext<H>,
     ) -> Option<Box<Exchange>> {
         let (work, verdict) = self.submit(Kind::Job, Work::Block(exchange), site)?;
         let Work::Block(mut exchange) = work else {
@@ -144,40 +148,45 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         match verdict {
             Verdict::Refuse => exchange.response.overloaded(),
             _ => {
-                let block = |_: &mut Kit<H>| site.handle_blocking(&mut exchange);
-                self.dispatcher.do_here(kit, block);
+                let block = |_: &mut ThreadContext<H>| site.handle_blocking(&mut exchange);
+                self.dispatcher.do_here(thread, block);
             }
         }
         Some(exchange)
     }
 
-    fn prefetch(&mut self, range: Range, site: &Site<H>, kit: &mut Kit<H>) -> bool {
+    fn prefetch(&mut self, range: Range, site: &Site<H>, thread: &mut ThreadContext<H>) -> bool {
         let Some((Work::Prefetch(range), _)) =
             self.submit(Kind::Prefetch, Work::Prefetch(range), site)
         else {
             return false;
         };
-        let read = |kit: &mut Kit<H>| range.prefetch(kit.lend().scratch);
-        self.dispatcher.do_here(kit, read);
+        let read = |thread: &mut ThreadContext<H>| range.prefetch(thread.borrow().read_buffer);
+        self.dispatcher.do_here(thread, read);
         true
     }
 
     /// A task that a worker has holds it until it ends. Without workers the loop polls it: an event
     /// stream must never hold a lone loop up.
-    fn start(&mut self, exchange: Box<Exchange>, site: &Site<H>, kit: &mut Kit<H>) -> TaskStart {
+    fn start(
+        &mut self,
+        exchange: Box<Exchange>,
+        site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> TaskStart {
         let notify = Notify::Loop {
             mailbox: Arc::clone(&self.dispatcher.mailbox),
             token: self.token,
         };
         if self.dispatcher.workers.is_none() {
-            return TaskStart::Started(kit.tasks.spawn_local(exchange, notify, site));
+            return TaskStart::Started(thread.tasks.spawn_local(exchange, notify, site));
         }
-        let (handle, task) = kit.tasks.for_worker(exchange, notify, site);
+        let (handle, task) = thread.tasks.for_worker(exchange, notify, site);
         if let Some((Work::Task(task), _)) = self.submit(Kind::Task, Work::Task(task), site)
             && let Some(mut exchange) = task.exchange
         {
             exchange.response.overloaded();
-            kit.tasks.end(handle);
+            thread.tasks.end(handle);
             return TaskStart::Refused(exchange);
         }
         TaskStart::Started(handle)

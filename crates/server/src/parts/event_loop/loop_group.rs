@@ -11,12 +11,12 @@ use crate::parts::mailbox::Mailbox;
 use crate::parts::workers::Message;
 
 /// The loops of a reactor, seen from each other and from the main loop.
-pub(crate) struct Fleet {
+pub(crate) struct LoopGroup {
     members: Box<[Member]>,
     /// Connections of the whole server, without those that are only refused.
     connections: AtomicUsize,
     admission: Admission,
-    /// Threads that may still send newcomers: nobody leaves before they have all stopped.
+    /// Threads that may still pass connections on: no loop ends before they have all stopped.
     senders: AtomicUsize,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Member {
     pub(super) load: Load,
 }
 
-impl Fleet {
+impl LoopGroup {
     pub(crate) fn new(options: &ServerOptions, senders: usize) -> io::Result<Arc<Self>> {
         let member = |_| {
             Ok(Member {
@@ -51,7 +51,7 @@ impl Fleet {
         &self.members
     }
 
-    /// The loop for a newcomer that `own` has accepted from a listener that all share: `own`,
+    /// The loop for a new connection that `own` has accepted from a listener that all share: `own`,
     /// unless it has noticeably more connections than another. Wake-ups alone do not spread them:
     /// the kernel wakes the loop that went to sleep last, so under little load one gets them all.
     pub(super) fn share(&self, own: usize) -> usize {
@@ -126,7 +126,7 @@ impl Fleet {
         member.mailbox.post(Message::MakeRoom);
     }
 
-    /// A thread will send no more newcomers.
+    /// A thread will pass on no more connections.
     pub(super) fn stops_sending(&self) {
         if self.senders.fetch_sub(1, Ordering::SeqCst) == 1 {
             for member in &self.members {
@@ -135,13 +135,13 @@ impl Fleet {
         }
     }
 
-    /// Whether newcomers may still come by mail.
+    /// Whether new connections may still come by mail.
     pub(super) fn is_sending(&self) -> bool {
         self.senders.load(Ordering::SeqCst) > 0
     }
 }
 
-/// Connections that a loop may have before it hands newcomers to one that has `fewest`: handing
+/// Connections that a loop may have before it hands new connections to one that has `fewest`: handing
 /// over costs a wake-up, so not for a difference that does not matter.
 fn share_limit(fewest: usize) -> usize {
     fewest + fewest / 8 + 2
@@ -163,24 +163,24 @@ mod tests {
 
     #[test]
     fn at_the_cap_the_loop_with_the_oldest_idle_connection_takes_over() {
-        let fleet = Fleet::new(&options(3, 2), 0).unwrap();
-        assert_eq!(fleet.place(1, false, false), (1, Verdict::Admit));
-        assert_eq!(fleet.place(0, false, false), (0, Verdict::Admit));
-        assert_eq!(fleet.place(1, false, false), (1, Verdict::Refuse));
-        fleet.members[0].load.set_oldest_idle(Some(Millis(9)));
-        fleet.members[2].load.set_oldest_idle(Some(Millis(5)));
-        assert_eq!(fleet.place(1, false, false), (2, Verdict::EvictIdle));
+        let group = LoopGroup::new(&options(3, 2), 0).unwrap();
+        assert_eq!(group.place(1, false, false), (1, Verdict::Admit));
+        assert_eq!(group.place(0, false, false), (0, Verdict::Admit));
+        assert_eq!(group.place(1, false, false), (1, Verdict::Refuse));
+        group.members[0].load.set_oldest_idle(Some(Millis(9)));
+        group.members[2].load.set_oldest_idle(Some(Millis(5)));
+        assert_eq!(group.place(1, false, false), (2, Verdict::EvictIdle));
         // The refused one was not counted; the one that makes room will count its victim out.
-        fleet.leave();
-        fleet.leave();
-        assert_eq!(fleet.place(1, false, false), (1, Verdict::Admit));
+        group.leave();
+        group.leave();
+        assert_eq!(group.place(1, false, false), (1, Verdict::Admit));
     }
 
     #[test]
     fn a_loop_with_noticeably_more_connections_hands_newcomers_over() {
-        let fleet = Fleet::new(&options(3, 1000), 0).unwrap();
+        let group = LoopGroup::new(&options(3, 1000), 0).unwrap();
         let set = |index: usize, count| {
-            let connections = &fleet.members[index].load.connections;
+            let connections = &group.members[index].load.connections;
             connections.store(count, Ordering::Relaxed);
         };
         for (own, others, taker) in [
@@ -192,27 +192,27 @@ mod tests {
             set(0, own);
             set(1, others[0]);
             set(2, others[1]);
-            assert_eq!(fleet.share(0), taker, "{own} and {others:?}");
+            assert_eq!(group.share(0), taker, "{own} and {others:?}");
         }
         set(0, 93);
-        assert_eq!(fleet.share(0), 1);
+        assert_eq!(group.share(0), 1);
     }
 
     #[test]
     fn the_last_to_stop_sending_wakes_everybody() {
-        let fleet = Fleet::new(&options(2, 10), 2).unwrap();
-        fleet.stops_sending();
-        assert!(fleet.is_sending());
+        let group = LoopGroup::new(&options(2, 10), 2).unwrap();
+        group.stops_sending();
+        assert!(group.is_sending());
         assert!(
-            fleet
+            group
                 .members
                 .iter()
                 .all(|member| member.mailbox.fall_asleep())
         );
-        fleet.stops_sending();
-        assert!(!fleet.is_sending());
+        group.stops_sending();
+        assert!(!group.is_sending());
         assert!(
-            !fleet
+            !group
                 .members
                 .iter()
                 .any(|member| member.mailbox.fall_asleep())

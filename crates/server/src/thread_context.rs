@@ -19,15 +19,15 @@ use crate::task::TaskPool;
 
 /// Bytes read at once: 64 KiB, what a socket's receive window starts with; a longer upload pays
 /// one system call for each 64 KiB.
-pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
+pub(crate) const READ_BUFFER_BYTES: usize = 64 << 10;
 
-const _: () = assert!(SCRATCH_BYTES.is_multiple_of(loadline_proto::RECEIVE_BYTES));
+const _: () = assert!(READ_BUFFER_BYTES.is_multiple_of(loadline_proto::RECEIVE_BYTES));
 
 /// Log lines that make a batch worth handing over in the middle of a busy turn.
 const LOG_BATCH_BYTES: usize = 32 << 10;
 
 /// What every serving thread owns.
-pub(crate) struct Kit<H: Handler> {
+pub(crate) struct ThreadContext<H: Handler> {
     pub(crate) row: Arc<Row>,
     role: Role,
     registry: Arc<Registry>,
@@ -40,7 +40,7 @@ pub(crate) struct Kit<H: Handler> {
     date_ends: Millis,
     /// When the server's clock began, in microseconds since 1970; found anew each second.
     began_unix_us: u64,
-    scratch: Box<[u8]>,
+    read_buffer: Box<[u8]>,
     files: FileBuffer,
     log: Option<AccessLog>,
     sink: Option<Arc<dyn AccessSink>>,
@@ -50,24 +50,24 @@ pub(crate) struct Kit<H: Handler> {
     pub(crate) tasks: TaskPool,
 }
 
-/// The parts of a kit, lent at once for a turn.
-pub(crate) struct Lent<'k, H: Handler> {
+/// The parts of a thread's context, borrowed at once for a turn.
+pub(crate) struct Borrowed<'k, H: Handler> {
     pub(crate) local: &'k mut H::Local,
-    pub(crate) scratch: &'k mut [u8],
+    pub(crate) read_buffer: &'k mut [u8],
     pub(crate) files: &'k mut FileBuffer,
     pub(crate) tasks: &'k mut TaskPool,
     pub(crate) turn: Turn<'k>,
 }
 
-impl<H: Handler> Kit<H> {
+impl<H: Handler> ThreadContext<H> {
     pub(crate) fn new(site: &Site<H>, role: Role) -> Self {
-        Self::with_scratch(site, role, SCRATCH_BYTES)
+        Self::with_read_buffer(site, role, READ_BUFFER_BYTES)
     }
 
-    /// A kit with a read buffer of another size.
-    pub(crate) fn with_scratch(site: &Site<H>, role: Role, scratch_bytes: usize) -> Self {
+    /// A context with a read buffer of another size.
+    pub(crate) fn with_read_buffer(site: &Site<H>, role: Role, scratch_bytes: usize) -> Self {
         let row = site.registry.row(role);
-        let mut kit = Self {
+        let mut thread = Self {
             tasks: TaskPool::new(Arc::clone(&row)),
             row,
             role,
@@ -80,7 +80,7 @@ impl<H: Handler> Kit<H> {
             date: HttpDate::at(0),
             date_ends: Millis(0),
             began_unix_us: 0,
-            scratch: vec![0; scratch_bytes].into_boxed_slice(),
+            read_buffer: vec![0; scratch_bytes].into_boxed_slice(),
             files: FileBuffer::default(),
             log: site
                 .access
@@ -90,8 +90,8 @@ impl<H: Handler> Kit<H> {
             journal: site.journal.as_ref().map(Page::new),
             task_waker: None,
         };
-        kit.tick();
-        kit
+        thread.tick();
+        thread
     }
 
     /// Reads the clock: to be called once at the begin of a turn, after waiting.
@@ -124,15 +124,15 @@ impl<H: Handler> Kit<H> {
     /// Lends what sessions need.
     #[inline]
     pub(crate) fn turn(&mut self) -> Turn<'_> {
-        self.lend().turn
+        self.borrow().turn
     }
 
     /// Lends the handler's local state and the buffers as well.
     #[inline]
-    pub(crate) fn lend(&mut self) -> Lent<'_, H> {
-        Lent {
+    pub(crate) fn borrow(&mut self) -> Borrowed<'_, H> {
+        Borrowed {
             local: &mut self.local,
-            scratch: &mut self.scratch,
+            read_buffer: &mut self.read_buffer,
             files: &mut self.files,
             tasks: &mut self.tasks,
             turn: Turn {
@@ -179,7 +179,7 @@ impl<H: Handler> Kit<H> {
         }
     }
 
-    /// Notes a newcomer in the journal of connections, if there is one. Its record is the session's
+    /// Notes a new connection in the journal of connections, if there is one. Its record is the session's
     /// to keep.
     pub(crate) fn journal_accepted(
         &mut self,
@@ -212,7 +212,7 @@ impl<H: Handler> Kit<H> {
     }
 }
 
-impl<H: Handler> Drop for Kit<H> {
+impl<H: Handler> Drop for ThreadContext<H> {
     fn drop(&mut self) {
         self.offer_log();
         self.registry.release(self.role, Arc::clone(&self.row));

@@ -10,18 +10,18 @@ use loadline_base::Millis;
 use loadline_sys::Interest;
 
 use crate::listener::Listener;
-use crate::parts::acceptor::{Acceptor, AtLimit, LogAfter, Newcomer};
+use crate::parts::acceptor::{Acceptor, AtLimit, LogAfter, NewConnection};
 use crate::parts::counters::Row;
 use crate::parts::event_loop::driver::Watch;
 
 /// Listeners watched by one driver.
-pub(crate) struct Door {
+pub(crate) struct ListenerSet {
     acceptor: Acceptor,
     interest: Interest,
     watched: bool,
 }
 
-impl Door {
+impl ListenerSet {
     /// Watches the listeners.
     pub(crate) fn open(
         listeners: Vec<Listener>,
@@ -29,13 +29,13 @@ impl Door {
         driver: &mut impl Watch,
         log_after: &LogAfter,
     ) -> io::Result<Self> {
-        let mut door = Self {
+        let mut listeners = Self {
             acceptor: Acceptor::new(listeners, AtLimit::Refuse, log_after)?,
             interest,
             watched: false,
         };
-        door.watch(driver)?;
-        Ok(door)
+        listeners.watch(driver)?;
+        Ok(listeners)
     }
 
     /// The next connection; `None` if none waits, or while accepting is paused.
@@ -44,29 +44,29 @@ impl Door {
         now: Millis,
         row: &Row,
         driver: &mut impl Watch,
-    ) -> io::Result<Option<Newcomer>> {
-        let newcomer = self.acceptor.next(now, row)?;
+    ) -> io::Result<Option<NewConnection>> {
+        let taken = self.acceptor.next(now, row)?;
         if self.acceptor.paused_until().is_some() {
             self.unwatch(driver);
         }
-        Ok(newcomer)
+        Ok(taken)
     }
 
     /// When to look again; `None` while the listeners are watched.
-    pub(crate) fn reopens_at(&self) -> Option<Millis> {
+    pub(crate) fn resumes_at(&self) -> Option<Millis> {
         self.acceptor.paused_until().filter(|_| !self.watched)
     }
 
     /// Watches the listeners again if the pause is over. What waits there is an event at once.
-    pub(crate) fn reopen(&mut self, now: Millis, driver: &mut impl Watch) -> io::Result<()> {
+    pub(crate) fn resume_due(&mut self, now: Millis, driver: &mut impl Watch) -> io::Result<()> {
         // The acceptor itself goes on with its back-off: it is over only when accepting succeeds.
-        match self.reopens_at() {
+        match self.resumes_at() {
             Some(until) if now >= until => self.watch(driver),
             _ => Ok(()),
         }
     }
 
-    /// Those who knocked were taken in, or accepting pauses.
+    /// What had connected was accepted, or accepting pauses.
     pub(crate) fn watch_on(&self, driver: &mut impl Watch) {
         if self.watched {
             for (number, listener) in (0..).zip(self.acceptor.listeners()) {
@@ -75,7 +75,7 @@ impl Door {
         }
     }
 
-    /// Somebody was accepted without the acceptor.
+    /// A connection was accepted without the acceptor.
     pub(crate) fn accepted(&mut self) {
         self.acceptor.accepted();
     }
@@ -106,7 +106,7 @@ impl Door {
         Ok(())
     }
 
-    /// Stops watching: before the door is dropped, since a duplicate of a listener in another loop
+    /// Stops watching: before this is dropped, since a duplicate of a listener in another loop
     /// would keep the registration alive.
     pub(crate) fn unwatch(&mut self, driver: &mut impl Watch) {
         if self.watched {

@@ -1,4 +1,4 @@
-//! How a loop goes down: the last newcomers, the last requests, the end.
+//! How a loop goes down: the last new connections, the last requests, the end.
 
 use std::io;
 
@@ -6,20 +6,20 @@ use loadline_base::{Millis, Token};
 use loadline_proto::{CloseReason, Handler};
 
 use super::driver::Driver;
-use super::fleet::Fleet;
+use super::loop_group::LoopGroup;
 use super::{EventLoop, Standing};
-use crate::kit::Kit;
 use crate::options::SocketIo;
 use crate::parts::counters::Role;
-use crate::parts::dispatch::Work;
-use crate::parts::door::Door;
+use crate::parts::dispatcher::Work;
+use crate::parts::listener_set::ListenerSet;
 use crate::parts::shutdown::Stage;
 use crate::parts::workers::Message;
 use crate::site::Site;
+use crate::thread_context::ThreadContext;
 
-/// How long a newcomer may take with its first bytes while the server goes down: its connection
+/// How long a new connection may take with its first bytes while the server goes down: its connection
 /// was complete, so its request is as good as on its way.
-const LAST_PATIENCE_MS: u64 = 250;
+const FIRST_REQUEST_GRACE_MS: u64 = 250;
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Follows the stages of a shutdown. First of all, so that requests that come after it are
@@ -31,7 +31,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             }
             return Ok(());
         }
-        if self.door.is_some() {
+        if self.listeners.is_some() {
             self.accept_last()?;
         }
         Ok(())
@@ -46,33 +46,33 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.cut();
             return true;
         }
-        self.slots.is_empty() && !self.fleet.is_sending() && !self.dispatcher.mailbox.has_mail()
+        self.slots.is_empty() && !self.group.is_sending() && !self.dispatcher.mailbox.has_mail()
     }
 
-    /// Takes in whoever has connected by now, closes the door, and tells every connection.
+    /// Takes in what has connected by now, closes the listeners, and drains every connection.
     pub(super) fn begin_to_drain(&mut self) -> io::Result<()> {
         self.stage = Stage::Draining;
-        if D::HEARS_BEFORE_DRAIN {
-            self.hear_all()?;
+        if D::REPORTS_BEFORE_DRAIN {
+            self.report_all()?;
         }
-        match &mut self.door {
-            Some(door) => {
-                door.begin_drain();
+        match &mut self.listeners {
+            Some(listeners) => {
+                listeners.begin_drain();
                 self.accept_last()?;
             }
-            None => self.fleet.stops_sending(), // from now on it keeps whom it gets
+            None => self.group.stops_sending(), // from now on it passes no connection on
         }
         for index in 0..self.slots.slot_count() {
             if let Some(token) = self.slots.token_at(index) {
-                self.tell_going_down(token);
+                self.begin_connection_drain(token);
             }
         }
         Ok(())
     }
 
-    /// What has come by now was accepted: it is heard before idle connections are told.
-    fn hear_all(&mut self) -> io::Result<()> {
-        self.hearing = true;
+    /// What has come by now was accepted: it is reported before idle connections drain.
+    fn report_all(&mut self) -> io::Result<()> {
+        self.is_reporting = true;
         for _ in 0..2 {
             if self.sockets() {
                 self.accept_batch()?;
@@ -80,59 +80,58 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.driver.wait(Some(0))?;
         }
         self.sockets();
-        self.hearing = false;
+        self.is_reporting = false;
         Ok(())
     }
 
-    /// Whom the driver has accepted before it knew that nobody is to be accepted any more. The
-    /// listeners have to stay open until then.
-    fn hear_rest(&mut self) -> io::Result<()> {
+    /// Connections that the driver has accepted before it stopped accepting. The listeners have to
+    /// stay open until then.
+    fn report_rest(&mut self) -> io::Result<()> {
         self.sockets();
         self.driver.wait(Some(0))?;
         self.sockets();
         Ok(())
     }
 
-    /// Takes in who is left in the backlog; then closes the door.
+    /// Takes in what is left in the backlog; then closes the listeners.
     pub(super) fn accept_last(&mut self) -> io::Result<()> {
         self.accept_batch()?;
-        if self.door.as_ref().is_some_and(Door::is_drained) {
-            if let Some(mut door) = self.door.take() {
-                door.unwatch(&mut self.driver);
-                if D::HEARS_BEFORE_DRAIN {
-                    self.hear_rest()?;
+        if self.listeners.as_ref().is_some_and(ListenerSet::is_drained) {
+            if let Some(mut listeners) = self.listeners.take() {
+                listeners.unwatch(&mut self.driver);
+                if D::REPORTS_BEFORE_DRAIN {
+                    self.report_rest()?;
                 }
             }
-            self.fleet.stops_sending();
+            self.group.stops_sending();
         }
         Ok(())
     }
 
-    /// Tells a connection that the server is going down, once; one that a worker has, when it is
-    /// back; one that was not told all that has come to it, when it was; a newcomer, when its first
-    /// bytes came or its patience is over.
-    pub(super) fn tell_going_down(&mut self, token: Token) {
+    /// Starts draining one connection. Deferred while a worker holds it or received bytes are still
+    /// unreported; a new connection gets 250 ms to send its first request.
+    pub(super) fn begin_connection_drain(&mut self, token: Token) {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };
         let Some(connection) = &mut slot.connection else {
             return;
         };
-        if slot.told {
+        if slot.knows_drain {
             return;
         }
         if slot.standing == Standing::OverCapacity {
             return self.abort(token, CloseReason::OverCapacity);
         }
         let idle_since = slot.idle_since;
-        let patience_ends = Millis(idle_since.0 + LAST_PATIENCE_MS);
-        let patient = slot.standing == Standing::Served && self.kit.now() < patience_ends;
-        if connection.drain(patient, &mut self.driver, &mut self.kit.turn()) {
-            slot.told = true;
+        let grace_ends = Millis(idle_since.0 + FIRST_REQUEST_GRACE_MS);
+        let may_wait = slot.standing == Standing::Served && self.thread.now() < grace_ends;
+        if connection.drain(may_wait, &mut self.driver, &mut self.thread.turn()) {
+            slot.knows_drain = true;
             self.attend(token);
         } else {
             self.settle(token);
-            self.timers.arm(token, patience_ends);
+            self.timers.arm(token, grace_ends);
             if let Some(slot) = self.slots.get_mut(token) {
                 slot.idle_since = idle_since; // the same patience goes on
             }
@@ -166,13 +165,13 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
 /// Closes the connections that workers had when the loops were cut (`--socket-io worker`), once the
 /// workers have left them.
-pub(super) fn close_those_of_workers<H: Handler>(site: &Site<H>, fleet: &Fleet) {
+pub(super) fn close_those_of_workers<H: Handler>(site: &Site<H>, group: &LoopGroup) {
     if site.options.socket_io != SocketIo::Worker {
         return;
     }
-    let mut kit = Kit::with_scratch(site, Role::Loop, 0);
+    let mut thread = ThreadContext::with_read_buffer(site, Role::Loop, 0);
     let mut mail = Vec::new();
-    for member in fleet.members() {
+    for member in group.members() {
         member.mailbox.take(&mut mail);
         for message in mail.drain(..) {
             let Message::Done {
@@ -184,9 +183,9 @@ pub(super) fn close_those_of_workers<H: Handler>(site: &Site<H>, fleet: &Fleet) 
             };
             if let Some(mut connection) = served.connection.take() {
                 connection.abort(CloseReason::Drained);
-                kit.row.connections.sub(1);
-                let record = connection.end(&mut (), &mut kit.turn());
-                kit.journal_closed(record);
+                thread.row.connections.sub(1);
+                let record = connection.end(&mut (), &mut thread.turn());
+                thread.journal_closed(record);
             }
         }
     }

@@ -11,20 +11,20 @@ use super::{EventLoop, Slot, Standing};
 use crate::admission::{Admission, Handoff, Verdict};
 use crate::connection::Connection;
 use crate::options::{Accept, SocketIo};
-use crate::parts::acceptor::{ACCEPT_BATCH, Newcomer};
+use crate::parts::acceptor::{ACCEPT_BATCH, NewConnection};
 use crate::parts::shutdown::Stage;
 use crate::transport::socket::Readiness;
 use loadline_base::Token;
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
-    /// Accepts a bounded batch, if somebody knocks.
-    pub(super) fn accept(&mut self, knocking: bool) -> io::Result<()> {
-        if let Some(door) = &mut self.door {
-            door.reopen(self.kit.now(), &mut self.driver)?;
-            if knocking {
+    /// Accepts a bounded batch, if a listener is ready.
+    pub(super) fn accept(&mut self, is_accept_ready: bool) -> io::Result<()> {
+        if let Some(listeners) = &mut self.listeners {
+            listeners.resume_due(self.thread.now(), &mut self.driver)?;
+            if is_accept_ready {
                 self.accept_batch()?;
-                if let Some(door) = &mut self.door {
-                    door.watch_on(&mut self.driver);
+                if let Some(listeners) = &mut self.listeners {
+                    listeners.watch_on(&mut self.driver);
                 }
             }
         }
@@ -33,50 +33,52 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     pub(super) fn accept_batch(&mut self) -> io::Result<()> {
         for count in 0..ACCEPT_BATCH {
-            let Some(door) = &mut self.door else {
+            let Some(listeners) = &mut self.listeners else {
                 return Ok(());
             };
-            match door.next(self.kit.now(), &self.kit.row, &mut self.driver)? {
-                Some(Newcomer::Serve(accepted)) => self.seat(accepted),
-                Some(Newcomer::Refuse(accepted)) => {
+            match listeners.next(self.thread.now(), &self.thread.row, &mut self.driver)? {
+                Some(NewConnection::Regular(accepted)) => self.seat(accepted),
+                Some(NewConnection::LastDescriptor(accepted)) => {
                     self.show_oldest_idle();
-                    let (index, verdict) = self.fleet.place(self.index, true, false);
-                    if let (Some(door), Verdict::EvictIdle) = (&mut self.door, verdict) {
-                        door.resume(&mut self.driver)?;
+                    let (index, verdict) = self.group.place(self.index, true, false);
+                    if let (Some(listeners), Verdict::EvictIdle) = (&mut self.listeners, verdict) {
+                        listeners.resume(&mut self.driver)?;
                     }
                     self.hand_off(index, Handoff { accepted, verdict });
                 }
-                None if count == 0 && door.reopens_at().is_some() => return self.find_descriptor(),
+                None if count == 0 && listeners.resumes_at().is_some() => {
+                    return self.find_descriptor();
+                }
                 None => return Ok(()),
             }
         }
         Ok(())
     }
 
-    /// Somebody knocks, and there is not even a spare descriptor: the oldest idle connection goes.
+    /// A listener is ready, and there is not even a spare descriptor: evicts the oldest idle connection.
     fn find_descriptor(&mut self) -> io::Result<()> {
         self.show_oldest_idle();
-        match (self.fleet.oldest_idle(), &mut self.door) {
-            (Some(index), Some(door)) if index == self.index => {
-                door.resume(&mut self.driver)?;
+        match (self.group.oldest_idle(), &mut self.listeners) {
+            (Some(index), Some(listeners)) if index == self.index => {
+                listeners.resume(&mut self.driver)?;
                 self.evict_oldest();
             }
-            (Some(other), _) => self.fleet.ask_for_room(other), // the pause is time enough
+            (Some(other), _) => self.group.ask_for_room(other), // the pause is time enough
             (None, _) => {}
         }
         Ok(())
     }
 
-    /// Finds the loop for a newcomer of our own: this one, unless with a shared listener another
+    /// Finds the loop for a new connection of our own: this one, unless with a shared listener another
     /// has noticeably fewer, or at the cap another has to make room.
     pub(super) fn seat(&mut self, accepted: Accepted) {
         self.show_oldest_idle();
         let is_draining = self.stage != Stage::Up;
         let preferred = match self.site.options.accept {
-            Accept::Shared if !is_draining => self.fleet.share(self.index),
+            Accept::Shared if !is_draining => self.group.share(self.index),
             Accept::Shared | Accept::Handoff | Accept::ReusePort => self.index,
         };
-        let (index, verdict) = self.fleet.place(preferred, false, is_draining);
+        let (index, verdict) = self.group.place(preferred, false, is_draining);
         self.hand_off(index, Handoff { accepted, verdict });
     }
 
@@ -85,7 +87,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.load().connections.fetch_add(1, Relaxed);
             self.take_in(handoff);
         } else {
-            self.fleet.send(index, handoff);
+            self.group.send(index, handoff);
         }
     }
 
@@ -94,14 +96,14 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Handoff { accepted, verdict } = handoff;
         let mut standing = Standing::Served;
         if verdict == Verdict::EvictIdle && self.stage == Stage::Up && !self.evict_oldest() {
-            // Whoever sent it here saw an idle connection that is not idle any more.
+            // The loop that sent it here saw an idle connection that is not idle any more.
             self.show_oldest_idle();
             self.load().connections.fetch_sub(1, Relaxed);
-            if let Some(other) = self.fleet.oldest_idle() {
-                return self.fleet.send(other, Handoff { accepted, verdict });
+            if let Some(other) = self.group.oldest_idle() {
+                return self.group.send(other, Handoff { accepted, verdict });
             }
             self.load().connections.fetch_add(1, Relaxed);
-            self.fleet.leave();
+            self.group.leave();
             standing = Standing::Refused;
         }
         if matches!(verdict, Verdict::Refuse | Verdict::Drop) {
@@ -111,17 +113,17 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if standing == Standing::Served && self.site.options.capacity_per_loop.is_some_and(full) {
             standing = Standing::OverCapacity;
         }
-        let record = self.kit.journal_accepted(accepted.peer);
+        let record = self.thread.journal_accepted(accepted.peer);
         let copies_files = self.site.options.file_io.copies_for(accepted.peer);
         let transport = D::Transport::new(accepted.socket, copies_files);
-        let turn = &mut self.kit.turn();
+        let turn = &mut self.thread.turn();
         let connection = Connection::new(transport, accepted.peer, &self.site, record, turn);
         let token = self.slots.insert(Slot {
             connection: Some(connection),
-            idle_since: self.kit.now(),
+            idle_since: self.thread.now(),
             missed: Readiness::default(),
             queued: false,
-            told: false,
+            knows_drain: false,
             standing,
         });
         if let Some(slot) = self.slots.get_mut(token)
@@ -129,12 +131,12 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         {
             connection.transport_mut().adopt(token, &mut self.driver);
         }
-        self.kit.row.connections.add(1);
+        self.thread.row.connections.add(1);
         match standing {
             Standing::Served => {
                 self.served += 1;
                 if self.stage != Stage::Up {
-                    self.tell_going_down(token);
+                    self.begin_connection_drain(token);
                 } else if self.site.options.socket_io == SocketIo::Worker {
                     self.await_request(token);
                 } else {
@@ -142,7 +144,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 }
             }
             Standing::OverCapacity => self.settle(token),
-            Standing::Refused => self.turn_away(token),
+            Standing::Refused => self.refuse_connection(token),
         }
     }
 
@@ -156,7 +158,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.settle(token);
     }
 
-    pub(super) fn turn_away(&mut self, token: Token) {
+    pub(super) fn refuse_connection(&mut self, token: Token) {
         let verdict = Admission::refusal(self.refused);
         self.refused += 1;
         if verdict == Verdict::Drop {
@@ -165,7 +167,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if let Some(slot) = self.slots.get_mut(token)
             && let Some(connection) = &mut slot.connection
         {
-            connection.refuse(&mut self.kit.turn());
+            connection.refuse(&mut self.thread.turn());
         }
         self.serve(token);
     }

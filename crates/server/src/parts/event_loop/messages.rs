@@ -8,7 +8,7 @@ use loadline_proto::Handler;
 use super::EventLoop;
 use super::driver::{Driver, LoopTransport};
 use crate::admission::Kind;
-use crate::parts::dispatch::{After, Served, Work};
+use crate::parts::dispatcher::{After, Served, Work};
 use crate::parts::shutdown::Stage;
 use crate::parts::workers::Message;
 use crate::transport::socket::Readiness;
@@ -34,7 +34,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let mut served = self.boxes.pop().unwrap_or_default();
         served.connection = Some(connection);
         let work = Work::Serve(served);
-        let load = &self.fleet.members()[self.index].load;
+        let load = &self.group.members()[self.index].load;
         let submitted = self
             .dispatcher
             .submit(Kind::Job, work, token, &self.site, load);
@@ -47,7 +47,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 .and_then(|slot| slot.connection.as_mut())
                 && connection.is_idle::<D>()
             {
-                connection.refuse(&mut self.kit.turn());
+                connection.refuse(&mut self.thread.turn());
             }
             self.serve(token);
         }
@@ -64,8 +64,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
     }
 
-    /// What came by mail: results of workers, newcomers.
-    pub(super) fn letters(&mut self) {
+    /// What came by mail: results of workers, new connections.
+    pub(super) fn drain_mailbox(&mut self) {
         let mut mail = std::mem::take(&mut self.mail);
         self.dispatcher.mailbox.take(&mut mail);
         for message in mail.drain(..) {
@@ -104,7 +104,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 self.start_task(token, exchange);
                 self.serve(token);
             }
-            _ if self.stage != Stage::Up && !slot.told => self.tell_going_down(token),
+            _ if self.stage != Stage::Up && !slot.knows_drain => self.begin_connection_drain(token),
             None => self.serve(token),
             Some(After::Again) => self.queue(token),
             Some(After::Wait) if is_ready => self.hand_over(token),

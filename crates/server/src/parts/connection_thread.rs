@@ -15,22 +15,22 @@ use loadline_sys::{Accepted, Waker, wait_socket};
 
 use crate::admission::Verdict;
 use crate::connection::{Connection, Placement, Step, TaskStart};
-use crate::kit::Kit;
 use crate::parts::log;
 use crate::parts::shutdown::Stage;
 use crate::site::Site;
 use crate::task::Notify;
+use crate::thread_context::ThreadContext;
 use crate::transport::Range;
 use crate::transport::socket::{Readiness, Socket};
 
 /// Read buffer of a blocking thread: 16 KiB, since there may be thousands of them. A request with
 /// less than that costs one call.
-pub(crate) const SCRATCH_BYTES: usize = 16 << 10;
+pub(crate) const READ_BUFFER_BYTES: usize = 16 << 10;
 
-const _: () = assert!(SCRATCH_BYTES.is_multiple_of(RECEIVE_BYTES));
+const _: () = assert!(READ_BUFFER_BYTES.is_multiple_of(RECEIVE_BYTES));
 
-/// A connection's right to its thread, which somebody may take away while it is idle.
-pub(crate) trait Tenure {
+/// A connection's right to its thread, which ends if the connection is evicted while it is idle.
+pub(crate) trait IdleGuard {
     /// The connection begins to wait for a request.
     fn rest(&self, now: Millis);
 
@@ -38,10 +38,10 @@ pub(crate) trait Tenure {
     fn resume(&self) -> bool;
 }
 
-/// Nobody takes it away.
-pub(crate) struct Permanent;
+/// It is never evicted.
+pub(crate) struct NeverEvicted;
 
-impl Tenure for Permanent {
+impl IdleGuard for NeverEvicted {
     fn rest(&self, _now: Millis) {}
 
     fn resume(&self) -> bool {
@@ -50,26 +50,26 @@ impl Tenure for Permanent {
 }
 
 /// Serves a connection until its end. The caller has noted it in the journal, and closes the socket.
-pub(crate) fn serve<H: Handler, T: Tenure>(
+pub(crate) fn serve<H: Handler, T: IdleGuard>(
     socket: BorrowedFd<'_>,
     peer: Option<SocketAddr>,
     site: &Site<H>,
-    kit: &mut Kit<H>,
-    tenure: &T,
+    thread: &mut ThreadContext<H>,
+    guard: &T,
     verdict: Verdict,
     record: Option<Box<ConnectionRecord>>,
 ) {
-    kit.tick();
-    kit.row.connections.add(1);
+    thread.tick();
+    thread.row.connections.add(1);
     let transport = Socket::of_thread(socket);
-    let mut connection = Connection::new(transport, peer, site, record, &mut kit.turn());
+    let mut connection = Connection::new(transport, peer, site, record, &mut thread.turn());
     if verdict == Verdict::Refuse {
-        connection.refuse(&mut kit.turn());
+        connection.refuse(&mut thread.turn());
     }
     let mut thread = Thread {
         site,
-        kit,
-        tenure,
+        thread,
+        guard,
         connection,
         seen: Stage::Up,
         waker: None,
@@ -77,7 +77,7 @@ pub(crate) fn serve<H: Handler, T: Tenure>(
     // Whatever panics ends this connection, and no thread: what is left half done goes with it.
     let run = catch_unwind(AssertUnwindSafe(|| thread.run()));
     let Thread {
-        kit,
+        thread,
         mut connection,
         ..
     } = thread;
@@ -85,11 +85,11 @@ pub(crate) fn serve<H: Handler, T: Tenure>(
         give_up(&mut connection, log::panic_text(panic.as_ref()));
     }
     connection.drop_tasks();
-    // Before the close is counted: whoever sees all closed sees nobody connected.
-    kit.row.connections.sub(1);
-    let record = connection.end(&mut (), &mut kit.turn());
-    kit.journal_closed(record);
-    kit.offer_log();
+    // Before the close is counted: a reader that sees all closed sees none connected.
+    thread.row.connections.sub(1);
+    let record = connection.end(&mut (), &mut thread.turn());
+    thread.journal_closed(record);
+    thread.offer_log();
 }
 
 #[cold]
@@ -103,26 +103,33 @@ fn give_up<T>(connection: &mut Connection<T>, text: &str) {
 
 /// Answers a new connection with 503, as far as that takes no waiting, and closes it. A client that
 /// is still sending may see a reset instead of the answer.
-pub(crate) fn refuse_at_once<H: Handler>(accepted: &Accepted, site: &Site<H>, kit: &mut Kit<H>) {
-    kit.tick();
-    let record = kit.journal_accepted(accepted.peer);
+pub(crate) fn refuse_at_once<H: Handler>(
+    accepted: &Accepted,
+    site: &Site<H>,
+    thread: &mut ThreadContext<H>,
+) {
+    thread.tick();
+    let record = thread.journal_accepted(accepted.peer);
     let transport = Socket::of_thread(accepted.socket.as_fd());
-    let turn = &mut kit.turn();
+    let turn = &mut thread.turn();
     let mut connection = Connection::new(transport, accepted.peer, site, record, turn);
     connection.refuse(turn);
     let placement = &mut OnThread { waker: &mut None };
-    while !matches!(connection.drive(site, kit, &mut (), placement), Step::Close) {
-        connection.abort(CloseReason::Refused); // nobody waits for it
+    while !matches!(
+        connection.drive(site, thread, &mut (), placement),
+        Step::Close
+    ) {
+        connection.abort(CloseReason::Refused); // no thread waits for it
     }
-    let record = connection.end(&mut (), &mut kit.turn());
-    kit.journal_closed(record);
+    let record = connection.end(&mut (), &mut thread.turn());
+    thread.journal_closed(record);
 }
 
 /// A thread and its connection.
 struct Thread<'c, H: Handler, T> {
     site: &'c Site<H>,
-    kit: &'c mut Kit<H>,
-    tenure: &'c T,
+    thread: &'c mut ThreadContext<H>,
+    guard: &'c T,
     connection: Connection<Socket<BorrowedFd<'c>>>,
     /// The stage of the shutdown that the session knows.
     seen: Stage,
@@ -130,7 +137,7 @@ struct Thread<'c, H: Handler, T> {
     waker: Option<Arc<Waker>>,
 }
 
-impl<H: Handler, T: Tenure> Thread<'_, H, T> {
+impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
     fn run(&mut self) {
         loop {
             if self.site.shutdown.stage() > self.seen {
@@ -139,7 +146,7 @@ impl<H: Handler, T: Tenure> Thread<'_, H, T> {
             let placement = &mut OnThread {
                 waker: &mut self.waker,
             };
-            match (self.connection).drive(self.site, self.kit, &mut (), placement) {
+            match (self.connection).drive(self.site, self.thread, &mut (), placement) {
                 Step::Wait => self.wait(),
                 Step::Again => self.look_at_clock(),
                 Step::Close | Step::Start(_) => return,
@@ -151,9 +158,9 @@ impl<H: Handler, T: Tenure> Thread<'_, H, T> {
     fn wait(&mut self) {
         let idle = self.connection.is_idle::<()>();
         if idle {
-            self.tenure.rest(self.kit.now());
+            self.guard.rest(self.thread.now());
         }
-        self.kit.offer_log();
+        self.thread.offer_log();
         let stage_fd = self.site.shutdown.next_fd(self.seen);
         let has_tasks = self.connection.has_tasks();
         let waker = self.waker.as_ref().filter(|_| has_tasks);
@@ -168,8 +175,8 @@ impl<H: Handler, T: Tenure> Thread<'_, H, T> {
             waker.clear();
             self.connection.notified(None);
         }
-        self.kit.tick();
-        if idle && !self.tenure.resume() {
+        self.thread.tick();
+        if idle && !self.guard.resume() {
             self.connection.abort(CloseReason::Evicted);
             return;
         }
@@ -177,7 +184,7 @@ impl<H: Handler, T: Tenure> Thread<'_, H, T> {
             self.connection.abort(CloseReason::Failed);
             return;
         };
-        if self.site.shutdown.is_cut(self.kit.now()) {
+        if self.site.shutdown.is_cut(self.thread.now()) {
             return self.cut();
         }
         self.connection.transport_mut().note(Readiness {
@@ -187,25 +194,25 @@ impl<H: Handler, T: Tenure> Thread<'_, H, T> {
             gone: ready.gone && !ready.readable,
         });
         if !ready.readable && !ready.gone {
-            self.connection.expired(&mut self.kit.turn());
+            self.connection.expired(&mut self.thread.turn());
         }
     }
 
     /// In the middle of long work.
     fn look_at_clock(&mut self) {
-        self.kit.tick();
-        match self.site.shutdown.is_cut(self.kit.now()) {
+        self.thread.tick();
+        match self.site.shutdown.is_cut(self.thread.now()) {
             true => self.cut(),
-            false => self.connection.expired(&mut self.kit.turn()),
+            false => self.connection.expired(&mut self.thread.turn()),
         }
     }
 
     fn follow_shutdown(&mut self) {
-        if self.site.shutdown.is_cut(self.kit.now()) {
+        if self.site.shutdown.is_cut(self.thread.now()) {
             return self.cut();
         }
         self.seen = self.site.shutdown.stage();
-        (self.connection).drain(false, &mut (), &mut self.kit.turn());
+        (self.connection).drain(false, &mut (), &mut self.thread.turn());
     }
 
     fn cut(&mut self) {
@@ -218,7 +225,7 @@ impl<H: Handler, T: Tenure> Thread<'_, H, T> {
     fn timeout_ms(&self) -> Option<u64> {
         let deadlines = [self.connection.deadline(), self.site.shutdown.cut_at()];
         let first = deadlines.into_iter().flatten().min()?;
-        Some(first.since(self.kit.now()))
+        Some(first.since(self.thread.now()))
     }
 }
 
@@ -232,15 +239,15 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         &mut self,
         mut exchange: Box<Exchange>,
         site: &Site<H>,
-        kit: &mut Kit<H>,
+        thread: &mut ThreadContext<H>,
     ) -> Option<Box<Exchange>> {
         site.handle_blocking(&mut exchange);
-        kit.tick();
+        thread.tick();
         Some(exchange)
     }
 
-    fn prefetch(&mut self, range: Range, _site: &Site<H>, kit: &mut Kit<H>) -> bool {
-        range.prefetch(kit.lend().scratch);
+    fn prefetch(&mut self, range: Range, _site: &Site<H>, thread: &mut ThreadContext<H>) -> bool {
+        range.prefetch(thread.borrow().read_buffer);
         true
     }
 
@@ -248,13 +255,13 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         &mut self,
         mut exchange: Box<Exchange>,
         site: &Site<H>,
-        kit: &mut Kit<H>,
+        thread: &mut ThreadContext<H>,
     ) -> TaskStart {
-        match kit.task_waker() {
+        match thread.task_waker() {
             Ok(waker) => {
                 *self.waker = Some(Arc::clone(&waker));
                 let notify = Notify::Thread(waker);
-                TaskStart::Started(kit.tasks.spawn_local(exchange, notify, site))
+                TaskStart::Started(thread.tasks.spawn_local(exchange, notify, site))
             }
             Err(error) => {
                 static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);

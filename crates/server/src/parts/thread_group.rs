@@ -22,16 +22,16 @@ pub(crate) const LEAVE_MS: u64 = 500;
 
 /// Counts threads at work.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct ThreadGroup {
     live: AtomicUsize,
     left: Waker,
 }
 
 /// One thread at work, until dropped.
 #[derive(Debug)]
-pub(crate) struct Member(Arc<Crew>);
+pub(crate) struct Member(Arc<ThreadGroup>);
 
-impl Crew {
+impl ThreadGroup {
     pub(crate) fn new() -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             live: AtomicUsize::new(0),
