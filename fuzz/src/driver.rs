@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use loadline_base::{Buffer, Chunk, ContentVersion, Millis, OpenFile, Segment, Transmit};
 use loadline_proto::{
     AccessFormat, AccessLog, Action, Body, Counters, Exchange, HttpDate, Method, Outcome, Pool,
-    RequestBody, ServerSession, SessionConfig, Status, TaskOptions, Turn,
+    RequestBody, ServerSession, SessionConfig, Status, TaskOptions, Context,
 };
 
 use crate::wire::{Answer, read_answers};
@@ -32,8 +32,8 @@ struct Lent {
 }
 
 impl Lent {
-    fn turn(&mut self) -> Turn<'_> {
-        Turn {
+    fn turn(&mut self) -> Context<'_> {
+        Context {
             now: self.now,
             date: &self.date,
             pool: &mut self.pool,

@@ -83,7 +83,6 @@ pub use client::{Client, ForwardedField};
 pub use client_session::{ClientSession, Received, Reply, ReplyFault, ReplyObserver};
 pub use connection_log::{ConnectionFormat, ConnectionLog, ConnectionRecord};
 pub use context::Context;
-pub use context::Context as Turn; // its name in the server until its executors are rewritten
 pub use counters::{CloseReason, Counters};
 pub use date::HttpDate;
 pub use error_pages::ErrorPages;

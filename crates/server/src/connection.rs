@@ -10,7 +10,8 @@ use std::ops::ControlFlow;
 
 use loadline_base::Millis;
 use loadline_proto::{
-    Action, CloseReason, ConnectionRecord, Exchange, Handler, ServerSession, Status, StreamId, Turn,
+    Action, CloseReason, ConnectionRecord, Context, Exchange, Handler, ServerSession, Status,
+    StreamId,
 };
 
 use crate::site::Site;
@@ -104,7 +105,7 @@ impl<T> Connection<T> {
         peer: Option<SocketAddr>,
         site: &Site<H>,
         record: Option<Box<ConnectionRecord>>,
-        turn: &mut Turn<'_>,
+        turn: &mut Context<'_>,
     ) -> Self {
         let mut session = ServerSession::new(&site.session, peer, turn);
         session.keep_record(record);
@@ -309,7 +310,7 @@ impl<T> Connection<T> {
     }
 
     /// A task was started for the exchange of `Step::Start`, or refused.
-    pub(crate) fn started(&mut self, start: TaskStart, turn: &mut Turn<'_>) {
+    pub(crate) fn started(&mut self, start: TaskStart, turn: &mut Context<'_>) {
         match start {
             TaskStart::Started(task) => self.tasks.insert(task),
             TaskStart::Refused(exchange) | TaskStart::Elsewhere(exchange) => {
@@ -350,13 +351,18 @@ impl<T> Connection<T> {
     }
 
     /// The deadline may have passed.
-    pub(crate) fn expired(&mut self, turn: &mut Turn<'_>) {
+    pub(crate) fn expired(&mut self, turn: &mut Context<'_>) {
         self.session.expired(turn);
     }
 
     /// The server is going down. A connection of which nothing has come yet may be given a moment:
     /// then `false`.
-    pub(crate) fn drain<D>(&mut self, may_wait: bool, driver: &mut D, turn: &mut Turn<'_>) -> bool
+    pub(crate) fn drain<D>(
+        &mut self,
+        may_wait: bool,
+        driver: &mut D,
+        turn: &mut Context<'_>,
+    ) -> bool
     where
         T: Transport<D>,
     {
@@ -368,7 +374,7 @@ impl<T> Connection<T> {
     }
 
     /// To be answered with 503 and closed.
-    pub(crate) fn refuse(&mut self, turn: &mut Turn<'_>) {
+    pub(crate) fn refuse(&mut self, turn: &mut Context<'_>) {
         self.session.refuse(Status::SERVICE_UNAVAILABLE, turn);
     }
 
@@ -379,7 +385,11 @@ impl<T> Connection<T> {
 
     /// Gives memory back and closes the socket, which comes last: who sees the end finds it counted.
     /// Returns the record, if one was kept.
-    pub(crate) fn end<D>(self, driver: &mut D, turn: &mut Turn<'_>) -> Option<Box<ConnectionRecord>>
+    pub(crate) fn end<D>(
+        self,
+        driver: &mut D,
+        turn: &mut Context<'_>,
+    ) -> Option<Box<ConnectionRecord>>
     where
         T: Transport<D>,
     {

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use loadline_base::Buffer;
 use loadline_proto::{
-    Body, CloseReason, Exchange, Fields, Handler, Outcome, Piece, Port, RequestBody, SessionConfig,
-    Status, Task, TaskOptions, Turn,
+    Body, CloseReason, Context, Exchange, Fields, Handler, Outcome, Piece, Port, RequestBody,
+    SessionConfig, Status, Task, TaskOptions,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -71,7 +71,7 @@ impl Handler for Echo {
 
     fn local(&self) {}
 
-    fn handle(&self, (): &mut (), exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
+    fn handle(&self, (): &mut (), exchange: &mut Exchange, turn: &mut Context<'_>) -> Outcome {
         let (kind, id, bytes) = asked(exchange);
         match kind {
             b'b' => return Outcome::Blocking,

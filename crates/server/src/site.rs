@@ -7,13 +7,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 use std::time::Instant;
 
 use loadline_base::{LogLimit, Millis};
 use loadline_proto::{
-    AccessFormat, Exchange, ForwardedField, Handler, Outcome, Port, SessionConfig, Status, Task,
-    Turn,
+    AccessFormat, Context, Exchange, ForwardedField, Handler, Outcome, Port, SessionConfig, Status,
+    Task,
 };
 
 use crate::parts::acceptor::LogAfter;
@@ -49,7 +49,7 @@ impl<H: Handler> Site<H> {
         &self,
         local: &mut H::Local,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        turn: &mut Context<'_>,
     ) -> Outcome {
         if let Some(field) = exchange.unnamed_proxy() {
             self.warn_of_unnamed_proxy(exchange.peer, field);
@@ -145,7 +145,7 @@ impl<H: Handler> Site<H> {
 }
 
 /// Polls an app's task; a panic ends it.
-pub(crate) fn poll_guarded(task: &mut Task, context: &mut Context<'_>) -> Poll<()> {
+pub(crate) fn poll_guarded(task: &mut Task, context: &mut task::Context<'_>) -> Poll<()> {
     // It is dropped next, so that nobody sees what a panic has left half done but its author.
     let poll = AssertUnwindSafe(|| task.as_mut().poll(context));
     catch_unwind(poll).unwrap_or_else(|panic| {
@@ -241,7 +241,7 @@ pub(crate) mod tests {
 
         fn local(&self) {}
 
-        fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Turn<'_>) -> Outcome {
+        fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
             Outcome::Ready
         }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use loadline_base::Millis;
-use loadline_proto::{AccessLog, ConnectionRecord, Handler, HttpDate, Pool, Turn};
+use loadline_proto::{AccessLog, ConnectionRecord, Context, Handler, HttpDate, Pool};
 use loadline_sys::Waker;
 use loadline_sys::write::FileBuffer;
 
@@ -56,7 +56,7 @@ pub(crate) struct Borrowed<'k, H: Handler> {
     pub(crate) read_buffer: &'k mut [u8],
     pub(crate) files: &'k mut FileBuffer,
     pub(crate) tasks: &'k mut TaskPool,
-    pub(crate) turn: Turn<'k>,
+    pub(crate) turn: Context<'k>,
 }
 
 impl<H: Handler> ThreadContext<H> {
@@ -123,7 +123,7 @@ impl<H: Handler> ThreadContext<H> {
 
     /// Lends what sessions need.
     #[inline]
-    pub(crate) fn turn(&mut self) -> Turn<'_> {
+    pub(crate) fn turn(&mut self) -> Context<'_> {
         self.borrow().turn
     }
 
@@ -135,7 +135,7 @@ impl<H: Handler> ThreadContext<H> {
             read_buffer: &mut self.read_buffer,
             files: &mut self.files,
             tasks: &mut self.tasks,
-            turn: Turn {
+            turn: Context {
                 now: self.now,
                 date: &self.date,
                 pool: &mut self.pool,

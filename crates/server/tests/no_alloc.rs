@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadline_proto::{Exchange, Fields, Handler, Outcome, SessionConfig, Status, Turn};
+use loadline_proto::{Context, Exchange, Fields, Handler, Outcome, SessionConfig, Status};
 use loadline_server::{ListenAddr, ServerConfig, ServerOptions, serve};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -25,7 +25,7 @@ impl Handler for Small {
 
     fn local(&self) {}
 
-    fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
+    fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Context<'_>) -> Outcome {
         exchange.answer_borrowed(Status::OK, &self.0, &CONTENT, turn);
         Outcome::Ready
     }

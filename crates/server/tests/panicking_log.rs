@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_proto::{
-    AccessFormat, Body, Exchange, Handler, Outcome, Port, Task, TaskOptions, Turn,
+    AccessFormat, Body, Context, Exchange, Handler, Outcome, Port, Task, TaskOptions,
 };
 use loadline_server::{AccessLogging, AccessSink, Server, ServerHandle};
 use model::Model;
@@ -85,7 +85,7 @@ impl Handler for Site {
         &self,
         local: &mut Self::Local,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        turn: &mut Context<'_>,
     ) -> Outcome {
         match exchange.request.path() {
             b"/-/panic" => panic!("on purpose"),

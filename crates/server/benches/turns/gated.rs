@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use loadline_apps::{StaticFiles, StaticOptions};
-use loadline_proto::{Exchange, Handler, Outcome, SessionConfig, Turn};
+use loadline_proto::{Context, Exchange, Handler, Outcome, SessionConfig};
 use loadline_server::{Architecture, ListenAddr, ServerConfig, ServerOptions, serve};
 
 pub(crate) const CONNECTIONS: usize = 64;
@@ -75,7 +75,7 @@ impl Handler for Gated {
         &self,
         local: &mut Self::Local,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        turn: &mut Context<'_>,
     ) -> Outcome {
         if exchange.request.path() == b"/gate" {
             self.gate.pass();

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use loadline_base::{Token, Transmit};
-use loadline_proto::{ServerSession, Then, Turn};
+use loadline_proto::{Context, ServerSession, Then};
 use loadline_sys::{Events, Interest, Poller};
 
 use super::network::{Event, Network, Owner, Pending};
@@ -295,7 +295,7 @@ impl Transport<SimDriver> for SimSocket {
         self.resting
     }
 
-    fn close(self, _driver: &mut SimDriver, turn: &mut Turn<'_>) {
+    fn close(self, _driver: &mut SimDriver, turn: &mut Context<'_>) {
         if let Some(transmit) = self.sending {
             turn.pool.give_segments(transmit.into_segments());
         }
@@ -342,7 +342,7 @@ impl LoopTransport<SimDriver> for SimSocket {
         &mut self,
         event: Event,
         session: &mut ServerSession,
-        turn: &mut Turn<'_>,
+        turn: &mut Context<'_>,
     ) -> Reported {
         let mut is_input = false;
         match event {

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Waker};
+use std::task::{self, Waker};
 
 use loadline_proto::{
-    Body, Courier, Exchange, Handler, Piece, Port, ServerSession, StreamId, Task, Turn,
+    Body, Context, Courier, Exchange, Handler, Piece, Port, ServerSession, StreamId, Task,
 };
 
 use super::channel::{Channel, Notify, TaskEvent};
@@ -192,7 +192,7 @@ impl TaskHandle {
     }
 
     /// Polls the task once, if that is due and it is here, and reports its events to the session.
-    fn go_on(&mut self, session: &mut ServerSession, turn: &mut Turn<'_>) -> Reported {
+    fn go_on(&mut self, session: &mut ServerSession, turn: &mut Context<'_>) -> Reported {
         self.is_due = false;
         let mut is_over = false;
         if self.task.is_some() && self.channel.woken.swap(false, Ordering::SeqCst) {
@@ -213,7 +213,7 @@ impl TaskHandle {
         let Some(task) = &mut self.task else {
             return false;
         };
-        let polled = site::poll_guarded(task, &mut Context::from_waker(&waker));
+        let polled = site::poll_guarded(task, &mut task::Context::from_waker(&waker));
         if polled.is_ready() {
             site::drop_guarded(self.task.take());
         }
@@ -224,7 +224,7 @@ impl TaskHandle {
         &mut self,
         is_over: bool,
         session: &mut ServerSession,
-        turn: &mut Turn<'_>,
+        turn: &mut Context<'_>,
     ) -> Reported {
         self.channel.notified.store(false, Ordering::SeqCst);
         let mut state = self.channel.lock();
@@ -314,7 +314,7 @@ impl Tasks {
         &mut self,
         pool: &mut TaskPool,
         session: &mut ServerSession,
-        turn: &mut Turn<'_>,
+        turn: &mut Context<'_>,
     ) -> bool {
         let mut is_any = false;
         let mut ended = 0;

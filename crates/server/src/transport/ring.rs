@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 
 use loadline_base::{Token, Transmit};
-use loadline_proto::{ServerSession, Then, Turn};
+use loadline_proto::{Context, ServerSession, Then};
 use loadline_sys::ring::{Ring, SocketId, Told};
 use loadline_sys::socket;
 use loadline_sys::write::Files;
@@ -237,7 +237,7 @@ impl Transport<RingDriver> for RingSocket {
         self.known.resting
     }
 
-    fn close(self, driver: &mut RingDriver, turn: &mut Turn<'_>) {
+    fn close(self, driver: &mut RingDriver, turn: &mut Context<'_>) {
         if let Some(sending) = self.files {
             turn.pool.give_segments(sending.transmit.into_segments());
         }
@@ -271,7 +271,7 @@ impl LoopTransport<RingDriver> for RingSocket {
         &mut self,
         event: RingEvent<'_>,
         session: &mut ServerSession,
-        turn: &mut Turn<'_>,
+        turn: &mut Context<'_>,
     ) -> Reported {
         let mut is_input = false;
         match event {

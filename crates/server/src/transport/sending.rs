@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use loadline_base::{LogLimit, Transmit};
-use loadline_proto::{CloseReason, ServerSession, Turn};
+use loadline_proto::{CloseReason, Context, ServerSession};
 use loadline_sys::write::{self, FileBuffer, Files, Progress, WriteError, Written};
 
 use super::Range;
@@ -66,7 +66,7 @@ impl Sending {
         files: Option<&mut FileBuffer>,
         bytes_left: &mut u64,
         session: &mut ServerSession,
-        turn: &mut Turn<'_>,
+        turn: &mut Context<'_>,
     ) -> SendOutcome {
         if self.is_prefetching {
             return SendOutcome::Nothing;
@@ -85,7 +85,7 @@ impl Sending {
         result: Result<Written, WriteError>,
         bytes_left: &mut u64,
         session: &mut ServerSession,
-        turn: &mut Turn<'_>,
+        turn: &mut Context<'_>,
     ) -> SendOutcome {
         let written = match result {
             Ok(written) => written,

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use loadline_base::{Token, Transmit};
-use loadline_proto::{ServerSession, Then, Turn};
+use loadline_proto::{Context, ServerSession, Then};
 use loadline_sys::write::{self, FileBuffer, Files, Progress, Written};
 use loadline_sys::{Event, Interest, socket};
 
@@ -174,7 +174,7 @@ impl<F: AsFd> Socket<F> {
         &mut self,
         session: &mut ServerSession,
         buffer: &mut [u8],
-        turn: &mut Turn<'_>,
+        turn: &mut Context<'_>,
     ) -> bool {
         match socket::receive(self.fd.as_fd(), buffer) {
             Ok(Some(0)) => {
@@ -354,7 +354,7 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
         socket::has_input(self.fd.as_fd())
     }
 
-    fn close(self, _driver: &mut D, turn: &mut Turn<'_>) {
+    fn close(self, _driver: &mut D, turn: &mut Context<'_>) {
         if let Some(sending) = self.sending {
             turn.pool.give_segments(sending.transmit.into_segments());
         }
@@ -374,7 +374,7 @@ impl LoopTransport<Epoll> for Socket {
         &mut self,
         event: Event,
         _session: &mut ServerSession,
-        _turn: &mut Turn<'_>,
+        _turn: &mut Context<'_>,
     ) -> Reported {
         self.note(event.into());
         Reported {

@@ -5,7 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use loadline_proto::{AccessFormat, Body, Exchange, Handler, Limits, Outcome, SessionConfig, Turn};
+use loadline_proto::{
+    AccessFormat, Body, Context, Exchange, Handler, Limits, Outcome, SessionConfig,
+};
 use loadline_server::{
     AccessLogging, AccessSink, Architecture, ListenAddr, ServerConfig, ServerOptions, serve,
 };
@@ -33,7 +35,7 @@ impl Handler for TestHandler {
 
     fn local(&self) {}
 
-    fn handle(&self, _: &mut (), exchange: &mut Exchange, _: &mut Turn<'_>) -> Outcome {
+    fn handle(&self, _: &mut (), exchange: &mut Exchange, _: &mut Context<'_>) -> Outcome {
         match exchange.request.path() {
             b"/gate" | b"/panic-blocking" => Outcome::Blocking,
             b"/panic" => panic!("on purpose"),

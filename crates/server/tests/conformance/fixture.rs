@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_proto::{
-    Body, Exchange, Handler, Limits, Outcome, Pace, Port, RequestBody, SessionConfig, Task, Turn,
+    Body, Context, Exchange, Handler, Limits, Outcome, Pace, Port, RequestBody, SessionConfig, Task,
 };
 use loadline_server::{
     ConnectionLogging, Control, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve,
@@ -80,7 +80,7 @@ impl Handler for TestSite {
         &self,
         local: &mut Self::Local,
         exchange: &mut Exchange,
-        turn: &mut Turn<'_>,
+        turn: &mut Context<'_>,
     ) -> Outcome {
         match exchange.request.path() {
             b"/-/echo" | b"/-/echo-blocking" => match exchange.request.body {

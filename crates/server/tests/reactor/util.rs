@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use loadline_base::{ContentVersion, OpenFile};
-use loadline_proto::{Body, Exchange, Fields, Handler, Limits, Outcome, Status, Turn};
+use loadline_proto::{Body, Context, Exchange, Fields, Handler, Limits, Outcome, Status};
 use loadline_server::{Architecture, Counts, Role, ServerOptions, SocketIo};
 
 pub(crate) use crate::shared::*;
@@ -40,7 +40,7 @@ impl Handler for TestHandler {
 
     fn local(&self) {}
 
-    fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
+    fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Context<'_>) -> Outcome {
         match exchange.request.path() {
             b"/gate" | b"/second-gate" | b"/panic-blocking" | b"/blocking" | b"/nap" => {
                 return Outcome::Blocking;

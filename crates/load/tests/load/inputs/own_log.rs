@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use loadline_load::replay::{Log, Wanted};
 use loadline_proto::{
-    AccessFormat, AccessLog, Action, Body, Counters, HttpDate, Method, Outcome, Pool,
-    ServerSession, SessionConfig, Turn,
+    AccessFormat, AccessLog, Action, Body, Context, Counters, HttpDate, Method, Outcome, Pool,
+    ServerSession, SessionConfig,
 };
 
 const REQUESTS: [(&str, Method, &str); 4] = [
@@ -34,7 +34,7 @@ fn log(format: AccessFormat) -> Vec<u8> {
     log.tick(0, 784_111_777_000_250);
     let config = Arc::new(SessionConfig::default());
     for (bytes, _, _) in REQUESTS {
-        let mut turn = Turn {
+        let mut turn = Context {
             now: loadline_base::Millis(0),
             date: &date,
             pool: &mut pool,

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use loadline_base::Token;
-use loadline_proto::{ServerSession, Turn};
+use loadline_proto::{Context, ServerSession};
 use loadline_sys::{Accepted, Interest};
 
 use crate::options::ServerOptions;
@@ -94,7 +94,7 @@ pub(crate) trait LoopTransport<D: Driver>: Transport<D> {
         &mut self,
         event: D::Event<'_>,
         session: &mut ServerSession,
-        turn: &mut Turn<'_>,
+        turn: &mut Context<'_>,
     ) -> Reported;
 
     /// Nothing to do before an event: sees to it that there will be one.

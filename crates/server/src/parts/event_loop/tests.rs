@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use loadline_proto::{Exchange, Fields, Outcome, SessionConfig, Status, Turn};
+use loadline_proto::{Context, Exchange, Fields, Outcome, SessionConfig, Status};
 use loadline_sys::Accepted;
 
 use super::epoll::Epoll;
@@ -23,7 +23,7 @@ impl Handler for Hello {
 
     fn local(&self) {}
 
-    fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Turn<'_>) -> Outcome {
+    fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Context<'_>) -> Outcome {
         exchange.answer_borrowed(Status::OK, &self.0, &[b'x'; 600], turn);
         Outcome::Ready
     }
