@@ -3,8 +3,6 @@
 
 use loadline_sys::Accepted;
 
-use crate::options::ServerOptions;
-
 /// Connections that are answered with 503 at the same time, beside those that the cap counts. Each
 /// needs a descriptor (or a thread) until its client has read the answer.
 const REFUSALS_MAX: usize = 64;
@@ -76,10 +74,8 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    pub(crate) fn of(options: &ServerOptions) -> Self {
-        Self {
-            connections_max: options.connections_max,
-        }
+    pub(crate) fn new(connections_max: usize) -> Self {
+        Self { connections_max }
     }
 
     /// What becomes of new work under this load.

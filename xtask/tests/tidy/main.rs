@@ -140,7 +140,7 @@ const BANNED: &[(&str, &[&str], &str)] = &[
 /// are said when something went wrong, have their own look at it.
 const CLOCKS: &[&str] = &[
     "crates/server/src/site.rs",
-    "crates/server/src/kit.rs",
+    "crates/server/src/thread_context.rs",
     "crates/server/src/parts/log.rs",
 ];
 
@@ -410,9 +410,10 @@ fn is_shared(path: &Path, files: &BTreeMap<String, Rust>) -> bool {
 const CIRCLES: &[(&str, &[&str])] = &[(
     "server",
     &[
-        ": arch, architecture, connection, kit, listener, options, parts, site, task, transport",
-        "parts: dispatch, workers",
-        "parts: door, event_loop",
+        ": arch, architecture, connection, listener, options, parts, site, task, thread_context, \
+         transport",
+        "parts: dispatcher, workers",
+        "parts: event_loop, listener_set",
     ],
 )];
 

@@ -116,7 +116,7 @@ impl<H: Handler> Connections<H> {
                 ..Load::default()
             }
         };
-        let admission = Admission::of(&self.site.options);
+        let admission = Admission::new(self.site.options.connections_max);
         let mut verdict = admission.decide(Kind::Connection, &load);
         if verdict != Verdict::Admit {
             load.has_idle = self.shared.evict();

@@ -72,7 +72,7 @@ fn accept_all<H: Handler>(
     thread: &mut ThreadContext<H>,
 ) -> io::Result<()> {
     let row = Arc::clone(&thread.row);
-    let admission = Admission::of(&site.options);
+    let admission = Admission::new(site.options.connections_max);
     loop {
         let seen = site.shutdown.stage();
         let now = thread.tick();

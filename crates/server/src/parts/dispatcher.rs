@@ -75,7 +75,7 @@ impl Dispatcher {
         site: &Site<H>,
         load: &Load,
     ) -> Result<(), (Work, Verdict)> {
-        let admission = Admission::of(&site.options);
+        let admission = Admission::new(site.options.connections_max);
         let Some(workers) = &self.workers else {
             let nobody = Pressure::default();
             return Err((work, admission.decide(kind, &nobody)));

@@ -37,7 +37,7 @@ impl LoopGroup {
         Ok(Arc::new(Self {
             members: (0..options.loops).map(member).collect::<io::Result<_>>()?,
             connections: AtomicUsize::new(0),
-            admission: Admission::of(options),
+            admission: Admission::new(options.connections_max),
             senders: AtomicUsize::new(senders),
         }))
     }
