@@ -34,8 +34,7 @@ spec! {
     /// The options of `loadline load`.
     #[derive(Args, Clone, Debug, PartialEq)]
     pub struct LoadSpec {
-        /// Where requests go: http://HOST[:PORT]/PATH; of several, each is as likely
-        /// as the others.
+        /// Where requests go: http://HOST:PORT/PATH; of several, each is equally likely.
         #[arg(value_name = "URL", value_hint = ValueHint::Url)]
         pub url: Vec<String>,
 
@@ -69,19 +68,19 @@ spec! {
     #[command(next_help_heading = "Clients")]
     pub struct ClientSpec {
         /// Connections: clients of a closed loop, the bound of requests in flight of an open one
-        /// [default: 64].
+        /// [default: 64, or what an --assert on a time needs at the --rate].
         #[arg(short, long, value_name = "N")]
         pub connections: Option<Count<0, CLIENTS_MAX>>,
 
-        /// How long it takes, without the warm-up [default: 10s].
+        /// Length of the measurement, without the warm-up [default: 10s].
         #[arg(short, long, value_name = "TIME")]
         pub duration: Option<RunTime>,
 
-        /// End after so many requests in all.
+        /// End after this number of requests.
         #[arg(short = 'n', long, value_name = "N")]
         pub requests: Option<Count<1, { 1 << 40 }>>,
 
-        /// Close a connection after so many requests and open another.
+        /// Close a connection after this number of requests and open another.
         #[arg(long, value_name = "K")]
         pub requests_per_connection: Option<Count<1, { 1 << 31 }>>,
 
@@ -89,12 +88,13 @@ spec! {
         #[arg(long)]
         pub new_connection: bool,
 
-        /// Time that a client lets pass between an answer and its next request.
+        /// Pause of a client between a response and its next request.
         #[arg(long, value_name = "TIME")]
         pub think: Option<SomeTime>,
 
-        /// Closed loop: wake up for each answer. Otherwise, where answers come thick, the client reads a
-        /// few at a time: cheaper for both sides, and up to 50 us or 1 % of an answer's time late.
+        /// Read each response as soon as it arrives (closed loop). By default several are read per
+        /// wake-up at high rates, which saves CPU on both sides and can add up to 50 us or 1 % to a
+        /// latency.
         #[arg(long)]
         pub no_coalescing: bool,
 
@@ -102,11 +102,11 @@ spec! {
         #[arg(long, value_name = "TIME")]
         pub warm_up: Option<RunTime>,
 
-        /// A request has failed when its answer is not complete after so long; also the time to connect.
+        /// Time allowed for a complete response, and to connect; then the request has failed.
         #[arg(long, value_name = "TIME", default_value = "2s")]
         pub timeout: Preset<Timeout>,
 
-        /// An answer is not good when it comes so long after its request was due.
+        /// Time from when a request was due, after which its response is not good.
         #[arg(long, value_name = "TIME")]
         pub deadline: Option<Timeout>,
     }
@@ -126,7 +126,7 @@ spec! {
             value_parser = one_of(Arrivals::ALL, Arrivals::name))]
         pub arrivals: Option<Arrivals>,
 
-        /// Rates one after the other, told apart in the result: 100..2500/100.
+        /// Rates one after the other, each with its own result: 100..2500/100.
         #[arg(long, value_name = "FROM..TO/STEP")]
         pub steps: Option<Steps>,
 
@@ -134,7 +134,7 @@ spec! {
         #[arg(long, value_name = "TIME")]
         pub step_duration: Option<RunTime>,
 
-        /// A rate that moves in a straight line over the duration: 100..2500.
+        /// A rate that changes linearly over the duration: 100..2500.
         #[arg(long, value_name = "FROM..TO")]
         pub ramp: Option<Ramp>,
 
@@ -142,8 +142,8 @@ spec! {
         #[arg(long, value_name = "ON/OFF")]
         pub burst: Option<Burst>,
 
-        /// What becomes of a request that is due while every connection is busy: it waits, which counts
-        /// in its latency, or is dropped, which is counted [default: queue].
+        /// What happens to a request that is due while every connection is busy: it waits, which
+        /// counts in its latency, or is dropped, which is counted [default: queue].
         #[arg(long, value_name = "WHAT",
             value_parser = one_of(Overflow::ALL, Overflow::name))]
         pub overflow: Option<Overflow>,
@@ -184,16 +184,18 @@ spec! {
             value_parser = http_version())]
         pub http: Preset<HttpVersion>,
 
-        /// The requests of an access log in their order, of GET and HEAD: common, combined or JSON
-        /// (docs/load-inputs.md).
+        /// Replay the GET and HEAD requests of an access log in their order: common, combined or
+        /// JSON (docs/load-inputs.md).
         #[arg(long, value_name = "LOG", value_hint = ValueHint::FilePath)]
         pub replay: Option<FilePath>,
 
-        /// At the log's own times, multiplied: 1 as they are, 0.1 ten times as fast (with --replay).
+        /// Send at the log's own times, multiplied: 1 is unchanged, 0.1 ten times as fast (with
+        /// --replay).
         #[arg(long, value_name = "SCALE")]
         pub replay_timing: Option<TimeScale>,
 
-        /// Requests of all methods, though a log says nothing of their content (with --replay).
+        /// Replay requests of all methods, without the content that a log does not have (with
+        /// --replay).
         #[arg(long)]
         pub replay_all_methods: bool,
     }
@@ -204,11 +206,11 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Expected answers")]
     pub struct ExpectSpec {
-        /// Statuses that are good, on every answer: 200,304 or 2xx [default: 2xx].
+        /// Statuses that are good: 200,304 or 2xx [default: 2xx].
         #[arg(long, value_name = "LIST")]
         pub expect_status: Option<String>,
 
-        /// The length of the content, on every answer.
+        /// The length of every response's content.
         #[arg(long, value_name = "SIZE")]
         pub expect_length: Option<Size>,
 
@@ -216,7 +218,7 @@ spec! {
         #[arg(long, value_name = "HASH")]
         pub expect_sha256: Option<String>,
 
-        /// Hash the content of every n-th answer (with --expect-sha256) [default: 100].
+        /// Hash the content of every n-th response (with --expect-sha256) [default: 100].
         #[arg(long, value_name = "N")]
         pub content_sample: Option<Count<1, { 1 << 31 }>>,
     }
@@ -227,7 +229,7 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Users and players")]
     pub struct UserSpec {
-        /// Users that go through the steps of a scenario (docs/scenarios.md), in place of plain
+        /// Users who take the steps of a scenario (docs/scenarios.md), in place of plain
         /// connections.
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         pub scenario: Option<FilePath>,
@@ -255,27 +257,27 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Slow and hostile clients")]
     pub struct HostileSpec {
-        /// Connections that only stay.
+        /// Connections that stay open without a request.
         #[arg(long, value_name = "N")]
         pub idle_connections: Option<Count<1, CLIENTS_MAX>>,
 
-        /// Each of them asks once before it stays, as a browser does.
+        /// Each of them sends one request first, as a browser does.
         #[arg(long)]
         pub idle_request: bool,
 
-        /// Clients that read their answers slowly: 200@10KB/s.
+        /// Clients that read responses slowly: 200@10KB/s.
         #[arg(long, value_name = "N@SPEED")]
         pub slow_readers: Option<SlowGroup>,
 
-        /// Clients whose request heads drip: 100@1B/s.
+        /// Clients that send request heads slowly: 100@1B/s.
         #[arg(long, value_name = "N@SPEED")]
         pub slow_heads: Option<SlowGroup>,
 
-        /// Clients whose request content drips: 100@10B/s.
+        /// Clients that send request content slowly: 100@10B/s.
         #[arg(long, value_name = "N@SPEED")]
         pub slow_bodies: Option<SlowGroup>,
 
-        /// Clients that vanish in the middle, again and again.
+        /// Clients that close in the middle of a request or response, again and again.
         #[arg(long, value_name = "N")]
         pub vanishing: Option<Count<1, CLIENTS_MAX>>,
     }
@@ -286,11 +288,12 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "This machine")]
     pub struct MachineSpec {
-        /// Threads that send, in each process; auto is half of the CPUs, or as many as --cpus names.
+        /// Threads that send, in each process; auto is half of the CPUs, or one for each CPU of
+        /// --cpus.
         #[arg(short, long, value_name = "N", default_value = "auto")]
         pub threads: Preset<Auto<Count<1, 1024>>>,
 
-        /// Processes that share the load; auto is as many as the descriptor limit asks for.
+        /// Processes that share the load; auto is as many as the descriptor limit requires.
         #[arg(long, value_name = "N", default_value = "auto")]
         pub processes: Preset<Auto<Count<1, PROCESSES_MAX>>>,
 
@@ -298,13 +301,13 @@ spec! {
         #[arg(long, value_name = "LIST")]
         pub cpus: Option<Cpus>,
 
-        /// Never sleep: threads look for answers, and for what is due, without a pause. Requests leave and
-        /// answers are read within microseconds, and the server wakes nobody; each thread takes a whole
-        /// CPU, which nothing else may need.
+        /// Never sleep: threads poll for responses and due requests without a pause. Requests leave
+        /// and responses are read within microseconds, and the server pays for no wake-up. Each
+        /// thread uses a whole CPU, which nothing else may need.
         #[arg(long)]
         pub spin: bool,
 
-        /// Addresses that connections come from, in turn: 127.0.0.2-127.0.0.9 [default: as many of
+        /// Source addresses of connections, in turn: 127.0.0.2-127.0.0.9 [default: as many of
         /// loopback as ports ask for].
         #[arg(long, value_name = "RANGE")]
         pub sources: Option<Sources>,

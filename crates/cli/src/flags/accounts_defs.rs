@@ -12,9 +12,9 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Accounts")]
     pub(crate) struct AccountsSpec {
-        /// Have accounts under /accounts/, stored in sqlite:FILE, mysql://USER:PASSWORD@HOST/NAME
-        /// (MariaDB, which is what is tested, or MySQL) or postgres://USER:PASSWORD@HOST/NAME. A password
-        /// is better given in the environment, as LOADLINE_ACCOUNTS.
+        /// Serve accounts under /accounts/, stored in sqlite:FILE, mysql://USER:PASSWORD@HOST/NAME
+        /// (MariaDB, which is tested, or MySQL) or postgres://USER:PASSWORD@HOST/NAME. Better give
+        /// a password in the environment, as LOADLINE_ACCOUNTS.
         #[arg(long, value_name = "URL", env = "LOADLINE_ACCOUNTS", hide_env = true)]
         pub(crate) accounts: Option<Worded<Database>>,
 
@@ -22,8 +22,8 @@ spec! {
         #[arg(long, value_name = "N")]
         pub(crate) accounts_pool: Option<Count<1, 1024>>,
 
-        /// Connections that are opened before the server listens, and kept; all others are opened when
-        /// they are needed [default: 0].
+        /// Connections that are opened before the server listens, and kept; others are opened when
+        /// needed [default: 0].
         #[arg(long, value_name = "N")]
         pub(crate) accounts_pool_min: Option<Count<0, 1024>>,
 
@@ -36,11 +36,11 @@ spec! {
         #[arg(long, value_name = "N")]
         pub(crate) accounts_hashes: Option<Auto<Count<1, 1024>>>,
 
-        /// End a session after so long without use [default: 30m].
+        /// End a session after this time without use [default: 30m].
         #[arg(long, value_name = "TIME")]
         pub(crate) accounts_idle: Option<AnyTime>,
 
-        /// End a session after so long in any case [default: 12h].
+        /// End a session after this time in any case [default: 12h].
         #[arg(long, value_name = "TIME")]
         pub(crate) accounts_session: Option<AnyTime>,
     }

@@ -41,12 +41,12 @@ pub(crate) struct CapacityFlags {
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub(crate) url: Option<String>,
 
-    /// How a server is started, a fresh one for each trial, with {port}, {host} and {root}.
+    /// Command that starts a server, a fresh one for each trial, with {port}, {host} and {root}.
     #[arg(value_name = "COMMAND", last = true)]
     pub(crate) command: Vec<String>,
 
-    /// What has to hold, as for --assert of loadline load, several separated by commas: 'p99 < 50ms,
-    /// errors < 0.1%'.
+    /// Conditions as for --assert of loadline load, separated by commas: 'p99 < 50ms, errors <
+    /// 0.1%'.
     #[arg(long, value_name = "CONDITIONS")]
     pub(crate) slo: String,
 
@@ -54,7 +54,7 @@ pub(crate) struct CapacityFlags {
     #[arg(long, value_name = "TIME", default_value = "10m")]
     pub(crate) budget: RunTime,
 
-    /// The rate to begin with; auto is a tenth to a third of what a second of a closed loop carries
+    /// The first rate; auto is a tenth to a third of what a second of a closed loop carries
     /// [default: auto].
     #[arg(long, value_name = "RATE")]
     pub(crate) from: Option<Rate>,
@@ -79,7 +79,7 @@ pub(crate) struct CapacityFlags {
     #[arg(short, long, value_name = "N", default_value = "256")]
     pub(crate) connections: Count<1, CLIENTS_MAX>,
 
-    /// Watch the server's process and its children: what limits it is told from that (with a URL).
+    /// Watch the server's process and its children, to find what limits it (with a URL).
     #[arg(long, value_name = "PID")]
     pub(crate) server_pid: Option<Pid>,
 
@@ -87,7 +87,7 @@ pub(crate) struct CapacityFlags {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) root: Option<PathBuf>,
 
-    /// What is asked for (with a command) [default: /].
+    /// The path of requests (with a command) [default: /].
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Option<String>,
 
@@ -100,8 +100,8 @@ pub(crate) struct CapacityFlags {
     #[arg(long, value_name = "CPUS", value_parser = cpu_quota)]
     pub(crate) cpu_quota: Option<f64>,
 
-    /// Run server and client in network namespaces of their own, joined by a virtual cable: the server
-    /// is to listen on {host} (with a command; needs root and the program ip).
+    /// Run server and client in network namespaces of their own, joined by a virtual cable; the
+    /// server has to listen on {host} (with a command; needs root and the program ip).
     #[arg(long)]
     pub(crate) namespaces: bool,
 
@@ -114,7 +114,7 @@ pub(crate) struct CapacityFlags {
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     pub(crate) load: Vec<String>,
 
-    /// Repeats when requests are due [default: another each time].
+    /// Repeats the times at which requests are due [default: another each time].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 
@@ -122,12 +122,12 @@ pub(crate) struct CapacityFlags {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) json: Option<PathBuf>,
 
-    /// The --json of an earlier search for the same: the page says how much searches apart in time differ,
-    /// too; may be given several times.
+    /// The --json of an earlier search for the same, to see how much searches at different times
+    /// differ; may be given several times.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) again: Vec<PathBuf>,
 
-    /// Nothing but the result.
+    /// Print only the result.
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }

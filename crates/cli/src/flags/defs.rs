@@ -125,7 +125,8 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Architecture")]
     pub(crate) struct ArchitectureSpec {
-        /// Which thread does what; auto is the proactor, or the reactor where there is no io_uring.
+        /// How connections are divided among threads; auto is the proactor, or the reactor without
+        /// io_uring.
         #[arg(long, value_name = "NAME", default_value = "auto", value_parser = architecture())]
         pub(crate) architecture: Preset<Auto<Named<Architecture>>>,
 
@@ -133,12 +134,13 @@ spec! {
         #[arg(long, value_name = "N", default_value = "auto")]
         pub(crate) loops: Preset<Auto<Count<1, 1024>>>,
 
-        /// Threads beside the loops for what may block (reactor, proactor); 0 has the loops do it
-        /// themselves, auto is one for each CPU and at least 2.
+        /// Threads for steps that may block (reactor, proactor). 0: the loops run them; auto is one
+        /// for each CPU and at least 2.
         #[arg(long, value_name = "M", default_value = "auto")]
         pub(crate) workers: Preset<Auto<Count<0, 16384>>>,
 
-        /// Threads that serve a connection each (thread-pool); auto is 256, or what descriptors allow.
+        /// Threads, each with one connection at a time (thread-pool); auto is 256, or what
+        /// descriptors allow.
         #[arg(long, value_name = "N", default_value = "auto")]
         pub(crate) threads: Preset<Auto<Count<1, 16384>>>,
 
@@ -163,19 +165,19 @@ spec! {
         #[arg(long, value_name = "KIND", value_parser = named::<Queue>())]
         pub(crate) queue: Option<Named<Queue>>,
 
-        /// Jobs (reactor, proactor) or connections (thread-pool) that may wait for a thread; auto is 1024,
-        /// or what descriptors allow.
+        /// Jobs (reactor, proactor) or connections (thread-pool) that may wait for a thread; auto
+        /// is 1024, or what descriptors allow.
         #[arg(long, value_name = "N", default_value = "auto")]
         pub(crate) queue_max: Preset<Auto<Count<1, { 1 << 20 }>>>,
 
-        /// Who reads and writes the sockets (reactor) [default: loop].
+        /// Which threads read and write the sockets (reactor) [default: loop].
         #[arg(long, value_name = "WHO",
             value_parser = named::<SocketIo>())]
         pub(crate) socket_io: Option<Named<SocketIo>>,
 
-        /// How large files leave (reactor, proactor): through a buffer, which readers on this machine take
-        /// fastest, by sendfile, which costs the server least, or auto, which is copy for loopback addresses
-        /// and Unix sockets, and sendfile for others [default: auto].
+        /// How large files are sent (reactor, proactor): copied through a buffer, which is fastest
+        /// to readers on this machine; by sendfile, which costs the server least; auto is copy for
+        /// loopback addresses and Unix sockets, and sendfile for others [default: auto].
         #[arg(long, value_name = "HOW",
             value_parser = named::<FileIo>())]
         pub(crate) file_io: Option<Named<FileIo>>,
@@ -184,8 +186,8 @@ spec! {
         #[arg(long, value_name = "C")]
         pub(crate) capacity_per_loop: Option<Count<1, { 1 << 20 }>>,
 
-        /// What happens to a newcomer of a loop at its capacity: close it at its first read, without an
-        /// answer [default: close].
+        /// What happens to a new connection of a loop at its capacity: it is closed at its first
+        /// read, without a response [default: close].
         #[arg(long, value_name = "WHAT",
             value_parser = named::<AtCapacity>())]
         pub(crate) at_capacity: Option<Named<AtCapacity>>,
@@ -197,16 +199,16 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Connections")]
     pub(crate) struct ConnectionSpec {
-        /// Connections of the whole server (reactor, proactor, thread-per-connection); beyond it the
-        /// oldest idle one makes room. auto is what the descriptor limit allows.
+        /// Connections of the whole server (reactor, proactor, thread-per-connection); beyond it
+        /// the one that has been idle longest makes room. auto is what the descriptor limit allows.
         #[arg(long, value_name = "N", default_value = "auto")]
         pub(crate) connections_max: Preset<Auto<Count<1, { 1 << 20 }>>>,
 
-        /// Connections that the kernel keeps for us before they are accepted.
+        /// Connections that the kernel queues before they are accepted.
         #[arg(long, value_name = "N", default_value = "4096")]
         pub(crate) backlog: Preset<Count<1, { 1 << 20 }>>,
 
-        /// Have the kernel hold a connection back until its first bytes come.
+        /// Let the kernel hold a connection back until its first bytes arrive.
         #[arg(long)]
         pub(crate) defer_accept: bool,
 
@@ -214,12 +216,13 @@ spec! {
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub(crate) keep_alive: OnOff,
 
-        /// Close a connection that has been idle for so long; off: only to make room, or in a drain.
+        /// Close a connection after this time without a request; off: only to make room, or in a
+        /// drain.
         #[arg(long, value_name = "TIME", default_value = "15s")]
         pub(crate) idle_timeout: Preset<OrOff<AnyTime>>,
 
-        /// The same for connections of those that --trust-proxy names: longer than they keep them
-        /// [default: 620s, or --idle-timeout if that is longer].
+        /// The same for connections from trusted proxies (--trust-proxy): longer than the proxies
+        /// keep them [default: 620s, or --idle-timeout if that is longer].
         #[arg(long, value_name = "TIME")]
         pub(crate) proxy_idle_timeout: Option<OrOff<AnyTime>>,
     }
@@ -230,11 +233,12 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Requests")]
     pub(crate) struct RequestSpec {
-        /// A request's head must be whole after so long, however it drips in.
+        /// Time allowed to receive a whole request head, however slowly it comes.
         #[arg(long, value_name = "TIME", default_value = "30s")]
         pub(crate) head_timeout: Preset<AnyTime>,
 
-        /// Time for a request's content; every --body-rate-min bytes buy another second.
+        /// Time allowed to receive a request body; extended by one second per --body-rate-min bytes
+        /// received.
         #[arg(long, value_name = "TIME", default_value = "10s")]
         pub(crate) body_timeout: Preset<AnyTime>,
 
@@ -242,7 +246,7 @@ spec! {
         #[arg(long, value_name = "SIZE", default_value = "500")]
         pub(crate) body_rate_min: Preset<Size<1>>,
 
-        /// Time for a client to take an answer; every --write-rate-min bytes buy another second.
+        /// Time allowed to send a response; extended by one second per --write-rate-min bytes sent.
         #[arg(long, value_name = "TIME", default_value = "20s")]
         pub(crate) write_timeout: Preset<AnyTime>,
 
@@ -274,8 +278,8 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Content")]
     pub(crate) struct ContentSpec {
-        /// A file that stands for its directory; may be given several times, the first that is there
-        /// counts [default: index.html].
+        /// A file that is served for its directory; may be given several times, the first that
+        /// exists counts [default: index.html].
         #[arg(long, value_name = "NAME")]
         pub(crate) index: Vec<FileName>,
 
@@ -283,11 +287,11 @@ spec! {
         #[arg(long)]
         pub(crate) listing: bool,
 
-        /// Answer what is not there with this file of DIR (single-page apps).
+        /// Serve this file of DIR for paths that do not exist (single-page apps).
         #[arg(long, value_name = "FILE")]
         pub(crate) spa: Option<String>,
 
-        /// A directory of pages for error answers: 404.html, 403.html and so on.
+        /// A directory of pages for error responses: 404.html, 403.html and so on.
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         pub(crate) error_pages: Option<FilePath>,
 
@@ -310,7 +314,8 @@ spec! {
         #[arg(long, value_name = "[WHAT:]VALUE")]
         pub(crate) cache_control: Vec<Worded<CacheControlRule>>,
 
-        /// Whether .br, .zst and .gz neighbours of a file go to clients that accept them: on or off.
+        /// Whether .br, .zst and .gz files beside the original go to clients that accept them: on
+        /// or off.
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub(crate) precompressed: OnOff,
 
@@ -333,11 +338,11 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Made-up work")]
     pub(crate) struct WorkSpec {
-        /// Work added to each request, on a worker where there is one, else in place.
+        /// Made-up work added to each request, on a worker if there is one.
         #[arg(long, value_name = "TIME")]
         pub(crate) service_time: Option<AnyTime>,
 
-        /// Whether that time is slept, or spent computing: so much CPU time [default: sleep].
+        /// Whether that time is slept, or spent computing, as CPU time [default: sleep].
         #[arg(long, value_name = "KIND",
             value_parser = named::<ServiceKind>())]
         pub(crate) service_kind: Option<Named<ServiceKind>>,
@@ -358,14 +363,14 @@ spec! {
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         pub(crate) connection_log: Option<FilePath>,
 
-        /// The form of these lines; the connection log has two: json, and text with any other [default:
-        /// combined].
+        /// The form of these lines; the connection log is json, or text with any other value
+        /// [default: combined].
         #[arg(long, value_name = "FORM",
             value_parser = named::<AccessFormat>())]
         pub(crate) log_format: Option<Named<AccessFormat>>,
 
-        /// Show counters under this path, as JSON, and as Prometheus text with ?format=prometheus. Its
-        /// folder is that of the probes: health and ready, which are in /-/ otherwise.
+        /// Show counters under this path, as JSON, and as Prometheus text with ?format=prometheus.
+        /// The probes health and ready move into its folder; without this option they are in /-/.
         #[arg(long, value_name = "PATH")]
         pub(crate) status_path: Option<StatusPath>,
 
@@ -373,8 +378,8 @@ spec! {
         #[arg(long, value_name = "MODE")]
         pub(crate) unix_mode: Option<UnixMode>,
 
-        /// Behind a load balancer: how long to serve on after SIGTERM, while /-/ready says 503, before
-        /// the drain begins.
+        /// Behind a load balancer: time to go on serving after SIGTERM, while /-/ready responds
+        /// 503, before the drain begins.
         #[arg(long, value_name = "TIME", default_value = "0s")]
         pub(crate) drain_delay: Preset<AnyTime>,
 
@@ -382,7 +387,7 @@ spec! {
         #[arg(long, value_name = "TIME", default_value = "10s")]
         pub(crate) grace: Preset<AnyTime>,
 
-        /// The least weight of what is said on standard error.
+        /// The least severe messages that are printed on standard error.
         #[arg(long, value_name = "LEVEL", default_value = "info", env = "LOADLINE_LOG",
             value_parser = named::<Level>().map(Preset))]
         pub(crate) log_level: Preset<Named<Level>>,

@@ -29,21 +29,21 @@ pub(crate) struct LabAdviseFlags {
     #[arg(value_name = "RUN", value_hint = ValueHint::DirPath)]
     pub(crate) run: PathBuf,
 
-    /// The series, where the run has several: their cells differ in more than their levels.
+    /// The series, if the run has several: their cells differ in more than their levels.
     #[arg(long, value_name = "NAME")]
     pub(crate) series: Option<String>,
 
-    /// The workload, as levels of factors that were varied; a choice that has been made may be named
-    /// too (architecture=reactor).
+    /// The workload, as levels of factors that were varied; may also name a choice that you have
+    /// made (architecture=reactor).
     #[arg(long = "for", value_name = "FACTOR=LEVEL", value_delimiter = ',', value_parser = level)]
     pub(crate) workload: Vec<(String, Level)>,
 
-    /// What is better: more good answers a second, a lower 99th percentile of the latency, less CPU
-    /// time of the server for an answer, or less memory.
+    /// What is better: more good responses a second, a lower 99th percentile of the latency, less
+    /// CPU time of the server for a response, or less memory.
     #[arg(long, value_name = "GOAL", default_value = "throughput")]
     pub(crate) goal: GoalWord,
 
-    /// Write the advice as JSON, too.
+    /// Write the advice also as JSON.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) json: Option<PathBuf>,
 }

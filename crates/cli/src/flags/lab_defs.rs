@@ -79,15 +79,15 @@ pub(crate) struct LabRunFlags {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
 
-    /// Of the order of trials and of their loads [default: the plan's].
+    /// Seed of the order of trials and of their loads [default: the plan's].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 
-    /// Go on with the cells of comparisons (compare in the plan) that are not decided, block by block.
+    /// Add blocks for the undecided comparisons of the plan (compare).
     #[arg(long)]
     pub(crate) until_decided: bool,
 
-    /// The most blocks that there may be then, those of the plan included.
+    /// The most blocks then, those of the plan included.
     #[arg(
         long,
         value_name = "N",
@@ -97,11 +97,11 @@ pub(crate) struct LabRunFlags {
     )]
     pub(crate) blocks_max: usize,
 
-    /// Check the plan and say what would be run, and how long it would take.
+    /// Check the plan and print what would run, and for how long.
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// No progress, only what has to be known.
+    /// Print no progress.
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }

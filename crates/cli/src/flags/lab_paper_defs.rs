@@ -60,7 +60,7 @@ pub(crate) struct LabCompareFlags {
 /// Which part of a plan is run, and where to.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabGridFlags {
-    /// The whole grid: a paper's own parameters. How long it takes is said first.
+    /// The whole grid, with a paper's own parameters. Prints first how long it takes.
     #[arg(long)]
     pub(crate) full: bool,
 
@@ -68,11 +68,11 @@ pub(crate) struct LabGridFlags {
     #[arg(long, value_name = "SERIES", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 
-    /// How long each trial is measured, in place of what the plan says.
+    /// Length of each trial, in place of the plan's.
     #[arg(long, value_name = "S")]
     pub(crate) seconds: Option<f64>,
 
-    /// How often each cell is run, in place of what the plan says.
+    /// Runs of each cell, in place of the plan's.
     #[arg(long, value_name = "N")]
     pub(crate) replicates: Option<u32>,
 
@@ -80,11 +80,11 @@ pub(crate) struct LabGridFlags {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: Option<PathBuf>,
 
-    /// Of the order of trials and of their loads [default: the plan's].
+    /// Seed of the order of trials and of their loads [default: the plan's].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 
-    /// Say what would be run, and how long it would take.
+    /// Print what would run, and for how long.
     #[arg(long)]
     pub(crate) dry_run: bool,
 
@@ -92,7 +92,7 @@ pub(crate) struct LabGridFlags {
     #[arg(long)]
     pub(crate) show: bool,
 
-    /// No progress, only what has to be known.
+    /// Print no progress.
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }

@@ -45,7 +45,7 @@ pub(crate) struct LoadFlags {
     #[command(flatten)]
     pub(crate) spec: LoadSpec,
 
-    /// Measure so many times, one after the other; the result has least, mean and most.
+    /// Number of measurements, one after the other; the result has smallest, mean and largest.
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Clients")]
     pub(crate) rounds: Count<1, 1000>,
 
@@ -82,16 +82,16 @@ pub(crate) struct OutputFlags {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) hdr: Option<PathBuf>,
 
-    /// What the result has to be: 'p99 < 50ms', 'errors < 0.1%', 'rate >= 5000'; may be given
-    /// several times.
+    /// A condition that the result has to meet: 'p99 < 50ms', 'errors < 0.1%', 'rate >= 5000'; may
+    /// be given several times.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) assert: Vec<String>,
 
-    /// Exit with 0 also where the client was the limit; the result says it all the same.
+    /// Exit with 0 also if the client was the limit; the result still says so.
     #[arg(long)]
     pub(crate) allow_client_limited: bool,
 
-    /// Nothing but the result, and what failed.
+    /// Print only the result and failures.
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }

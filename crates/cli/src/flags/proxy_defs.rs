@@ -14,12 +14,12 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Behind a proxy")]
     pub(crate) struct ProxySpec {
-        /// A proxy whose word about its clients is taken: an address, a network (10.0.0.0/8), or unix for
-        /// whoever comes by a Unix socket; may be given several times.
+        /// A proxy that is trusted to name its clients: an address, a network (10.0.0.0/8), or unix
+        /// for all connections on Unix sockets; may be given several times.
         #[arg(long, value_name = "ADDRESS")]
         pub(crate) trust_proxy: Vec<Worded<TrustedProxy>>,
 
-        /// The field in which it says so; the other one is passed over [default: x-forwarded-for].
+        /// The field in which it names them; the other one is ignored [default: x-forwarded-for].
         #[arg(long, value_name = "FIELD",
             value_parser = named::<ForwardedField>())]
         pub(crate) trust_proxy_field: Option<Named<ForwardedField>>,

@@ -25,6 +25,8 @@ use crate::flags::load_defs::LoadFlags;
 pub(crate) fn load(flags: &LoadFlags) -> Result<(), Failure> {
     let mut spec = flags.spec.clone();
     spec.machine.seed = flags.part_seed.or(spec.machine.seed);
+    let wanted = outcome::connections(&flags.output.assert, &spec);
+    spec.clients.connections = spec.clients.connections.or(wanted);
     let planned = resolve(&spec, &Machine::read())?;
     if !planned.run.cpus.is_empty() {
         loadline_sys::affinity::pin_thread(&planned.run.cpus).map_err(|error| {

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use loadline_record::assertion::Assertion;
 use loadline_record::report::{self, Style, words};
 use loadline_record::{ErrorKind, GroupRecord, StepReport, TrialRecord, export};
+use loadline_spec::load::{CLIENTS_MAX, LoadSpec};
+use loadline_spec::values::Count;
 
 use super::progress::page;
 use crate::failure::{Exit, Failure};
@@ -33,6 +35,19 @@ struct Output {
     /// What is no file: a pipe, say, which is opened once. A file is made when there is something to
     /// be written, so that a run that fails leaves an older one as it was, and no empty one.
     open: Option<File>,
+}
+
+/// Connections that an open loop needs so that requests do not wait in the client before the bounds
+/// of its conditions are exceeded four times over (Little's law); `None`: the default is enough.
+pub(super) fn connections(assertions: &[String], spec: &LoadSpec) -> Option<Count<0, CLIENTS_MAX>> {
+    /// Each is opened before the start, and costs the server memory.
+    const CONNECTIONS_MAX: f64 = 4096.0;
+    const CONNECTIONS_DEFAULT: f64 = 64.0;
+    let bound_us = |text: &String| text.parse::<Assertion>().ok()?.time_us();
+    let bound_us = assertions.iter().filter_map(bound_us).reduce(f64::max)?;
+    let wanted = (*spec.pace.rate? * bound_us * 1e-6 * 4.0).ceil();
+    (!spec.has_actors() && wanted > CONNECTIONS_DEFAULT)
+        .then(|| Count::clamped(wanted.min(CONNECTIONS_MAX) as usize))
 }
 
 impl Outputs {
@@ -329,6 +344,24 @@ mod tests {
             nothing_good: nothing_good(&record),
         };
         verdict(&[record], &findings, true, allow).map_err(|failure| failure.exit)
+    }
+
+    #[test]
+    fn an_open_loop_has_the_connections_that_its_conditions_need() {
+        let wanted = |rate: Option<&str>, condition: &str| {
+            let mut spec = LoadSpec::default();
+            spec.pace.rate = rate.map(|rate| rate.parse().unwrap());
+            connections(&[condition.to_owned()], &spec).map(|count| *count)
+        };
+        assert_eq!(wanted(Some("2000"), "p99 < 50ms"), Some(400));
+        assert_eq!(wanted(Some("100"), "p99 < 50ms"), None, "64 are enough");
+        assert_eq!(wanted(Some("1M"), "p99 < 1s"), Some(4096), "bounded");
+        assert_eq!(
+            wanted(Some("2000"), "errors < 1%"),
+            None,
+            "not about a time"
+        );
+        assert_eq!(wanted(None, "p99 < 50ms"), None, "a closed loop");
     }
 
     /// Ten answers of 404 to one group.

@@ -132,7 +132,7 @@ fn what_is_wrong_is_data() {
             r#"{"keep-alive": "maybe"}"#,
             "--keep-alive maybe: unknown; right would be on or off",
         ),
-        (r#"{"accounts": "mysql:secret"}"#, "--accounts: "),
+        (r#"{"accounts": "oracle:secret"}"#, "--accounts: "),
         (
             r#"{"accounts-proxy": "unix"}"#,
             "right would be --trust-proxy unix",
