@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 
 use loadline_base::{Buffer, Chunk, ContentVersion, Millis, OpenFile, Segment, Transmit};
 use loadline_proto::{
-    AccessFormat, AccessLog, Action, Body, Counters, Exchange, HttpDate, Method, Outcome, Pool,
-    RequestBody, ServerSession, SessionConfig, Status, TaskOptions, Context,
+    AccessFormat, AccessLog, Action, Body, Context, Counters, Exchange, Fields, HttpDate, Method,
+    Outcome, Pool, RequestBody, ServerSession, SessionConfig, Status, TaskOptions,
 };
 
 use crate::wire::{Answer, read_answers};
@@ -19,7 +19,11 @@ static FILE: LazyLock<Arc<OpenFile>> = LazyLock::new(|| {
         .expect("/dev/null opens")
         .into();
     let version = ContentVersion::default();
-    Arc::new(OpenFile { fd, version, is_local: true })
+    Arc::new(OpenFile {
+        fd,
+        version,
+        is_local: true,
+    })
 });
 
 /// What a loop lends.
@@ -442,8 +446,8 @@ impl<'i> Driver<'i> {
             },
             Some(b'k') => {
                 let content = exchange.request.target().to_vec();
-                let fields = b"Content-Type: text/plain\r\n";
-                exchange.answer_borrowed(Status::OK, fields, &content, &mut self.lent.turn());
+                let fields = Fields::default().with("Content-Type", "text/plain");
+                exchange.answer_borrowed(Status::OK, &fields, &content, &mut self.lent.turn());
                 self.note(Status::OK, Some(content));
                 Outcome::Ready
             }

@@ -23,7 +23,10 @@ fuzz_target!(|bytes: &[u8]| {
             }
             (Ok(at_once), Ok(dripped)) => assert_eq!(at_once, dripped, "{}", as_text(bytes)),
             (Err(at_once), Err(dripped)) => assert_eq!(at_once.status, dripped.status),
-            _ => panic!("{at_once:?} at once, {dripped:?} byte by byte: {}", as_text(bytes)),
+            _ => panic!(
+                "{at_once:?} at once, {dripped:?} byte by byte: {}",
+                as_text(bytes)
+            ),
         }
     }
     if let Ok(HeadScan::Complete { start, end }) = at_once {

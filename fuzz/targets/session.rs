@@ -71,14 +71,19 @@ fn differ_by_what_came_ahead(left: &Ending, right: &Ending, stream: &[u8]) -> bo
         let last = ending.answers.last();
         last.is_some_and(|answer| matches!(answer.code, 400 | 413 | 431) && answer.close)
     };
-    let is_chunked = stream.to_ascii_lowercase().windows(7).any(|text| text == b"chunked");
+    let is_chunked = stream
+        .to_ascii_lowercase()
+        .windows(7)
+        .any(|text| text == b"chunked");
     is_chunked
-        && [(left, right), (right, left)].iter().any(|(refused, other)| {
-            let before = refused.answers.len().saturating_sub(1);
-            is_refused(refused)
-                && other.answers.len() <= before + 1
-                && other.answers.get(..before) == Some(&refused.answers[..before])
-        })
+        && [(left, right), (right, left)]
+            .iter()
+            .any(|(refused, other)| {
+                let before = refused.answers.len().saturating_sub(1);
+                is_refused(refused)
+                    && other.answers.len() <= before + 1
+                    && other.answers.get(..before) == Some(&refused.answers[..before])
+            })
 }
 
 fn driver(flags: u8, stream: &[u8]) -> Driver<'_> {

@@ -2,7 +2,7 @@
 //! windows, and may break what it has promised. What it does is in the letter behind `/s`.
 
 use loadline_base::Buffer;
-use loadline_proto::{Body, Exchange, Piece, RequestBody, Status, StreamId};
+use loadline_proto::{Body, Exchange, Fields, Piece, RequestBody, Status, StreamId};
 
 use super::Driver;
 
@@ -208,7 +208,7 @@ impl Driver<'_> {
         match task.plan {
             Plan::Abort => return self.produce(Piece::Abort),
             Plan::Trailers => {
-                let lines = b"X-Sum: 1\r\n".to_vec();
+                let lines = Fields::default().with("X-Sum", "1");
                 let turn = &mut self.lent.turn();
                 self.session.produced(STREAM, Piece::Trailers(lines), turn);
             }
@@ -221,8 +221,7 @@ impl Driver<'_> {
     }
 
     fn produce(&mut self, piece: Piece) {
-        self.session
-            .produced(STREAM, piece, &mut self.lent.turn());
+        self.session.produced(STREAM, piece, &mut self.lent.turn());
         self.settle();
     }
 }
