@@ -68,18 +68,26 @@ impl<H: Handler, D> Visit<'_, H, D> {
     }
 }
 
-/// Where work runs that may block.
+/// Where work runs that may block: on the thread that drives the connection, unless the owner has
+/// another place for it.
 pub(crate) trait Placement<H: Handler> {
     /// The handler's blocking step. `Some`: done, or refused; `None`: it comes back by `completed`.
     fn block(
         &mut self,
-        exchange: Box<Exchange>,
+        mut exchange: Box<Exchange>,
         site: &Site<H>,
         thread: &mut ThreadContext<H>,
-    ) -> Option<Box<Exchange>>;
+    ) -> Option<Box<Exchange>> {
+        site.handle_blocking(&mut exchange);
+        thread.tick();
+        Some(exchange)
+    }
 
     /// Reads a range of a file into the page cache. `true`: done; otherwise `prefetched` follows.
-    fn prefetch(&mut self, range: Range, site: &Site<H>, thread: &mut ThreadContext<H>) -> bool;
+    fn prefetch(&mut self, range: Range, _site: &Site<H>, thread: &mut ThreadContext<H>) -> bool {
+        range.prefetch(thread.borrow().read_buffer);
+        true
+    }
 
     /// Starts an app's task.
     fn start(
@@ -105,9 +113,9 @@ impl<T> Connection<T> {
         peer: Option<SocketAddr>,
         site: &Site<H>,
         record: Option<Box<ConnectionRecord>>,
-        turn: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Self {
-        let mut session = ServerSession::new(&site.session, peer, turn);
+        let mut session = ServerSession::new(&site.session, peer, cx);
         session.keep_record(record);
         Self {
             session,
@@ -216,12 +224,12 @@ impl<T> Connection<T> {
             read_buffer: borrowed.read_buffer,
             files: borrowed.files,
             bytes_left: &mut visit.bytes_left,
-            turn: &mut borrowed.turn,
+            cx: &mut borrowed.cx,
         };
-        match self.session.next_action(io.turn) {
+        match self.session.next_action(io.cx) {
             Action::Run(mut exchange) => {
-                let outcome = site.handle(borrowed.local, &mut exchange, io.turn);
-                self.session.ran(exchange, outcome, io.turn);
+                let outcome = site.handle(borrowed.local, &mut exchange, io.cx);
+                self.session.ran(exchange, outcome, io.cx);
             }
             Action::Block(exchange) => {
                 if let Some(exchange) = placement.block(exchange, site, visit.thread) {
@@ -234,7 +242,7 @@ impl<T> Connection<T> {
                 exchange.local = self.transport.local_address(addresses, io.driver);
                 match placement.start(exchange, site, visit.thread) {
                     TaskStart::Elsewhere(exchange) => return Err(Step::Start(exchange)),
-                    start => self.started(start, &mut visit.thread.turn()),
+                    start => self.started(start, &mut visit.thread.cx()),
                 }
             }
             Action::Offer(stream, piece) => {
@@ -282,7 +290,7 @@ impl<T> Connection<T> {
             read_buffer: borrowed.read_buffer,
             files: borrowed.files,
             bytes_left: &mut visit.bytes_left,
-            turn: &mut borrowed.turn,
+            cx: &mut borrowed.cx,
         };
         self.transport.resume(&mut self.session, io)
     }
@@ -294,11 +302,11 @@ impl<T> Connection<T> {
         site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) {
-        let turn = &mut thread.turn();
+        let cx = &mut thread.cx();
         if site.shutdown.is_draining() {
-            self.session.draining(turn);
+            self.session.draining(cx);
         }
-        self.session.completed(exchange, turn);
+        self.session.completed(exchange, cx);
     }
 
     /// The range of a file that `Placement::prefetch` has passed on is in the page cache.
@@ -310,11 +318,11 @@ impl<T> Connection<T> {
     }
 
     /// A task was started for the exchange of `Step::Start`, or refused.
-    pub(crate) fn started(&mut self, start: TaskStart, turn: &mut Context<'_>) {
+    pub(crate) fn started(&mut self, start: TaskStart, cx: &mut Context<'_>) {
         match start {
             TaskStart::Started(task) => self.tasks.insert(task),
             TaskStart::Refused(exchange) | TaskStart::Elsewhere(exchange) => {
-                self.session.answered(exchange, turn);
+                self.session.answered(exchange, cx);
             }
         }
     }
@@ -344,38 +352,33 @@ impl<T> Connection<T> {
         }
         let mut borrowed = thread.borrow();
         if site.shutdown.is_draining() {
-            self.session.draining(&mut borrowed.turn); // shows in a head that is still to come
+            self.session.draining(&mut borrowed.cx); // shows in a head that is still to come
         }
         self.tasks
-            .poll(borrowed.tasks, &mut self.session, &mut borrowed.turn)
+            .poll(borrowed.tasks, &mut self.session, &mut borrowed.cx)
     }
 
     /// The deadline may have passed.
-    pub(crate) fn expired(&mut self, turn: &mut Context<'_>) {
-        self.session.expired(turn);
+    pub(crate) fn expired(&mut self, cx: &mut Context<'_>) {
+        self.session.expired(cx);
     }
 
     /// The server is going down. A connection of which nothing has come yet may be given a moment:
     /// then `false`.
-    pub(crate) fn drain<D>(
-        &mut self,
-        may_wait: bool,
-        driver: &mut D,
-        turn: &mut Context<'_>,
-    ) -> bool
+    pub(crate) fn drain<D>(&mut self, may_wait: bool, driver: &mut D, cx: &mut Context<'_>) -> bool
     where
         T: Transport<D>,
     {
         if may_wait && !self.transport.has_begun(driver) {
             return false;
         }
-        self.session.draining(turn);
+        self.session.draining(cx);
         true
     }
 
     /// To be answered with 503 and closed.
-    pub(crate) fn refuse(&mut self, turn: &mut Context<'_>) {
-        self.session.refuse(Status::SERVICE_UNAVAILABLE, turn);
+    pub(crate) fn refuse(&mut self, cx: &mut Context<'_>) {
+        self.session.refuse(Status::SERVICE_UNAVAILABLE, cx);
     }
 
     /// To be closed without an answer.
@@ -388,13 +391,13 @@ impl<T> Connection<T> {
     pub(crate) fn end<D>(
         self,
         driver: &mut D,
-        turn: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Option<Box<ConnectionRecord>>
     where
         T: Transport<D>,
     {
-        let record = self.session.ended(turn);
-        self.transport.close(driver, turn);
+        let record = self.session.ended(cx);
+        self.transport.close(driver, cx);
         record
     }
 

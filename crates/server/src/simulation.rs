@@ -71,7 +71,7 @@ impl Handler for Echo {
 
     fn local(&self) {}
 
-    fn handle(&self, (): &mut (), exchange: &mut Exchange, turn: &mut Context<'_>) -> Outcome {
+    fn handle(&self, (): &mut (), exchange: &mut Exchange, cx: &mut Context<'_>) -> Outcome {
         let (kind, id, bytes) = asked(exchange);
         match kind {
             b'b' => return Outcome::Blocking,
@@ -81,7 +81,7 @@ impl Handler for Echo {
             }
             _ if bytes < 2_000 => {
                 let fields = Fields::default();
-                exchange.answer_borrowed(Status::OK, &fields, &content(id, bytes), turn);
+                exchange.answer_borrowed(Status::OK, &fields, &content(id, bytes), cx);
             }
             _ => answer(exchange),
         }

@@ -49,14 +49,14 @@ impl<H: Handler> Site<H> {
         &self,
         local: &mut H::Local,
         exchange: &mut Exchange,
-        turn: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Outcome {
         if let Some(field) = exchange.unnamed_proxy() {
             self.warn_of_unnamed_proxy(exchange.peer, field);
         }
         // What a panic leaves half done is the exchange, which is started over, and the handler's
         // own `local`, for which its author answers as with any shared state.
-        let run = AssertUnwindSafe(|| self.handler.handle(local, exchange, turn));
+        let run = AssertUnwindSafe(|| self.handler.handle(local, exchange, cx));
         match catch_unwind(run) {
             Ok(outcome) => outcome,
             Err(panic) => {

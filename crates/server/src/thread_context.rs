@@ -56,7 +56,7 @@ pub(crate) struct Borrowed<'k, H: Handler> {
     pub(crate) read_buffer: &'k mut [u8],
     pub(crate) files: &'k mut FileBuffer,
     pub(crate) tasks: &'k mut TaskPool,
-    pub(crate) turn: Context<'k>,
+    pub(crate) cx: Context<'k>,
 }
 
 impl<H: Handler> ThreadContext<H> {
@@ -123,8 +123,8 @@ impl<H: Handler> ThreadContext<H> {
 
     /// Lends what sessions need.
     #[inline]
-    pub(crate) fn turn(&mut self) -> Context<'_> {
-        self.borrow().turn
+    pub(crate) fn cx(&mut self) -> Context<'_> {
+        self.borrow().cx
     }
 
     /// Lends the handler's local state and the buffers as well.
@@ -135,7 +135,7 @@ impl<H: Handler> ThreadContext<H> {
             read_buffer: &mut self.read_buffer,
             files: &mut self.files,
             tasks: &mut self.tasks,
-            turn: Context {
+            cx: Context {
                 now: self.now,
                 date: &self.date,
                 pool: &mut self.pool,

@@ -25,7 +25,7 @@ pub(crate) struct Io<'a, 't, D> {
     pub(crate) files: &'a mut FileBuffer,
     /// Bytes that may still be written in this visit.
     pub(crate) bytes_left: &'a mut u64,
-    pub(crate) turn: &'a mut Context<'t>,
+    pub(crate) cx: &'a mut Context<'t>,
 }
 
 /// Why a transport cannot go on now, though no event will come.
@@ -108,5 +108,5 @@ pub(crate) trait Transport<D>: Sized {
     }
 
     /// Closes the socket and gives memory back.
-    fn close(self, driver: &mut D, turn: &mut Context<'_>);
+    fn close(self, driver: &mut D, cx: &mut Context<'_>);
 }

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use loadline_base::{Buffer, Segment, Token, Transmit};
 use loadline_server::Architecture;
-use loadline_sys::ring::{Completion, Ring, RingOptions, SocketId, Told};
+use loadline_sys::ring::{Completion, Ring, RingOptions, SentReport, SocketId};
 
 use gated::{CONNECTIONS, Client, Gate, with_server};
 
@@ -173,7 +173,7 @@ fn bare_loop(listener: &TcpListener, gate: &Gate) {
                 Next::Answer(token) => {
                     let answer = Segment::Buffer(Buffer::from(ANSWER.to_vec()));
                     let id = sockets[token.index as usize];
-                    ring.send(id, Transmit::new(vec![answer]), Told::WithTheNext);
+                    ring.send(id, Transmit::new(vec![answer]), SentReport::WithTheNext);
                 }
                 Next::Close(token) => {
                     ring.close(sockets[token.index as usize]);

@@ -73,9 +73,9 @@ impl Default for RingOptions {
     }
 }
 
-/// When it is told that a batch has left.
+/// When it is reported that a batch has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum SentReport {
     /// As soon as it is so.
     AtOnce,
     /// With whatever happens next, or some 50 ms later: where nothing depends on it.

@@ -4,15 +4,13 @@
 //! weakness: an idle keep-alive client stops everybody else until its idle time is over.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use loadline_proto::Handler;
 
 use crate::Listener;
-use crate::admission::Verdict;
 use crate::parts::acceptor::{Acceptor, AtLimit, NewConnection};
-use crate::parts::connection_thread::{self, NeverEvicted};
+use crate::parts::connection_thread;
 use crate::parts::counters::Role;
 use crate::parts::shutdown::Stage;
 use crate::site::{Site, Started};
@@ -37,19 +35,8 @@ pub(crate) fn run<H: Handler>(
         let row = Arc::clone(&thread.row);
         match acceptor.next(thread.now(), &row)? {
             Some(NewConnection::Regular(accepted) | NewConnection::LastDescriptor(accepted)) => {
-                let socket = accepted.socket.as_fd();
-                let peer = accepted.peer;
-                let record = thread.journal_accepted(peer);
-                let verdict = Verdict::Admit;
-                connection_thread::serve(
-                    socket,
-                    peer,
-                    site,
-                    &mut thread,
-                    &NeverEvicted,
-                    verdict,
-                    record,
-                );
+                let record = thread.journal_accepted(accepted.peer);
+                connection_thread::serve_accepted(&accepted, record, site, &mut thread);
             }
             None if acceptor.is_drained() => return Ok(()),
             None => acceptor.wait(thread.now(), site.shutdown.next_fd(seen))?,

@@ -17,7 +17,7 @@ use loadline_sys::{Accepted, Waker, wait_readable};
 use crate::Listener;
 use crate::admission::{Admission, Kind, Load, Verdict};
 use crate::parts::acceptor::{Acceptor, AtLimit, NewConnection};
-use crate::parts::connection_thread::{self, NeverEvicted};
+use crate::parts::connection_thread;
 use crate::parts::counters::{Role, Row};
 use crate::parts::shutdown::Stage;
 use crate::parts::thread_group::{STACK_BYTES, ThreadGroup};
@@ -115,18 +115,7 @@ fn work<H: Handler>(site: &Arc<Site<H>>, line: &Line) {
     while let Some(waiting) = line.pop() {
         let waited_us = site.clock.now_us().saturating_sub(waiting.since_us);
         thread.row.queue_wait_us.add(waited_us);
-        let Accepted { socket, peer } = waiting.accepted;
-        let (socket, record) = (socket.as_fd(), waiting.record);
-        let verdict = Verdict::Admit;
-        connection_thread::serve(
-            socket,
-            peer,
-            site,
-            &mut thread,
-            &NeverEvicted,
-            verdict,
-            record,
-        );
+        connection_thread::serve_accepted(&waiting.accepted, waiting.record, site, &mut thread);
     }
 }
 

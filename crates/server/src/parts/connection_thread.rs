@@ -20,7 +20,6 @@ use crate::parts::shutdown::Stage;
 use crate::site::Site;
 use crate::task::Notify;
 use crate::thread_context::ThreadContext;
-use crate::transport::Range;
 use crate::transport::socket::{Readiness, Socket};
 
 /// Read buffer of a blocking thread: 16 KiB, since there may be thousands of them. A request with
@@ -39,7 +38,7 @@ pub(crate) trait IdleGuard {
 }
 
 /// It is never evicted.
-pub(crate) struct NeverEvicted;
+struct NeverEvicted;
 
 impl IdleGuard for NeverEvicted {
     fn rest(&self, _now: Millis) {}
@@ -47,6 +46,19 @@ impl IdleGuard for NeverEvicted {
     fn resume(&self) -> bool {
         true
     }
+}
+
+/// Serves a connection that keeps this thread until its end. The caller has noted it in the journal,
+/// with this record.
+pub(crate) fn serve_accepted<H: Handler>(
+    accepted: &Accepted,
+    record: Option<Box<ConnectionRecord>>,
+    site: &Site<H>,
+    thread: &mut ThreadContext<H>,
+) {
+    let (socket, peer) = (accepted.socket.as_fd(), accepted.peer);
+    let verdict = Verdict::Admit;
+    serve(socket, peer, site, thread, &NeverEvicted, verdict, record);
 }
 
 /// Serves a connection until its end. The caller has noted it in the journal, and closes the socket.
@@ -62,9 +74,9 @@ pub(crate) fn serve<H: Handler, T: IdleGuard>(
     thread.tick();
     thread.row.connections.add(1);
     let transport = Socket::of_thread(socket);
-    let mut connection = Connection::new(transport, peer, site, record, &mut thread.turn());
+    let mut connection = Connection::new(transport, peer, site, record, &mut thread.cx());
     if verdict == Verdict::Refuse {
-        connection.refuse(&mut thread.turn());
+        connection.refuse(&mut thread.cx());
     }
     let mut thread = Thread {
         site,
@@ -87,7 +99,7 @@ pub(crate) fn serve<H: Handler, T: IdleGuard>(
     connection.drop_tasks();
     // Before the close is counted: a reader that sees all closed sees none connected.
     thread.row.connections.sub(1);
-    let record = connection.end(&mut (), &mut thread.turn());
+    let record = connection.end(&mut (), &mut thread.cx());
     thread.journal_closed(record);
     thread.offer_log();
 }
@@ -111,9 +123,9 @@ pub(crate) fn refuse_at_once<H: Handler>(
     thread.tick();
     let record = thread.journal_accepted(accepted.peer);
     let transport = Socket::of_thread(accepted.socket.as_fd());
-    let turn = &mut thread.turn();
-    let mut connection = Connection::new(transport, accepted.peer, site, record, turn);
-    connection.refuse(turn);
+    let cx = &mut thread.cx();
+    let mut connection = Connection::new(transport, accepted.peer, site, record, cx);
+    connection.refuse(cx);
     let placement = &mut OnThread { waker: &mut None };
     while !matches!(
         connection.drive(site, thread, &mut (), placement),
@@ -121,7 +133,7 @@ pub(crate) fn refuse_at_once<H: Handler>(
     ) {
         connection.abort(CloseReason::Refused); // no thread waits for it
     }
-    let record = connection.end(&mut (), &mut thread.turn());
+    let record = connection.end(&mut (), &mut thread.cx());
     thread.journal_closed(record);
 }
 
@@ -194,7 +206,7 @@ impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
             gone: ready.gone && !ready.readable,
         });
         if !ready.readable && !ready.gone {
-            self.connection.expired(&mut self.thread.turn());
+            self.connection.expired(&mut self.thread.cx());
         }
     }
 
@@ -203,7 +215,7 @@ impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
         self.thread.tick();
         match self.site.shutdown.is_cut(self.thread.now()) {
             true => self.cut(),
-            false => self.connection.expired(&mut self.thread.turn()),
+            false => self.connection.expired(&mut self.thread.cx()),
         }
     }
 
@@ -212,7 +224,7 @@ impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
             return self.cut();
         }
         self.seen = self.site.shutdown.stage();
-        (self.connection).drain(false, &mut (), &mut self.thread.turn());
+        (self.connection).drain(false, &mut (), &mut self.thread.cx());
     }
 
     fn cut(&mut self) {
@@ -235,22 +247,6 @@ struct OnThread<'t> {
 }
 
 impl<H: Handler> Placement<H> for OnThread<'_> {
-    fn block(
-        &mut self,
-        mut exchange: Box<Exchange>,
-        site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> Option<Box<Exchange>> {
-        site.handle_blocking(&mut exchange);
-        thread.tick();
-        Some(exchange)
-    }
-
-    fn prefetch(&mut self, range: Range, _site: &Site<H>, thread: &mut ThreadContext<H>) -> bool {
-        range.prefetch(thread.borrow().read_buffer);
-        true
-    }
-
     fn start(
         &mut self,
         mut exchange: Box<Exchange>,

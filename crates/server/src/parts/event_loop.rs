@@ -282,7 +282,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 match slot.map(|slot| (&mut slot.connection, &mut slot.missed)) {
                     Some((Some(connection), _)) => {
                         let (transport, session) = connection.parts();
-                        let reported = transport.on_event(event, session, &mut self.thread.turn());
+                        let reported = transport.on_event(event, session, &mut self.thread.cx());
                         Next::Connection(token, reported)
                     }
                     Some((None, missed)) => {
@@ -354,7 +354,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         };
         match connection.drive(&self.site, &mut self.thread, &mut self.driver, placement) {
             Step::Wait => self.settle(token),
-            Step::Again | Step::Start(_) => self.queue(token),
+            Step::Again => self.queue(token),
+            Step::Start(exchange) => {
+                self.start_task(token, exchange);
+                self.queue(token);
+            }
             Step::Close => self.close(token),
         }
     }
@@ -370,7 +374,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 connection.completed(exchange, &self.site, &mut self.thread);
             }
             // The client has gone meanwhile.
-            (Work::Block(exchange), None) => self.thread.turn().pool.give_exchange(exchange),
+            (Work::Block(exchange), None) => self.thread.cx().pool.give_exchange(exchange),
             (Work::Prefetch(_), Some(connection)) => connection.prefetched::<D>(),
             (Work::Prefetch(_) | Work::Task(_), _) => {}
             (Work::Serve(served), _) => self.take_back(token, served),
@@ -437,7 +441,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         // Before the close is counted: a reader that sees all closed sees none connected.
         self.thread.row.connections.sub(1);
         if let Some(connection) = slot.connection {
-            let record = connection.end(&mut self.driver, &mut self.thread.turn());
+            let record = connection.end(&mut self.driver, &mut self.thread.cx());
             self.thread.journal_closed(record);
         }
         self.timers.disarm(token);
@@ -479,7 +483,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                     self.timers.arm(token, Millis(now.0 + 1));
                 }
                 Some(_) => {
-                    connection.expired(&mut self.thread.turn());
+                    connection.expired(&mut self.thread.cx());
                     self.serve(token);
                 }
             }

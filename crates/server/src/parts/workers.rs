@@ -24,7 +24,6 @@ use crate::parts::mailbox::Mailbox;
 use crate::site::Site;
 use crate::task::Sleeper;
 use crate::thread_context::{READ_BUFFER_BYTES, ThreadContext};
-use crate::transport::Range;
 
 /// What comes to a loop by mail.
 #[derive(Debug)]
@@ -284,7 +283,7 @@ fn serve<H: Handler>(served: &mut Served, site: &Site<H>, thread: &mut ThreadCon
         return;
     };
     if site.shutdown.is_draining() {
-        connection.drain(true, &mut (), &mut thread.turn()); // the loop may not have had it
+        connection.drain(true, &mut (), &mut thread.cx()); // the loop may not have had it
     }
     served.after = match connection.drive(site, thread, &mut (), &mut OnWorker) {
         Step::Wait => After::Wait,
@@ -299,22 +298,6 @@ fn serve<H: Handler>(served: &mut Served, site: &Site<H>, thread: &mut ThreadCon
 struct OnWorker;
 
 impl<H: Handler> Placement<H> for OnWorker {
-    fn block(
-        &mut self,
-        mut exchange: Box<Exchange>,
-        site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> Option<Box<Exchange>> {
-        site.handle_blocking(&mut exchange);
-        thread.tick();
-        Some(exchange)
-    }
-
-    fn prefetch(&mut self, range: Range, _site: &Site<H>, thread: &mut ThreadContext<H>) -> bool {
-        range.prefetch(thread.borrow().read_buffer);
-        true
-    }
-
     fn start(
         &mut self,
         exchange: Box<Exchange>,

@@ -134,7 +134,7 @@ impl SimSocket {
         if pipe.is_reset {
             self.readable = false;
             drop(network);
-            session.peer_gone(io.turn);
+            session.peer_gone(io.cx);
             return true;
         }
         let count = pipe.inbox.len().min(io.read_buffer.len());
@@ -143,7 +143,7 @@ impl SimSocket {
             self.ended = pipe.inbox_ended;
             drop(network);
             if self.ended {
-                session.received_eof(io.turn);
+                session.received_eof(io.cx);
             }
             return self.ended;
         }
@@ -156,7 +156,7 @@ impl SimSocket {
             self.readable = false;
         }
         self.has_received = true;
-        session.received(&mut io.read_buffer[..count], io.turn);
+        session.received(&mut io.read_buffer[..count], io.cx);
         true
     }
 
@@ -170,11 +170,11 @@ impl SimSocket {
         let taken = lock(&self.network).take(self.pipe, &mut transmit, *io.bytes_left);
         *io.bytes_left -= taken;
         if transmit.is_done() {
-            session.sent(transmit, io.turn);
+            session.sent(transmit, io.cx);
             return ControlFlow::Continue(());
         }
         if taken > 0 {
-            session.progressed(taken, io.turn);
+            session.progressed(taken, io.cx);
         }
         self.sending = Some(transmit);
         if *io.bytes_left == 0 {
@@ -196,7 +196,7 @@ impl Transport<SimDriver> for SimSocket {
         io: &mut Io<'_, '_, SimDriver>,
     ) -> ControlFlow<Pause> {
         if self.gone && !self.finished {
-            session.peer_gone(io.turn);
+            session.peer_gone(io.cx);
         } else if self.writable
             && let Some(transmit) = self.sending.take()
         {
@@ -240,11 +240,11 @@ impl Transport<SimDriver> for SimSocket {
                 return ControlFlow::Break(Pause::Again);
             }
             drop(network);
-            session.nothing_pending(io.turn);
+            session.nothing_pending(io.cx);
         } else {
             let may_have = (certain || self.readable) && !self.ended;
             if !may_have || !self.receive(session, io) {
-                session.nothing_pending(io.turn);
+                session.nothing_pending(io.cx);
             }
         }
         ControlFlow::Continue(())
@@ -272,7 +272,7 @@ impl Transport<SimDriver> for SimSocket {
         network.finish(self.pipe);
         if network.pipes[self.pipe].is_reset {
             drop(network);
-            session.peer_gone(io.turn);
+            session.peer_gone(io.cx);
         }
     }
 
@@ -295,9 +295,9 @@ impl Transport<SimDriver> for SimSocket {
         self.resting
     }
 
-    fn close(self, _driver: &mut SimDriver, turn: &mut Context<'_>) {
+    fn close(self, _driver: &mut SimDriver, cx: &mut Context<'_>) {
         if let Some(transmit) = self.sending {
-            turn.pool.give_segments(transmit.into_segments());
+            cx.pool.give_segments(transmit.into_segments());
         }
         lock(&self.network).close(self.pipe);
     }
@@ -342,7 +342,7 @@ impl LoopTransport<SimDriver> for SimSocket {
         &mut self,
         event: Event,
         session: &mut ServerSession,
-        turn: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Reported {
         let mut is_input = false;
         match event {
@@ -365,28 +365,28 @@ impl LoopTransport<SimDriver> for SimSocket {
                 if !self.wanted {
                     lock(&self.network).pipes[self.pipe].is_armed = false;
                 }
-                session.received(&mut bytes, turn);
+                session.received(&mut bytes, cx);
             }
             Event::Ended => {
                 is_input = true;
                 self.ended = true;
-                session.received_eof(turn);
+                session.received_eof(cx);
             }
             Event::Progress(bytes) => {
                 self.resting = false;
-                session.progressed(bytes, turn);
+                session.progressed(bytes, cx);
             }
             Event::Sent(transmit) => {
                 self.rests_on = std::mem::take(&mut self.resting);
-                session.sent(transmit, turn);
+                session.sent(transmit, cx);
             }
             Event::SendFailed(transmit) => {
                 self.resting = false;
-                turn.pool.give_segments(transmit.into_segments());
-                session.peer_gone(turn);
+                cx.pool.give_segments(transmit.into_segments());
+                session.peer_gone(cx);
             }
             Event::HungUp if self.finished => {}
-            Event::HungUp => session.peer_gone(turn),
+            Event::HungUp => session.peer_gone(cx),
         }
         Reported {
             is_input,

@@ -192,14 +192,14 @@ impl TaskHandle {
     }
 
     /// Polls the task once, if that is due and it is here, and reports its events to the session.
-    fn go_on(&mut self, session: &mut ServerSession, turn: &mut Context<'_>) -> Reported {
+    fn go_on(&mut self, session: &mut ServerSession, cx: &mut Context<'_>) -> Reported {
         self.is_due = false;
         let mut is_over = false;
         if self.task.is_some() && self.channel.woken.swap(false, Ordering::SeqCst) {
             self.expect();
             is_over = self.poll();
         }
-        let reported = self.report(is_over, session, turn);
+        let reported = self.report(is_over, session, cx);
         let is_woken = || self.channel.woken.load(Ordering::SeqCst);
         if reported != Reported::Last && self.task.is_some() && is_woken() {
             self.channel.notify(); // others first
@@ -224,7 +224,7 @@ impl TaskHandle {
         &mut self,
         is_over: bool,
         session: &mut ServerSession,
-        turn: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Reported {
         self.channel.notified.store(false, Ordering::SeqCst);
         let mut state = self.channel.lock();
@@ -239,16 +239,16 @@ impl TaskHandle {
             let is_last = match event {
                 TaskEvent::Answered(exchange) => {
                     let is_last = !matches!(exchange.response.body, Body::Stream { .. });
-                    session.answered(exchange, turn);
+                    session.answered(exchange, cx);
                     is_last
                 }
                 TaskEvent::Produced(piece) => {
                     let is_last = matches!(piece, Piece::End | Piece::Abort);
-                    session.produced(self.stream, piece, turn);
+                    session.produced(self.stream, piece, cx);
                     is_last
                 }
                 TaskEvent::Consumed(bytes) => {
-                    session.consumed(self.stream, bytes, turn);
+                    session.consumed(self.stream, bytes, cx);
                     false
                 }
             };
@@ -314,14 +314,14 @@ impl Tasks {
         &mut self,
         pool: &mut TaskPool,
         session: &mut ServerSession,
-        turn: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> bool {
         let mut is_any = false;
         let mut ended = 0;
         let mut next = self.0.as_deref_mut();
         while let Some(handle) = next {
             if handle.is_due {
-                let reported = handle.go_on(session, turn);
+                let reported = handle.go_on(session, cx);
                 is_any |= reported != Reported::Nothing;
                 if reported == Reported::Last {
                     handle.has_answered = true;

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 
 use loadline_base::{Token, Transmit};
 use loadline_proto::{Context, ServerSession, Then};
-use loadline_sys::ring::{Ring, SocketId, Told};
+use loadline_sys::ring::{Ring, SentReport, SocketId};
 use loadline_sys::socket;
 use loadline_sys::write::Files;
 
@@ -88,10 +88,10 @@ impl RingSocket {
             return ControlFlow::Continue(());
         };
         let files = self.known.copies_files.then_some(&mut *io.files);
-        match sending.go_on(socket, files, io.bytes_left, session, io.turn) {
+        match sending.go_on(socket, files, io.bytes_left, session, io.cx) {
             SendOutcome::Whole => {
                 if let Some(sending) = self.files.take() {
-                    session.sent(sending.transmit, io.turn);
+                    session.sent(sending.transmit, io.cx);
                 }
             }
             SendOutcome::Full => {
@@ -169,7 +169,7 @@ impl Transport<RingDriver> for RingSocket {
                 ControlFlow::Break(Pause::Again)
             }
             _ => {
-                session.nothing_pending(io.turn);
+                session.nothing_pending(io.cx);
                 ControlFlow::Continue(())
             }
         }
@@ -190,14 +190,14 @@ impl Transport<RingDriver> for RingSocket {
             return self.send_files(session, io);
         }
         let Some(id) = self.id() else {
-            session.peer_gone(io.turn);
+            session.peer_gone(io.cx);
             return ControlFlow::Continue(());
         };
-        let told = match then {
-            Then::Rest => Told::WithTheNext,
-            Then::More | Then::Close => Told::AtOnce,
+        let report = match then {
+            Then::Rest => SentReport::WithTheNext,
+            Then::More | Then::Close => SentReport::AtOnce,
         };
-        self.known.resting = io.driver.ring.send(id, transmit, told);
+        self.known.resting = io.driver.ring.send(id, transmit, report);
         ControlFlow::Continue(())
     }
 
@@ -205,7 +205,7 @@ impl Transport<RingDriver> for RingSocket {
         self.known.finished = true;
         let socket = self.id().and_then(|id| io.driver.ring.socket(id));
         if socket.is_none_or(|socket| socket::finish(socket).is_err()) {
-            session.peer_gone(io.turn);
+            session.peer_gone(io.cx);
         }
     }
 
@@ -237,9 +237,9 @@ impl Transport<RingDriver> for RingSocket {
         self.known.resting
     }
 
-    fn close(self, driver: &mut RingDriver, turn: &mut Context<'_>) {
+    fn close(self, driver: &mut RingDriver, cx: &mut Context<'_>) {
         if let Some(sending) = self.files {
-            turn.pool.give_segments(sending.transmit.into_segments());
+            cx.pool.give_segments(sending.transmit.into_segments());
         }
         if let Place::Ring(id) = self.place {
             driver.ring.close(id);
@@ -271,7 +271,7 @@ impl LoopTransport<RingDriver> for RingSocket {
         &mut self,
         event: RingEvent<'_>,
         session: &mut ServerSession,
-        turn: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Reported {
         let mut is_input = false;
         match event {
@@ -280,28 +280,28 @@ impl LoopTransport<RingDriver> for RingSocket {
                 self.known.rests_on = false;
                 self.known.has_received = true;
                 self.known.to_be_paused = !self.known.wanted;
-                session.received(bytes, turn);
+                session.received(bytes, cx);
             }
             RingEvent::Ended { regular } => {
                 is_input = true;
                 self.known.ended = true;
                 match regular || self.known.finished {
-                    true => session.received_eof(turn),
-                    false => session.peer_gone(turn),
+                    true => session.received_eof(cx),
+                    false => session.peer_gone(cx),
                 }
             }
             RingEvent::Progress(bytes) => {
                 self.known.resting = false;
-                session.progressed(bytes, turn);
+                session.progressed(bytes, cx);
             }
             RingEvent::Sent(transmit) => {
                 self.known.rests_on = std::mem::take(&mut self.known.resting);
-                session.sent(transmit, turn);
+                session.sent(transmit, cx);
             }
             RingEvent::SendFailed(transmit) => {
                 self.known.resting = false;
-                turn.pool.give_segments(transmit.into_segments());
-                session.peer_gone(turn);
+                cx.pool.give_segments(transmit.into_segments());
+                session.peer_gone(cx);
             }
             RingEvent::Writable => self.known.writable = true,
             RingEvent::ReadAhead(bytes) => {
@@ -310,7 +310,7 @@ impl LoopTransport<RingDriver> for RingSocket {
                 }
             }
             RingEvent::HungUp if self.known.finished => {}
-            RingEvent::HungUp => session.peer_gone(turn),
+            RingEvent::HungUp => session.peer_gone(cx),
         }
         Reported {
             is_input,

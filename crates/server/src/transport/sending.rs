@@ -66,7 +66,7 @@ impl Sending {
         files: Option<&mut FileBuffer>,
         bytes_left: &mut u64,
         session: &mut ServerSession,
-        turn: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> SendOutcome {
         if self.is_prefetching {
             return SendOutcome::Nothing;
@@ -76,7 +76,7 @@ impl Sending {
             bytes => (bytes, Files::Trust),
         };
         let result = write::write(socket, &mut self.transmit, budget, trust, files);
-        self.after(result, bytes_left, session, turn)
+        self.after(result, bytes_left, session, cx)
     }
 
     /// After a write: reports progress and failures to the session.
@@ -85,12 +85,12 @@ impl Sending {
         result: Result<Written, WriteError>,
         bytes_left: &mut u64,
         session: &mut ServerSession,
-        turn: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> SendOutcome {
         let written = match result {
             Ok(written) => written,
             Err(WriteError::Peer(_)) => {
-                session.peer_gone(turn);
+                session.peer_gone(cx);
                 return SendOutcome::Nothing;
             }
             Err(WriteError::File(error)) => {
@@ -105,7 +105,7 @@ impl Sending {
         *bytes_left = bytes_left.saturating_sub(written.bytes);
         self.prefetched_bytes = self.prefetched_bytes.saturating_sub(written.bytes);
         if written.bytes > 0 {
-            session.progressed(written.bytes, turn);
+            session.progressed(written.bytes, cx);
         }
         match written.progress {
             Progress::Done => SendOutcome::Whole,

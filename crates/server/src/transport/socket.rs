@@ -174,13 +174,13 @@ impl<F: AsFd> Socket<F> {
         &mut self,
         session: &mut ServerSession,
         buffer: &mut [u8],
-        turn: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> bool {
         match socket::receive(self.fd.as_fd(), buffer) {
             Ok(Some(0)) => {
                 self.ready.ended = true;
                 self.ready.readable = false;
-                session.received_eof(turn);
+                session.received_eof(cx);
             }
             Ok(Some(count)) => {
                 // What comes after a short read is a new edge; the end that a hang-up announced
@@ -189,7 +189,7 @@ impl<F: AsFd> Socket<F> {
                     self.ready.readable = false;
                 }
                 self.ready.fresh = false;
-                session.received(&mut buffer[..count], turn);
+                session.received(&mut buffer[..count], cx);
             }
             Ok(None) => {
                 self.ready.readable = false;
@@ -197,7 +197,7 @@ impl<F: AsFd> Socket<F> {
             }
             Err(_) => {
                 self.ready.readable = false;
-                session.peer_gone(turn);
+                session.peer_gone(cx);
             }
         }
         true
@@ -221,7 +221,7 @@ impl<F: AsFd> Socket<F> {
         match outcome {
             SendOutcome::Whole => {
                 if let Some(sending) = self.sending.take() {
-                    session.sent(sending.transmit, io.turn);
+                    session.sent(sending.transmit, io.cx);
                 }
             }
             SendOutcome::Full => {
@@ -253,12 +253,12 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
         io: &mut Io<'_, '_, D>,
     ) -> ControlFlow<Pause> {
         if self.ready.gone && !self.ready.finished {
-            session.peer_gone(io.turn);
+            session.peer_gone(io.cx);
         } else if self.ready.writable
             && let Some(sending) = &mut self.sending
         {
             let files = self.ready.copies_files.then_some(&mut *io.files);
-            let outcome = sending.go_on(self.fd.as_fd(), files, io.bytes_left, session, io.turn);
+            let outcome = sending.go_on(self.fd.as_fd(), files, io.bytes_left, session, io.cx);
             return self.sent_so_far(outcome, session, io);
         }
         ControlFlow::Continue(())
@@ -277,7 +277,7 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
         }
         let may_read = read && self.ready.readable && !self.ready.ended;
         if may_read {
-            self.receive(session, io.read_buffer, io.turn);
+            self.receive(session, io.read_buffer, io.cx);
         }
         may_read
     }
@@ -289,8 +289,8 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
         io: &mut Io<'_, '_, D>,
     ) -> ControlFlow<Pause> {
         let may_have = (certain || self.ready.readable) && !self.ready.ended;
-        if !may_have || !self.receive(session, io.read_buffer, io.turn) {
-            session.nothing_pending(io.turn);
+        if !may_have || !self.receive(session, io.read_buffer, io.cx) {
+            session.nothing_pending(io.cx);
         }
         ControlFlow::Continue(())
     }
@@ -315,12 +315,12 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
                 bytes,
             }) => {
                 *io.bytes_left = io.bytes_left.saturating_sub(bytes);
-                session.sent(transmit, io.turn);
+                session.sent(transmit, io.cx);
                 ControlFlow::Continue(())
             }
             result => {
                 let mut sending = Sending::new(transmit, probe);
-                let outcome = sending.after(result, io.bytes_left, session, io.turn);
+                let outcome = sending.after(result, io.bytes_left, session, io.cx);
                 self.sending = Some(Box::new(sending));
                 self.sent_so_far(outcome, session, io)
             }
@@ -330,7 +330,7 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
     fn finish(&mut self, session: &mut ServerSession, io: &mut Io<'_, '_, D>) {
         self.ready.finished = true;
         if socket::finish(self.fd.as_fd()).is_err() {
-            session.peer_gone(io.turn);
+            session.peer_gone(io.cx);
         }
     }
 
@@ -354,9 +354,9 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
         socket::has_input(self.fd.as_fd())
     }
 
-    fn close(self, _driver: &mut D, turn: &mut Context<'_>) {
+    fn close(self, _driver: &mut D, cx: &mut Context<'_>) {
         if let Some(sending) = self.sending {
-            turn.pool.give_segments(sending.transmit.into_segments());
+            cx.pool.give_segments(sending.transmit.into_segments());
         }
         drop(self.fd);
     }

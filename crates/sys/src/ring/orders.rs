@@ -12,7 +12,7 @@ use loadline_base::{Token, Transmit};
 
 use super::buffers;
 use super::sockets::{Operation, Sending};
-use super::{Kind, Ring, SEND_BYTES_MAX, SocketId, Told, Watched, user_data};
+use super::{Kind, Ring, SEND_BYTES_MAX, SentReport, SocketId, Watched, user_data};
 
 /// Orders: queued, and submitted by the next `wait`.
 impl Ring {
@@ -132,17 +132,17 @@ impl Ring {
     /// Sends a batch that is all in memory; answered by `Sent` or `SendFailed`, with `Progress`
     /// before where it takes long. One at a time.
     ///
-    /// With `Told::WithTheNext`, that all has left is told when the next thing happens, whenever that
-    /// is: it costs no completion. With `Told::AtOnce` it ends a wait. `true` if that is so: then it has
-    /// gone unless `Progress` or `SendFailed` says otherwise, before anything else is told.
+    /// With `SentReport::WithTheNext`, `Sent` comes with the next event, at most some 50 ms later, and costs
+    /// no completion. With `SentReport::AtOnce` it ends a wait. Returns whether it is late: then the batch
+    /// has left unless `Progress` or `SendFailed` comes before anything else.
     ///
     /// # Panics
     /// If one is out already.
     #[inline]
-    pub fn send(&mut self, id: SocketId, transmit: Transmit, told: Told) -> bool {
+    pub fn send(&mut self, id: SocketId, transmit: Transmit, report: SentReport) -> bool {
         // What takes more than one operation goes on when the first one is heard of.
         let quiet = self.features.quiet_sends
-            && told == Told::WithTheNext
+            && report == SentReport::WithTheNext
             && transmit.is_last_piece()
             && transmit.remaining() <= SEND_BYTES_MAX as u64;
         let Some(socket) = self.sockets.open(id) else {

@@ -144,9 +144,9 @@ fn receives_and_sends_until_the_end() {
         ours.write_all(&[b'a' + round]).unwrap();
         let seen = drive(&mut ring, |_, one| matches!(one, Seen::Received(..)));
         assert_eq!(received(&seen, token), [b'a' + round]);
-        let told = [Told::AtOnce, Told::WithTheNext][usize::from(round == 1)];
-        ring.send(id, memory(b"answer"), told);
-        if told == Told::WithTheNext {
+        let report = [SentReport::AtOnce, SentReport::WithTheNext][usize::from(round == 1)];
+        ring.send(id, memory(b"answer"), report);
+        if report == SentReport::WithTheNext {
             ours.write_all(b"next").unwrap();
         }
         let seen = drive(&mut ring, |_, one| matches!(one, Seen::Sent(_)));
@@ -181,7 +181,7 @@ fn a_stalled_reader_gets_all_of_a_long_batch_in_the_end() {
             end: shared.len(),
         },
     ];
-    ring.send(id, Transmit::new(segments), Told::WithTheNext);
+    ring.send(id, Transmit::new(segments), SentReport::WithTheNext);
     ring.wait(Some(50_000_000)).unwrap();
     let mut sent = false;
     while let Some(completion) = ring.next_completion() {
@@ -212,7 +212,7 @@ fn pieces_of_a_batch_leave_without_a_short_packet_between() {
     rustix::net::sockopt::set_tcp_nodelay(ring.socket(id).unwrap(), true).unwrap();
     let pieces = [&b"head"[..], b"middle", b"tail"].map(|piece| Buffer::from(piece.to_vec()));
     let segments = pieces.into_iter().map(Segment::Buffer).collect();
-    ring.send(id, Transmit::new(segments), Told::AtOnce);
+    ring.send(id, Transmit::new(segments), SentReport::AtOnce);
     let mut bytes = [0; 20];
     drive(&mut ring, |_, one| match one {
         Seen::Progress(..) => {
@@ -325,7 +325,7 @@ fn asking_again_and_again_does_not_pile_up_operations() {
     let Some(mut ring) = ring(&SMALL) else { return };
     let (mut ours, theirs) = connected();
     let (id, _) = adopt(&mut ring, theirs);
-    ring.send(id, memory(&vec![1; 16 << 20]), Told::AtOnce);
+    ring.send(id, memory(&vec![1; 16 << 20]), SentReport::AtOnce);
     for round in 0..1000 {
         ring.receive(id);
         ring.await_room(id);
@@ -380,7 +380,7 @@ fn a_closed_socket_says_nothing_and_its_slot_waits_for_its_operations() {
     let (mut ours, theirs) = connected();
     let (first, _) = adopt(&mut ring, theirs);
     ring.receive(first);
-    ring.send(first, memory(&vec![1; 16 << 20]), Told::WithTheNext);
+    ring.send(first, memory(&vec![1; 16 << 20]), SentReport::WithTheNext);
     ring.wait(Some(0)).unwrap(); // a receive and a long send are in flight
     while ring.next_completion().is_some() {}
     ours.write_all(b"for nobody").unwrap();
@@ -396,7 +396,7 @@ fn a_closed_socket_says_nothing_and_its_slot_waits_for_its_operations() {
             .all(|one| *one == Seen::Received(owner, b"hello".to_vec()))
     );
     ring.receive(first);
-    ring.send(first, memory(b"nobody hears it"), Told::AtOnce);
+    ring.send(first, memory(b"nobody hears it"), SentReport::AtOnce);
     for _ in 0..50 {
         ring.wait(Some(1_000_000)).unwrap();
         while ring.next_completion().is_some() {}
@@ -425,7 +425,7 @@ fn a_peer_that_vanishes_ends_receiving_and_fails_sending() {
     drop(ours);
     let seen = drive(&mut ring, |_, one| matches!(one, Seen::Ended(..)));
     assert_eq!(seen, [Seen::Ended(token, false)]);
-    ring.send(id, memory(b"too late"), Told::WithTheNext);
+    ring.send(id, memory(b"too late"), SentReport::WithTheNext);
     drive(&mut ring, |_, one| *one == Seen::SendFailed(token));
 }
 
@@ -486,7 +486,7 @@ fn what_may_be_told_with_the_next_is_told_soon_also_if_nothing_happens() {
     let (_ours, theirs) = connected();
     let (id, token) = adopt(&mut ring, theirs);
     ring.receive(id);
-    ring.send(id, memory(b"answer"), Told::WithTheNext);
+    ring.send(id, memory(b"answer"), SentReport::WithTheNext);
     ring.wait(None).unwrap(); // would never end
     match ring.next_completion() {
         Some(Completion::Sent { token: of, .. }) => assert_eq!(of, token),
@@ -546,7 +546,7 @@ fn a_ring_ends_with_everything_in_flight() {
         let (mut ours, theirs) = connected();
         let (id, _) = adopt(&mut ring, theirs);
         ring.receive(id);
-        ring.send(id, memory(&vec![1; 16 << 20]), Told::WithTheNext);
+        ring.send(id, memory(&vec![1; 16 << 20]), SentReport::WithTheNext);
         ring.read_ahead(id, &cold_file(400_000), 0, 400_000);
         ring.wait(Some(0)).unwrap();
         ours.write_all(b"unheard").unwrap();

@@ -116,8 +116,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let record = self.thread.journal_accepted(accepted.peer);
         let copies_files = self.site.options.file_io.copies_for(accepted.peer);
         let transport = D::Transport::new(accepted.socket, copies_files);
-        let turn = &mut self.thread.turn();
-        let connection = Connection::new(transport, accepted.peer, &self.site, record, turn);
+        let cx = &mut self.thread.cx();
+        let connection = Connection::new(transport, accepted.peer, &self.site, record, cx);
         let token = self.slots.insert(Slot {
             connection: Some(connection),
             idle_since: self.thread.now(),
@@ -167,7 +167,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if let Some(slot) = self.slots.get_mut(token)
             && let Some(connection) = &mut slot.connection
         {
-            connection.refuse(&mut self.thread.turn());
+            connection.refuse(&mut self.thread.cx());
         }
         self.serve(token);
     }

@@ -126,7 +126,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let idle_since = slot.idle_since;
         let grace_ends = Millis(idle_since.0 + FIRST_REQUEST_GRACE_MS);
         let may_wait = slot.standing == Standing::Served && self.thread.now() < grace_ends;
-        if connection.drain(may_wait, &mut self.driver, &mut self.thread.turn()) {
+        if connection.drain(may_wait, &mut self.driver, &mut self.thread.cx()) {
             slot.knows_drain = true;
             self.attend(token);
         } else {
@@ -184,7 +184,7 @@ pub(super) fn close_those_of_workers<H: Handler>(site: &Site<H>, group: &LoopGro
             if let Some(mut connection) = served.connection.take() {
                 connection.abort(CloseReason::Drained);
                 thread.row.connections.sub(1);
-                let record = connection.end(&mut (), &mut thread.turn());
+                let record = connection.end(&mut (), &mut thread.cx());
                 thread.journal_closed(record);
             }
         }

@@ -94,7 +94,7 @@ pub(crate) trait LoopTransport<D: Driver>: Transport<D> {
         &mut self,
         event: D::Event<'_>,
         session: &mut ServerSession,
-        turn: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Reported;
 
     /// Nothing to do before an event: sees to it that there will be one.

@@ -47,7 +47,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 .and_then(|slot| slot.connection.as_mut())
                 && connection.is_idle::<D>()
             {
-                connection.refuse(&mut self.thread.turn());
+                connection.refuse(&mut self.thread.cx());
             }
             self.serve(token);
         }

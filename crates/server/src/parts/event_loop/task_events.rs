@@ -25,7 +25,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let start = placement.start(exchange, &self.site, &mut self.thread);
         let slot = self.slots.get_mut(token);
         if let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) {
-            connection.started(start, &mut self.thread.turn());
+            connection.started(start, &mut self.thread.cx());
         }
     }
 

@@ -23,8 +23,8 @@ impl Handler for Hello {
 
     fn local(&self) {}
 
-    fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Context<'_>) -> Outcome {
-        exchange.answer_borrowed(Status::OK, &self.0, &[b'x'; 600], turn);
+    fn handle(&self, _: &mut (), exchange: &mut Exchange, cx: &mut Context<'_>) -> Outcome {
+        exchange.answer_borrowed(Status::OK, &self.0, &[b'x'; 600], cx);
         Outcome::Ready
     }
 

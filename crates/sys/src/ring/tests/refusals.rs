@@ -58,8 +58,8 @@ fn a_send_that_the_kernel_had_not_taken_was_told_as_sent() {
     let ((mut a_peer, a), (_b_peer, b)) = (pair(), pair());
     let ((a, a_owner), (b, _)) = (adopt(&mut ring, a), adopt(&mut ring, b));
     let too_much = vec![b'1'; SEND_BYTES_MAX];
-    assert!(ring.send(a, memory(&too_much), Told::WithTheNext));
-    assert!(ring.send(b, memory(b"b"), Told::WithTheNext));
+    assert!(ring.send(a, memory(&too_much), SentReport::WithTheNext));
+    assert!(ring.send(b, memory(b"b"), SentReport::WithTheNext));
     take(&mut ring, 1);
     assert_eq!(told(&mut ring), Some(a_owner), "a part has left");
     assert_eq!(told(&mut ring), None);
@@ -71,11 +71,11 @@ fn a_send_that_the_kernel_had_not_taken_was_told_as_sent() {
     drain(&mut a_peer, &mut arrived);
     assert!(arrived == too_much, "{} bytes", arrived.len());
 
-    assert!(ring.send(a, memory(b"second"), Told::WithTheNext));
+    assert!(ring.send(a, memory(b"second"), SentReport::WithTheNext));
     ring.entries_left = None;
     ring.wait(Some(0)).unwrap();
     while told(&mut ring).expect("the second has left") != a_owner {}
-    assert!(ring.send(a, memory(b"third"), Told::WithTheNext));
+    assert!(ring.send(a, memory(b"third"), SentReport::WithTheNext));
     while let Some(token) = told(&mut ring) {
         assert_ne!(token, a_owner, "the third was not even submitted");
     }
@@ -104,8 +104,8 @@ impl Peer {
             few => few as usize * 10,
         };
         let told = match next(random) % 4 {
-            0 => Told::AtOnce,
-            _ => Told::WithTheNext,
+            0 => SentReport::AtOnce,
+            _ => SentReport::WithTheNext,
         };
         // From another place of it each time, so that no two batches are alike.
         let start = next(random) as usize % NOISE.len();
