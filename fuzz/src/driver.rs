@@ -363,6 +363,7 @@ impl<'i> Driver<'i> {
                     assert!(!transmit.is_done());
                     self.sending = Some(transmit);
                 }
+                Action::Fill(fill) => panic!("{fill:?} without a layer"),
                 Action::Finish => {
                     assert!(self.exchange.is_none() && self.sending.is_none() && !self.finished);
                     self.finished = true;

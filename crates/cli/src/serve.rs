@@ -55,6 +55,7 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
             keep_alive: plan.flags.connections.keep_alive.0,
             error_pages,
             trusted_proxies: plan.flags.proxy.trusted(),
+            ..SessionConfig::default()
         }),
         listen: plan.flags.listen.iter().map(|it| it.0.clone()).collect(),
         unix_mode: running.unix_mode.map(|mode| mode.0),

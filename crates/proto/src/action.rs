@@ -1,6 +1,8 @@
 //! The orders of a session: what its owner has to do next.
 
-use loadline_base::Transmit;
+use std::sync::Arc;
+
+use loadline_base::{Buffer, OpenFile, Transmit};
 
 use crate::{Exchange, Piece, StreamId};
 
@@ -30,6 +32,9 @@ pub enum Action {
         /// What follows, unless something else happens before.
         then: Then,
     },
+    /// Read part of a file into memory; give back with `filled`. For content that cannot go from the
+    /// file to the socket because a layer such as TLS stands between them. One at a time.
+    Fill(Fill),
     /// Receive what the socket holds already, without waiting; then `received`, `received_eof`, or
     /// `nothing_pending`. It comes before the last close and before a drain closes an idle
     /// connection: input that nobody has read would turn the close into a reset (RFC 9112 section
@@ -60,4 +65,17 @@ pub enum Then {
     Rest,
     /// `Close`.
     Close,
+}
+
+/// Part of a file that is to be read into memory.
+#[derive(Debug)]
+pub struct Fill {
+    /// The file.
+    pub file: Arc<OpenFile>,
+    /// Of the first byte.
+    pub offset: u64,
+    /// How many bytes are wanted.
+    pub len: usize,
+    /// To be filled with them; with fewer if the file ends before.
+    pub buffer: Buffer,
 }

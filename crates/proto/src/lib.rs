@@ -11,7 +11,7 @@
 //!                               │
 //!                         ServerSession
 //!                               │
-//!            Run · Block · Send · Finish · Wait · Close                      orders
+//!        Run · Block · Send · Fill · Finish · Wait · Close                   orders
 //!              Start · Offer · Pull · Cancel
 //! ```
 //!
@@ -62,6 +62,7 @@ pub mod fault;
 pub mod fields;
 pub mod handler;
 pub mod http1;
+pub mod layered;
 pub mod limits;
 pub mod method;
 mod peer;
@@ -78,7 +79,7 @@ mod stream;
 pub mod trusted_proxies;
 
 pub use access_log::{AccessFormat, AccessLog};
-pub use action::{Action, Then};
+pub use action::{Action, Fill, Then};
 pub use client::{Client, ForwardedField};
 pub use client_session::{ClientSession, Received, Reply, ReplyFault, ReplyObserver};
 pub use connection_log::{ConnectionFormat, ConnectionLog, ConnectionRecord};
@@ -90,13 +91,15 @@ pub use exchange::{Exchange, StreamId};
 pub use fault::{Blame, Fault};
 pub use fields::Fields;
 pub use handler::{Handler, Outcome};
+pub use http1::session::Http1Session;
+pub use layered::{Layer, Layered};
 pub use limits::{Limits, Pace, RECEIVE_BYTES};
 pub use method::Method;
 pub use pool::Pool;
 pub use port::{Courier, Gone, Piece, Port, Task, TaskOptions};
 pub use request::{Field, FieldName, Request, RequestBody, Span, TargetForm, Version};
 pub use response::{Body, Response};
-pub use server_session::ServerSession;
+pub use server_session::{Protocol, ServerSession, Session};
 pub use session_config::SessionConfig;
 pub use status::Status;
 pub use trusted_proxies::{TrustedProxies, TrustedProxy};

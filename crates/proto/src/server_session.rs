@@ -1,60 +1,40 @@
-//! One connection of a server as a state machine: facts in, orders out.
+//! One connection of a server: HTTP/1, or another protocol of the same kind.
 //!
-//! ```text
-//!            received          ran                 next_action        sent
-//!  Idle ─► Head ─► RunDue ─► Running ─► (answer) ─► Idle | Discarding | Ending ─► Closed
-//!                     ▲         │  │
-//!          Collecting ┘◄────────┘  └► BlockDue ─► Blocking ─► (answer)
-//! ```
-//!
-//! Whether output is on its way (`sending`) is apart from the state: while it is, the session
-//! wants nothing else, so that a client which does not read is not read from.
+//! A protocol is a state machine: events in, orders out ([`Session`]). One protocol may stand over
+//! another, as TLS over HTTP (`wire`), and one connection may have many streams, each with an
+//! [`Exchange`] of its own.
 
-mod answer;
-mod encode;
-mod idle;
-mod input;
-mod lend;
-mod orders;
-mod output;
-mod reading;
-mod record;
-mod streaming;
-
+use core::fmt::Debug;
 use core::net::SocketAddr;
 use std::sync::Arc;
 
-use loadline_base::{Millis, Segment, Transmit};
+use loadline_base::{Millis, Transmit};
 
-use crate::peer::Peer;
-use crate::progress::{BodyReader, Progress};
-use crate::session_state::State;
-use crate::trusted_proxies::Standing;
+use crate::http1::session::Http1Session;
 use crate::{
-    CloseReason, ConnectionRecord, Context, Exchange, Fault, Method, Outcome, Pace, SessionConfig,
-    Status,
+    Action, CloseReason, ConnectionRecord, Context, Exchange, Fill, Outcome, Piece, SessionConfig,
+    Status, StreamId,
 };
 
-/// One connection of a server. An idle one owns no memory besides itself.
+/// One connection of a server as a state machine: events in, orders out.
+///
+/// HTTP/1 stands in place, since it is what most connections speak; anything else is boxed.
 #[derive(Debug)]
-pub struct ServerSession {
-    config: Arc<SessionConfig>,
-    progress: Option<Box<Progress>>,
-    peer: Peer,
-    standing: Standing,
-    /// When the period began that the deadline counts from.
-    since: Millis,
-    /// Bytes that have moved in this period, for its minimum rate.
-    moved: u64,
-    state: State,
-    sending: bool,
-    eof: bool,
-    draining: bool,
-    /// The socket holds nothing, as of the last `ReceivePending`.
-    nothing_pending: bool,
-    reason: Option<CloseReason>,
-    /// What it comes to, for a journal of connections.
-    record: Option<Box<ConnectionRecord>>,
+pub enum ServerSession {
+    /// HTTP/1.0 and 1.1.
+    Http1(Http1Session),
+    /// Another protocol.
+    Other(Box<dyn Session>),
+}
+
+/// What a listener's connections speak.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Protocol {
+    /// HTTP/1.0 and 1.1.
+    #[default]
+    Http1,
+    /// Another protocol: makes the session of a connection that was just accepted.
+    Other(fn(&Arc<SessionConfig>, Option<SocketAddr>, &mut Context<'_>) -> Box<dyn Session>),
 }
 
 impl ServerSession {
@@ -65,443 +45,132 @@ impl ServerSession {
         peer: Option<SocketAddr>,
         cx: &mut Context<'_>,
     ) -> Self {
-        cx.counters.accepted.add(1);
-        Self {
-            config: Arc::clone(config),
-            progress: None,
-            peer: Peer::new(peer),
-            standing: config.trusted_proxies.standing(peer),
-            since: cx.now,
-            moved: 0,
-            state: State::Idle,
-            sending: false,
-            eof: false,
-            draining: false,
-            nothing_pending: false,
-            reason: None,
-            record: None,
-        }
-    }
-
-    /// Bytes came. Welcome after `Wait { read: true }`, bounded otherwise by what the loop reads at
-    /// once. (`&mut`: a later TLS layer decrypts in place.)
-    pub fn received(&mut self, bytes: &mut [u8], cx: &mut Context<'_>) {
-        self.count_bytes_in(bytes.len(), cx);
-        match self.state {
-            State::Closed => {}
-            // Unread, it would turn the close into a reset that destroys the last answer.
-            State::Ending { .. } => self.state = State::Ending { linger: true },
-            // Not before the output is out: what moves now is counted for that.
-            _ if self.sending && self.state != State::Streaming => {
-                self.progress(cx).keep(bytes, cx);
-            }
-            State::Idle if !self.has_unread() => {
-                self.begin_period(cx);
-                let came = bytes.len();
-                self.read_head(Some(bytes), came, cx);
-            }
-            State::Idle | State::Head => {
-                if self.state == State::Idle {
-                    self.begin_period(cx);
-                }
-                self.progress(cx).keep(bytes, cx);
-                self.read_head(None, bytes.len(), cx);
-            }
-            State::Collecting => {
-                self.moved(bytes.len() as u64, self.config.limits.body_pace, cx);
-                self.progress(cx).keep(bytes, cx);
-                self.read_body(cx);
-            }
-            State::Discarding => {
-                self.moved += bytes.len() as u64; // bounded in all
-                self.progress(cx).keep(bytes, cx);
-                self.read_body(cx);
-            }
-            State::Lingering => {
-                self.moved += bytes.len() as u64;
-                if self.moved > self.config.limits.linger_bytes_max {
-                    self.close(CloseReason::Finished);
-                }
-            }
-            State::RunDue
-            | State::Running
-            | State::BlockDue
-            | State::Blocking
-            | State::StartDue
-            | State::CancelDue { .. } => self.progress(cx).keep(bytes, cx),
-            State::AnswerDue => {
-                self.progress(cx).keep(bytes, cx);
-                self.answer_due(cx);
-            }
-            State::Streaming => self.received_streaming(bytes, cx),
-        }
-    }
-
-    /// The peer will send no more (a half-close): answers still go out, but for those of apps that
-    /// do not work for a client which may have left.
-    pub fn received_eof(&mut self, cx: &mut Context<'_>) {
-        self.eof = true;
-        if self.state == State::Streaming {
-            return self.received_eof_streaming(cx);
-        }
-        if self.sending || self.has_output() {
-            return; // `sent` comes back to it
-        }
-        match self.state {
-            State::Idle => self.close(CloseReason::Client),
-            State::Head => self.close(CloseReason::Vanished),
-            State::Collecting => {
-                self.fault(
-                    Fault::bad_request("the content ended before its length"),
-                    cx,
-                );
-            }
-            State::Discarding => self.state = State::Ending { linger: false },
-            State::Lingering => self.close(CloseReason::Finished),
-            State::AnswerDue => self.answer_due(cx),
-            _ => {}
-        }
-    }
-
-    /// The socket holds nothing: the answer to `ReceivePending`.
-    pub fn nothing_pending(&mut self, cx: &mut Context<'_>) {
-        self.nothing_pending = true;
-        if self.state == State::AnswerDue {
-            self.answer_due(cx);
-        }
-    }
-
-    /// Part of what is out has left; for the minimum rate.
-    pub fn progressed(&mut self, bytes: u64, cx: &mut Context<'_>) {
-        debug_assert!(self.sending);
-        self.moved(bytes, self.config.limits.write_pace, cx);
-        if let Some(progress) = &mut self.progress {
-            progress.out_sent += bytes;
-        }
-        self.count_bytes_out(bytes, cx);
-    }
-
-    /// All of what was out has left.
-    pub fn sent(&mut self, transmit: Transmit, cx: &mut Context<'_>) {
-        debug_assert!(self.sending && transmit.is_done());
-        self.sending = false;
-        cx.pool.give_segments(transmit.into_segments());
-        self.begin_period(cx);
-        if let Some(progress) = &mut self.progress {
-            let left = progress.out_bytes.saturating_sub(progress.out_sent);
-            progress.log_pending(u64::MAX, cx);
-            progress.stream.left();
-            self.count_bytes_out(left, cx);
-        }
-        match self.state {
-            State::Idle | State::Head if self.has_unread() => self.read_head(None, 0, cx),
-            State::Collecting | State::Discarding => self.read_body(cx),
-            State::Idle => self.release_progress(cx),
-            _ => {}
-        }
-        if self.eof {
-            self.received_eof(cx);
-        }
-        if self.draining {
-            self.draining(cx);
-        }
-    }
-
-    /// The peer is gone altogether (reset, hang-up). `Close` follows.
-    pub fn peer_gone(&mut self, _cx: &mut Context<'_>) {
-        let idle = self.state == State::Idle && !self.sending;
-        self.close(if idle {
-            CloseReason::Client
-        } else {
-            CloseReason::Vanished
-        });
-    }
-
-    /// The quick step ran.
-    pub fn ran(&mut self, mut exchange: Box<Exchange>, outcome: Outcome, cx: &mut Context<'_>) {
-        debug_assert!(matches!(self.state, State::Running | State::Closed));
-        if self.state == State::Closed {
-            cx.pool.give_exchange(exchange);
-            return;
-        }
-        let is_for_app = matches!(outcome, Outcome::Later(_));
-        let is_unknown = exchange.request.method == Method::Other && !is_for_app;
-        let stands = outcome == Outcome::Ready && !is_unknown && !self.is_refused(&exchange);
-        self.progress(cx).output = exchange.take_output(stands);
-        if is_unknown {
-            exchange.response.error(Status::NOT_IMPLEMENTED);
-            return self.answer(exchange, cx);
-        }
-        match outcome {
-            Outcome::Ready => self.answer(exchange, cx),
-            Outcome::Blocking => {
-                self.state = State::BlockDue;
-                self.progress(cx).exchange = Some(exchange);
-            }
-            Outcome::Later(options) => self.start_due(exchange, options, cx),
-            Outcome::Collect { bytes_max } => self.collect(exchange, bytes_max, cx),
-        }
-    }
-
-    /// The blocking step is done (or was refused: then the answer says so). In a drain the last answer
-    /// says so, and whether it is the last is known once what has arrived behind it was received.
-    pub fn completed(&mut self, exchange: Box<Exchange>, cx: &mut Context<'_>) {
-        debug_assert!(matches!(self.state, State::Blocking | State::Closed));
-        if self.state == State::Closed {
-            cx.pool.give_exchange(exchange);
-            return;
-        }
-        if self.draining && !self.eof && !self.has_unread() {
-            self.progress(cx).exchange = Some(exchange);
-            self.state = State::AnswerDue;
-            return;
-        }
-        self.answer(exchange, cx);
-    }
-
-    fn answer_due(&mut self, cx: &mut Context<'_>) {
-        self.nothing_pending = false;
-        if let Some(exchange) = self.progress(cx).exchange.take() {
-            self.answer(exchange, cx);
-        }
-    }
-
-    /// `deadline` has passed. Called too early, it changes nothing.
-    pub fn expired(&mut self, cx: &mut Context<'_>) {
-        if self.deadline().is_none_or(|deadline| deadline > cx.now) {
-            return;
-        }
-        let silent = Fault::timeout(None, "time was up");
-        match self.state {
-            _ if self.sending => {
-                cx.counters.fault(&silent);
-                self.close(CloseReason::Slow);
-            }
-            State::Streaming => self.expired_streaming(cx),
-            State::Idle => self.close(CloseReason::Idle),
-            State::Head | State::Collecting => {
-                let status = Some(Status::REQUEST_TIMEOUT);
-                self.fault(Fault::timeout(status, "the request took too long"), cx);
-            }
-            State::Discarding => {
-                cx.counters.fault(&silent);
-                self.close(CloseReason::Slow);
-            }
-            State::Lingering => self.close(CloseReason::Finished),
-            _ => {}
-        }
-    }
-
-    /// The server is going down: finish what was accepted, say `Connection: close`, then `Close`.
-    /// An idle connection closes at once, unless a request has arrived.
-    pub fn draining(&mut self, _cx: &mut Context<'_>) {
-        self.draining = true;
-        if !self.sending && self.state == State::Discarding {
-            self.state = State::Ending { linger: true };
-        }
-    }
-
-    /// Answer a new connection with this status and close, without reading a request.
-    pub fn refuse(&mut self, status: Status, cx: &mut Context<'_>) {
-        self.reason = Some(CloseReason::Refused);
-        self.fault(Fault::limit(status, "no room for another connection"), cx);
-    }
-
-    /// Close without an answer, for this reason.
-    pub fn abort(&mut self, reason: CloseReason) {
-        self.close(reason);
-    }
-
-    /// The connection is closed: memory goes back to the pool, the close is counted by its reason.
-    /// Returns the record, if one was kept.
-    pub fn ended(mut self, cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>> {
-        let reason = self.reason.unwrap_or(CloseReason::Failed);
-        cx.counters.close(reason);
-        let mut record = self.record.take();
-        if let Some(record) = &mut record {
-            record.reason = reason;
-        }
-        if let Some(mut progress) = self.progress.take() {
-            progress.log_pending(if self.sending { progress.out_sent } else { 0 }, cx);
-            progress.recycle(cx);
-            cx.pool.http1.give(progress);
-        }
-        record
-    }
-
-    /// When to call `expired`. `None` while only the server itself is awaited.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Millis> {
-        let limits = &self.config.limits;
-        match self.state {
-            _ if self.sending => Some(limits.write_pace.deadline(self.since, self.moved)),
-            State::Idle => match self.idle_timeout_ms() {
-                u64::MAX => None,
-                timeout_ms => Some(Millis(self.since.0.saturating_add(timeout_ms))),
-            },
-            State::Head => Some(limits.head_pace.deadline(self.since, self.moved)),
-            State::Collecting | State::Discarding => {
-                Some(limits.body_pace.deadline(self.since, self.moved))
-            }
-            State::Lingering => Some(limits.linger_pace.deadline(self.since, self.moved)),
-            State::Streaming => self.streaming_deadline(),
-            _ => None,
-        }
-    }
-
-    /// Whether the other end is a proxy whose word about its clients is taken.
-    #[must_use]
-    pub fn peer_is_trusted(&self) -> bool {
-        self.standing == Standing::Proxy
-    }
-
-    /// Between requests with nothing received: may be closed to make room.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.state == State::Idle && !self.sending
-    }
-
-    /// Takes the answer over from the exchange into the output, unless its request has more content
-    /// than it may have: that is said then, if nothing worse is.
-    fn answer(&mut self, exchange: Box<Exchange>, cx: &mut Context<'_>) {
-        if self.is_refused(&exchange) {
-            return self.refuse_content(exchange, cx);
-        }
-        self.answer_with(exchange, false, cx);
-    }
-
-    /// Whether a request is refused though it is answered: among the reasons why it is the last one
-    /// of its connection there may be that it has too much content.
-    fn is_refused(&self, exchange: &Exchange) -> bool {
-        !exchange.persist
-            && !exchange.response.status.is_error()
-            && self.has_content_beyond(self.config.limits.body_bytes_max)
-    }
-
-    /// The same, while a batch may be on its way.
-    fn answer_with(&mut self, mut exchange: Box<Exchange>, sending: bool, cx: &mut Context<'_>) {
-        let mut progress = self.take_progress(cx);
-        self.count_request();
-        let persist = answer::take_over(
-            &mut exchange,
-            &mut progress,
-            self.draining,
-            &self.config,
-            cx,
-        );
-        progress.keep_or_log(exchange, sending, cx);
-        self.progress = Some(progress);
-        self.go_on(persist, cx);
-    }
-
-    /// Behind an answer: the end, content that was not asked for, or the next request.
-    fn go_on(&mut self, persist: bool, cx: &mut Context<'_>) {
-        let progress = self.progress(cx);
-        let body_left = !matches!(progress.body, BodyReader::Done);
-        let unread_left = progress.has_unread();
-        if !persist {
-            self.state = State::Ending {
-                linger: body_left || unread_left,
-            };
-            return;
-        }
-        if !self.sending {
-            self.begin_period(cx);
-        }
-        if body_left {
-            self.state = State::Discarding;
-            self.read_body(cx);
-        } else {
-            self.next_request(cx);
-        }
-    }
-
-    /// Answers what went wrong, if there is an answer to it, and ends the connection.
-    fn fault(&mut self, fault: Fault, cx: &mut Context<'_>) {
-        cx.counters.fault(&fault);
-        let Some(status) = fault.status else {
-            self.close(CloseReason::Vanished);
-            return;
-        };
-        let reason = match fault.blame {
-            crate::Blame::Timeout => CloseReason::Slow,
-            _ => CloseReason::BadRequest,
-        };
-        self.reason.get_or_insert(reason);
-        let peer = self.peer.address();
-        let progress = self.progress(cx);
-        let mut exchange = progress
-            .exchange
-            .take()
-            .unwrap_or_else(|| cx.pool.take_exchange());
-        exchange.peer = peer;
-        if exchange.request.head.is_empty() {
-            progress.copy_first_line(&mut exchange.request.head);
-            cx.stamp(&mut exchange);
-        }
-        match status {
-            Status::SERVICE_UNAVAILABLE => exchange.response.overloaded(),
-            _ => exchange.response.error(status),
-        }
-        exchange.response.close = true;
-        progress.persist = false;
-        self.answer(exchange, cx);
-        self.state = State::Ending { linger: true };
-    }
-
-    /// Whether something has been received that no answer has used up yet.
-    fn has_unread(&self) -> bool {
-        self.progress
-            .as_ref()
-            .is_some_and(|progress| progress.has_unread())
-    }
-
-    fn has_output(&self) -> bool {
-        self.progress
-            .as_ref()
-            .is_some_and(|progress| progress.has_output())
-    }
-
-    fn begin_period(&mut self, cx: &Context<'_>) {
-        self.since = cx.now;
-        self.moved = 0;
-    }
-
-    /// Bytes have moved in a period that only a minimum rate ends.
-    fn moved(&mut self, bytes: u64, pace: Pace, cx: &Context<'_>) {
-        self.moved += bytes;
-        if let Some(since) = pace.renewed(self.since, self.moved, cx.now) {
-            self.since = since;
-            self.moved = 0;
-        }
-    }
-
-    fn close(&mut self, reason: CloseReason) {
-        self.reason.get_or_insert(reason);
-        self.state = match self.state {
-            State::Streaming | State::CancelDue { .. } => State::CancelDue { close: true },
-            _ => State::Closed,
-        };
-    }
-
-    fn progress(&mut self, cx: &mut Context<'_>) -> &mut Progress {
-        self.progress.get_or_insert_with(|| cx.pool.http1.take())
-    }
-
-    fn take_progress(&mut self, cx: &mut Context<'_>) -> Box<Progress> {
-        self.progress.take().unwrap_or_else(|| cx.pool.http1.take())
-    }
-
-    /// An idle connection gives everything back.
-    fn release_progress(&mut self, cx: &mut Context<'_>) {
-        if let Some(progress) = self
-            .progress
-            .take_if(|p| !p.has_unread() && !p.has_output())
-        {
-            cx.pool.http1.give(progress);
+        match config.protocol {
+            Protocol::Http1 => Self::Http1(Http1Session::new(config, peer, cx)),
+            Protocol::Other(new) => Self::Other(new(config, peer, cx)),
         }
     }
 }
 
-const _: () = assert!(size_of::<Segment>() <= 40);
-const _: () = assert!(size_of::<ServerSession>() <= 72);
+/// Declares the events and questions of a session once: as a trait, for HTTP/1, and for either.
+macro_rules! session {
+    (
+        events { $($(#[$event_doc:meta])*
+            fn $event:ident($($arg:ident: $type:ty),*) $(-> $out:ty)?;)+ }
+        questions { $($(#[$question_doc:meta])* fn $question:ident() -> $answer:ty;)+ }
+    ) => {
+        /// A protocol as a state machine: events in, orders out. It sees no socket, no clock and no
+        /// thread.
+        pub trait Session: Debug + Send {
+            $($(#[$event_doc])* fn $event(&mut self, $($arg: $type),*) $(-> $out)?;)+
+            $($(#[$question_doc])* fn $question(&self) -> $answer;)+
+        }
+
+        impl Session for Http1Session {
+            $(#[inline]
+            fn $event(&mut self, $($arg: $type),*) $(-> $out)? {
+                Self::$event(self, $($arg),*)
+            })+
+            $(#[inline]
+            fn $question(&self) -> $answer {
+                Self::$question(self)
+            })+
+        }
+
+        impl ServerSession {
+            $($(#[$event_doc])*
+            #[inline]
+            pub fn $event(&mut self, $($arg: $type),*) $(-> $out)? {
+                match self {
+                    Self::Http1(session) => session.$event($($arg),*),
+                    Self::Other(session) => session.$event($($arg),*),
+                }
+            })+
+            $($(#[$question_doc])*
+            #[inline]
+            #[must_use]
+            pub fn $question(&self) -> $answer {
+                match self {
+                    Self::Http1(session) => session.$question(),
+                    Self::Other(session) => session.$question(),
+                }
+            })+
+        }
+    };
+}
+
+session! {
+    events {
+        /// The next order. To be asked after every event until it says `Wait` or `Close`.
+        fn next_action(cx: &mut Context<'_>) -> Action;
+
+        /// Bytes came. Welcome after `Wait { read: true }`, bounded otherwise by what the loop reads
+        /// at once. (`&mut`: a layer such as TLS decrypts in place.)
+        fn received(bytes: &mut [u8], cx: &mut Context<'_>);
+
+        /// The peer will send no more (a half-close): answers still go out, but for those of apps
+        /// that do not work for a client which may have left.
+        fn received_eof(cx: &mut Context<'_>);
+
+        /// The socket holds nothing: the answer to `ReceivePending`.
+        fn nothing_pending(cx: &mut Context<'_>);
+
+        /// Part of what is out has left; for the minimum rate.
+        fn progressed(bytes: u64, cx: &mut Context<'_>);
+
+        /// All of what was out has left.
+        fn sent(transmit: Transmit, cx: &mut Context<'_>);
+
+        /// File content for `Fill` is in its buffer, as much as there was.
+        fn filled(fill: Fill, cx: &mut Context<'_>);
+
+        /// The peer is gone altogether (reset, hang-up). `Close` follows.
+        fn peer_gone(cx: &mut Context<'_>);
+
+        /// The quick step ran.
+        fn ran(exchange: Box<Exchange>, outcome: Outcome, cx: &mut Context<'_>);
+
+        /// The blocking step is done (or was refused: then the answer says so). In a drain the last
+        /// answer says so, and whether it is the last is known once what has arrived behind it was
+        /// received.
+        fn completed(exchange: Box<Exchange>, cx: &mut Context<'_>);
+
+        /// The app's task answers: with the whole, or with a head whose content follows by
+        /// `produced`.
+        fn answered(exchange: Box<Exchange>, cx: &mut Context<'_>);
+
+        /// The task has read this much of what was offered: the window reopens. The first call, with
+        /// 0 perhaps, says that it wants content at all.
+        fn consumed(stream: StreamId, bytes: usize, cx: &mut Context<'_>);
+
+        /// The task has produced a piece of its answer.
+        fn produced(stream: StreamId, piece: Piece, cx: &mut Context<'_>);
+
+        /// `deadline` has passed. Called too early, it changes nothing.
+        fn expired(cx: &mut Context<'_>);
+
+        /// The server is going down: finish what was accepted, say that the connection ends, then
+        /// `Close`. An idle connection closes at once, unless a request has arrived.
+        fn draining(cx: &mut Context<'_>);
+
+        /// Answer a new connection with this status and close, without reading a request.
+        fn refuse(status: Status, cx: &mut Context<'_>);
+
+        /// Close without an answer, for this reason.
+        fn abort(reason: CloseReason);
+
+        /// Counts for a journal of connections from now on; `ended` gives the record back.
+        fn keep_record(record: Option<Box<ConnectionRecord>>);
+
+        /// The connection is closed: memory goes back to the pool, the close is counted by its
+        /// reason. Returns the record, if one was kept. Nothing may follow.
+        fn ended(cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>>;
+    }
+    questions {
+        /// When to call `expired`. `None` while only the server itself is awaited.
+        fn deadline() -> Option<Millis>;
+
+        /// Between requests with nothing received: may be closed to make room.
+        fn is_idle() -> bool;
+    }
+}

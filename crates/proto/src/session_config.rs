@@ -1,6 +1,6 @@
 //! What every connection of a server has in common.
 
-use crate::{ErrorPages, Limits, TrustedProxies};
+use crate::{ErrorPages, Limits, Protocol, TrustedProxies};
 
 /// What every connection of a server has in common.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub struct SessionConfig {
     pub error_pages: ErrorPages,
     /// Proxies whose word about their clients is taken.
     pub trusted_proxies: TrustedProxies,
+    /// What connections speak.
+    pub protocol: Protocol,
 }
 
 impl Default for SessionConfig {
@@ -22,6 +24,7 @@ impl Default for SessionConfig {
             keep_alive: true,
             error_pages: ErrorPages::plain(),
             trusted_proxies: TrustedProxies::default(),
+            protocol: Protocol::Http1,
         }
     }
 }

@@ -7,16 +7,19 @@
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use loadline_base::Millis;
 use loadline_proto::{
-    Action, CloseReason, ConnectionRecord, Context, Exchange, Handler, ServerSession, Status,
+    Action, CloseReason, ConnectionRecord, Context, Exchange, Fill, Handler, ServerSession, Status,
     StreamId,
 };
+use loadline_sys::file::{self, Filled};
 
 use crate::site::Site;
 use crate::task::{TaskHandle, Tasks};
 use crate::thread_context::ThreadContext;
+use crate::transport::sending::cut_short;
 use crate::transport::{Io, Pause, Range, Transport};
 
 /// Orders in one visit. A pipelining client has some 16 requests answered, then others have their
@@ -36,6 +39,8 @@ pub(crate) struct Connection<T> {
     session: ServerSession,
     transport: T,
     tasks: Tasks,
+    /// A part of a file that the session waits for, and whether it is in the page cache by now.
+    fill: Option<Box<(Fill, bool)>>,
 }
 
 /// Why driving a connection has come to a stop.
@@ -121,6 +126,7 @@ impl<T> Connection<T> {
             session,
             transport,
             tasks: Tasks::default(),
+            fill: None,
         }
     }
 
@@ -143,17 +149,24 @@ impl<T> Connection<T> {
         self,
         change: impl FnOnce(T) -> Result<U, T>,
     ) -> Result<Connection<U>, Self> {
-        let (session, tasks) = (self.session, self.tasks);
-        match change(self.transport) {
+        let Self {
+            session,
+            transport,
+            tasks,
+            fill,
+        } = self;
+        match change(transport) {
             Ok(transport) => Ok(Connection {
                 session,
                 transport,
                 tasks,
+                fill,
             }),
             Err(transport) => Err(Self {
                 session,
                 transport,
                 tasks,
+                fill,
             }),
         }
     }
@@ -187,7 +200,7 @@ impl<T> Connection<T> {
                 ControlFlow::Break(Pause::Prefetch(range)) => {
                     if placement.prefetch(range, site, visit.thread) {
                         visit.blocked += 1;
-                        self.transport.prefetched();
+                        self.prefetched();
                         flow = self.resume(&mut visit);
                         if visit.is_over() {
                             return Step::Again;
@@ -265,6 +278,7 @@ impl<T> Connection<T> {
                 let session = &mut self.session;
                 return Ok(self.transport.receive_pending(certain, session, io));
             }
+            Action::Fill(fill) => return Ok(self.fill(Box::new((fill, false)), io.cx)),
             Action::Finish => self.transport.finish(&mut self.session, io),
             Action::Wait { read, hang_up } => {
                 if !self.transport.wait(read, hang_up, &mut self.session, io) {
@@ -292,6 +306,9 @@ impl<T> Connection<T> {
             bytes_left: &mut visit.bytes_left,
             cx: &mut borrowed.cx,
         };
+        if let Some(fill) = self.fill.take_if(|fill| fill.1) {
+            return self.fill(fill, io.cx);
+        }
         self.transport.resume(&mut self.session, io)
     }
 
@@ -314,7 +331,34 @@ impl<T> Connection<T> {
     where
         T: Transport<D>,
     {
-        self.transport.prefetched();
+        match &mut self.fill {
+            Some(fill) => fill.1 = true,
+            None => self.transport.prefetched(),
+        }
+    }
+
+    /// `Action::Fill`, or the rest of it.
+    #[cold]
+    fn fill(&mut self, mut fill: Box<(Fill, bool)>, cx: &mut Context<'_>) -> ControlFlow<Pause> {
+        let (order, is_cached) = &mut *fill;
+        let (file, len) = (&order.file, order.len);
+        match file::fill(file, order.offset, len, &mut order.buffer, *is_cached) {
+            Ok(Filled::Whole) => self.session.filled(fill.0, cx),
+            Ok(Filled::Cold) => {
+                let range = Range {
+                    file: Arc::clone(file),
+                    offset: order.offset + order.buffer.len() as u64,
+                    len: (len - order.buffer.len()) as u64,
+                };
+                self.fill = Some(fill);
+                return ControlFlow::Break(Pause::Prefetch(range));
+            }
+            Err(error) => {
+                cut_short(&error);
+                self.session.abort(CloseReason::Failed);
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     /// A task was started for the exchange of `Step::Start`, or refused.
@@ -389,7 +433,7 @@ impl<T> Connection<T> {
     /// Gives memory back and closes the socket, which comes last: who sees the end finds it counted.
     /// Returns the record, if one was kept.
     pub(crate) fn end<D>(
-        self,
+        mut self,
         driver: &mut D,
         cx: &mut Context<'_>,
     ) -> Option<Box<ConnectionRecord>>

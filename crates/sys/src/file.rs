@@ -3,7 +3,7 @@
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsFd;
 
-use loadline_base::ContentVersion;
+use loadline_base::{ContentVersion, OpenFile};
 use rustix::fs::{AtFlags, StatxFlags, fstat, statx};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -94,6 +94,59 @@ pub fn read_ahead(file: impl AsFd, offset: u64, len: u64, scratch: &mut [u8]) {
             Ok(count) if count > 0 => at += count as u64,
             _ => return,
         }
+    }
+}
+
+/// What reading part of a file into memory came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filled {
+    /// All of it was read, or all up to the end of the file.
+    Whole,
+    /// The rest is not in the page cache: reading would wait.
+    Cold,
+}
+
+/// Reads `file` from `offset` on behind what is in `buffer` already, until that holds `len` bytes;
+/// waits for the disk only if it `may_wait`.
+///
+/// # Errors
+/// The file has changed since it was opened, or the disk or the file system failed.
+pub fn fill(
+    file: &OpenFile,
+    offset: u64,
+    len: usize,
+    buffer: &mut Vec<u8>,
+    may_wait: bool,
+) -> io::Result<Filled> {
+    let mut have = buffer.len();
+    buffer.resize(len.max(have), 0);
+    let outcome = loop {
+        if have >= len {
+            break Ok(Filled::Whole);
+        }
+        let (room, at) = (&mut buffer[have..], offset + have as u64);
+        let result = match may_wait {
+            true => Ok(Warm::Unknown),
+            false => read_warm(&file.fd, room, at),
+        };
+        let count = match result {
+            Ok(Warm::Read(count)) => Ok(count),
+            Ok(Warm::Cold) => break Ok(Filled::Cold),
+            Ok(Warm::Unknown) => read(&file.fd, &mut buffer[have..], at),
+            Err(error) => Err(error),
+        };
+        match count {
+            Ok(0) => break Ok(Filled::Whole),
+            Ok(count) => have += count,
+            Err(error) => break Err(error),
+        }
+    };
+    buffer.truncate(have);
+    match outcome {
+        Ok(Filled::Whole) if !is_unchanged(&file.fd, file.version)? => {
+            Err(io::Error::other("the file has changed since it was opened"))
+        }
+        outcome => outcome,
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod answers;
 mod app;
+pub mod records;
 pub mod refused;
 
 pub use answers::{Answer, parse_answers};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 
 use loadline_base::{Chunk, Millis, Transmit};
 use loadline_proto::{
-    AccessLog, Action, CloseReason, ConnectionRecord, Context, Counters, Exchange, HttpDate,
+    AccessLog, Action, CloseReason, ConnectionRecord, Context, Counters, Exchange, Fill, HttpDate,
     Limits, Outcome, Pool, RequestBody, ServerSession, SessionConfig, Status,
 };
 
@@ -82,6 +83,8 @@ pub struct Driver<'h> {
     pub reading: Option<bool>,
     /// Final answers that the handler has given and that no `Send` has carried yet.
     unsent_answers: usize,
+    /// Parts of files that were read into memory.
+    pub filled: u64,
 }
 
 macro_rules! cx {
@@ -184,6 +187,7 @@ impl<'h> Driver<'h> {
             finished: false,
             reading: Some(false),
             unsent_answers: 0,
+            filled: 0,
         };
         driver.session = Some(ServerSession::new(config, peer, cx!(driver)));
         driver.drive();
@@ -366,6 +370,7 @@ impl<'h> Driver<'h> {
                 Action::Pull(_, room) => self.app().room += room,
                 Action::Cancel(_) => self.cancelled(),
                 Action::Send { transmit, .. } => self.send(transmit),
+                Action::Fill(fill) => self.fill(fill),
                 Action::ReceivePending { .. } => self.receive_pending(),
                 Action::Finish => {
                     assert!(!self.finished, "Finish twice");
@@ -378,6 +383,19 @@ impl<'h> Driver<'h> {
             }
         }
         panic!("the session orders without end");
+    }
+
+    fn fill(&mut self, mut fill: Fill) {
+        assert!(fill.buffer.is_empty() && fill.len > 0);
+        self.filled += 1;
+        fill.buffer.resize(fill.len, 0);
+        let file = std::fs::File::from(fill.file.fd.try_clone().expect("a descriptor"));
+        let read = file.read_exact_at(&mut fill.buffer, fill.offset);
+        if read.is_err() {
+            fill.buffer.clear();
+        }
+        let session = self.session.as_mut().expect("an open connection");
+        session.filled(fill, cx!(self));
     }
 
     fn receive_pending(&mut self) {
@@ -468,7 +486,7 @@ impl<'h> Driver<'h> {
     fn close(&mut self) {
         self.events.push(Event::Close);
         assert!(self.app.is_none(), "Close before Cancel");
-        let session = self.session.take().expect("an open connection");
+        let mut session = self.session.take().expect("an open connection");
         let counted = |counters: &Counters| -> u64 {
             counters.closed.iter().map(|counter| counter.value()).sum()
         };

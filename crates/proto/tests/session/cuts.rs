@@ -4,7 +4,7 @@ use crate::drive::{Driver, config, echo, echo_blocking};
 use loadline_proto::{Body, Context, Exchange, Limits, Outcome, RequestBody, Status};
 
 /// Some requests that use every path through the session, each told from the others.
-fn conversation() -> Vec<u8> {
+pub(crate) fn conversation() -> Vec<u8> {
     [
         "GET /first?q HTTP/1.1\r\nHost: h\r\n\r\n",
         "POST /length HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello",
@@ -22,7 +22,7 @@ fn conversation() -> Vec<u8> {
     .into_bytes()
 }
 
-fn handle(exchange: &mut Exchange, cx: &mut Context<'_>) -> Outcome {
+pub(crate) fn handle(exchange: &mut Exchange, cx: &mut Context<'_>) -> Outcome {
     match exchange.request.path() {
         b"/missing" => exchange.response.error(Status::NOT_FOUND),
         b"/blocking" => return Outcome::Blocking,
@@ -39,7 +39,7 @@ fn handle(exchange: &mut Exchange, cx: &mut Context<'_>) -> Outcome {
     Outcome::Ready
 }
 
-fn output_of<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Vec<u8> {
+pub(crate) fn output_of<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Vec<u8> {
     let mut driver = Driver::new(&config(Limits::default()), handle);
     for piece in pieces {
         driver.feed(piece);

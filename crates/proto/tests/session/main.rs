@@ -16,6 +16,7 @@ mod encoded_then_blocking;
 mod framing_table;
 mod half_close;
 mod idle_table;
+mod layered;
 mod malformed_table;
 mod pair;
 mod persistence_table;

@@ -94,10 +94,7 @@ impl Sending {
                 return SendOutcome::Nothing;
             }
             Err(WriteError::File(error)) => {
-                static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
-                log::say_within(&LIMIT, |more| {
-                    tracing::warn!("an answer was cut short: {error}{more}");
-                });
+                cut_short(&error);
                 session.abort(CloseReason::Failed);
                 return SendOutcome::Nothing;
             }
@@ -118,4 +115,13 @@ impl Sending {
             }
         }
     }
+}
+
+/// A file could not be read to the end that its answer has promised.
+#[cold]
+pub(crate) fn cut_short(error: &std::io::Error) {
+    static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+    log::say_within(&LIMIT, |more| {
+        tracing::warn!("an answer was cut short: {error}{more}");
+    });
 }

@@ -174,6 +174,24 @@ pub fn impatient() -> Limits {
     }
 }
 
+fn session(limits: Limits) -> SessionConfig {
+    SessionConfig {
+        limits,
+        ..SessionConfig::default()
+    }
+}
+
+/// A folder with `FILES` in it.
+fn folder() -> TempDir {
+    let root = TempDir::new().unwrap();
+    for (name, len) in FILES {
+        std::fs::write(root.path().join(name), pattern(len)).unwrap();
+    }
+    std::fs::create_dir(root.path().join("folder")).unwrap();
+    std::fs::write(root.path().join("folder/index.html"), "in a folder").unwrap();
+    root
+}
+
 impl Server {
     pub fn start(model: Model) -> Self {
         Self::start_with(model.options(), limits())
@@ -184,12 +202,7 @@ impl Server {
     }
 
     pub fn start_over(options: ServerOptions, limits: Limits, files: StaticOptions) -> Self {
-        let root = TempDir::new().unwrap();
-        for (name, len) in FILES {
-            std::fs::write(root.path().join(name), pattern(len)).unwrap();
-        }
-        std::fs::create_dir(root.path().join("folder")).unwrap();
-        std::fs::write(root.path().join("folder/index.html"), "in a folder").unwrap();
+        let root = folder();
         let any_port = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
         Self::start_files_at(root, options, limits, any_port, files, None)
     }
@@ -223,6 +236,31 @@ impl Server {
         files: StaticOptions,
         connection_log: Option<ConnectionLogging>,
     ) -> Self {
+        Self::start_session_at(
+            root,
+            options,
+            session(limits),
+            listen,
+            files,
+            connection_log,
+        )
+    }
+
+    /// The same with all of what connections have in common.
+    pub fn start_session(options: ServerOptions, session: SessionConfig) -> Self {
+        let any_port = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+        let files = StaticOptions::default();
+        Self::start_session_at(folder(), options, session, any_port, files, None)
+    }
+
+    fn start_session_at(
+        root: TempDir,
+        options: ServerOptions,
+        session: SessionConfig,
+        listen: ListenAddr,
+        files: StaticOptions,
+        connection_log: Option<ConnectionLogging>,
+    ) -> Self {
         let files = StaticFiles::new(root.path(), files).unwrap();
         let site = Arc::new(TestSite {
             files,
@@ -231,10 +269,7 @@ impl Server {
         });
         let config = ServerConfig {
             options,
-            session: Arc::new(SessionConfig {
-                limits,
-                ..SessionConfig::default()
-            }),
+            session: Arc::new(session),
             listen: vec![listen],
             unix_mode: None,
             access_log: None,

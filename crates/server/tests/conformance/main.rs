@@ -6,6 +6,8 @@
 
 #[path = "../../../proto/tests/drive/answers.rs"]
 mod answers;
+#[path = "../../../proto/tests/drive/records.rs"]
+mod records;
 #[macro_use]
 mod model;
 mod client;
@@ -19,6 +21,7 @@ mod framing;
 mod journal;
 mod last_words;
 mod later;
+mod layered;
 mod regression;
 mod replaced;
 mod ring_features;

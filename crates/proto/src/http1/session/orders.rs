@@ -1,6 +1,6 @@
 //! What a session orders next.
 
-use super::ServerSession;
+use super::Http1Session;
 use crate::progress::BodyReader;
 use crate::session_state::State;
 use crate::{Action, CloseReason, Context, Then};
@@ -11,7 +11,7 @@ const WAIT_FOR_OWNER: Action = Action::Wait {
     hang_up: false,
 };
 
-impl ServerSession {
+impl Http1Session {
     /// The next order. To be asked after every fact until it says `Wait` or `Close`.
     #[inline]
     pub fn next_action(&mut self, cx: &mut Context<'_>) -> Action {

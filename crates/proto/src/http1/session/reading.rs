@@ -1,6 +1,6 @@
 //! From bytes to requests: heads, content, and what comes behind them.
 
-use super::ServerSession;
+use super::Http1Session;
 use crate::http1::HeadScan;
 use crate::http1::forwarded::field_of_a_proxy;
 use crate::progress::{BodyReader, too_much_content};
@@ -8,7 +8,7 @@ use crate::session_state::State;
 use crate::trusted_proxies::Standing;
 use crate::{CloseReason, Context, Exchange, Fault, RequestBody, Status};
 
-impl ServerSession {
+impl Http1Session {
     /// Looks for a head in what was kept, or in `fresh` bytes of which only leftovers are kept.
     /// `came`: bytes that came just now.
     pub(super) fn read_head(&mut self, fresh: Option<&[u8]>, came: usize, cx: &mut Context<'_>) {

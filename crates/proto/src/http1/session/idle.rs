@@ -1,9 +1,9 @@
 //! How long an idle connection stays, and what is said about that.
 
-use super::ServerSession;
+use super::Http1Session;
 use crate::Version;
 
-impl ServerSession {
+impl Http1Session {
     /// How long it may be idle; `u64::MAX`: without end.
     pub(super) fn idle_timeout_ms(&self) -> u64 {
         let limits = &self.config.limits;

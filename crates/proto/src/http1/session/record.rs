@@ -1,9 +1,9 @@
 //! What a connection comes to, counted for a journal of connections where there is one.
 
-use super::ServerSession;
+use super::Http1Session;
 use crate::{CloseReason, ConnectionRecord, Context};
 
-impl ServerSession {
+impl Http1Session {
     /// Counts for a journal of connections from now on; `ended` gives the record back.
     pub fn keep_record(&mut self, record: Option<Box<ConnectionRecord>>) {
         self.record = record;

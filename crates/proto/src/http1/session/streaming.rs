@@ -9,7 +9,7 @@
 //!                   └──────────────────────► CancelDue ─────────────────► Ending | Closed
 //! ```
 
-use super::{ServerSession, answer, encode};
+use super::{Http1Session, answer, encode};
 use crate::progress::BodyReader;
 use crate::session_state::State;
 use crate::stream::{AnswerEnd, Awaited};
@@ -21,7 +21,7 @@ use crate::{
 /// The one stream of an HTTP/1 connection.
 const STREAM: StreamId = StreamId(0);
 
-impl ServerSession {
+impl Http1Session {
     /// The app's task answers: with the whole, or with a head whose content follows by `produced`.
     pub fn answered(&mut self, mut exchange: Box<Exchange>, cx: &mut Context<'_>) {
         let sending = self.sending;

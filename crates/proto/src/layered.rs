@@ -1,0 +1,409 @@
+//! A session over a layer that changes its bytes on their way: TLS over a socket, HTTP over TLS.
+//!
+//! ```text
+//!   socket ── received ──► Layer ── plain bytes ──► session
+//!   socket ◄──── Send ──── Layer ◄── plain bytes ── session   (files: `Fill` first)
+//! ```
+//!
+//! Transports and architectures see one session as any other. Output is taken piece by piece, so
+//! that a large file needs no more memory than a piece.
+
+use core::fmt::Debug;
+use std::sync::Arc;
+
+use loadline_base::{Buffer, Chunk, Millis, Segment, Transmit};
+
+use crate::{
+    Action, CloseReason, ConnectionRecord, Context, Exchange, Fault, Fill, Outcome, Piece, Session,
+    SessionConfig, Status, StreamId, Then,
+};
+
+/// Plain bytes that are changed at once: 64 KiB fit into a core's caches, in both forms.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// No less of a file is asked for at once.
+const FILL_BYTES_MIN: usize = 16 << 10;
+
+/// Changes bytes on their way between a session and its socket. The same for a server and for a
+/// client.
+pub trait Layer: Debug + Send {
+    /// Bytes came from the socket. What they hold for the session is appended to `plain`, what the
+    /// layer itself answers to `out`.
+    ///
+    /// # Errors
+    /// The peer breaks the layer's rules. `out` is still sent, then the connection ends.
+    fn received(
+        &mut self,
+        bytes: &mut [u8],
+        plain: &mut Buffer,
+        out: &mut Buffer,
+    ) -> Result<(), Fault>;
+
+    /// Appends plain bytes to `out` in the form that the socket is to have.
+    fn send(&mut self, plain: &[u8], out: &mut Buffer);
+
+    /// The session's output ends here (TLS: `close_notify`).
+    fn finish(&mut self, out: &mut Buffer);
+
+    /// Whether the session's bytes can be sent: the handshake is over.
+    fn is_open(&self) -> bool;
+
+    /// Whether the peer has said that its output ends.
+    fn has_ended(&self) -> bool;
+}
+
+/// A session over a layer.
+#[derive(Debug)]
+pub struct Layered<L, S> {
+    layer: L,
+    session: S,
+    config: Arc<SessionConfig>,
+    /// Bytes for the socket, and how many of the session's they stand for.
+    out: Buffer,
+    out_plain: u64,
+    /// The session's output, as far as it is not in `out` yet, and what follows it.
+    output: Option<(Transmit, Then)>,
+    /// A part of a file is being read for it.
+    filling: bool,
+    on_the_way: Option<OnTheWay>,
+    /// When it was accepted, or its last bytes were made: for the deadline of either.
+    since: Millis,
+    /// The peer's end was reported to the session.
+    eof: bool,
+    /// The peer is gone.
+    gone: bool,
+    end: End,
+}
+
+/// Bytes on their way: how many of the socket's, and of the session's.
+#[derive(Clone, Copy, Debug)]
+struct OnTheWay {
+    bytes: u64,
+    bytes_sent: u64,
+    plain: u64,
+    plain_sent: u64,
+}
+
+/// How far the connection's end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Open,
+    /// The layer's end stands in `out`; then the socket is half-closed.
+    Finishing,
+    /// Half-closed.
+    Finished,
+    /// What stands in `out` is the last; then the connection closes.
+    Last,
+    /// To be closed at once.
+    Closed,
+}
+
+impl<L: Layer, S: Session> Layered<L, S> {
+    /// A connection that was just accepted.
+    pub fn new(layer: L, session: S, config: &Arc<SessionConfig>, cx: &Context<'_>) -> Self {
+        Self {
+            layer,
+            session,
+            config: Arc::clone(config),
+            out: Buffer::default(),
+            out_plain: 0,
+            output: None,
+            filling: false,
+            on_the_way: None,
+            since: cx.now,
+            eof: false,
+            gone: false,
+            end: End::Open,
+        }
+    }
+
+    /// What is to be sent now, or to be read for that.
+    fn send_due(&mut self, cx: &mut Context<'_>) -> Option<Action> {
+        if self.on_the_way.is_some() || self.filling {
+            return None;
+        }
+        if self.layer.is_open()
+            && !self.is_ending()
+            && let Some(fill) = self.take_output(cx)
+        {
+            self.filling = true;
+            return Some(Action::Fill(fill));
+        }
+        if self.out.is_empty() {
+            if self.end != End::Finishing {
+                return None;
+            }
+            self.end = End::Finished;
+            return Some(Action::Finish);
+        }
+        Some(self.send(cx))
+    }
+
+    /// Moves output through the layer, a piece of it at most. `Some`: a file is next.
+    fn take_output(&mut self, cx: &mut Context<'_>) -> Option<Fill> {
+        let (transmit, _) = self.output.as_mut()?;
+        let mut room = PIECE_BYTES.saturating_sub(self.out.len());
+        while let Some(chunk) = transmit.front() {
+            match chunk {
+                Chunk::Memory(bytes) if room > 0 => {
+                    let len = bytes.len().min(room);
+                    if self.out.capacity() == 0 {
+                        self.out = cx.pool.buffers.take(len);
+                    }
+                    self.layer.send(&bytes[..len], &mut self.out);
+                    self.out_plain += len as u64;
+                    room -= len;
+                    transmit.advance(len as u64);
+                }
+                Chunk::File { file, offset, len } if room >= FILL_BYTES_MIN => {
+                    let len = usize::try_from(len).map_or(room, |len| len.min(room));
+                    return Some(Fill {
+                        file: Arc::clone(file),
+                        offset,
+                        len,
+                        buffer: cx.pool.buffers.take(len),
+                    });
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    fn send(&mut self, cx: &mut Context<'_>) -> Action {
+        let then = match &self.output {
+            _ if self.end == End::Last => Then::Close,
+            Some((transmit, then)) if transmit.is_done() => *then,
+            _ => Then::More,
+        };
+        if then == Then::Close && self.end != End::Last {
+            self.layer.finish(&mut self.out);
+            self.end = End::Last;
+            self.since = cx.now;
+        }
+        self.on_the_way = Some(OnTheWay {
+            bytes: self.out.len() as u64,
+            bytes_sent: 0,
+            plain: std::mem::take(&mut self.out_plain),
+            plain_sent: 0,
+        });
+        let mut segments = cx.pool.take_segments();
+        segments.push(Segment::Buffer(std::mem::take(&mut self.out)));
+        Action::Send {
+            transmit: Transmit::new(segments),
+            then,
+        }
+    }
+
+    /// The session closes: the peer is told where the bytes end, if that is possible.
+    fn close(&mut self, cx: &Context<'_>) {
+        let may_send = self.layer.is_open() && !self.gone && self.on_the_way.is_none();
+        match self.end {
+            End::Open if may_send => {
+                self.layer.finish(&mut self.out);
+                self.end = End::Last;
+                self.since = cx.now;
+            }
+            End::Last if !self.gone && (!self.out.is_empty() || self.on_the_way.is_some()) => {}
+            _ => self.end = End::Closed,
+        }
+    }
+
+    /// No more bytes of the socket's will be understood.
+    fn is_ending(&self) -> bool {
+        matches!(self.end, End::Last | End::Closed)
+    }
+}
+
+impl<L: Layer, S: Session> Session for Layered<L, S> {
+    fn next_action(&mut self, cx: &mut Context<'_>) -> Action {
+        loop {
+            if let Some(action) = self.send_due(cx) {
+                return action;
+            }
+            match self.session.next_action(cx) {
+                Action::Send { transmit, then } => self.output = Some((transmit, then)),
+                Action::Finish => {
+                    self.layer.finish(&mut self.out);
+                    self.end = End::Finishing;
+                }
+                Action::Close => {
+                    self.close(cx);
+                    if self.end == End::Closed {
+                        return Action::Close;
+                    }
+                    if self.on_the_way.is_some() {
+                        return Action::Wait {
+                            read: false,
+                            hang_up: false,
+                        };
+                    }
+                }
+                Action::Wait { read, hang_up } => {
+                    return Action::Wait {
+                        read: read || !self.layer.is_open(),
+                        hang_up,
+                    };
+                }
+                action => return action,
+            }
+        }
+    }
+
+    fn received(&mut self, bytes: &mut [u8], cx: &mut Context<'_>) {
+        if self.is_ending() {
+            return;
+        }
+        let mut plain = cx.pool.buffers.take(bytes.len());
+        let result = self.layer.received(bytes, &mut plain, &mut self.out);
+        if !plain.is_empty() {
+            self.session.received(&mut plain, cx);
+        }
+        cx.pool.buffers.give(plain);
+        if let Err(fault) = result {
+            cx.counters.fault(&fault);
+            self.session.abort(CloseReason::BadRequest);
+            self.end = End::Last;
+            self.since = cx.now;
+        } else if self.layer.has_ended() {
+            self.received_eof(cx);
+        }
+    }
+
+    fn received_eof(&mut self, cx: &mut Context<'_>) {
+        if !std::mem::replace(&mut self.eof, true) {
+            self.session.received_eof(cx);
+        }
+    }
+
+    fn nothing_pending(&mut self, cx: &mut Context<'_>) {
+        self.session.nothing_pending(cx);
+    }
+
+    /// The session's part of it, for its minimum rate.
+    fn progressed(&mut self, bytes: u64, cx: &mut Context<'_>) {
+        let Some(way) = &mut self.on_the_way else {
+            return;
+        };
+        way.bytes_sent += bytes;
+        let plain = way.plain * way.bytes_sent / way.bytes.max(1) - way.plain_sent;
+        way.plain_sent += plain;
+        if plain > 0 {
+            self.session.progressed(plain, cx);
+        }
+    }
+
+    fn sent(&mut self, transmit: Transmit, cx: &mut Context<'_>) {
+        cx.pool.give_segments(transmit.into_segments());
+        let Some(way) = self.on_the_way.take() else {
+            return;
+        };
+        if self.end == End::Last && self.output.is_none() {
+            self.end = End::Closed;
+        }
+        // `out` may hold a handshake's bytes by now, but none of the session's: they come after `sent`.
+        if let Some((done, _)) = self.output.take_if(|(rest, _)| rest.is_done()) {
+            self.session.sent(done, cx);
+        } else if way.plain > way.plain_sent {
+            self.session.progressed(way.plain - way.plain_sent, cx);
+        }
+    }
+
+    fn filled(&mut self, mut fill: Fill, cx: &mut Context<'_>) {
+        self.filling = false;
+        let buffer = std::mem::take(&mut fill.buffer);
+        if buffer.len() < fill.len {
+            self.session.abort(CloseReason::Failed); // the file has become shorter
+            self.end = End::Closed;
+        } else if let Some((transmit, _)) = &mut self.output {
+            if self.out.capacity() == 0 {
+                self.out = cx.pool.buffers.take(buffer.len());
+            }
+            self.layer.send(&buffer, &mut self.out);
+            self.out_plain += buffer.len() as u64;
+            transmit.advance(buffer.len() as u64);
+        }
+        cx.pool.buffers.give(buffer);
+    }
+
+    fn peer_gone(&mut self, cx: &mut Context<'_>) {
+        self.gone = true;
+        self.session.peer_gone(cx);
+    }
+
+    fn ran(&mut self, exchange: Box<Exchange>, outcome: Outcome, cx: &mut Context<'_>) {
+        self.session.ran(exchange, outcome, cx);
+    }
+
+    fn completed(&mut self, exchange: Box<Exchange>, cx: &mut Context<'_>) {
+        self.session.completed(exchange, cx);
+    }
+
+    fn answered(&mut self, exchange: Box<Exchange>, cx: &mut Context<'_>) {
+        self.session.answered(exchange, cx);
+    }
+
+    fn consumed(&mut self, stream: StreamId, bytes: usize, cx: &mut Context<'_>) {
+        self.session.consumed(stream, bytes, cx);
+    }
+
+    fn produced(&mut self, stream: StreamId, piece: Piece, cx: &mut Context<'_>) {
+        self.session.produced(stream, piece, cx);
+    }
+
+    fn expired(&mut self, cx: &mut Context<'_>) {
+        if self.deadline().is_none_or(|deadline| deadline > cx.now) {
+            return;
+        }
+        if self.layer.is_open() && !self.is_ending() {
+            return self.session.expired(cx);
+        }
+        cx.counters.fault(&Fault::timeout(
+            None,
+            "time was up for a handshake or an end",
+        ));
+        self.abort(CloseReason::Slow);
+    }
+
+    fn draining(&mut self, cx: &mut Context<'_>) {
+        self.session.draining(cx);
+    }
+
+    /// An answer would take a handshake first: it is closed.
+    fn refuse(&mut self, _status: Status, _cx: &mut Context<'_>) {
+        self.abort(CloseReason::Refused);
+    }
+
+    fn abort(&mut self, reason: CloseReason) {
+        self.session.abort(reason);
+        self.end = End::Closed;
+    }
+
+    fn keep_record(&mut self, record: Option<Box<ConnectionRecord>>) {
+        self.session.keep_record(record);
+    }
+
+    fn ended(&mut self, cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>> {
+        cx.pool.buffers.give(std::mem::take(&mut self.out));
+        if let Some((transmit, _)) = self.output.take() {
+            cx.pool.give_segments(transmit.into_segments());
+        }
+        self.session.ended(cx)
+    }
+
+    fn deadline(&self) -> Option<Millis> {
+        let limits = &self.config.limits;
+        match self.end {
+            End::Closed => None,
+            End::Last => Some(limits.linger_pace.deadline(self.since, 0)),
+            _ if !self.layer.is_open() => Some(limits.head_pace.deadline(self.since, 0)),
+            _ if self.filling => None,
+            _ => self.session.deadline(),
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        let nothing_out = self.out.is_empty() && self.on_the_way.is_none();
+        nothing_out && self.layer.is_open() && self.session.is_idle()
+    }
+}

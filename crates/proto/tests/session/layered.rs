@@ -1,0 +1,246 @@
+//! A session over a layer that changes its bytes: the same answers as without it, whatever the cuts.
+
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use loadline_base::{ContentVersion, OpenFile};
+use loadline_proto::{
+    Body, CloseReason, Context, Exchange, Http1Session, Layered, Limits, Outcome, Protocol,
+    SessionConfig,
+};
+
+use crate::cuts::{conversation, handle, output_of};
+use crate::drive::records::{END, Records, hello, plain, records};
+use crate::drive::{Driver, Event, config};
+
+/// HTTP/1 over records.
+fn layered(limits: Limits) -> Arc<SessionConfig> {
+    Arc::new(SessionConfig {
+        limits,
+        protocol: Protocol::Other(|config, peer, cx| {
+            let http = Http1Session::new(config, peer, cx);
+            Box::new(Layered::new(Records::default(), http, config, cx))
+        }),
+        ..SessionConfig::default()
+    })
+}
+
+fn driver() -> Driver<'static> {
+    Driver::new(&layered(Limits::default()), handle)
+}
+
+/// What was sent, without the records; the layer's end was sent, too.
+fn sent(driver: &Driver<'_>) -> Vec<u8> {
+    let (plain, ended) = plain(&driver.output);
+    assert!(ended, "the end of the records");
+    plain
+}
+
+#[test]
+fn the_same_answers_whatever_the_cuts() {
+    let expected = output_of([&conversation()[..]]);
+    let bytes = [hello(), records(&conversation())].concat();
+    for piece in [1, 2, 3, 7, 100, 1000, bytes.len()] {
+        let mut driver = driver();
+        for piece in bytes.chunks(piece) {
+            driver.feed(piece);
+        }
+        if !driver.is_closed() {
+            driver.feed(&END);
+        }
+        if !driver.is_closed() {
+            driver.eof();
+        }
+        assert!(driver.is_closed(), "it ends");
+        assert_eq!(sent(&driver), expected, "in pieces of {piece}");
+    }
+}
+
+#[test]
+fn the_same_answers_however_slowly_they_leave() {
+    let expected = output_of([&conversation()[..]]);
+    let mut driver = driver();
+    driver.hold_output = true;
+    driver.feed(&[hello(), records(&conversation())].concat());
+    while driver.held.is_some() {
+        driver.progress(777);
+    }
+    if !driver.is_closed() {
+        driver.eof();
+    }
+    assert_eq!(sent(&driver), expected);
+}
+
+/// A file of this length, with a pattern in it.
+fn file(len: usize) -> (std::fs::File, Arc<OpenFile>, Vec<u8>) {
+    let content: Vec<u8> = (0..len).map(|n| (n % 251) as u8).collect();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&content).unwrap();
+    let open = OpenFile {
+        fd: file.as_fd().try_clone_to_owned().unwrap(),
+        version: ContentVersion::default(),
+        is_local: true,
+    };
+    (file, Arc::new(open), content)
+}
+
+fn with_file(file: &Arc<OpenFile>, len: u64) -> Driver<'static> {
+    let file = Arc::clone(file);
+    let answer = move |exchange: &mut Exchange, _: &mut Context<'_>| {
+        exchange.response.body = Body::File {
+            file: Arc::clone(&file),
+            offset: 0,
+            len,
+        };
+        Outcome::Ready
+    };
+    Driver::new(&layered(Limits::default()), answer)
+}
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
+#[test]
+fn a_file_leaves_through_memory_in_pieces() {
+    for len in [1, 15_999, 16_384, 65_536, 200_003] {
+        let (_, open, content) = file(len);
+        let mut driver = with_file(&open, len as u64);
+        driver.feed(&[hello(), records(GET), records(GET)].concat());
+        driver.feed(&END).eof();
+        let answers = crate::drive::parse_answers(&sent(&driver), |_| false);
+        assert_eq!(answers.len(), 2, "{len} bytes");
+        assert!(answers.iter().all(|answer| answer.body == content));
+        let most = driver.events.iter().map(|event| match event {
+            Event::Send(bytes) => *bytes,
+            _ => 0,
+        });
+        assert!(
+            most.max() <= Some((64 << 10) + 200),
+            "pieces of a bounded length"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_has_become_shorter_cuts_its_answer() {
+    let (file, open, _) = file(100_000);
+    let mut driver = with_file(&open, 100_000);
+    driver.hold_output = true;
+    driver.feed(&[hello(), records(GET)].concat());
+    file.set_len(10).unwrap();
+    driver.release_output();
+    assert!(driver.is_closed());
+    assert_eq!(driver.closes(CloseReason::Failed), 1);
+    let (_, ended) = plain(&driver.output);
+    assert!(!ended, "a client sees that the end is missing");
+}
+
+#[test]
+fn a_handshake_has_a_deadline_and_rules() {
+    let mut silent = driver();
+    silent.feed(&hello()[..3]);
+    assert!(!silent.is_idle());
+    silent.pass(Limits::default().head_pace.grace_ms);
+    assert_eq!(silent.closes(CloseReason::Slow), 1);
+    assert!(silent.output.is_empty());
+
+    let mut wrong = driver();
+    wrong.feed(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    // Their first two bytes are a length: it waits for more.
+    assert!(!wrong.is_closed());
+    let mut wrong = driver();
+    wrong.feed(&records(b"what"));
+    assert!(wrong.is_closed() && wrong.seen.is_empty());
+    assert_eq!(wrong.output, records(b"alert"));
+    assert_eq!(wrong.closes(CloseReason::BadRequest), 1);
+}
+
+#[test]
+fn ends_of_either_side() {
+    // The server's, after the answer to a client that asked for it.
+    let mut driver = driver();
+    driver.feed(&hello());
+    driver.feed(&records(
+        b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+    ));
+    assert!(driver.is_closed());
+    assert!(!sent(&driver).is_empty());
+
+    // The client's, while its answer is being made.
+    let mut half = self::driver();
+    half.hold_blocking = true;
+    half.feed(
+        &[
+            hello(),
+            records(b"GET /blocking HTTP/1.1\r\nHost: h\r\n\r\n"),
+        ]
+        .concat(),
+    );
+    half.feed(&END);
+    half.complete();
+    assert!(half.is_closed() && !sent(&half).is_empty());
+
+    // Idle for too long.
+    let mut idle = self::driver();
+    idle.feed(&hello());
+    assert!(idle.is_idle());
+    idle.pass(Limits::default().idle_timeout_ms);
+    assert!(idle.is_closed() && sent(&idle).is_empty());
+
+    // A client that does not read the end.
+    let mut deaf = self::driver();
+    deaf.feed(&hello());
+    deaf.hold_output = true;
+    deaf.pass(Limits::default().idle_timeout_ms);
+    assert!(!deaf.is_closed());
+    deaf.pass(Limits::default().linger_pace.total_max_ms);
+    assert!(deaf.is_closed());
+
+    let mut gone = self::driver();
+    gone.feed(&hello()).peer_gone();
+    assert!(gone.is_closed());
+    assert_eq!(
+        gone.output,
+        records(b"welcome"),
+        "nothing to a client that is gone"
+    );
+}
+
+#[test]
+fn a_drain_answers_what_has_come() {
+    let mut driver = driver();
+    driver.hold_blocking = true;
+    driver.feed(
+        &[
+            hello(),
+            records(b"GET /blocking HTTP/1.1\r\nHost: h\r\n\r\n"),
+        ]
+        .concat(),
+    );
+    driver.draining();
+    driver.complete();
+    assert!(driver.is_closed());
+    let answers = crate::drive::parse_answers(&sent(&driver), |_| false);
+    assert_eq!(answers[0].field("connection"), Some("close"));
+
+    let mut idle = self::driver();
+    idle.feed(&hello()).draining();
+    assert!(idle.is_closed() && sent(&idle).is_empty());
+}
+
+#[test]
+fn without_the_layer_nothing_is_filled() {
+    let (_, open, content) = file(200_000);
+    let file = Arc::clone(&open);
+    let mut plain = Driver::new(&config(Limits::default()), move |exchange, _| {
+        exchange.response.body = Body::File {
+            file: Arc::clone(&file),
+            offset: 0,
+            len: 200_000,
+        };
+        Outcome::Ready
+    });
+    plain.feed(GET);
+    assert_eq!(plain.answers()[0].body, content);
+    assert_eq!(plain.filled, 0);
+}
