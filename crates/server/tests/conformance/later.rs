@@ -225,7 +225,7 @@ fn a_task_that_panics_or_says_nothing_costs_nothing(model: Model) {
 }
 
 /// Ends a connection by a reset.
-fn reset(client: Client) {
+pub fn reset(client: Client) {
     rustix::net::sockopt::set_socket_linger(&client.stream, Some(Duration::ZERO)).unwrap();
 }
 

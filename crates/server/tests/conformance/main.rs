@@ -22,11 +22,13 @@ mod journal;
 mod last_words;
 mod later;
 mod layered;
+mod many_streams;
 mod regression;
 mod replaced;
 mod ring_features;
 mod selection;
 mod shutdown;
+mod streams;
 
 #[test]
 fn every_architecture_has_a_model() {
