@@ -50,8 +50,8 @@ const LONG_MIN: usize = 8;
 /// The last trial of a confirmation takes at least so long.
 const MINUTE_S: f64 = 60.0;
 
-/// Void trials in a row after which it is given up.
-const VOIDS_MAX: u32 = 10;
+/// Discarded trials in a row after which it is given up.
+const DISCARDED_MAX: u32 = 10;
 
 /// The lowest rate: below it, a trial that says anything takes hours.
 const RATE_FLOOR_PER_S: f64 = 0.1;
@@ -190,7 +190,8 @@ pub enum Outcome {
     /// It was not.
     Fails,
     /// Nothing can be said of the server: something else went wrong.
-    Void,
+    #[serde(alias = "void")]
+    Discarded,
     /// Nothing can be said of the server: the client was the limit.
     ClientLimited,
 }
@@ -217,7 +218,7 @@ impl Tried {
         match self.outcome {
             Outcome::Holds => Some(true),
             Outcome::Fails => Some(false),
-            Outcome::Void | Outcome::ClientLimited => None,
+            Outcome::Discarded | Outcome::ClientLimited => None,
         }
     }
 }
@@ -235,7 +236,7 @@ pub struct Search {
     confirm: Confirm,
     /// The client is the limit from this rate on.
     ceiling_per_s: f64,
-    voids_in_a_row: u32,
+    discarded_in_a_row: u32,
     next: Step,
     /// Why it ended before it was through.
     gave_up: Option<String>,
@@ -255,7 +256,7 @@ impl Search {
             shape: Shape::Unknown,
             confirm: Confirm::default(),
             ceiling_per_s: f64::INFINITY,
-            voids_in_a_row: 0,
+            discarded_in_a_row: 0,
             next: Step::Done,
             gave_up: None,
             limits,
@@ -277,7 +278,7 @@ impl Search {
         };
         match tried.holds() {
             Some(holds) => {
-                self.voids_in_a_row = 0;
+                self.discarded_in_a_row = 0;
                 match trial.stage {
                     Stage::Sweep | Stage::Settle => self.sweep.learn(trial.rate_per_s, holds),
                     Stage::Narrow => {}
@@ -290,7 +291,7 @@ impl Search {
                     self.widen();
                 }
             }
-            None => self.count_void(&tried),
+            None => self.count_discarded(&tried),
         }
         self.tried.push(tried);
         self.shape = self.shape();
@@ -321,21 +322,21 @@ impl Search {
         finding::of(self)
     }
 
-    /// A void trial is repeated. Where the client was the limit twice in a row, it is the limit of
+    /// A discarded trial is repeated. Where the client was the limit twice in a row, it is the limit of
     /// the search from there on.
-    fn count_void(&mut self, tried: &Tried) {
-        self.voids_in_a_row += 1;
+    fn count_discarded(&mut self, tried: &Tried) {
+        self.discarded_in_a_row += 1;
         // Beyond a rate that has failed there is nothing to be found by insisting.
         let is_beyond =
             (self.sweep.failed_above_per_s()).is_some_and(|failed| failed < tried.trial.rate_per_s);
-        let is_limit = tried.outcome == Outcome::ClientLimited && self.voids_in_a_row > 1;
+        let is_limit = tried.outcome == Outcome::ClientLimited && self.discarded_in_a_row > 1;
         if is_limit || is_beyond {
             self.ceiling_per_s = self.ceiling_per_s.min(tried.trial.rate_per_s);
-            self.voids_in_a_row = 0;
+            self.discarded_in_a_row = 0;
             self.confirm.give_way();
-        } else if self.voids_in_a_row >= VOIDS_MAX {
+        } else if self.discarded_in_a_row >= DISCARDED_MAX {
             self.gave_up = Some(format!(
-                "{VOIDS_MAX} trials in a row say nothing about the server"
+                "{DISCARDED_MAX} trials in a row say nothing about the server"
             ));
         }
     }
@@ -344,7 +345,7 @@ impl Search {
         if self.gave_up.is_some() {
             return Step::Done;
         }
-        if self.voids_in_a_row > 0
+        if self.discarded_in_a_row > 0
             && let Some(last) = self.tried.last()
         {
             return self.afford(last.trial.rate_per_s, last.trial.length, last.trial.stage);

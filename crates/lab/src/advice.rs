@@ -111,8 +111,9 @@ pub struct Advice {
     pub matters: f64,
     /// Workloads that differ in one factor, for which something else is better.
     pub would_change: Vec<Change>,
-    /// Trials of the series that were void, and say nothing here.
-    pub void: usize,
+    /// Trials of the series that were discarded, and say nothing here.
+    #[serde(alias = "void")]
+    pub discarded: usize,
 }
 
 /// A server as it was started.
@@ -188,7 +189,8 @@ pub fn advise(run: &Run, question: &Question) -> Result<Advice, String> {
         });
         best.blocks = best.blocks.min(other.blocks);
     }
-    let is_void = |trial: &&crate::analysis::Measured| trial.series == series && !trial.counts();
+    let is_discarded =
+        |trial: &&crate::analysis::Measured| trial.series == series && !trial.counts();
     Ok(Advice {
         goal: question.goal,
         series: series.to_owned(),
@@ -199,7 +201,7 @@ pub fn advise(run: &Run, question: &Question) -> Result<Advice, String> {
         runner_up,
         tied,
         matters,
-        void: run.trials.iter().filter(is_void).count(),
+        discarded: run.trials.iter().filter(is_discarded).count(),
     })
 }
 

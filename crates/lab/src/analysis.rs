@@ -1,7 +1,7 @@
 //! What the trials of a run come to: journal lines in, cells with estimates out.
 //!
 //! The unit of all statistics is the trial, never the request: a cell's estimate is the geometric mean of its
-//! trials, with an interval for the true one. Void trials are kept apart and shown; they are part
+//! trials, with an interval for the true one. Discarded trials are kept apart and shown; they are part
 //! of no estimate. A/A trials repeat a cell under another name: what they differ by is the noise.
 
 mod cells;

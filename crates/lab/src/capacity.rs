@@ -52,7 +52,7 @@ pub struct Ran {
     /// The server, as far as it is known.
     pub server: ServerFacts,
     /// Why it counts for nothing, whatever the client says, in sentences.
-    pub void: Vec<String>,
+    pub discarded: Vec<String>,
     /// How long it took, all in all.
     pub took_s: f64,
 }
@@ -229,10 +229,10 @@ impl Capacity {
 
 fn judge(slo: &Slo, ran: &Ran) -> Judgement {
     match &ran.load {
-        Some(record) if ran.void.is_empty() => slo.judge(record),
+        Some(record) if ran.discarded.is_empty() => slo.judge(record),
         _ => Judgement {
-            outcome: Outcome::Void,
-            reasons: ran.void.clone(),
+            outcome: Outcome::Discarded,
+            reasons: ran.discarded.clone(),
         },
     }
 }
@@ -358,7 +358,7 @@ mod tests {
                     cpus: "1".to_owned(),
                     ..ServerFacts::default()
                 },
-                void: Vec::new(),
+                discarded: Vec::new(),
                 took_s: trial.seconds + 1.0,
             })
         }

@@ -105,14 +105,14 @@ fn values(of: &CellLevels, metric: Metric, cells: &[Cell<'_>]) -> BTreeMap<u32, 
     let (Some(cell), None) = (found.next(), found.next()) else {
         return BTreeMap::new();
     };
-    // Errors make a trial void: a bound on them is a bound on those trials, too.
-    let (void, value): (_, fn(&Measured, Metric) -> Option<Range>) = match metric {
-        Metric::ErrorShare => (cell.void.as_slice(), |trial, metric| {
+    // Errors discard a trial: a bound on them is a bound on those trials, too.
+    let (discarded, value): (_, fn(&Measured, Metric) -> Option<Range>) = match metric {
+        Metric::ErrorShare => (cell.discarded.as_slice(), |trial, metric| {
             trial.measured(metric).map(Range::exact)
         }),
         _ => (&[][..], Measured::range),
     };
-    let trials = cell.counted.iter().chain(void);
+    let trials = cell.counted.iter().chain(discarded);
     trials
         .filter_map(|trial| Some((trial.block, value(trial, metric)?)))
         .collect()
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_void_trials_count_against_a_goal() {
+    fn errors_of_discarded_trials_count_against_a_goal() {
         let goals = goals(
             "[[goal]]\nname = \"none\"\nseries = \"s\"\nmetric = \"error_share\"\n\
              of = { server = \"one\" }\nat_most = 0",
@@ -202,7 +202,7 @@ mod tests {
         let one = run.trials.iter_mut().find(|trial| trial.series == "s");
         let one = one.unwrap();
         one.values.insert(Metric::ErrorShare, 0.1);
-        one.void = vec!["errors".to_owned()];
+        one.discarded = vec!["errors".to_owned()];
         assert_eq!(judged(&run, &goals)[0].is_met, Some(false));
     }
 

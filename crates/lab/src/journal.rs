@@ -31,7 +31,7 @@ pub enum Line {
     Capacity(Box<CapacityTrial>),
     /// Blocks behind those of the plan, since comparisons were not decided.
     Blocks(AddedBlocks),
-    /// A trial that was run to its end, void or not.
+    /// A trial that was run to its end, discarded or not.
     Trial(Box<Trial>),
 }
 
@@ -154,17 +154,19 @@ pub struct Trial {
     pub hdr_file: Option<String>,
     /// Why the trial counts for nothing, in sentences: empty if it counts. It is shown all the
     /// same, struck out.
-    pub void: Vec<String>,
+    #[serde(alias = "void")]
+    pub discarded: Vec<String>,
     /// Why its times alone count for nothing, in sentences: all else does. The client of an open loop
     /// sent everything, but late.
-    pub times_void: Vec<String>,
-    /// What is worth knowing and does not make it void: what the plan allows, or that no steady state
+    #[serde(alias = "times_void")]
+    pub times_discarded: Vec<String>,
+    /// What is worth knowing and does not discard it: what the plan allows, or that no steady state
     /// was seen.
     pub notes: Vec<String>,
     /// The client of a closed loop was at its end. The trial counts, and what was carried is the
     /// least that the server can carry.
     pub client_limited: bool,
-    /// It is void for a reason that lies outside of what was measured: others had the CPUs. It is run
+    /// It is discarded for a reason that lies outside of what was measured: others had the CPUs. It is run
     /// again, a few times at most.
     pub disturbed: bool,
     /// How long it took altogether: start of the server, connections, load, end of the server.

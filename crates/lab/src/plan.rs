@@ -254,7 +254,7 @@ pub struct Series {
     pub warm_up_s: f64,
     /// Which cells are run twice in each block, under two names.
     pub a_a: Repeated,
-    /// What may be amiss without a trial being void.
+    /// What may be amiss although the trial counts.
     pub allow: Allow,
     /// What is to be decided between its cells; `None`: nothing is said of it.
     pub compare: Option<Compared>,
@@ -320,7 +320,7 @@ pub struct Settings {
     pub network: Option<Network>,
 }
 
-/// What may be amiss without a trial being void. It is noted all the same.
+/// What may be amiss although the trial counts. It is noted all the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allow {
     /// Share of requests that may fail or be answered otherwise than expected.

@@ -97,7 +97,7 @@ impl<W: Write> RunObserver for Progress<'_, W> {
     }
 
     fn recorded(&mut self, trial: &Trial, progress: &RunProgress) {
-        let is_worth_a_line = self.width.is_none() || !trial.void.is_empty();
+        let is_worth_a_line = self.width.is_none() || !trial.discarded.is_empty();
         if !is_worth_a_line {
             return;
         }
@@ -126,20 +126,20 @@ fn what(series: &str, levels: &str, is_a_a: bool) -> String {
 
 /// What a trial came to, in short.
 fn result(trial: &Trial) -> String {
-    if let Some(reason) = trial.void.first() {
-        let more = match trial.void.len() {
+    if let Some(reason) = trial.discarded.first() {
+        let more = match trial.discarded.len() {
             1 => String::new(),
             count => format!(" (and {} more)", count - 1),
         };
-        return format!("void: {reason}{more}");
+        return format!("discarded: {reason}{more}");
     }
     let headline = trial.load.as_ref().and_then(|load| load.headline());
     let Some(group) = headline else {
         return "recorded".to_owned();
     };
     let per_s = rate(group.total.rates.completed_per_s);
-    if let Some(reason) = trial.times_void.first() {
-        return format!("{per_s}/s, times void: {reason}");
+    if let Some(reason) = trial.times_discarded.first() {
+        return format!("{per_s}/s, times discarded: {reason}");
     }
     let percentiles = group.total.latency.percentiles();
     format!(
@@ -177,7 +177,7 @@ mod tests {
             ..Trial::default()
         };
         progress.recorded(&trial, &state);
-        trial.void = vec!["It rained.".to_owned(), "It snowed.".to_owned()];
+        trial.discarded = vec!["It rained.".to_owned(), "It snowed.".to_owned()];
         progress.recorded(&trial, &state);
         progress.waits(&run.trials[1], &state);
         progress.say("done");
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(lines.len(), 4, "{text}");
         assert!(lines[0].starts_with("1/2, block 1/1, "), "{text}");
         assert!(lines[0].ends_with("left; s:  (A/A): recorded"), "{text}");
-        assert!(lines[1].ends_with("void: It rained. (and 1 more)"));
+        assert!(lines[1].ends_with("discarded: It rained. (and 1 more)"));
         let waits = "waits until others leave the CPUs, at most 30 s, to run again s: ";
         assert!(lines[2].contains(waits), "{text}");
         assert!(!text.contains('\x1b'));
@@ -203,6 +203,6 @@ mod tests {
         assert_eq!(text.lines().count(), 2, "{text:?}");
         let live = text.trim_start_matches("\r\x1b[K").split('\r').next();
         assert_eq!(live.unwrap().chars().count(), 39, "{text:?}");
-        assert!(text.ends_with("\r\x1b[K1/2, block 1/1, 1 min 30 s left; s:  (A/A): void: It rained. (and 1 more)\n\r\x1b[K1/2, block 1/1, 1 min 30 s left; waits \r\x1b[Kdone\n"), "{text:?}");
+        assert!(text.ends_with("\r\x1b[K1/2, block 1/1, 1 min 30 s left; s:  (A/A): discarded: It rained. (and 1 more)\n\r\x1b[K1/2, block 1/1, 1 min 30 s left; waits \r\x1b[Kdone\n"), "{text:?}");
     }
 }

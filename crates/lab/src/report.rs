@@ -29,7 +29,7 @@ use crate::folded::{Folded, folded};
 
 pub use claim::{Claim, Verdict};
 pub use environment::{Environment, Fact, ServerSheet};
-pub use figure::{Axis, Curve, Figure, Panel, Point, Scaling, VoidMark};
+pub use figure::{Axis, Curve, DiscardedMark, Figure, Panel, Point, Scaling};
 pub use words::shell;
 
 use crate::plan::{Chart, ChartKind};
@@ -64,12 +64,14 @@ pub struct Report {
     /// Trials that count.
     pub trials_counted: usize,
     /// Trials that do not, by number.
-    pub void: Vec<VoidTrial>,
+    #[serde(alias = "void")]
+    pub discarded: Vec<DiscardedTrial>,
     /// Trials that count but for their times, by number.
-    pub times_void: Vec<VoidTrial>,
+    #[serde(alias = "times_void")]
+    pub times_discarded: Vec<DiscardedTrial>,
     /// Trials that were disturbed and run again, once for each time: what came of them in the end
     /// counts.
-    pub repeated: Vec<VoidTrial>,
+    pub repeated: Vec<DiscardedTrial>,
     /// What is worth knowing about trials that count.
     pub notes: Vec<Note>,
     /// Where it was measured, and how to measure it again.
@@ -78,7 +80,7 @@ pub struct Report {
 
 /// A trial that does not count.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct VoidTrial {
+pub struct DiscardedTrial {
     /// Its number.
     pub trial: u32,
     /// Its series.
@@ -127,12 +129,12 @@ impl Report {
             claims,
             noise: analysis::noise(run),
             trials_counted: run.trials.iter().filter(|trial| trial.counts()).count(),
-            void: void(run.trials.iter(), |trial| &trial.void),
-            times_void: void(run.trials.iter(), |trial| match trial.counts() {
-                true => &trial.times_void,
+            discarded: discarded(run.trials.iter(), |trial| &trial.discarded),
+            times_discarded: discarded(run.trials.iter(), |trial| match trial.counts() {
+                true => &trial.times_discarded,
                 false => &[],
             }),
-            repeated: void(run.repeated.iter(), |trial| &trial.void),
+            repeated: discarded(run.repeated.iter(), |trial| &trial.discarded),
             notes: notes(run),
             environment: Environment::new(run),
             ..Self::default()
@@ -197,19 +199,19 @@ fn resolved(
 }
 
 /// Those that have a reason.
-fn void<'r>(
+fn discarded<'r>(
     trials: impl Iterator<Item = &'r Measured>,
     why: fn(&Measured) -> &[String],
-) -> Vec<VoidTrial> {
+) -> Vec<DiscardedTrial> {
     let with_reasons = trials.filter(|trial| !why(trial).is_empty());
-    let void = with_reasons.map(|trial| VoidTrial {
+    let discarded = with_reasons.map(|trial| DiscardedTrial {
         trial: trial.number,
         series: trial.series.clone(),
         cell: words::levels(&trial.levels),
         replicate: trial.replicate,
         reasons: why(trial).to_vec(),
     });
-    void.collect()
+    discarded.collect()
 }
 
 fn notes(run: &Run) -> Vec<Note> {
@@ -227,7 +229,10 @@ fn none_counts(run: &Run) -> Option<String> {
     if run.trials.is_empty() || run.trials.iter().any(Measured::counts) {
         return None;
     }
-    let reasons = run.trials.iter().filter_map(|trial| trial.void.first());
+    let reasons = run
+        .trials
+        .iter()
+        .filter_map(|trial| trial.discarded.first());
     let folded = folded(reasons.map(String::as_str));
     let most = folded.iter().max_by_key(|one| one.count)?;
     Some(format!(

@@ -44,7 +44,7 @@ use crate::plan::Plan;
 /// Runs single trials.
 pub trait TrialRunner {
     /// Runs one from begin to end, which was run so often before and disturbed. A trial that went
-    /// wrong is void, with its reasons.
+    /// wrong is discarded, with its reasons.
     ///
     /// # Errors
     /// It did not come to its end, and is not to be recorded.
@@ -77,7 +77,7 @@ pub enum Ending {
 /// How often a trial that was disturbed is run again, at the end of its block.
 const REPEATS_MAX: u32 = 2;
 /// Of the trials of a run, so many are run again at most: a machine that is never idle is told so by
-/// trials that are void.
+/// trials that are discarded.
 const REPEATS_SHARE_MAX: f64 = 0.25;
 /// Runs of few trials may repeat so many all the same.
 const REPEATS_LEAST: usize = 4;
@@ -181,7 +181,9 @@ impl<'a> Runner<'a> {
             Err(Stop::Failed(why)) => return Err(why),
         };
         if let (Some(first), Some(load)) = (&self.machine, &trial.load) {
-            trial.void.extend(machine::changed(first, &load.machine));
+            trial
+                .discarded
+                .extend(machine::changed(first, &load.machine));
         }
         self.store.append(&Line::Trial(Box::new(trial.clone())))?;
         self.count(&trial);

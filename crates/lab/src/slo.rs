@@ -127,13 +127,13 @@ impl Slo {
         let outcome = match (broken.is_empty(), unknown.is_empty()) {
             (true, true) if late.is_none() => Outcome::Holds,
             // It is disturbed, at this rate as at others: that says nothing of what it can do.
-            (true, _) => Outcome::Void,
+            (true, _) => Outcome::Discarded,
             // One that was only late is not at its limit; it was disturbed.
             (false, _) if record.verdict.client_limited && !is_late_alone(record) => {
                 Outcome::ClientLimited
             }
             // Being late delays answers; it does not leave requests behind.
-            (false, _) if late.is_some() && !is_overloaded => Outcome::Void,
+            (false, _) if late.is_some() && !is_overloaded => Outcome::Discarded,
             (false, _) => Outcome::Fails,
         };
         let mut reasons = broken;
@@ -381,18 +381,18 @@ mod tests {
             (total.tally.offered, total.tally.completed) = (900, 900);
             (total.rates.offered_per_s, total.rates.completed_per_s) = (90.0, 90.0);
         };
-        assert_eq!(outcome(few), Outcome::Void);
+        assert_eq!(outcome(few), Outcome::Discarded);
         let interrupted = |record: &mut TrialRecord| record.run.interrupted = true;
-        assert_eq!(outcome(interrupted), Outcome::Void);
+        assert_eq!(outcome(interrupted), Outcome::Discarded);
         let late = |record: &mut TrialRecord| record.verdict.lag_p99_us = Some(5_001);
-        assert_eq!(outcome(late), Outcome::Void);
+        assert_eq!(outcome(late), Outcome::Discarded);
         let late_and_slow = |record: &mut TrialRecord| {
             late(record);
             let mut histogram = latencies();
             histogram.saturating_record_n(60_000, 10_000);
             record.groups[0].total.latency = Distribution::new(histogram);
         };
-        assert_eq!(outcome(late_and_slow), Outcome::Void);
+        assert_eq!(outcome(late_and_slow), Outcome::Discarded);
         let late_and_saturated = |record: &mut TrialRecord| {
             late_and_slow(record);
             record.groups[0].total.rates.completed_per_s = 900.0;

@@ -76,7 +76,7 @@ pub struct ServerResult {
     /// Trials that count.
     pub counted: usize,
     /// Trials that do not.
-    pub void: usize,
+    pub discarded: usize,
     /// Those of `counted` in which the client was the limit: the server may do better, and intervals
     /// reach as far as CPU time left room for.
     pub client_limited: usize,
@@ -221,14 +221,14 @@ impl<'r> Of<'r> {
     }
 
     fn result(&self, cell: &Cell<'r>) -> ServerResult {
-        let trials = || cell.counted.iter().chain(&cell.void);
+        let trials = || cell.counted.iter().chain(&cell.discarded);
         let command = trials().find_map(|trial| trial.server.command.first());
         let limited = cell.counted.iter().filter(|trial| trial.client_limited);
         ServerResult {
             server: name_of(cell),
             is_ours: command.is_some_and(|program| program == "loadline"),
             counted: cell.counted.len(),
-            void: cell.void.len(),
+            discarded: cell.discarded.len(),
             client_limited: limited.count(),
             figures: quantity::of_series(cell.series)
                 .map(|quantity| self.figure(cell, quantity))

@@ -22,7 +22,7 @@ impl Paper {
         }
     }
 
-    /// Writes each trial of the run in `folder` in that form: `wrk2/trial-7.txt`. Void ones say so.
+    /// Writes each trial of the run in `folder` in that form: `wrk2/trial-7.txt`. Discarded ones say so.
     ///
     /// # Errors
     /// One line: the journal cannot be read, or a file cannot be written.
@@ -36,8 +36,8 @@ impl Paper {
                 return Ok(());
             };
             let mut page = format!("{}: {}\n", trial.series, levels_text(&trial.levels));
-            for reason in &trial.void {
-                page += &format!("void: {reason}\n");
+            for reason in &trial.discarded {
+                page += &format!("discarded: {reason}\n");
             }
             page.push('\n');
             page += &text(std::slice::from_ref(load), style, Page::default());

@@ -46,7 +46,7 @@ pub fn page(title: &str, entries: &[Entry<'_>]) -> String {
 /// How many claims of each run came out how.
 #[must_use]
 pub fn summary(entries: &[Entry<'_>]) -> String {
-    let mut table = "| | reproduced | not reproduced | not testable here | not comparable | trials | void | void in times alone |\n\
+    let mut table = "| | reproduced | not reproduced | not testable here | not comparable | trials | discarded | discarded in times alone |\n\
                      |---|---:|---:|---:|---:|---:|---:|---:|\n"
         .to_owned();
     for Entry { report, .. } in entries {
@@ -58,9 +58,9 @@ pub fn summary(entries: &[Entry<'_>]) -> String {
             count(report, Verdict::NotReproduced),
             count(report, Verdict::NotTestable),
             count(report, Verdict::NotComparable),
-            report.trials_counted + report.void.len(),
-            report.void.len(),
-            report.times_void.len()
+            report.trials_counted + report.discarded.len(),
+            report.discarded.len(),
+            report.times_discarded.len()
         );
     }
     table
@@ -145,13 +145,13 @@ pub(crate) fn facts(report: &Report) -> String {
         1 => "; 1 was disturbed and run again".to_owned(),
         count => format!("; {count} were disturbed and run again"),
     };
-    let late = match report.times_void.len() {
+    let late = match report.times_discarded.len() {
         0 => String::new(),
         count => format!(", {count} more in their times alone"),
     };
     format!(
         "{} on {} CPUs of {}, Linux {}, congestion control {}, Loadline {}; server | client on CPUs {}. {} \
-         trials in {}, {} of them void{late}{repeated}.",
+         trials in {}, {} of them discarded{late}{repeated}.",
         of("Begun"),
         of("CPUs of the machine"),
         of("Processor"),
@@ -159,9 +159,9 @@ pub(crate) fn facts(report: &Report) -> String {
         of("Congestion control"),
         of("Loadline"),
         of("CPUs of server | client"),
-        report.trials_counted + report.void.len(),
+        report.trials_counted + report.discarded.len(),
         of("Time in trials"),
-        report.void.len()
+        report.discarded.len()
     )
 }
 

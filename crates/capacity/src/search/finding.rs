@@ -28,7 +28,7 @@ pub struct Finding {
     pub rows: Vec<Row>,
     /// What is worth knowing, in sentences.
     pub notes: Vec<String>,
-    /// Trials, void ones included.
+    /// Trials, discarded ones included.
     pub trials: u32,
     /// Time that they took.
     pub spent_s: f64,
@@ -105,7 +105,8 @@ pub struct Row {
     /// Trials that failed.
     pub failed: u32,
     /// Trials that count for nothing.
-    pub void: u32,
+    #[serde(alias = "void")]
+    pub discarded: u32,
     /// Time for which it was measured, all of them together.
     pub seconds: f64,
 }
@@ -200,7 +201,7 @@ fn rows(search: &Search) -> Vec<Row> {
         match tried.outcome {
             Outcome::Holds => row.held += 1,
             Outcome::Fails => row.failed += 1,
-            Outcome::Void | Outcome::ClientLimited => row.void += 1,
+            Outcome::Discarded | Outcome::ClientLimited => row.discarded += 1,
         }
         row.seconds += tried.trial.seconds;
     }

@@ -454,9 +454,9 @@ fn a_client_whose_limit_is_beyond_the_capacity() {
 }
 
 #[test]
-fn void_trials_are_repeated_and_then_given_up() {
-    let search = run_with(limits(), |_| Outcome::Void);
-    assert_eq!(search.tried().len(), VOIDS_MAX as usize);
+fn discarded_trials_are_repeated_and_then_given_up() {
+    let search = run_with(limits(), |_| Outcome::Discarded);
+    assert_eq!(search.tried().len(), DISCARDED_MAX as usize);
     assert_eq!(search.finding().bound, Bound::BudgetTooSmall);
     assert!(search.finding().notes[0].contains("say nothing about the server"));
     // One now and then does no harm.
@@ -465,7 +465,7 @@ fn void_trials_are_repeated_and_then_given_up() {
     while let Step::Try(trial) = search.next() {
         number += 1;
         let outcome = match trial.rate_per_s {
-            _ if number % 4 == 0 => Outcome::Void,
+            _ if number % 4 == 0 => Outcome::Discarded,
             ..3000.0 => Outcome::Holds,
             _ => Outcome::Fails,
         };

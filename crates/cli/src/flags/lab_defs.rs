@@ -18,7 +18,7 @@ use super::lab_server_defs::{LAB_SERVER_EXIT_CODES, LAB_SERVER_MORE, LabServerFl
 
 pub(crate) const LAB_EXIT_CODES: &str = "\
 Exit codes:
-  0    every trial is recorded, void ones with their reasons; or the plan's budget is spent
+  0    every trial is recorded, discarded ones with their reasons; or the plan's budget is spent
   1    something failed while running: what was recorded stays, the same command goes on
   2    bad usage: an option, a plan, a server that is not installed, a folder with another run
   130  interrupted: what was recorded stays, the same command goes on";

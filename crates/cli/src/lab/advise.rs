@@ -77,9 +77,9 @@ fn page(advice: &Advice) -> String {
         advice.series,
         rests_on.join(" and "),
         count(advice.best.blocks, "block"),
-        match advice.void {
+        match advice.discarded {
             0 => String::new(),
-            void => format!("; {} of the series void", count(void, "trial")),
+            discarded => format!("; {} of the series discarded", count(discarded, "trial")),
         }
     );
     page

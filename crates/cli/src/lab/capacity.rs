@@ -273,7 +273,7 @@ impl SearchObserver for Teller {
         let outcome = match evidence.tried.outcome {
             Outcome::Holds => "held",
             Outcome::Fails => "not held",
-            Outcome::Void => "void",
+            Outcome::Discarded => "discarded",
             Outcome::ClientLimited => "client-limited",
         };
         let p99_us = evidence

@@ -67,7 +67,7 @@ impl Listener for Teller<'_> {
                 format!("at least {}/s, the client was at its end", rate(per_s))
             }
             Some(per_s) => format!("{}/s", rate(per_s)),
-            None => format!("void: {}", trial.void.join(" ")),
+            None => format!("discarded: {}", trial.discarded.join(" ")),
         };
         (self.0)(&format!("closed loop of {levels}: {what}"));
     }

@@ -141,8 +141,8 @@ fn finish(flags: &LabRunFlags, ending: Result<Ending, String>) -> Result<(), Fai
             let last: BTreeMap<u32, &Trial> = (recorded.trials.iter())
                 .map(|trial| (trial.number, trial))
                 .collect();
-            let void = last.values().filter(|it| !it.void.is_empty()).count();
-            let is_late = |it: &&&Trial| it.void.is_empty() && !it.times_void.is_empty();
+            let discarded = last.values().filter(|it| !it.discarded.is_empty()).count();
+            let is_late = |it: &&&Trial| it.discarded.is_empty() && !it.times_discarded.is_empty();
             let late = match last.values().filter(is_late).count() {
                 0 => String::new(),
                 count => format!(" and {count} in their times alone"),
@@ -158,13 +158,13 @@ fn finish(flags: &LabRunFlags, ending: Result<Ending, String>) -> Result<(), Fai
                 Ending::Complete | Ending::Interrupted => "",
             };
             let recorded = format!(
-                "{all} trials are recorded in {out}, {void} of them void{late}{again}{why}"
+                "{all} trials are recorded in {out}, {discarded} of them discarded{late}{again}{why}"
             );
-            if void < all || all == 0 {
+            if discarded < all || all == 0 {
                 tell(&recorded);
                 return Ok(());
             }
-            let reasons = last.values().filter_map(|it| it.void.first());
+            let reasons = last.values().filter_map(|it| it.discarded.first());
             Err(Failure {
                 exit: Exit::BindOrAssert,
                 message: format!("{recorded}: {}", most_frequent(reasons)),

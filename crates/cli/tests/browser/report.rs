@@ -107,15 +107,15 @@ fn marks_are_the_rows_of_the_journal() {
             })
         };
         let counted = is_measured(false).count();
-        let void = figure.points().flat_map(|(_, _, point)| &point.void);
-        let void = void.filter(|mark| mark.value.is_some()).count();
+        let discarded = figure.points().flat_map(|(_, _, point)| &point.discarded);
+        let discarded = discarded.filter(|mark| mark.value.is_some()).count();
         let (selector, expected) = match figure.kind {
             ChartKind::Bars => (
                 ".barlayer .point path, .scatterlayer path.point",
-                counted + void,
+                counted + discarded,
             ),
             ChartKind::HeatMap => (".heatmap-label", counted),
-            _ => (".scatterlayer path.point", counted + void),
+            _ => (".scatterlayer path.point", counted + discarded),
         };
         let marks = match figure.kind {
             ChartKind::Surface => browser.evaluate(&format!(
@@ -231,13 +231,13 @@ fn tables_are_what_the_journal_says() {
             continue;
         }
         let trials = of_journal(&text(1), &text(2));
-        if text(0) == "void" {
-            let void: Vec<_> = trials
+        if text(0) == "discarded" {
+            let discarded: Vec<_> = trials
                 .iter()
-                .filter(|trial| !trial.void.is_empty())
+                .filter(|trial| !trial.discarded.is_empty())
                 .collect();
             assert!(
-                void.iter().any(|trial| rate(trial) == row[4].as_f64()),
+                discarded.iter().any(|trial| rate(trial) == row[4].as_f64()),
                 "{row}"
             );
             struck_out += 1;
@@ -245,7 +245,7 @@ fn tables_are_what_the_journal_says() {
         }
         let mut rates: Vec<f64> = trials
             .iter()
-            .filter(|trial| trial.void.is_empty())
+            .filter(|trial| trial.discarded.is_empty())
             .filter_map(rate)
             .collect();
         rates.sort_by(f64::total_cmp);

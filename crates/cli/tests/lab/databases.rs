@@ -65,7 +65,7 @@ fn complete(bench: &Bench) -> Vec<Trial> {
 
 /// Statuses of answers, and that nothing went wrong.
 fn statuses(trial: &Trial) -> Vec<u16> {
-    assert_eq!(trial.void, [""; 0], "{:?}", trial.levels);
+    assert_eq!(trial.discarded, [""; 0], "{:?}", trial.levels);
     let tally = &trial.load.as_ref().unwrap().everything;
     assert!(tally.completed > 0 && tally.good == tally.completed);
     let statuses = tally.status_codes.iter().map(|(status, _)| *status);

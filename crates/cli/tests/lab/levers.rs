@@ -50,7 +50,7 @@ fn a_server_with_a_quota_is_held_back_and_the_record_says_so() {
     }
     for trial in bench.complete() {
         let level = trial.levels["cpu_quota"].to_string();
-        assert!(trial.void.is_empty(), "{:?}", trial.void);
+        assert!(trial.discarded.is_empty(), "{:?}", trial.discarded);
         let quota = trial.server.cpu_quota.unwrap();
         let period_us = if quota.cpus < 0.1 { 20_000 } else { 5_000 };
         assert_eq!(
@@ -142,7 +142,7 @@ fn both_sides_meet_in_namespaces_of_their_own() {
     let trials = bench.complete();
     assert_eq!(trials.len(), 4);
     for trial in trials {
-        assert!(trial.void.is_empty(), "{:?}", trial.void);
+        assert!(trial.discarded.is_empty(), "{:?}", trial.discarded);
         let network = trial.levels["network"].to_string();
         assert_eq!(trial.server.network, network);
         let listens = |word: &&String| word.starts_with("--listen=");

@@ -65,7 +65,7 @@ fn a_command_of_ones_own_and_what_it_leaves_behind() {
 }
 
 #[test]
-fn a_server_that_does_not_do_its_work_makes_trials_void_and_no_more() {
+fn a_server_that_does_not_do_its_work_discards_trials_and_no_more() {
     for (server, reason) in [
         (
             "command = [\"false\"]",
@@ -86,8 +86,12 @@ fn a_server_that_does_not_do_its_work_makes_trials_void_and_no_more() {
         assert_eq!(output.status.code(), Some(3), "{}", said(&output));
         assert!(said(&output).contains(reason), "{}", said(&output));
         let trials = bench.journal().trials;
-        assert_eq!(trials[0].void.len(), 1, "{trials:?}");
-        assert!(trials[0].void[0].contains(reason), "{:?}", trials[0].void);
+        assert_eq!(trials[0].discarded.len(), 1, "{trials:?}");
+        assert!(
+            trials[0].discarded[0].contains(reason),
+            "{:?}",
+            trials[0].discarded
+        );
         assert!(trials[0].load.is_none());
     }
 }

@@ -84,9 +84,9 @@ fn the_lab_runs_every_server_that_it_knows() {
     for trial in &trials {
         let what = format!(
             "{} in {}: {:?}",
-            trial.levels["server"], trial.series, trial.void
+            trial.levels["server"], trial.series, trial.discarded
         );
-        assert!(trial.void.is_empty(), "{what}");
+        assert!(trial.discarded.is_empty(), "{what}");
         let tally = &trial.load.as_ref().unwrap().everything;
         assert!(
             tally.completed > 0 && tally.good == tally.completed,

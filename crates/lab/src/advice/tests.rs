@@ -162,16 +162,16 @@ fn between_two_that_agree() {
 }
 
 #[test]
-fn void_trials_say_nothing_and_noise_is_believed() {
+fn discarded_trials_say_nothing_and_noise_is_believed() {
     let mut made_up = run(&RUN);
     for trial in &mut made_up.trials {
         if is(trial, "reactor", 0.0) {
-            trial.void.push("disturbed".to_owned());
+            trial.discarded.push("disturbed".to_owned());
         }
     }
     let advice = ask(&made_up, 0.0).unwrap();
     assert_eq!(text(&advice.best.levels), "architecture = proactor");
-    assert_eq!(advice.void, 5);
+    assert_eq!(advice.discarded, 5);
     // A/A cells that differ by a half make a third no difference.
     let mut again = run(&[("thread-pool", 0.0, 25_000.0)]).trials;
     for trial in &mut again {

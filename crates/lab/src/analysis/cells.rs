@@ -17,8 +17,8 @@ pub struct Cell<'r> {
     pub levels: &'r Levels,
     /// Trials that count, by number.
     pub counted: Vec<&'r Measured>,
-    /// Trials that are void, by number.
-    pub void: Vec<&'r Measured>,
+    /// Trials that are discarded, by number.
+    pub discarded: Vec<&'r Measured>,
 }
 
 /// What several trials come to: all of it in the metric's unit.
@@ -58,13 +58,13 @@ impl Cell<'_> {
     /// Trials that count for a metric, by number.
     pub fn counted_for(&self, metric: Metric) -> impl Iterator<Item = &Measured> {
         let trials = self.counted.iter().copied();
-        trials.filter(move |trial| trial.void_for(metric).is_empty())
+        trials.filter(move |trial| trial.discarded_for(metric).is_empty())
     }
 
-    /// Trials that do not, void ones before those of which the times alone are.
-    pub fn void_for(&self, metric: Metric) -> impl Iterator<Item = &Measured> {
-        let trials = self.void.iter().chain(&self.counted).copied();
-        trials.filter(move |trial| !trial.void_for(metric).is_empty())
+    /// Trials that do not, discarded ones before those of which the times alone are.
+    pub fn discarded_for(&self, metric: Metric) -> impl Iterator<Item = &Measured> {
+        let trials = self.discarded.iter().chain(&self.counted).copied();
+        trials.filter(move |trial| !trial.discarded_for(metric).is_empty())
     }
 
     /// The values of the trials that count.
@@ -99,12 +99,12 @@ pub fn cells(run: &Run) -> Vec<Cell<'_>> {
                 series: &trial.series,
                 levels: &trial.levels,
                 counted: Vec::new(),
-                void: Vec::new(),
+                discarded: Vec::new(),
             });
         if trial.counts() {
             cell.counted.push(trial);
         } else {
-            cell.void.push(trial);
+            cell.discarded.push(trial);
         }
     }
     let mut cells: Vec<Cell<'_>> = cells.into_values().collect();
@@ -214,18 +214,18 @@ mod tests {
     }
 
     #[test]
-    fn void_trials_are_kept_apart() {
-        let mut void = trial(2, 1.0, 5.0);
-        void.void = vec!["the client was the limit".to_owned()];
+    fn discarded_trials_are_kept_apart() {
+        let mut discarded = trial(2, 1.0, 5.0);
+        discarded.discarded = vec!["the client was the limit".to_owned()];
         let run = run(vec![
             trial(0, 1.0, 10.0),
             trial(1, 2.0, 30.0),
-            void,
+            discarded,
             trial(3, 1.0, 12.0),
         ]);
         let cells = cells(&run);
         assert_eq!(cells.len(), 2);
-        assert_eq!((cells[0].counted.len(), cells[0].void.len()), (2, 1));
+        assert_eq!((cells[0].counted.len(), cells[0].discarded.len()), (2, 1));
         let estimate = cells[0].estimate(Metric::CompletedPerS).unwrap();
         assert_eq!((estimate.count, estimate.mean), (2, 11.0));
         assert!((estimate.center - 120.0_f64.sqrt()).abs() < 1e-9);
@@ -237,16 +237,19 @@ mod tests {
     fn trials_of_late_clients_count_but_for_their_times() {
         let mut late = trial(0, 1.0, 10.0);
         late.values.insert(Metric::P99Us, 900.0);
-        late.times_void = vec!["the client was late".to_owned()];
+        late.times_discarded = vec!["the client was late".to_owned()];
         let mut sound = trial(1, 1.0, 12.0);
         sound.values.insert(Metric::P99Us, 100.0);
         let run = run(vec![late, sound]);
         let cell = &cells(&run)[0];
         assert_eq!(cell.values(Metric::CompletedPerS), [10.0, 12.0]);
         assert_eq!(cell.values(Metric::P99Us), [100.0]);
-        let void: Vec<u32> = cell.void_for(Metric::P99Us).map(|it| it.number).collect();
-        assert_eq!(void, [0]);
-        assert_eq!(cell.void_for(Metric::CompletedPerS).count(), 0);
+        let discarded: Vec<u32> = cell
+            .discarded_for(Metric::P99Us)
+            .map(|it| it.number)
+            .collect();
+        assert_eq!(discarded, [0]);
+        assert_eq!(cell.discarded_for(Metric::CompletedPerS).count(), 0);
         assert_eq!(run.trials[0].range(Metric::P99Us), None);
         assert_eq!(run.trials[0].measured(Metric::P99Us), Some(900.0));
     }

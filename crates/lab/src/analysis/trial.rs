@@ -37,9 +37,9 @@ pub struct Measured {
     /// As in [`Trial`].
     pub hdr_file: Option<String>,
     /// As in [`Trial`].
-    pub void: Vec<String>,
+    pub discarded: Vec<String>,
     /// As in [`Trial`].
-    pub times_void: Vec<String>,
+    pub times_discarded: Vec<String>,
     /// As in [`Trial`].
     pub notes: Vec<String>,
     /// As in [`Trial`].
@@ -95,8 +95,8 @@ impl Measured {
             is_a_a: trial.is_a_a,
             start_unix_ms: trial.start_unix_ms,
             hdr_file: trial.hdr_file,
-            void: trial.void,
-            times_void: trial.times_void,
+            discarded: trial.discarded,
+            times_discarded: trial.times_discarded,
             notes: trial.notes,
             client_limited: trial.client_limited,
             took_s: trial.took_s,
@@ -130,16 +130,16 @@ impl Measured {
     /// Whether it counts, if only for what are no times.
     #[must_use]
     pub fn counts(&self) -> bool {
-        self.void.is_empty()
+        self.discarded.is_empty()
     }
 
     /// Why it does not count for a metric: nothing if it does.
     #[must_use]
-    pub fn void_for(&self, metric: Metric) -> &[String] {
+    pub fn discarded_for(&self, metric: Metric) -> &[String] {
         let is_by_little = self.is_short && metric == Metric::MeanUs;
-        match self.void.is_empty() && metric.is_of_times() && !is_by_little {
-            true => &self.times_void,
-            false => &self.void,
+        match self.discarded.is_empty() && metric.is_of_times() && !is_by_little {
+            true => &self.times_discarded,
+            false => &self.discarded,
         }
     }
 
@@ -147,7 +147,7 @@ impl Measured {
     #[must_use]
     pub fn value(&self, metric: Metric) -> Option<f64> {
         let value = self.measured(metric);
-        value.filter(|_| self.void_for(metric).is_empty())
+        value.filter(|_| self.discarded_for(metric).is_empty())
     }
 
     /// What was measured, whether it counts or not.
@@ -205,7 +205,7 @@ fn server_busy(values: &BTreeMap<Metric, f64>, cpus: Option<f64>) -> Option<f64>
     Some(of_cpus.max(busiest))
 }
 
-/// What the client's plain group says; void trials have it too, as far as it goes.
+/// What the client's plain group says; discarded trials have it too, as far as it goes.
 fn client_values(group: &GroupRecord) -> BTreeMap<Metric, f64> {
     let total = &group.total;
     let offered = total.tally.offered;
@@ -353,10 +353,10 @@ mod tests {
             ..TrialRecord::default()
         };
         load.verdict.cycle_mean_s = Some(5.0);
-        let trial = |load: &TrialRecord, times_void: &[&str]| {
+        let trial = |load: &TrialRecord, times_discarded: &[&str]| {
             Measured::new(Trial {
                 load: Some(Box::new(load.clone())),
-                times_void: times_void.iter().map(|&one| one.to_owned()).collect(),
+                times_discarded: times_discarded.iter().map(|&one| one.to_owned()).collect(),
                 ..Trial::default()
             })
         };

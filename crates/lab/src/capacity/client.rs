@@ -156,7 +156,7 @@ impl Trials for Client {
         Ok(Ran {
             load: Some(record),
             server: facts,
-            void: Vec::new(),
+            discarded: Vec::new(),
             took_s: began.elapsed().as_secs_f64(),
         })
     }

@@ -176,12 +176,12 @@ impl Fresh {
         })?;
         // A server that does not even start will not do so the next time.
         if self.trials == 1 && ran.load.is_none() {
-            return Err(Stop::Failed(ran.void.join(" ")));
+            return Err(Stop::Failed(ran.discarded.join(" ")));
         }
         Ok(Ran {
             load: ran.load,
             server: ran.server,
-            void: ran.void,
+            discarded: ran.discarded,
             took_s: ran.took_s,
         })
     }

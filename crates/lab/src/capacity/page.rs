@@ -135,7 +135,7 @@ pub(super) fn headline(capacity: &Capacity) -> String {
     }
 }
 
-/// Every trial that counts, by rate; those of one rate in their order; then the void ones.
+/// Every trial that counts, by rate; those of one rate in their order; then the discarded ones.
 fn table(evidence: &[Evidence]) -> String {
     let header = [
         "rate/s",
@@ -169,10 +169,10 @@ fn table(evidence: &[Evidence]) -> String {
             .collect();
         text += &format!("  {}\n", cells.join("  "));
     }
-    let void = sorted.iter().filter(|one| one.tried.holds().is_none());
-    for one in void {
+    let discarded = sorted.iter().filter(|one| one.tried.holds().is_none());
+    for one in discarded {
         let rate = rate(one.tried.trial.rate_per_s);
-        text += &format!("  void at {rate}/s: {}\n", one.reasons.join(" "));
+        text += &format!("  discarded at {rate}/s: {}\n", one.reasons.join(" "));
     }
     text
 }
@@ -182,7 +182,7 @@ fn row(evidence: &Evidence) -> [String; 9] {
     let held = match evidence.tried.outcome {
         Outcome::Holds => "yes",
         Outcome::Fails => "no",
-        Outcome::Void => "void",
+        Outcome::Discarded => "discarded",
         Outcome::ClientLimited => "client",
     };
     let measured = evidence.measured.as_ref();

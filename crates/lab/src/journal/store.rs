@@ -169,7 +169,7 @@ mod tests {
     fn trial(number: u32) -> Line {
         Line::Trial(Box::new(Trial {
             number,
-            void: vec!["a reason".to_owned()],
+            discarded: vec!["a reason".to_owned()],
             ..Trial::default()
         }))
     }
@@ -193,6 +193,26 @@ mod tests {
         assert_eq!(contents.head.unwrap().name, "t");
         store.append(&trial(2)).unwrap();
         assert_eq!(numbers(&read(&folder).unwrap()), [3, 1, 2]);
+    }
+
+    /// Runs of before say that a trial is void.
+    #[test]
+    fn names_of_before_are_read() {
+        use loadline_capacity::search::{Outcome, Row};
+        let line = r#"{"trial":{"number":3,"void":["a reason"],"times_void":["another"]}}"#;
+        let Line::Trial(read) = serde_json::from_str(line).unwrap() else {
+            panic!("no trial");
+        };
+        assert_eq!(
+            (read.discarded, read.times_discarded),
+            (vec!["a reason".to_owned()], vec!["another".to_owned()])
+        );
+        let outcome: Outcome = serde_json::from_str("\"void\"").unwrap();
+        assert_eq!(outcome, Outcome::Discarded);
+        let row = r#"{"rate_per_s":5.0,"held":0,"failed":0,"void":2,"seconds":1.0}"#;
+        assert_eq!(serde_json::from_str::<Row>(row).unwrap().discarded, 2);
+        let point = r#"{"x":1.0,"x_text":"1","estimate":null,"trials":[],"void":[]}"#;
+        serde_json::from_str::<crate::report::Point>(point).unwrap();
     }
 
     #[test]

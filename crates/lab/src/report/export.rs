@@ -6,7 +6,7 @@ use super::table::{self, Of};
 use super::{Figure, Report};
 use crate::analysis::{Metric, Run};
 
-/// One line for each trial, void ones and A/A ones among them: what it was, and every metric.
+/// One line for each trial, discarded ones and A/A ones among them: what it was, and every metric.
 #[must_use]
 pub fn trials_csv(run: &Run) -> String {
     let factors: BTreeSet<&String> = run.trials.iter().flat_map(|it| it.levels.keys()).collect();
@@ -24,8 +24,8 @@ pub fn trials_csv(run: &Run) -> String {
         "replicate",
         "block",
         "a_a",
-        "void",
-        "times_void",
+        "discarded",
+        "times_discarded",
         "client_limited",
         "start_unix_ms",
     ];
@@ -40,8 +40,8 @@ pub fn trials_csv(run: &Run) -> String {
             trial.replicate.to_string(),
             trial.block.to_string(),
             trial.is_a_a.to_string(),
-            trial.void.join("; "),
-            trial.times_void.join("; "),
+            trial.discarded.join("; "),
+            trial.times_discarded.join("; "),
             trial.client_limited.to_string(),
             trial.start_unix_ms.to_string(),
         ];
@@ -58,7 +58,7 @@ pub fn trials_csv(run: &Run) -> String {
     csv
 }
 
-/// One line for each point of a chart, and for each void trial in it.
+/// One line for each point of a chart, and for each discarded trial in it.
 #[must_use]
 pub fn figure_csv(figure: &Figure) -> String {
     let unit = figure.value.name.as_str();
@@ -68,7 +68,16 @@ pub fn figure_csv(figure: &Figure) -> String {
     ] {
         head.push(name.to_owned());
     }
-    head.extend(["metric", "void_trial", "void_value", "void_why", "room"].map(str::to_owned));
+    head.extend(
+        [
+            "metric",
+            "discarded_trial",
+            "discarded_value",
+            "discarded_why",
+            "room",
+        ]
+        .map(str::to_owned),
+    );
     let mut csv = line(&head);
     for row in table::rows(figure) {
         let mut fields = row.place(figure);
@@ -101,7 +110,7 @@ pub fn figure_csv(figure: &Figure) -> String {
                     number(row.point.room),
                 ]);
             }
-            Of::Void(mark) => {
+            Of::Discarded(mark) => {
                 fields.extend(std::iter::repeat_with(none).take(8));
                 fields.push(unit.to_owned());
                 fields.extend([

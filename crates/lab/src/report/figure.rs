@@ -142,12 +142,13 @@ pub struct Point {
     /// Numbers of the trials in it.
     pub trials: Vec<u32>,
     /// Trials that do not count.
-    pub void: Vec<VoidMark>,
+    #[serde(alias = "void")]
+    pub discarded: Vec<DiscardedMark>,
 }
 
 /// A trial that does not count, and is shown struck out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct VoidMark {
+pub struct DiscardedMark {
     /// Its number.
     pub trial: u32,
     /// What it would have said, if anything.
@@ -178,7 +179,7 @@ impl Figure {
         all.flat_map(|(panel, curve)| curve.points.iter().map(move |it| (panel, curve, it)))
     }
 
-    /// The smallest and the largest of what is drawn along the value's axis, bounds and void trials
+    /// The smallest and the largest of what is drawn along the value's axis, bounds and discarded trials
     /// included; `None`: nothing is.
     #[must_use]
     pub fn value_range(&self) -> Option<(f64, f64)> {
@@ -186,12 +187,12 @@ impl Figure {
             let estimate = point.estimate.as_ref();
             let bounds = estimate.and_then(|it| self.bounds(it));
             let drawn = estimate.map(|it| self.middle(it));
-            let void = point.void.iter().filter_map(|mark| mark.value);
+            let discarded = point.discarded.iter().filter_map(|mark| mark.value);
             let bounds = bounds.into_iter().flat_map(|(low, high)| [low, high]);
             drawn
                 .into_iter()
                 .chain(bounds)
-                .chain(void)
+                .chain(discarded)
                 .collect::<Vec<_>>()
         });
         values.fold(None, |range, value| match range {

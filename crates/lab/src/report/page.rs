@@ -229,8 +229,8 @@ fn table_of(figure: &Figure, page: &mut String) {
     }
     page.push_str("</tr></thead>\n<tbody>\n");
     for row in rows {
-        let class = if matches!(row.of, Of::Void(_)) {
-            " class=\"void\""
+        let class = if matches!(row.of, Of::Discarded(_)) {
+            " class=\"discarded\""
         } else {
             ""
         };
@@ -240,7 +240,7 @@ fn table_of(figure: &Figure, page: &mut String) {
         }
         match row.of {
             Of::Counted(estimate) => estimate_cells(figure, row.point, estimate, page),
-            Of::Void(mark) => void_cells(figure, mark, page),
+            Of::Discarded(mark) => discarded_cells(figure, mark, page),
             Of::Nothing => page.push_str("<td colspan=\"8\">not measured</td>"),
         }
         page.push_str("</tr>\n");
@@ -297,7 +297,7 @@ fn estimate_cells(
     number(page, Some(estimate.max));
 }
 
-fn void_cells(figure: &Figure, mark: &super::VoidMark, page: &mut String) {
+fn discarded_cells(figure: &Figure, mark: &super::DiscardedMark, page: &mut String) {
     let value = match mark.value {
         Some(value) => format!(
             "<s data-value=\"{value}\">{}</s>",
@@ -307,7 +307,7 @@ fn void_cells(figure: &Figure, mark: &super::VoidMark, page: &mut String) {
     };
     let _ = write!(
         page,
-        "<td class=\"number\">void</td><td class=\"number\">{value}</td><td colspan=\"6\">trial {}: {}</td>",
+        "<td class=\"number\">discarded</td><td class=\"number\">{value}</td><td colspan=\"6\">trial {}: {}</td>",
         mark.trial,
         escaped(&mark.reasons.join("; "))
     );

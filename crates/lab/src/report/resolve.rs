@@ -2,7 +2,7 @@
 
 use loadline_capacity::stats::{self, Range};
 
-use super::figure::{Axis, Curve, Figure, Panel, Point, VoidMark};
+use super::figure::{Axis, Curve, DiscardedMark, Figure, Panel, Point};
 use super::order::Order;
 use super::{finding, scaling, words};
 use crate::analysis::{Cell, Estimate, Measured, Metric, SPECTRUM_PERCENTS, Times, Unit};
@@ -329,10 +329,10 @@ fn point(
         .counted_for(chart.metric)
         .filter_map(|it| Some((it.number, value(it)?)));
     let (trials, values): (Vec<u32>, Vec<f64>) = with_values.unzip();
-    let void = cell.void_for(chart.metric).map(|trial| VoidMark {
+    let discarded = cell.discarded_for(chart.metric).map(|trial| DiscardedMark {
         trial: trial.number,
         value: value(trial),
-        reasons: trial.void_for(chart.metric).to_vec(),
+        reasons: trial.discarded_for(chart.metric).to_vec(),
     });
     Point {
         x,
@@ -340,7 +340,7 @@ fn point(
         estimate: Estimate::new(&values),
         room: None,
         trials,
-        void: void.collect(),
+        discarded: discarded.collect(),
     }
 }
 
@@ -359,7 +359,7 @@ fn room(cell: &Cell<'_>, metric: Metric) -> Option<f64> {
     stats::center(&farthest.collect::<Vec<_>>(), stats::LEVEL).map(|(center, _)| center)
 }
 
-/// Percentiles that all trials have samples enough for. Void trials are marked at the median.
+/// Percentiles that all trials have samples enough for. Discarded trials are marked at the median.
 fn spectrum(chart: &Chart, cell: &Cell<'_>) -> Vec<Point> {
     let of = |trial: &Measured, percent: f64| {
         let all = match times(chart) {
@@ -374,17 +374,17 @@ fn spectrum(chart: &Chart, cell: &Cell<'_>) -> Vec<Point> {
         let x = 100.0 / (100.0 - percent);
         let mut point = point(chart, cell, (x, format!("{percent} %")), &value);
         if percent != 50.0 {
-            point.void.clear();
+            point.discarded.clear();
         }
         let is_whole = is_whole(&point, chart, cell);
-        (is_whole || !point.void.is_empty()).then_some(point)
+        (is_whole || !point.discarded.is_empty()).then_some(point)
     });
     points.collect()
 }
 
-/// Every second that all trials have. Void trials are marked in the middle one.
+/// Every second that all trials have. Discarded trials are marked in the middle one.
 fn seconds(chart: &Chart, cell: &Cell<'_>) -> Vec<Point> {
-    let all = cell.counted.iter().chain(&cell.void);
+    let all = cell.counted.iter().chain(&cell.discarded);
     let longest = all.map(|trial| trial.seconds.len()).max().unwrap_or(0);
     let middle = longest / 2;
     let points = (0..longest).filter_map(|at| {
@@ -394,10 +394,10 @@ fn seconds(chart: &Chart, cell: &Cell<'_>) -> Vec<Point> {
         };
         let mut point = point(chart, cell, (at as f64, at.to_string()), &value);
         if at != middle {
-            point.void.clear();
+            point.discarded.clear();
         }
         let is_whole = is_whole(&point, chart, cell);
-        (is_whole || !point.void.is_empty()).then_some(point)
+        (is_whole || !point.discarded.is_empty()).then_some(point)
     });
     points.collect()
 }

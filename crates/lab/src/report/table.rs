@@ -1,6 +1,6 @@
 //! The table of a chart: a row for each point, and one for each trial that does not count.
 
-use super::figure::{Curve, Figure, Panel, Point, VoidMark};
+use super::figure::{Curve, DiscardedMark, Figure, Panel, Point};
 use super::words;
 use crate::analysis::Estimate;
 use crate::plan::ChartKind;
@@ -18,7 +18,7 @@ pub(crate) enum Of<'f> {
     /// The trials of a cell that count.
     Counted(&'f Estimate),
     /// A trial that does not.
-    Void(&'f VoidMark),
+    Discarded(&'f DiscardedMark),
     /// Nothing was measured.
     Nothing,
 }
@@ -35,10 +35,10 @@ pub(crate) fn rows(figure: &Figure) -> Vec<Row<'_>> {
         };
         match &point.estimate {
             Some(estimate) => rows.push(row(Of::Counted(estimate))),
-            None if point.void.is_empty() => rows.push(row(Of::Nothing)),
+            None if point.discarded.is_empty() => rows.push(row(Of::Nothing)),
             None => {}
         }
-        rows.extend(point.void.iter().map(|mark| row(Of::Void(mark))));
+        rows.extend(point.discarded.iter().map(|mark| row(Of::Discarded(mark))));
     }
     rows
 }

@@ -1,6 +1,6 @@
 //! Whether a trial counts: a pure function of what was measured and what the plan allows.
 //!
-//! A trial that does not count is void, with every reason for it; it is kept and shown. What the plan
+//! A trial that does not count is discarded, with every reason for it; it is kept and shown. What the plan
 //! allows is noted instead.
 
 use loadline_record::{ErrorKind, GroupRecord, LoadRecord, NetworkRecord, TrialRecord};
@@ -21,9 +21,9 @@ const RETRANSMITS_SHARE_MAX: f64 = 0.01;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Judgement {
     /// Why it does not count.
-    pub(super) void: Vec<String>,
+    pub(super) discarded: Vec<String>,
     /// Why its times do not, though all else does.
-    pub(super) times_void: Vec<String>,
+    pub(super) times_discarded: Vec<String>,
     /// What is worth knowing and does not decide.
     pub(super) notes: Vec<String>,
     /// Whether the client of a closed loop was at its end.
@@ -33,17 +33,17 @@ pub(super) struct Judgement {
 }
 
 impl Judgement {
-    /// Stands in the journal from now on; a trial may be void for other reasons, too.
+    /// Stands in the journal from now on; a trial may be discarded for other reasons, too.
     pub(super) fn record_in(self, trial: &mut Trial) {
-        trial.void.extend(self.void);
-        trial.times_void = self.times_void;
+        trial.discarded.extend(self.discarded);
+        trial.times_discarded = self.times_discarded;
         trial.notes = self.notes;
         trial.client_limited = self.client_limited;
         trial.disturbed = self.disturbed;
     }
 
     fn disturbed(&mut self, sentence: String) {
-        self.void.push(sentence);
+        self.discarded.push(sentence);
         self.disturbed = true;
     }
 
@@ -51,7 +51,7 @@ impl Judgement {
         if is_allowed {
             self.notes.push(format!("Allowed by the plan: {sentence}"));
         } else {
-            self.void.push(sentence);
+            self.discarded.push(sentence);
         }
     }
 }
@@ -61,7 +61,7 @@ pub(super) fn judge(record: &TrialRecord, server: &ServerFacts, allow: &Allow) -
     let mut judgement = Judgement::default();
     if record.run.interrupted {
         judgement
-            .void
+            .discarded
             .push("The client was interrupted.".to_owned());
     }
     if let Some(group) = record.headline() {
@@ -106,7 +106,7 @@ fn judge_client(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) 
     } else if is_late_alone(record) {
         let of_times = match allow.client_limited {
             true => &mut judgement.notes,
-            false => &mut judgement.times_void,
+            false => &mut judgement.times_discarded,
         };
         let verdict = &record.verdict;
         // A closed loop lets a few answers come before it looks: it says so, and by how much.
@@ -117,7 +117,9 @@ fn judge_client(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) 
             judgement.say(allow.client_limited, format!("Client-limited. {reason}"));
         }
     }
-    judgement.times_void.extend(record.verdict.short.clone());
+    judgement
+        .times_discarded
+        .extend(record.verdict.short.clone());
     judgement.notes.extend(record.verdict.notes.iter().cloned());
 }
 
@@ -254,7 +256,7 @@ fn judge_counts(record: &TrialRecord, server: &ServerFacts, judgement: &mut Judg
         .requests_counted
         .filter(|counted| *counted < completed)
     {
-        judgement.void.push(format!(
+        judgement.discarded.push(format!(
             "The server counted {counted} answers, and the client {completed}."
         ));
     }
@@ -306,7 +308,7 @@ mod tests {
         record
     }
 
-    fn void(change: impl FnOnce(&mut TrialRecord), allow: Allow) -> Judgement {
+    fn discarded(change: impl FnOnce(&mut TrialRecord), allow: Allow) -> Judgement {
         let mut record = sound();
         change(&mut record);
         judge(&record, &ServerFacts::default(), &allow)
@@ -314,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_sound_trial_counts() {
-        assert_eq!(void(|_| {}, Allow::default()), Judgement::default());
+        assert_eq!(discarded(|_| {}, Allow::default()), Judgement::default());
     }
 
     #[test]
@@ -352,20 +354,23 @@ mod tests {
             }),
         ];
         for (reason, change) in cases {
-            let judgement = void(change, Allow::default());
-            assert_eq!(judgement.void.len(), 1, "{reason}: {judgement:?}");
-            assert!(judgement.void[0].contains(reason), "{judgement:?}");
+            let judgement = discarded(change, Allow::default());
+            assert_eq!(judgement.discarded.len(), 1, "{reason}: {judgement:?}");
+            assert!(judgement.discarded[0].contains(reason), "{judgement:?}");
         }
     }
 
     #[test]
-    fn times_of_a_closed_loop_that_was_too_short_are_void() {
+    fn times_of_a_closed_loop_that_was_too_short_are_discarded() {
         let short = |it: &mut TrialRecord| {
             it.run.load = LoadRecord::default();
             it.verdict.short = Some("One cycle of 20000 clients takes about 5 s.".to_owned());
         };
-        let judgement = void(short, Allow::default());
-        assert_eq!((judgement.void.len(), judgement.times_void.len()), (0, 1));
+        let judgement = discarded(short, Allow::default());
+        assert_eq!(
+            (judgement.discarded.len(), judgement.times_discarded.len()),
+            (0, 1)
+        );
     }
 
     #[test]
@@ -374,12 +379,12 @@ mod tests {
             it.run.ran_s = 0.02;
             it.machine.steal_s = Some(0.05);
         };
-        assert!(void(change, Allow::default()).void[0].contains("kept 100.0 %"));
+        assert!(discarded(change, Allow::default()).discarded[0].contains("kept 100.0 %"));
         let allow = Allow {
             steal: 1.0,
             ..Allow::default()
         };
-        assert_eq!(void(change, allow).void, Vec::<String>::new());
+        assert_eq!(discarded(change, allow).discarded, Vec::<String>::new());
     }
 
     #[test]
@@ -396,14 +401,14 @@ mod tests {
             overflows: true,
             ..Allow::default()
         };
-        let judgement = void(change, allow);
-        assert_eq!((judgement.void.len(), judgement.notes.len()), (0, 3));
+        let judgement = discarded(change, allow);
+        assert_eq!((judgement.discarded.len(), judgement.notes.len()), (0, 3));
         assert!(judgement.notes[0].starts_with("Allowed by the plan: 90 of 9000"));
         let less = Allow {
             errors: 0.009,
             ..allow
         };
-        assert_eq!(void(change, less).void.len(), 1);
+        assert_eq!(discarded(change, less).discarded.len(), 1);
         let nothing = |it: &mut TrialRecord| it.groups[0].total.tally.completed = 0;
         let all = Allow {
             errors: 1.0,
@@ -411,8 +416,8 @@ mod tests {
         };
         assert_eq!(
             (
-                void(nothing, allow).void.len(),
-                void(nothing, all).void.len()
+                discarded(nothing, allow).discarded.len(),
+                discarded(nothing, all).discarded.len()
             ),
             (1, 0)
         );
@@ -427,15 +432,15 @@ mod tests {
             };
             it.verdict.reasons.push("Too busy.".to_owned());
         };
-        let judgement = void(closed, Allow::default());
-        assert!(judgement.client_limited && judgement.void.is_empty());
+        let judgement = discarded(closed, Allow::default());
+        assert!(judgement.client_limited && judgement.discarded.is_empty());
         assert_eq!(judgement.notes.len(), 1);
-        let sound = void(|_| {}, Allow::default());
+        let sound = discarded(|_| {}, Allow::default());
         assert!(!sound.client_limited && !sound.disturbed);
     }
 
     #[test]
-    fn times_of_an_open_loop_alone_are_void_if_its_client_was_only_late() {
+    fn times_of_an_open_loop_alone_are_discarded_if_its_client_was_only_late() {
         let late = |it: &mut TrialRecord| {
             let mut histogram = latencies();
             histogram.record_n(10_000, 9_000).unwrap();
@@ -444,21 +449,27 @@ mod tests {
             it.verdict.reasons.push("It was late.".to_owned());
             it.verdict.late = Some("It was late.".to_owned());
         };
-        let judgement = void(late, Allow::default());
-        assert_eq!(judgement.void, Vec::<String>::new());
-        assert_eq!(judgement.times_void, ["It was late."]);
+        let judgement = discarded(late, Allow::default());
+        assert_eq!(judgement.discarded, Vec::<String>::new());
+        assert_eq!(judgement.times_discarded, ["It was late."]);
         let late_and_busy = |it: &mut TrialRecord| {
             late(it);
             it.verdict.reasons.push("It was busy.".to_owned());
         };
-        let judgement = void(late_and_busy, Allow::default());
-        assert_eq!((judgement.void.len(), judgement.times_void.len()), (2, 0));
+        let judgement = discarded(late_and_busy, Allow::default());
+        assert_eq!(
+            (judgement.discarded.len(), judgement.times_discarded.len()),
+            (2, 0)
+        );
         let allow = Allow {
             client_limited: true,
             ..Allow::default()
         };
-        let judgement = void(late, allow);
-        assert_eq!((judgement.notes.len(), judgement.times_void.len()), (1, 0));
+        let judgement = discarded(late, allow);
+        assert_eq!(
+            (judgement.notes.len(), judgement.times_discarded.len()),
+            (1, 0)
+        );
     }
 
     #[test]
@@ -475,8 +486,8 @@ mod tests {
                 ..ServerFacts::default()
             };
             let judgement = judge(&record, &server, &Allow::default());
-            assert_eq!(judgement.disturbed, !judgement.void.is_empty());
-            judgement.void.first().cloned().unwrap_or_default()
+            assert_eq!(judgement.disturbed, !judgement.discarded.is_empty());
+            judgement.discarded.first().cloned().unwrap_or_default()
         };
         assert_eq!(judged("1", 0.25), "");
         assert!(judged("1", 0.42).starts_with("Others had the client's CPU for 42 %"));
@@ -498,7 +509,7 @@ mod tests {
                 errors: allowed,
                 ..Allow::default()
             };
-            void(change, allow).void.len()
+            discarded(change, allow).discarded.len()
         };
         assert_eq!([judged(9, 1.0), judged(0, 1.0), judged(9, 0.0)], [0, 1, 2]);
     }
@@ -511,14 +522,14 @@ mod tests {
             }
         };
         // Seconds 1 to 4 and 6 to 9: 950 and 1050.
-        assert!(void(grow, Allow::default()).notes.is_empty());
+        assert!(discarded(grow, Allow::default()).notes.is_empty());
         let leap = |it: &mut TrialRecord| {
             for second in &mut it.groups[0].series[6..] {
                 second.completed = 1_200;
             }
         };
-        let judgement = void(leap, Allow::default());
-        assert!(judgement.void.is_empty());
+        let judgement = discarded(leap, Allow::default());
+        assert!(judgement.discarded.is_empty());
         assert!(judgement.notes[0].contains("1000 answers a second in the first half, 1200"));
     }
 
@@ -529,17 +540,17 @@ mod tests {
                 requests_counted,
                 ..ServerFacts::default()
             };
-            judge(&sound(), &server, &Allow::default()).void.len()
+            judge(&sound(), &server, &Allow::default()).discarded.len()
         };
         assert_eq!([None, Some(9_000), Some(8_999)].map(counted), [0, 0, 1]);
     }
 
     #[test]
     fn clients_that_ask_for_nothing_are_not_judged_by_answers() {
-        let judgement = void(
+        let judgement = discarded(
             |it| it.groups[0].total.tally = Tally::default(),
             Allow::default(),
         );
-        assert!(judgement.void.is_empty());
+        assert!(judgement.discarded.is_empty());
     }
 }

@@ -157,7 +157,7 @@ impl OwnCapacities {
         let last = recorded.iter().rfind(|it| it.of as usize == of);
         let why = last.map_or_else(
             || "nothing was answered".to_owned(),
-            |it| it.trial.void.join(" "),
+            |it| it.trial.discarded.join(" "),
         );
         format!(
             "the capacity of {} cannot be measured, and rates are multiples of it: {why}",
@@ -168,7 +168,7 @@ impl OwnCapacities {
 
 /// What a trial carried, if it counts.
 fn carried(trial: &Trial) -> Option<f64> {
-    let load = trial.load.as_ref().filter(|_| trial.void.is_empty())?;
+    let load = trial.load.as_ref().filter(|_| trial.discarded.is_empty())?;
     let per_s = load.headline()?.total.rates.completed_per_s;
     (per_s > 0.0).then_some(per_s)
 }
@@ -213,7 +213,7 @@ mod tests {
         duration_s = 2\nwarm_up_s = 1\nload = { connections = 9, arrivals = \"constant\" }\n\
         factors = { rate_of_capacity = [0.5, 1.7] }\n[[series]]\nname = \"closed\"";
 
-    /// Servers that carry so many per second, trial after trial; `None`: it is void.
+    /// Servers that carry so many per second, trial after trial; `None`: it is discarded.
     struct Carrying {
         cells: Vec<Cell>,
         per_s: Vec<Option<f64>>,
@@ -238,7 +238,7 @@ mod tests {
                     groups: vec![group],
                     ..TrialRecord::default()
                 })),
-                void: per_s.map_or_else(|| vec!["others".to_owned()], |_| Vec::new()),
+                discarded: per_s.map_or_else(|| vec!["others".to_owned()], |_| Vec::new()),
                 ..Trial::default()
             })
         }
@@ -293,7 +293,7 @@ mod tests {
         // Two servers in place of four cells; cells without a multiple need none.
         assert_eq!(own.expansion.cells.len(), 2);
         assert!((own.left_s(&plan, &[], 0.5) - 6.0 * 3.5).abs() < 1e-9);
-        // In rounds: one, two, one, two, one, two; a void one is made up for.
+        // In rounds: one, two, one, two, one, two; a discarded one is made up for.
         let per_s = [
             Some(1000.0),
             Some(500.0),
@@ -371,8 +371,8 @@ mod tests {
     #[test]
     fn a_server_that_is_never_measured_ends_the_run_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
-        let void = [None; 2 * ATTEMPTS_MAX];
-        let ended = go(folder.path(), &void, usize::MAX);
+        let discarded = [None; 2 * ATTEMPTS_MAX];
+        let ended = go(folder.path(), &discarded, usize::MAX);
         assert_eq!(
             ended,
             Err(Stop::Failed(

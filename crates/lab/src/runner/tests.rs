@@ -37,7 +37,7 @@ impl TrialRunner for MadeUp {
             number: planned.number,
             block: planned.block,
             disturbed,
-            void: disturbed.then(|| "others".to_owned()).into_iter().collect(),
+            discarded: disturbed.then(|| "others".to_owned()).into_iter().collect(),
             load: Some(load),
             took_s: 2.0,
             ..Trial::default()
@@ -241,7 +241,7 @@ fn a_run_that_was_killed_between_repeats_goes_on_with_them() {
 }
 
 #[test]
-fn trials_on_a_machine_that_has_changed_are_void() {
+fn trials_on_a_machine_that_has_changed_are_discarded() {
     let folder = tempfile::tempdir().unwrap();
     let granted = |descriptors_max, stop: Option<u32>| MadeUp {
         descriptors_max: Some(descriptors_max),
@@ -252,8 +252,8 @@ fn trials_on_a_machine_that_has_changed_are_void() {
     run_on(&plan(""), folder.path(), granted(1024, Some(8)));
     run_on(&plan(""), folder.path(), granted(4096, None));
     let trials = journal::read(folder.path()).unwrap().trials;
-    let void = trials.iter().filter(|trial| !trial.void.is_empty());
-    let void: Vec<u32> = void.map(|trial| trial.number).collect();
-    assert_eq!(void, [5, 6, 7]);
-    assert!(trials[5].void[0].ends_with("descriptors of a process 1024, not 4096."));
+    let discarded = trials.iter().filter(|trial| !trial.discarded.is_empty());
+    let discarded: Vec<u32> = discarded.map(|trial| trial.number).collect();
+    assert_eq!(discarded, [5, 6, 7]);
+    assert!(trials[5].discarded[0].ends_with("descriptors of a process 1024, not 4096."));
 }

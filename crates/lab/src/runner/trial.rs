@@ -230,7 +230,7 @@ impl<'p> Processes<'p> {
         let link = match Link::make(cell.network, &cell.placement) {
             Ok(link) => link,
             Err(why) => {
-                trial.void.push(format!("There is no network: {why}."));
+                trial.discarded.push(format!("There is no network: {why}."));
                 return Ok(());
             }
         };
@@ -246,7 +246,7 @@ impl<'p> Processes<'p> {
             }
             Err(_) if (self.is_over)() => Err(Stop::Interrupted),
             Err(why) => {
-                trial.void.push(why);
+                trial.discarded.push(why);
                 Ok(())
             }
         }
@@ -294,13 +294,13 @@ impl<'p> Processes<'p> {
         if let Some(how) = running.server.ended_by(Instant::now()) {
             let words = last_words(&running.log).unwrap_or_default();
             trial
-                .void
+                .discarded
                 .push(format!("The server ended under load: {how}. {words}"));
         }
         let record = match heard {
             Heard::Interrupted => return Err(Stop::Interrupted),
             Heard::Nothing(why) => {
-                trial.void.push(why);
+                trial.discarded.push(why);
                 return Ok(());
             }
             Heard::Record(mut record) => {

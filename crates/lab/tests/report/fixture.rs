@@ -1,7 +1,7 @@
 //! A run that never ran: a journal and HDR logs of a made-up machine, the same every time.
 //!
 //! Three series: four architectures by service time with A/A cells, loops by workers as a surface, and
-//! servers by name. Three trials are void.
+//! servers by name. Three trials are discarded.
 
 use std::fs;
 use std::path::Path;
@@ -146,10 +146,10 @@ pub(crate) fn write_run(folder: &Path) -> Vec<Trial> {
         (40, "the server died: signal 11 <\"&'>"),
         (131, "the hypervisor kept 6.1 % of the machine's time"),
     ] {
-        trials[at].void = vec![why.to_owned()];
+        trials[at].discarded = vec![why.to_owned()];
     }
     // Beside one of them, and counting in all but its times.
-    trials[4].times_void = vec!["one request in a hundred was sent 900 us late".to_owned()];
+    trials[4].times_discarded = vec!["one request in a hundred was sent 900 us late".to_owned()];
     trials[40].load = None;
     trials[40].hdr_file = None;
     // The client was the limit of one cell.

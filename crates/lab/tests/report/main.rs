@@ -78,7 +78,7 @@ fn rates(trials: &[Trial], architecture: &str, service_us: f64) -> Vec<f64> {
     let is_wanted = |trial: &&Trial| {
         trial.series == "models"
             && !trial.is_a_a
-            && trial.void.is_empty()
+            && trial.discarded.is_empty()
             && trial.levels["architecture"] == Level::from(architecture)
             && trial.levels["service_us"] == Level::Number(service_us)
     };
@@ -110,7 +110,7 @@ fn every_chart_of_the_plan_is_there_with_every_trial() {
             Some((estimate.center, estimate.interval)),
             center(&values, LEVEL)
         );
-        marks += point.trials.len() + point.void.len();
+        marks += point.trials.len() + point.discarded.len();
     }
     let of_series = made
         .trials
@@ -123,28 +123,34 @@ fn every_chart_of_the_plan_is_there_with_every_trial() {
 }
 
 #[test]
-fn void_trials_are_part_of_nothing_and_shown() {
+fn discarded_trials_are_part_of_nothing_and_shown() {
     let made = shown();
-    assert_eq!(made.report.void.len(), 3);
+    assert_eq!(made.report.discarded.len(), 3);
     assert_eq!(made.report.trials_counted, made.trials.len() - 3);
-    for trial in made.trials.iter().filter(|trial| !trial.void.is_empty()) {
+    for trial in made
+        .trials
+        .iter()
+        .filter(|trial| !trial.discarded.is_empty())
+    {
         let points = || made.report.figures.iter().flat_map(Figure::points);
         assert!(points().all(|(_, _, point)| !point.trials.contains(&trial.number)));
         assert!(points().any(|(_, _, point)| {
             point
-                .void
+                .discarded
                 .iter()
-                .any(|mark| mark.trial == trial.number && mark.reasons == trial.void)
+                .any(|mark| mark.trial == trial.number && mark.reasons == trial.discarded)
         }));
     }
 }
 
 #[test]
-fn a_late_client_makes_times_void_and_nothing_else() {
+fn a_late_client_makes_times_discarded_and_nothing_else() {
     let made = shown();
-    let late = made.trials.iter().find(|it| !it.times_void.is_empty());
+    let late = made.trials.iter().find(|it| !it.times_discarded.is_empty());
     let late = late.unwrap();
-    let listed: Vec<u32> = (made.report.times_void.iter()).map(|it| it.trial).collect();
+    let listed: Vec<u32> = (made.report.times_discarded.iter())
+        .map(|it| it.trial)
+        .collect();
     assert_eq!(listed, [late.number]);
     let counts_in = |title: &str| {
         let mut points = figure(&made.report, title).points();
@@ -152,8 +158,8 @@ fn a_late_client_makes_times_void_and_nothing_else() {
     };
     let is_struck_out_in = |title: &str| {
         let mut marks =
-            (figure(&made.report, title).points()).flat_map(|(_, _, point)| point.void.iter());
-        marks.any(|mark| mark.trial == late.number && mark.reasons == late.times_void)
+            (figure(&made.report, title).points()).flat_map(|(_, _, point)| point.discarded.iter());
+        marks.any(|mark| mark.trial == late.number && mark.reasons == late.times_discarded)
     };
     let (throughput, tail) = (
         "Throughput against service time",

@@ -87,20 +87,26 @@ impl<'r> Evidence<'r> {
     pub(super) fn missing(&self, select: &Select) -> String {
         let cells: Vec<&Cell<'_>> = self.cells(select).collect();
         let what = select.text();
-        let void: Vec<&Measured> = cells.iter().flat_map(|cell| &cell.void).copied().collect();
+        let discarded: Vec<&Measured> = cells
+            .iter()
+            .flat_map(|cell| &cell.discarded)
+            .copied()
+            .collect();
         if cells.is_empty() {
             return format!("This run has no trial of {what}.");
         }
-        if let Some(reason) = most_frequent(void.iter().map(|trial| &trial.void)) {
-            let count = void.len();
-            return format!("Too few trials of {what} count; {count} are void, as in: {reason}");
+        if let Some(reason) = most_frequent(discarded.iter().map(|trial| &trial.discarded)) {
+            let count = discarded.len();
+            return format!(
+                "Too few trials of {what} count; {count} are discarded, as in: {reason}"
+            );
         }
         let late = cells.iter().flat_map(|cell| &cell.counted);
-        let late = late.map(|trial| &trial.times_void);
+        let late = late.map(|trial| &trial.times_discarded);
         let late: Vec<&Vec<String>> = late.filter(|reasons| !reasons.is_empty()).collect();
         match most_frequent(late.iter().copied()) {
             Some(reason) => format!(
-                "Too few times of {what} count; those of {} trials are void, as in: {reason}",
+                "Too few times of {what} count; those of {} trials are discarded, as in: {reason}",
                 late.len()
             ),
             None => format!("Too few trials of {what} have what is to be compared."),
@@ -372,7 +378,7 @@ impl<'r> Evidence<'r> {
         stats::center(&values, self.level).ok_or_else(|| self.missing(select))
     }
 
-    /// What trials of the cells come to, for each block and level of a factor; void trials are left
+    /// What trials of the cells come to, for each block and level of a factor; discarded trials are left
     /// out.
     pub(super) fn trials(&self, select: &Select) -> Vec<&'r Measured> {
         let trials = self.cells(select).flat_map(|cell| &cell.counted);

@@ -63,11 +63,11 @@ impl Made {
         self
     }
 
-    /// The last cell becomes void.
-    fn void(&mut self, reason: &str) -> &mut Self {
+    /// The last cell becomes discarded.
+    fn discarded(&mut self, reason: &str) -> &mut Self {
         let count = self.run.trials.len();
         for trial in &mut self.run.trials[count - 5..] {
-            trial.void.push(reason.to_owned());
+            trial.discarded.push(reason.to_owned());
         }
         self
     }
@@ -150,16 +150,16 @@ fn throughput_falls_with_service_time() {
     assert_eq!(turning.verdict(fall), NotReproduced);
     let rising = by_service([1000.0, 2000.0, 3000.0, 4000.0]);
     assert_eq!(rising.verdict(fall), NotReproduced);
-    let mut void = by_service([9000.0, 4000.0, 3500.0, 3000.0]);
-    for trial in &mut void.run.trials {
-        trial.void.push("Client-limited. Too busy.".to_owned());
+    let mut discarded = by_service([9000.0, 4000.0, 3500.0, 3000.0]);
+    for trial in &mut discarded.run.trials {
+        trial.discarded.push("Client-limited. Too busy.".to_owned());
     }
-    let claim = void.claim(fall);
+    let claim = discarded.claim(fall);
     assert_eq!(claim.verdict, NotTestable);
     assert!(
         claim
             .why
-            .ends_with("20 are void, as in: Client-limited. Too busy."),
+            .ends_with("20 are discarded, as in: Client-limited. Too busy."),
         "{}",
         claim.why
     );
@@ -193,13 +193,13 @@ fn three_times_is_held_by_the_whole_interval_or_not() {
     let claim = headline(4000.0, 0.02).claim(three);
     assert!(claim.interval.unwrap().contains(4.0), "{claim:?}");
     assert_eq!(claim.published, "3", "{claim:?}");
-    let mut void = headline(4000.0, 0.02);
-    for trial in &mut void.run.trials {
+    let mut discarded = headline(4000.0, 0.02);
+    for trial in &mut discarded.run.trials {
         if trial.levels["model"] == level(SEVERAL) {
-            trial.void.push("The server died.".to_owned());
+            trial.discarded.push("The server died.".to_owned());
         }
     }
-    assert_eq!(void.verdict(three), NotTestable);
+    assert_eq!(discarded.verdict(three), NotTestable);
     let shorter = "Several reactors with threads have shorter";
     assert_eq!(headline(4000.0, 0.02).verdict(shorter), Reproduced);
     assert_eq!(headline(500.0, 0.02).verdict(shorter), NotReproduced);
@@ -215,7 +215,7 @@ fn a_condition_that_lacks_a_block_does_not_shift_a_ratio() {
                 trial.values.insert(GoodPerS, 16_000.0);
             }
             if trial.block > 1 {
-                trial.void.push("x".to_owned());
+                trial.discarded.push("x".to_owned());
             }
         }
     }
@@ -404,7 +404,7 @@ fn behind_the_login_and_logging_in() {
     let of = |trial: &Measured, database| trial.levels["database"] == level(database);
     for trial in &mut made.run.trials {
         if of(trial, "MariaDB") {
-            trial.void.push("MariaDB is not installed.".to_owned());
+            trial.discarded.push("MariaDB is not installed.".to_owned());
         }
     }
     let claim = made.claim(more);
@@ -473,7 +473,7 @@ fn connections_that_starve() {
         Reproduced
     );
     assert_eq!(made.verdict("One event loop serves all"), Reproduced);
-    made.void("Client-limited. It sent 90,000/s.");
+    made.discarded("Client-limited. It sent 90,000/s.");
     let claim = made.claim("One event loop serves all");
     assert_eq!(claim.verdict, NotTestable);
     assert!(claim.why.contains("It sent 90,000/s"), "{}", claim.why);

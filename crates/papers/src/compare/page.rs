@@ -131,7 +131,7 @@ fn short(server: &ServerResult, quantity: Quantity) -> String {
         return String::new();
     };
     let Some(center) = figure.value else {
-        return value(server, quantity); // void
+        return value(server, quantity); // discarded
     };
     let number = match quantity.unit() {
         Unit::Microseconds if center < 100.0 => format!("{center:.2}"),
@@ -178,14 +178,14 @@ fn version(said: &str) -> String {
 fn of_load(load: &Load) -> String {
     let baselines = baselines(load);
     let mut rows = vec![vec!["server".to_owned()]];
-    let has_void = load.servers.iter().any(|server| server.void > 0);
+    let has_discarded = load.servers.iter().any(|server| server.discarded > 0);
     for quantity in quantities(load) {
         rows[0].push(quantity.label().to_owned());
         if is_compared(&load.series, quantity) {
             rows[0].extend(baselines.iter().map(|to| format!("x {to}")));
         }
     }
-    rows[0].extend(has_void.then(|| "void trials".to_owned()));
+    rows[0].extend(has_discarded.then(|| "discarded trials".to_owned()));
     for server in &load.servers {
         let mut row = vec![server.server.clone()];
         for quantity in quantities(load) {
@@ -200,7 +200,7 @@ fn of_load(load: &Load) -> String {
                 );
             }
         }
-        row.extend(has_void.then(|| server.void.to_string()));
+        row.extend(has_discarded.then(|| server.discarded.to_string()));
         rows.push(row);
     }
     table(&rows)

@@ -91,9 +91,9 @@ fn one(load: &Load, quantity: Quantity, text: &mut String) {
 /// The value with its unit. Where the client was the limit in most trials, it is a bound.
 pub(super) fn value(server: &ServerResult, quantity: Quantity) -> String {
     let Some(center) = server.figure(quantity).and_then(|figure| figure.value) else {
-        return match server.void {
+        return match server.discarded {
             0 => String::new(),
-            _ => "void".to_owned(),
+            _ => "discarded".to_owned(),
         };
     };
     let is_bound = quantity.is_limited_by_clients() && server.client_limited * 2 > server.counted;

@@ -70,15 +70,15 @@
     return `rgba(${r},${g},${b},${share})`;
   };
 
-  function voidTrace(figure, curve, style) {
-    const marks = curve.points.flatMap((point) => point.void.filter((mark) => mark.value !== null)
+  function discardedTrace(figure, curve, style) {
+    const marks = curve.points.flatMap((point) => point.discarded.filter((mark) => mark.value !== null)
       .map((mark) => ({ x: point.x, y: mark.value / figure.value.divisor, mark })));
     if (marks.length === 0) return [];
     return [{
       type: "scatter", mode: "markers", name: figure.legend[curve.legend] || figure.value.label, x: marks.map((it) => it.x), y: marks.map((it) => it.y),
-      meta: { role: "void" }, opacity: 0.8,
+      meta: { role: "discarded" }, opacity: 0.8,
       marker: { symbol: "x-thin", size: 9, line: { width: 2, color: style.colour } },
-      customdata: marks.map(({ mark }) => `<s>${valueText(mark.value, figure.value.unit)}</s>, void: ${mark.reasons.join("; ")}`),
+      customdata: marks.map(({ mark }) => `<s>${valueText(mark.value, figure.value.unit)}</s>, discarded: ${mark.reasons.join("; ")}`),
       hovertemplate: "%{customdata}<extra></extra>",
     }];
   }
@@ -122,9 +122,9 @@
         });
         bands.push(edge(0), { ...edge(1), fill: "tonexty", fillcolor: faint(style.colour, 0.17) });
       }
-      lines.push(trace, ...voidTrace(figure, curve, style));
+      lines.push(trace, ...discardedTrace(figure, curve, style));
     }
-    const order = ["band", "curve", "void"];
+    const order = ["band", "curve", "discarded"];
     return [...bands, ...lines].sort((one, other) => order.indexOf(one.meta.role) - order.indexOf(other.meta.role));
   }
 
@@ -153,19 +153,19 @@
       x: grid.xs.map((_, index) => index), y: grid.ys.map((_, index) => index), z: grid.z, text: grid.texts,
       meta: { role: "grid" }, colorscale: "Viridis", colorbar: bar, showscale: plot.clientWidth > 420, hovertemplate: "%{text}<extra></extra>",
     };
-    const marks = grid.ys.flatMap((y, row) => grid.xs.map((x, column) => ({ row, column, point: grid.at(x, y) }))).filter(({ point }) => point?.void.length);
-    const voids = {
-      mode: "markers", meta: { role: "void" }, hovertemplate: "%{customdata}<extra></extra>",
-      customdata: marks.map(({ point }) => point.void.map((mark) => `<s>${mark.value === null ? "no value" : valueText(mark.value, figure.value.unit)}</s>, void: ${mark.reasons.join("; ")}`).join("<br>")),
+    const marks = grid.ys.flatMap((y, row) => grid.xs.map((x, column) => ({ row, column, point: grid.at(x, y) }))).filter(({ point }) => point?.discarded.length);
+    const discards = {
+      mode: "markers", meta: { role: "discarded" }, hovertemplate: "%{customdata}<extra></extra>",
+      customdata: marks.map(({ point }) => point.discarded.map((mark) => `<s>${mark.value === null ? "no value" : valueText(mark.value, figure.value.unit)}</s>, discarded: ${mark.reasons.join("; ")}`).join("<br>")),
     };
     if (figure.kind === "surface") {
-      const heights = marks.map(({ point }) => (point.void.find((mark) => mark.value !== null)?.value ?? 0) / figure.value.divisor);
+      const heights = marks.map(({ point }) => (point.discarded.find((mark) => mark.value !== null)?.value ?? 0) / figure.value.divisor);
       const white = { show: true, color: "rgba(255,255,255,.45)", highlight: false };
       return [
         { ...common, type: "surface", cmin: grid.least, cmax: grid.most,
           contours: { x: white, y: white, z: { highlight: true, highlightcolor: "#fff" } },
           lighting: { ambient: 0.82, diffuse: 0.45, specular: 0.08, roughness: 0.9 } },
-        { ...voids, type: "scatter3d", x: marks.map((it) => it.column), y: marks.map((it) => it.row), z: heights,
+        { ...discards, type: "scatter3d", x: marks.map((it) => it.column), y: marks.map((it) => it.row), z: heights,
           marker: { symbol: "x", size: 4, color: colour("--signal") } },
       ];
     }
@@ -173,7 +173,7 @@
     return [
       { ...common, type: "heatmap", zmin: grid.least, zmax: grid.most, xgap: 3, ygap: 3, customdata: grid.texts, text: numbers,
         texttemplate: grid.xs.length <= 12 ? "%{text}" : "", hovertemplate: "%{customdata}<extra></extra>" },
-      { ...voids, type: "scatter", x: marks.map((it) => it.column + 0.38), y: marks.map((it) => it.row + 0.36),
+      { ...discards, type: "scatter", x: marks.map((it) => it.column + 0.38), y: marks.map((it) => it.row + 0.36),
         marker: { symbol: "x-thin", size: 7, line: { width: 2, color: "#fff" } } },
     ];
   }
@@ -207,7 +207,7 @@
       if (at.length <= 12) { x.tickmode = "array"; x.tickvals = at; x.ticktext = at.map((it) => it >= 1e4 ? `${digits(it / 1e3, 4)}k` : digits(it, 5)); delete x.dtick; }
     }
     const all = figure.panels.flatMap((it) => it.curves.flatMap((curve) => curve.points));
-    const values = all.flatMap((point) => [...(point.estimate ? [middle(figure, point.estimate), ...(bounds(figure, point.estimate) ?? [])] : []), ...point.void.map((mark) => mark.value).filter((it) => it !== null)]).map((it) => it / figure.value.divisor);
+    const values = all.flatMap((point) => [...(point.estimate ? [middle(figure, point.estimate), ...(bounds(figure, point.estimate) ?? [])] : []), ...point.discarded.map((mark) => mark.value).filter((it) => it !== null)]).map((it) => it / figure.value.divisor);
     const most = Math.max(...values);
     if (figure.value.log && values.some((it) => it > 0)) {
       const least = Math.min(...values.filter((it) => it > 0));
@@ -288,7 +288,7 @@
       Plotly.relayout(plot, { "scene.camera": cameraAt(figure.id, panel, plot) });
       return;
     }
-    const curves = plot.data.map((trace, index) => ({ trace, index })).filter(({ trace }) => ["curve", "void", "grid"].includes(trace.meta?.role) && trace.x.length > 0);
+    const curves = plot.data.map((trace, index) => ({ trace, index })).filter(({ trace }) => ["curve", "discarded", "grid"].includes(trace.meta?.role) && trace.x.length > 0);
     if (curves.length === 0) return;
     const place = places.get(plot) ?? { curve: 0, point: -1, row: 0 };
     const isGrid = curves[place.curve]?.trace.meta.role === "grid";

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::escaped;
-use crate::report::{Report, Verdict, VoidTrial, shell, words};
+use crate::report::{DiscardedTrial, Report, Verdict, shell, words};
 use loadline_capacity::stats::Interval;
 
 pub(super) fn head(report: &Report, page: &mut String) {
@@ -27,8 +27,8 @@ pub(super) fn head(report: &Report, page: &mut String) {
         &words::digits(report.trials_counted as f64, 9),
     );
     tally(
-        "Void, struck out",
-        &words::digits(report.void.len() as f64, 9),
+        "Discarded, struck out",
+        &words::digits(report.discarded.len() as f64, 9),
     );
     if !report.claims.is_empty() {
         let held = report
@@ -110,14 +110,14 @@ fn interval(interval: &Interval) -> String {
     )
 }
 
-/// Noise, void trials, notes, and what was left out.
+/// Noise, discarded trials, notes, and what was left out.
 pub(super) fn trust(report: &Report, page: &mut String) {
     page.push_str(
         "<section class=\"card\" id=\"trust\">\n<h2>What to trust</h2>\n\
          <p>The unit is the trial, with a server of its own. A point is the geometric mean of its cell's trials, \
          as in ratios; the band is the 95 % interval that holds the true mean (Student's t of logarithms). \
-         Crosses are trials that are void: they count for nothing, and are shown all the same. Where a \
-         client was late and nothing else, its times alone are void.</p>\n",
+         Crosses are trials that are discarded: they count for nothing, and are shown all the same. Where a \
+         client was late and nothing else, its times alone are discarded.</p>\n",
     );
     if !report.noise.is_empty() {
         page.push_str(
@@ -150,9 +150,13 @@ pub(super) fn trust(report: &Report, page: &mut String) {
         }
         page.push_str("</tbody></table></div>\n");
     }
-    void(&report.void, "void trial", page);
-    void(&report.times_void, "trial whose times are void", page);
-    void(
+    discarded(&report.discarded, "discarded trial", page);
+    discarded(
+        &report.times_discarded,
+        "trial whose times are discarded",
+        page,
+    );
+    discarded(
         &report.repeated,
         "trial that was disturbed and run again",
         page,
@@ -170,7 +174,7 @@ pub(super) fn trust(report: &Report, page: &mut String) {
     page.push_str("</section>\n");
 }
 
-fn void(trials: &[VoidTrial], what: &str, page: &mut String) {
+fn discarded(trials: &[DiscardedTrial], what: &str, page: &mut String) {
     if trials.is_empty() {
         return;
     }
@@ -194,7 +198,7 @@ fn void(trials: &[VoidTrial], what: &str, page: &mut String) {
     for trial in trials {
         let _ = writeln!(
             page,
-            "<tr class=\"void\"><td class=\"number\"><s>{}</s></td><td>{}</td><td>{}</td>\
+            "<tr class=\"discarded\"><td class=\"number\"><s>{}</s></td><td>{}</td><td>{}</td>\
              <td class=\"number\">{}</td><td>{}</td></tr>",
             trial.trial,
             escaped(&trial.series),

@@ -52,7 +52,7 @@ pub(super) fn heat_map(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &m
                     let text = words::digits(value / figure.value.divisor, 3);
                     canvas.text(middle.0, middle.1 + 4.0, &text, &style);
                 }
-            } else if !point.void.is_empty() {
+            } else if !point.discarded.is_empty() {
                 canvas.cross(middle, SOFT);
             }
         }

@@ -149,7 +149,7 @@ pub(super) fn lines(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut 
             }
         }
         for point in &curve.points {
-            for value in point.void.iter().filter_map(|mark| mark.value) {
+            for value in point.discarded.iter().filter_map(|mark| mark.value) {
                 canvas.cross(at(value, point.x), colour(curve));
             }
         }
@@ -193,7 +193,7 @@ pub(super) fn bars(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut C
                     bar(canvas, (middle, y.at(low)), (middle, y.at(high)), INK);
                 }
             }
-            for value in point.void.iter().filter_map(|mark| mark.value) {
+            for value in point.discarded.iter().filter_map(|mark| mark.value) {
                 canvas.cross((middle, y.at(value)), INK);
             }
         }
