@@ -11,7 +11,7 @@ use loadline_apps::{
     StaticOptions, StatusPage, StatusSource,
 };
 use loadline_proto::{ErrorPages, Handler, SessionConfig};
-use loadline_server::{ListenAddr, ListenError, OptionError, ServerConfig, ServerHandle};
+use loadline_server::{Config, ListenAddr, ListenError, OptionError, ServerConfig, ServerHandle};
 
 use crate::accounts::{self, Mounted};
 use crate::diagnostics;
@@ -48,27 +48,37 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     let front = Front { page, probes };
     let caught = signals::catch().map_err(|error| Failure::failed(format!("signals: {error}")))?;
     let log_format = running.log_format.map(|format| format.0);
+    let session = Arc::new(SessionConfig {
+        limits: plan.limits.clone(),
+        keep_alive: plan.flags.connections.keep_alive.0,
+        error_pages,
+        trusted_proxies: plan.flags.proxy.trusted(),
+        ..SessionConfig::default()
+    });
+    let listen: Vec<ListenAddr> = plan.flags.listen.iter().map(|it| it.0.clone()).collect();
     let config = ServerConfig {
         options: plan.options.clone(),
-        session: Arc::new(SessionConfig {
-            limits: plan.limits.clone(),
-            keep_alive: plan.flags.connections.keep_alive.0,
-            error_pages,
-            trusted_proxies: plan.flags.proxy.trusted(),
-            ..SessionConfig::default()
-        }),
-        listen: plan.flags.listen.iter().map(|it| it.0.clone()).collect(),
         unix_mode: running.unix_mode.map(|mode| mode.0),
         access_log: logs.access_logging(log_format),
         connection_log: logs.connection_logging(log_format),
     };
     let work = &plan.flags.work;
     let handle = match work.service_time {
-        None => start(front.mounted(files, accounts.as_ref()), config),
+        None => start(
+            front.mounted(files, accounts.as_ref()),
+            session,
+            listen,
+            config,
+        ),
         Some(time) => {
             let kind = work.service_kind.map_or(ServiceKind::Sleep, |kind| kind.0);
             let files = ServiceTime::new(files, *time, kind);
-            start(front.mounted(files, accounts.as_ref()), config)
+            start(
+                front.mounted(files, accounts.as_ref()),
+                session,
+                listen,
+                config,
+            )
         }
     }?;
     let _ = status.control.set(handle.control()); // set nowhere else
@@ -123,8 +133,14 @@ fn probes(page: Option<&StatusPage>, root: &Path, status: &Arc<Status>) -> Probe
     Probes::new(folder, move || status.is_ready())
 }
 
-fn start<H: Handler>(handler: H, config: ServerConfig) -> Result<ServerHandle, Failure> {
-    loadline_server::serve(Arc::new(handler), config).map_err(|error| refused(&error))
+fn start<H: Handler>(
+    handler: H,
+    session: Arc<SessionConfig>,
+    listen: Vec<ListenAddr>,
+    config: ServerConfig,
+) -> Result<ServerHandle, Failure> {
+    loadline_server::serve(Config::new(Arc::new(handler), session, listen), config)
+        .map_err(|error| refused(&error))
 }
 
 /// Waits for the end and says how it was.

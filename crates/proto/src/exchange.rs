@@ -18,6 +18,12 @@ pub struct Exchange {
     pub stream: StreamId,
     /// The other end of the connection, perhaps a proxy's; `None` on a Unix socket.
     pub peer: Option<SocketAddr>,
+    /// The number of the listener that has accepted its connection, in the order of the server's
+    /// addresses.
+    pub listener: u32,
+    /// How much content may be on its way to an app's task and from it, in bytes each. There for
+    /// `Handler::start` alone.
+    pub stream_window_bytes: usize,
     /// The address that the client has connected to. There for an app's task (`Handler::start`)
     /// alone, since it costs a system call for each connection; `None` over a Unix socket.
     pub local: Option<SocketAddr>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loadline_proto::{ErrorPages, Handler, Limits, SessionConfig, TrustedProxies};
 
 use crate::{
-    AccessLogging, Architecture, ConnectionLogging, ListenAddr, ServerConfig, ServerHandle,
+    AccessLogging, Architecture, Config, ConnectionLogging, ListenAddr, ServerConfig, ServerHandle,
     ServerOptions, serve,
 };
 
@@ -143,12 +143,11 @@ impl<H: Handler> Server<H> {
         }
         let config = ServerConfig {
             options: self.options,
-            session: Arc::new(self.session),
-            listen: self.listen,
             unix_mode: self.unix_mode,
             access_log: self.access_log,
             connection_log: self.connection_log,
         };
-        serve(self.handler, config)
+        let served = Config::new(self.handler, Arc::new(self.session), self.listen);
+        serve(served, config)
     }
 }

@@ -14,8 +14,10 @@ use loadline_proto::{
     Action, CloseReason, ConnectionRecord, Context, Exchange, Fill, Handler, ServerSession, Status,
     StreamId,
 };
+use loadline_sys::Accepted;
 use loadline_sys::file::{self, Filled};
 
+use crate::config::Steps as _;
 use crate::site::Site;
 use crate::task::{TaskHandle, Tasks};
 use crate::thread_context::ThreadContext;
@@ -41,6 +43,24 @@ pub(crate) struct Connection<T> {
     tasks: Tasks,
     /// A part of a file that the session waits for, and whether it is in the page cache by now.
     fill: Option<Box<(Fill, bool)>>,
+    /// The number of the listener that has accepted it.
+    listener: u32,
+}
+
+/// Where a connection has come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) listener: u32,
+}
+
+impl From<&Accepted> for Origin {
+    fn from(accepted: &Accepted) -> Self {
+        Self {
+            peer: accepted.peer,
+            listener: accepted.listener,
+        }
+    }
 }
 
 /// Why driving a connection has come to a stop.
@@ -80,10 +100,10 @@ pub(crate) trait Placement<H: Handler> {
     fn block(
         &mut self,
         mut exchange: Box<Exchange>,
-        site: &Site<H>,
+        _site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) -> Option<Box<Exchange>> {
-        site.handle_blocking(&mut exchange);
+        thread.config().handle_blocking(&mut exchange);
         thread.tick();
         Some(exchange)
     }
@@ -115,18 +135,21 @@ pub(crate) enum TaskStart {
 impl<T> Connection<T> {
     pub(crate) fn new<H: Handler>(
         transport: T,
-        peer: Option<SocketAddr>,
-        site: &Site<H>,
+        origin: Origin,
         record: Option<Box<ConnectionRecord>>,
-        cx: &mut Context<'_>,
+        thread: &mut ThreadContext<H>,
     ) -> Self {
-        let mut session = ServerSession::new(&site.session, peer, cx);
+        let Origin { peer, listener } = origin;
+        let mut borrowed = thread.borrow();
+        let config = borrowed.config.session(listener);
+        let mut session = ServerSession::new(config, peer, &mut borrowed.cx);
         session.keep_record(record);
         Self {
             session,
             transport,
             tasks: Tasks::default(),
             fill: None,
+            listener,
         }
     }
 
@@ -154,6 +177,7 @@ impl<T> Connection<T> {
             transport,
             tasks,
             fill,
+            listener,
         } = self;
         match change(transport) {
             Ok(transport) => Ok(Connection {
@@ -161,12 +185,14 @@ impl<T> Connection<T> {
                 transport,
                 tasks,
                 fill,
+                listener,
             }),
             Err(transport) => Err(Self {
                 session,
                 transport,
                 tasks,
                 fill,
+                listener,
             }),
         }
     }
@@ -241,7 +267,12 @@ impl<T> Connection<T> {
         };
         match self.session.next_action(io.cx) {
             Action::Run(mut exchange) => {
-                let outcome = site.handle(borrowed.local, &mut exchange, io.cx);
+                exchange.listener = self.listener;
+                if let Some(field) = exchange.unnamed_proxy() {
+                    site.warn_of_unnamed_proxy(exchange.peer, field);
+                }
+                let config = borrowed.config;
+                let outcome = config.handle(borrowed.local, &mut exchange, io.cx);
                 self.session.ran(exchange, outcome, io.cx);
             }
             Action::Block(exchange) => {

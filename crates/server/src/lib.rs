@@ -82,6 +82,7 @@ mod arch {
 }
 mod architecture;
 mod builder;
+mod config;
 mod connection;
 mod handle;
 mod listener;
@@ -114,10 +115,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use loadline_proto::{AccessFormat, Handler, SessionConfig};
+use loadline_proto::{AccessFormat, Handler};
 
 pub use architecture::Architecture;
 pub use builder::Server;
+pub use config::{Config, ConfigError, ListenerConfig, SharedConfig};
 pub use handle::{Control, Ending, ServerHandle};
 pub use loadline_proto::{
     ConnectionFormat, ErrorPages, ForwardedField, Limits, TrustedProxies, TrustedProxy,
@@ -160,16 +162,11 @@ pub struct ConnectionLogging {
     pub sink: Arc<dyn AccessSink>,
 }
 
-/// Everything a server is given besides its handler.
+/// What a server keeps for its life; what is served may be replaced ([`SharedConfig`]).
 #[derive(Clone)]
 pub struct ServerConfig {
     /// Architecture and numbers.
     pub options: ServerOptions,
-    /// What every connection has in common.
-    pub session: Arc<SessionConfig>,
-    /// Where to listen; at least one. `[::]` takes IPv4 too, unless an IPv4 address of its port
-    /// stands beside it.
-    pub listen: Vec<ListenAddr>,
     /// Permissions of the files of Unix sockets; `None`: by the process's mask.
     pub unix_mode: Option<u32>,
     /// The access log, if there is one.
@@ -184,7 +181,10 @@ pub struct ServerConfig {
 /// The options contradict each other or the machine does not offer the architecture ([`OptionError`]
 /// inside; nothing is bound then), an address cannot be bound (the message names it), or threads or
 /// descriptors cannot be had.
-pub fn serve<H: Handler>(handler: Arc<H>, config: ServerConfig) -> io::Result<ServerHandle> {
+pub fn serve<H: Handler>(
+    served: impl Into<Arc<SharedConfig<H>>>,
+    config: ServerConfig,
+) -> io::Result<ServerHandle> {
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
     config.options.validate().map_err(invalid)?;
     config
@@ -192,11 +192,19 @@ pub fn serve<H: Handler>(handler: Arc<H>, config: ServerConfig) -> io::Result<Se
         .architecture
         .check_offered()
         .map_err(invalid)?;
-    let listeners = Listener::bind_all(&config.listen, &config.options, config.unix_mode)?;
+    let served = served.into();
+    let addresses: Vec<ListenAddr> = {
+        let current = served.current();
+        current
+            .listeners
+            .iter()
+            .map(|it| it.address.clone())
+            .collect()
+    };
+    let listeners = Listener::bind_all(&addresses, &config.options, config.unix_mode)?;
     let addresses = listeners.iter().map(|l| l.address().clone()).collect();
     let site = Arc::new(Site {
-        handler,
-        session: config.session,
+        config: served,
         clock: Clock::new(),
         descriptor_log_after: parts::acceptor::LogAfter::default(),
         shutdown: Shutdown::new()?,

@@ -41,6 +41,8 @@ impl std::error::Error for ListenError {}
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: OwnedFd,
+    /// Its place among the addresses of the server.
+    number: u32,
     address: ListenAddr,
     options: ListenOptions,
     /// Dropped after the socket: with the last listener of the address, what it names is dead.
@@ -55,7 +57,7 @@ impl Listener {
         unix_mode: Option<u32>,
     ) -> io::Result<Vec<Self>> {
         let has_loops = options.architecture.has_loops();
-        let bind = |address: &ListenAddr| {
+        let bind = |(number, address): (u32, &ListenAddr)| {
             let options = ListenOptions {
                 backlog: options.backlog,
                 reuse_port: has_loops && options.accept == Accept::ReusePort && options.loops > 1,
@@ -63,12 +65,12 @@ impl Listener {
                 ipv6_only: leaves_ipv4(address, addresses),
                 unix_mode,
             };
-            Self::bind(address, options)
+            Self::bind(number, address, options)
         };
-        addresses.iter().map(bind).collect()
+        (0..).zip(addresses).map(bind).collect()
     }
 
-    fn bind(address: &ListenAddr, options: ListenOptions) -> io::Result<Self> {
+    fn bind(number: u32, address: &ListenAddr, options: ListenOptions) -> io::Result<Self> {
         let (socket, bound) = listen_patiently(address, options).map_err(|reason| {
             let kind = reason.kind();
             let address = address.clone();
@@ -80,6 +82,7 @@ impl Listener {
         };
         Ok(Self {
             socket,
+            number,
             address: bound,
             options,
             _file: file,
@@ -97,6 +100,7 @@ impl Listener {
         };
         Ok(Self {
             socket,
+            number: self.number,
             address: self.address.clone(),
             options: self.options,
             _file: self._file.clone(),
@@ -107,6 +111,11 @@ impl Listener {
     /// most that there can be.
     pub(crate) fn backlog_len(&self) -> u64 {
         backlog_len(self.as_fd()).map_or_else(|| u64::from(self.options.backlog), u64::from)
+    }
+
+    /// Its place among the addresses of the server.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
 
     /// Where it is bound: with the port that the kernel chose, if it was 0.

@@ -21,7 +21,7 @@ use std::time::Duration;
 use loadline_base::Buffer;
 use loadline_proto::{
     Body, CloseReason, Context, Exchange, Fields, Handler, Outcome, Piece, Port, RequestBody,
-    SessionConfig, Status, Task, TaskOptions,
+    Status, Task, TaskOptions,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -32,7 +32,7 @@ use crate::parts::event_loop::loop_group::LoopGroup;
 use crate::parts::job_queue::Taken;
 use crate::parts::shutdown::Shutdown;
 use crate::parts::workers::{Job, WorkerDesk, Workers};
-use crate::site::{Clock, Site};
+use crate::site::{Clock, Site, tests::config_of};
 use client::{Client, Manner, content};
 use driver::{SimDriver, enter, lock};
 use network::Network;
@@ -190,8 +190,7 @@ impl Simulation {
         let network = Arc::new(Mutex::new(network));
         enter(&network);
         let site = Arc::new(Site {
-            handler: Arc::new(Echo),
-            session: Arc::new(SessionConfig::default()),
+            config: config_of(Echo),
             clock: Clock::simulated(now_us),
             descriptor_log_after: Default::default(),
             shutdown: Shutdown::new().unwrap(),

@@ -11,11 +11,9 @@ use std::task::{self, Poll};
 use std::time::Instant;
 
 use loadline_base::{LogLimit, Millis};
-use loadline_proto::{
-    AccessFormat, Context, Exchange, ForwardedField, Handler, Outcome, Port, SessionConfig, Status,
-    Task,
-};
+use loadline_proto::{AccessFormat, ForwardedField, Handler, Task};
 
+use crate::config::SharedConfig;
 use crate::parts::acceptor::LogAfter;
 use crate::parts::counters::Registry;
 use crate::parts::journal::Journal;
@@ -26,8 +24,7 @@ use crate::{AccessSink, ServerOptions};
 
 /// What every architecture is given.
 pub(crate) struct Site<H: Handler> {
-    pub(crate) handler: Arc<H>,
-    pub(crate) session: Arc<SessionConfig>,
+    pub(crate) config: Arc<SharedConfig<H>>,
     pub(crate) options: ServerOptions,
     pub(crate) clock: Clock,
     pub(crate) descriptor_log_after: LogAfter,
@@ -43,32 +40,9 @@ pub(crate) struct Site<H: Handler> {
 }
 
 impl<H: Handler> Site<H> {
-    /// The handler's quick step; a panic becomes a 500.
-    #[inline]
-    pub(crate) fn handle(
-        &self,
-        local: &mut H::Local,
-        exchange: &mut Exchange,
-        cx: &mut Context<'_>,
-    ) -> Outcome {
-        if let Some(field) = exchange.unnamed_proxy() {
-            self.warn_of_unnamed_proxy(exchange.peer, field);
-        }
-        // What a panic leaves half done is the exchange, which is started over, and the handler's
-        // own `local`, for which its author answers as with any shared state.
-        let run = AssertUnwindSafe(|| self.handler.handle(local, exchange, cx));
-        match catch_unwind(run) {
-            Ok(outcome) => outcome,
-            Err(panic) => {
-                answer_panic(exchange, panic.as_ref());
-                Outcome::Ready
-            }
-        }
-    }
-
     /// Says once which option is missing, when a request has come through a proxy of this machine.
     #[cold]
-    fn warn_of_unnamed_proxy(&self, peer: Option<SocketAddr>, field: ForwardedField) {
+    pub(crate) fn warn_of_unnamed_proxy(&self, peer: Option<SocketAddr>, field: ForwardedField) {
         if self.warned_of_unnamed_proxy.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -87,22 +61,6 @@ impl<H: Handler> Site<H> {
                  --trust-proxy {proxy}{option}"
             );
         });
-    }
-
-    /// An app's task for this request; `None` if making it has panicked.
-    pub(crate) fn start(&self, exchange: Box<Exchange>, port: Port) -> Option<Task> {
-        let start = AssertUnwindSafe(|| self.handler.start(exchange, port));
-        catch_unwind(start)
-            .inspect_err(|panic| log_panic("an app", panic.as_ref()))
-            .ok()
-    }
-
-    /// The handler's blocking step, on a thread that may block; a panic becomes a 500.
-    pub(crate) fn handle_blocking(&self, exchange: &mut Exchange) {
-        let run = AssertUnwindSafe(|| self.handler.handle_blocking(exchange));
-        if let Err(panic) = catch_unwind(run) {
-            answer_panic(exchange, panic.as_ref());
-        }
     }
 
     /// Runs what the server cannot do without: if that ends in an error or a panic, all of the server
@@ -164,13 +122,7 @@ pub(crate) fn drop_guarded(task: Option<Task>) {
 }
 
 #[cold]
-fn answer_panic(exchange: &mut Exchange, panic: &(dyn Any + Send)) {
-    log_panic("a handler", panic);
-    exchange.response.error(Status::INTERNAL_SERVER_ERROR);
-}
-
-#[cold]
-fn log_panic(who: &str, panic: &(dyn Any + Send)) {
+pub(crate) fn log_panic(who: &str, panic: &(dyn Any + Send)) {
     static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
     let text = panic_text(panic);
     log::say_within(&LIMIT, |more| {
@@ -231,7 +183,11 @@ impl Started {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use loadline_proto::{Context, Exchange, Outcome};
+    use loadline_sys::ListenAddr;
+
     use super::*;
+    use crate::config::Config;
     use crate::parts::shutdown::Stage;
 
     pub(crate) struct Quiet;
@@ -248,11 +204,16 @@ pub(crate) mod tests {
         fn handle_blocking(&self, _: &mut Exchange) {}
     }
 
+    /// This handler, with default limits, at no address that anybody listens at.
+    pub(crate) fn config_of<H: Handler>(handler: H) -> Arc<SharedConfig<H>> {
+        let nowhere = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+        Config::new(Arc::new(handler), Arc::default(), [nowhere]).into()
+    }
+
     /// Of a server that nobody asks anything.
     pub(crate) fn quiet_site() -> Arc<Site<Quiet>> {
         Arc::new(Site {
-            handler: Arc::new(Quiet),
-            session: Arc::default(),
+            config: config_of(Quiet),
             options: ServerOptions::default(),
             clock: Clock::new(),
             descriptor_log_after: LogAfter::default(),

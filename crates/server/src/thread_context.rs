@@ -11,6 +11,7 @@ use loadline_sys::Waker;
 use loadline_sys::write::FileBuffer;
 
 use crate::AccessSink;
+use crate::config::{Config, Snapshot};
 use crate::parts::counters::{Registry, Role, Row};
 use crate::parts::journal::Page;
 use crate::parts::log;
@@ -31,7 +32,7 @@ pub(crate) struct ThreadContext<H: Handler> {
     pub(crate) row: Arc<Row>,
     role: Role,
     registry: Arc<Registry>,
-    local: H::Local,
+    snapshot: Snapshot<H>,
     pool: Pool,
     clock: Clock,
     now_us: u64,
@@ -52,6 +53,7 @@ pub(crate) struct ThreadContext<H: Handler> {
 
 /// The parts of a thread's context, borrowed at once for a turn.
 pub(crate) struct Borrowed<'k, H: Handler> {
+    pub(crate) config: &'k Arc<Config<H>>,
     pub(crate) local: &'k mut H::Local,
     pub(crate) read_buffer: &'k mut [u8],
     pub(crate) files: &'k mut FileBuffer,
@@ -72,7 +74,7 @@ impl<H: Handler> ThreadContext<H> {
             row,
             role,
             registry: Arc::clone(&site.registry),
-            local: site.handler.local(),
+            snapshot: Snapshot::new(&site.config),
             pool: Pool::new(),
             clock: site.clock,
             now_us: 0,
@@ -94,8 +96,10 @@ impl<H: Handler> ThreadContext<H> {
         thread
     }
 
-    /// Reads the clock: to be called once at the begin of a turn, after waiting.
+    /// Reads the clock and takes up the current configuration: to be called once at the begin of a turn,
+    /// after waiting.
     pub(crate) fn tick(&mut self) -> Millis {
+        self.snapshot.refresh();
         self.now_us = self.clock.now_us();
         self.now = Millis(self.now_us / 1000);
         if self.now >= self.date_ends {
@@ -121,6 +125,11 @@ impl<H: Handler> ThreadContext<H> {
         self.date_ends = Millis(self.now.0 + 1000 - u64::from(wall.subsec_millis()));
     }
 
+    /// What this thread serves.
+    pub(crate) fn config(&self) -> &Arc<Config<H>> {
+        &self.snapshot.config
+    }
+
     /// Lends what sessions need.
     #[inline]
     pub(crate) fn cx(&mut self) -> Context<'_> {
@@ -131,7 +140,8 @@ impl<H: Handler> ThreadContext<H> {
     #[inline]
     pub(crate) fn borrow(&mut self) -> Borrowed<'_, H> {
         Borrowed {
-            local: &mut self.local,
+            config: &self.snapshot.config,
+            local: &mut self.snapshot.local,
             read_buffer: &mut self.read_buffer,
             files: &mut self.files,
             tasks: &mut self.tasks,

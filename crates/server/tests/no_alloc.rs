@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loadline_proto::{Context, Exchange, Fields, Handler, Outcome, SessionConfig, Status};
-use loadline_server::{ListenAddr, ServerConfig, ServerOptions, serve};
+use loadline_server::{Config, ListenAddr, ServerConfig, ServerOptions, serve};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -46,14 +46,20 @@ fn whole_turns_of_the_loop_allocate_nothing() {
             workers: 0,
             ..ServerOptions::default()
         },
-        session: Arc::new(SessionConfig::default()),
-        listen: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
         unix_mode: None,
         access_log: None,
         connection_log: None,
     };
     let fields = Fields::default().with("Content-Type", "text/plain");
-    let handle = serve(Arc::new(Small(fields)), config).expect("a server");
+    let handle = serve(
+        Config::new(
+            Arc::new(Small(fields)),
+            Arc::new(SessionConfig::default()),
+            vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
+        ),
+        config,
+    )
+    .expect("a server");
     let address = handle.tcp_address().expect("an address");
     let mut memory = vec![0; 1 << 16];
     let mut streams: Vec<TcpStream> = (0..8)

@@ -59,6 +59,8 @@ pub struct Accepted {
     pub socket: OwnedFd,
     /// The client's address; `None` over a Unix socket.
     pub peer: Option<SocketAddr>,
+    /// The number of the listener, as its owner counts them; 0 as `accept` leaves it.
+    pub listener: u32,
 }
 
 /// Listens at `address`, and says at which address it came to be (the port, if it was 0).
@@ -176,7 +178,11 @@ pub fn accept(listener: BorrowedFd<'_>) -> Result<Option<Accepted>, AcceptError>
         match net::acceptfrom_with(listener, flags) {
             Ok((socket, peer)) => {
                 let peer = peer.and_then(internet_address);
-                return Ok(Some(Accepted { socket, peer }));
+                return Ok(Some(Accepted {
+                    socket,
+                    peer,
+                    listener: 0,
+                }));
             }
             Err(Errno::AGAIN) => return Ok(None),
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_proto::{Context, Exchange, Handler, Outcome, SessionConfig};
-use loadline_server::{Architecture, ListenAddr, ServerConfig, ServerOptions, serve};
+use loadline_server::{Architecture, Config, ListenAddr, ServerConfig, ServerOptions, serve};
 
 pub(crate) const CONNECTIONS: usize = 64;
 const FILE_BYTES: usize = 600;
@@ -106,13 +106,19 @@ pub(crate) fn with_server(architecture: Architecture, use_it: impl FnOnce(&mut C
             workers: 0,
             ..ServerOptions::default()
         },
-        session: Arc::new(SessionConfig::default()),
-        listen: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
         unix_mode: None,
         access_log: None,
         connection_log: None,
     };
-    let handle = serve(Arc::new(Gated { files, gate }), config).expect("a server");
+    let handle = serve(
+        Config::new(
+            Arc::new(Gated { files, gate }),
+            Arc::new(SessionConfig::default()),
+            vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
+        ),
+        config,
+    )
+    .expect("a server");
     let mut client = Client::new(handle.tcp_address().expect("an address"), keys);
     use_it(&mut client);
     handle.drain(); // the server closes first, always in the same way

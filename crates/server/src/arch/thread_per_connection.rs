@@ -4,8 +4,7 @@
 //! honest weakness: memory and scheduling for every connection, idle or not.
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -133,10 +132,8 @@ impl<H: Handler> Connections<H> {
 
     /// Gives a connection a thread of its own.
     fn slot(&self, accepted: Accepted, verdict: Verdict, thread: &mut ThreadContext<H>) {
-        let Accepted { socket, peer } = accepted;
         let slot = Arc::new(Slot {
-            socket,
-            peer,
+            accepted,
             idle_since: AtomicU64::new(BUSY),
         });
         let token = {
@@ -158,18 +155,11 @@ impl<H: Handler> Connections<H> {
             .spawn(move || {
                 let ThreadSlot { shared, slot, .. } = &taken;
                 let mut thread = shared.take_context(&site);
-                let (socket, peer) = (slot.socket.as_fd(), slot.peer);
+                let accepted = &slot.accepted;
                 thread.tick();
-                let record = thread.journal_accepted(peer);
-                connection_thread::serve(
-                    socket,
-                    peer,
-                    &site,
-                    &mut thread,
-                    &**slot,
-                    verdict,
-                    record,
-                );
+                let record = thread.journal_accepted(accepted.peer);
+                let guard = &**slot;
+                connection_thread::serve(accepted, &site, &mut thread, guard, verdict, record);
                 shared.give_context(thread);
                 drop(taken); // all of it, also its member of the threads
             });
@@ -181,8 +171,7 @@ impl<H: Handler> Connections<H> {
             );
         });
         if let Some(slot) = Arc::into_inner(slot) {
-            let (socket, peer) = (slot.socket, slot.peer);
-            connection_thread::refuse_at_once(&Accepted { socket, peer }, &self.site, thread);
+            connection_thread::refuse_at_once(&slot.accepted, &self.site, thread);
         }
     }
 }
@@ -270,8 +259,7 @@ impl<H: Handler> Drop for ThreadSlot<H> {
 
 /// A connection that the accepting thread may evict while it is idle.
 struct Slot {
-    socket: OwnedFd,
-    peer: Option<SocketAddr>,
+    accepted: Accepted,
     /// Since when it has been idle, in ms; or one of the two below. The thread that changes it from idle,
     /// by one atomic step, decides: the thread goes on, or the connection ends.
     idle_since: AtomicU64,
@@ -289,7 +277,7 @@ impl Slot {
             .compare_exchange(since, EVICTED, order, Ordering::Relaxed)
             .is_ok();
         if won {
-            socket::cut(self.socket.as_fd()); // wakes its thread
+            socket::cut(self.accepted.socket.as_fd()); // wakes its thread
         }
         won
     }

@@ -98,7 +98,8 @@ impl Acceptor {
         for _ in 0..self.listeners.len() {
             self.next = (self.next + 1) % self.listeners.len();
             match accept(self.listeners[self.next].as_fd()) {
-                Ok(Some(accepted)) => {
+                Ok(Some(mut accepted)) => {
+                    accepted.listener = self.listeners[self.next].number();
                     self.back_off_ms = BACK_OFF_MS_MIN;
                     self.left = self.left.map(|left| left.saturating_sub(1));
                     return Ok(Some(NewConnection::Regular(accepted)));
@@ -166,7 +167,10 @@ impl Acceptor {
         }
         drop(self.spare.take()?);
         match accept(self.listeners[self.next].as_fd()) {
-            Ok(Some(accepted)) => Some(NewConnection::LastDescriptor(accepted)),
+            Ok(Some(mut accepted)) => {
+                accepted.listener = self.listeners[self.next].number();
+                Some(NewConnection::LastDescriptor(accepted))
+            }
             _ => {
                 self.spare = open_spare().ok();
                 None

@@ -4,7 +4,6 @@
 //! deadline; then it reads or writes without waiting. So a deadline holds to the millisecond, and a
 //! drain reaches every thread at once, without signals or time limits on the socket.
 
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -56,15 +55,19 @@ pub(crate) fn serve_accepted<H: Handler>(
     site: &Site<H>,
     thread: &mut ThreadContext<H>,
 ) {
-    let (socket, peer) = (accepted.socket.as_fd(), accepted.peer);
-    let verdict = Verdict::Admit;
-    serve(socket, peer, site, thread, &NeverEvicted, verdict, record);
+    serve(
+        accepted,
+        site,
+        thread,
+        &NeverEvicted,
+        Verdict::Admit,
+        record,
+    );
 }
 
 /// Serves a connection until its end. The caller has noted it in the journal, and closes the socket.
 pub(crate) fn serve<H: Handler, T: IdleGuard>(
-    socket: BorrowedFd<'_>,
-    peer: Option<SocketAddr>,
+    accepted: &Accepted,
     site: &Site<H>,
     thread: &mut ThreadContext<H>,
     guard: &T,
@@ -73,8 +76,8 @@ pub(crate) fn serve<H: Handler, T: IdleGuard>(
 ) {
     thread.tick();
     thread.row.connections.add(1);
-    let transport = Socket::of_thread(socket);
-    let mut connection = Connection::new(transport, peer, site, record, &mut thread.cx());
+    let transport = Socket::of_thread(accepted.socket.as_fd());
+    let mut connection = Connection::new(transport, accepted.into(), record, thread);
     if verdict == Verdict::Refuse {
         connection.refuse(&mut thread.cx());
     }
@@ -123,9 +126,8 @@ pub(crate) fn refuse_at_once<H: Handler>(
     thread.tick();
     let record = thread.journal_accepted(accepted.peer);
     let transport = Socket::of_thread(accepted.socket.as_fd());
-    let cx = &mut thread.cx();
-    let mut connection = Connection::new(transport, accepted.peer, site, record, cx);
-    connection.refuse(cx);
+    let mut connection = Connection::new(transport, accepted.into(), record, thread);
+    connection.refuse(&mut thread.cx());
     let placement = &mut OnThread { waker: &mut None };
     while !matches!(
         connection.drive(site, thread, &mut (), placement),
@@ -250,14 +252,15 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
     fn start(
         &mut self,
         mut exchange: Box<Exchange>,
-        site: &Site<H>,
+        _site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) -> TaskStart {
         match thread.task_waker() {
             Ok(waker) => {
                 *self.waker = Some(Arc::clone(&waker));
                 let notify = Notify::Thread(waker);
-                TaskStart::Started(thread.tasks.spawn_local(exchange, notify, site))
+                let config = Arc::clone(thread.config());
+                TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config))
             }
             Err(error) => {
                 static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);

@@ -7,6 +7,7 @@ use loadline_base::Token;
 use loadline_proto::{Exchange, Handler};
 
 use crate::admission::{Admission, Kind, Load as Pressure, Verdict};
+use crate::config::Steps;
 use crate::connection::{Connection, Placement, TaskStart};
 use crate::parts::balance::Load;
 use crate::parts::counters::Row;
@@ -21,8 +22,8 @@ use crate::transport::socket::Socket;
 /// What a loop should not do itself.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// The handler's blocking step. Back for `completed`.
-    Block(Box<Exchange>),
+    /// The handler's blocking step, of the handler that took the quick one. Back for `completed`.
+    Block(Box<Exchange>, Arc<dyn Steps>),
     /// Read a range of a file into the page cache. Back for `prefetched`.
     Prefetch(Range),
     /// Serve a connection that is ready, from reading to writing (`--socket-io worker`). Back with
@@ -141,14 +142,15 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) -> Option<Box<Exchange>> {
-        let (work, verdict) = self.submit(Kind::Job, Work::Block(exchange), site)?;
-        let Work::Block(mut exchange) = work else {
+        let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
+        let (work, verdict) = self.submit(Kind::Job, Work::Block(exchange, steps), site)?;
+        let Work::Block(mut exchange, steps) = work else {
             return None;
         };
         match verdict {
             Verdict::Refuse => exchange.response.overloaded(),
             _ => {
-                let block = |_: &mut ThreadContext<H>| site.handle_blocking(&mut exchange);
+                let block = |_: &mut ThreadContext<H>| steps.handle_blocking(&mut exchange);
                 self.dispatcher.do_here(thread, block);
             }
         }
@@ -178,10 +180,11 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
             mailbox: Arc::clone(&self.dispatcher.mailbox),
             token: self.token,
         };
+        let config = Arc::clone(thread.config());
         if self.dispatcher.workers.is_none() {
-            return TaskStart::Started(thread.tasks.spawn_local(exchange, notify, site));
+            return TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config));
         }
-        let (handle, task) = thread.tasks.for_worker(exchange, notify, site);
+        let (handle, task) = thread.tasks.for_worker(exchange, notify, config);
         if let Some((Work::Task(task), _)) = self.submit(Kind::Task, Work::Task(task), site)
             && let Some(mut exchange) = task.exchange
         {

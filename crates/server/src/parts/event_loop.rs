@@ -370,11 +370,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             .get_mut(token)
             .and_then(|slot| slot.connection.as_mut());
         match (work, connection) {
-            (Work::Block(exchange), Some(connection)) => {
+            (Work::Block(exchange, _), Some(connection)) => {
                 connection.completed(exchange, &self.site, &mut self.thread);
             }
             // The client has gone meanwhile.
-            (Work::Block(exchange), None) => self.thread.cx().pool.give_exchange(exchange),
+            (Work::Block(exchange, _), None) => self.thread.cx().pool.give_exchange(exchange),
             (Work::Prefetch(_), Some(connection)) => connection.prefetched::<D>(),
             (Work::Prefetch(_) | Work::Task(_), _) => {}
             (Work::Serve(served), _) => self.take_back(token, served),

@@ -69,8 +69,8 @@ impl ListenerSet {
     /// What had connected was accepted, or accepting pauses.
     pub(crate) fn watch_on(&self, driver: &mut impl Watch) {
         if self.watched {
-            for (number, listener) in (0..).zip(self.acceptor.listeners()) {
-                driver.watch_on(number, listener.as_fd());
+            for listener in self.acceptor.listeners() {
+                driver.watch_on(listener.number(), listener.as_fd());
             }
         }
     }
@@ -98,8 +98,8 @@ impl ListenerSet {
 
     fn watch(&mut self, driver: &mut impl Watch) -> io::Result<()> {
         if !self.watched {
-            for (number, listener) in (0..).zip(self.acceptor.listeners()) {
-                driver.watch(number, listener.as_fd(), self.interest)?;
+            for listener in self.acceptor.listeners() {
+                driver.watch(listener.number(), listener.as_fd(), self.interest)?;
             }
             self.watched = true;
         }
@@ -110,8 +110,8 @@ impl ListenerSet {
     /// would keep the registration alive.
     pub(crate) fn unwatch(&mut self, driver: &mut impl Watch) {
         if self.watched {
-            for (number, listener) in (0..).zip(self.acceptor.listeners()) {
-                driver.unwatch(number, listener.as_fd());
+            for listener in self.acceptor.listeners() {
+                driver.unwatch(listener.number(), listener.as_fd());
             }
             self.watched = false;
         }

@@ -240,7 +240,7 @@ impl<H: Handler> WorkerDesk<H> {
         } = job;
         // What a panic leaves half done is this job's, which ends here.
         let carry_out = AssertUnwindSafe(|| match (&mut work, &mut self.thread) {
-            (Work::Block(exchange), _) => site.handle_blocking(exchange),
+            (Work::Block(exchange, steps), _) => steps.handle_blocking(exchange),
             (Work::Prefetch(range), Some(thread)) => range.prefetch(thread.borrow().read_buffer),
             (Work::Prefetch(range), None) => range.prefetch(&mut self.read_buffer),
             (Work::Serve(served), Some(thread)) => {
@@ -248,7 +248,7 @@ impl<H: Handler> WorkerDesk<H> {
                 serve(served, site, thread);
                 thread.offer_log();
             }
-            (Work::Task(task), _) => task.run(site, sleeper),
+            (Work::Task(task), _) => task.run(sleeper),
             (Work::Serve(_), None) => unreachable!("ordered by `--socket-io worker` alone"),
         });
         if let Err(panic) = catch_unwind(carry_out) {
@@ -269,7 +269,7 @@ fn give_up(work: &mut Work, text: &str) {
         tracing::error!("a worker's job panicked: {text}{more}");
     });
     match work {
-        Work::Block(exchange) => exchange.response.error(Status::INTERNAL_SERVER_ERROR),
+        Work::Block(exchange, _) => exchange.response.error(Status::INTERNAL_SERVER_ERROR),
         Work::Serve(served) => served.after = After::Close,
         // The loop meets again what was not read; a task has reported its end when it was dropped.
         Work::Prefetch(_) | Work::Task(_) => {}

@@ -118,6 +118,7 @@ impl Network {
         let accepted = Accepted {
             socket: socket.into(),
             peer: None,
+            listener: 0,
         };
         self.queues[loop_index].push_back(Pending::Arrived(accepted));
         pipe

@@ -6,13 +6,14 @@ use std::sync::atomic::Ordering;
 use std::task::{self, Waker};
 
 use loadline_proto::{
-    Body, Context, Courier, Exchange, Handler, Piece, Port, ServerSession, StreamId, Task,
+    Body, Context, Courier, Exchange, Piece, Port, ServerSession, StreamId, Task,
 };
 
 use super::channel::{Channel, Notify, TaskEvent};
 use super::worker::WorkerTask;
+use crate::config::Steps;
 use crate::parts::counters::Row;
-use crate::site::{self, Site};
+use crate::site;
 
 /// Handles of ended tasks that are kept for new ones: of one thread, which mostly polls a task to its
 /// end before it begins the next.
@@ -59,18 +60,18 @@ impl TaskPool {
     }
 
     /// Begins a task that the owner polls.
-    pub(crate) fn spawn_local<H: Handler>(
+    pub(crate) fn spawn_local(
         &mut self,
         exchange: Box<Exchange>,
         notify: Notify,
-        site: &Site<H>,
+        steps: &dyn Steps,
     ) -> Box<TaskHandle> {
-        let window = site.session.limits.stream_window_bytes;
+        let window = exchange.stream_window_bytes;
         let stream = exchange.stream;
         let mut handle = self.begin(stream, Channel::new(&exchange, window, notify, true));
         handle.is_due = true;
         let port = Port::new(Arc::clone(&handle.channel) as Arc<dyn Courier>);
-        handle.task = site.start(exchange, port);
+        handle.task = steps.start(exchange, port);
         if handle.task.is_none() {
             handle.channel.finish();
         }
@@ -78,16 +79,16 @@ impl TaskPool {
     }
 
     /// Prepares a task for a worker.
-    pub(crate) fn for_worker<H: Handler>(
+    pub(crate) fn for_worker(
         &mut self,
         exchange: Box<Exchange>,
         notify: Notify,
-        site: &Site<H>,
+        steps: Arc<dyn Steps>,
     ) -> (Box<TaskHandle>, WorkerTask) {
-        let window = site.session.limits.stream_window_bytes;
+        let window = exchange.stream_window_bytes;
         let stream = exchange.stream;
         let handle = self.begin(stream, Channel::new(&exchange, window, notify, false));
-        let task = WorkerTask::new(exchange, Arc::clone(&handle.channel));
+        let task = WorkerTask::new(exchange, Arc::clone(&handle.channel), steps);
         (handle, task)
     }
 

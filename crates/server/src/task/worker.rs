@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::thread::Thread;
 
-use loadline_proto::{Courier, Exchange, Handler, Port};
+use loadline_proto::{Courier, Exchange, Port};
 
 use super::channel::Channel;
-use crate::site::{self, Site};
+use crate::config::Steps;
+use crate::site;
 
 /// A task on its way to a worker.
 #[derive(Debug)]
@@ -16,18 +17,24 @@ pub(crate) struct WorkerTask {
     /// Until it begins.
     pub(crate) exchange: Option<Box<Exchange>>,
     channel: Arc<Channel>,
+    steps: Arc<dyn Steps>,
 }
 
 impl WorkerTask {
-    pub(super) fn new(exchange: Box<Exchange>, channel: Arc<Channel>) -> Self {
+    pub(super) fn new(
+        exchange: Box<Exchange>,
+        channel: Arc<Channel>,
+        steps: Arc<dyn Steps>,
+    ) -> Self {
         Self {
             exchange: Some(exchange),
             channel,
+            steps,
         }
     }
 
     /// Carries the task out, to its end or until it is cancelled; sleeps in between.
-    pub(crate) fn run<H: Handler>(&mut self, site: &Site<H>, sleeper: &Arc<Sleeper>) {
+    pub(crate) fn run(&mut self, sleeper: &Arc<Sleeper>) {
         let Some(exchange) = self.exchange.take_if(|_| !self.channel.is_gone()) else {
             return;
         };
@@ -35,7 +42,7 @@ impl WorkerTask {
         let waker = Waker::from(Arc::clone(sleeper));
         self.channel.lock().poller = Some(waker.clone());
         let port = Port::new(Arc::clone(&self.channel) as Arc<dyn Courier>);
-        let mut task = site.start(exchange, port);
+        let mut task = self.steps.start(exchange, port);
         while let Some(running) = &mut task {
             if self.channel.is_gone() {
                 break;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loadline_proto::{CloseReason, SessionConfig};
-use loadline_server::{Architecture, ListenAddr, ServerConfig, ServerOptions, serve};
+use loadline_server::{Architecture, Config, ListenAddr, ServerConfig, ServerOptions, serve};
 
 use crate::util::{BLOCKING, Client, TestHandler, eventually, options, start};
 
@@ -176,13 +176,19 @@ fn a_server_restarts_on_its_port_at_once() {
         assert!(server.end().is_clean()); // the server closes first: TIME_WAIT is on its side
         let config = ServerConfig {
             options: options(architecture),
-            session: Arc::new(SessionConfig::default()),
-            listen: vec![ListenAddr::Tcp(address)],
             unix_mode: None,
             access_log: None,
             connection_log: None,
         };
-        let handle = serve(Arc::new(TestHandler::default()), config).unwrap();
+        let handle = serve(
+            Config::new(
+                Arc::new(TestHandler::default()),
+                Arc::new(SessionConfig::default()),
+                vec![ListenAddr::Tcp(address)],
+            ),
+            config,
+        )
+        .unwrap();
         assert_eq!(Client::connect(address).get("/").status, 200);
         handle.drain();
         assert!(handle.wait().unwrap().is_clean());
@@ -200,13 +206,16 @@ fn several_addresses_and_a_unix_socket_with_its_mode() {
         let tcp = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
         let config = ServerConfig {
             options: options(architecture),
-            session: Arc::new(SessionConfig::default()),
-            listen: vec![tcp.clone(), ListenAddr::Unix(path.clone()), tcp],
             unix_mode: Some(0o600),
             access_log: None,
             connection_log: None,
         };
-        let handle = serve(Arc::new(TestHandler::default()), config.clone()).unwrap();
+        let here = ListenAddr::Unix(path.clone());
+        let served = || {
+            let listen = [tcp.clone(), here.clone(), tcp.clone()];
+            Config::new(Arc::<TestHandler>::default(), Arc::default(), listen)
+        };
+        let handle = serve(served(), config.clone()).unwrap();
         let metadata = std::fs::metadata(&path).unwrap();
         assert!(metadata.file_type().is_socket());
         assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
@@ -216,7 +225,7 @@ fn several_addresses_and_a_unix_socket_with_its_mode() {
                 assert_eq!(Client::connect(*address).get("/").status, 200);
             }
         }
-        let taken = serve(Arc::new(TestHandler::default()), config).unwrap_err();
+        let taken = serve(served(), config).unwrap_err();
         assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
         assert!(taken.to_string().contains("socket"), "{taken}");
         handle.drain();

@@ -9,7 +9,7 @@ use loadline_proto::{
     AccessFormat, Body, Context, Exchange, Handler, Limits, Outcome, SessionConfig,
 };
 use loadline_server::{
-    AccessLogging, AccessSink, Architecture, ListenAddr, ServerConfig, ServerOptions, serve,
+    AccessLogging, AccessSink, Architecture, Config, ListenAddr, ServerConfig, ServerOptions, serve,
 };
 
 pub(crate) use crate::shared::*;
@@ -116,8 +116,6 @@ pub(crate) fn start_logging(options: ServerOptions) -> (Server, Arc<Lines>) {
     let (handler, lines) = (Arc::<TestHandler>::default(), Arc::<Lines>::default());
     let config = ServerConfig {
         options,
-        session: Arc::new(SessionConfig::default()),
-        listen: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
         unix_mode: None,
         access_log: Some(AccessLogging {
             format: AccessFormat::Common,
@@ -125,7 +123,15 @@ pub(crate) fn start_logging(options: ServerOptions) -> (Server, Arc<Lines>) {
         }),
         connection_log: None,
     };
-    let handle = serve(Arc::clone(&handler), config).unwrap();
+    let handle = serve(
+        Config::new(
+            Arc::clone(&handler),
+            Arc::new(SessionConfig::default()),
+            vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
+        ),
+        config,
+    )
+    .unwrap();
     let address = handle.tcp_address().unwrap();
     let server = Server {
         handle,

@@ -10,7 +10,8 @@ use loadline_proto::{
     Body, Context, Exchange, Handler, Limits, Outcome, Pace, Port, RequestBody, SessionConfig, Task,
 };
 use loadline_server::{
-    ConnectionLogging, Control, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve,
+    Config, ConnectionLogging, Control, ListenAddr, ServerConfig, ServerHandle, ServerOptions,
+    serve,
 };
 use tempfile::TempDir;
 
@@ -269,13 +270,15 @@ impl Server {
         });
         let config = ServerConfig {
             options,
-            session: Arc::new(session),
-            listen: vec![listen],
             unix_mode: None,
             access_log: None,
             connection_log,
         };
-        let handle = serve(Arc::clone(&site), config).unwrap();
+        let handle = serve(
+            Config::new(Arc::clone(&site), Arc::new(session), vec![listen]),
+            config,
+        )
+        .unwrap();
         Self {
             root,
             site,

@@ -13,6 +13,7 @@ mod model;
 mod client;
 mod fixture;
 
+mod config;
 mod connections;
 mod elsewhere;
 mod failures;

@@ -9,7 +9,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use loadline_proto::{Handler, Limits, SessionConfig};
-use loadline_server::{Ending, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve};
+use loadline_server::{
+    Config, Ending, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve,
+};
 
 pub(crate) use child::{ChildServer, as_child};
 pub(crate) use client::{Answer, Client};
@@ -64,16 +66,22 @@ impl<H: Handler> Server<H> {
         let handler = Arc::new(handler);
         let config = ServerConfig {
             options,
-            session: Arc::new(SessionConfig {
-                limits,
-                ..SessionConfig::default()
-            }),
-            listen: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
             unix_mode: None,
             access_log: None,
             connection_log: None,
         };
-        let handle = serve(Arc::clone(&handler), config).unwrap();
+        let handle = serve(
+            Config::new(
+                Arc::clone(&handler),
+                Arc::new(SessionConfig {
+                    limits,
+                    ..SessionConfig::default()
+                }),
+                vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
+            ),
+            config,
+        )
+        .unwrap();
         let address = handle.tcp_address().unwrap();
         Self {
             handle,

@@ -125,9 +125,10 @@ impl Http1Session {
             self.close(CloseReason::Vanished);
             return Action::Close;
         }
-        let Some(exchange) = progress.exchange.take() else {
+        let Some(mut exchange) = progress.exchange.take() else {
             return Action::Close;
         };
+        exchange.stream_window_bytes = window;
         let mut request_copy = cx.pool.take_exchange();
         request_copy.copy_request(&exchange);
         progress.stream.begin(request_copy, window, cx.now);

@@ -109,8 +109,12 @@ impl Driver for RingDriver {
             Completion::Writable { token } => to(token, RingEvent::Writable),
             Completion::ReadAhead { token, bytes } => to(token, RingEvent::ReadAhead(bytes)),
             Completion::HungUp { token } => to(token, RingEvent::HungUp),
-            Completion::Accepted { socket, .. } => match socket::peer(socket.as_fd()) {
-                Ok(peer) => Happened::Arrived(Accepted { socket, peer }),
+            Completion::Accepted { socket, listener } => match socket::peer(socket.as_fd()) {
+                Ok(peer) => Happened::Arrived(Accepted {
+                    socket,
+                    peer,
+                    listener,
+                }),
                 // Gone: without its address it would pass for a client of a Unix socket.
                 Err(_) => Happened::Woken,
             },

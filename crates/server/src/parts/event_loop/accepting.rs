@@ -9,7 +9,7 @@ use loadline_sys::Accepted;
 use super::driver::{Driver, LoopTransport};
 use super::{EventLoop, Slot, Standing};
 use crate::admission::{Admission, Handoff, Verdict};
-use crate::connection::Connection;
+use crate::connection::{Connection, Origin};
 use crate::options::{Accept, SocketIo};
 use crate::parts::acceptor::{ACCEPT_BATCH, NewConnection};
 use crate::parts::shutdown::Stage;
@@ -115,9 +115,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
         let record = self.thread.journal_accepted(accepted.peer);
         let copies_files = self.site.options.file_io.copies_for(accepted.peer);
+        let origin = Origin::from(&accepted);
         let transport = D::Transport::new(accepted.socket, copies_files);
-        let cx = &mut self.thread.cx();
-        let connection = Connection::new(transport, accepted.peer, &self.site, record, cx);
+        let connection = Connection::new(transport, origin, record, &mut self.thread);
         let token = self.slots.insert(Slot {
             connection: Some(connection),
             idle_since: self.thread.now(),

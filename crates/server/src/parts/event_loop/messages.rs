@@ -89,7 +89,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     fn on_done(&mut self, token: Token, mut work: Work) {
         let after = match &mut work {
             Work::Serve(served) => Some(std::mem::take(&mut served.after)),
-            Work::Block(_) | Work::Prefetch(_) => None,
+            Work::Block(..) | Work::Prefetch(_) => None,
             Work::Task(_) => return, // its answer goes its own way
         };
         self.give_back(token, work);

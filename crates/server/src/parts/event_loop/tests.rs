@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use loadline_proto::{Context, Exchange, Fields, Outcome, SessionConfig, Status};
+use loadline_proto::{Context, Exchange, Fields, Outcome, Status};
 use loadline_sys::Accepted;
 
 use super::epoll::Epoll;
@@ -15,6 +15,7 @@ use crate::parts::acceptor::LogAfter;
 use crate::parts::counters::Registry;
 use crate::parts::shutdown::Shutdown;
 use crate::site::Clock;
+use crate::site::tests::config_of;
 
 struct Hello(Fields);
 
@@ -42,8 +43,7 @@ fn has_rings() -> bool {
 
 fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
     let site = Arc::new(Site {
-        handler: Arc::new(Hello(Fields::default().with("X", "y"))),
-        session: Arc::new(SessionConfig::default()),
+        config: config_of(Hello(Fields::default().with("X", "y"))),
         options: ServerOptions::default(),
         clock: Clock::new(),
         descriptor_log_after: LogAfter::default(),
@@ -73,6 +73,7 @@ fn seat<D: Driver>(event_loop: &mut EventLoop<Hello, D>, server: UnixStream) {
         accepted: Accepted {
             socket: server.into(),
             peer: None,
+            listener: 0,
         },
         verdict: Verdict::Admit,
     });
