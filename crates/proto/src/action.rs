@@ -32,7 +32,8 @@ pub enum Action {
         /// What follows, unless something else happens before.
         then: Then,
     },
-    /// Read part of a file into memory; give back with `filled`. For content that cannot go from the
+    /// Read part of a file into memory, without waiting for the disk; give back with `filled` or
+    /// `not_cached`. For content that cannot go from the
     /// file to the socket because a layer such as TLS stands between them. One at a time.
     Fill(Fill),
     /// Receive what the socket holds already, without waiting; then `received`, `received_eof`, or
@@ -78,4 +79,6 @@ pub struct Fill {
     pub len: usize,
     /// To be filled with them; with fewer if the file ends before.
     pub buffer: Buffer,
+    /// They were read into the page cache just now: what is not there any more may be waited for.
+    pub is_cached: bool,
 }

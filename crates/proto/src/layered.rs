@@ -63,8 +63,7 @@ pub struct Layered<L, S> {
     out_plain: u64,
     /// The session's output, as far as it is not in `out` yet, and what follows it.
     output: Option<(Transmit, Then)>,
-    /// A part of a file is being read for it.
-    filling: bool,
+    filling: Filling,
     on_the_way: Option<OnTheWay>,
     /// When it was accepted, or its last bytes were made: for the deadline of either.
     since: Millis,
@@ -73,6 +72,18 @@ pub struct Layered<L, S> {
     /// The peer is gone.
     gone: bool,
     end: End,
+}
+
+/// A part of a file that is read for the output.
+#[derive(Debug)]
+enum Filling {
+    No,
+    /// Ordered.
+    Ordered,
+    /// To be ordered again, once it is in the page cache.
+    NotCached(Fill),
+    /// To be ordered again.
+    Cached(Fill),
 }
 
 /// Bytes on their way: how many of the socket's, and of the session's.
@@ -108,7 +119,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
             out: Buffer::default(),
             out_plain: 0,
             output: None,
-            filling: false,
+            filling: Filling::No,
             on_the_way: None,
             since: cx.now,
             eof: false,
@@ -119,14 +130,25 @@ impl<L: Layer, S: Session> Layered<L, S> {
 
     /// What is to be sent now, or to be read for that.
     fn send_due(&mut self, cx: &mut Context<'_>) -> Option<Action> {
-        if self.on_the_way.is_some() || self.filling {
+        match std::mem::replace(&mut self.filling, Filling::No) {
+            Filling::No => {}
+            Filling::Cached(fill) => {
+                self.filling = Filling::Ordered;
+                return Some(Action::Fill(fill));
+            }
+            filling => {
+                self.filling = filling;
+                return None;
+            }
+        }
+        if self.on_the_way.is_some() {
             return None;
         }
         if self.layer.is_open()
             && !self.is_ending()
             && let Some(fill) = self.take_output(cx)
         {
-            self.filling = true;
+            self.filling = Filling::Ordered;
             return Some(Action::Fill(fill));
         }
         if self.out.is_empty() {
@@ -162,6 +184,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
                         offset,
                         len,
                         buffer: cx.pool.buffers.take(len),
+                        is_cached: false,
                     });
                 }
                 _ => return None,
@@ -310,7 +333,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
     }
 
     fn filled(&mut self, mut fill: Fill, cx: &mut Context<'_>) {
-        self.filling = false;
+        self.filling = Filling::No;
         let buffer = std::mem::take(&mut fill.buffer);
         if buffer.len() < fill.len {
             self.session.abort(CloseReason::Failed); // the file has become shorter
@@ -324,6 +347,20 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
             transmit.advance(buffer.len() as u64);
         }
         cx.pool.buffers.give(buffer);
+    }
+
+    fn not_cached(&mut self, fill: Fill, _cx: &mut Context<'_>) {
+        self.filling = Filling::NotCached(fill);
+    }
+
+    fn cached(&mut self, _cx: &mut Context<'_>) {
+        self.filling = match std::mem::replace(&mut self.filling, Filling::No) {
+            Filling::NotCached(fill) => Filling::Cached(Fill {
+                is_cached: true,
+                ..fill
+            }),
+            filling => filling,
+        };
     }
 
     fn peer_gone(&mut self, cx: &mut Context<'_>) {
@@ -385,6 +422,11 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
 
     fn ended(&mut self, cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>> {
         cx.pool.buffers.give(std::mem::take(&mut self.out));
+        if let Filling::NotCached(fill) | Filling::Cached(fill) =
+            std::mem::replace(&mut self.filling, Filling::No)
+        {
+            cx.pool.buffers.give(fill.buffer);
+        }
         if let Some((transmit, _)) = self.output.take() {
             cx.pool.give_segments(transmit.into_segments());
         }
@@ -397,7 +439,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
             End::Closed => None,
             End::Last => Some(limits.linger_pace.deadline(self.since, 0)),
             _ if !self.layer.is_open() => Some(limits.head_pace.deadline(self.since, 0)),
-            _ if self.filling => None,
+            _ if !matches!(self.filling, Filling::No) => None,
             _ => self.session.deadline(),
         }
     }

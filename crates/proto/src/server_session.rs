@@ -124,6 +124,13 @@ session! {
         /// File content for `Fill` is in its buffer, as much as there was.
         fn filled(fill: Fill, cx: &mut Context<'_>);
 
+        /// The rest of what `Fill` asks for is not in the page cache. It is read into it; then `cached`.
+        fn not_cached(fill: Fill, cx: &mut Context<'_>);
+
+        /// A range of a file is in the page cache by now. What `not_cached` was said of is ordered
+        /// again.
+        fn cached(cx: &mut Context<'_>);
+
         /// The peer is gone altogether (reset, hang-up). `Close` follows.
         fn peer_gone(cx: &mut Context<'_>);
 

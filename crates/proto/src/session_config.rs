@@ -13,6 +13,8 @@ pub struct SessionConfig {
     pub error_pages: ErrorPages,
     /// Proxies whose word about their clients is taken.
     pub trusted_proxies: TrustedProxies,
+    /// The number of their listener, in the order of the server's addresses; the server sets it.
+    pub listener: u32,
     /// What connections speak.
     pub protocol: Protocol,
 }
@@ -24,6 +26,7 @@ impl Default for SessionConfig {
             keep_alive: true,
             error_pages: ErrorPages::plain(),
             trusted_proxies: TrustedProxies::default(),
+            listener: 0,
             protocol: Protocol::Http1,
         }
     }

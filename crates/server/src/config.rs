@@ -49,6 +49,20 @@ impl<H> Config<H> {
         }
     }
 
+    /// Each listener's connections know its number.
+    fn numbered(mut self) -> Self {
+        for (number, listener) in (0..).zip(&mut self.listeners) {
+            if listener.session.listener != number {
+                let session = SessionConfig::clone(&listener.session);
+                listener.session = Arc::new(SessionConfig {
+                    listener: number,
+                    ..session
+                });
+            }
+        }
+        self
+    }
+
     /// What connections of this listener have in common.
     pub(crate) fn session(&self, listener: u32) -> &Arc<SessionConfig> {
         let index = (listener as usize).min(self.listeners.len().saturating_sub(1));
@@ -90,7 +104,7 @@ pub struct SharedConfig<H> {
 impl<H> From<Config<H>> for Arc<SharedConfig<H>> {
     fn from(config: Config<H>) -> Self {
         Arc::new(SharedConfig {
-            current: Mutex::new(Arc::new(config)),
+            current: Mutex::new(Arc::new(config.numbered())),
             generation: AtomicU64::new(0),
         })
     }
@@ -119,7 +133,7 @@ impl<H> SharedConfig<H> {
         if serves != wants {
             return Err(ConfigError { serves, wants });
         }
-        *current = Arc::new(config);
+        *current = Arc::new(config.numbered());
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
     }

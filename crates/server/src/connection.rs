@@ -41,10 +41,6 @@ pub(crate) struct Connection<T> {
     session: ServerSession,
     transport: T,
     tasks: Tasks,
-    /// A part of a file that the session waits for, and whether it is in the page cache by now.
-    fill: Option<Box<(Fill, bool)>>,
-    /// The number of the listener that has accepted it.
-    listener: u32,
 }
 
 /// Where a connection has come from.
@@ -148,8 +144,6 @@ impl<T> Connection<T> {
             session,
             transport,
             tasks: Tasks::default(),
-            fill: None,
-            listener,
         }
     }
 
@@ -176,23 +170,17 @@ impl<T> Connection<T> {
             session,
             transport,
             tasks,
-            fill,
-            listener,
         } = self;
         match change(transport) {
             Ok(transport) => Ok(Connection {
                 session,
                 transport,
                 tasks,
-                fill,
-                listener,
             }),
             Err(transport) => Err(Self {
                 session,
                 transport,
                 tasks,
-                fill,
-                listener,
             }),
         }
     }
@@ -226,7 +214,7 @@ impl<T> Connection<T> {
                 ControlFlow::Break(Pause::Prefetch(range)) => {
                     if placement.prefetch(range, site, visit.thread) {
                         visit.blocked += 1;
-                        self.prefetched();
+                        self.prefetched(&mut visit.thread.cx());
                         flow = self.resume(&mut visit);
                         if visit.is_over() {
                             return Step::Again;
@@ -267,7 +255,6 @@ impl<T> Connection<T> {
         };
         match self.session.next_action(io.cx) {
             Action::Run(mut exchange) => {
-                exchange.listener = self.listener;
                 if let Some(field) = exchange.unnamed_proxy() {
                     site.warn_of_unnamed_proxy(exchange.peer, field);
                 }
@@ -309,7 +296,7 @@ impl<T> Connection<T> {
                 let session = &mut self.session;
                 return Ok(self.transport.receive_pending(certain, session, io));
             }
-            Action::Fill(fill) => return Ok(self.fill(Box::new((fill, false)), io.cx)),
+            Action::Fill(fill) => return Ok(self.fill(fill, io.cx)),
             Action::Finish => self.transport.finish(&mut self.session, io),
             Action::Wait { read, hang_up } => {
                 if !self.transport.wait(read, hang_up, &mut self.session, io) {
@@ -337,9 +324,6 @@ impl<T> Connection<T> {
             bytes_left: &mut visit.bytes_left,
             cx: &mut borrowed.cx,
         };
-        if let Some(fill) = self.fill.take_if(|fill| fill.1) {
-            return self.fill(fill, io.cx);
-        }
         self.transport.resume(&mut self.session, io)
     }
 
@@ -358,30 +342,27 @@ impl<T> Connection<T> {
     }
 
     /// The range of a file that `Placement::prefetch` has passed on is in the page cache.
-    pub(crate) fn prefetched<D>(&mut self)
+    pub(crate) fn prefetched<D>(&mut self, cx: &mut Context<'_>)
     where
         T: Transport<D>,
     {
-        match &mut self.fill {
-            Some(fill) => fill.1 = true,
-            None => self.transport.prefetched(),
-        }
+        self.transport.prefetched();
+        self.session.cached(cx);
     }
 
-    /// `Action::Fill`, or the rest of it.
+    /// `Action::Fill`.
     #[cold]
-    fn fill(&mut self, mut fill: Box<(Fill, bool)>, cx: &mut Context<'_>) -> ControlFlow<Pause> {
-        let (order, is_cached) = &mut *fill;
-        let (file, len) = (&order.file, order.len);
-        match file::fill(file, order.offset, len, &mut order.buffer, *is_cached) {
-            Ok(Filled::Whole) => self.session.filled(fill.0, cx),
+    fn fill(&mut self, mut fill: Fill, cx: &mut Context<'_>) -> ControlFlow<Pause> {
+        let (file, have) = (&fill.file, &mut fill.buffer);
+        match file::fill(file, fill.offset, fill.len, have, fill.is_cached) {
+            Ok(Filled::Whole) => self.session.filled(fill, cx),
             Ok(Filled::Cold) => {
                 let range = Range {
                     file: Arc::clone(file),
-                    offset: order.offset + order.buffer.len() as u64,
-                    len: (len - order.buffer.len()) as u64,
+                    offset: fill.offset + have.len() as u64,
+                    len: (fill.len - have.len()) as u64,
                 };
-                self.fill = Some(fill);
+                self.session.not_cached(fill, cx);
                 return ControlFlow::Break(Pause::Prefetch(range));
             }
             Err(error) => {

@@ -74,6 +74,8 @@
 
 mod admission;
 mod arch {
+    #[cfg(test)]
+    mod leader_followers;
     pub(crate) mod proactor;
     pub(crate) mod reactor;
     pub(crate) mod sequential;
@@ -192,6 +194,18 @@ pub fn serve<H: Handler>(
         .architecture
         .check_offered()
         .map_err(invalid)?;
+    let architecture = config.options.architecture;
+    start(served, config, move |site, listeners, started| {
+        architecture.run(site, listeners, started)
+    })
+}
+
+/// The same with these threads.
+fn start<H: Handler>(
+    served: impl Into<Arc<SharedConfig<H>>>,
+    config: ServerConfig,
+    run: impl FnOnce(&Arc<Site<H>>, Vec<Listener>, Started) -> io::Result<()> + Send + 'static,
+) -> io::Result<ServerHandle> {
     let served = served.into();
     let addresses: Vec<ListenAddr> = {
         let current = served.current();
@@ -224,9 +238,8 @@ pub fn serve<H: Handler>(
             move || {
                 // Inherited by every thread that is started from here. A refusal costs only precision.
                 let _ = loadline_sys::usage::sleep_precisely();
-                let architecture = site.options.architecture;
                 site.guarded("the main thread", || {
-                    architecture.run(&site, listeners, Started(started))
+                    run(&site, listeners, Started(started))
                 })
             }
         })?;

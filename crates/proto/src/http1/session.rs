@@ -304,6 +304,12 @@ impl Http1Session {
     /// Nothing is ordered to be filled: whoever sends the output can send files.
     pub fn filled(&mut self, _fill: Fill, _cx: &mut Context<'_>) {}
 
+    /// The same.
+    pub fn not_cached(&mut self, _fill: Fill, _cx: &mut Context<'_>) {}
+
+    /// The same.
+    pub fn cached(&mut self, _cx: &mut Context<'_>) {}
+
     /// Answer a new connection with this status and close, without reading a request.
     pub fn refuse(&mut self, status: Status, cx: &mut Context<'_>) {
         self.reason = Some(CloseReason::Refused);

@@ -375,7 +375,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             }
             // The client has gone meanwhile.
             (Work::Block(exchange, _), None) => self.thread.cx().pool.give_exchange(exchange),
-            (Work::Prefetch(_), Some(connection)) => connection.prefetched::<D>(),
+            (Work::Prefetch(_), Some(connection)) => {
+                connection.prefetched::<D>(&mut self.thread.cx());
+            }
             (Work::Prefetch(_) | Work::Task(_), _) => {}
             (Work::Serve(served), _) => self.take_back(token, served),
         }

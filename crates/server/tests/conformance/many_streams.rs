@@ -263,6 +263,10 @@ impl Session for ManyStreams {
 
     fn filled(&mut self, _fill: Fill, _cx: &mut Context<'_>) {}
 
+    fn not_cached(&mut self, _fill: Fill, _cx: &mut Context<'_>) {}
+
+    fn cached(&mut self, _cx: &mut Context<'_>) {}
+
     fn peer_gone(&mut self, cx: &mut Context<'_>) {
         self.is_closed = true;
         self.every(|http| http.peer_gone(cx));

@@ -50,6 +50,7 @@ impl Http1Session {
             return Ok(());
         };
         exchange.peer = peer;
+        exchange.listener = self.config.listener;
         cx.stamp(exchange);
         let facts = crate::http1::parse(&mut exchange.request, limits)?;
         progress.body = BodyReader::new(facts.framing);
