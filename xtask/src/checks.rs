@@ -37,6 +37,7 @@ pub(crate) fn test(root: &Path, arguments: &[String]) -> Result<(), String> {
             format_and_lints(steps, root)?;
             documentation(steps, root)?;
             fuzz_all(steps, root, fuzz_seconds)?;
+            interleavings(steps, root)?;
         }
         steps.run(tests)
     };
@@ -99,6 +100,11 @@ fn documentation(steps: &mut Steps, root: &Path) -> Result<(), String> {
     let mut command = command(root, "cargo doc -q --workspace --no-deps");
     command.env("RUSTDOCFLAGS", "-D warnings");
     steps.run(command)
+}
+
+/// What threads share, by a model checker.
+fn interleavings(steps: &mut Steps, root: &Path) -> Result<(), String> {
+    steps.run(command(&root.join("interleavings"), "cargo test -q"))
 }
 
 fn fuzz_all(steps: &mut Steps, root: &Path, seconds: u32) -> Result<(), String> {

@@ -98,11 +98,15 @@ mod parts {
     pub(crate) mod dispatcher;
     pub(crate) mod event_loop;
     pub(crate) mod job_queue;
+    #[cfg(test)]
+    mod job_queue_tests;
     pub(crate) mod journal;
     pub(crate) mod listener_set;
     pub(crate) mod local_address;
     pub(crate) mod log;
     pub(crate) mod mailbox;
+    #[cfg(test)]
+    mod mailbox_tests;
     pub(crate) mod shutdown;
     pub(crate) mod thread_group;
     pub(crate) mod workers;
@@ -110,6 +114,7 @@ mod parts {
 #[cfg(test)]
 mod simulation;
 mod site;
+mod sync;
 mod task;
 mod transport;
 

@@ -91,6 +91,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-load",
         ],
     ),
+    (
+        "loadline-interleavings",
+        &["loadline-base", "loadline-proto"],
+    ),
 ];
 
 /// What further crates the tests of each may import: they marry what the crates may not.

@@ -22,6 +22,7 @@ mod task_events;
 mod threads;
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -119,7 +120,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let thread = ThreadContext::new(site, Role::Loop);
         let mut driver = D::new(&site.options)?;
         let mailbox = Arc::clone(&group.members()[index].mailbox);
-        driver.watch_waker(mailbox.waker_fd())?;
+        driver.watch_waker(mailbox.waker().as_fd())?;
         driver.watch_waker(site.shutdown.drain_fd())?;
         driver.watch_waker(site.shutdown.stop_fd())?;
         let listeners = if listeners.is_empty() {

@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use loadline_base::{Buffer, Token};
@@ -11,6 +10,8 @@ use loadline_proto::{Body, Courier, Exchange, Gone, Piece, RequestBody, StreamId
 
 use crate::parts::mailbox::Mailbox;
 use crate::parts::workers::Message;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{self, Mutex, MutexGuard};
 
 /// What a task has produced or used up.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub(crate) enum Notify {
         token: Token,
     },
     /// A blocking thread.
-    Thread(Arc<loadline_sys::Waker>),
+    Thread(Arc<sync::Waker>),
 }
 
 impl Notify {

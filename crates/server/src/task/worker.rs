@@ -1,15 +1,15 @@
 //! A task that a worker carries out.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
-use std::thread::Thread;
 
 use loadline_proto::{Courier, Exchange, Port};
 
 use super::channel::Channel;
 use crate::config::Steps;
 use crate::site;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::thread::{self, Thread};
 
 /// A task on its way to a worker.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Sleeper {
     /// Of this thread.
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            thread: std::thread::current(),
+            thread: thread::current(),
             woken: AtomicBool::new(false),
         })
     }
@@ -85,7 +85,7 @@ impl Sleeper {
     /// earlier one: then it is polled once in vain.
     fn sleep(&self) {
         while !self.woken.swap(false, Ordering::Acquire) {
-            std::thread::park();
+            thread::park();
         }
     }
 }

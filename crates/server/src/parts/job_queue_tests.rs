@@ -1,0 +1,81 @@
+//! Job queues between real threads.
+
+use std::sync::mpsc;
+use std::thread;
+
+use super::job_queue::JobQueue;
+use crate::options::Queue;
+
+#[test]
+fn a_full_queue_gives_the_job_back() {
+    for kind in Queue::ALL {
+        let (queue, sources) = JobQueue::new(*kind, 2, 3);
+        assert_eq!(
+            (0..5).map(|n| queue.push(n)).collect::<Vec<_>>(),
+            [Ok(()), Ok(()), Ok(()), Err(3), Err(4)]
+        );
+        assert_eq!(queue.depth(), 3);
+        assert_eq!(sources[0].take().map(|taken| taken.job), Some(0));
+        assert_eq!((queue.depth(), queue.push(5)), (2, Ok(())));
+    }
+}
+
+#[test]
+fn a_closed_queue_is_emptied_first() {
+    for kind in Queue::ALL {
+        let (queue, sources) = JobQueue::new(*kind, 2, 9);
+        queue.push(1).unwrap();
+        queue.close();
+        assert_eq!(queue.push(2), Err(2));
+        assert_eq!(sources[1].take().map(|taken| taken.job), Some(1));
+        assert_eq!(sources[0].take(), None);
+        assert_eq!(sources[1].take(), None);
+    }
+}
+
+#[test]
+fn every_job_is_done_once_and_no_worker_sleeps_through_one() {
+    for kind in Queue::ALL {
+        let (queue, sources) = JobQueue::new(*kind, 4, 64);
+        let (done, results) = mpsc::channel();
+        let workers: Vec<_> = sources
+            .into_iter()
+            .map(|source| {
+                let done = done.clone();
+                thread::spawn(move || {
+                    while let Some(taken) = source.take() {
+                        done.send(taken.job).unwrap();
+                    }
+                })
+            })
+            .collect();
+        // Bursts, so that workers fall asleep in between: each job of the next burst waits for
+        // all of the last one.
+        for burst in 0..500u32 {
+            let jobs = burst % 7 + 1;
+            (0..jobs).for_each(|job| queue.push(burst * 10 + job).unwrap());
+            let mut came: Vec<_> = (0..jobs).map(|_| results.recv().unwrap()).collect();
+            came.sort_unstable();
+            assert_eq!(came, (burst * 10..burst * 10 + jobs).collect::<Vec<_>>());
+        }
+        queue.close();
+        workers
+            .into_iter()
+            .for_each(|worker| worker.join().unwrap());
+        assert_eq!(queue.depth(), 0);
+    }
+}
+
+#[test]
+fn idle_workers_steal_what_a_busy_one_has_hoarded() {
+    const JOBS: usize = 32;
+    let (queue, mut sources) = JobQueue::new(Queue::WorkStealing, 2, JOBS);
+    (0..JOBS).for_each(|job| queue.push(job).unwrap());
+    // The first worker fetches a batch and is busy with its first job for ever.
+    let (thief, busy) = (sources.pop().unwrap(), sources.pop().unwrap());
+    assert_eq!(busy.take().map(|taken| taken.job), Some(0));
+    queue.close();
+    let rest: Vec<_> = std::iter::from_fn(|| thief.take()).collect();
+    assert_eq!(rest.len(), JOBS - 1);
+    assert!(rest.iter().filter(|taken| taken.stolen).count() > 0);
+}

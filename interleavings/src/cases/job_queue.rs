@@ -1,0 +1,132 @@
+//! Jobs for workers that go to sleep, and queues that close.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use loom::thread::{self, JoinHandle};
+
+use crate::checker::{check, check_within};
+use crate::options::Queue;
+use crate::parts::job_queue::{JobQueue, JobSource};
+use crate::sync::Waker;
+
+/// What workers have done.
+#[derive(Default)]
+struct Done {
+    /// How often each job was done.
+    jobs: [AtomicUsize; 2],
+    changed: Waker,
+}
+
+impl Done {
+    fn count(&self) -> usize {
+        let jobs = self.jobs.iter();
+        jobs.map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    fn wait(&self, count: usize) {
+        while self.count() < count {
+            self.changed.wait_edge();
+        }
+    }
+}
+
+/// A worker for each source.
+fn workers(sources: Vec<JobSource<usize>>, done: &Arc<Done>) -> Vec<JoinHandle<()>> {
+    let spawn = |source: JobSource<usize>| {
+        let done = Arc::clone(done);
+        thread::spawn(move || {
+            while let Some(taken) = source.take() {
+                done.jobs[taken.job].fetch_add(1, Ordering::Relaxed);
+                done.changed.wake();
+            }
+        })
+    };
+    sources.into_iter().map(spawn).collect()
+}
+
+fn join(workers: Vec<JoinHandle<()>>) {
+    let joined = workers.into_iter().map(JoinHandle::join);
+    joined.for_each(|joined| joined.unwrap());
+}
+
+/// A job that is slept through, or a worker that does not learn of the end, is a deadlock.
+fn jobs_one_by_one(kind: Queue) {
+    check(move || {
+        let (queue, sources) = JobQueue::new(kind, 1, 2);
+        let done = Arc::default();
+        let workers = workers(sources, &done);
+        for job in 0..2 {
+            queue.push(job).unwrap();
+            done.wait(job + 1);
+        }
+        queue.close();
+        join(workers);
+        assert_eq!((done.count(), queue.depth()), (2, 0));
+    });
+}
+
+/// Jobs that wait when the queue closes are done, each once, by whoever takes it.
+fn a_close_with_jobs(kind: Queue) {
+    // A third preemption takes 300,000 executions.
+    check_within(2, move || {
+        let (queue, sources) = JobQueue::new(kind, 2, 2);
+        let done: Arc<Done> = Arc::default();
+        let workers = workers(sources, &done);
+        (0..2).for_each(|job| queue.push(job).unwrap());
+        queue.close();
+        join(workers);
+        let jobs = done.jobs.each_ref();
+        assert_eq!(jobs.map(|count| count.load(Ordering::Relaxed)), [1, 1]);
+        assert_eq!(queue.depth(), 0);
+    });
+}
+
+/// What is pushed while the queue closes is done or given back.
+fn a_close_beside_a_push(kind: Queue) {
+    check(move || {
+        let (queue, sources) = JobQueue::new(kind, 1, 2);
+        let done: Arc<Done> = Arc::default();
+        let workers = workers(sources, &done);
+        let pusher = thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || usize::from(queue.push(0).is_ok())
+        });
+        queue.close();
+        let accepted = pusher.join().unwrap();
+        join(workers);
+        assert_eq!(done.count(), accepted, "accepted, and not done");
+    });
+}
+
+/// Two that push at once are not both taken in where there is room for one.
+fn a_bound(kind: Queue) {
+    check(move || {
+        let (queue, sources) = JobQueue::new(kind, 1, 1);
+        let pusher = thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || usize::from(queue.push(0).is_ok())
+        });
+        let accepted = usize::from(queue.push(1).is_ok()) + pusher.join().unwrap();
+        assert_eq!((accepted, queue.depth()), (1, 1));
+        assert!(sources[0].try_take().is_some() && sources[0].try_take().is_none());
+    });
+}
+
+macro_rules! both_kinds {
+    ($($case:ident),*) => {
+        mod shared {
+            $(#[test] fn $case() { super::$case(crate::options::Queue::Shared) })*
+        }
+        mod stealing {
+            $(#[test] fn $case() { super::$case(crate::options::Queue::WorkStealing) })*
+        }
+    };
+}
+
+both_kinds!(
+    jobs_one_by_one,
+    a_close_with_jobs,
+    a_close_beside_a_push,
+    a_bound
+);

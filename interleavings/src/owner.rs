@@ -1,0 +1,249 @@
+//! The owner of a connection: carries out the orders of a real session, and waits as a loop or a
+//! blocking thread does. The client is at hand: what it sends is there, what it receives is kept.
+
+use std::sync::Arc;
+
+use loadline_base::{Chunk, Millis, Token, Transmit};
+use loadline_proto::{
+    Action, Context, Counters, Exchange, HttpDate, Limits, Outcome, Pool, ServerSession,
+    SessionConfig, TaskOptions,
+};
+use loom::thread::JoinHandle;
+
+use crate::config::App;
+use crate::parts::counters::Row;
+use crate::parts::mailbox::Mailbox;
+use crate::parts::workers::Message;
+use crate::sync::Waker;
+use crate::task::{Notify, Sleeper, TaskPool, Tasks, WorkerTask};
+
+/// Room for answers and content in progress, in bytes.
+pub(crate) const WINDOW_BYTES: usize = 2;
+
+/// Who polls the tasks, and how the owner waits.
+enum Place {
+    Loop,
+    Thread(Arc<Waker>),
+    Worker,
+}
+
+pub(crate) struct Owner {
+    app: Arc<App>,
+    pub(crate) mailbox: Arc<Mailbox<Message>>,
+    place: Place,
+    session: ServerSession,
+    tasks: Tasks,
+    task_pool: TaskPool,
+    row: Arc<Row>,
+    pool: Pool,
+    counters: Counters,
+    date: HttpDate,
+    /// For a worker to carry out.
+    started: Option<WorkerTask>,
+    /// What the client has received.
+    pub(crate) received: Vec<u8>,
+    pub(crate) is_closed: bool,
+}
+
+macro_rules! cx {
+    ($owner:ident) => {
+        &mut Context {
+            now: Millis(0),
+            date: &$owner.date,
+            pool: &mut $owner.pool,
+            counters: &$owner.counters,
+            log: None,
+        }
+    };
+}
+
+impl Owner {
+    /// A loop that polls its tasks.
+    pub(crate) fn on_loop(app: App) -> Self {
+        Self::new(app, Place::Loop)
+    }
+
+    /// A blocking thread.
+    pub(crate) fn on_thread(app: App) -> Self {
+        Self::new(app, Place::Thread(Arc::default()))
+    }
+
+    /// A loop whose tasks a worker carries out.
+    pub(crate) fn with_worker(app: App) -> Self {
+        Self::new(app, Place::Worker)
+    }
+
+    fn new(app: App, place: Place) -> Self {
+        let limits = Limits {
+            stream_window_bytes: WINDOW_BYTES,
+            ..Limits::default()
+        };
+        let config = SessionConfig {
+            limits,
+            ..SessionConfig::default()
+        };
+        let (mut pool, counters, date) = (Pool::new(), Counters::default(), HttpDate::at(0));
+        let cx = &mut Context {
+            now: Millis(0),
+            date: &date,
+            pool: &mut pool,
+            counters: &counters,
+            log: None,
+        };
+        let row = Arc::new(Row::default());
+        Self {
+            app: Arc::new(app),
+            session: ServerSession::new(&Arc::new(config), None, cx),
+            mailbox: Arc::new(Mailbox::new().unwrap()),
+            place,
+            tasks: Tasks::default(),
+            task_pool: TaskPool::new(Arc::clone(&row)),
+            row,
+            pool,
+            counters,
+            date,
+            started: None,
+            received: Vec::new(),
+            is_closed: false,
+        }
+    }
+
+    /// The client sends.
+    pub(crate) fn receive(&mut self, bytes: &str) {
+        self.session
+            .received(&mut bytes.as_bytes().to_vec(), cx!(self));
+        self.go_on();
+    }
+
+    /// The client has gone.
+    pub(crate) fn lose_client(&mut self) {
+        self.session.peer_gone(cx!(self));
+        self.go_on();
+        assert!(self.is_closed && self.tasks.is_empty());
+    }
+
+    /// The task that has started, for a worker.
+    pub(crate) fn take_started(&mut self) -> WorkerTask {
+        self.started.take().expect("a task has started")
+    }
+
+    /// A worker carries the task out that has started, and ends.
+    pub(crate) fn spawn_worker(&mut self) -> JoinHandle<()> {
+        let mut task = self.take_started();
+        loom::thread::spawn(move || task.run(&Sleeper::new()))
+    }
+
+    /// Takes turns until the client has received an answer with this end.
+    pub(crate) fn serve_until(&mut self, end: &str) {
+        while !self.received.ends_with(end.as_bytes()) {
+            assert!(!self.is_closed, "{}", self.text());
+            self.turn();
+        }
+    }
+
+    /// One turn: waits for a notification, and goes on.
+    pub(crate) fn turn(&mut self) {
+        match &self.place {
+            Place::Thread(waker) => {
+                waker.wait();
+                waker.clear();
+                self.tasks.notified(None);
+            }
+            Place::Loop | Place::Worker => {
+                if self.mailbox.fall_asleep() {
+                    self.mailbox.waker().wait_edge();
+                }
+                self.mailbox.wake_up();
+                let mut mail = Vec::new();
+                self.mailbox.take(&mut mail);
+                for message in mail {
+                    if let Message::Task { stream, .. } = message {
+                        self.tasks.notified(Some(stream));
+                    }
+                }
+            }
+        }
+        self.go_on();
+    }
+
+    /// Carries out orders until there are none.
+    fn go_on(&mut self) {
+        while !self.is_closed {
+            let order = self.session.next_action(cx!(self));
+            match order {
+                Action::Run(exchange) => {
+                    let later = Outcome::Later(TaskOptions::default());
+                    self.session.ran(exchange, later, cx!(self));
+                }
+                Action::Start(exchange) => self.start(exchange),
+                Action::Offer(stream, piece) => self.tasks.offer(stream, piece),
+                Action::Pull(stream, room) => self.tasks.pull(stream, room),
+                Action::Cancel(stream) => {
+                    let task = self.tasks.remove(stream);
+                    task.into_iter().for_each(|task| self.task_pool.end(task));
+                }
+                Action::Send { transmit, .. } => self.send(transmit),
+                Action::ReceivePending { .. } => self.session.nothing_pending(cx!(self)),
+                Action::Finish => {}
+                Action::Wait { .. } => {
+                    let (pool, session) = (&mut self.task_pool, &mut self.session);
+                    if !self.tasks.poll(pool, session, cx!(self)) {
+                        return;
+                    }
+                }
+                Action::Close => self.is_closed = true,
+                Action::Block(_) | Action::Fill(_) => unreachable!("an app's answer is in memory"),
+            }
+        }
+    }
+
+    fn start(&mut self, exchange: Box<Exchange>) {
+        let notify = match &self.place {
+            Place::Thread(waker) => Notify::Thread(Arc::clone(waker)),
+            Place::Loop | Place::Worker => Notify::Loop {
+                mailbox: Arc::clone(&self.mailbox),
+                token: Token {
+                    index: 0,
+                    generation: 0,
+                },
+            },
+        };
+        let handle = match self.place {
+            Place::Worker => {
+                let (handle, task) =
+                    self.task_pool
+                        .for_worker(exchange, notify, Arc::clone(&self.app) as _);
+                self.started = Some(task);
+                handle
+            }
+            Place::Loop | Place::Thread(_) => {
+                self.task_pool.spawn_local(exchange, notify, &*self.app)
+            }
+        };
+        self.tasks.insert(handle);
+    }
+
+    fn send(&mut self, mut transmit: Transmit) {
+        while let Some(Chunk::Memory(bytes)) = transmit.front() {
+            self.received.extend_from_slice(bytes);
+            let len = bytes.len() as u64;
+            transmit.advance(len);
+        }
+        self.session.sent(transmit, cx!(self));
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.received).into_owned()
+    }
+
+    /// Answers that the client has received.
+    pub(crate) fn answers(&self) -> usize {
+        self.text().matches("HTTP/1.1 ").count()
+    }
+
+    /// Drops what is left, and checks that every request is counted out.
+    pub(crate) fn end(mut self) {
+        self.tasks = Tasks::default();
+        assert_eq!(self.row.app_requests_in_progress.value(), 0);
+    }
+}

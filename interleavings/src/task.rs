@@ -1,0 +1,12 @@
+//! As `src/task.rs`.
+
+#[path = "../../crates/server/src/task/channel.rs"]
+mod channel;
+#[path = "../../crates/server/src/task/handle.rs"]
+mod handle;
+#[path = "../../crates/server/src/task/worker.rs"]
+mod worker;
+
+pub(crate) use channel::Notify;
+pub(crate) use handle::{TaskPool, Tasks};
+pub(crate) use worker::{Sleeper, WorkerTask};
