@@ -167,3 +167,20 @@ impl From<String> for SpecError {
         ValueError::from(problem).into()
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Each text is refused, in a message with the words beside it.
+    #[track_caller]
+    pub(crate) fn refused<T>(cases: &[(&str, &str)])
+    where
+        T: std::str::FromStr<Err = ValueError> + fmt::Debug,
+    {
+        for (text, part) in cases {
+            let message = text.parse::<T>().unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+}

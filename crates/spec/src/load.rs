@@ -34,7 +34,7 @@ spec! {
     /// The options of `loadline load`.
     #[derive(Args, Clone, Debug, PartialEq)]
     pub struct LoadSpec {
-        /// Where requests go: http://HOST:PORT/PATH; of several, each is equally likely.
+        /// Where requests go: http://HOST:PORT/PATH. Of several, each is requested equally often.
         #[arg(value_name = "URL", value_hint = ValueHint::Url)]
         pub url: Vec<String>,
 
@@ -56,7 +56,7 @@ spec! {
         /// Slow and hostile clients beside the others.
         #[command(flatten)]
         pub hostile: HostileSpec,
-        /// What this machine gives for it.
+        /// What the load uses of this machine.
         #[command(flatten)]
         pub machine: MachineSpec,
     }
@@ -67,7 +67,8 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Clients")]
     pub struct ClientSpec {
-        /// Connections: clients of a closed loop, the bound of requests in flight of an open one
+        /// Connections: in a closed loop, one for each client; in an open loop, the bound of requests in
+        /// flight
         /// [default: 64, or what an --assert on a time needs at the --rate].
         #[arg(short, long, value_name = "N")]
         pub connections: Option<Count<0, CLIENTS_MAX>>,
@@ -106,7 +107,7 @@ spec! {
         #[arg(long, value_name = "TIME", default_value = "2s")]
         pub timeout: Preset<Timeout>,
 
-        /// Time from when a request was due, after which its response is not good.
+        /// Time from when a request was due to the end of its response; a later response is not good.
         #[arg(long, value_name = "TIME")]
         pub deadline: Option<Timeout>,
     }
@@ -138,7 +139,7 @@ spec! {
         #[arg(long, value_name = "FROM..TO")]
         pub ramp: Option<Ramp>,
 
-        /// The rate for ON, nothing for OFF, and again: 1s/4s (with --rate).
+        /// Send at the rate for ON, then nothing for OFF, in turn: 1s/4s (with --rate).
         #[arg(long, value_name = "ON/OFF")]
         pub burst: Option<Burst>,
 
@@ -202,9 +203,9 @@ spec! {
 }
 
 spec! {
-    /// What answers have to be.
+    /// What responses have to be.
     #[derive(Args, Clone, Debug, PartialEq)]
-    #[command(next_help_heading = "Expected answers")]
+    #[command(next_help_heading = "Expected responses")]
     pub struct ExpectSpec {
         /// Statuses that are good: 200,304 or 2xx [default: 2xx].
         #[arg(long, value_name = "LIST")]
@@ -214,7 +215,7 @@ spec! {
         #[arg(long, value_name = "SIZE")]
         pub expect_length: Option<Size>,
 
-        /// SHA-256 of the content in hexadecimal, on a sample.
+        /// The SHA-256 of every response's content, in hexadecimal; checked on a sample.
         #[arg(long, value_name = "HASH")]
         pub expect_sha256: Option<String>,
 
@@ -238,11 +239,12 @@ spec! {
         #[arg(long, value_name = "N")]
         pub users: Option<Count<1, CLIENTS_MAX>>,
 
-        /// A source address of its own for each client, on loopback.
+        /// Give each client its own source address, on loopback.
         #[arg(long)]
         pub source_per_client: bool,
 
-        /// Clients that play the URL as a video of this bit rate, in place of plain connections: 5Mbps.
+        /// Clients that play the URL as a video of this bit rate, 5Mbps for instance, in place of plain
+        /// connections.
         #[arg(long, value_name = "RATE")]
         pub player: Option<BitRate>,
 
@@ -253,7 +255,7 @@ spec! {
 }
 
 spec! {
-    /// Clients that no server wishes for, beside the others and reported apart.
+    /// Slow and hostile clients, beside the others and reported apart.
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Slow and hostile clients")]
     pub struct HostileSpec {
@@ -261,7 +263,7 @@ spec! {
         #[arg(long, value_name = "N")]
         pub idle_connections: Option<Count<1, CLIENTS_MAX>>,
 
-        /// Each of them sends one request first, as a browser does.
+        /// Send one request on each of them first, as a browser does (with --idle-connections).
         #[arg(long)]
         pub idle_request: bool,
 
@@ -284,7 +286,7 @@ spec! {
 }
 
 spec! {
-    /// What this machine gives for it.
+    /// What the load uses of this machine.
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "This machine")]
     pub struct MachineSpec {
@@ -307,12 +309,13 @@ spec! {
         #[arg(long)]
         pub spin: bool,
 
-        /// Source addresses of connections, in turn: 127.0.0.2-127.0.0.9 [default: as many of
-        /// loopback as ports ask for].
+        /// Source addresses of connections, in turn: 127.0.0.2-127.0.0.9 [default: as many loopback
+        /// addresses as the number of connections needs].
         #[arg(long, value_name = "RANGE")]
         pub sources: Option<Sources>,
 
-        /// Repeats every choice made at random [default: another each time; the result names it].
+        /// Seed of all random choices; the same seed repeats them [default: a new one each time, which
+        /// the result names].
         #[arg(long, value_name = "NUMBER")]
         pub seed: Option<Seed>,
 

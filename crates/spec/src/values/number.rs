@@ -157,6 +157,7 @@ pub(super) fn scale(number: &str, unit: u128) -> Option<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::tests::refused;
 
     #[test]
     fn counts() {
@@ -172,9 +173,7 @@ mod tests {
             ("", "not a number"),
             ("2.5", "not a number"),
         ] {
-            let message = workers(text).unwrap_err().to_string();
-            assert!(message.contains(part), "{text}: {message}");
-            assert!(message.contains("0 to 64, or auto"), "{text}: {message}");
+            refused::<Auto<Count<0, 64>>>(&[(text, part), (text, "0 to 64, or auto")]);
         }
     }
 }
