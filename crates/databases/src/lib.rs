@@ -10,12 +10,12 @@
 //! fn run(words: &[String]) { /* … */ }
 //!
 //! let postgres = Installed::find(Kind::PostgreSql)?;
-//! let folder = make_folder().map_err(|error| error.to_string())?;
+//! let folder = make_folder()?;
 //! run(&postgres.prepare(&folder)); // once
 //! run(&postgres.serve(&folder, true)); // until it is ended
 //! run(&postgres.ask(&folder, &["CREATE DATABASE shop"]));
 //! let url = postgres.url(&folder, "shop"); // for `loadline serve --accounts`
-//! # Ok::<(), String>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
 
@@ -39,7 +39,7 @@ const SEARCH_PATH: [&str; 6] = [
     "/sbin",
 ];
 /// Debian keeps the programs of each version of PostgreSQL apart, below this.
-const POSTGRESQL: &str = "/usr/lib/postgresql";
+const POSTGRESQL_VERSIONS: &str = "/usr/lib/postgresql";
 
 /// A kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,35 +61,75 @@ pub struct Installed {
     asker: PathBuf,
 }
 
+/// What there is to know of a kind. In words of a command line `{folder}` is the server's folder.
+struct Facts {
+    name: &'static str,
+    title: &'static str,
+    packages: &'static str,
+    /// Makes its files, is the server, sends it statements.
+    programs: [&'static str; 3],
+    prepare: &'static str,
+    serve: &'static str,
+    /// Beside that, for a server that waits for no disk.
+    volatile: &'static str,
+    ask: &'static str,
+    url: &'static str,
+}
+
+const MARIADB: Facts = Facts {
+    name: "mariadb",
+    title: "MariaDB",
+    packages: "mariadb-server-core mariadb-client-core",
+    programs: ["mariadb-install-db", "mariadbd", "mariadb"],
+    prepare: "--no-defaults --datadir={folder}/data --auth-root-authentication-method=normal \
+              --skip-test-db --skip-name-resolve --innodb-log-file-size=8M",
+    serve: "--no-defaults --datadir={folder}/data --socket={folder}/sql --pid-file={folder}/pid \
+            --skip-networking --innodb-buffer-pool-size=32M --innodb-log-file-size=8M \
+            --performance-schema=OFF",
+    volatile: "--innodb-flush-log-at-trx-commit=2 --innodb-flush-method=fsync",
+    ask: "--no-defaults --user=root --socket={folder}/sql",
+    url: "mysql://root@localhost/{name}?socket={folder}/sql",
+};
+
+const POSTGRESQL: Facts = Facts {
+    name: "postgresql",
+    title: "PostgreSQL",
+    packages: "postgresql",
+    programs: ["initdb", "postgres", "psql"],
+    prepare: "-D {folder}/data -A trust -U tester -E UTF8 --locale=C --no-sync",
+    serve: "-D {folder}/data -k {folder} -c listen_addresses= -c shared_buffers=16MB -c jit=off",
+    volatile: "-c fsync=off",
+    ask: "--no-psqlrc --quiet --host {folder} --username tester postgres --set ON_ERROR_STOP=1",
+    url: "postgres://tester@localhost/{name}?host={folder}",
+};
+
 impl Kind {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::MariaDb, Self::PostgreSql];
 
+    fn facts(self) -> &'static Facts {
+        match self {
+            Self::MariaDb => &MARIADB,
+            Self::PostgreSql => &POSTGRESQL,
+        }
+    }
+
     /// As a word: "mariadb".
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::MariaDb => "mariadb",
-            Self::PostgreSql => "postgresql",
-        }
+        self.facts().name
     }
 
     /// As it is written.
     #[must_use]
     pub fn title(self) -> &'static str {
-        match self {
-            Self::MariaDb => "MariaDB",
-            Self::PostgreSql => "PostgreSQL",
-        }
+        self.facts().title
     }
 
     /// Debian's packages.
     #[must_use]
     pub fn packages(self) -> &'static str {
-        match self {
-            Self::MariaDb => "mariadb-server-core mariadb-client-core",
-            Self::PostgreSql => "postgresql",
-        }
+        self.facts().packages
     }
 }
 
@@ -97,31 +137,25 @@ impl Installed {
     /// Looks for the programs of a server; of PostgreSQL those of the newest version.
     ///
     /// # Errors
-    /// One line: it is not installed, and what would be.
-    pub fn find(kind: Kind) -> Result<Self, String> {
-        Self::find_in(kind, &SEARCH_PATH.map(PathBuf::from), Path::new(POSTGRESQL))
+    /// It is not installed.
+    pub fn find(kind: Kind) -> Result<Self, NotInstalled> {
+        let versions = Path::new(POSTGRESQL_VERSIONS);
+        Self::find_in(kind, &SEARCH_PATH.map(PathBuf::from), versions)
     }
 
-    fn find_in(kind: Kind, folders: &[PathBuf], postgresql: &Path) -> Result<Self, String> {
+    fn find_in(kind: Kind, folders: &[PathBuf], postgresql: &Path) -> Result<Self, NotInstalled> {
+        let programs = kind.facts().programs;
         let found = match kind {
-            Kind::MariaDb => together(["mariadb-install-db", "mariadbd", "mariadb"], folders),
+            Kind::MariaDb => together(programs, folders),
             Kind::PostgreSql => {
                 let versions = fs::read_dir(postgresql).into_iter().flatten().flatten();
                 let mut versions: Vec<PathBuf> = versions.map(|entry| entry.path()).collect();
                 versions.sort_by_key(|path| version_of(path));
                 let mut newest = versions.iter().rev();
-                newest.find_map(|version| {
-                    together(["initdb", "postgres", "psql"], &[version.join("bin")])
-                })
+                newest.find_map(|version| together(programs, &[version.join("bin")]))
             }
         };
-        let [preparer, server, asker] = found.ok_or_else(|| {
-            format!(
-                "{} is not installed; right would be: apt install {}",
-                kind.title(),
-                kind.packages()
-            )
-        })?;
+        let [preparer, server, asker] = found.ok_or(NotInstalled(kind))?;
         Ok(Self {
             kind,
             preparer,
@@ -145,79 +179,17 @@ impl Installed {
     /// What makes the files of a new server in a folder that [`make_folder`] has made.
     #[must_use]
     pub fn prepare(&self, folder: &Path) -> Vec<String> {
-        let data = text(&folder.join("data"));
-        let mut words = as_other(folder, &self.preparer);
-        match self.kind {
-            Kind::MariaDb => push(
-                &mut words,
-                &[
-                    "--no-defaults",
-                    &format!("--datadir={data}"),
-                    "--auth-root-authentication-method=normal",
-                    "--skip-test-db",
-                    "--skip-name-resolve",
-                    "--innodb-log-file-size=8M",
-                ],
-            ),
-            Kind::PostgreSql => push(
-                &mut words,
-                &[
-                    "-D",
-                    &data,
-                    "-A",
-                    "trust",
-                    "-U",
-                    "tester",
-                    "-E",
-                    "UTF8",
-                    "--locale=C",
-                    "--no-sync",
-                ],
-            ),
-        }
-        words
+        as_other(folder, &self.preparer, self.kind.facts().prepare)
     }
 
     /// The server itself, in the foreground. One that is not durable may lose what it has promised when
     /// the machine fails, and waits for no disk.
     #[must_use]
     pub fn serve(&self, folder: &Path, is_durable: bool) -> Vec<String> {
-        let path = text(folder);
-        let data = text(&folder.join("data"));
-        let mut words = as_other(folder, &self.server);
-        match self.kind {
-            Kind::MariaDb => {
-                push(
-                    &mut words,
-                    &[
-                        "--no-defaults",
-                        &format!("--datadir={data}"),
-                        &format!("--socket={path}/sql"),
-                        &format!("--pid-file={path}/pid"),
-                        "--skip-networking",
-                        "--innodb-buffer-pool-size=32M",
-                        "--innodb-log-file-size=8M",
-                        "--performance-schema=OFF",
-                    ],
-                );
-                if !is_durable {
-                    push(
-                        &mut words,
-                        &[
-                            "--innodb-flush-log-at-trx-commit=2",
-                            "--innodb-flush-method=fsync",
-                        ],
-                    );
-                }
-            }
-            Kind::PostgreSql => {
-                push(&mut words, &["-D", &data, "-k", &path]);
-                push(&mut words, &["-c", "listen_addresses="]);
-                push(&mut words, &["-c", "shared_buffers=16MB", "-c", "jit=off"]);
-                if !is_durable {
-                    push(&mut words, &["-c", "fsync=off"]);
-                }
-            }
+        let facts = self.kind.facts();
+        let mut words = as_other(folder, &self.server, facts.serve);
+        if !is_durable {
+            words.extend(filled(facts.volatile, folder));
         }
         words
     }
@@ -226,20 +198,12 @@ impl Installed {
     /// with the first that does.
     #[must_use]
     pub fn ask(&self, folder: &Path, statements: &[&str]) -> Vec<String> {
-        let path = text(folder);
-        let mut words = as_other(folder, &self.asker);
+        let mut words = as_other(folder, &self.asker, self.kind.facts().ask);
         match self.kind {
-            Kind::MariaDb => {
-                let socket = format!("--socket={path}/sql");
-                push(&mut words, &["--no-defaults", "--user=root", &socket]);
-                push(&mut words, &["--execute", &statements.join("; ")]);
-            }
+            Kind::MariaDb => words.extend(["--execute".to_owned(), statements.join("; ")]),
             Kind::PostgreSql => {
-                push(&mut words, &["--no-psqlrc", "--quiet", "--host", &path]);
-                push(&mut words, &["--username", "tester", "postgres"]);
-                push(&mut words, &["--set", "ON_ERROR_STOP=1"]);
                 for statement in statements {
-                    push(&mut words, &["--command", statement]);
+                    words.extend(["--command".to_owned(), (*statement).to_owned()]);
                 }
             }
         }
@@ -249,13 +213,15 @@ impl Installed {
     /// The address of one of its databases.
     #[must_use]
     pub fn url(&self, folder: &Path, name: &str) -> String {
-        let path = folder.display();
-        match self.kind {
-            Kind::MariaDb => format!("mysql://root@localhost/{name}?socket={path}/sql"),
-            Kind::PostgreSql => format!("postgres://tester@localhost/{name}?host={path}"),
-        }
+        let url = self.kind.facts().url.replace("{name}", name);
+        url.replace("{folder}", &text(folder))
     }
 }
+
+/// A kind of server that is not installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} is not installed; right would be: apt install {}", .0.title(), .0.packages())]
+pub struct NotInstalled(pub Kind);
 
 /// Makes a folder for one server, below the system's folder for temporary files: its own user has to
 /// reach it, and the path of a socket is short. Whoever has it made removes it.
@@ -290,22 +256,26 @@ pub fn prepare_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A program that works in the folder, as somebody else if this is root, and ends with the thread that
-/// starts it.
-fn as_other(folder: &Path, program: &Path) -> Vec<String> {
-    let mut words = Vec::new();
-    push(&mut words, &["setpriv", "--pdeathsig=KILL"]);
+/// A program with its options, which works in the folder, as somebody else if this is root, and ends
+/// with the thread that starts it.
+fn as_other(folder: &Path, program: &Path, options: &str) -> Vec<String> {
+    let mut words = vec!["setpriv".to_owned(), "--pdeathsig=KILL".to_owned()];
     if is_root() {
-        let user = format!("--reuid={NOBODY}");
-        let group = format!("--regid={NOBODY}");
-        push(&mut words, &[&user, &group, "--clear-groups"]);
+        let user = format!("--reuid={NOBODY} --regid={NOBODY} --clear-groups");
+        words.extend(filled(&user, folder));
     }
-    let folder = text(folder);
-    let home = format!("HOME={folder}");
-    let path = format!("PATH={}", SEARCH_PATH.join(":"));
-    push(&mut words, &["--", "env", "-C", &folder, &home, &path]);
+    words.extend(filled("-- env -C {folder} HOME={folder}", folder));
+    words.push(format!("PATH={}", SEARCH_PATH.join(":")));
     words.push(text(program));
+    words.extend(filled(options, folder));
     words
+}
+
+/// The words of a text, the folder in place of its placeholder.
+fn filled(words: &str, folder: &Path) -> impl Iterator<Item = String> {
+    let folder = text(folder);
+    let words = words.split_ascii_whitespace();
+    words.map(move |word| word.replace("{folder}", &folder))
 }
 
 /// Programs that are all there, each in the first folder that has it.
@@ -315,10 +285,6 @@ fn together(names: [&str; 3], folders: &[PathBuf]) -> Option<[PathBuf; 3]> {
         paths.find(|path| path.is_file())
     });
     Some([one?, two?, three?])
-}
-
-fn push(words: &mut Vec<String>, more: &[&str]) {
-    words.extend(more.iter().map(|word| (*word).to_owned()));
 }
 
 fn text(path: &Path) -> String {
@@ -349,12 +315,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let of = |kind| Installed::find_in(kind, &[folder.path().into()], folder.path());
         assert_eq!(
-            of(Kind::MariaDb).unwrap_err(),
+            of(Kind::MariaDb).unwrap_err().to_string(),
             "MariaDB is not installed; right would be: apt install mariadb-server-core \
              mariadb-client-core"
         );
         assert_eq!(
-            of(Kind::PostgreSql).unwrap_err(),
+            of(Kind::PostgreSql).unwrap_err().to_string(),
             "PostgreSQL is not installed; right would be: apt install postgresql"
         );
         // Half of it is none.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use loadline_databases::{Installed, Kind, make_folder};
+use loadline_databases::{Installed, Kind, NotInstalled, make_folder};
 
 use super::child::{Bounds, Guarded, last_words};
 use crate::cells::{Cell, cpus_text};
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) struct Databases {
     /// Where their output goes.
     folder: PathBuf,
-    find: fn(Kind) -> Result<Installed, String>,
+    find: fn(Kind) -> Result<Installed, NotInstalled>,
     /// By kind and CPUs; or why there is none.
     servers: BTreeMap<(Kind, String), Result<Running, String>>,
 }
@@ -98,7 +98,8 @@ impl Databases {
         let entry = self.servers.entry(key);
         let running = entry.or_insert_with(|| {
             let log = |what: &str| self.folder.join(format!("{}-{what}.log", kind.name()));
-            Running::start((self.find)(kind)?, cpus, &log("server"), &log("client"))
+            let installed = (self.find)(kind).map_err(|missing| missing.to_string())?;
+            Running::start(installed, cpus, &log("server"), &log("client"))
         });
         running.as_mut().map_err(|why| why.clone())
     }
@@ -263,7 +264,7 @@ mod tests {
     fn what_is_not_installed_is_said_for_those_that_ask_for_it() {
         let plan = plan();
         let mut databases = Databases {
-            find: |kind| Err(format!("{} is not installed", kind.title())),
+            find: |kind| Err(NotInstalled(kind)),
             folder: PathBuf::from("/nowhere"),
             servers: BTreeMap::new(),
         };
@@ -275,8 +276,8 @@ mod tests {
         let expected = [
             Ok(0),
             Ok(0),
-            Err("PostgreSQL is not installed".to_owned()),
-            Err("MariaDB is not installed".to_owned()),
+            Err(NotInstalled(Kind::PostgreSql).to_string()),
+            Err(NotInstalled(Kind::MariaDb).to_string()),
         ];
         assert_eq!(given.collect::<Vec<_>>(), expected);
     }
