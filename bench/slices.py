@@ -9,7 +9,7 @@ machine drifts in that time by more than two builds of one server differ. Here t
 stay, the slices are short (A B C C B A ...), and the CPU time that a request took is read from the
 scheduler in nanoseconds. What is printed is the median of the ratios to the first server in each
 round of slices, with a 95 % bootstrap interval of that median: an interval that holds 1 says that
-the two cannot be told apart.
+the two cannot be distinguished.
 """
 
 import argparse

@@ -1,8 +1,7 @@
 //! Accounts as an app of `loadline serve`: opened before the server listens, closed after it has
 //! drained.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use loadline_accounts::{Accounts, Client, Counters, FORM_BYTES_MAX, Options};
@@ -12,6 +11,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::failure::Failure;
+use crate::files;
 use crate::flags::accounts_defs::AccountsSpec;
 use loadline_spec::values::Auto;
 
@@ -101,9 +101,10 @@ impl Mounted {
     }
 }
 
-/// Refuses a file that the server would hand out.
+/// Refuses a file that the server would hand out. One whose directory is not there cannot be made, and
+/// opening it says so.
 fn refuse_inside(file: &Path, root: &Path) -> Result<(), Failure> {
-    let is_inside = full(file).is_some_and(|full| full.starts_with(root));
+    let is_inside = files::full(file).is_some_and(|full| full.starts_with(root));
     match is_inside {
         false => Ok(()),
         true => Err(Failure::usage(format!(
@@ -113,17 +114,4 @@ fn refuse_inside(file: &Path, root: &Path) -> Result<(), Failure> {
             root.display()
         ))),
     }
-}
-
-/// The full path of a file that may not be there yet. `None` if its directory is not there either:
-/// then it cannot be made, and opening it will say so.
-fn full(file: &Path) -> Option<PathBuf> {
-    if let Ok(full) = fs::canonicalize(file) {
-        return Some(full);
-    }
-    let folder = match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    Some(fs::canonicalize(folder).ok()?.join(file.file_name()?))
 }

@@ -33,7 +33,7 @@ pub(crate) const DIAGNOSTICS: Kind = Kind {
 /// How long the end waits for the last words to be written.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Panics that are told in ten seconds: a client may know how to cause them.
+/// Panics that are reported in ten seconds: a client may know how to cause them.
 const PANICS_MAX: u32 = 20;
 
 /// Of this process, once it serves.
@@ -60,7 +60,7 @@ pub(crate) fn start(level: tracing::Level) -> io::Result<()> {
         .with_writer(lines)
         .with_max_level(level)
         .with_target(false)
-        .log_internal_errors(false) // by `eprintln`, which panics where nobody listens
+        .log_internal_errors(false) // by `eprintln`, which panics on a closed descriptor
         .init();
     std::panic::set_hook(Box::new(print_panic));
     Ok(())
@@ -138,7 +138,7 @@ fn write_for_a_while(text: &str) {
     let (written, done) = sync_channel(1);
     let own = text.to_owned();
     let write = move || {
-        let _ = io::stderr().write_all(own.as_bytes()); // nobody left to tell
+        let _ = io::stderr().write_all(own.as_bytes()); // there is no other place to report it
         let _ = written.send(());
     };
     match std::thread::Builder::new()

@@ -1,6 +1,8 @@
 //! Why the program ends other than well, and with which exit code.
 
 use std::fmt;
+use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use loadline_load::run::RunError;
@@ -38,18 +40,27 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
+    pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self {
             exit: Exit::Usage,
-            message: message.into(),
+            message: message.to_string(),
         }
     }
 
-    pub(crate) fn failed(message: impl Into<String>) -> Self {
+    pub(crate) fn failed(message: impl fmt::Display) -> Self {
         Self {
             exit: Exit::Failed,
-            message: message.into(),
+            message: message.to_string(),
         }
+    }
+
+    /// A file or a folder, and what went wrong with it.
+    pub(crate) fn file(path: &Path, error: io::Error) -> Self {
+        Self::failed(format!("{}: {error}", path.display()))
+    }
+
+    pub(crate) fn signals(error: io::Error) -> Self {
+        Self::failed(format!("signals: {error}"))
     }
 
     pub(crate) fn code(&self) -> ExitCode {

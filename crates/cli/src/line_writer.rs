@@ -1,8 +1,8 @@
 //! A thread that writes the lines that other threads hand it: of the access log, of diagnostics.
 //!
-//! Those who have something to say never wait for it: they push batches of whole lines into a bounded
-//! lock-free queue, and what there is no room for is dropped and counted. The thread alone touches the
-//! file. A full disk, a closed pipe or a pipe that nobody reads costs lines, which are counted, and one
+//! Those threads never wait for it: they push batches of whole lines into a bounded lock-free queue, and
+//! lines that find no room are dropped and counted. The thread alone touches the
+//! file. A full disk, a closed pipe or a pipe without a reader costs lines, which are counted, and one
 //! message per interval.
 //!
 //! ```text
@@ -45,11 +45,11 @@ pub(crate) struct Kind {
     pub(crate) batches_max: usize,
     /// Bytes in the queue.
     pub(crate) queued_bytes_max: usize,
-    /// How a loss is told.
+    /// How a loss is reported.
     pub(crate) losses: Losses,
 }
 
-/// How it is told that lines were lost.
+/// How lost lines are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Losses {
     /// By a diagnostic message, once in an interval.
@@ -166,7 +166,7 @@ impl LineWriter {
                 while catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
                     writer.recover();
                 }
-                let _ = finished.send(()); // nobody waits if the end was cut short
+                let _ = finished.send(()); // no receiver is left if the end was cut short
             }
         })?;
         let log = Arc::new(Self {
@@ -242,7 +242,7 @@ impl Closing {
         self.log.shared.closing.store(true, Ordering::Release);
         self.log.writer.unpark();
         if self.done.recv_timeout(patience).is_ok() {
-            let _ = self.thread.join(); // it has told that it is at its end
+            let _ = self.thread.join(); // it has sent its last message
         }
         self.log.counts()
     }

@@ -1,7 +1,6 @@
 //! The logs of `loadline serve`: of requests, of connections. Each is a [`LineWriter`], so that serving
 //! threads never wait.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use loadline_server::{AccessLogging, ConnectionLogging};
 use loadline_spec::values::FilePath;
 
 use crate::failure::Failure;
+use crate::files::why_not_written;
 use crate::flags::defs::RunningSpec;
 use crate::line_writer::{Closing, Kind, LineWriter, Losses, Target};
 
@@ -105,12 +105,7 @@ fn open_one(
 ) -> Result<(Arc<LineWriter>, Closing), Failure> {
     let kind = Kind { name, ..LOG };
     LineWriter::start(kind, Target::from_path(path.to_owned())).map_err(|error| {
-        let why = match error.kind() {
-            io::ErrorKind::NotFound => "no such directory".to_owned(),
-            io::ErrorKind::PermissionDenied => "no permission to write it".to_owned(),
-            io::ErrorKind::IsADirectory => "a directory".to_owned(),
-            _ => error.to_string(),
-        };
+        let why = why_not_written(&error);
         let right = "right would be a file that can be created or appended to, or - for standard \
                      output";
         Failure::usage(format!("{option} {}: {why}; {right}", path.display()))

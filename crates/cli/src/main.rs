@@ -5,11 +5,13 @@
 mod accounts;
 mod diagnostics;
 mod failure;
+mod files;
 #[allow(
     rustdoc::broken_intra_doc_links,
     reason = "the docs of options are the text of --help, and no Markdown"
 )]
 mod flags;
+mod interrupt;
 mod lab;
 mod line_writer;
 mod load;
@@ -60,4 +62,9 @@ pub(crate) fn print(text: &[u8]) -> Result<(), Failure> {
         }
         _ => Ok(()), // a reader that has seen enough, as `head`, is none of our trouble
     }
+}
+
+/// Prints a line on standard error. If that is closed, the line is lost.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "loadline: {line}");
 }

@@ -46,7 +46,7 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         .map(|path| StatusPage::new(path.0.clone(), Arc::clone(&status) as Arc<dyn StatusSource>));
     let probes = probes(page.as_ref(), &root, &status);
     let front = Front { page, probes };
-    let caught = signals::catch().map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    let caught = signals::catch().map_err(Failure::signals)?;
     let log_format = running.log_format.map(|format| format.0);
     let session = Arc::new(SessionConfig {
         limits: plan.limits.clone(),
@@ -88,7 +88,7 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     };
     caught
         .obey(handle.control(), times, logs)
-        .map_err(|error| Failure::failed(format!("signals: {error}")))?;
+        .map_err(Failure::signals)?;
     diagnostics::print(&start_up::text(plan, machine, &root, handle.addresses()));
     loadline_sys::memory::release_free_memory();
     loadline_sys::memory::release_program_pages();

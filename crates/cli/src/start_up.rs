@@ -31,18 +31,18 @@ pub(crate) fn text(
 }
 
 fn found(machine: &Machine) -> String {
-    let quota = match machine.quota_milli {
+    let quota = match machine.budget.quota_milli {
         None => "no quota".to_owned(),
         Some(milli) => format!("a quota of {}.{:03}", milli / 1000, milli % 1000),
     };
-    let Machine { affinity, cpus, .. } = machine;
+    let affinity = machine.budget.affinity;
     let descriptors = match machine.descriptors_max {
         usize::MAX => "no descriptor limit".to_owned(),
         most => format!("{most} descriptors"),
     };
     format!(
         "{} ({affinity} by affinity, {quota}) and {descriptors}",
-        count(*cpus, "CPU")
+        count(machine.budget.cpus(), "CPU")
     )
 }
 
@@ -99,7 +99,8 @@ pub(crate) fn chosen(plan: &Plan) -> String {
     )
 }
 
-fn count(count: usize, what: &str) -> String {
+/// "1 loop", "2 loops".
+pub(crate) fn count(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
 }

@@ -18,11 +18,44 @@ use crate::line_writer::LineWriter;
 use crate::logs::Logs;
 
 /// Rows of one kind of thread that Prometheus is shown one by one. Beyond it only the sum: each
-/// label value is a time series that somebody has to store.
+/// label value is a time series that has to be stored.
 const SERIES_PER_ROLE_MAX: usize = 128;
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 const BLAMES: [&str; 4] = ["peer", "local", "limit", "timeout"];
+
+/// Counts by a label of their own, beside the thread's.
+struct Labelled {
+    name: &'static str,
+    help: &'static str,
+    label: &'static str,
+    values: fn(&Counts) -> Vec<(&'static str, u64)>,
+}
+
+const LABELLED: [Labelled; 3] = [
+    Labelled {
+        name: "answers",
+        help: "Answers begun",
+        label: "class",
+        values: |counts| CLASSES.into_iter().zip(counts.answers).collect(),
+    },
+    Labelled {
+        name: "faults",
+        help: "Faults by blame",
+        label: "blame",
+        values: |counts| BLAMES.into_iter().zip(counts.faults).collect(),
+    },
+    Labelled {
+        name: "closed",
+        help: "Connections closed",
+        label: "reason",
+        values: |counts| {
+            let reasons = CloseReason::ALL.into_iter();
+            let count = |(reason, name)| (name, counts.closed_for(reason));
+            reasons.map(count).collect()
+        },
+    },
+];
 
 /// Counts that go up and down; the others only rise.
 const GAUGES: [&str; 3] = ["connections", "app_requests_in_progress", "queue_depth"];
@@ -85,38 +118,19 @@ impl StatusSource for Status {
     fn prometheus(&self) -> String {
         let snapshot = self.snapshot();
         let mut text = Exposition::default();
-        text.family("up_seconds", "gauge", "Time since the server began");
-        text.sample("up_seconds", "", self.began.elapsed().as_secs_f64());
+        let up_s = self.began.elapsed().as_secs_f64();
+        text.single("up_seconds", "gauge", "Time since the server began", up_s);
         let shown: Vec<(String, &Counts)> = shown_rows(&snapshot);
-        by_label(
-            &mut text,
-            &shown,
-            "answers_total",
-            "Answers begun",
-            "class",
-            |counts| CLASSES.into_iter().zip(counts.answers).collect(),
-        );
-        by_label(
-            &mut text,
-            &shown,
-            "faults_total",
-            "Faults by blame",
-            "blame",
-            |counts| BLAMES.into_iter().zip(counts.faults).collect(),
-        );
-        by_label(
-            &mut text,
-            &shown,
-            "closed_total",
-            "Connections closed",
-            "reason",
-            |counts| {
-                let reasons = CloseReason::ALL.into_iter();
-                reasons
-                    .map(|(reason, name)| (name, counts.closed_for(reason)))
-                    .collect()
-            },
-        );
+        for it in &LABELLED {
+            let name = format!("{}_total", it.name);
+            text.family(&name, "counter", it.help);
+            for (thread, counts) in &shown {
+                for (value, count) in (it.values)(counts) {
+                    let labels = format!("{{{thread},{}=\"{value}\"}}", it.label);
+                    text.sample(&name, &labels, count as f64);
+                }
+            }
+        }
         for (index, (name, _)) in snapshot.total.named().into_iter().enumerate() {
             let metric = Metric::of(name);
             text.family(&metric.name, metric.kind, &name.replace('_', " "));
@@ -129,14 +143,20 @@ impl StatusSource for Status {
         show_log(&mut text, "connection_log", self.logs.connections.as_ref());
         show_log(&mut text, "diagnostics", diagnostics::log());
         let cache = (self.cache)();
-        text.family(
-            "cache_entries",
-            "gauge",
-            "Files and directories in the cache",
-        );
-        text.sample("cache_entries", "", cache.entries as f64);
-        text.family("cache_weight_bytes", "gauge", "Weight of the cache");
-        text.sample("cache_weight_bytes", "", cache.weight as f64);
+        for (name, help, value) in [
+            (
+                "cache_entries",
+                "Files and directories in the cache",
+                cache.entries as f64,
+            ),
+            (
+                "cache_weight_bytes",
+                "Weight of the cache",
+                cache.weight as f64,
+            ),
+        ] {
+            text.single(name, "gauge", help, value);
+        }
         if let Some(accounts) = &self.accounts {
             show_accounts(&mut text, accounts);
         }
@@ -145,7 +165,7 @@ impl StatusSource for Status {
 }
 
 impl Status {
-    /// Whether more requests are welcome. Somebody who asks before the start is over is answered
+    /// Whether more requests are welcome. A probe that comes before the end of the start is answered
     /// already.
     pub(crate) fn is_ready(&self) -> bool {
         self.control.get().is_none_or(Control::is_ready)
@@ -175,29 +195,12 @@ fn shown_rows(snapshot: &Snapshot) -> Vec<(String, &Counts)> {
 }
 
 fn counts_json(counts: &Counts) -> Map<String, Value> {
-    let object = |pairs: Vec<(&str, u64)>| {
-        let pairs = pairs
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value.into()));
-        Value::Object(pairs.collect())
-    };
-    let reasons = CloseReason::ALL.into_iter();
-    let closed = reasons
-        .map(|(reason, name)| (name, counts.closed_for(reason)))
-        .collect();
-    let mut map = Map::new();
+    let own = |(name, value): (&str, u64)| (name.to_owned(), Value::from(value));
+    let mut map: Map<_, _> = counts.named().into_iter().map(own).collect();
     map.insert("requests".into(), counts.requests().into());
-    map.insert(
-        "answers".into(),
-        object(CLASSES.into_iter().zip(counts.answers).collect()),
-    );
-    map.insert(
-        "faults".into(),
-        object(BLAMES.into_iter().zip(counts.faults).collect()),
-    );
-    map.insert("closed".into(), object(closed));
-    for (name, value) in counts.named() {
-        map.insert(name.to_owned(), value.into());
+    for it in &LABELLED {
+        let pairs = (it.values)(counts).into_iter().map(own);
+        map.insert(it.name.into(), Value::Object(pairs.collect()));
     }
     map
 }
@@ -246,6 +249,12 @@ impl Exposition {
         );
     }
 
+    /// A family of one sample.
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: f64) {
+        self.family(name, kind, help);
+        self.sample(name, "", value);
+    }
+
     /// `labels` with their braces, or empty.
     fn sample(&mut self, name: &str, labels: &str, value: f64) {
         let _ = writeln!(self.0, "loadline_{name}{labels} {value}");
@@ -270,8 +279,7 @@ fn show_log(text: &mut Exposition, log: &str, writer: Option<&Arc<LineWriter>>) 
         ("write_errors_total", counts.errors),
     ] {
         let name = format!("{log}_{what}");
-        text.family(&name, "counter", &name.replace('_', " "));
-        text.sample(&name, "", value as f64);
+        text.single(&name, "counter", &name.replace('_', " "), value as f64);
     }
 }
 
@@ -279,29 +287,8 @@ fn show_accounts(text: &mut Exposition, accounts: &Mounted) {
     for (name, value) in accounts.counters().named() {
         let metric = Metric::of(name);
         let full = format!("accounts_{}", metric.name);
-        text.family(&full, metric.kind, &name.replace('_', " "));
-        text.sample(&full, "", metric.scaled(value));
-    }
-}
-
-/// A family with a second label beside the thread's.
-fn by_label(
-    text: &mut Exposition,
-    rows: &[(String, &Counts)],
-    name: &str,
-    help: &str,
-    label: &str,
-    values: fn(&Counts) -> Vec<(&'static str, u64)>,
-) {
-    text.family(name, "counter", help);
-    for (thread, counts) in rows {
-        for (value, count) in values(counts) {
-            text.sample(
-                name,
-                &format!("{{{thread},{label}=\"{value}\"}}"),
-                count as f64,
-            );
-        }
+        let help = name.replace('_', " ");
+        text.single(&full, metric.kind, &help, metric.scaled(value));
     }
 }
 

@@ -133,8 +133,8 @@ pub use loadline_proto::{
 };
 pub use loadline_sys::ListenAddr;
 pub use options::{
-    Accept, AtCapacity, Balance, DESCRIPTORS_RESERVED, FileIo, OptionError, Queue, ServerOptions,
-    SocketIo, WorkerPools,
+    Accept, AtCapacity, BACKLOG_MAX, Balance, CONNECTIONS_MAX, DESCRIPTORS_RESERVED, FileIo,
+    LOOPS_MAX, OptionError, QUEUE_MAX, Queue, ServerOptions, SocketIo, THREADS_MAX, WorkerPools,
 };
 pub use parts::counters::{Counts, Role, RowSnapshot, Snapshot};
 

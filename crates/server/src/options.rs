@@ -212,15 +212,15 @@ impl fmt::Display for OptionError {
 impl std::error::Error for OptionError {}
 
 /// Loops: an epoll instance, a thread and 64 KiB each; no machine has more CPUs for them.
-const LOOPS_MAX: usize = 1024;
+pub const LOOPS_MAX: usize = 1024;
 /// Threads of any kind in one server: below the usual limit of 32768 process ids.
-const THREADS_MAX: usize = 16_384;
-/// Waiting jobs: beyond a million nobody waits any more.
-const QUEUE_MAX: usize = 1 << 20;
+pub const THREADS_MAX: usize = 16_384;
+/// Waiting jobs: no client waits for a million others.
+pub const QUEUE_MAX: usize = 1 << 20;
 /// Connections: what a process can have descriptors for at most, by the kernel's default.
-const CONNECTIONS_MAX: usize = 1 << 20;
+pub const CONNECTIONS_MAX: usize = 1 << 20;
 /// Backlog: the kernel keeps it in 32 bits but bounds it by `net.core.somaxconn`.
-const BACKLOG_MAX: u32 = 1 << 20;
+pub const BACKLOG_MAX: u32 = 1 << 20;
 /// A drain of more than a day is a mistake in the unit.
 const GRACE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -13,8 +13,8 @@ spec! {
     #[command(next_help_heading = "Accounts")]
     pub(crate) struct AccountsSpec {
         /// Serve accounts under /accounts/, stored in sqlite:FILE, mysql://USER:PASSWORD@HOST/NAME
-        /// (MariaDB, which is tested, or MySQL) or postgres://USER:PASSWORD@HOST/NAME. Better give
-        /// a password in the environment, as LOADLINE_ACCOUNTS.
+        /// (MariaDB, which is tested, or MySQL) or postgres://USER:PASSWORD@HOST/NAME. A URL with a
+        /// password is better given in the environment, as LOADLINE_ACCOUNTS.
         #[arg(long, value_name = "URL", env = "LOADLINE_ACCOUNTS", hide_env = true)]
         pub(crate) accounts: Option<Worded<Database>>,
 
@@ -22,17 +22,17 @@ spec! {
         #[arg(long, value_name = "N")]
         pub(crate) accounts_pool: Option<Count<1, 1024>>,
 
-        /// Connections that are opened before the server listens, and kept; others are opened when
-        /// needed [default: 0].
+        /// Connections to the database that are opened before the server listens, and kept; others are
+        /// opened when needed [default: 0].
         #[arg(long, value_name = "N")]
         pub(crate) accounts_pool_min: Option<Count<0, 1024>>,
 
-        /// How long a request waits for one of them [default: 2s].
+        /// How long a request waits for a connection to the database [default: 2s].
         #[arg(long, value_name = "TIME")]
         pub(crate) accounts_pool_wait: Option<AnyTime>,
 
-        /// Passwords that are hashed at the same time, 19 MiB each; auto is one for two CPUs [default:
-        /// auto].
+        /// Passwords that are hashed at the same time, with 19 MiB each; auto is one for every two CPUs
+        /// [default: auto].
         #[arg(long, value_name = "N")]
         pub(crate) accounts_hashes: Option<Auto<Count<1, 1024>>>,
 
@@ -40,7 +40,7 @@ spec! {
         #[arg(long, value_name = "TIME")]
         pub(crate) accounts_idle: Option<AnyTime>,
 
-        /// End a session after this time in any case [default: 12h].
+        /// End a session after this time, used or not [default: 12h].
         #[arg(long, value_name = "TIME")]
         pub(crate) accounts_session: Option<AnyTime>,
     }

@@ -16,14 +16,14 @@ Exit codes:
   3    no rate holds the SLO
   4    the budget was too small: the result says what is known
   5    the client, or --to, was the limit: the capacity is at least what the result says
-  130  interrupted: the result says what was found so far";
+  130  interrupted: the result has what was found so far";
 
 pub(crate) const CAPACITY_MORE: &str = "\
 Examples:
   loadline lab capacity --slo 'p99 < 50ms, errors < 0.1%' http://127.0.0.1:8080/
       the highest rate that a running server holds
   loadline lab capacity --slo 'p99.9 < 20ms' --server-pid 4711 -c 2000 http://127.0.0.1:8080/
-      with what limits it, and with more connections
+      the same with 2000 connections, and what limits the server
   loadline lab capacity --slo 'p99 < 50ms' -- loadline serve {root} --listen 127.0.0.1:{port}
       a fresh server for each trial, on CPUs of its own where there are several";
 
@@ -54,7 +54,7 @@ pub(crate) struct CapacityFlags {
     #[arg(long, value_name = "TIME", default_value = "10m")]
     pub(crate) budget: RunTime,
 
-    /// The first rate; auto is a tenth to a third of what a second of a closed loop carries
+    /// The first rate; auto is a tenth to a third of what the server carries in a second of a closed loop
     /// [default: auto].
     #[arg(long, value_name = "RATE")]
     pub(crate) from: Option<Rate>,
@@ -67,11 +67,11 @@ pub(crate) struct CapacityFlags {
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub(crate) trial: RunTime,
 
-    /// Length of a trial on the way there.
+    /// Length of a trial while the search is still far from the capacity.
     #[arg(long, value_name = "TIME", default_value = "3s")]
     pub(crate) sweep: RunTime,
 
-    /// Load before each trial, not counted; half of it before those on the way.
+    /// Load before each trial, not counted; half as long before a trial of --sweep.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub(crate) warm_up: SomeTime,
 
@@ -96,7 +96,7 @@ pub(crate) struct CapacityFlags {
     pub(crate) server_cpus: Option<Cpus>,
 
     /// CPU time that the server may use, in CPUs: 0.4 for 40 % of one (with a command; needs a control
-    /// group, so usually root). So the server can be made the limit on a small machine.
+    /// group, so usually root). On a small machine it makes the server the limit, not the client.
     #[arg(long, value_name = "CPUS", value_parser = cpu_quota)]
     pub(crate) cpu_quota: Option<f64>,
 
@@ -114,7 +114,7 @@ pub(crate) struct CapacityFlags {
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     pub(crate) load: Vec<String>,
 
-    /// Repeats the times at which requests are due [default: another each time].
+    /// Seed of the times at which requests are due [default: a new one each time].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 
@@ -122,8 +122,8 @@ pub(crate) struct CapacityFlags {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) json: Option<PathBuf>,
 
-    /// The --json of an earlier search for the same, to see how much searches at different times
-    /// differ; may be given several times.
+    /// The --json of an earlier search with the same SLO and server, to show how much searches at
+    /// different times differ; may be given several times.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) again: Vec<PathBuf>,
 

@@ -5,7 +5,8 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use loadline_apps::{CacheControlRule, MediaTypeRule, ServiceKind};
 use loadline_proto::AccessFormat;
 use loadline_server::{
-    Accept, Architecture, AtCapacity, Balance, FileIo, Queue, SocketIo, WorkerPools,
+    Accept, Architecture, AtCapacity, BACKLOG_MAX, Balance, CONNECTIONS_MAX, FileIo, LOOPS_MAX,
+    QUEUE_MAX, Queue, SocketIo, THREADS_MAX, WorkerPools,
 };
 use loadline_spec::field::Preset;
 use loadline_spec::values::{AnyTime, Auto, Count, FilePath, OnOff, OrOff, Size};
@@ -20,7 +21,7 @@ use super::values::{FileName, Listen, Named, StatusPath, UnixMode, Worded, named
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  stopped by SIGTERM or SIGINT, every accepted request answered
+  0  stopped by SIGTERM or SIGINT; every accepted request was answered
   1  something failed while running
   2  bad usage: an option, a value, a directory, or options that do not fit together; or an
      architecture that this machine does not offer
@@ -38,12 +39,12 @@ Examples:
   loadline serve app/dist --spa index.html --cache-control max-age=3600
       a single-page app
   loadline serve --architecture thread-pool --threads 1000 --service-time 500us
-      a thousand blocking threads, each request 0.5 ms of made-up work
+      a thousand blocking threads, and 0.5 ms of made-up work for each request
 
 Signals:
-  SIGTERM, SIGINT  stop accepting, finish every accepted request, leave; a second one ends at once.
-                   With --drain-delay: say 503 at /-/ready, serve as ever for so long, then stop
-                   accepting; a second one does so at once, a third one ends at once
+  SIGTERM, SIGINT  drain: stop accepting, finish every accepted request, exit; a second signal exits
+                   at once. With --drain-delay: respond 503 at /-/ready and keep serving for the delay,
+                   then drain; a second signal drains at once, a third one exits at once
   SIGHUP           reopen the access log and the connection log";
 
 /// A web server for Linux that knows how much load it can carry.
@@ -68,7 +69,7 @@ pub(crate) enum Command {
     /// Serve the files of a directory.
     #[command(after_help = format!("{SERVE_MORE}\n\n{EXIT_CODES}"))]
     Serve(Box<ServeSpec>),
-    /// Send requests and measure how they fare.
+    /// Send requests and measure how the server responds.
     #[command(after_help = format!("{LOAD_MORE}\n\n{LOAD_EXIT_CODES}"))]
     Load(Box<LoadFlags>),
     /// Run experiments: plans of many trials, with any server.
@@ -132,17 +133,17 @@ spec! {
 
         /// Event loops that serve connections (reactor, proactor); auto is one for each CPU.
         #[arg(long, value_name = "N", default_value = "auto")]
-        pub(crate) loops: Preset<Auto<Count<1, 1024>>>,
+        pub(crate) loops: Preset<Auto<Count<1, LOOPS_MAX>>>,
 
         /// Threads for steps that may block (reactor, proactor). 0: the loops run them; auto is one
         /// for each CPU and at least 2.
         #[arg(long, value_name = "M", default_value = "auto")]
-        pub(crate) workers: Preset<Auto<Count<0, 16384>>>,
+        pub(crate) workers: Preset<Auto<Count<0, THREADS_MAX>>>,
 
         /// Threads, each with one connection at a time (thread-pool); auto is 256, or what
         /// descriptors allow.
         #[arg(long, value_name = "N", default_value = "auto")]
-        pub(crate) threads: Preset<Auto<Count<1, 16384>>>,
+        pub(crate) threads: Preset<Auto<Count<1, THREADS_MAX>>>,
 
         /// One pool of M workers for all loops, or M workers for each loop (reactor, proactor) [default:
         /// shared].
@@ -155,7 +156,7 @@ spec! {
         #[arg(long, value_name = "HOW", value_parser = named::<Accept>())]
         pub(crate) accept: Option<Named<Accept>>,
 
-        /// To which loop the main loop hands a connection (with --accept handoff) [default:
+        /// How the main loop chooses a loop for a connection (with --accept handoff) [default:
         /// round-robin].
         #[arg(long, value_name = "RULE",
             value_parser = named::<Balance>())]
@@ -168,7 +169,7 @@ spec! {
         /// Jobs (reactor, proactor) or connections (thread-pool) that may wait for a thread; auto
         /// is 1024, or what descriptors allow.
         #[arg(long, value_name = "N", default_value = "auto")]
-        pub(crate) queue_max: Preset<Auto<Count<1, { 1 << 20 }>>>,
+        pub(crate) queue_max: Preset<Auto<Count<1, QUEUE_MAX>>>,
 
         /// Which threads read and write the sockets (reactor) [default: loop].
         #[arg(long, value_name = "WHO",
@@ -184,7 +185,7 @@ spec! {
 
         /// Connections that one loop takes (reactor, proactor) [default: no bound but --connections-max].
         #[arg(long, value_name = "C")]
-        pub(crate) capacity_per_loop: Option<Count<1, { 1 << 20 }>>,
+        pub(crate) capacity_per_loop: Option<Count<1, CONNECTIONS_MAX>>,
 
         /// What happens to a new connection of a loop at its capacity: it is closed at its first
         /// read, without a response [default: close].
@@ -202,11 +203,11 @@ spec! {
         /// Connections of the whole server (reactor, proactor, thread-per-connection); beyond it
         /// the one that has been idle longest makes room. auto is what the descriptor limit allows.
         #[arg(long, value_name = "N", default_value = "auto")]
-        pub(crate) connections_max: Preset<Auto<Count<1, { 1 << 20 }>>>,
+        pub(crate) connections_max: Preset<Auto<Count<1, CONNECTIONS_MAX>>>,
 
         /// Connections that the kernel queues before they are accepted.
         #[arg(long, value_name = "N", default_value = "4096")]
-        pub(crate) backlog: Preset<Count<1, { 1 << 20 }>>,
+        pub(crate) backlog: Preset<Count<1, { BACKLOG_MAX as usize }>>,
 
         /// Let the kernel hold a connection back until its first bytes arrive.
         #[arg(long)]
@@ -216,13 +217,13 @@ spec! {
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub(crate) keep_alive: OnOff,
 
-        /// Close a connection after this time without a request; off: only to make room, or in a
-        /// drain.
+        /// Close a connection after this time without a request. off: close it only to make room, or
+        /// in a drain.
         #[arg(long, value_name = "TIME", default_value = "15s")]
         pub(crate) idle_timeout: Preset<OrOff<AnyTime>>,
 
-        /// The same for connections from trusted proxies (--trust-proxy): longer than the proxies
-        /// keep them [default: 620s, or --idle-timeout if that is longer].
+        /// The same for connections from trusted proxies (--trust-proxy). It should be longer than the
+        /// proxies keep idle connections [default: 620s, or --idle-timeout if that is longer].
         #[arg(long, value_name = "TIME")]
         pub(crate) proxy_idle_timeout: Option<OrOff<AnyTime>>,
     }
@@ -233,7 +234,7 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Requests")]
     pub(crate) struct RequestSpec {
-        /// Time allowed to receive a whole request head, however slowly it comes.
+        /// Time allowed to receive a whole request head, at any speed.
         #[arg(long, value_name = "TIME", default_value = "30s")]
         pub(crate) head_timeout: Preset<AnyTime>,
 
@@ -266,8 +267,8 @@ spec! {
         #[arg(long, value_name = "N", default_value = "100")]
         pub(crate) fields_max: Preset<Count<1, 10_000>>,
 
-        /// The largest content of a request for files or of a form (413 beyond it). Apps have limits of
-        /// their own: accounts take 16 KiB.
+        /// The largest content of a request for files or of a form (413 beyond it). Apps have their own
+        /// limits: accounts take 16 KiB.
         #[arg(long, value_name = "SIZE", default_value = "1M")]
         pub(crate) body_max: Preset<Size>,
     }
@@ -342,7 +343,7 @@ spec! {
         #[arg(long, value_name = "TIME")]
         pub(crate) service_time: Option<AnyTime>,
 
-        /// Whether that time is slept, or spent computing, as CPU time [default: sleep].
+        /// How that time passes: asleep, or computing, as CPU time [default: sleep].
         #[arg(long, value_name = "KIND",
             value_parser = named::<ServiceKind>())]
         pub(crate) service_kind: Option<Named<ServiceKind>>,
@@ -363,7 +364,7 @@ spec! {
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         pub(crate) connection_log: Option<FilePath>,
 
-        /// The form of these lines; the connection log is json, or text with any other value
+        /// The form of the access log. The connection log has two: json, and text for any other value
         /// [default: combined].
         #[arg(long, value_name = "FORM",
             value_parser = named::<AccessFormat>())]
@@ -378,8 +379,8 @@ spec! {
         #[arg(long, value_name = "MODE")]
         pub(crate) unix_mode: Option<UnixMode>,
 
-        /// Behind a load balancer: time to go on serving after SIGTERM, while /-/ready responds
-        /// 503, before the drain begins.
+        /// Time to keep serving after SIGTERM, while /-/ready responds 503, before the drain begins:
+        /// for a load balancer to notice.
         #[arg(long, value_name = "TIME", default_value = "0s")]
         pub(crate) drain_delay: Preset<AnyTime>,
 

@@ -83,28 +83,24 @@ pub(super) fn check_chosen(flags: &ServeSpec, options: &ServerOptions) -> Result
     if let Some(balance) = flags.architecture.balance
         && options.accept != Accept::Handoff
     {
-        let problem = format!("with --accept {} nobody hands over", options.accept.name());
+        let problem = format!("with --accept {} no loop hands over", options.accept.name());
         return Err(SpecError::new("balance", problem, "--accept handoff").with_value(balance));
     }
     if options.workers == 0 && options.architecture.has_loops() {
-        let idle = [
-            (
-                "queue",
-                Queue::WorkStealing.name(),
-                options.queue == Queue::WorkStealing,
-            ),
+        let chosen = [
+            ("queue", options.queue.name(), Queue::WorkStealing.name()),
             (
                 "worker-pools",
+                options.worker_pools.name(),
                 WorkerPools::PerLoop.name(),
-                options.worker_pools == WorkerPools::PerLoop,
             ),
             (
                 "socket-io",
+                options.socket_io.name(),
                 SocketIo::Worker.name(),
-                options.socket_io == SocketIo::Worker,
             ),
         ];
-        if let Some((option, value, _)) = idle.iter().find(|(_, _, given)| *given) {
+        if let Some((option, value, _)) = chosen.iter().find(|(_, is, idle)| is == idle) {
             let error = SpecError::new(option, "there are no workers", "--workers 1 or more");
             return Err(error.with_value(value));
         }
@@ -148,6 +144,8 @@ fn refuse_logs(running: &RunningSpec) -> Result<(), SpecError> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Args;
+
     use super::*;
 
     #[test]
@@ -157,6 +155,22 @@ mod tests {
         let fits = FITS.iter().map(|(option, _)| *option);
         for option in of_rules.chain(fits) {
             assert!(names.contains(option), "{option}");
+        }
+    }
+
+    /// `balance` is about `--accept handoff`, and says that instead.
+    #[test]
+    fn the_help_names_the_architectures_that_an_option_is_for() {
+        let command = ServeSpec::augment_args(clap::Command::new("serve"));
+        for (name, useful) in FITS.iter().filter(|(name, _)| *name != "balance") {
+            let mut all = command.get_arguments();
+            let option = all.find(|option| option.get_long() == Some(*name));
+            let help = option.and_then(clap::Arg::get_help).unwrap().to_string();
+            let words: Vec<&str> = help.split(&['(', ')', ',', ' '][..]).collect();
+            for architecture in Architecture::ALL {
+                let is_named = words.contains(&architecture.name());
+                assert_eq!(is_named, useful.contains(architecture), "{name}: {help}");
+            }
         }
     }
 }

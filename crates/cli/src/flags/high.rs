@@ -7,6 +7,7 @@ use std::sync::Arc;
 use loadline_proto::Limits;
 use loadline_server::{Architecture, DESCRIPTORS_RESERVED, OptionError, ServerOptions, SocketIo};
 use loadline_spec::values::{Auto, Count};
+use loadline_sys::affinity::CpuBudget;
 
 use super::defs::{ArchitectureSpec, ServeSpec};
 use super::fit;
@@ -16,12 +17,8 @@ use crate::failure::Failure;
 /// What was found about the machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
-    /// CPUs in the affinity mask.
-    pub(crate) affinity: usize,
-    /// Quota of the control group, in thousandths of a CPU.
-    pub(crate) quota_milli: Option<u64>,
-    /// Threads that can run at once by both.
-    pub(crate) cpus: usize,
+    /// CPUs by affinity and quota.
+    pub(crate) budget: CpuBudget,
     /// Descriptors that the process may have.
     pub(crate) descriptors_max: usize,
     /// Why there is no io_uring here; `None`: there is.
@@ -31,12 +28,9 @@ pub(crate) struct Machine {
 impl Machine {
     /// Looks around; raises the descriptor limit as far as it goes.
     pub(crate) fn find() -> Self {
-        let budget = loadline_sys::affinity::cpu_budget();
         let limit = loadline_sys::usage::raise_descriptor_limit();
         Self {
-            affinity: budget.affinity,
-            quota_milli: budget.quota_milli,
-            cpus: budget.cpus(),
+            budget: loadline_sys::affinity::cpu_budget(),
             descriptors_max: usize::try_from(limit.soft).unwrap_or(usize::MAX),
             refuses_io_uring: why_no_io_uring(),
         }
@@ -125,7 +119,8 @@ fn open_files_max(flags: &ServeSpec, machine: &Machine) -> usize {
 fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> ServerOptions {
     let defaults = ServerOptions::default();
     let typed = &flags.architecture;
-    let loops = or_auto(&typed.loops, || machine.cpus);
+    let cpus = machine.budget.cpus();
+    let loops = or_auto(&typed.loops, || cpus);
     // One for a main loop, one for each other listener beside a loop's own.
     let descriptors_of_loops = 4 * loops + flags.listen.len();
     let room = machine
@@ -145,7 +140,7 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
     ServerOptions {
         architecture,
         loops,
-        workers: or_auto(&typed.workers, || machine.cpus.max(WORKERS_LEAST)),
+        workers: or_auto(&typed.workers, || cpus.max(WORKERS_LEAST)),
         threads,
         worker_pools: typed.worker_pools.map_or(defaults.worker_pools, |it| it.0),
         accept: typed.accept.map_or(defaults.accept, |it| it.0),
@@ -175,15 +170,17 @@ fn or_auto<const LEAST: usize, const MOST: usize>(
 
 #[cfg(test)]
 mod tests {
+    use loadline_apps::CacheLimits;
     use loadline_server::WorkerPools;
 
     use super::*;
     use crate::flags::{Typed, defs::Command, read};
 
     const MACHINE: Machine = Machine {
-        affinity: 8,
-        quota_milli: Some(3500),
-        cpus: 4,
+        budget: CpuBudget {
+            affinity: 8,
+            quota_milli: Some(3500),
+        },
         descriptors_max: 20_000,
         refuses_io_uring: None,
     };
@@ -226,13 +223,23 @@ mod tests {
     fn auto_is_by_what_was_found() {
         let plan = planned("", &MACHINE).unwrap();
         let options = &plan.options;
-        assert_eq!((options.loops, options.workers), (4, 4));
+        let right = ServerOptions {
+            architecture: Architecture::Proactor,
+            loops: 4,
+            workers: 4,
+            connections_max: options.connections_max,
+            ..ServerOptions::default()
+        };
+        assert_eq!(*options, right);
         assert_eq!(plan.open_files_max, 2500);
         assert!(
             (17_000..20_000).contains(&options.connections_max),
             "{options:?}"
         );
         assert_eq!(plan.limits, Limits::default());
+        let (content, cache) = (&plan.flags.content, CacheLimits::default());
+        assert_eq!(**content.cache_bytes, cache.bytes_max as u64);
+        assert_eq!(content.cache_entries.get(), cache.entries_max);
     }
 
     #[test]
@@ -255,8 +262,13 @@ mod tests {
 
     #[test]
     fn auto_never_chooses_no_workers() {
-        for cpus in [1, 2, 64] {
-            let machine = Machine { cpus, ..MACHINE };
+        for affinity in [1, 2, 64] {
+            let budget = CpuBudget {
+                affinity,
+                ..MACHINE.budget
+            };
+            let machine = Machine { budget, ..MACHINE };
+            let cpus = budget.cpus();
             for line in ["", "--loops 1", "--architecture reactor", "--loops 50"] {
                 let workers = planned(line, &machine).unwrap().options.workers;
                 assert_eq!(workers, cpus.max(2), "{line}");
@@ -303,91 +315,45 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_in_one_line() {
-        for (line, words) in [
-            (
-                "--architecture sequential --loops 2",
-                "--loops 2 sequential reactor",
-            ),
-            (
-                "--architecture thread-pool --workers 2",
-                "--workers 2 thread-pool reactor",
-            ),
-            ("--threads 4", "--threads 4 proactor thread-pool"),
-            (
-                "--architecture sequential --queue-max 4",
-                "--queue-max 4 reactor, proactor or thread-pool",
-            ),
-            (
-                "--architecture proactor --socket-io worker",
-                "--socket-io worker proactor has no use for it; it goes with reactor",
-            ),
-            (
-                "--architecture thread-pool --connections-max 4",
-                "--connections-max 4",
-            ),
-            (
-                "--balance least-busy",
-                "--balance least-busy --accept handoff",
-            ),
-            (
-                "--workers 0 --queue work-stealing",
-                "--queue work-stealing --workers 1",
-            ),
-            (
-                "--workers 0 --socket-io worker",
-                "--socket-io worker --workers 1",
-            ),
-            (
-                "--workers 0 --worker-pools per-loop",
-                "--worker-pools per-loop --workers 1",
-            ),
-            ("--connections-max 50000", "--connections-max 50000 17420"),
-            (
-                "--architecture thread-pool --threads 16000 --queue-max 9000",
-                "--threads 16000",
-            ),
-            (
-                "--listen 127.0.0.1:80 --listen 127.0.0.1:80",
-                "--listen 127.0.0.1:80 twice",
-            ),
-            ("--idle-timeout 0", "--idle-timeout 0s 1ms"),
-            ("--idle-timeout never", "--idle-timeout never off"),
-            ("--proxy-idle-timeout 60s", "--trust-proxy"),
-            (
-                "--trust-proxy 10.0.0.1 --proxy-idle-timeout 60s --idle-timeout 61s",
-                "--proxy-idle-timeout 1m --idle-timeout",
-            ),
-            (
-                "--log-format common --connection-log a",
-                "--log-format common --access-log",
-            ),
-            (
-                "--connection-log - --access-log -",
-                "--connection-log - access log",
-            ),
-            ("--body-rate-min 0", "--body-rate-min 0 least"),
-            ("--head-max 1", "--head-max 1 256"),
-            ("--target-max 32k", "--target-max 32768 --head-max"),
-            (
-                "--balance fastest",
-                "--balance fastest round-robin least-busy",
-            ),
-            ("--architecture reactr", "reactr did you mean reactor"),
-            (
-                "--architekture reactor",
-                "--architekture did you mean --architecture",
-            ),
-            ("--loops 0", "--loops 0 1 to 1024 auto"),
-            ("--loops", "--loops missing"),
-            ("--loops 1 --loops 2", "--loops once"),
-            ("--at-capacity close", "--capacity-per-loop"),
-            ("--log-format json", "--access-log"),
-            ("--keep-alive maybe", "--keep-alive maybe on off"),
-            ("--grace 10", "--grace 10 10s"),
-            ("--listen 8080", "--listen 8080 127.0.0.1:8080"),
-            ("--status-path status", "--status-path status /-/status"),
-            ("one two", "two one directory"),
-        ] {
+        // Options, and what the message names.
+        let cases = "\
+            --architecture sequential --loops 2 => --loops 2 sequential reactor
+            --architecture thread-pool --workers 2 => --workers 2 thread-pool reactor
+            --threads 4 => --threads 4 proactor thread-pool
+            --architecture sequential --queue-max 4 => --queue-max 4 reactor, proactor or thread-pool
+            --architecture proactor --socket-io worker => --socket-io worker proactor has no use for it; it goes with reactor
+            --architecture thread-pool --connections-max 4 => --connections-max 4
+            --balance least-busy => --balance least-busy --accept handoff
+            --workers 0 --queue work-stealing => --queue work-stealing --workers 1
+            --workers 0 --socket-io worker => --socket-io worker --workers 1
+            --workers 0 --worker-pools per-loop => --worker-pools per-loop --workers 1
+            --connections-max 50000 => --connections-max 50000 17420
+            --architecture thread-pool --threads 16000 --queue-max 9000 => --threads 16000
+            --listen 127.0.0.1:80 --listen 127.0.0.1:80 => --listen 127.0.0.1:80 twice
+            --idle-timeout 0 => --idle-timeout 0s 1ms
+            --idle-timeout never => --idle-timeout never off
+            --proxy-idle-timeout 60s => --trust-proxy
+            --trust-proxy 10.0.0.1 --proxy-idle-timeout 60s --idle-timeout 61s => --proxy-idle-timeout 1m --idle-timeout
+            --log-format common --connection-log a => --log-format common --access-log
+            --connection-log - --access-log - => --connection-log - access log
+            --body-rate-min 0 => --body-rate-min 0 least
+            --head-max 1 => --head-max 1 256
+            --target-max 32k => --target-max 32768 --head-max
+            --balance fastest => --balance fastest round-robin least-busy
+            --architecture reactr => reactr did you mean reactor
+            --architekture reactor => --architekture did you mean --architecture
+            --loops 0 => --loops 0 1 to 1024 auto
+            --loops => --loops missing
+            --loops 1 --loops 2 => --loops once
+            --at-capacity close => --capacity-per-loop
+            --log-format json => --access-log
+            --keep-alive maybe => --keep-alive maybe on off
+            --grace 10 => --grace 10 10s
+            --listen 8080 => --listen 8080 127.0.0.1:8080
+            --status-path status => --status-path status /-/status
+            one two => two one directory";
+        for case in cases.lines() {
+            let (line, words) = case.trim().split_once(" => ").unwrap();
             let message = planned(line, &MACHINE).expect_err(line).message;
             println!("{message}");
             assert!(!message.contains('\n'), "{line}: {message}");

@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueHint};
 use loadline_lab::advice::Goal;
 use loadline_lab::journal::Level;
+use loadline_spec::{ValueError, one_of};
 
 pub(crate) const LAB_ADVISE_EXIT_CODES: &str = "\
 Exit codes:
-  0    here is what to use
+  0    the advice was printed
   1    a file cannot be written
   2    bad usage: an option, or a folder without a run
-  3    nothing can be said: it was not measured, or not often enough";
+  3    no advice: the workload was not measured, or not often enough";
 
 pub(crate) const LAB_ADVISE_MORE: &str = "\
 Examples:
@@ -20,7 +21,7 @@ Examples:
   loadline lab advise runs/P1 --series reactors --for service_us=200
       of one series of a run that has several
   loadline lab advise runs/compare --series rate --for rate_per_s=5000 --goal latency
-      by the tail of the latency instead of the throughput";
+      by the 99th percentile of the latency instead of the throughput";
 
 /// The options of `loadline lab advise`.
 #[derive(Args, Clone, Debug)]
@@ -40,36 +41,17 @@ pub(crate) struct LabAdviseFlags {
 
     /// What is better: more good responses a second, a lower 99th percentile of the latency, less
     /// CPU time of the server for a response, or less memory.
-    #[arg(long, value_name = "GOAL", default_value = "throughput")]
-    pub(crate) goal: GoalWord,
+    #[arg(long, value_name = "GOAL", default_value = "throughput",
+        value_parser = one_of(&Goal::ALL, Goal::name))]
+    pub(crate) goal: Goal,
 
     /// Write the advice also as JSON.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) json: Option<PathBuf>,
 }
 
-/// A goal as it is typed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct GoalWord(pub(crate) Goal);
-
-impl ValueEnum for GoalWord {
-    fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [GoalWord; 4] = [
-            GoalWord(Goal::ALL[0]),
-            GoalWord(Goal::ALL[1]),
-            GoalWord(Goal::ALL[2]),
-            GoalWord(Goal::ALL[3]),
-        ];
-        &ALL
-    }
-
-    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
-        Some(clap::builder::PossibleValue::new(self.0.name()))
-    }
-}
-
 /// `service_us=200`: a number where it reads as one.
-fn level(text: &str) -> Result<(String, Level), String> {
+fn level(text: &str) -> Result<(String, Level), ValueError> {
     let (factor, level) = text
         .split_once('=')
         .map(|(factor, level)| (factor.trim(), level.trim()))

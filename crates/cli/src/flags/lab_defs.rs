@@ -19,16 +19,16 @@ use super::lab_server_defs::{LAB_SERVER_EXIT_CODES, LAB_SERVER_MORE, LabServerFl
 pub(crate) const LAB_EXIT_CODES: &str = "\
 Exit codes:
   0    every trial is recorded, discarded ones with their reasons; or the plan's budget is spent
-  1    something failed while running: what was recorded stays, the same command goes on
+  1    something failed while running; the recorded trials are kept, and the same command resumes
   2    bad usage: an option, a plan, a server that is not installed, a folder with another run
-  130  interrupted: what was recorded stays, the same command goes on";
+  130  interrupted; the recorded trials are kept, and the same command resumes";
 
 pub(crate) const LAB_RUN_MORE: &str = "\
 Examples:
   loadline lab run lab/examples/service-time.toml --out runs/service-time
-      runs the plan; begun again with the same --out it goes on where it stopped
+      runs the plan; the same command resumes a run that was interrupted
   loadline lab run my-plan.toml --out runs/mine --dry-run
-      checks the plan, and says what would be run and how long it would take
+      checks the plan, and prints what would run and how long it would take
 
 Signals:
   SIGINT, SIGTERM  give up the trial in progress and end; a second one ends at once";
@@ -36,7 +36,7 @@ Signals:
 /// The commands of the lab.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum LabCommand {
-    /// Run a plan (docs/lab.md), or go on with one that was interrupted.
+    /// Run a plan (docs/lab.md), or resume a run that was interrupted.
     #[command(after_help = format!("{LAB_RUN_MORE}\n\n{LAB_EXIT_CODES}"))]
     Run(LabRunFlags),
     /// Find the highest rate at which a server holds an SLO (docs/capacity.md).
@@ -45,25 +45,25 @@ pub(crate) enum LabCommand {
     /// Make one HTML file of a run: charts, tables, claims (docs/report.md).
     #[command(after_help = format!("{LAB_REPORT_MORE}\n\n{LAB_REPORT_EXIT_CODES}"))]
     Report(LabReportFlags),
-    /// Derive every number of a report again from the raw files, and compare.
+    /// Compute every number of a report again from the raw files, and compare.
     #[command(after_help = LAB_VERIFY_EXIT_CODES)]
     Verify(LabVerifyFlags),
-    /// Run the experiment of a paper (docs/papers.md), or go on with it.
+    /// Run the experiment of a paper (docs/papers.md), or resume it.
     #[command(after_help = format!("{LAB_PAPER_MORE}\n\n{LAB_EXIT_CODES}"))]
     Paper(LabPaperFlags),
-    /// Compare Loadline with other servers, whichever are installed (docs/lab.md), or go on with it.
+    /// Compare Loadline with the other servers that are installed (docs/lab.md), or resume it.
     #[command(after_help = format!("{LAB_COMPARE_MORE}\n\n{LAB_EXIT_CODES}"))]
     Compare(LabCompareFlags),
     /// Say which server to use for a workload that was measured, and how to start it (docs/advice.md).
     #[command(after_help = format!("{LAB_ADVISE_MORE}\n\n{LAB_ADVISE_EXIT_CODES}"))]
     Advise(LabAdviseFlags),
-    /// Write several runs on one page of Markdown: charts, claims, machine (docs/papers.md).
+    /// Summarise several runs on one page of Markdown: charts, claims, machine (docs/papers.md).
     #[command(after_help = format!("{LAB_RESULTS_MORE}\n\n{LAB_RESULTS_EXIT_CODES}"))]
     Results(LabResultsFlags),
     /// Print how a server of a plan is started, as JSON, and write its configuration (docs/lab.md).
     #[command(after_help = format!("{LAB_SERVER_MORE}\n\n{LAB_SERVER_EXIT_CODES}"))]
     Server(LabServerFlags),
-    /// Looks after a server or client of a run; started by the run itself.
+    /// Supervises a server or client of a run; started by the run itself.
     #[command(hide = true)]
     Guard(GuardFlags),
 }
@@ -79,15 +79,11 @@ pub(crate) struct LabRunFlags {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
 
-    /// Seed of the order of trials and of their loads [default: the plan's].
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) seed: Option<u64>,
-
-    /// Add blocks for the undecided comparisons of the plan (compare).
+    /// Add blocks until the comparisons of the plan (compare) are decided.
     #[arg(long)]
     pub(crate) until_decided: bool,
 
-    /// The most blocks then, those of the plan included.
+    /// The most blocks with --until-decided, including those of the plan.
     #[arg(
         long,
         value_name = "N",
@@ -96,6 +92,17 @@ pub(crate) struct LabRunFlags {
         value_parser = block_count
     )]
     pub(crate) blocks_max: usize,
+
+    #[command(flatten)]
+    pub(crate) running: RunningFlags,
+}
+
+/// How any plan is run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunningFlags {
+    /// Seed of the order of trials and of their loads [default: the plan's].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
 
     /// Check the plan and print what would run, and for how long.
     #[arg(long)]
@@ -110,7 +117,7 @@ fn block_count(text: &str) -> Result<usize, ValueError> {
     text.parse::<Count<1, 1000>>().map(Count::get)
 }
 
-/// What a guard is told.
+/// The options of a guard.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GuardFlags {
     /// CPUs of the process.

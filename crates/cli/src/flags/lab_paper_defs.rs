@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use super::lab_defs::RunningFlags;
+
 pub(crate) const LAB_PAPER_MORE: &str = "\
 Examples:
   loadline lab paper P1
       a reduced grid, 25 minutes on two cores (P2 to P5: 6 to 16), into runs/P1; the same
-      command goes on
+      command resumes it
   loadline lab paper P1 --full --dry-run
       how long the paper's own parameters would take
   loadline lab paper P3 --only rates --seconds 1 --replicates 1 --out runs/look
@@ -18,9 +20,10 @@ pub(crate) const LAB_COMPARE_MORE: &str = "\
 Examples:
   loadline lab compare
       small and large files, 64 to 10,000 connections, new ones, idle ones, latency at the same rate,
-      two loops: less than 20 minutes, into runs/compare; the same command goes on, or shows it again
+      two loops: less than 20 minutes, into runs/compare; the same command resumes it, or prints the
+      tables again
   loadline lab compare --only small,idle
-      parts of it
+      two parts of it
   loadline lab compare --page docs/results.md --readme docs/figures.md
       the same, and writes the tables into these files, between the lines
       <!-- ./x bench servers --publish --> and <!-- end of what it writes -->
@@ -30,7 +33,7 @@ Examples:
 /// The options of `loadline lab paper`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabPaperFlags {
-    /// Which: P1 to P5 (docs/papers.md).
+    /// The paper: P1 to P5 (docs/papers.md).
     #[arg(value_name = "PAPER")]
     pub(crate) paper: String,
 
@@ -52,7 +55,7 @@ pub(crate) struct LabCompareFlags {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) page: Option<PathBuf>,
 
-    /// Write the table of what matters most between the marks of this file, too.
+    /// Write the summary table between the marks of this file, too.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) readme: Option<PathBuf>,
 }
@@ -60,11 +63,11 @@ pub(crate) struct LabCompareFlags {
 /// Which part of a plan is run, and where to.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabGridFlags {
-    /// The whole grid, with a paper's own parameters. Prints first how long it takes.
+    /// Run the whole grid, with the paper's own parameters. Prints first how long it takes.
     #[arg(long)]
     pub(crate) full: bool,
 
-    /// Only these series of the plan.
+    /// Run only these series of the plan.
     #[arg(long, value_name = "SERIES", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 
@@ -72,7 +75,7 @@ pub(crate) struct LabGridFlags {
     #[arg(long, value_name = "S")]
     pub(crate) seconds: Option<f64>,
 
-    /// Runs of each cell, in place of the plan's.
+    /// Trials of each cell, in place of the plan's.
     #[arg(long, value_name = "N")]
     pub(crate) replicates: Option<u32>,
 
@@ -80,19 +83,10 @@ pub(crate) struct LabGridFlags {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: Option<PathBuf>,
 
-    /// Seed of the order of trials and of their loads [default: the plan's].
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) seed: Option<u64>,
-
-    /// Print what would run, and for how long.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-
     /// Print the plan that would be run.
     #[arg(long)]
     pub(crate) show: bool,
 
-    /// Print no progress.
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) running: RunningFlags,
 }

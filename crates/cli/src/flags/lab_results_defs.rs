@@ -13,9 +13,9 @@ Exit codes:
 pub(crate) const LAB_RESULTS_MORE: &str = "\
 Examples:
   loadline lab results runs/P1 runs/P2 runs/P3 runs/P4 runs/P5
-      writes docs/papers-results.md, and the first chart of each run beside it
+      writes docs/papers-results.md, with the first chart of each run in a folder beside it
   loadline lab results runs/mine --out mine.md --title 'What my servers carry'
-      of any runs";
+      the same for any runs";
 
 /// The options of `loadline lab results`.
 #[derive(Args, Clone, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct LabResultsFlags {
     #[arg(long, value_name = "FILE", default_value = "docs/papers-results.md", value_hint = ValueHint::FilePath)]
     pub(crate) out: PathBuf,
 
-    /// Its heading.
+    /// The heading of the page.
     #[arg(
         long,
         value_name = "TEXT",
@@ -36,7 +36,7 @@ pub(crate) struct LabResultsFlags {
     )]
     pub(crate) title: String,
 
-    /// Write what came of the claims, and a link to the page, between the marks of this file.
+    /// Write a summary of the claims, and a link to the page, between the marks of this file.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) readme: Option<PathBuf>,
 }

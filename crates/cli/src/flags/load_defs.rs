@@ -13,26 +13,26 @@ use loadline_spec::values::Count;
 pub(crate) const LOAD_EXIT_CODES: &str = "\
 Exit codes:
   0    measured
-  1    something failed while running, or not one answer came
+  1    something failed while running, or no response came at all
   2    bad usage: an option, a value, a file, or options that do not fit together
   3    an --assert does not hold (also where the client was the limit)
   5    the client was the limit: the figures say more about it than about the server
-  6    answers came and none was good, or a step of the scenario never succeeded
+  6    responses came and none was good, or a step of the scenario never succeeded
   130  interrupted: what was measured so far is printed, --assert is not judged
   Where several apply: 130 before 1 before 3 before 6 before 5.";
 
 pub(crate) const LOAD_MORE: &str = "\
 Examples:
   loadline load http://127.0.0.1:8080/
-      64 connections, each sending when its last answer has come, for 10 s
+      64 connections for 10 s; each sends a request when its last response has come
   loadline load http://127.0.0.1:8080/ -c 10000 -d 5s --new-connection --style webbench
       a new connection for each request, in the form that Webbench prints
   loadline load http://127.0.0.1:8080/ --rate 20000 -c 2000 -d 30s
       20,000 requests a second whatever the server does, over 2000 connections
   loadline load http://127.0.0.1:8080/ --steps 100..2500/100 --assert 'p99 < 50ms'
-      stairs of 10 s each; fails if the 99th percentile is too high
+      25 rates, 10 s each; fails if the 99th percentile is too high
   loadline load http://127.0.0.1:8080/ --idle-connections 10000 --slow-readers 200@10KB/s
-      healthy clients among others, reported apart
+      healthy clients beside idle and slow ones, reported apart
   loadline load http://127.0.0.1:8080/ --replay access.log --rate 500
       the requests of a log in their order, 500 a second
 
@@ -45,7 +45,8 @@ pub(crate) struct LoadFlags {
     #[command(flatten)]
     pub(crate) spec: LoadSpec,
 
-    /// Number of measurements, one after the other; the result has smallest, mean and largest.
+    /// Number of measurements, one after the other; the result has the smallest, the mean and the
+    /// largest of each figure.
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Clients")]
     pub(crate) rounds: Count<1, 1000>,
 
@@ -61,7 +62,7 @@ pub(crate) struct LoadFlags {
     pub(crate) output: OutputFlags,
 }
 
-/// What is told.
+/// What is printed and written.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputFlags {
@@ -74,11 +75,11 @@ pub(crate) struct OutputFlags {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) json: Option<PathBuf>,
 
-    /// Write a time series as CSV, a row a second.
+    /// Write a time series as CSV, one row per second.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) csv: Option<PathBuf>,
 
-    /// Write a histogram log in HdrHistogram's format, an interval a second.
+    /// Write a histogram log in HdrHistogram's format, one interval per second.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) hdr: Option<PathBuf>,
 

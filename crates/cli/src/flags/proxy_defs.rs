@@ -10,7 +10,7 @@ use loadline_spec::{ValueError, spec};
 use super::values::{Named, Worded, named};
 
 spec! {
-    /// Who is a proxy, and how it says who its clients are.
+    /// Which connections come from proxies, and how these name their clients.
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Behind a proxy")]
     pub(crate) struct ProxySpec {
@@ -19,7 +19,8 @@ spec! {
         #[arg(long, value_name = "ADDRESS")]
         pub(crate) trust_proxy: Vec<Worded<TrustedProxy>>,
 
-        /// The field in which it names them; the other one is ignored [default: x-forwarded-for].
+        /// The header field in which proxies name their clients; the other one is ignored [default:
+        /// x-forwarded-for].
         #[arg(long, value_name = "FIELD",
             value_parser = named::<ForwardedField>())]
         pub(crate) trust_proxy_field: Option<Named<ForwardedField>>,

@@ -23,9 +23,9 @@ pub(crate) trait Choice: Copy + Send + Sync + 'static {
     fn text(self) -> &'static str;
 }
 
-/// Choices that know their names themselves.
+/// Choices that know their names, and those that are named here.
 macro_rules! choices {
-    ($($type:ty),*) => {
+    ($($type:ty),*; $($other:ident { $($choice:ident = $name:literal,)* })*) => {
         $(impl Choice for $type {
             const CHOICES: &'static [Self] = Self::ALL;
 
@@ -33,73 +33,26 @@ macro_rules! choices {
                 self.name()
             }
         })*
+
+        $(impl Choice for $other {
+            const CHOICES: &'static [Self] = &[$(Self::$choice,)*];
+
+            fn text(self) -> &'static str {
+                match self {
+                    $(Self::$choice => $name,)*
+                }
+            }
+        })*
     };
 }
 
 choices!(
-    Accept,
-    Architecture,
-    AtCapacity,
-    Balance,
-    FileIo,
-    Queue,
-    SocketIo,
-    WorkerPools
+    Accept, Architecture, AtCapacity, Balance, FileIo, Queue, SocketIo, WorkerPools;
+    ServiceKind { Sleep = "sleep", Spin = "spin", }
+    AccessFormat { Common = "common", Combined = "combined", Json = "json", }
+    ForwardedField { XForwardedFor = "x-forwarded-for", Forwarded = "forwarded", }
+    Level { ERROR = "error", WARN = "warn", INFO = "info", DEBUG = "debug", TRACE = "trace", }
 );
-
-impl Choice for ServiceKind {
-    const CHOICES: &'static [Self] = &[Self::Sleep, Self::Spin];
-
-    fn text(self) -> &'static str {
-        match self {
-            Self::Sleep => "sleep",
-            Self::Spin => "spin",
-        }
-    }
-}
-
-impl Choice for AccessFormat {
-    const CHOICES: &'static [Self] = &[Self::Common, Self::Combined, Self::Json];
-
-    fn text(self) -> &'static str {
-        match self {
-            Self::Common => "common",
-            Self::Combined => "combined",
-            Self::Json => "json",
-        }
-    }
-}
-
-impl Choice for ForwardedField {
-    const CHOICES: &'static [Self] = &[Self::XForwardedFor, Self::Forwarded];
-
-    fn text(self) -> &'static str {
-        match self {
-            Self::XForwardedFor => "x-forwarded-for",
-            Self::Forwarded => "forwarded",
-        }
-    }
-}
-
-impl Choice for Level {
-    const CHOICES: &'static [Self] = &[
-        Self::ERROR,
-        Self::WARN,
-        Self::INFO,
-        Self::DEBUG,
-        Self::TRACE,
-    ];
-
-    fn text(self) -> &'static str {
-        match self {
-            Self::ERROR => "error",
-            Self::WARN => "warn",
-            Self::INFO => "info",
-            Self::DEBUG => "debug",
-            Self::TRACE => "trace",
-        }
-    }
-}
 
 /// One of a closed set, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,11 +203,23 @@ impl fmt::Display for UnixMode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listen(pub(crate) ListenAddr);
 
+/// `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `unix:/run/loadline.sock`.
 impl FromStr for Listen {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        address(text).map(Self).map_err(ValueError::from)
+        if let Some(path) = text.strip_prefix("unix:") {
+            return unix_address(path);
+        }
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return Ok(Self(ListenAddr::Tcp(address)));
+        }
+        if let Some(port) = text.strip_prefix("localhost:")
+            && let Ok(port) = port.parse::<u16>()
+        {
+            return Ok(Self(ListenAddr::Tcp((Ipv4Addr::LOCALHOST, port).into())));
+        }
+        Err(hint_for(text))
     }
 }
 
@@ -264,51 +229,41 @@ impl fmt::Display for Listen {
     }
 }
 
-/// Where to listen: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `unix:/run/loadline.sock`.
-fn address(text: &str) -> Result<ListenAddr, String> {
-    if let Some(path) = text.strip_prefix("unix:") {
-        return unix_address(path);
-    }
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok(ListenAddr::Tcp(address));
-    }
-    if let Some(port) = text.strip_prefix("localhost:")
-        && let Ok(port) = port.parse::<u16>()
-    {
-        return Ok(ListenAddr::Tcp((Ipv4Addr::LOCALHOST, port).into()));
-    }
-    Err(hint_for(text))
-}
-
 /// The longest path of a Unix socket: `sun_path` has 108 bytes, the last of them NUL.
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
-fn unix_address(path: &str) -> Result<ListenAddr, String> {
+fn unix_address(path: &str) -> Result<Listen, ValueError> {
     match path.len() {
-        0 => Err("the path is missing; right would be unix:/run/loadline.sock".to_owned()),
-        1..=UNIX_PATH_BYTES_MAX => Ok(ListenAddr::Unix(PathBuf::from(path))),
-        _ => Err(format!(
-            "the path is too long; right would be at most {UNIX_PATH_BYTES_MAX} bytes"
+        0 => Err(ValueError::new(
+            "the path is missing",
+            "unix:/run/loadline.sock",
+        )),
+        1..=UNIX_PATH_BYTES_MAX => Ok(Listen(ListenAddr::Unix(PathBuf::from(path)))),
+        _ => Err(ValueError::new(
+            "the path is too long",
+            format!("at most {UNIX_PATH_BYTES_MAX} bytes"),
         )),
     }
 }
 
 /// What was probably meant by something that is no address.
-fn hint_for(text: &str) -> String {
+fn hint_for(text: &str) -> ValueError {
     const RIGHT: &str = "127.0.0.1:8080, [::1]:8080, 0.0.0.0:80 or unix:/run/loadline.sock";
+    const NO_PORT: &str = "the port is missing";
     let bare = text.strip_prefix(':').unwrap_or(text);
     let port_of = |text: &str| text.parse::<u32>().ok();
     match (port_of(bare), text.parse::<IpAddr>()) {
         (Some(port), _) if port <= 65_535 => {
-            format!("the address is missing; right would be 127.0.0.1:{port} or 0.0.0.0:{port}")
+            let right = format!("127.0.0.1:{port} or 0.0.0.0:{port}");
+            ValueError::new("the address is missing", right)
         }
-        (_, Ok(IpAddr::V6(ip))) => format!("the port is missing; right would be [{ip}]:8080"),
-        (_, Ok(ip)) => format!("the port is missing; right would be {ip}:8080"),
+        (_, Ok(IpAddr::V6(ip))) => ValueError::new(NO_PORT, format!("[{ip}]:8080")),
+        (_, Ok(ip)) => ValueError::new(NO_PORT, format!("{ip}:8080")),
         _ => match text.rsplit_once(':') {
             Some((_, port)) if port_of(port).is_some_and(|port| port > 65_535) => {
-                "the port is out of range; right would be 0 to 65535".to_owned()
+                ValueError::new("the port is out of range", "0 to 65535")
             }
-            _ => format!("not an address; right would be {RIGHT}"),
+            _ => ValueError::new("not an address", RIGHT),
         },
     }
 }
@@ -319,20 +274,16 @@ mod tests {
 
     #[test]
     fn addresses() {
-        let good = |text: &str| address(text).expect(text);
-        assert_eq!(
-            good("127.0.0.1:80"),
-            ListenAddr::Tcp(([127, 0, 0, 1], 80).into())
-        );
-        assert_eq!(
-            good("localhost:0"),
-            ListenAddr::Tcp(([127, 0, 0, 1], 0).into())
-        );
-        assert_eq!(
-            good("[::1]:65535"),
-            ListenAddr::Tcp("[::1]:65535".parse().unwrap())
-        );
-        assert_eq!(good("unix:/a/b"), ListenAddr::Unix("/a/b".into()));
+        let tcp = |address: &str| ListenAddr::Tcp(address.parse().unwrap());
+        for (text, address) in [
+            ("127.0.0.1:80", tcp("127.0.0.1:80")),
+            ("localhost:0", tcp("127.0.0.1:0")),
+            ("[::1]:65535", tcp("[::1]:65535")),
+            ("unix:/a/b", ListenAddr::Unix("/a/b".into())),
+        ] {
+            assert_eq!(text.parse(), Ok(Listen(address)));
+        }
+        let long = format!("unix:/{}", "x".repeat(107));
         for (text, part) in [
             ("8080", "right would be 127.0.0.1:8080 or"),
             (":8080", "right would be 127.0.0.1:8080 or"),
@@ -344,11 +295,10 @@ mod tests {
             ("300.0.0.1:80", "not an address"),
             ("", "not an address"),
             ("unix:", "the path is missing"),
+            (&long, "too long"),
         ] {
-            let message = address(text).unwrap_err();
+            let message = text.parse::<Listen>().unwrap_err().to_string();
             assert!(message.contains(part), "{text}: {message}");
         }
-        let long = format!("unix:/{}", "x".repeat(107));
-        assert!(address(&long).unwrap_err().contains("too long"));
     }
 }

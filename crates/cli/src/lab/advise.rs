@@ -9,32 +9,28 @@ use loadline_lab::advice::{Advice, Change, Choice, Goal, Question, advise, text}
 use loadline_lab::analysis::Run;
 use loadline_lab::journal::Levels;
 use loadline_lab::report::{quantity, shell};
+use loadline_server::Architecture;
+use loadline_spec::field::Preset;
 use loadline_spec::load::values::Cpus;
+use loadline_spec::values::{Auto, Count};
+use loadline_spec::words;
 use loadline_sys::affinity::CpuBudget;
 
 use crate::failure::{Exit, Failure};
-use crate::flags::defs::Command;
+use crate::flags::defs::{Command, ServeSpec};
 use crate::flags::high::{Machine, Plan, plan, why_no_io_uring};
 use crate::flags::lab_advise_defs::LabAdviseFlags;
+use crate::flags::values::Named;
 use crate::flags::{self, Typed};
-use crate::start_up::chosen;
-
-/// Options of a trial's server that are of the trial and not of the choice.
-const OF_THE_TRIAL: [&str; 5] = [
-    "--listen",
-    "--status-path",
-    "--log-level",
-    "--service-time",
-    "--service-kind",
-];
+use crate::start_up::{chosen, count};
 
 /// Advises, or says why not.
-pub(super) fn tell(flags: &LabAdviseFlags) -> Result<(), Failure> {
+pub(super) fn advice(flags: &LabAdviseFlags) -> Result<(), Failure> {
     let run = Run::read(&flags.run).map_err(Failure::usage)?;
     let question = Question {
         series: flags.series.clone(),
         workload: flags.workload.iter().cloned().collect::<Levels>(),
-        goal: flags.goal.0,
+        goal: flags.goal,
     };
     let advice = advise(&run, &question).map_err(|why| Failure {
         exit: Exit::BindOrAssert,
@@ -43,7 +39,7 @@ pub(super) fn tell(flags: &LabAdviseFlags) -> Result<(), Failure> {
     if let Some(path) = &flags.json {
         let text = serde_json::to_string_pretty(&advice).map_err(std::io::Error::from);
         text.and_then(|text| fs::write(path, text + "\n"))
-            .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+            .map_err(|error| Failure::file(path, error))?;
     }
     crate::print(page(&advice).as_bytes())
 }
@@ -170,9 +166,9 @@ fn changes(advice: &Advice) -> String {
 /// How to start it, where it is Loadline with its numbers written out: on another machine `auto` would
 /// be others.
 fn start(choice: &Choice) -> String {
-    let Some(words) = choice.command.split_first() else {
+    if choice.command.is_empty() {
         return String::new();
-    };
+    }
     let Some(resolved) = resolved(choice) else {
         let mut page = format!("It was started with\n  {}\n", shell(&choice.command));
         if let Some(text) = &choice.configuration {
@@ -184,22 +180,7 @@ fn start(choice: &Choice) -> String {
         .into_iter()
         .map(str::to_owned)
         .collect::<Vec<_>>();
-    let is_own = |word: &&String| {
-        let name = word.split('=').next().unwrap_or_default();
-        word.starts_with("--") && !OF_THE_TRIAL.contains(&name)
-    };
-    line.extend(
-        words
-            .1
-            .iter()
-            .filter(is_own)
-            .map(|word| for_others(word.as_str())),
-    );
-    for (name, value) in numbers(&resolved) {
-        if !line.iter().any(|word| word.starts_with(name)) {
-            line.push(format!("{name}={value}"));
-        }
-    }
+    line.extend(written_out(&resolved).iter().map(|word| for_others(word)));
     format!("Start it with\n  {}\n", shell(&line))
 }
 
@@ -213,22 +194,31 @@ fn for_others(word: &str) -> String {
     }
 }
 
-/// Numbers of an architecture that has them.
-fn numbers(plan: &Plan) -> Vec<(&'static str, String)> {
-    use loadline_server::Architecture;
+/// The options of a server, its numbers written out, without what was the trial's and not the choice.
+fn written_out(plan: &Plan) -> Vec<String> {
+    let preset = ServeSpec::default();
+    let mut spec = ServeSpec {
+        root: preset.root,
+        listen: preset.listen,
+        work: preset.work,
+        ..ServeSpec::clone(&plan.flags)
+    };
+    spec.running.status_path = None;
+    spec.running.log_level = preset.running.log_level;
     let options = &plan.options;
-    let architecture = ("--architecture", options.architecture.name().to_owned());
+    let numbers = &mut spec.architecture;
+    numbers.architecture = Preset(Auto::Given(Named(options.architecture)));
     match options.architecture {
-        Architecture::Reactor | Architecture::Proactor => vec![
-            architecture,
-            ("--loops", options.loops.to_string()),
-            ("--workers", options.workers.to_string()),
-        ],
-        Architecture::ThreadPool => {
-            vec![architecture, ("--threads", options.threads.to_string())]
+        Architecture::Reactor | Architecture::Proactor => {
+            numbers.loops = Preset(Auto::Given(Count::clamped(options.loops)));
+            numbers.workers = Preset(Auto::Given(Count::clamped(options.workers)));
         }
-        Architecture::Sequential | Architecture::ThreadPerConnection => vec![architecture],
+        Architecture::ThreadPool => {
+            numbers.threads = Preset(Auto::Given(Count::clamped(options.threads)));
+        }
+        Architecture::Sequential | Architecture::ThreadPerConnection => {}
     }
+    words(&spec)
 }
 
 /// What `loadline serve` made of its options on the CPUs of the trial, where `auto` is by this machine; `None`: it was another server.
@@ -240,14 +230,11 @@ fn resolved(choice: &Choice) -> Option<Plan> {
     if !is_loadline {
         return None;
     }
-    let budget = CpuBudget {
-        affinity: cpu_count(&choice.cpus).max(1),
-        quota_milli: choice.cpu_quota.map(|cpus| (cpus * 1000.0) as u64),
-    };
     let machine = Machine {
-        affinity: budget.affinity,
-        quota_milli: budget.quota_milli,
-        cpus: budget.cpus(),
+        budget: CpuBudget {
+            affinity: cpu_count(&choice.cpus).max(1),
+            quota_milli: choice.cpu_quota.map(|cpus| (cpus * 1000.0) as u64),
+        },
         descriptors_max: usize::MAX,
         refuses_io_uring: why_no_io_uring(),
     };
@@ -272,13 +259,6 @@ fn cpus(choice: &Choice) -> String {
     }
 }
 
-fn count(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use loadline_lab::advice::Choice;
@@ -287,7 +267,7 @@ mod tests {
 
     /// What is `auto` there is by the CPUs of the trial, and by its quota.
     #[test]
-    fn what_a_quota_made_of_auto_is_told() {
+    fn auto_follows_the_quota_of_the_trial() {
         let words = [
             "loadline",
             "serve",

@@ -1,9 +1,7 @@
 //! `loadline lab capacity`: options to limits of a search, trials with `loadline load`, and the
 //! result as text, JSON and exit code.
 
-use std::fs::File;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use loadline_capacity::search::{Bound, Limits, Outcome, Search, Try};
 use loadline_lab::capacity::{
@@ -16,9 +14,10 @@ use loadline_record::report::number::{maybe_us, rate, span_s};
 use loadline_spec::load::LoadSpec;
 use loadline_spec::load::values::Cpus;
 
-use super::interrupt;
 use crate::failure::{Exit, Failure};
+use crate::files::Output;
 use crate::flags::capacity_defs::CapacityFlags;
+use crate::interrupt;
 
 /// What a trial takes beside its measurement and warm-up, before that is known better.
 const START_S: f64 = 0.5;
@@ -36,8 +35,8 @@ pub(super) fn capacity(flags: &CapacityFlags) -> Result<(), Failure> {
     limits.check().map_err(Failure::usage)?;
     check_fit(flags)?;
     let load = load(&flags.load)?;
-    let json = flags.json.as_deref().map(create).transpose()?;
-    interrupt::catch()?;
+    let json = Output::open("--json", flags.json.as_deref())?;
+    interrupt::catch(interrupt::end)?;
     let (mut trials, target) = trials(flags, load)?;
     let earlier = earlier(&flags.again, &slo.to_string(), &target)?;
     if flags.from.is_none() {
@@ -50,21 +49,17 @@ pub(super) fn capacity(flags: &CapacityFlags) -> Result<(), Failure> {
         limits.budget_s -= CLOSED_LOOP_S;
         limits.check().map_err(Failure::usage)?;
     }
-    let mut teller = Teller {
+    let mut lines = Lines {
         is_quiet: flags.quiet,
         budget_s: limits.budget_s,
     };
-    let result = capacity::measure(&slo, &target, &limits, &mut *trials, &mut teller);
+    let result = capacity::measure(&slo, &target, &limits, &mut *trials, &mut lines);
     let mut result = result.map_err(Failure::failed)?;
     if !earlier.is_empty() {
         result.runs = Runs::of(&earlier, &result);
     }
     crate::print(page(&result).as_bytes())?;
-    if let Some((mut file, name)) = json {
-        let text = serde_json::to_string_pretty(&result).map_err(io::Error::from);
-        text.and_then(|text| file.write_all(text.as_bytes()))
-            .map_err(|error| Failure::failed(format!("{name}: {error}")))?;
-    }
+    Output::write(json, |to| Ok(serde_json::to_writer_pretty(to, &result)?))?;
     ending(&result)
 }
 
@@ -211,16 +206,6 @@ fn load(words: &[String]) -> Result<LoadSpec, Failure> {
     Ok(load)
 }
 
-fn create(path: &Path) -> Result<(File, String), Failure> {
-    let name = format!("--json {}", path.display());
-    match File::create(path) {
-        Ok(file) => Ok((file, name)),
-        Err(error) => Err(Failure::usage(format!(
-            "{name}: {error}; right would be a file that can be written"
-        ))),
-    }
-}
-
 fn stopped(stop: Stop) -> Failure {
     match stop {
         Stop::Failed(why) => Failure::failed(why),
@@ -257,12 +242,12 @@ fn ending(result: &Capacity) -> Result<(), Failure> {
 }
 
 /// A line for each trial, on standard error.
-struct Teller {
+struct Lines {
     is_quiet: bool,
     budget_s: f64,
 }
 
-impl SearchObserver for Teller {
+impl SearchObserver for Lines {
     fn begins(&mut self, _: &Try, _: &Search) {}
 
     fn judged(&mut self, evidence: &Evidence, search: &Search) {
@@ -285,16 +270,15 @@ impl SearchObserver for Teller {
             .first()
             .map_or(String::new(), |reason| format!(": {reason}"));
         let left_s = (self.budget_s - search.spent_s()).max(0.0).round();
-        let line = format!(
-            "loadline: {:>3} {:<7} {}/s for {}: {outcome}, p99 {}, {} left{reason}",
+        crate::say(&format!(
+            "{:>3} {:<7} {}/s for {}: {outcome}, p99 {}, {} left{reason}",
             search.tried().len(),
             trial.stage,
             rate(trial.rate_per_s),
             span_s(trial.seconds),
             maybe_us(p99_us),
             span_s(left_s),
-        );
-        let _ = writeln!(io::stderr().lock(), "{line}"); // nobody listens, perhaps
+        ));
     }
 }
 

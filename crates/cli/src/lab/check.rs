@@ -1,5 +1,5 @@
 //! Whether the options that a plan sets are ones that `loadline serve` and `loadline load` take, and fit
-//! together: told before the first trial, not by the first trial that fails.
+//! together: checked before the first trial, not by the first trial that fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,6 @@
 //! `loadline lab run --until-decided`: what is said of the plan's comparisons, and the blocks that they
 //! still need.
 
-use std::io::{self, Write as _};
-
 use loadline_lab::analysis::Run;
 use loadline_lab::decide::{Looks, Pair, Verdict, cells, judge, named, pairs};
 use loadline_lab::journal::{self, AddedBlocks, Line};
@@ -10,6 +8,7 @@ use loadline_lab::runner::Prepared;
 
 use crate::failure::Failure;
 use crate::flags::lab_defs::LabRunFlags;
+use crate::say;
 
 /// When it is looked; `None`: never.
 pub(super) fn looks(flags: &LabRunFlags, prepared: &Prepared) -> Result<Option<Looks>, Failure> {
@@ -35,7 +34,7 @@ pub(super) fn looks(flags: &LabRunFlags, prepared: &Prepared) -> Result<Option<L
     looks.map(Some).map_err(Failure::usage)
 }
 
-/// Tells how comparisons stand, and adds blocks for those that are not decided; says whether there are
+/// Says how comparisons stand (with --quiet, too: it is the answer), and adds blocks for those that are not decided; says whether there are
 /// any.
 pub(super) fn add_blocks(
     prepared: &mut Prepared,
@@ -47,7 +46,7 @@ pub(super) fn add_blocks(
     let mut undecided: Vec<Pair> = Vec::new();
     for pair in pairs(plan, expansion) {
         let verdict = judge(&pair, plan, expansion, &run, looks.level());
-        tell(&format!("{}: {}", named(&pair, expansion), words(&verdict)));
+        say(&format!("{}: {}", named(&pair, expansion), words(&verdict)));
         if !verdict.is_decided {
             undecided.push(pair);
         }
@@ -61,7 +60,7 @@ pub(super) fn add_blocks(
         blocks_max: flags.blocks_max as u32,
         cells: cells(&undecided),
     };
-    tell(&format!(
+    say(&format!(
         "{} not decided: {} more blocks of {} cells",
         undecided.len(),
         added.count,
@@ -91,9 +90,4 @@ fn words(verdict: &Verdict) -> String {
         ratio.high,
         ratio.level * 100.0
     )
-}
-
-/// Printed with --quiet, too: it is the answer. If standard error is closed, nobody listens.
-fn tell(line: &str) {
-    let _ = writeln!(io::stderr(), "loadline: {line}");
 }

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use super::report::write;
 use crate::failure::Failure;
+use crate::files::replace;
 
 /// Lines of a file between which something is written.
 pub(super) struct Marks<'t> {
@@ -21,7 +21,7 @@ impl Marks<'_> {
     /// Puts a text there, in place of what was there before.
     pub(super) fn insert(&self, option: &str, file: &Path, text: &str) -> Result<(), Failure> {
         let (head, tail) = self.split(option, file)?;
-        write(file, &format!("{head}\n\n{text}\n\n{tail}"))
+        replace(file, &format!("{head}\n\n{text}\n\n{tail}"))
     }
 
     /// What stands before the text and behind it, marks included.

@@ -4,7 +4,6 @@ mod advise;
 mod capacity;
 mod check;
 mod decide;
-mod interrupt;
 mod marks;
 mod own_capacity;
 mod paper;
@@ -29,7 +28,7 @@ pub(crate) fn lab(command: &LabCommand) -> Result<(), Failure> {
         LabCommand::Verify(flags) => report::check(flags),
         LabCommand::Paper(flags) => paper::paper(flags),
         LabCommand::Compare(flags) => paper::compare(flags),
-        LabCommand::Advise(flags) => advise::tell(flags),
+        LabCommand::Advise(flags) => advise::advice(flags),
         LabCommand::Results(flags) => results::results(flags),
         LabCommand::Server(flags) => server::server(flags),
         LabCommand::Guard(flags) => look_after(flags),

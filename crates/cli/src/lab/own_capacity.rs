@@ -8,7 +8,7 @@ use loadline_lab::journal::Trial;
 use loadline_lab::runner::{Listener, OwnCapacities, Prepared, Processes, Stop};
 use loadline_record::report::number::{rate, span_s};
 
-use super::interrupt;
+use crate::interrupt;
 
 /// Measures what is missing, and gives the cells of the run their rates.
 pub(super) fn measure(prepared: &mut Prepared, out: &Path, say: &dyn Fn(&str)) -> Result<(), Stop> {
@@ -26,12 +26,12 @@ pub(super) fn measure(prepared: &mut Prepared, out: &Path, say: &dyn Fn(&str)) -
         ));
         let trial_runner = Processes::new(&prepared.plan, &own.expansion, out, interrupt::is_over);
         let mut trial_runner = trial_runner.map_err(Stop::Failed)?;
-        let mut teller = Teller(say);
+        let mut lines = Lines(say);
         own.measure(
             &mut trial_runner,
             store,
             &mut prepared.capacities,
-            &mut teller,
+            &mut lines,
         )?;
     }
     for (index, cell) in own.expansion.cells.iter().enumerate() {
@@ -57,9 +57,9 @@ pub(super) fn description(prepared: &Prepared) -> String {
     )
 }
 
-struct Teller<'a>(&'a dyn Fn(&str));
+struct Lines<'a>(&'a dyn Fn(&str));
 
-impl Listener for Teller<'_> {
+impl Listener for Lines<'_> {
     fn measured(&mut self, cell: &Cell, trial: &Trial, per_s: Option<f64>) {
         let levels = levels_text(&cell.levels);
         let what = match per_s {

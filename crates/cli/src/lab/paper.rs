@@ -8,9 +8,10 @@ use loadline_papers::compare;
 use loadline_papers::{Grid, Paper};
 
 use super::marks::{Marks, relative};
-use super::report::{derived, write};
+use super::report::derived;
 use super::{report, run};
 use crate::failure::Failure;
+use crate::files::replace;
 use crate::flags::lab_defs::LabRunFlags;
 use crate::flags::lab_paper_defs::{LabCompareFlags, LabGridFlags, LabPaperFlags};
 use crate::flags::lab_report_defs::LabReportFlags;
@@ -48,7 +49,7 @@ pub(super) fn compare(flags: &LabCompareFlags) -> Result<(), Failure> {
     };
     let places = [("--page", &flags.page), ("--readme", &flags.readme)];
     for (option, file) in places {
-        // Told before the run, not after it.
+        // Checked before the run, not after it.
         file.as_ref()
             .map_or(Ok(()), |file| marks.check(option, file))?;
     }
@@ -60,9 +61,9 @@ pub(super) fn compare(flags: &LabCompareFlags) -> Result<(), Failure> {
     crate::print(compare::text(&loads, &compare::goals(&run)).as_bytes())?;
     let page = compare::page(&run, &report, &loads);
     let markdown = out.join("compare.md");
-    write(&markdown, &format!("# {}\n\n{page}", report.title))?;
+    replace(&markdown, &format!("# {}\n\n{page}", report.title))?;
     let json = out.join("compare.json");
-    write(
+    replace(
         &json,
         &compare::json(&run, &report).map_err(Failure::failed)?,
     )?;
@@ -127,12 +128,12 @@ fn run_plan(
         Path::new("runs").join(format!("{name}{suffix}"))
     });
     // A dry run leaves nothing behind.
-    let folder = match flags.dry_run {
+    let folder = match flags.running.dry_run {
         false => out.clone(),
         true => std::env::temp_dir().join(format!("loadline-{}", std::process::id())),
     };
     let plan = folder.join(format!("{name}.toml"));
-    let fail = |error: std::io::Error| Failure::failed(format!("{}: {error}", folder.display()));
+    let fail = |error| Failure::file(&folder, error);
     fs::create_dir_all(&folder).map_err(fail)?;
     fs::write(&plan, text).map_err(fail)?;
     for (name, text) in files {
@@ -141,17 +142,15 @@ fn run_plan(
     let ran = run::run(&LabRunFlags {
         plan,
         out: out.clone(),
-        seed: flags.seed,
-        dry_run: flags.dry_run,
         until_decided: false,
         blocks_max: 0,
-        quiet: flags.quiet,
+        running: flags.running.clone(),
     });
-    if flags.dry_run {
+    if flags.running.dry_run {
         fs::remove_dir_all(&folder).map_err(fail)?;
     }
     ran?;
-    Ok((!flags.dry_run).then_some(out))
+    Ok((!flags.running.dry_run).then_some(out))
 }
 
 fn grid(flags: &LabGridFlags) -> Grid {

@@ -1,7 +1,7 @@
 //! `loadline lab report` and `loadline lab verify`: a run's journal in, files out.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use loadline_lab::analysis::Run;
 use loadline_lab::plan::Plan;
@@ -12,6 +12,7 @@ use loadline_lab::verify::verify;
 use loadline_papers::claims::judged;
 
 use crate::failure::Failure;
+use crate::files::replace;
 use crate::flags::lab_report_defs::{LabReportFlags, LabVerifyFlags};
 use crate::print;
 
@@ -22,12 +23,12 @@ pub(super) fn report(flags: &LabReportFlags) -> Result<(), Failure> {
         .output
         .clone()
         .unwrap_or_else(|| flags.run.join(REPORT));
-    write(&path, &page(&report).map_err(Failure::failed)?)?;
+    replace(&path, &page(&report).map_err(Failure::failed)?)?;
     let mut said = format!("{}\nreport: {}\n", report.answer, path.display());
     if let Some(folder) = &flags.figures {
-        fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+        fs::create_dir_all(folder).map_err(|error| Failure::file(folder, error))?;
         for figure in &report.figures {
-            write(
+            replace(
                 &folder.join(format!("{}.svg", figure.id)),
                 &svg::draw(figure),
             )?;
@@ -36,11 +37,11 @@ pub(super) fn report(flags: &LabReportFlags) -> Result<(), Failure> {
         said += &format!("figures: {count} in {}\n", folder.display());
     }
     if let Some(path) = &flags.csv {
-        write(path, &export::trials_csv(&run))?;
+        replace(path, &export::trials_csv(&run))?;
         said += &format!("trials: {}\n", path.display());
     }
     if let Some(path) = &flags.json {
-        write(path, &export::json(&report).map_err(Failure::failed)?)?;
+        replace(path, &export::json(&report).map_err(Failure::failed)?)?;
         said += &format!("data: {}\n", path.display());
     }
     for why in &report.left_out {
@@ -88,20 +89,4 @@ pub(super) fn derived(folder: &Path) -> Result<(Run, Report), Failure> {
     let charts = plan.map(|plan| plan.charts).unwrap_or_default();
     let report = Report::new(&run, &charts, judged(&run));
     Ok((run, report))
-}
-
-/// Whole or not at all: a reader never sees half of a report.
-pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    let part: PathBuf = path.with_file_name(name);
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&part); // it may not be there
-        failed(path, &error)
-    })
-}
-
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::failed(format!("{}: {error}", path.display()))
 }

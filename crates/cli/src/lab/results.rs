@@ -7,8 +7,9 @@ use loadline_lab::report::{Report, svg};
 use loadline_papers::results::{Entry, headline, page, summary};
 
 use super::marks::{Marks, relative};
-use super::report::{derived, write};
+use super::report::derived;
 use crate::failure::Failure;
+use crate::files::replace;
 use crate::flags::lab_results_defs::LabResultsFlags;
 
 /// What the README has before and behind the summary.
@@ -30,7 +31,7 @@ pub(super) fn results(flags: &LabResultsFlags) -> Result<(), Failure> {
             picture: picture.as_deref(),
         })
         .collect();
-    write(&flags.out, &page(&flags.title, &entries))?;
+    replace(&flags.out, &page(&flags.title, &entries))?;
     let mut said = format!("page: {}\n", flags.out.display());
     if let Some(readme) = &flags.readme {
         let link = relative(readme, &flags.out);
@@ -45,14 +46,13 @@ pub(super) fn results(flags: &LabResultsFlags) -> Result<(), Failure> {
 fn pictures(out: &Path, reports: &[Report]) -> Result<Vec<Option<String>>, Failure> {
     let folder = out.with_extension("");
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    fs::create_dir_all(&folder)
-        .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
+    fs::create_dir_all(&folder).map_err(|error| Failure::file(&folder, error))?;
     let picture = |report: &Report| {
         let Some(figure) = headline(report) else {
             return Ok(None);
         };
         let file = format!("{}.svg", slug(&report.name));
-        write(&folder.join(&file), &svg::draw(figure))?;
+        replace(&folder.join(&file), &svg::draw(figure))?;
         Ok(Some(format!("{name}/{file}")))
     };
     reports.iter().map(picture).collect()

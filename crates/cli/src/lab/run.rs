@@ -1,7 +1,7 @@
 //! `loadline lab run`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, IsTerminal};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use loadline_lab::cells::levels_text;
@@ -13,9 +13,10 @@ use loadline_lab::runner::{Ending, Prepared, Processes, RunRequest, Runner, Stop
 use loadline_record::report::number::span_s;
 
 use super::check::check;
-use super::{decide, interrupt, own_capacity};
+use super::{decide, own_capacity};
 use crate::failure::{Exit, Failure};
 use crate::flags::lab_defs::LabRunFlags;
+use crate::interrupt;
 
 /// Columns of a terminal that does not say how wide it is.
 const WIDTH_DEFAULT: usize = 80;
@@ -27,16 +28,16 @@ pub(super) fn run(flags: &LabRunFlags) -> Result<(), Failure> {
     let prepared = prepare(&RunRequest {
         plan: flags.plan.clone(),
         out: flags.out.clone(),
-        seed: flags.seed,
+        seed: flags.running.seed,
         cpus: loadline_sys::affinity::cpus_allowed(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: typed(),
         now_unix_ms: unix_ms(),
-        is_dry: flags.dry_run,
+        is_dry: flags.running.dry_run,
     })
     .map_err(Failure::usage)?;
     check(&prepared)?;
-    if flags.dry_run {
+    if flags.running.dry_run {
         return crate::print(description(&prepared).as_bytes());
     }
     let looks = decide::looks(flags, &prepared)?;
@@ -48,12 +49,12 @@ fn carry_out(
     mut prepared: Prepared,
     looks: Option<&Looks>,
 ) -> Result<(), Failure> {
-    interrupt::catch()?;
+    interrupt::catch(interrupt::end)?;
     prepared.begin().map_err(Failure::failed)?;
-    let is_quiet = flags.quiet;
+    let is_quiet = flags.running.quiet;
     let say = |line: &str| {
         if !is_quiet {
-            tell(line);
+            crate::say(line);
         }
     };
     for name in &prepared.head.left_out {
@@ -109,7 +110,7 @@ fn go(
     ));
     let mut trial_runner =
         Processes::new(plan, expansion, &flags.out, interrupt::is_over).map_err(Failure::failed)?;
-    let stderr: Box<dyn io::Write> = match flags.quiet {
+    let stderr: Box<dyn io::Write> = match flags.running.quiet {
         true => Box::new(io::sink()),
         false => Box::new(io::stderr()),
     };
@@ -161,7 +162,7 @@ fn finish(flags: &LabRunFlags, ending: Result<Ending, String>) -> Result<(), Fai
                 "{all} trials are recorded in {out}, {discarded} of them discarded{late}{again}{why}"
             );
             if discarded < all || all == 0 {
-                tell(&recorded);
+                crate::say(&recorded);
                 return Ok(());
             }
             let reasons = last.values().filter_map(|it| it.discarded.first());
@@ -245,9 +246,4 @@ fn unix_ms() -> u64 {
     since.map_or(0, |since| {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     })
-}
-
-/// If standard error is closed, nobody listens.
-fn tell(line: &str) {
-    let _ = writeln!(io::stderr(), "loadline: {line}");
 }

@@ -39,8 +39,7 @@ pub(super) fn server(flags: &LabServerFlags) -> Result<(), Failure> {
     };
     if let Some(text) = &start.configuration {
         let path = &start.configuration_file;
-        fs::write(path, text)
-            .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+        fs::write(path, text).map_err(|error| Failure::file(path, error))?;
     }
     let start = serde_json::to_value(start);
     print(&start.map_err(|error| Failure::failed(format!("server: {error}")))?)

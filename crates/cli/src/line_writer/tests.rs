@@ -4,33 +4,14 @@ use super::*;
 use crate::diagnostics::DIAGNOSTICS;
 use crate::logs::LOG;
 use std::sync::Mutex;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 
-/// What a disk does, by script: each entry is how many bytes the next write takes; then all.
-struct Disk {
-    script: Vec<io::Result<usize>>,
-    kept: Arc<Mutex<Vec<u8>>>,
-    failed: Sender<()>,
-}
+/// What a file does with each write.
+struct Script<F>(F);
 
-impl Write for Disk {
+impl<F: FnMut(&[u8]) -> io::Result<usize>> Write for Script<F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let taken = if self.script.is_empty() {
-            Ok(bytes.len())
-        } else {
-            self.script.remove(0)
-        };
-        match taken {
-            Ok(n) => {
-                let n = n.min(bytes.len());
-                self.kept.lock().unwrap().extend_from_slice(&bytes[..n]);
-                Ok(n)
-            }
-            Err(error) => {
-                self.failed.send(()).unwrap();
-                Err(error)
-            }
-        }
+        (self.0)(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -40,17 +21,28 @@ impl Write for Disk {
 
 type Kept = Arc<Mutex<Vec<u8>>>;
 
+/// A log on a disk: each entry is how many bytes the next write takes; then all.
 fn log_on(
     kind: Kind,
-    script: Vec<io::Result<usize>>,
+    mut script: Vec<io::Result<usize>>,
 ) -> (Arc<LineWriter>, Closing, Kept, Receiver<()>) {
     let kept = Kept::default();
+    let keep = Arc::clone(&kept);
     let (failed, failures) = channel();
-    let disk = Disk {
-        script,
-        kept: Arc::clone(&kept),
-        failed,
-    };
+    let disk = Script(move |bytes: &[u8]| {
+        let taken = match script.is_empty() {
+            true => Ok(bytes.len()),
+            false => script.remove(0),
+        };
+        match &taken {
+            Ok(n) => keep
+                .lock()
+                .unwrap()
+                .extend_from_slice(&bytes[..*n.min(&bytes.len())]),
+            Err(_) => failed.send(()).unwrap(),
+        }
+        taken.map(|n| n.min(bytes.len()))
+    });
     let target = Target::File("/nowhere/at/all".into());
     let (log, closing) = LineWriter::start_with(kind, target, Box::new(disk)).unwrap();
     (log, closing, kept, failures)
@@ -58,6 +50,14 @@ fn log_on(
 
 fn full() -> io::Result<usize> {
     Err(io::ErrorKind::StorageFull.into())
+}
+
+fn counted(written: u64, dropped: u64, errors: u64) -> LogCounts {
+    LogCounts {
+        written,
+        dropped,
+        errors,
+    }
 }
 
 const GRACE: Duration = Duration::from_secs(20);
@@ -82,14 +82,7 @@ fn every_line_arrives_once_from_many_threads() {
         }
     });
     let counts = closing.finish(GRACE);
-    assert_eq!(
-        counts,
-        LogCounts {
-            written: 2000,
-            dropped: 0,
-            errors: 0
-        }
-    );
+    assert_eq!(counts, counted(2000, 0, 0));
     let kept = String::from_utf8(kept.lock().unwrap().clone()).unwrap();
     for thread in 0..4 {
         let own = kept
@@ -110,14 +103,7 @@ fn a_disk_that_fills_up_leaves_whole_lines() {
     log.offer(&mut lines);
     let counts = closing.finish(GRACE);
     // "third" was dropped; the rest of "second" was written as soon as there was room.
-    assert_eq!(
-        counts,
-        LogCounts {
-            written: 3,
-            dropped: 1,
-            errors: 1
-        }
-    );
+    assert_eq!(counts, counted(3, 1, 1));
     assert_eq!(*kept.lock().unwrap(), b"first\nsecond\nlater\n");
 }
 
@@ -130,33 +116,20 @@ fn what_cannot_be_written_is_counted() {
     lines.extend_from_slice(b"three\n");
     log.offer(&mut lines);
     let counts = closing.finish(GRACE);
-    assert_eq!(
-        counts,
-        LogCounts {
-            written: 0,
-            dropped: 3,
-            errors: 2
-        }
-    );
+    assert_eq!(counts, counted(0, 3, 2));
     assert!(kept.lock().unwrap().is_empty());
 }
 
 #[test]
 fn a_writer_that_hangs_costs_lines_and_not_the_callers() {
     let (release, held) = sync_channel::<()>(0);
-    struct Hanging(Receiver<()>, Kept);
-    impl Write for Hanging {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let _ = self.0.recv();
-            self.1.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
     let kept = Kept::default();
-    let out = Box::new(Hanging(held, Arc::clone(&kept)));
+    let keep = Arc::clone(&kept);
+    let out = Box::new(Script(move |bytes: &[u8]| {
+        let _ = held.recv();
+        keep.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }));
     let target = Target::File("/nowhere/at/all".into());
     let (log, closing) = LineWriter::start_with(LOG, target, out).unwrap();
     let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
@@ -179,41 +152,28 @@ fn a_writer_that_hangs_costs_lines_and_not_the_callers() {
 
 #[test]
 fn a_panic_costs_the_lines_at_hand_and_no_more() {
-    struct Panicking(u32, Kept, Sender<()>);
-    impl Write for Panicking {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += 1;
-            if self.0 == 1 {
-                self.2.send(()).unwrap();
-                panic!("on purpose");
-            }
-            self.1.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
     let kept = Kept::default();
-    let (tell, panicked) = channel();
-    let out = Box::new(Panicking(0, Arc::clone(&kept), tell));
+    let keep = Arc::clone(&kept);
+    let (panics, panicked) = channel();
+    let mut is_first = true;
+    let out = Box::new(Script(move |bytes: &[u8]| {
+        if std::mem::take(&mut is_first) {
+            panics.send(()).unwrap();
+            panic!("on purpose");
+        }
+        keep.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }));
     let (log, closing) = LineWriter::start_with(LOG, Target::Stdout, out).unwrap();
     log.offer(&mut b"one\n".to_vec());
     panicked.recv_timeout(GRACE).unwrap();
     log.offer(&mut b"two\n".to_vec());
     let counts = closing.finish(GRACE);
-    assert_eq!(
-        counts,
-        LogCounts {
-            written: 1,
-            dropped: 1,
-            errors: 1
-        }
-    );
+    assert_eq!(counts, counted(1, 1, 1));
     assert_eq!(*kept.lock().unwrap(), b"two\n");
 }
 
-/// Nobody else would say that diagnostics were lost.
+/// No other message would say that diagnostics were lost.
 #[test]
 fn diagnostics_that_were_lost_leave_a_note_in_their_place() {
     let (log, closing, kept, failures) = log_on(DIAGNOSTICS, vec![full(), full(), Ok(4)]);

@@ -4,7 +4,6 @@
 //!   LoadSpec ──resolve──► Planned ──loadline_load::run──► TrialRecord ──outcome──► text, files, exit code
 //! ```
 
-mod interrupt;
 mod outcome;
 mod progress;
 
@@ -13,13 +12,14 @@ use std::sync::Arc;
 use loadline_clients::resolve::{Planned, resolve};
 use loadline_clients::scenario::Scenario;
 use loadline_load::Share;
-use loadline_load::run::{self, Machine, RoundNumber, RunChannel};
+use loadline_load::run::{self, Machine, RoundNumber, RunChannel, RunEvent};
 use loadline_record::TrialRecord;
 use outcome::Outputs;
 use progress::Progress;
 
 use crate::failure::Failure;
 use crate::flags::load_defs::LoadFlags;
+use crate::interrupt;
 
 /// Runs what the flags ask for, and prints what came of it.
 pub(crate) fn load(flags: &LoadFlags) -> Result<(), Failure> {
@@ -41,8 +41,7 @@ pub(crate) fn load(flags: &LoadFlags) -> Result<(), Failure> {
             index: part.index,
             of: part.of,
         });
-        interrupt::leave_to_parent()
-            .map_err(|error| Failure::failed(format!("signals: {error}")))?;
+        interrupt::leave_to_parent()?;
         let steps = || planned.scenario.as_ref().map(Scenario::steps);
         return Ok(run::carry_part(&Arc::new(planned.run.plan), &spec, &steps)?);
     }
@@ -60,8 +59,8 @@ fn rounds(
     progress: &mut Progress,
 ) -> Result<Vec<TrialRecord>, Failure> {
     let channel = RunChannel::default();
-    interrupt::catch(channel.sender.clone())
-        .map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    let sender = channel.sender.clone();
+    interrupt::catch(move || sender.send(RunEvent::Interrupted).is_ok())?;
     for sentence in planned.remarks.iter().chain(&planned.run.division.limits) {
         progress.say(sentence);
     }

@@ -1,9 +1,6 @@
 //! What comes of a run: text, files, and the exit code.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use loadline_record::assertion::Assertion;
 use loadline_record::report::{self, Style, words};
@@ -13,10 +10,11 @@ use loadline_spec::values::Count;
 
 use super::progress::page;
 use crate::failure::{Exit, Failure};
+use crate::files::{Output, full};
 use crate::flags::load_defs::OutputFlags;
+use crate::say;
 
-/// Where results go, tried out before the run: that a directory is missing should not show after an
-/// hour.
+/// Where results go.
 #[derive(Debug)]
 pub(super) struct Outputs {
     style: Style,
@@ -26,15 +24,6 @@ pub(super) struct Outputs {
     assertions: Vec<Assertion>,
     allow_client_limited: bool,
     is_quiet: bool,
-}
-
-#[derive(Debug)]
-struct Output {
-    name: String,
-    path: PathBuf,
-    /// What is no file: a pipe, say, which is opened once. A file is made when there is something to
-    /// be written, so that a run that fails leaves an older one as it was, and no empty one.
-    open: Option<File>,
 }
 
 /// Connections that an open loop needs so that requests do not wait in the client before the bounds
@@ -65,9 +54,9 @@ impl Outputs {
                 .map(assertion)
                 .collect::<Result<_, _>>()?,
             style: flags.style,
-            json: open("--json", flags.json.as_deref())?,
-            csv: open("--csv", flags.csv.as_deref())?,
-            hdr: open("--hdr", flags.hdr.as_deref())?,
+            json: Output::open("--json", flags.json.as_deref())?,
+            csv: Output::open("--csv", flags.csv.as_deref())?,
+            hdr: Output::open("--hdr", flags.hdr.as_deref())?,
             allow_client_limited: flags.allow_client_limited,
             is_quiet: flags.quiet,
         })
@@ -80,22 +69,22 @@ impl Outputs {
         steps: &[StepReport],
     ) -> Result<(), Failure> {
         for step in steps.iter().filter(|step| step.failures > 0) {
-            tell(&step.to_string());
+            say(&step.to_string());
         }
         crate::print(report::text(records, self.style, page()).as_bytes())?;
         if self.style != Style::Summary && !self.is_quiet {
             for note in records.iter().flat_map(report::notes) {
-                tell(&note);
+                say(&note);
             }
         }
-        write_to(self.json, |to| export::write_json(records, to))?;
-        write_to(self.csv, |to| export::write_csv(records, to))?;
-        write_to(self.hdr, |to| export::write_hdr(records, to))?;
+        Output::write(self.json, |to| export::write_json(records, to))?;
+        Output::write(self.csv, |to| export::write_csv(records, to))?;
+        Output::write(self.hdr, |to| export::write_hdr(records, to))?;
         let broken = broken(&self.assertions, records);
         for line in &broken {
-            tell(line);
+            say(line);
         }
-        let reasons_are_told = self.style == Style::Summary || !self.is_quiet;
+        let reasons_are_printed = self.style == Style::Summary || !self.is_quiet;
         let findings = Findings {
             broken_count: broken.len(),
             nothing_good: records.iter().find_map(nothing_good).or_else(|| {
@@ -106,7 +95,7 @@ impl Outputs {
         verdict(
             records,
             &findings,
-            reasons_are_told,
+            reasons_are_printed,
             self.allow_client_limited,
         )
     }
@@ -119,9 +108,10 @@ fn refuse_same(flags: &OutputFlags) -> Result<(), Failure> {
         ("--csv", &flags.csv),
         ("--hdr", &flags.hdr),
     ];
+    let place = |path: &PathBuf| full(path).unwrap_or_else(|| path.clone());
     for (index, (option, path)) in files.iter().enumerate() {
         let Some(path) = path else { continue };
-        let is_same = |other: &Option<PathBuf>| other.as_deref().map(place) == Some(place(path));
+        let is_same = |other: &Option<PathBuf>| other.as_ref().map(place) == Some(place(path));
         let before = files[..index].iter().find(|(_, other)| is_same(other));
         if let Some((other, _)) = before {
             return Err(Failure::usage(format!(
@@ -131,88 +121,6 @@ fn refuse_same(flags: &OutputFlags) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Where a file is, whichever way leads there; it need not be there yet.
-fn place(path: &Path) -> PathBuf {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let found = fs::canonicalize(path).ok().or_else(|| {
-        let folder = fs::canonicalize(folder).ok()?;
-        Some(folder.join(path.file_name()?))
-    });
-    found.unwrap_or_else(|| path.to_owned())
-}
-
-fn open(option: &str, path: Option<&Path>) -> Result<Option<Output>, Failure> {
-    let Some(path) = path else { return Ok(None) };
-    let name = format!("{option} {}", path.display());
-    if path.as_os_str() == "-" || is_standard_output(path) {
-        return Err(Failure::usage(format!(
-            "{name}: standard output has the result in words; right would be a file of its own"
-        )));
-    }
-    match try_out(path) {
-        Ok(open) => Ok(Some(Output {
-            name,
-            path: path.to_owned(),
-            open,
-        })),
-        Err(error) => {
-            let why = match error.kind() {
-                io::ErrorKind::NotFound => "no such directory".to_owned(),
-                io::ErrorKind::PermissionDenied => "no permission to write it".to_owned(),
-                io::ErrorKind::IsADirectory => "a directory".to_owned(),
-                _ => error.to_string(),
-            };
-            Err(Failure::usage(format!(
-                "{name}: {why}; right would be a file that can be written"
-            )))
-        }
-    }
-}
-
-/// Whether the file is the one that standard output goes to: each would overwrite the other. A pipe or
-/// a terminal takes both, one behind the other.
-fn is_standard_output(path: &Path) -> bool {
-    let found = (fs::metadata(path), fs::metadata("/proc/self/fd/1"));
-    matches!(found, (Ok(file), Ok(output)) if file.is_file()
-        && (file.dev(), file.ino()) == (output.dev(), output.ino()))
-}
-
-/// Sees that a file can be written, and leaves it as it was; gives what is no file, open.
-fn try_out(path: &Path) -> io::Result<Option<File>> {
-    let is_new =
-        matches!(fs::metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound);
-    let file = OpenOptions::new().write(true).create(is_new).open(path)?;
-    if is_new {
-        fs::remove_file(fs::canonicalize(path)?)?; // a link to nothing stays one
-        return Ok(None);
-    }
-    let is_file = file.metadata()?.is_file();
-    Ok((!is_file).then_some(file))
-}
-
-fn write_to(
-    output: Option<Output>,
-    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
-) -> Result<(), Failure> {
-    let Some(Output { name, path, open }) = output else {
-        return Ok(());
-    };
-    let is_file = open.is_none();
-    let written = open
-        .map_or_else(|| File::create(&path), Ok)
-        .map(BufWriter::new)
-        .and_then(|mut to| write(&mut to).and_then(|()| to.flush()));
-    written.map_err(|error| {
-        if is_file {
-            let _ = fs::remove_file(&path); // half of a result is none; the error is reported
-        }
-        Failure::failed(format!("{name}: {error}"))
-    })
 }
 
 /// The conditions that do not hold, a line each; an interrupted run is not judged.
@@ -274,7 +182,7 @@ struct Findings {
 fn verdict(
     records: &[TrialRecord],
     findings: &Findings,
-    reasons_are_told: bool,
+    reasons_are_printed: bool,
     allow_client_limited: bool,
 ) -> Result<(), Failure> {
     let fail = |exit, message: String| Err(Failure { exit, message });
@@ -291,7 +199,7 @@ fn verdict(
             _ => "not one answer came; the errors are in the result",
         };
         let all = &record.everything;
-        // Idle and slow clients may well be asked for without anybody who gets an answer; but they
+        // Idle and slow clients may run without plain clients, and so without responses; but they
         // have connections.
         if all.offered > 0 || (all.connections == 0 && all.errors_total() > 0) {
             return fail(Exit::Failed, message.to_owned());
@@ -308,7 +216,7 @@ fn verdict(
         return fail(Exit::NothingGood, message.clone());
     }
     match records.iter().find(|record| record.verdict.client_limited) {
-        Some(_) if reasons_are_told && !allow_client_limited => fail(
+        Some(_) if reasons_are_printed && !allow_client_limited => fail(
             Exit::ClientLimited,
             "client-limited: the server may do more than this; --allow-client-limited accepts that"
                 .to_owned(),
@@ -319,11 +227,6 @@ fn verdict(
         }
         _ => Ok(()),
     }
-}
-
-/// If standard error is closed, the text is lost.
-fn tell(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "loadline: {line}");
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::util::{GRACE, PROGRAM, architectures, exchange, site, unix, until};
 enum Trouble {
     /// A pipe whose reader has gone.
     Dead,
-    /// A pipe that is full, and that nobody reads.
+    /// A full pipe without a reader.
     Full,
 }
 
@@ -214,7 +214,7 @@ fn logins_work(connect: &dyn Fn() -> UnixStream, what: &str) {
 }
 
 #[test]
-fn logins_work_where_nobody_hears_of_them() {
+fn logins_work_whatever_standard_error_is() {
     for trouble in [Trouble::Dead, Trouble::Full] {
         for architecture in some_architectures() {
             let what = format!("{architecture}, {trouble:?}");
@@ -227,7 +227,7 @@ fn logins_work_where_nobody_hears_of_them() {
 }
 
 #[test]
-fn sigterm_ends_a_server_that_nobody_hears() {
+fn sigterm_ends_a_server_whatever_standard_error_is() {
     for trouble in [Trouble::Dead, Trouble::Full] {
         for architecture in architectures() {
             let server = Server::start(architecture, trouble, &[]);
@@ -266,7 +266,7 @@ fn an_answer_that_is_cut_short_is_one_connection_less() {
 }
 
 #[test]
-fn the_access_log_is_opened_again_though_nobody_hears_of_it() {
+fn the_access_log_is_reopened_whatever_standard_error_is() {
     for trouble in [Trouble::Dead, Trouble::Full] {
         let logs = tempfile::tempdir().unwrap();
         let (log, old) = (logs.path().join("log"), logs.path().join("log.1"));
@@ -286,7 +286,7 @@ fn the_access_log_is_opened_again_though_nobody_hears_of_it() {
 }
 
 #[test]
-fn what_nobody_hears_is_counted() {
+fn messages_that_are_lost_are_counted() {
     let server = Server::start("auto", Trouble::Dead, &[]);
     logins_work(&|| server.connect(), "dead");
     let counts = until("the count of lines that were dropped", || {
@@ -380,7 +380,7 @@ fn a_terminal_that_hangs_up_is_no_reason_to_end() {
 
 /// With no grace at all, what is left to do at the end is not taken for threads that are stuck.
 #[test]
-fn an_end_that_waits_for_a_pipe_nobody_reads_is_clean() {
+fn an_end_that_waits_for_a_pipe_without_a_reader_is_clean() {
     let (site, state) = (site(), tempfile::tempdir().unwrap());
     let mut child = Command::new(PROGRAM)
         .args(arguments(&site, &state))
@@ -403,7 +403,7 @@ fn an_end_that_waits_for_a_pipe_nobody_reads_is_clean() {
 
 /// What cannot start says why, and ends, also where there is no room for it to say that.
 #[test]
-fn last_words_into_a_full_pipe_hold_nobody_up() {
+fn last_words_into_a_full_pipe_delay_no_end() {
     for command in ["serve", "load"] {
         let (reader, writer) = std::io::pipe().unwrap();
         let writer = std::os::fd::OwnedFd::from(writer);
