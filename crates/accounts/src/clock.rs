@@ -1,4 +1,4 @@
-//! Time as an input: what the app holds against limits and lifetimes is told, not looked up.
+//! Time as an input: what the app holds against limits and lifetimes is passed in, not looked up.
 
 use std::fmt;
 use std::sync::Arc;

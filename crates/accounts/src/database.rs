@@ -111,7 +111,7 @@ fn postgres(rest: &str) -> Result<Database, DatabaseError> {
     })
 }
 
-/// The driver's own words could repeat what was typed, with the password in it: only the kind is told.
+/// The driver's own words could repeat what was typed, with the password in it: only the kind is reported.
 fn unreadable(_: sqlx::Error) -> DatabaseError {
     DatabaseError(
         "cannot be read; right would be SCHEME://USER:PASSWORD@HOST:PORT/NAME, with % codes for \

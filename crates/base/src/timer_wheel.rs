@@ -1,6 +1,6 @@
 //! Deadlines of connections, one each, O(1): a wheel of lists that is lazily re-armed.
 //!
-//! The wheel fires no earlier than asked and at most one tick late. It is not told when a deadline
+//! The wheel fires no earlier than asked and at most one tick late. It is not notified when a deadline
 //! moves later, which is what most deadlines do with every request: when it fires, its owner asks
 //! the connection for its real deadline and arms again. Only a deadline that moves earlier than the
 //! armed tick changes a list at once.
@@ -346,7 +346,7 @@ mod tests {
                         wheel.arm(fired, Millis(deadline));
                     }
                 }
-                // One tick late at most: whoever is over for longer has been told.
+                // One tick late at most: deadlines that passed before that have fired.
                 prop_assert!(real.values().all(|deadline| deadline + 16 > now), "{real:?} at {now}");
                 prop_assert_eq!(wheel.armed_count(), real.len());
             }

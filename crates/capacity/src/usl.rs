@@ -7,7 +7,7 @@
 //! ```
 //!
 //! With kappa above 0 the throughput has a peak, at `sqrt((1 - sigma) / kappa)`. A kappa that cannot
-//! be told from 0 gives some huge number there, which is why no peak is claimed then. What N is
+//! be distinguished from 0 gives some huge number there, which is why no peak is claimed then. What N is
 //! (clients, threads, loops) is the caller's to say, in the title.
 //!
 //! Measurements of one block share what the machine was like then: that is drawn once for a block, and

@@ -105,7 +105,7 @@ pub struct Advice {
     /// The next best, and how the best one compares with it (above 1: the best is better); `None`:
     /// there was no other.
     pub runner_up: Option<(Choice, Comparison)>,
-    /// Choices that cannot be told from the best.
+    /// Choices that cannot be distinguished from the best.
     pub tied: Vec<Choice>,
     /// The smallest difference that counted, as a part of 1.
     pub matters: f64,

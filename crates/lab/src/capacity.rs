@@ -66,7 +66,7 @@ pub enum Stop {
     Failed(String),
 }
 
-/// Who is told how things stand.
+/// An observer of the progress.
 pub trait SearchObserver {
     /// A trial begins.
     fn begins(&mut self, trial: &Try, search: &Search);

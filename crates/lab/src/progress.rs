@@ -1,4 +1,4 @@
-//! What somebody who waits for a run is told: a live line on a terminal, and plain lines elsewhere, one
+//! The progress of a run: a live line on a terminal, and plain lines elsewhere, one
 //! for each trial.
 
 use std::io::Write;
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::expand::expand;
 
-    fn told(width: Option<usize>) -> String {
+    fn shown(width: Option<usize>) -> String {
         let text = "name = \"t\"\n[servers.loadline]\n[[series]]\nname = \"s\"\nreplicates = 1\n\
                     factors = { loops = [1, 2] }\na_a = false";
         let plan = Plan::parse(text, "plan", Path::new("/")).unwrap();
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn plain_lines_are_one_for_each_trial() {
-        let text = told(None);
+        let text = shown(None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
         assert!(lines[0].starts_with("1/2, block 1/1, "), "{text}");
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_terminal_has_one_line_that_lives_and_those_that_matter() {
-        let text = told(Some(40));
+        let text = shown(Some(40));
         assert_eq!(text.lines().count(), 2, "{text:?}");
         let live = text.trim_start_matches("\r\x1b[K").split('\r').next();
         assert_eq!(live.unwrap().chars().count(), 39, "{text:?}");

@@ -76,8 +76,8 @@ pub enum Ending {
 
 /// How often a trial that was disturbed is run again, at the end of its block.
 const REPEATS_MAX: u32 = 2;
-/// Of the trials of a run, so many are run again at most: a machine that is never idle is told so by
-/// trials that are discarded.
+/// The share of the trials of a run that are run again at most: on a machine that is never idle, trials
+/// are discarded.
 const REPEATS_SHARE_MAX: f64 = 0.25;
 /// Runs of few trials may repeat so many all the same.
 const REPEATS_LEAST: usize = 4;

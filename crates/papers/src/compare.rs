@@ -327,7 +327,7 @@ impl<'r> Of<'r> {
 }
 
 /// Many servers compared with the same one are many chances to be wrong: a difference that does not
-/// stand a correction for that (Holm) is not told from none.
+/// stand a correction for that (Holm) counts as no difference.
 fn correct(servers: &mut [ServerResult]) {
     let figures = servers.iter().flat_map(|server| &server.figures);
     let families = figures.flat_map(|figure| {
@@ -351,8 +351,8 @@ fn correct(servers: &mut [ServerResult]) {
             .collect();
         let p: Vec<f64> = family.iter().map(|comparison| comparison.p).collect();
         for (comparison, p) in family.iter_mut().zip(stats::holm(&p)) {
-            let is_told = matches!(comparison.difference, Difference::More | Difference::Less);
-            if is_told && p > 1.0 - stats::LEVEL {
+            let is_different = matches!(comparison.difference, Difference::More | Difference::Less);
+            if is_different && p > 1.0 - stats::LEVEL {
                 comparison.difference = Difference::Unknown;
             }
         }

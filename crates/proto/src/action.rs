@@ -22,8 +22,8 @@ pub enum Action {
     /// Room for so many more bytes of the task's answer; what it makes of that comes by `produced`.
     /// A task begins with room for a window.
     Pull(StreamId, usize),
-    /// The client is gone, or time is up: the task is to be dropped, and nothing it says is to be
-    /// told any more.
+    /// The client is gone, or time is up: the task is to be dropped, and nothing of it is to be
+    /// reported any more.
     Cancel(StreamId),
     /// Deliver this; give back with `sent`. One at a time.
     Send {

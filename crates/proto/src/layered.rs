@@ -218,7 +218,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
         }
     }
 
-    /// The session closes: the peer is told where the bytes end, if that is possible.
+    /// The session closes: the peer learns where the bytes end, if that is possible.
     fn close(&mut self, cx: &Context<'_>) {
         let may_send = self.layer.is_open() && !self.gone && self.on_the_way.is_none();
         match self.end {

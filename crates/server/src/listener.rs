@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Connects to `address`, and says whom `listener` then accepts.
+    /// Connects to `address`, and returns the connection that `listener` then accepts.
     fn peer_of_a_client(address: SocketAddr, listener: &Listener) -> SocketAddr {
         let local: IpAddr = match address.ip() {
             ip if !ip.is_unspecified() => ip,

@@ -171,7 +171,7 @@ impl Clock {
     }
 }
 
-/// To be told once set-up is done; dropped untold, the start has failed.
+/// To be notified once set-up is done; dropped before that, the start has failed.
 pub(crate) struct Started(pub(crate) SyncSender<()>);
 
 impl Started {

@@ -48,7 +48,7 @@ struct Flags {
     /// Bytes of content of an answer.
     #[arg(long, default_value_t = 13, value_name = "BYTES")]
     body: usize,
-    /// How the end of the content is told: length, chunked, until-close.
+    /// How the end of the content is marked: length, chunked, until-close.
     #[arg(long, default_value = "length", value_parser = text::framing)]
     framing: Framing,
     /// When connections close: as-asked, announced, silent, ignored.

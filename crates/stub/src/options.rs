@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::{ConnectionFault, Draw, Every, Fault, Latency, Listening, Stall};
 
-/// How the end of the content is told.
+/// How the end of the content is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// By `Content-Length`.
@@ -50,7 +50,7 @@ pub struct StubOptions {
     pub spread_ns: u64,
     /// The content of an answer.
     pub body: Vec<u8>,
-    /// How its end is told.
+    /// How its end is marked.
     pub framing: Framing,
     /// When connections close.
     pub closing: Closing,

@@ -19,7 +19,7 @@ pub fn version(file: impl AsFd) -> io::Result<ContentVersion> {
             size: stat.stx_size,
             modified_ns: nanoseconds(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
         }),
-        // A sandbox that has not heard of it.
+        // A sandbox that does not know it.
         Err(Errno::NOSYS | Errno::PERM) => {
             let stat = fstat(file)?;
             Ok(ContentVersion {

@@ -87,15 +87,26 @@ mod tests {
 
     #[test]
     fn text_relocations_are_told_by_a_tag_or_a_flag_before_the_end() {
-        let told = |entries: &[(isize, usize)]| {
+        let has_text_relocations = |entries: &[(isize, usize)]| {
             let entry = |&(tag, value): &(isize, usize)| DynamicEntry { tag, value };
             relocates_text(&entries.iter().map(entry).collect::<Vec<_>>())
         };
-        assert!(told(&[(1, 5), (DT_TEXTREL, 0), (DT_NULL, 0)]));
-        assert!(told(&[(DT_FLAGS, 8 | DF_TEXTREL), (DT_NULL, 0)]));
-        assert!(!told(&[(1, DF_TEXTREL), (DT_FLAGS, 8), (DT_NULL, 0)]));
-        assert!(!told(&[(DT_NULL, 0), (DT_TEXTREL, 0)]));
-        assert!(!told(&[]));
+        assert!(has_text_relocations(&[
+            (1, 5),
+            (DT_TEXTREL, 0),
+            (DT_NULL, 0)
+        ]));
+        assert!(has_text_relocations(&[
+            (DT_FLAGS, 8 | DF_TEXTREL),
+            (DT_NULL, 0)
+        ]));
+        assert!(!has_text_relocations(&[
+            (1, DF_TEXTREL),
+            (DT_FLAGS, 8),
+            (DT_NULL, 0)
+        ]));
+        assert!(!has_text_relocations(&[(DT_NULL, 0), (DT_TEXTREL, 0)]));
+        assert!(!has_text_relocations(&[]));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     let parent = getpid();
     let before_exec = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // It may have ended before the line above: then nobody would be told.
+        // It may have ended before the line above: then no signal would come.
         match rustix::process::getppid() {
             Some(now) if now == parent => Ok(()),
             _ => Err(io::ErrorKind::BrokenPipe.into()),

@@ -15,12 +15,12 @@
 //!
 //! A send is tried once, in the submission itself, and says nothing if it went out whole
 //! (`MSG_DONTWAIT | MSG_WAITALL` with `CQE_SKIP_SUCCESS`): then `next_completion` reports it without a
-//! completion, if its owner is content to hear of it later. What the socket did not take is sent by
+//! completion, if its owner accepts a late report. What the socket did not take is sent by
 //! a second operation that waits for room.
 //!
 //! So for such a send silence has to mean that the kernel has taken its entry and has not complained.
 //! Each has the number of its entry in the order of all entries, which the kernel takes in that order:
-//! it is told once fewer entries than that are left, after a wait whose completions have all been
+//! it is reported once fewer entries than that are left, after a wait whose completions have all been
 //! taken, and only while it is the one that its socket has out. Whatever the kernel refuses, a buffer
 //! goes back to its owner no sooner than that.
 //!
@@ -213,13 +213,13 @@ pub struct Ring {
     buffers: ManuallyDrop<ReceiveBuffers>,
     sink: ManuallyDrop<Sink>,
     sockets: Sockets,
-    /// Completions taken from the queue, and how many of them were told.
+    /// Completions taken from the queue, and how many of them were reported.
     taken: Vec<Taken>,
-    told: usize,
+    reported: usize,
     /// Entries that were ordered so far, wrapping; the kernel takes them in this order.
     ordered: u32,
     /// Sends that are to go without a word, by the number of their entries, and how many of the first
-    /// have been submitted and are to be told.
+    /// have been submitted and are to be reported.
     quiet: VecDeque<(SocketId, u32)>,
     quiet_submitted: usize,
     /// The buffer that was lent with the last completion.
@@ -243,8 +243,8 @@ pub struct Ring {
 struct Watched {
     fd: i32,
     wanted: bool,
-    /// A listener at which nobody is accepted: it is told that somebody could be.
-    knocks: bool,
+    /// A listener that is only polled: it is reported when a connection can be accepted.
+    polls: bool,
     standing: Operation,
 }
 
@@ -252,7 +252,7 @@ impl Watched {
     const NONE: Self = Self {
         fd: -1,
         wanted: false,
-        knocks: false,
+        polls: false,
         standing: Operation::Idle,
     };
 }
@@ -280,7 +280,7 @@ impl Ring {
             sink: ManuallyDrop::new(sink),
             sockets: Sockets::default(),
             taken: Vec::with_capacity(options.completions as usize),
-            told: 0,
+            reported: 0,
             ordered: 0,
             quiet: VecDeque::new(),
             quiet_submitted: 0,

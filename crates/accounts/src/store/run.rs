@@ -196,7 +196,7 @@ impl Store {
         })
     }
 
-    /// What an error means for the request; those of a database that is gone are told once in a while.
+    /// What an error means for the request; those of a database that is gone are logged at a bounded rate.
     fn judge(&self, error: &Error) -> StoreError {
         if let Error::Database(error) = error
             && error.is_unique_violation()

@@ -21,7 +21,7 @@ pub(super) struct Proof {
 
 /// Why a password was not accepted as proof.
 pub(super) enum Refused {
-    /// No such user, or another password: nobody is told which.
+    /// No such user, or another password: the response does not say which.
     Wrong,
     /// Too many tries; the next may come after so long.
     TooMany(Duration),

@@ -17,7 +17,7 @@
 
 use super::Length;
 
-/// Ratio of neighbouring rates: the finest that an interval is told to.
+/// Ratio of neighbouring rates: the finest resolution of an interval.
 pub(super) const STEP: f64 = 1.01;
 
 /// How much the capacity differs from trial to trial: logarithmic, so about a part of it.

@@ -303,7 +303,7 @@ fn a_dip_below_the_capacity() {
 
 #[test]
 fn a_dip_is_told() {
-    let told = (0..100).filter(|seed| {
+    let right = (0..100).filter(|seed| {
         let mut luck = Luck(Pcg64Mcg::seed_from_u64(*seed));
         let server = with_dip(&mut luck);
         let finding = run(&server, limits(), &mut luck).finding();
@@ -317,7 +317,7 @@ fn a_dip_is_told() {
             .any(|note| note.contains("not monotone"));
         !finding.dips.is_empty() && finding.dips.iter().all(is_in_dip) && is_said
     });
-    assert_eq!(told.count(), 100);
+    assert_eq!(right.count(), 100);
 }
 
 #[test]

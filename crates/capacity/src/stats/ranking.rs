@@ -1,4 +1,4 @@
-//! Many alternatives: which is best, and which cannot be told from it.
+//! Many alternatives: which is best, and which cannot be distinguished from it.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct Place {
 }
 
 /// Ranks alternatives by their values in the same blocks, `values[alternative][block]`, the largest
-/// first, and says of each whether it can be told from the best.
+/// first, and says of each whether it can be distinguished from the best.
 ///
 /// It can if the difference is beyond what `matters` (a part of 1), and the test, corrected for all
 /// pairs of alternatives, rejects that they are the same: which of them is the best was found by
@@ -108,7 +108,7 @@ mod tests {
         }
     }
 
-    /// Families of alternatives that are all the same, of 1000, in which any is told apart from the
+    /// Families of alternatives that are all the same, of 1000, in which any is distinguished from the
     /// best; each run has noise of its own, and each block an effect.
     #[test]
     fn alternatives_that_are_the_same_are_not_told_apart() {

@@ -186,8 +186,8 @@ impl Steps {
         })
     }
 
-    /// Whether it goes `direction`, and never the other way. Steps that are level, as far as can be
-    /// told, are no reversals. That there is a trend the other way and that any step is a reversal
+    /// Whether it goes `direction`, and never the other way. Steps that cannot be
+    /// distinguished from level are no reversals. That there is a trend the other way and that any step is a reversal
     /// each go wrong in half of what `level` leaves, where all is as asked for. `None`: what is
     /// measured does not vary, or there are fewer than three runs.
     #[must_use]

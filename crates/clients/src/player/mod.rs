@@ -74,7 +74,7 @@ struct Player {
     length: Option<u64>,
     look: Look,
     /// What was counted of stalls: how many, and nanoseconds.
-    told: (u64, u64),
+    reported: (u64, u64),
     /// When there will be room for the next segment, while it waits for that.
     room_ns: Option<u64>,
 }
@@ -151,7 +151,7 @@ impl Player {
             next_byte: 0,
             length: None,
             look: Look::default(),
-            told: (0, 0),
+            reported: (0, 0),
             room_ns: None,
         }
     }
@@ -166,7 +166,7 @@ impl Player {
         }
         buffer.fetched(video_bytes, context.now_ns);
         let now = (buffer.stalls(), buffer.stalled_ns());
-        let before = std::mem::replace(&mut self.told, now);
+        let before = std::mem::replace(&mut self.reported, now);
         if now != before {
             let tally = context.recorder.tally(context.phase);
             tally.stalls += now.0 - before.0;

@@ -472,10 +472,10 @@ fn a_step_that_fails_is_counted_and_the_user_begins_anew() {
         );
         let step = &scenario.steps()[1];
         assert_eq!((step.name.as_str(), step.failures), ("step 2", 1));
-        let told = step.first_failure.as_deref().unwrap();
+        let failure = step.first_failure.as_deref().unwrap();
         assert!(
-            told.starts_with("user 5: ") && told.contains(words),
-            "{told}"
+            failure.starts_with("user 5: ") && failure.contains(words),
+            "{failure}"
         );
     }
 }

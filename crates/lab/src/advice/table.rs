@@ -17,7 +17,7 @@ const BLOCKS_MIN: usize = 3;
 const WORKLOADS_NAMED_MAX: usize = 8;
 
 /// The best choice of a workload, the next best with how the best compares with it, and those that
-/// cannot be told from the best.
+/// cannot be distinguished from the best.
 pub(super) type Answer = (Choice, Option<(Choice, Comparison)>, Vec<Choice>);
 
 pub(super) struct Table<'r> {

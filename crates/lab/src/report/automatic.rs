@@ -8,7 +8,7 @@ use crate::analysis::{Cell, Metric};
 use crate::journal::Level;
 use crate::plan::{Chart, ChartKind};
 
-/// More curves in one chart are not told apart.
+/// More curves in one chart could not be distinguished.
 const CURVES_MAX: usize = 8;
 /// A factor with so many numbers makes a side of a surface.
 const SIDE_MIN: usize = 4;

@@ -1,4 +1,4 @@
-//! What a chart shows, in a sentence. Alternatives that cannot be told apart are called so.
+//! What a chart shows, in a sentence. It says which alternatives cannot be distinguished.
 
 use std::collections::BTreeMap;
 

@@ -45,7 +45,7 @@ impl<'a> Bounds<'a> {
 pub(super) struct Guarded {
     guard: Child,
     orders: Option<ChildStdin>,
-    told: Receiver<String>,
+    lines: Receiver<String>,
     pid: u32,
     ended: Option<String>,
 }
@@ -83,7 +83,7 @@ impl Guarded {
             .spawn()
             .map_err(|error| format!("its guard cannot be started: {error}"))?;
         let orders = guard.stdin.take();
-        let (tell, told) = channel();
+        let (tell, lines) = channel();
         if let Some(out) = guard.stdout.take() {
             let listen = move || {
                 for line in BufReader::new(out).lines().map_while(Result::ok) {
@@ -100,7 +100,7 @@ impl Guarded {
         let mut guarded = Self {
             guard,
             orders,
-            told,
+            lines,
             pid: 0,
             ended: None,
         };
@@ -109,7 +109,7 @@ impl Guarded {
     }
 
     fn hear_of_start(&self) -> Result<u32, String> {
-        let line = self.told.recv_timeout(PATIENCE);
+        let line = self.lines.recv_timeout(PATIENCE);
         let line = line.map_err(|_| "its guard says nothing".to_owned())?;
         match line.split_once(' ') {
             Some(("started", pid)) => pid.parse().map_err(|_| format!("its guard says: {line}")),
@@ -127,7 +127,7 @@ impl Guarded {
     pub(super) fn ended_by(&mut self, until: Instant) -> Option<&str> {
         if self.ended.is_none() {
             let rest = until.saturating_duration_since(Instant::now());
-            self.ended = match self.told.recv_timeout(rest) {
+            self.ended = match self.lines.recv_timeout(rest) {
                 Ok(line) => Some(line.trim_start_matches("ended ").to_owned()),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => Some("its guard was killed".to_owned()),

@@ -9,7 +9,7 @@ use super::launch_context::LaunchContext;
 const CONNECTIONS_MAX: u32 = 32_768;
 /// The queue of the kernel in front of them; it may be cut down by `net.core.somaxconn`.
 const BACKLOG: u32 = 16_384;
-/// Threads of Apache: as many as it has unless it is told otherwise. With all of them busy its event
+/// Threads of Apache: its own default. With all of them busy its event
 /// module closes connections that rest, some of them with a request under way: 64 threads are quicker
 /// with 64 connections, and cut off one request in 200 of them.
 const APACHE_THREADS: u32 = 400;

@@ -71,7 +71,7 @@ pub fn guard(guarded: &Guarded<'_>) -> io::Result<()> {
         }
     };
     tell(&format!("started {pid}"));
-    let (sender, told) = channel();
+    let (sender, events) = channel();
     let ends = sender.clone();
     thread::Builder::new()
         .name("end".into())
@@ -84,10 +84,10 @@ pub fn guard(guarded: &Guarded<'_>) -> io::Result<()> {
         let rest = kill_at.map_or(GONE_WITHIN, |at| {
             at.saturating_duration_since(Instant::now())
         });
-        match told.recv_timeout(rest) {
+        match events.recv_timeout(rest) {
             Ok(Told::Ended(how)) => break how,
             Ok(Told::Stop) => {
-                // It may have ended already: then that is what is told next.
+                // It may have ended already: then its end is the next event.
                 let _ = process::signal(pid, Asked::End);
                 kill_at.get_or_insert_with(|| Instant::now() + GRACE);
             }
@@ -176,7 +176,7 @@ fn remove(guarded: &Guarded<'_>) {
     }
 }
 
-/// A runner that has ended hears nothing, and its end is told by standard input.
+/// The end of the runner closes standard input.
 fn tell(line: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

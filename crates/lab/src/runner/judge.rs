@@ -249,7 +249,7 @@ fn judge_network(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement)
     }
 }
 
-/// A server that has answered less than the client has heard is not the one that was asked.
+/// A server that counted fewer responses than the client received is not the one under load.
 fn judge_counts(record: &TrialRecord, server: &ServerFacts, judgement: &mut Judgement) {
     let completed = record.everything.completed;
     if let Some(counted) = server

@@ -22,7 +22,7 @@ pub(super) struct LaunchContext<'a> {
     pub(super) cpu_count: usize,
     /// Paths of large files below the root, which some servers treat differently.
     pub(super) large_files: &'a [String],
-    /// Whether servers are started as root, and are to be told as whom to go on.
+    /// Whether servers are started as root, and need to know the user to switch to.
     pub(super) is_root: bool,
     /// Descriptors that they may have.
     pub(super) descriptors: u64,

@@ -1,5 +1,5 @@
 //! From a plan file and a folder to a run that can be begun or gone on with; every mistake that can be
-//! seen before the first trial is told here.
+//! seen before the first trial is reported here.
 
 use std::path::{Path, PathBuf};
 
@@ -62,7 +62,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Writes the first line of a new run. A run that goes on has one, and is told of other charts.
+    /// Writes the first line of a new run. A resumed run has one, and records changed charts.
     ///
     /// # Errors
     /// It cannot be written.

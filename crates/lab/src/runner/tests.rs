@@ -76,7 +76,7 @@ struct Outcome {
     ending: Result<Ending, String>,
     run: Vec<u32>,
     waits: usize,
-    told: Vec<(u32, usize, f64)>,
+    noted: Vec<(u32, usize, f64)>,
 }
 
 fn run(plan: &Plan, folder: &Path, stops_before: Option<(u32, Stop)>) -> Outcome {
@@ -107,7 +107,7 @@ fn run_on(plan: &Plan, folder: &Path, mut trial_runner: MadeUp) -> Outcome {
         ending,
         waits: trial_runner.waits,
         run: trial_runner.run,
-        told: notes.0,
+        noted: notes.0,
     }
 }
 
@@ -124,8 +124,8 @@ fn every_trial_is_run_once_in_its_order() {
     assert_eq!(outcome.run, (0..12).collect::<Vec<_>>());
     assert_eq!(recorded(folder.path()), outcome.run);
     // Each has taken 1 s beside its load, so each that is left will take 2 s.
-    assert_eq!(outcome.told[0], (0, 1, 22.0));
-    assert_eq!(outcome.told[11], (11, 12, 0.0));
+    assert_eq!(outcome.noted[0], (0, 1, 22.0));
+    assert_eq!(outcome.noted[11], (11, 12, 0.0));
 }
 
 #[test]

@@ -288,7 +288,7 @@ impl<'p> Processes<'p> {
         };
         trial.start_unix_ms = unix_ms();
         let before = Counters::read(&running, link);
-        let heard = task.run(&self.is_over);
+        let ended = task.run(&self.is_over);
         let counters = Counters::read(&running, link).since(&before);
         trial.server.cpu_quota = counters.quota;
         if let Some(how) = running.server.ended_by(Instant::now()) {
@@ -297,7 +297,7 @@ impl<'p> Processes<'p> {
                 .discarded
                 .push(format!("The server ended under load: {how}. {words}"));
         }
-        let record = match heard {
+        let record = match ended {
             Heard::Interrupted => return Err(Stop::Interrupted),
             Heard::Nothing(why) => {
                 trial.discarded.push(why);

@@ -234,7 +234,7 @@ mod tests {
 
     use super::*;
 
-    fn told(line: &str) -> Result<(String, Option<i64>), &'static str> {
+    fn parsed(line: &str) -> Result<(String, Option<i64>), &'static str> {
         let parsed = parse(line.as_bytes())?;
         let target = String::from_utf8_lossy(&parsed.target).into_owned();
         let method = parsed.method.map_or("?", Method::as_str);
@@ -297,12 +297,12 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                told(line),
+                parsed(line),
                 Ok((request.to_owned(), Some(time_ms))),
                 "{line}"
             );
         }
-        let (_, time) = told(r#"{"request":"GET / HTTP/1.1","time":0.003}"#).unwrap();
+        let (_, time) = parsed(r#"{"request":"GET / HTTP/1.1","time":0.003}"#).unwrap();
         assert_eq!(time, None);
     }
 
@@ -333,7 +333,7 @@ mod tests {
             (r#"{"request":"-"}"#, "no request"),
             (r#"{"request":7}"#, "no method"),
         ] {
-            let refusal = told(line).unwrap_err();
+            let refusal = parsed(line).unwrap_err();
             assert!(refusal.contains(part), "{line}: {refusal}");
         }
     }
@@ -341,6 +341,6 @@ mod tests {
     #[test]
     fn deep_nesting_is_no_json() {
         let line = format!("{}1{}", r#"{"request":"#.repeat(10_000), "}".repeat(10_000));
-        assert!(told(&line).is_err());
+        assert!(parsed(&line).is_err());
     }
 }

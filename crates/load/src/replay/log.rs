@@ -119,11 +119,11 @@ impl Reading {
             self.log.report.cut = Some("the most lines that are replayed");
             return;
         }
-        let told = match line::parse(bytes) {
-            Ok(told) => told,
+        let line = match line::parse(bytes) {
+            Ok(line) => line,
             Err(reason) => return self.refuse(reason),
         };
-        let method = match told.method {
+        let method = match line.method {
             Some(method @ (Method::Get | Method::Head)) => method,
             Some(method) if self.wanted.all_methods && method != Method::Connect => method,
             _ => {
@@ -132,11 +132,11 @@ impl Reading {
                 return;
             }
         };
-        let Some(index) = self.index(method, &told) else {
+        let Some(index) = self.index(method, &line) else {
             return;
         };
         if self.wanted.times {
-            let Some(time) = told.time else {
+            let Some(time) = line.time else {
                 return self.refuse("it has no time");
             };
             self.log.times_ns.push(time.unix_ns);
@@ -155,16 +155,16 @@ impl Reading {
     }
 
     /// The index of a request; a new one is added. `None`: there are too many.
-    fn index(&mut self, method: Method, told: &LogLine<'_>) -> Option<u32> {
+    fn index(&mut self, method: Method, line: &LogLine<'_>) -> Option<u32> {
         self.key.clear();
         self.key.extend_from_slice(method.as_str().as_bytes());
         self.key.push(b' ');
-        self.key.extend_from_slice(&told.target);
+        self.key.extend_from_slice(&line.target);
         if let Some(index) = self.indexes.get(self.key.as_slice()) {
             return Some(*index);
         }
         let requests = &mut self.log.requests;
-        self.targets_bytes += told.target.len();
+        self.targets_bytes += line.target.len();
         if requests.len() == DISTINCT_MAX {
             self.log.report.cut = Some("the most different requests");
         } else if self.targets_bytes > TARGETS_BYTES_MAX {
@@ -174,7 +174,7 @@ impl Reading {
             return None;
         }
         let index = requests.len() as u32;
-        requests.push((method, Box::from(&*told.target)));
+        requests.push((method, Box::from(&*line.target)));
         self.indexes.insert(Box::from(self.key.as_slice()), index);
         Some(index)
     }

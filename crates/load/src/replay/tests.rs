@@ -153,22 +153,22 @@ proptest! {
     fn targets_come_back_as_they_were_sent(target in targets(), is_hex: bool, unix in 0_i64..9_000_000_000) {
         let text = escaped(&target, is_hex);
         let line = format!("h - - [10/Oct/2000:13:55:36 +0000] \"GET {text} HTTP/1.1\" 200 5");
-        let told = line::parse(line.as_bytes()).unwrap();
-        prop_assert_eq!(&*told.target, &*target);
+        let parsed = line::parse(line.as_bytes()).unwrap();
+        prop_assert_eq!(&*parsed.target, &*target);
         let text = String::from_utf8_lossy(&target).into_owned();
         let object = serde_json::json!({ "request": format!("GET {text} HTTP/1.1"), "time": unix });
         let object = object.to_string();
-        let told = line::parse(object.as_bytes()).unwrap();
-        prop_assert_eq!(&*told.target, text.as_bytes());
+        let parsed = line::parse(object.as_bytes()).unwrap();
+        prop_assert_eq!(&*parsed.target, text.as_bytes());
         let expected = (unix >= 100_000_000).then_some(LogTime { unix_ns: unix * 1_000_000_000, is_whole_second: true });
-        prop_assert_eq!(told.time, expected);
+        prop_assert_eq!(parsed.time, expected);
     }
 
     #[test]
     fn any_bytes_are_a_line_or_not(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        if let Ok(told) = line::parse(&bytes) {
-            prop_assert!(told.target.starts_with(b"/"));
-            prop_assert!(told.target.iter().all(|byte| *byte > b' ' && *byte != 0x7f));
+        if let Ok(parsed) = line::parse(&bytes) {
+            prop_assert!(parsed.target.starts_with(b"/"));
+            prop_assert!(parsed.target.iter().all(|byte| *byte > b' ' && *byte != 0x7f));
         }
     }
 

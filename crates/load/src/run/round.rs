@@ -1,4 +1,4 @@
-//! One trial from begin to end: the workers is started together, heard, shown, stopped.
+//! One trial from start to end: workers are started together, observed and stopped.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -160,13 +160,13 @@ fn spawn(index: u32, count: u32, seed: u64) -> io::Result<Child> {
 
 /// Reads from a child to its end.
 fn listen(index: u32, count: u32, mut child: Child, sender: &Sender<RunEvent>) {
-    let heard = hear(&mut child, sender);
+    let read = hear(&mut child, sender);
     let mut words = String::new();
     if let Some(mut stderr) = child.stderr.take() {
         let _ = stderr.read_to_string(&mut words); // then there are none
     }
     let status = child.wait();
-    let result = match (heard, status) {
+    let result = match (read, status) {
         (Ok(()), Ok(status)) if status.success() => Ok(()),
         (Err(reason), _) => Err(reason),
         (_, Err(error)) => Err(error.to_string()),
@@ -219,11 +219,11 @@ pub fn carry_part(
             .spawn(move || obey(&control))
             .map_err(|error| RunError::Failed(format!("a thread cannot be started: {error}")))?;
     }
-    let told = report(&events, workers.ends_expected(), steps);
-    if told.is_err() {
+    let reported = report(&events, workers.ends_expected(), steps);
+    if reported.is_err() {
         workers.stop();
     }
-    told
+    reported
 }
 
 /// Does what the parent says; without a parent there is nothing to do.
@@ -253,8 +253,8 @@ fn report(
     };
     let mut ends = 0;
     while ends < ends_expected {
-        let Ok(told) = events.recv() else { break };
-        match told {
+        let Ok(event) = events.recv() else { break };
+        match event {
             RunEvent::Thread(Event::Message(message)) => {
                 send(&message)?;
             }

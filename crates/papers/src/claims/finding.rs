@@ -252,7 +252,7 @@ impl ClaimFinding {
         for (word, texts) in [
             ("holds", holds),
             ("does not hold", fails),
-            ("cannot be told", open),
+            ("undecided", open),
         ] {
             if !texts.is_empty() {
                 parts.push(format!("{word}: {}", texts.join(", ")));

@@ -146,7 +146,7 @@ fn falls(evidence: &Evidence<'_>) -> Result<ClaimFinding, String> {
             Verdict::Reproduced,
             "it falls, and rises nowhere".to_owned(),
         ),
-        None => (Verdict::NotTestable, "no trend can be told".to_owned()),
+        None => (Verdict::NotTestable, "no trend can be seen".to_owned()),
     };
     let why = format!(
         "Trend over service times: {how} (Kendall's tau {:.2}, p {}).",

@@ -1,4 +1,4 @@
-//! Made-up runs in which a claim holds, does not, cannot be told, and cannot be tested.
+//! Made-up runs in which a claim holds, does not, is undecided, and cannot be tested.
 
 mod p5;
 

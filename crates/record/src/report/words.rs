@@ -9,7 +9,7 @@ use crate::{
     Distribution, ErrorKind, LittleRecord, Percentiles, Results, Tally, TrialRecord, Verdict,
 };
 
-/// From this part of the machine's CPU time on it is told that other guests had it.
+/// From this part of the machine's CPU time on the report says that other guests had it.
 const STEAL_SHARE_TOLD: f64 = 0.01;
 
 /// An error as people say it, with its cause where that is known.

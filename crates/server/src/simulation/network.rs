@@ -68,7 +68,7 @@ pub(super) struct Pipe {
     /// Input was unread then, or has come since: what the client has not read is lost.
     pub(super) has_reset_client: bool,
     pub(super) owner: Option<Owner>,
-    /// By completion: the server asks for bytes; it has been told the end; what is being sent.
+    /// By completion: the server asks for bytes; the end was reported; what is being sent.
     pub(super) is_armed: bool,
     /// The server has received something.
     pub(super) has_received: bool,
@@ -82,7 +82,7 @@ pub(super) struct Network {
     pub(super) now_us: &'static AtomicU64,
     pub(super) pipes: Vec<Pipe>,
     pub(super) queues: Vec<VecDeque<Pending>>,
-    /// Sends that are reported late: when, to whom.
+    /// Sends that are reported late: when, and for which connection.
     lazy: VecDeque<(u64, usize, Transmit)>,
     /// By the descriptor that stands for a socket.
     by_descriptor: HashMap<RawFd, usize>,

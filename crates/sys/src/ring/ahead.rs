@@ -1,7 +1,7 @@
 //! Reading files ahead: into the page cache, by the kernel, while the loop goes on with others.
 //!
 //! What is read is not looked at: the bytes go to one place for all reads, and the loop sends the
-//! file from the page cache once it is told. So a read waits for a disk alone, never for the reader
+//! file from the page cache once that is reported. So a read waits for a disk alone, never for the reader
 //! of an answer, and however many are under way, they take no memory.
 
 use std::io;

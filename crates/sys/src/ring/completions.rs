@@ -1,4 +1,4 @@
-//! From what lies in the completion queue to what is told.
+//! From what lies in the completion queue to what is reported.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -51,7 +51,7 @@ impl Taken {
 }
 
 impl Ring {
-    /// The next thing that happened by the last `wait`; `None`: all was told.
+    /// The next thing that happened by the last `wait`; `None`: all was reported.
     pub fn next_completion(&mut self) -> Option<Completion<'_>> {
         if let Some(buffer) = self.lent.take() {
             self.give_back(buffer);
@@ -60,8 +60,8 @@ impl Ring {
             let outcome = match self.next_quiet() {
                 Some(outcome) => outcome,
                 None => {
-                    let taken = *self.taken.get(self.told)?;
-                    self.told += 1;
+                    let taken = *self.taken.get(self.reported)?;
+                    self.reported += 1;
                     self.tell(taken)
                 }
             };
@@ -83,9 +83,9 @@ impl Ring {
 
     /// Takes what lies in the queue. Sends that did not go out whole stop being quiet.
     pub(super) fn take_completions(&mut self) {
-        debug_assert_eq!(self.told, self.taken.len());
+        debug_assert_eq!(self.reported, self.taken.len());
         self.taken.clear();
-        self.told = 0;
+        self.reported = 0;
         let queue = self.uring.completion();
         self.taken.extend(queue.map(|entry| Taken {
             user_data: entry.user_data(),
@@ -109,8 +109,8 @@ impl Ring {
         }
     }
 
-    /// The next of those sends that were submitted and of which nothing was heard. One that was heard
-    /// of has left `Sending::Quiet`, and the next of its socket has another number.
+    /// The next of those sends that were submitted and of which nothing was reported. One that was
+    /// reported has left `Sending::Quiet`, and the next of its socket has another number.
     fn next_quiet(&mut self) -> Option<Outcome> {
         while self.quiet_submitted > 0 {
             self.quiet_submitted -= 1;
@@ -174,9 +174,9 @@ impl Ring {
         Some(socket.owner)
     }
 
-    fn polled(&mut self, index: u32, told: fn(Token) -> Completion<'static>) -> Outcome {
+    fn polled(&mut self, index: u32, completion: fn(Token) -> Completion<'static>) -> Outcome {
         match self.landed(index) {
-            Some(token) => Outcome::Other(told(token)),
+            Some(token) => Outcome::Other(completion(token)),
             None => Outcome::Nothing,
         }
     }
@@ -228,15 +228,15 @@ impl Ring {
         }
         let wanted = watched.wanted;
         let Some(error) = taken.error() else {
-            if watched.knocks {
+            if watched.polls {
                 watched.wanted = false;
                 return Outcome::Other(Completion::AcceptReady { listener });
             }
             if ended && wanted {
                 self.arm_accept(listener);
             }
-            // SAFETY: the kernel has just made this descriptor for this completion, and told nobody
-            // else of it.
+            // SAFETY: the kernel has just made this descriptor for this completion, and gave it to
+            // no other owner.
             let socket = unsafe { OwnedFd::from_raw_fd(taken.result) };
             return Outcome::Other(Completion::Accepted { listener, socket });
         };

@@ -31,13 +31,13 @@ impl Ring {
             .map(AsFd::as_fd)
     }
 
-    /// Whether bytes or the end have come to it that were not told yet; `true` also where that is not
+    /// Whether bytes or the end have come to it that were not reported yet; `true` also where that is not
     /// certain.
     #[must_use]
     pub fn has_input(&mut self, id: SocketId) -> bool {
         let receive = user_data(Kind::Receive, id.0.index);
-        let untold = &self.taken[self.told..];
-        untold.iter().any(|taken| taken.user_data == receive)
+        let unreported = &self.taken[self.reported..];
+        unreported.iter().any(|taken| taken.user_data == receive)
             || !self.uring.completion().is_empty()
             || self.socket(id).is_some_and(crate::socket::has_input)
     }
@@ -48,10 +48,10 @@ impl Ring {
         self.sockets.len()
     }
 
-    /// Things that the last `wait` brought and that were not told yet, at most.
+    /// Things that the last `wait` brought and that were not reported yet, at most.
     #[must_use]
     pub fn left(&self) -> usize {
-        self.taken.len() - self.told + self.quiet_submitted
+        self.taken.len() - self.reported + self.quiet_submitted
     }
 
     /// Whether there are no sockets.
@@ -95,7 +95,7 @@ impl Ring {
     }
 
     /// No bytes are welcome until `receive`; those that the kernel has taken already come still.
-    /// That the connection broke is told all the same.
+    /// That the connection broke is reported all the same.
     pub fn pause(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.open(id) else {
             return;
@@ -112,7 +112,7 @@ impl Ring {
         }
     }
 
-    /// That the connection breaks, or ends in both directions, is told by `HungUp`, though nothing is
+    /// That the connection breaks, or ends in both directions, is reported by `HungUp`, though nothing is
     /// received from it or sent to it: behind the peer's regular end, too, of which a reset may come.
     pub fn watch_hang_up(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.open(id) else {
@@ -140,7 +140,7 @@ impl Ring {
     /// If one is out already.
     #[inline]
     pub fn send(&mut self, id: SocketId, transmit: Transmit, report: SentReport) -> bool {
-        // What takes more than one operation goes on when the first one is heard of.
+        // What takes more than one operation goes on when the first one is reported.
         let quiet = self.features.quiet_sends
             && report == SentReport::WithTheNext
             && transmit.is_last_piece()
@@ -214,7 +214,7 @@ impl Ring {
         self.push(poll.user_data(user_data(Kind::Room, id.0.index)));
     }
 
-    /// Lets go of a socket: nothing is told of it any more. What is in flight is cancelled, the
+    /// Lets go of a socket: nothing is reported of it any more. What is in flight is cancelled, the
     /// descriptor is closed, and the slot is used again after the last completion.
     pub fn close(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.open(id) else {
@@ -242,21 +242,21 @@ impl Ring {
         self.sockets.release(id.0.index);
     }
 
-    /// Accepts connections at `listener` from now on, told under its number. Costs nothing while that
+    /// Accepts connections at `listener` from now on, reported under its number. Costs nothing while that
     /// is so already.
     pub fn accept(&mut self, listener: u32, fd: BorrowedFd<'_>) {
         self.listen(listener, fd, false);
     }
 
-    /// Tells `AcceptReady`, once, when there is somebody to be accepted at a listener that several rings
-    /// listen at. Only one of them is told of each newcomer, and one that does not wait is not told
-    /// twice: to accept for it goes on taking them (a multishot accept is first in the kernel's queue
+    /// Reports `AcceptReady`, once, when a connection can be accepted at a listener that several rings
+    /// listen at. Each connection is reported to one of them, and one that does not wait gets no second
+    /// report: to accept for it goes on taking them (a multishot accept is first in the kernel's queue
     /// for ever), whether or not its thread has time for them.
     pub fn await_acceptable(&mut self, listener: u32, fd: BorrowedFd<'_>) {
         self.listen(listener, fd, true);
     }
 
-    fn listen(&mut self, listener: u32, fd: BorrowedFd<'_>, knocks: bool) {
+    fn listen(&mut self, listener: u32, fd: BorrowedFd<'_>, polls: bool) {
         let index = listener as usize;
         if self.listeners.len() <= index {
             self.listeners.resize(index + 1, Watched::NONE);
@@ -264,7 +264,7 @@ impl Ring {
         let watched = &mut self.listeners[index];
         watched.fd = fd.as_raw_fd();
         watched.wanted = true;
-        watched.knocks = knocks;
+        watched.polls = polls;
         // One that is being stopped is armed again after its last completion.
         if watched.standing == Operation::Idle {
             self.arm_accept(listener);
@@ -275,7 +275,7 @@ impl Ring {
         let watched = &mut self.listeners[listener as usize];
         watched.standing = Operation::Armed;
         let fd = types::Fd(watched.fd);
-        let entry = if watched.knocks {
+        let entry = if watched.polls {
             let events = libc::POLLIN as u32 | libc::EPOLLEXCLUSIVE as u32;
             opcode::PollAdd::new(fd, events).build()
         } else if self.features.multishot_accept {
@@ -294,8 +294,8 @@ impl Ring {
         self.push(entry.user_data(user_data(Kind::Accept, listener)));
     }
 
-    /// Listens no more at `listener` from the next wait on, which it has to stay open for; those who
-    /// came in already are told still.
+    /// Listens no more at `listener` from the next wait on, which it has to stay open for; connections
+    /// that were accepted already are still reported.
     pub fn stop_accepting(&mut self, listener: u32) {
         let Some(watched) = self.listeners.get_mut(listener as usize) else {
             return;

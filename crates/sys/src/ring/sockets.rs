@@ -47,9 +47,9 @@ pub(super) struct Socket {
     pub(super) wanted: bool,
     /// Bytes have come.
     pub(super) has_spoken: bool,
-    /// The end, or an error, was told: nothing is received any more.
+    /// The end, or an error, was reported: nothing is received any more.
     pub(super) ended: bool,
-    /// Its owner has let go of it: completions are not told any more.
+    /// Its owner has let go of it: completions are not reported any more.
     pub(super) closing: bool,
     /// A poll for the peer's hang-up is armed.
     pub(super) watching_hang_up: bool,

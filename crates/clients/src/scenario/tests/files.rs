@@ -113,9 +113,15 @@ fn mistakes_are_told_with_their_line() {
         } else {
             format!("{text}{step}")
         };
-        let told = fault(&text);
-        assert!(told.starts_with(&format!("s.toml:{line}: ")), "{told}");
-        assert!(told.contains(words) && !told.contains('\n'), "{told}");
+        let message = fault(&text);
+        assert!(
+            message.starts_with(&format!("s.toml:{line}: ")),
+            "{message}"
+        );
+        assert!(
+            message.contains(words) && !message.contains('\n'),
+            "{message}"
+        );
     }
 }
 
@@ -171,6 +177,6 @@ fn the_mistake_in_the_documentation_is_told_so() {
     let (_, rest) = rest.split_once("in one line:\n\n    ").unwrap();
     let (documented, _) = rest.split_once('\n').unwrap();
     let wrong = example.replacen("{{csrf}}", "{{crsf}}", 1);
-    let told = Scenario::parse(&wrong, "shop.toml", Path::new("")).unwrap_err();
-    assert_eq!(told, documented);
+    let message = Scenario::parse(&wrong, "shop.toml", Path::new("")).unwrap_err();
+    assert_eq!(message, documented);
 }

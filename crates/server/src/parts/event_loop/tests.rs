@@ -176,7 +176,7 @@ fn nobody_is_evicted_in_the_turn_of_its_last_answer() {
     assert!(event_loop.slots.is_empty());
 }
 
-/// Its request is in the socket, and no completion has told it yet.
+/// Its request is in the socket, and no completion has reported it yet.
 #[test]
 fn a_newcomer_who_has_spoken_is_not_evicted_unheard() {
     if !has_rings() {

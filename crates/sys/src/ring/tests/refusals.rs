@@ -1,5 +1,5 @@
 //! A kernel that takes only some of the entries, for want of memory: what it has not taken has not
-//! been sent, and may not be told so.
+//! been sent, and may not be reported so.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
@@ -33,8 +33,8 @@ fn drain(stream: &mut UnixStream, into: &mut Vec<u8>) {
     }
 }
 
-/// Whose send something is told of next.
-fn told(ring: &mut Ring) -> Option<Token> {
+/// Whose send something is reported of next.
+fn reported(ring: &mut Ring) -> Option<Token> {
     match ring.next_completion()? {
         Completion::Sent { token, .. } | Completion::Progress { token, .. } => Some(token),
         other => panic!("{other:?}"),
@@ -47,7 +47,7 @@ fn order_nothing(ring: &mut Ring) {
 }
 
 /// A socket whose quiet send goes in two pieces, while the kernel never takes all that was ordered,
-/// stood in the list twice: for that one and for its next. So the one after the next was told as sent
+/// stood in the list twice: for that one and for its next. So the one after the next was reported as sent
 /// with it, before the kernel had seen it.
 #[test]
 fn a_send_that_the_kernel_had_not_taken_was_told_as_sent() {
@@ -61,26 +61,26 @@ fn a_send_that_the_kernel_had_not_taken_was_told_as_sent() {
     assert!(ring.send(a, memory(&too_much), SentReport::WithTheNext));
     assert!(ring.send(b, memory(b"b"), SentReport::WithTheNext));
     take(&mut ring, 1);
-    assert_eq!(told(&mut ring), Some(a_owner), "a part has left");
-    assert_eq!(told(&mut ring), None);
+    assert_eq!(reported(&mut ring), Some(a_owner), "a part has left");
+    assert_eq!(reported(&mut ring), None);
     let mut arrived = Vec::new();
     drain(&mut a_peer, &mut arrived);
     order_nothing(&mut ring);
     take(&mut ring, 2); // that of B, and the rest
-    while told(&mut ring).is_some() {}
+    while reported(&mut ring).is_some() {}
     drain(&mut a_peer, &mut arrived);
     assert!(arrived == too_much, "{} bytes", arrived.len());
 
     assert!(ring.send(a, memory(b"second"), SentReport::WithTheNext));
     ring.entries_left = None;
     ring.wait(Some(0)).unwrap();
-    while told(&mut ring).expect("the second has left") != a_owner {}
+    while reported(&mut ring).expect("the second has left") != a_owner {}
     assert!(ring.send(a, memory(b"third"), SentReport::WithTheNext));
-    while let Some(token) = told(&mut ring) {
+    while let Some(token) = reported(&mut ring) {
         assert_ne!(token, a_owner, "the third was not even submitted");
     }
     ring.wait(Some(0)).unwrap();
-    assert_eq!(told(&mut ring), Some(a_owner));
+    assert_eq!(reported(&mut ring), Some(a_owner));
     arrived.clear();
     drain(&mut a_peer, &mut arrived);
     assert_eq!(arrived, b"secondthird");
@@ -103,7 +103,7 @@ impl Peer {
             1 => 40_000,
             few => few as usize * 10,
         };
-        let told = match next(random) % 4 {
+        let reported = match next(random) % 4 {
             0 => SentReport::AtOnce,
             _ => SentReport::WithTheNext,
         };
@@ -111,7 +111,7 @@ impl Peer {
         let start = next(random) as usize % NOISE.len();
         let content = &NOISE[start..][..len.min(NOISE.len() - start)];
         self.ordered.extend_from_slice(content);
-        ring.send(self.id, memory(content), told);
+        ring.send(self.id, memory(content), reported);
         self.is_sending = true;
     }
 }
@@ -130,7 +130,7 @@ fn next(random: &mut u32) -> u32 {
 }
 
 /// However few entries the kernel takes at a time, and in whichever pieces they go: when a batch is
-/// told as sent, all of it has arrived, and nothing ever arrives that was not ordered.
+/// reported as sent, all of it has arrived, and nothing ever arrives that was not ordered.
 #[test]
 fn what_is_told_as_sent_has_left_whatever_the_kernel_refuses() {
     for seed in 0..10 {
@@ -176,7 +176,7 @@ fn what_is_told_as_sent_has_left_whatever_the_kernel_refuses() {
                 );
                 (peer.is_sending, peer.arrived, peer.ordered) = (false, Vec::new(), Vec::new());
                 if !is_last && next(&mut random).is_multiple_of(2) {
-                    peer.send(&mut ring, &mut random); // while others are still to be told
+                    peer.send(&mut ring, &mut random); // while others are still to be reported
                 }
             }
         }

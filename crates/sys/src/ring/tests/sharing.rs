@@ -22,7 +22,7 @@ fn take_in(listener: &TcpListener) -> usize {
     std::iter::from_fn(accept).count()
 }
 
-/// Accepts until told to stop; returns how often it was woken.
+/// Accepts until asked to stop; returns how often it was woken.
 fn accept_until(
     mut ring: Ring,
     listener: &TcpListener,
@@ -51,7 +51,7 @@ fn accept_until(
     }
 }
 
-/// A newcomer wakes one of the rings that wait for it: the kernel queues each as an exclusive waiter.
+/// A new connection wakes one of the rings that wait for it: the kernel queues each as an exclusive waiter.
 /// All four would wake four times as often.
 #[test]
 fn a_newcomer_wakes_one_of_the_rings_that_share_a_listener() {
@@ -86,7 +86,7 @@ fn a_newcomer_wakes_one_of_the_rings_that_share_a_listener() {
     );
 }
 
-/// A loop that is busy does not accept: one newcomer may have been told to it, and waits there until
+/// A loop that is busy does not accept: one new connection may have been reported to it, and waits there until
 /// the next comes, who wakes another loop.
 #[test]
 fn a_ring_that_does_not_wait_leaves_newcomers_to_the_others() {
