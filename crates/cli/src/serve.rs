@@ -62,23 +62,14 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         access_log: logs.access_logging(log_format),
         connection_log: logs.connection_logging(log_format),
     };
+    let served = (session, listen, config);
     let work = &plan.flags.work;
     let handle = match work.service_time {
-        None => start(
-            front.mounted(files, accounts.as_ref()),
-            session,
-            listen,
-            config,
-        ),
+        None => start(front.mounted(files, accounts.as_ref()), served),
         Some(time) => {
             let kind = work.service_kind.map_or(ServiceKind::Sleep, |kind| kind.0);
             let files = ServiceTime::new(files, *time, kind);
-            start(
-                front.mounted(files, accounts.as_ref()),
-                session,
-                listen,
-                config,
-            )
+            start(front.mounted(files, accounts.as_ref()), served)
         }
     }?;
     let _ = status.control.set(handle.control()); // set nowhere else
@@ -133,12 +124,10 @@ fn probes(page: Option<&StatusPage>, root: &Path, status: &Arc<Status>) -> Probe
     Probes::new(folder, move || status.is_ready())
 }
 
-fn start<H: Handler>(
-    handler: H,
-    session: Arc<SessionConfig>,
-    listen: Vec<ListenAddr>,
-    config: ServerConfig,
-) -> Result<ServerHandle, Failure> {
+type Served = (Arc<SessionConfig>, Vec<ListenAddr>, ServerConfig);
+
+fn start<H: Handler>(handler: H, served: Served) -> Result<ServerHandle, Failure> {
+    let (session, listen, config) = served;
     loadline_server::serve(Config::new(Arc::new(handler), session, listen), config)
         .map_err(|error| refused(&error))
 }

@@ -9,7 +9,9 @@ use loadline_spec::values::Count;
 
 use super::capacity_defs::{CAPACITY_EXIT_CODES, CAPACITY_MORE, CapacityFlags};
 use super::lab_advise_defs::{LAB_ADVISE_EXIT_CODES, LAB_ADVISE_MORE, LabAdviseFlags};
-use super::lab_paper_defs::{LAB_COMPARE_MORE, LAB_PAPER_MORE, LabCompareFlags, LabPaperFlags};
+use super::lab_paper_defs::{
+    LAB_COMPARE_MORE, LAB_PAPER_MORE, LabCompareFlags, LabPaperFlags, RunningFlags,
+};
 use super::lab_report_defs::{
     LAB_REPORT_EXIT_CODES, LAB_REPORT_MORE, LAB_VERIFY_EXIT_CODES, LabReportFlags, LabVerifyFlags,
 };
@@ -95,22 +97,6 @@ pub(crate) struct LabRunFlags {
 
     #[command(flatten)]
     pub(crate) running: RunningFlags,
-}
-
-/// How any plan is run.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct RunningFlags {
-    /// Seed of the order of trials and of their loads [default: the plan's].
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) seed: Option<u64>,
-
-    /// Check the plan and print what would run, and for how long.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-
-    /// Print no progress.
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
 }
 
 fn block_count(text: &str) -> Result<usize, ValueError> {

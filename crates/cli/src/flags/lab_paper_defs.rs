@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::lab_defs::RunningFlags;
-
 pub(crate) const LAB_PAPER_MORE: &str = "\
 Examples:
   loadline lab paper P1
@@ -89,4 +87,20 @@ pub(crate) struct LabGridFlags {
 
     #[command(flatten)]
     pub(crate) running: RunningFlags,
+}
+
+/// How any plan is run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunningFlags {
+    /// Seed of the order of trials and of their loads [default: the plan's].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+
+    /// Check the plan and print what would run, and for how long.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Print no progress.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
