@@ -42,9 +42,9 @@ Examples:
       a thousand blocking threads, and 0.5 ms of made-up work for each request
 
 Signals:
-  SIGTERM, SIGINT  drain: stop accepting, finish every accepted request, exit; a second signal exits
-                   at once. With --drain-delay: respond 503 at /-/ready and keep serving for the delay,
-                   then drain; a second signal drains at once, a third one exits at once
+  SIGTERM, SIGINT  drain: stop accepting, finish every accepted request, exit; a second signal
+                   exits at once. With --drain-delay: respond 503 at /-/ready and keep serving
+                   for the delay, then drain; a second signal drains at once, a third one exits
   SIGHUP           reopen the access log and the connection log";
 
 /// A web server for Linux that knows how much load it can carry.

@@ -23,6 +23,7 @@ Exit codes:
   0    every trial is recorded, discarded ones with their reasons; or the plan's budget is spent
   1    something failed while running; the recorded trials are kept, and the same command resumes
   2    bad usage: an option, a plan, a server that is not installed, a folder with another run
+  3    every trial was discarded; the most frequent reason is printed
   130  interrupted; the recorded trials are kept, and the same command resumes";
 
 pub(crate) const LAB_RUN_MORE: &str = "\

@@ -17,9 +17,9 @@ Examples:
 pub(crate) const LAB_COMPARE_MORE: &str = "\
 Examples:
   loadline lab compare
-      small and large files, 64 to 10,000 connections, new ones, idle ones, latency at the same rate,
-      two loops: less than 20 minutes, into runs/compare; the same command resumes it, or prints the
-      tables again
+      small and large files, 64 to 10,000 connections, new ones, idle ones, latency at the same
+      rate, two loops: less than 20 minutes, into runs/compare; the same command resumes it, or
+      prints the tables again
   loadline lab compare --only small,idle
       two parts of it
   loadline lab compare --page docs/results.md --readme docs/figures.md
@@ -61,7 +61,8 @@ pub(crate) struct LabCompareFlags {
 /// Which part of a plan is run, and where to.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabGridFlags {
-    /// Run the whole grid, with the paper's own parameters. Prints first how long it takes.
+    /// Run the whole grid: with the paper's own parameters, or with more and longer trials of a
+    /// comparison. Prints first how long it takes.
     #[arg(long)]
     pub(crate) full: bool,
 
