@@ -35,7 +35,7 @@ pub enum Action {
     /// Read part of a file into memory, without waiting for the disk; give back with `filled` or
     /// `not_cached`. For content that cannot go from the
     /// file to the socket because a layer such as TLS stands between them. One at a time.
-    Fill(Fill),
+    Fill(Box<Fill>),
     /// Receive what the socket holds already, without waiting; then `received`, `received_eof`, or
     /// `nothing_pending`. It comes before the last close and before a drain closes an idle
     /// connection: input that nobody has read would turn the close into a reset (RFC 9112 section

@@ -81,9 +81,9 @@ enum Filling {
     /// Ordered.
     Ordered,
     /// To be ordered again, once it is in the page cache.
-    NotCached(Fill),
+    NotCached(Box<Fill>),
     /// To be ordered again.
-    Cached(Fill),
+    Cached(Box<Fill>),
 }
 
 /// Bytes on their way: how many of the socket's, and of the session's.
@@ -162,7 +162,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
     }
 
     /// Moves output through the layer, a piece of it at most. `Some`: a file is next.
-    fn take_output(&mut self, cx: &mut Context<'_>) -> Option<Fill> {
+    fn take_output(&mut self, cx: &mut Context<'_>) -> Option<Box<Fill>> {
         let (transmit, _) = self.output.as_mut()?;
         let mut room = PIECE_BYTES.saturating_sub(self.out.len());
         while let Some(chunk) = transmit.front() {
@@ -179,13 +179,13 @@ impl<L: Layer, S: Session> Layered<L, S> {
                 }
                 Chunk::File { file, offset, len } if room >= FILL_BYTES_MIN => {
                     let len = usize::try_from(len).map_or(room, |len| len.min(room));
-                    return Some(Fill {
+                    return Some(Box::new(Fill {
                         file: Arc::clone(file),
                         offset,
                         len,
                         buffer: cx.pool.buffers.take(len),
                         is_cached: false,
-                    });
+                    }));
                 }
                 _ => return None,
             }
@@ -332,7 +332,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         }
     }
 
-    fn filled(&mut self, mut fill: Fill, cx: &mut Context<'_>) {
+    fn filled(&mut self, mut fill: Box<Fill>, cx: &mut Context<'_>) {
         self.filling = Filling::No;
         let buffer = std::mem::take(&mut fill.buffer);
         if buffer.len() < fill.len {
@@ -349,16 +349,16 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         cx.pool.buffers.give(buffer);
     }
 
-    fn not_cached(&mut self, fill: Fill, _cx: &mut Context<'_>) {
+    fn not_cached(&mut self, fill: Box<Fill>, _cx: &mut Context<'_>) {
         self.filling = Filling::NotCached(fill);
     }
 
     fn cached(&mut self, _cx: &mut Context<'_>) {
         self.filling = match std::mem::replace(&mut self.filling, Filling::No) {
-            Filling::NotCached(fill) => Filling::Cached(Fill {
-                is_cached: true,
-                ..fill
-            }),
+            Filling::NotCached(mut fill) => {
+                fill.is_cached = true;
+                Filling::Cached(fill)
+            }
             filling => filling,
         };
     }

@@ -122,10 +122,10 @@ session! {
         fn sent(transmit: Transmit, cx: &mut Context<'_>);
 
         /// File content for `Fill` is in its buffer, as much as there was.
-        fn filled(fill: Fill, cx: &mut Context<'_>);
+        fn filled(fill: Box<Fill>, cx: &mut Context<'_>);
 
         /// The rest of what `Fill` asks for is not in the page cache. It is read into it; then `cached`.
-        fn not_cached(fill: Fill, cx: &mut Context<'_>);
+        fn not_cached(fill: Box<Fill>, cx: &mut Context<'_>);
 
         /// A range of a file is in the page cache by now. What `not_cached` was said of is ordered
         /// again.

@@ -352,7 +352,7 @@ impl<T> Connection<T> {
 
     /// `Action::Fill`.
     #[cold]
-    fn fill(&mut self, mut fill: Fill, cx: &mut Context<'_>) -> ControlFlow<Pause> {
+    fn fill(&mut self, mut fill: Box<Fill>, cx: &mut Context<'_>) -> ControlFlow<Pause> {
         let (file, have) = (&fill.file, &mut fill.buffer);
         match file::fill(file, fill.offset, fill.len, have, fill.is_cached) {
             Ok(Filled::Whole) => self.session.filled(fill, cx),

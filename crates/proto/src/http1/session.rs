@@ -302,10 +302,10 @@ impl Http1Session {
     }
 
     /// Nothing is ordered to be filled: whoever sends the output can send files.
-    pub fn filled(&mut self, _fill: Fill, _cx: &mut Context<'_>) {}
+    pub fn filled(&mut self, _fill: Box<Fill>, _cx: &mut Context<'_>) {}
 
     /// The same.
-    pub fn not_cached(&mut self, _fill: Fill, _cx: &mut Context<'_>) {}
+    pub fn not_cached(&mut self, _fill: Box<Fill>, _cx: &mut Context<'_>) {}
 
     /// The same.
     pub fn cached(&mut self, _cx: &mut Context<'_>) {}

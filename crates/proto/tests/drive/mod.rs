@@ -385,7 +385,7 @@ impl<'h> Driver<'h> {
         panic!("the session orders without end");
     }
 
-    fn fill(&mut self, mut fill: Fill) {
+    fn fill(&mut self, mut fill: Box<Fill>) {
         assert!(fill.len > 0);
         self.filled += 1;
         let session = self.session.as_mut().expect("an open connection");

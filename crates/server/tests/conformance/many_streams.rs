@@ -261,9 +261,9 @@ impl Session for ManyStreams {
         }
     }
 
-    fn filled(&mut self, _fill: Fill, _cx: &mut Context<'_>) {}
+    fn filled(&mut self, _fill: Box<Fill>, _cx: &mut Context<'_>) {}
 
-    fn not_cached(&mut self, _fill: Fill, _cx: &mut Context<'_>) {}
+    fn not_cached(&mut self, _fill: Box<Fill>, _cx: &mut Context<'_>) {}
 
     fn cached(&mut self, _cx: &mut Context<'_>) {}
 

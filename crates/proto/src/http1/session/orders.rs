@@ -12,9 +12,35 @@ const WAIT_FOR_OWNER: Action = Action::Wait {
 };
 
 impl Http1Session {
-    /// The next order. To be asked after every fact until it says `Wait` or `Close`.
+    /// The next order. To be asked after every event until it says `Wait` or `Close`.
     #[inline]
     pub fn next_action(&mut self, cx: &mut Context<'_>) -> Action {
+        // Those of a small request, with no look at what it does not need.
+        let output_due = match (self.state, &self.progress) {
+            _ if self.sending => return self.other_action(cx),
+            // More answers may join the output, so that pipelined ones leave together.
+            (State::RunDue, Some(progress)) => {
+                progress.is_full(self.config.limits.output_bytes_max)
+            }
+            (State::Idle, progress) if !self.draining => {
+                progress.as_ref().is_some_and(|it| it.has_output())
+            }
+            _ => return self.other_action(cx),
+        };
+        if output_due {
+            return self.send(cx);
+        }
+        match self.state {
+            State::RunDue => self.run(cx),
+            _ => Action::Wait {
+                read: !self.eof,
+                hang_up: false,
+            },
+        }
+    }
+
+    #[inline(never)]
+    fn other_action(&mut self, cx: &mut Context<'_>) -> Action {
         if matches!(self.state, State::Closed | State::CancelDue { .. }) {
             return self.cancel();
         }
@@ -26,10 +52,6 @@ impl Http1Session {
         }
         let full = match (&self.progress, self.state) {
             (None, _) => false,
-            // More answers may join the output, so that pipelined ones leave together.
-            (Some(progress), State::RunDue) => {
-                progress.is_full(self.config.limits.output_bytes_max)
-            }
             (Some(progress), State::Running | State::Blocking) => {
                 debug_assert!(!progress.has_output());
                 false
@@ -40,7 +62,7 @@ impl Http1Session {
             return self.send(cx);
         }
         match self.state {
-            State::RunDue => self.run(cx),
+            State::RunDue => Action::Close, // there is a request, and so there is its progress
             State::BlockDue => match self.progress(cx).exchange.take() {
                 Some(exchange) => {
                     self.state = State::Blocking;
@@ -119,6 +141,7 @@ impl Http1Session {
         Action::Run(exchange)
     }
 
+    #[inline]
     pub(super) fn send(&mut self, cx: &mut Context<'_>) -> Action {
         let mut progress = self.take_progress(cx);
         let transmit = progress.take_output(cx);
