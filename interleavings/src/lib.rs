@@ -30,7 +30,8 @@ mod options {
     }
 }
 mod owner;
-mod parts;
 mod site;
 mod sync;
 mod task;
+mod telemetry;
+mod worker;

@@ -11,11 +11,11 @@ use loadline_proto::{
 use loom::thread::JoinHandle;
 
 use crate::config::App;
-use crate::parts::counters::Row;
-use crate::parts::mailbox::Mailbox;
-use crate::parts::workers::Message;
 use crate::sync::Waker;
-use crate::task::{Notify, Sleeper, TaskPool, Tasks, WorkerTask};
+use crate::task::{Notify, Sleeper, TaskNotices, TaskPool, Tasks, WorkerTask};
+use crate::telemetry::counters::Row;
+use crate::worker::job::Message;
+use crate::worker::mailbox::Mailbox;
 
 /// Room for answers and content in progress, in bytes.
 pub(crate) const WINDOW_BYTES: usize = 2;
@@ -201,7 +201,7 @@ impl Owner {
         let notify = match &self.place {
             Place::Thread(waker) => Notify::Thread(Arc::clone(waker)),
             Place::Loop | Place::Worker => Notify::Loop {
-                mailbox: Arc::clone(&self.mailbox),
+                mailbox: Arc::clone(&self.mailbox) as Arc<dyn TaskNotices>,
                 token: Token {
                     index: 0,
                     generation: 0,

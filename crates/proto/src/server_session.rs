@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use loadline_base::{Millis, Transmit};
 
-use crate::http1::session::Http1Session;
+use crate::http1_session::Http1Session;
 use crate::{
     Action, CloseReason, ConnectionRecord, Context, Exchange, Fill, Outcome, Piece, SessionConfig,
     Status, StreamId,
@@ -38,16 +38,29 @@ pub enum Protocol {
 }
 
 impl ServerSession {
-    /// A connection that was just accepted.
+    /// A connection that was just accepted and speaks HTTP/1.
     #[must_use]
     pub fn new(
         config: &Arc<SessionConfig>,
         peer: Option<SocketAddr>,
         cx: &mut Context<'_>,
     ) -> Self {
-        match config.protocol {
-            Protocol::Http1 => Self::Http1(Http1Session::new(config, peer, cx)),
-            Protocol::Other(new) => Self::Other(new(config, peer, cx)),
+        Self::Http1(Http1Session::new(config, peer, cx))
+    }
+}
+
+impl Protocol {
+    /// A connection that was just accepted.
+    #[must_use]
+    pub fn session(
+        self,
+        config: &Arc<SessionConfig>,
+        peer: Option<SocketAddr>,
+        cx: &mut Context<'_>,
+    ) -> ServerSession {
+        match self {
+            Self::Http1 => ServerSession::new(config, peer, cx),
+            Self::Other(new) => ServerSession::Other(new(config, peer, cx)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What every connection of a server has in common.
 
-use crate::{ErrorPages, Limits, Protocol, TrustedProxies};
+use crate::{ErrorPages, Limits, TrustedProxies};
 
 /// What every connection of a server has in common.
 #[derive(Clone, Debug)]
@@ -15,8 +15,6 @@ pub struct SessionConfig {
     pub trusted_proxies: TrustedProxies,
     /// The number of their listener, in the order of the server's addresses; the server sets it.
     pub listener: u32,
-    /// What connections speak.
-    pub protocol: Protocol,
 }
 
 impl Default for SessionConfig {
@@ -27,7 +25,6 @@ impl Default for SessionConfig {
             error_pages: ErrorPages::plain(),
             trusted_proxies: TrustedProxies::default(),
             listener: 0,
-            protocol: Protocol::Http1,
         }
     }
 }

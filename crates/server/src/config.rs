@@ -4,15 +4,18 @@
 //! A connection keeps the limits that it was accepted with. A request is answered by one handler from
 //! beginning to end, also where its blocking step or its task runs on another thread.
 
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{any::Any, fmt};
 
-use loadline_proto::{Context, Exchange, Handler, Outcome, Port, SessionConfig, Status, Task};
+use loadline_proto::{
+    Context, Exchange, Handler, Outcome, Port, Protocol, ServerSession, SessionConfig, Status, Task,
+};
 use loadline_sys::ListenAddr;
 
-use crate::site::log_panic;
+use crate::telemetry::log::log_panic;
 
 /// What is served, and how.
 #[derive(Debug)]
@@ -28,8 +31,10 @@ pub struct Config<H> {
 pub struct ListenerConfig {
     /// Where it listens. `[::]` takes IPv4 too, unless an IPv4 address of its port stands beside it.
     pub address: ListenAddr,
-    /// Limits, protocol, error pages, trusted proxies.
+    /// Limits, error pages, trusted proxies.
     pub session: Arc<SessionConfig>,
+    /// What its connections speak.
+    pub protocol: Protocol,
 }
 
 impl<H> Config<H> {
@@ -42,6 +47,7 @@ impl<H> Config<H> {
         let listener = |address| ListenerConfig {
             address,
             session: Arc::clone(&session),
+            protocol: Protocol::Http1,
         };
         Self {
             handler,
@@ -63,10 +69,18 @@ impl<H> Config<H> {
         self
     }
 
-    /// What connections of this listener have in common.
-    pub(crate) fn session(&self, listener: u32) -> &Arc<SessionConfig> {
+    /// A connection that this listener has just accepted.
+    pub(crate) fn session(
+        &self,
+        listener: u32,
+        peer: Option<SocketAddr>,
+        cx: &mut Context<'_>,
+    ) -> ServerSession {
         let index = (listener as usize).min(self.listeners.len().saturating_sub(1));
-        &self.listeners[index].session
+        let ListenerConfig {
+            session, protocol, ..
+        } = &self.listeners[index];
+        protocol.session(session, peer, cx)
     }
 }
 

@@ -20,7 +20,7 @@ use loadline_sys::file::{self, Filled};
 use crate::config::Steps as _;
 use crate::site::Site;
 use crate::task::{TaskHandle, Tasks};
-use crate::thread_context::ThreadContext;
+use crate::thread::context::ThreadContext;
 use crate::transport::sending::cut_short;
 use crate::transport::{Io, Pause, Range, Transport};
 
@@ -137,8 +137,7 @@ impl<T> Connection<T> {
     ) -> Self {
         let Origin { peer, listener } = origin;
         let mut borrowed = thread.borrow();
-        let config = borrowed.config.session(listener);
-        let mut session = ServerSession::new(config, peer, &mut borrowed.cx);
+        let mut session = borrowed.config.session(listener, peer, &mut borrowed.cx);
         session.keep_record(record);
         Self {
             session,
@@ -255,11 +254,8 @@ impl<T> Connection<T> {
         };
         match self.session.next_action(io.cx) {
             Action::Run(mut exchange) => {
-                if let Some(field) = exchange.unnamed_proxy() {
-                    site.warn_of_unnamed_proxy(exchange.peer, field);
-                }
-                let config = borrowed.config;
-                let outcome = config.handle(borrowed.local, &mut exchange, io.cx);
+                site.check_proxy(&exchange);
+                let outcome = (borrowed.config).handle(borrowed.local, &mut exchange, io.cx);
                 self.session.ran(exchange, outcome, io.cx);
             }
             Action::Block(exchange) => {
@@ -293,8 +289,7 @@ impl<T> Connection<T> {
                 return Ok(self.transport.send(transmit, then, &mut self.session, io));
             }
             Action::ReceivePending { certain } => {
-                let session = &mut self.session;
-                return Ok(self.transport.receive_pending(certain, session, io));
+                return Ok((self.transport).receive_pending(certain, &mut self.session, io));
             }
             Action::Fill(fill) => return Ok(self.fill(fill, io.cx)),
             Action::Finish => self.transport.finish(&mut self.session, io),

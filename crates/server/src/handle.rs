@@ -11,8 +11,8 @@ use loadline_proto::Handler;
 use loadline_sys::{ListenAddr, wait_readable};
 
 use crate::Snapshot;
-use crate::parts::log;
 use crate::site::Site;
+use crate::telemetry::log;
 
 /// How a server came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -72,51 +72,47 @@
 //! out each order of the session, and how that thread waits. `ARCHITECTURE.md` is the map.
 #![forbid(unsafe_code)]
 
-mod admission;
-mod arch {
-    #[cfg(test)]
-    mod leader_followers;
-    pub(crate) mod proactor;
-    pub(crate) mod reactor;
-    pub(crate) mod sequential;
-    pub(crate) mod thread_per_connection;
-    pub(crate) mod thread_pool;
+mod accept {
+    pub(crate) mod acceptor;
+    pub(crate) mod balance;
+    pub(crate) mod listener;
+    pub(crate) mod listener_set;
 }
+mod admission;
 mod architecture;
 mod builder;
 mod config;
 mod connection;
+mod event_loop;
 mod handle;
-mod listener;
 mod options;
-mod thread_context;
-mod parts {
-    pub(crate) mod acceptor;
-    pub(crate) mod balance;
-    pub(crate) mod connection_thread;
-    pub(crate) mod counters;
-    pub(crate) mod dispatcher;
-    pub(crate) mod event_loop;
-    pub(crate) mod job_queue;
-    #[cfg(test)]
-    mod job_queue_tests;
-    pub(crate) mod journal;
-    pub(crate) mod listener_set;
-    pub(crate) mod local_address;
-    pub(crate) mod log;
-    pub(crate) mod mailbox;
-    #[cfg(test)]
-    mod mailbox_tests;
-    pub(crate) mod shutdown;
-    pub(crate) mod thread_group;
-    pub(crate) mod workers;
-}
+mod shutdown;
 #[cfg(test)]
 mod simulation;
 mod site;
 mod sync;
 mod task;
+mod telemetry {
+    pub(crate) mod counters;
+    pub(crate) mod journal;
+    pub(crate) mod log;
+}
+mod thread {
+    pub(crate) mod context;
+    pub(crate) mod group;
+}
 mod transport;
+mod worker {
+    pub(crate) mod dispatcher;
+    pub(crate) mod job;
+    pub(crate) mod job_queue;
+    #[cfg(test)]
+    mod job_queue_tests;
+    pub(crate) mod mailbox;
+    #[cfg(test)]
+    mod mailbox_tests;
+    pub(crate) mod pool;
+}
 
 use std::io;
 use std::sync::Arc;
@@ -124,7 +120,6 @@ use std::sync::mpsc::sync_channel;
 
 use loadline_proto::{AccessFormat, Handler};
 
-pub use architecture::Architecture;
 pub use builder::Server;
 pub use config::{Config, ConfigError, ListenerConfig, SharedConfig};
 pub use handle::{Control, Ending, ServerHandle};
@@ -133,16 +128,17 @@ pub use loadline_proto::{
 };
 pub use loadline_sys::ListenAddr;
 pub use options::{
-    Accept, AtCapacity, BACKLOG_MAX, Balance, CONNECTIONS_MAX, DESCRIPTORS_RESERVED, FileIo,
-    LOOPS_MAX, OptionError, QUEUE_MAX, Queue, ServerOptions, SocketIo, THREADS_MAX, WorkerPools,
+    Accept, Architecture, AtCapacity, BACKLOG_MAX, Balance, CONNECTIONS_MAX, DESCRIPTORS_RESERVED,
+    FileIo, LOOPS_MAX, OptionError, QUEUE_MAX, Queue, ServerOptions, SocketIo, THREADS_MAX,
+    WorkerPools,
 };
-pub use parts::counters::{Counts, Role, RowSnapshot, Snapshot};
+pub use telemetry::counters::{Counts, Role, RowSnapshot, Snapshot};
 
-pub use listener::ListenError;
-pub(crate) use listener::Listener;
-use parts::journal::Journal;
-use parts::shutdown::Shutdown;
+pub use accept::listener::ListenError;
+pub(crate) use accept::listener::Listener;
+use shutdown::Shutdown;
 use site::{Clock, Site, Started};
+use telemetry::journal::Journal;
 
 /// Takes lines of a log from serving threads.
 pub trait AccessSink: Send + Sync {
@@ -201,7 +197,7 @@ pub fn serve<H: Handler>(
         .map_err(invalid)?;
     let architecture = config.options.architecture;
     start(served, config, move |site, listeners, started| {
-        architecture.run(site, listeners, started)
+        architecture::run(architecture, site, listeners, started)
     })
 }
 
@@ -225,7 +221,7 @@ fn start<H: Handler>(
     let site = Arc::new(Site {
         config: served,
         clock: Clock::new(),
-        descriptor_log_after: parts::acceptor::LogAfter::default(),
+        descriptor_log_after: accept::acceptor::LogAfter::default(),
         shutdown: Shutdown::new()?,
         registry: Arc::default(),
         local_addresses: Default::default(),

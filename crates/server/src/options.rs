@@ -4,8 +4,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::Architecture;
-
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident $text:literal,)* }) => {
         $(#[$doc])*
@@ -34,7 +32,46 @@ macro_rules! choice {
         }
     };
 }
-pub(crate) use choice;
+choice! {
+    /// Which thread carries out each order of a session, and how it waits.
+    Architecture {
+        /// One blocking thread, one connection at a time (P3's first).
+        Sequential "sequential",
+        /// A blocking thread for each connection, up to a cap (P5).
+        ThreadPerConnection "thread-per-connection",
+        /// A fixed number of blocking threads with a bounded queue before them (P3's second).
+        ThreadPool "thread-pool",
+        /// Edge-triggered epoll: 1..n loops, 0..m workers (P1, P2, P4).
+        Reactor "reactor",
+        /// io_uring: 1..n loops, 0..m workers (P2, P4).
+        Proactor "proactor",
+    }
+}
+
+impl Architecture {
+    /// Whether event loops serve: with loops, workers and all that belongs to them.
+    #[must_use]
+    pub fn has_loops(self) -> bool {
+        matches!(self, Self::Reactor | Self::Proactor)
+    }
+
+    /// Whether this machine offers what it is built on.
+    ///
+    /// # Errors
+    /// The kernel, or a sandbox, refuses io_uring to the proactor; says why.
+    pub fn check_offered(self) -> Result<(), OptionError> {
+        match self {
+            Self::Proactor => loadline_sys::ring::available().map_err(|why| OptionError {
+                option: "--architecture",
+                value: self.name().into(),
+                expected: format!("{why}; --architecture reactor does without"),
+            }),
+            Self::Sequential | Self::ThreadPerConnection | Self::ThreadPool | Self::Reactor => {
+                Ok(())
+            }
+        }
+    }
+}
 
 choice! {
     /// Whether the loops share a pool of workers.
@@ -351,6 +388,17 @@ fn within<N: PartialOrd + fmt::Display>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_name_parses_back() {
+        for architecture in Architecture::ALL {
+            assert_eq!(
+                Architecture::parse(architecture.name()),
+                Some(*architecture)
+            );
+        }
+        assert_eq!(Architecture::parse("actor"), None);
+    }
 
     #[test]
     fn files_are_copied_to_this_machine_and_lent_to_others() {

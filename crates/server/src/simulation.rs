@@ -26,13 +26,14 @@ use loadline_proto::{
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::event_loop::EventLoop;
+use crate::event_loop::loop_group::LoopGroup;
 use crate::options::{Queue, ServerOptions};
-use crate::parts::event_loop::EventLoop;
-use crate::parts::event_loop::loop_group::LoopGroup;
-use crate::parts::job_queue::Taken;
-use crate::parts::shutdown::Shutdown;
-use crate::parts::workers::{Job, WorkerDesk, Workers};
+use crate::shutdown::Shutdown;
 use crate::site::{Clock, Site, tests::config_of};
+use crate::worker::job::Job;
+use crate::worker::job_queue::Taken;
+use crate::worker::pool::{WorkerDesk, Workers};
 use client::{Client, Manner, content};
 use driver::{SimDriver, enter, lock};
 use network::Network;

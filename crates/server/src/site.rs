@@ -1,6 +1,5 @@
 //! What every architecture is given, shared by all threads of a server.
 
-use std::any::Any;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,16 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{self, Poll};
 use std::time::Instant;
 
-use loadline_base::{LogLimit, Millis};
-use loadline_proto::{AccessFormat, ForwardedField, Handler, Task};
+use loadline_base::Millis;
+use loadline_proto::{AccessFormat, Exchange, ForwardedField, Handler, Task};
 
+use crate::accept::acceptor::LogAfter;
 use crate::config::SharedConfig;
-use crate::parts::acceptor::LogAfter;
-use crate::parts::counters::Registry;
-use crate::parts::journal::Journal;
-use crate::parts::local_address::LocalAddresses;
-use crate::parts::log::{self, panic_text};
-use crate::parts::shutdown::Shutdown;
+use crate::shutdown::Shutdown;
+use crate::telemetry::counters::Registry;
+use crate::telemetry::journal::Journal;
+use crate::telemetry::log::{self, log_panic, panic_text};
+use crate::transport::local_address::LocalAddresses;
 use crate::{AccessSink, ServerOptions};
 
 /// What every architecture is given.
@@ -40,9 +39,17 @@ pub(crate) struct Site<H: Handler> {
 }
 
 impl<H: Handler> Site<H> {
+    /// Says so if a request has come through a proxy that nobody has named.
+    #[inline]
+    pub(crate) fn check_proxy(&self, exchange: &Exchange) {
+        if let Some(field) = exchange.unnamed_proxy() {
+            self.warn_of_unnamed_proxy(exchange.peer, field);
+        }
+    }
+
     /// Says once which option is missing, when a request has come through a proxy of this machine.
     #[cold]
-    pub(crate) fn warn_of_unnamed_proxy(&self, peer: Option<SocketAddr>, field: ForwardedField) {
+    fn warn_of_unnamed_proxy(&self, peer: Option<SocketAddr>, field: ForwardedField) {
         if self.warned_of_unnamed_proxy.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -121,15 +128,6 @@ pub(crate) fn drop_guarded(task: Option<Task>) {
     }
 }
 
-#[cold]
-pub(crate) fn log_panic(who: &str, panic: &(dyn Any + Send)) {
-    static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
-    let text = panic_text(panic);
-    log::say_within(&LIMIT, |more| {
-        tracing::error!("{who} panicked: {text}{more}")
-    });
-}
-
 /// The server's own clock: one for all its threads, so that parcels can carry times between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
@@ -188,7 +186,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::parts::shutdown::Stage;
+    use crate::shutdown::Stage;
 
     pub(crate) struct Quiet;
 

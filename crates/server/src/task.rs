@@ -15,6 +15,6 @@ mod channel;
 mod handle;
 mod worker;
 
-pub(crate) use channel::Notify;
+pub(crate) use channel::{Notify, TaskNotices};
 pub(crate) use handle::{TaskHandle, TaskPool, Tasks};
 pub(crate) use worker::{Sleeper, WorkerTask};

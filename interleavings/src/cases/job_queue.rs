@@ -7,8 +7,8 @@ use loom::thread::{self, JoinHandle};
 
 use crate::checker::{check, check_within};
 use crate::options::Queue;
-use crate::parts::job_queue::{JobQueue, JobSource};
 use crate::sync::Waker;
+use crate::worker::job_queue::{JobQueue, JobSource};
 
 /// What workers have done.
 #[derive(Default)]

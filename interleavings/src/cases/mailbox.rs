@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use crate::checker::check;
-use crate::parts::mailbox::Mailbox;
+use crate::worker::mailbox::Mailbox;
 
 /// One turn of a loop that waits for its mailbox alone.
 fn turn(mailbox: &Mailbox<usize>, taken: &mut Vec<usize>) {

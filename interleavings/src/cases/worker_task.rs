@@ -12,9 +12,9 @@ use crate::checker::check;
 use crate::config::App;
 use crate::options::Queue;
 use crate::owner::{Owner, WINDOW_BYTES};
-use crate::parts::job_queue::JobQueue;
-use crate::parts::workers::Message;
 use crate::task::{Sleeper, WorkerTask};
+use crate::worker::job::Message;
+use crate::worker::job_queue::JobQueue;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n";

@@ -13,7 +13,6 @@ mod head;
 mod lines;
 mod opening;
 pub(crate) mod reply;
-pub mod session;
 mod trailers;
 
 pub use chunked::ChunkedDecoder;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use loadline_base::{Chunk, Millis, Transmit};
 use loadline_proto::{
     AccessLog, Action, CloseReason, ConnectionRecord, Context, Counters, Exchange, Fill, HttpDate,
-    Limits, Outcome, Pool, RequestBody, ServerSession, SessionConfig, Status,
+    Limits, Outcome, Pool, Protocol, RequestBody, ServerSession, SessionConfig, Status,
 };
 
 /// What a driver saw its session order.
@@ -148,6 +148,18 @@ impl<'h> Driver<'h> {
     ) -> Self {
         let peer = Some("127.0.0.1:40000".parse().expect("an address"));
         Self::from_peer(config, peer, handle)
+    }
+
+    /// The same that speaks another protocol.
+    pub fn speaking(
+        protocol: Protocol,
+        config: &Arc<SessionConfig>,
+        handle: impl FnMut(&mut Exchange, &mut Context<'_>) -> Outcome + 'h,
+    ) -> Self {
+        let mut driver = Self::new(config, handle);
+        driver.session = Some(protocol.session(config, None, cx!(driver)));
+        driver.drive();
+        driver
     }
 
     /// The same from this address; `None`: on a Unix socket.

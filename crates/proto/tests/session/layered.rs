@@ -7,7 +7,6 @@ use std::sync::Arc;
 use loadline_base::{ContentVersion, OpenFile};
 use loadline_proto::{
     Body, CloseReason, Context, Exchange, Http1Session, Layered, Limits, Outcome, Protocol,
-    SessionConfig,
 };
 
 use crate::cuts::{conversation, handle, output_of};
@@ -15,19 +14,13 @@ use crate::drive::records::{END, Records, hello, plain, records};
 use crate::drive::{Driver, Event, config};
 
 /// HTTP/1 over records.
-fn layered(limits: Limits) -> Arc<SessionConfig> {
-    Arc::new(SessionConfig {
-        limits,
-        protocol: Protocol::Other(|config, peer, cx| {
-            let http = Http1Session::new(config, peer, cx);
-            Box::new(Layered::new(Records::default(), http, config, cx))
-        }),
-        ..SessionConfig::default()
-    })
-}
+const LAYERED: Protocol = Protocol::Other(|config, peer, cx| {
+    let http = Http1Session::new(config, peer, cx);
+    Box::new(Layered::new(Records::default(), http, config, cx))
+});
 
 fn driver() -> Driver<'static> {
-    Driver::new(&layered(Limits::default()), handle)
+    Driver::speaking(LAYERED, &config(Limits::default()), handle)
 }
 
 /// What was sent, without the records; the layer's end was sent, too.
@@ -95,7 +88,7 @@ fn with_file(file: &Arc<OpenFile>, len: u64) -> Driver<'static> {
         };
         Outcome::Ready
     };
-    Driver::new(&layered(Limits::default()), answer)
+    Driver::speaking(LAYERED, &config(Limits::default()), answer)
 }
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";

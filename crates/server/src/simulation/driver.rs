@@ -13,9 +13,9 @@ use loadline_sys::{Events, Interest, Poller};
 
 use super::network::{Event, Network, Owner, Pending};
 use crate::options::ServerOptions;
-use crate::parts::event_loop::driver::{Driver, Happened, LoopTransport, Reported, Watch};
-use crate::parts::local_address::LocalAddresses;
+use crate::transport::local_address::LocalAddresses;
 use crate::transport::socket::{Readiness, Socket};
+use crate::transport::{Driver, Happened, LoopTransport, Reported, Watch};
 use crate::transport::{Io, Pause, Transport};
 
 thread_local! {

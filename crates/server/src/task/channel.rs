@@ -8,8 +8,6 @@ use std::task::{Context, Poll, Wake, Waker};
 use loadline_base::{Buffer, Token};
 use loadline_proto::{Body, Courier, Exchange, Gone, Piece, RequestBody, StreamId};
 
-use crate::parts::mailbox::Mailbox;
-use crate::parts::workers::Message;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{self, Mutex, MutexGuard};
 
@@ -21,11 +19,17 @@ pub(super) enum TaskEvent {
     Consumed(usize),
 }
 
+/// Where a loop is notified of events.
+pub(crate) trait TaskNotices: Send + Sync {
+    /// A task of this connection and stream has events.
+    fn notify(&self, token: Token, stream: StreamId);
+}
+
 /// How the owner learns that there are events.
 pub(crate) enum Notify {
     /// A loop, of this connection.
     Loop {
-        mailbox: Arc<Mailbox<Message>>,
+        mailbox: Arc<dyn TaskNotices>,
         token: Token,
     },
     /// A blocking thread.
@@ -35,10 +39,7 @@ pub(crate) enum Notify {
 impl Notify {
     fn notify(&self, stream: StreamId) {
         match self {
-            Self::Loop { mailbox, token } => mailbox.post(Message::Task {
-                token: *token,
-                stream,
-            }),
+            Self::Loop { mailbox, token } => mailbox.notify(*token, stream),
             Self::Thread(waker) => waker.wake(),
         }
     }

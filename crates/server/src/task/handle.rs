@@ -12,8 +12,8 @@ use loadline_proto::{
 use super::channel::{Channel, Notify, TaskEvent};
 use super::worker::WorkerTask;
 use crate::config::Steps;
-use crate::parts::counters::Row;
 use crate::site;
+use crate::telemetry::counters::Row;
 
 /// Handles of ended tasks that are kept for new ones: of one thread, which mostly polls a task to its
 /// end before it begins the next.

@@ -2,6 +2,8 @@
 //!
 //! Received bytes are pushed: the session reads them in the buffer that the kernel has filled.
 
+pub(crate) mod driver;
+
 use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -16,9 +18,9 @@ use loadline_sys::write::Files;
 use super::sending::{SendOutcome, Sending};
 use super::socket::{Readiness, Socket};
 use super::{Io, Pause, Transport};
-use crate::arch::proactor::{RingDriver, RingEvent};
-use crate::parts::event_loop::driver::{LoopTransport, Reported};
-use crate::parts::local_address::{Arrived, LocalAddresses};
+use crate::transport::local_address::{Arrived, LocalAddresses};
+use crate::transport::ring::driver::{RingDriver, RingEvent};
+use crate::transport::{LoopTransport, Reported};
 
 /// Bytes of files written in one visit: as of a loop on epoll.
 const WRITE_BYTES: u64 = 1 << 20;

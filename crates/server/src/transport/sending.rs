@@ -7,7 +7,7 @@ use loadline_proto::{CloseReason, Context, ServerSession};
 use loadline_sys::write::{self, FileBuffer, Files, Progress, WriteError, Written};
 
 use super::Range;
-use crate::parts::log;
+use crate::telemetry::log;
 
 /// A batch on its way.
 #[derive(Debug)]

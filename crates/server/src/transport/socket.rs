@@ -6,16 +6,14 @@ use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use loadline_base::{Token, Transmit};
+use loadline_base::Transmit;
 use loadline_proto::{Context, ServerSession, Then};
 use loadline_sys::write::{self, FileBuffer, Files, Progress, Written};
-use loadline_sys::{Event, Interest, socket};
+use loadline_sys::{Event, socket};
 
+use super::local_address::{Arrived, LocalAddresses};
 use super::sending::{SendOutcome, Sending};
 use super::{Io, Pause, Transport};
-use crate::parts::event_loop::driver::{LoopTransport, Reported};
-use crate::parts::event_loop::epoll::Epoll;
-use crate::parts::local_address::{Arrived, LocalAddresses};
 
 /// Bytes written in one visit of a loop: 1 MiB costs about 200 us (a file of that length under wrk,
 /// AMD EPYC), which is how long a fast reader may hold up the others.
@@ -163,8 +161,13 @@ impl<F: AsFd> Socket<F> {
         self.fd.as_fd()
     }
 
+    /// Notes that a poller watches it from now on; `false`: one does already.
+    pub(super) fn begin_registration(&mut self) -> bool {
+        !std::mem::replace(&mut self.ready.registered, true)
+    }
+
     /// Whether a visit would find something to do.
-    fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         self.ready.readable || self.ready.gone || (self.ready.writable && self.sending.is_some())
     }
 
@@ -359,58 +362,6 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
             cx.pool.give_segments(sending.transmit.into_segments());
         }
         drop(self.fd);
-    }
-}
-
-impl LoopTransport<Epoll> for Socket {
-    fn new(fd: OwnedFd, copies_files: bool) -> Self {
-        Self::of_loop(fd, copies_files)
-    }
-
-    fn adopt(&mut self, _token: Token, _driver: &mut Epoll) {}
-
-    #[inline]
-    fn on_event(
-        &mut self,
-        event: Event,
-        _session: &mut ServerSession,
-        _turn: &mut Context<'_>,
-    ) -> Reported {
-        self.note(event.into());
-        Reported {
-            is_input: event.is_readable(),
-            is_ready: self.is_ready(),
-        }
-    }
-
-    #[inline]
-    fn settle(&mut self, token: Token, driver: &mut Epoll) -> std::io::Result<()> {
-        if self.ready.registered {
-            return Ok(());
-        }
-        // The first read came before this. What has come since is an event at once.
-        self.ready.registered = true;
-        driver
-            .poller
-            .add(self.fd.as_fd(), token.to_bits(), Interest::Connection)
-    }
-
-    fn discard_input(&self, read_buffer: &mut [u8]) {
-        // Whatever it comes to, the connection is closed next.
-        let _ = socket::receive(self.fd.as_fd(), read_buffer);
-    }
-
-    fn into_socket(self) -> Result<Socket, Self> {
-        Ok(self)
-    }
-
-    fn from_socket(mut socket: Socket, missed: Readiness) -> Result<Self, Socket> {
-        socket.note(missed);
-        Ok(socket)
-    }
-
-    fn read_by_event(&mut self) {
-        Self::read_by_event(self);
     }
 }
 

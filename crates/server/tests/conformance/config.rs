@@ -7,7 +7,8 @@ use std::thread;
 
 use loadline_base::Buffer;
 use loadline_proto::{
-    Body, Context, Exchange, Handler, Outcome, Piece, Port, SessionConfig, Task, TaskOptions,
+    Body, Context, Exchange, Handler, Outcome, Piece, Port, Protocol, SessionConfig, Task,
+    TaskOptions,
 };
 use loadline_server::{
     Config, ListenAddr, ListenerConfig, ServerConfig, ServerHandle, SharedConfig, serve,
@@ -169,6 +170,7 @@ fn listeners_have_limits_of_their_own(model: Model) {
             keep_alive,
             ..SessionConfig::default()
         }),
+        protocol: Protocol::Http1,
     };
     let config = |listeners| Config {
         handler: Arc::new(Version::new(7, &alive)),

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_proto::{
-    Body, Context, Exchange, Handler, Limits, Outcome, Pace, Port, RequestBody, SessionConfig, Task,
+    Body, Context, Exchange, Handler, Limits, Outcome, Pace, Port, Protocol, RequestBody,
+    SessionConfig, Task,
 };
 use loadline_server::{
-    Config, ConnectionLogging, Control, ListenAddr, ServerConfig, ServerHandle, ServerOptions,
-    serve,
+    Config, ConnectionLogging, Control, ListenAddr, ListenerConfig, ServerConfig, ServerHandle,
+    ServerOptions, serve,
 };
 use tempfile::TempDir;
 
@@ -175,13 +176,6 @@ pub fn impatient() -> Limits {
     }
 }
 
-fn session(limits: Limits) -> SessionConfig {
-    SessionConfig {
-        limits,
-        ..SessionConfig::default()
-    }
-}
-
 /// A folder with `FILES` in it.
 fn folder() -> TempDir {
     let root = TempDir::new().unwrap();
@@ -237,27 +231,34 @@ impl Server {
         files: StaticOptions,
         connection_log: Option<ConnectionLogging>,
     ) -> Self {
-        Self::start_session_at(
+        Self::start_protocol_at(
             root,
             options,
-            session(limits),
+            (limits, Protocol::Http1),
             listen,
             files,
             connection_log,
         )
     }
 
-    /// The same with all of what connections have in common.
-    pub fn start_session(options: ServerOptions, session: SessionConfig) -> Self {
+    /// The same that speaks another protocol.
+    pub fn start_speaking(options: ServerOptions, protocol: Protocol) -> Self {
         let any_port = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
         let files = StaticOptions::default();
-        Self::start_session_at(folder(), options, session, any_port, files, None)
+        Self::start_protocol_at(
+            folder(),
+            options,
+            (limits(), protocol),
+            any_port,
+            files,
+            None,
+        )
     }
 
-    fn start_session_at(
+    fn start_protocol_at(
         root: TempDir,
         options: ServerOptions,
-        session: SessionConfig,
+        (limits, protocol): (Limits, Protocol),
         listen: ListenAddr,
         files: StaticOptions,
         connection_log: Option<ConnectionLogging>,
@@ -274,11 +275,19 @@ impl Server {
             access_log: None,
             connection_log,
         };
-        let handle = serve(
-            Config::new(Arc::clone(&site), Arc::new(session), vec![listen]),
-            config,
-        )
-        .unwrap();
+        let listener = ListenerConfig {
+            address: listen,
+            session: Arc::new(SessionConfig {
+                limits,
+                ..SessionConfig::default()
+            }),
+            protocol,
+        };
+        let served = Config {
+            handler: Arc::clone(&site),
+            listeners: vec![listener],
+        };
+        let handle = serve(served, config).unwrap();
         Self {
             root,
             site,

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use loadline_proto::{Http1Session, Layered, Protocol, SessionConfig};
+use loadline_proto::{Http1Session, Layered, Protocol};
 
 use crate::answers::parse_answers;
-use crate::fixture::{FILES, Model, Server, eventually, limits, pattern};
+use crate::fixture::{FILES, Model, Server, eventually, pattern};
 use crate::records::{END, Records, hello, plain, records};
 
 every_model! {
@@ -16,15 +16,11 @@ every_model! {
 }
 
 fn server(model: Model) -> Server {
-    let session = SessionConfig {
-        limits: limits(),
-        protocol: Protocol::Other(|config, peer, cx| {
-            let http = Http1Session::new(config, peer, cx);
-            Box::new(Layered::new(Records::default(), http, config, cx))
-        }),
-        ..SessionConfig::default()
-    };
-    Server::start_session(model.options(), session)
+    let protocol = Protocol::Other(|config, peer, cx| {
+        let http = Http1Session::new(config, peer, cx);
+        Box::new(Layered::new(Records::default(), http, config, cx))
+    });
+    Server::start_speaking(model.options(), protocol)
 }
 
 fn get(target: &str) -> String {

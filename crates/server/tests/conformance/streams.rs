@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::thread;
 
-use loadline_proto::SessionConfig;
 use loadline_server::SocketIo;
 
 use crate::answers::{Answer, parse_answers};
 use crate::client::Client;
-use crate::fixture::{Model, Server, eventually, limits, pattern};
+use crate::fixture::{Model, Server, eventually, pattern};
 use crate::later::reset;
 use crate::many_streams::{PROTOCOL, end, frames, next_frame};
 
@@ -21,12 +20,7 @@ every_model! {
 }
 
 fn server(model: Model) -> Server {
-    let session = SessionConfig {
-        limits: limits(),
-        protocol: PROTOCOL,
-        ..SessionConfig::default()
-    };
-    Server::start_session(model.options(), session)
+    Server::start_speaking(model.options(), PROTOCOL)
 }
 
 fn request(method: &str, target: &str, content: &[u8]) -> Vec<u8> {

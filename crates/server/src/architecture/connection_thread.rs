@@ -1,0 +1,275 @@
+//! One connection on one blocking thread, from its first byte to its last.
+//!
+//! The thread waits in `ppoll` for the socket and the next stage of a shutdown, until the session's
+//! deadline; then it reads or writes without waiting. So a deadline holds to the millisecond, and a
+//! drain reaches every thread at once, without signals or time limits on the socket.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use loadline_base::{LogLimit, Millis};
+use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_BYTES};
+use loadline_sys::{Accepted, Waker, wait_socket};
+
+use crate::admission::Verdict;
+use crate::connection::{Connection, Placement, Step, TaskStart};
+use crate::shutdown::Stage;
+use crate::site::Site;
+use crate::task::Notify;
+use crate::telemetry::log;
+use crate::thread::context::ThreadContext;
+use crate::transport::socket::{Readiness, Socket};
+
+/// Read buffer of a blocking thread: 16 KiB, since there may be thousands of them. A request with
+/// less than that costs one call.
+pub(crate) const READ_BUFFER_BYTES: usize = 16 << 10;
+
+const _: () = assert!(READ_BUFFER_BYTES.is_multiple_of(RECEIVE_BYTES));
+
+/// A connection's right to its thread, which ends if the connection is evicted while it is idle.
+pub(crate) trait IdleGuard {
+    /// The connection begins to wait for a request.
+    fn rest(&self, now: Millis);
+
+    /// It goes on; `false` if it was taken away meanwhile.
+    fn resume(&self) -> bool;
+}
+
+/// It is never evicted.
+struct NeverEvicted;
+
+impl IdleGuard for NeverEvicted {
+    fn rest(&self, _now: Millis) {}
+
+    fn resume(&self) -> bool {
+        true
+    }
+}
+
+/// Serves a connection that keeps this thread until its end. The caller has noted it in the journal,
+/// with this record.
+pub(crate) fn serve_accepted<H: Handler>(
+    accepted: &Accepted,
+    record: Option<Box<ConnectionRecord>>,
+    site: &Site<H>,
+    thread: &mut ThreadContext<H>,
+) {
+    serve(
+        accepted,
+        site,
+        thread,
+        &NeverEvicted,
+        Verdict::Admit,
+        record,
+    );
+}
+
+/// Serves a connection until its end. The caller has noted it in the journal, and closes the socket.
+pub(crate) fn serve<H: Handler, T: IdleGuard>(
+    accepted: &Accepted,
+    site: &Site<H>,
+    thread: &mut ThreadContext<H>,
+    guard: &T,
+    verdict: Verdict,
+    record: Option<Box<ConnectionRecord>>,
+) {
+    thread.tick();
+    thread.row.connections.add(1);
+    let transport = Socket::of_thread(accepted.socket.as_fd());
+    let mut connection = Connection::new(transport, accepted.into(), record, thread);
+    if verdict == Verdict::Refuse {
+        connection.refuse(&mut thread.cx());
+    }
+    let mut thread = Thread {
+        site,
+        thread,
+        guard,
+        connection,
+        seen: Stage::Up,
+        waker: None,
+    };
+    // Whatever panics ends this connection, and no thread: what is left half done goes with it.
+    let run = catch_unwind(AssertUnwindSafe(|| thread.run()));
+    let Thread {
+        thread,
+        mut connection,
+        ..
+    } = thread;
+    if let Err(panic) = run {
+        give_up(&mut connection, log::panic_text(panic.as_ref()));
+    }
+    connection.drop_tasks();
+    // Before the close is counted: a reader that sees all closed sees none connected.
+    thread.row.connections.sub(1);
+    let record = connection.end(&mut (), &mut thread.cx());
+    thread.journal_closed(record);
+    thread.offer_log();
+}
+
+#[cold]
+fn give_up<T>(connection: &mut Connection<T>, text: &str) {
+    static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+    log::say_within(&LIMIT, |more| {
+        tracing::error!("a connection's thread panicked: {text}{more}");
+    });
+    connection.abort(CloseReason::Failed);
+}
+
+/// Answers a new connection with 503, as far as that takes no waiting, and closes it. A client that
+/// is still sending may see a reset instead of the answer.
+pub(crate) fn refuse_at_once<H: Handler>(
+    accepted: &Accepted,
+    site: &Site<H>,
+    thread: &mut ThreadContext<H>,
+) {
+    thread.tick();
+    let record = thread.journal_accepted(accepted.peer);
+    let transport = Socket::of_thread(accepted.socket.as_fd());
+    let mut connection = Connection::new(transport, accepted.into(), record, thread);
+    connection.refuse(&mut thread.cx());
+    let placement = &mut OnThread { waker: &mut None };
+    while !matches!(
+        connection.drive(site, thread, &mut (), placement),
+        Step::Close
+    ) {
+        connection.abort(CloseReason::Refused); // no thread waits for it
+    }
+    let record = connection.end(&mut (), &mut thread.cx());
+    thread.journal_closed(record);
+}
+
+/// A thread and its connection.
+struct Thread<'c, H: Handler, T> {
+    site: &'c Site<H>,
+    thread: &'c mut ThreadContext<H>,
+    guard: &'c T,
+    connection: Connection<Socket<BorrowedFd<'c>>>,
+    /// The stage of the shutdown that the session knows.
+    seen: Stage,
+    /// What wakes this thread for an app's task, once there was one.
+    waker: Option<Arc<Waker>>,
+}
+
+impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
+    fn run(&mut self) {
+        loop {
+            if self.site.shutdown.stage() > self.seen {
+                self.follow_shutdown();
+            }
+            let placement = &mut OnThread {
+                waker: &mut self.waker,
+            };
+            match (self.connection).drive(self.site, self.thread, &mut (), placement) {
+                Step::Wait => self.wait(),
+                Step::Again => self.look_at_clock(),
+                Step::Close | Step::Start(_) => return,
+            }
+        }
+    }
+
+    /// Waits for the socket, the deadline, a task or the shutdown, and reports what came.
+    fn wait(&mut self) {
+        let idle = self.connection.is_idle::<()>();
+        if idle {
+            self.guard.rest(self.thread.now());
+        }
+        self.thread.offer_log();
+        let stage_fd = self.site.shutdown.next_fd(self.seen);
+        let has_tasks = self.connection.has_tasks();
+        let waker = self.waker.as_ref().filter(|_| has_tasks);
+        let waker_fd = waker.map(|waker| waker.as_fd());
+        let timeout_ms = self.timeout_ms();
+        let transport = self.connection.transport();
+        let (read, write) = (transport.awaits_input(), transport.is_sending());
+        let result = wait_socket(transport.fd(), read, write, stage_fd, waker_fd, timeout_ms);
+        if let Some(waker) = waker
+            && result.as_ref().is_ok_and(|ready| ready.rung)
+        {
+            waker.clear();
+            self.connection.notified(None);
+        }
+        self.thread.tick();
+        if idle && !self.guard.resume() {
+            self.connection.abort(CloseReason::Evicted);
+            return;
+        }
+        let Ok(ready) = result else {
+            self.connection.abort(CloseReason::Failed);
+            return;
+        };
+        if self.site.shutdown.is_cut(self.thread.now()) {
+            return self.cut();
+        }
+        self.connection.transport_mut().note(Readiness {
+            readable: ready.readable,
+            writable: ready.writable,
+            hung_up: false,
+            gone: ready.gone && !ready.readable,
+        });
+        if !ready.readable && !ready.gone {
+            self.connection.expired(&mut self.thread.cx());
+        }
+    }
+
+    /// In the middle of long work.
+    fn look_at_clock(&mut self) {
+        self.thread.tick();
+        match self.site.shutdown.is_cut(self.thread.now()) {
+            true => self.cut(),
+            false => self.connection.expired(&mut self.thread.cx()),
+        }
+    }
+
+    fn follow_shutdown(&mut self) {
+        if self.site.shutdown.is_cut(self.thread.now()) {
+            return self.cut();
+        }
+        self.seen = self.site.shutdown.stage();
+        (self.connection).drain(false, &mut (), &mut self.thread.cx());
+    }
+
+    fn cut(&mut self) {
+        self.seen = Stage::Stopping;
+        self.site.registry.cut.add(1);
+        self.connection.abort(CloseReason::Drained);
+    }
+
+    /// Time until the session's deadline or the end of the grace; `None`: neither.
+    fn timeout_ms(&self) -> Option<u64> {
+        let deadlines = [self.connection.deadline(), self.site.shutdown.cut_at()];
+        let first = deadlines.into_iter().flatten().min()?;
+        Some(first.since(self.thread.now()))
+    }
+}
+
+/// Where a blocking thread has the work of its connection done: on itself.
+struct OnThread<'t> {
+    waker: &'t mut Option<Arc<Waker>>,
+}
+
+impl<H: Handler> Placement<H> for OnThread<'_> {
+    fn start(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        _site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> TaskStart {
+        match thread.task_waker() {
+            Ok(waker) => {
+                *self.waker = Some(Arc::clone(&waker));
+                let notify = Notify::Thread(waker);
+                let config = Arc::clone(thread.config());
+                TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config))
+            }
+            Err(error) => {
+                static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+                log::say_within(&LIMIT, |more| {
+                    tracing::warn!("no descriptor to wait for an app with: {error}{more}");
+                });
+                exchange.response.overloaded();
+                TaskStart::Refused(exchange)
+            }
+        }
+    }
+}

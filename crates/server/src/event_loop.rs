@@ -1,0 +1,537 @@
+//! A loop that serves many connections on one thread, and never waits for one of them.
+//!
+//! How it waits is its driver's business: readiness in `epoll.rs`, completions in
+//! `architecture/proactor.rs`. One turn, in this order:
+//!
+//! 1. wait, until the earliest deadline at most, and not at all while a connection is queued
+//! 2. take the time, once
+//! 3. sockets: connections to which something happened
+//! 4. mailbox: results of workers, new connections from elsewhere
+//! 5. accept, a bounded batch
+//! 6. expired deadlines
+//! 7. connections that used up their share in an earlier round
+
+mod accepting;
+mod drain;
+pub(crate) mod loop_group;
+mod main_loop;
+mod messages;
+mod task_events;
+mod threads;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use loadline_base::{IndexList, LogLimit, Millis, Slab, TimerWheel, Token};
+use loadline_proto::{CloseReason, Handler};
+use loadline_sys::{Accepted, Interest};
+
+use crate::accept::balance::Load;
+use crate::accept::listener::Listener;
+use crate::accept::listener_set::ListenerSet;
+use crate::connection::{Connection, Step};
+use crate::options::SocketIo;
+use crate::shutdown::Stage;
+use crate::site::Site;
+use crate::telemetry::counters::Role;
+use crate::telemetry::log;
+use crate::thread::context::ThreadContext;
+use crate::transport::socket::Readiness;
+use crate::transport::{Driver, Happened, LoopTransport, Reported};
+use crate::worker::dispatcher::{Dispatcher, OnLoop};
+use crate::worker::job::Message;
+use crate::worker::job::{Served, Work};
+use crate::worker::pool::Workers;
+use loop_group::LoopGroup;
+pub(crate) use threads::run;
+
+/// What a slot holds.
+struct Slot<T> {
+    /// `None` while a worker has it.
+    connection: Option<Connection<T>>,
+    /// Since when it is idle; only meaningful while it is in the list of idle ones.
+    idle_since: Millis,
+    /// What events said while a worker had it.
+    missed: Readiness,
+    /// In the queue of those who used up their share.
+    queued: bool,
+    /// The session knows that the server is draining.
+    knows_drain: bool,
+    standing: Standing,
+}
+
+/// How a connection counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Towards the cap of the server and the capacity of the loop.
+    Served,
+    /// Over the loop's capacity: closed at its first read.
+    OverCapacity,
+    /// Not at all: it is being refused.
+    Refused,
+}
+
+/// What is left to do after an event.
+enum Next {
+    Connection(Token, Reported),
+    Accepted(Accepted),
+    AcceptReady,
+    Nothing,
+}
+
+/// One loop.
+pub(crate) struct EventLoop<H: Handler, D: Driver> {
+    index: usize,
+    site: Arc<Site<H>>,
+    thread: ThreadContext<H>,
+    group: Arc<LoopGroup>,
+    dispatcher: Dispatcher,
+    driver: D,
+    slots: Slab<Slot<D::Transport>>,
+    timers: TimerWheel,
+    /// Slots of idle connections, the longest idle first.
+    idle: IndexList,
+    /// Those who used up their share, and the vector that they are taken from.
+    again: Vec<Token>,
+    round: Vec<Token>,
+    mail: Vec<Message>,
+    /// Boxes for connections that go to a worker.
+    #[allow(clippy::vec_box, reason = "the boxes are what is used again")]
+    boxes: Vec<Box<Served>>,
+    listeners: Option<ListenerSet>,
+    /// Connections that count as served.
+    served: usize,
+    refused: usize,
+    stage: Stage,
+    /// A drain has begun; idle connections learn of it after all pending events were reported.
+    is_reporting: bool,
+}
+
+impl<H: Handler, D: Driver> EventLoop<H, D> {
+    pub(crate) fn new(
+        index: usize,
+        site: &Arc<Site<H>>,
+        group: &Arc<LoopGroup>,
+        workers: Option<Arc<Workers>>,
+        listeners: Vec<Listener>,
+    ) -> io::Result<Self> {
+        let thread = ThreadContext::new(site, Role::Loop);
+        let mut driver = D::new(&site.options)?;
+        let mailbox = Arc::clone(&group.members()[index].mailbox);
+        driver.watch_waker(mailbox.waker().as_fd())?;
+        driver.watch_waker(site.shutdown.drain_fd())?;
+        driver.watch_waker(site.shutdown.stop_fd())?;
+        let listeners = if listeners.is_empty() {
+            None
+        } else {
+            let shared = site.options.accept == crate::Accept::Shared && site.options.loops > 1;
+            let interest = if shared {
+                Interest::SharedListener
+            } else {
+                Interest::Listener
+            };
+            let log_after = &site.descriptor_log_after;
+            Some(ListenerSet::open(
+                listeners,
+                interest,
+                &mut driver,
+                log_after,
+            )?)
+        };
+        Ok(Self {
+            index,
+            dispatcher: Dispatcher {
+                workers,
+                mailbox,
+                row: Arc::clone(&thread.row),
+            },
+            timers: TimerWheel::new(thread.now()),
+            site: Arc::clone(site),
+            group: Arc::clone(group),
+            thread,
+            driver,
+            slots: Slab::new(),
+            idle: IndexList::new(),
+            again: Vec::new(),
+            round: Vec::new(),
+            mail: Vec::new(),
+            boxes: Vec::new(),
+            listeners,
+            served: 0,
+            refused: 0,
+            stage: Stage::Up,
+            is_reporting: false,
+        })
+    }
+
+    /// Serves until everything is finished after a drain, or cut.
+    fn run(mut self) -> io::Result<()> {
+        loop {
+            if self.turn()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One turn; `true` if it was the last.
+    fn turn(&mut self) -> io::Result<bool> {
+        self.wait()?;
+        self.work()
+    }
+
+    /// What a turn does after waiting; `true` if it was the last.
+    fn work(&mut self) -> io::Result<bool> {
+        let began_us = self.begin_turn();
+        self.follow_shutdown()?;
+        let is_accept_ready = self.sockets();
+        self.drain_mailbox();
+        self.accept(is_accept_ready)?;
+        self.expire();
+        self.visit_again();
+        let is_last = self.is_finished();
+        self.end_turn(began_us);
+        Ok(is_last)
+    }
+
+    /// Waits until something is ready, the earliest deadline comes, or mail does.
+    fn wait(&mut self) -> io::Result<()> {
+        let timeout_ms = self.begin_wait();
+        self.driver.wait(timeout_ms)?;
+        self.dispatcher.mailbox.wake_up();
+        Ok(())
+    }
+
+    /// How long to wait at most; `None`: for an event. From here on the mailbox wakes the loop.
+    pub(crate) fn begin_wait(&self) -> Option<u64> {
+        let now = self.thread.now();
+        let mailbox = &self.dispatcher.mailbox;
+        let accepting_last = self.stage != Stage::Up && self.is_accepting();
+        let busy = !self.again.is_empty() || accepting_last;
+        if busy || !mailbox.fall_asleep() {
+            return Some(0);
+        }
+        let reopening = self.listeners.as_ref().and_then(ListenerSet::resumes_at);
+        let cut = self.site.shutdown.cut_at();
+        let moments = [reopening, cut].into_iter().flatten();
+        let until = moments.map(|at| at.since(now));
+        until.chain(self.timers.wait_ms(now)).min()
+    }
+
+    /// Whether new connections can be taken in now.
+    fn is_accepting(&self) -> bool {
+        self.listeners
+            .as_ref()
+            .is_some_and(|listeners| listeners.resumes_at().is_none())
+    }
+
+    /// Takes the time, once.
+    fn begin_turn(&mut self) -> u64 {
+        self.thread.tick();
+        let began_us = self.thread.now_us();
+        self.load().turn_begins(began_us);
+        began_us
+    }
+
+    fn end_turn(&mut self, began_us: u64) {
+        self.thread.offer_log();
+        if self.group.members().len() > 1 {
+            self.show_oldest_idle();
+        }
+        let now_us = self.thread.clock().now_us();
+        self.load().turn_ends(began_us, now_us);
+        self.thread.row.busy_us.add(now_us.saturating_sub(began_us));
+    }
+
+    fn load(&self) -> &Load {
+        &self.group.members()[self.index].load
+    }
+
+    /// Connections to which something happened; says whether there was anything at the listeners.
+    fn sockets(&mut self) -> bool {
+        let mut is_accept_ready = false;
+        loop {
+            let left = self.driver.left();
+            self.load().ready.store(left, Relaxed);
+            match self.next_event() {
+                Some(Next::Connection(token, reported)) => self.after(token, reported),
+                Some(Next::Accepted(accepted)) => {
+                    if let Some(listeners) = &mut self.listeners {
+                        listeners.accepted();
+                    }
+                    self.seat(accepted);
+                }
+                Some(Next::AcceptReady) => is_accept_ready = true,
+                Some(Next::Nothing) => {}
+                None => return is_accept_ready,
+            }
+            self.thread.offer_full_log();
+        }
+    }
+
+    /// Tells the next thing that happened to its connection.
+    #[inline]
+    fn next_event(&mut self) -> Option<Next> {
+        Some(match self.driver.next()? {
+            Happened::Woken => Next::Nothing,
+            Happened::AcceptReady => Next::AcceptReady,
+            Happened::Arrived(accepted) => Next::Accepted(accepted),
+            Happened::To(token, event) => {
+                // A slot that was closed earlier in the batch misses: its generation has passed.
+                let slot = self.slots.get_mut(token);
+                match slot.map(|slot| (&mut slot.connection, &mut slot.missed)) {
+                    Some((Some(connection), _)) => {
+                        let (transport, session) = connection.parts();
+                        let reported = transport.on_event(event, session, &mut self.thread.cx());
+                        Next::Connection(token, reported)
+                    }
+                    Some((None, missed)) => {
+                        D::miss(missed, event);
+                        Next::Nothing
+                    }
+                    None => Next::Nothing,
+                }
+            }
+        })
+    }
+
+    /// An event was reported to a connection.
+    #[inline]
+    fn after(&mut self, token: Token, reported: Reported) {
+        let Some(slot) = self.slots.get_mut(token) else {
+            return;
+        };
+        if slot.standing == Standing::OverCapacity {
+            // It has nothing to do before its first read: an event for writing must not begin one.
+            if reported.is_input {
+                if let Some(connection) = &slot.connection {
+                    connection
+                        .transport()
+                        .discard_input(self.thread.borrow().read_buffer);
+                }
+                self.abort(token, CloseReason::OverCapacity);
+            }
+        } else if self.stage != Stage::Up
+            && !slot.knows_drain
+            && !self.may_have_unreported_input(token)
+        {
+            self.begin_connection_drain(token);
+        } else if reported.is_ready {
+            self.attend(token);
+        }
+    }
+
+    /// Whether it is idle, and may have input that was not reported yet.
+    fn may_have_unreported_input(&self, token: Token) -> bool {
+        let slot = self.slots.get(token).filter(|_| self.is_reporting);
+        slot.and_then(|slot| slot.connection.as_ref())
+            .is_some_and(Connection::is_idle::<D>)
+    }
+
+    /// Visits a connection, here or at a worker.
+    #[inline]
+    fn attend(&mut self, token: Token) {
+        if self.site.options.socket_io == SocketIo::Worker && !self.has_tasks(token) {
+            self.hand_over(token);
+        } else {
+            self.serve(token);
+        }
+    }
+
+    /// Drives a connection here, until it waits, has had its share, or is closed.
+    #[inline]
+    fn serve(&mut self, token: Token) {
+        let Some(slot) = self.slots.get_mut(token) else {
+            return;
+        };
+        let Some(connection) = &mut slot.connection else {
+            return;
+        };
+        let placement = &mut OnLoop {
+            dispatcher: &self.dispatcher,
+            token,
+            load: &self.group.members()[self.index].load,
+        };
+        match connection.drive(&self.site, &mut self.thread, &mut self.driver, placement) {
+            Step::Wait => self.settle(token),
+            Step::Again => self.queue(token),
+            Step::Start(exchange) => {
+                self.start_task(token, exchange);
+                self.queue(token);
+            }
+            Step::Close => self.close(token),
+        }
+    }
+
+    /// Work is back, done or refused.
+    fn give_back(&mut self, token: Token, work: Work) {
+        let connection = self
+            .slots
+            .get_mut(token)
+            .and_then(|slot| slot.connection.as_mut());
+        match (work, connection) {
+            (Work::Block(exchange, _), Some(connection)) => {
+                connection.completed(exchange, &self.site, &mut self.thread);
+            }
+            // The client has gone meanwhile.
+            (Work::Block(exchange, _), None) => self.thread.cx().pool.give_exchange(exchange),
+            (Work::Prefetch(_), Some(connection)) => {
+                connection.prefetched::<D>(&mut self.thread.cx());
+            }
+            (Work::Prefetch(_) | Work::Task(_), _) => {}
+            (Work::Serve(served), _) => self.take_back(token, served),
+        }
+    }
+
+    /// Nothing to do for it before an event: watches the socket and the time.
+    #[inline]
+    fn settle(&mut self, token: Token) {
+        let Some(slot) = self.slots.get_mut(token) else {
+            return;
+        };
+        let Some(connection) = &mut slot.connection else {
+            return;
+        };
+        if let Err(error) = connection.transport_mut().settle(token, &mut self.driver) {
+            static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+            log::say_within(&LIMIT, |more| {
+                tracing::warn!("watching a connection: {error}{more}");
+            });
+            return self.abort(token, CloseReason::Failed);
+        }
+        if let Some(deadline) = connection.deadline() {
+            self.timers.arm(token, deadline);
+        }
+        if connection.is_idle::<D>() && slot.standing == Standing::Served {
+            if !(connection.transport_mut().rests_on() && self.idle.contains(token.index)) {
+                slot.idle_since = self.thread.now();
+                self.idle.push_last(token.index);
+            }
+        } else {
+            self.idle.remove(token.index);
+        }
+    }
+
+    /// It has used up its share: others first. No event will come for it.
+    fn queue(&mut self, token: Token) {
+        let Some(slot) = self.slots.get_mut(token) else {
+            return;
+        };
+        if !slot.queued {
+            slot.queued = true;
+            self.again.push(token);
+        }
+        self.idle.remove(token.index);
+        if let Some(deadline) = slot.connection.as_ref().and_then(Connection::deadline) {
+            self.timers.arm(token, deadline);
+        }
+    }
+
+    fn abort(&mut self, token: Token, reason: CloseReason) {
+        if let Some(slot) = self.slots.get_mut(token)
+            && let Some(connection) = &mut slot.connection
+        {
+            connection.abort(reason);
+            self.close(token);
+        }
+    }
+
+    fn close(&mut self, token: Token) {
+        let Some(slot) = self.slots.remove(token) else {
+            return;
+        };
+        // Before the close is counted: a reader that sees all closed sees none connected.
+        self.thread.row.connections.sub(1);
+        if let Some(connection) = slot.connection {
+            let record = connection.end(&mut self.driver, &mut self.thread.cx());
+            self.thread.journal_closed(record);
+        }
+        self.timers.disarm(token);
+        self.idle.remove(token.index);
+        self.load().connections.fetch_sub(1, Relaxed);
+        match slot.standing {
+            Standing::Served => self.served -= 1,
+            Standing::OverCapacity => {}
+            Standing::Refused => {
+                self.refused -= 1;
+                return; // was not counted
+            }
+        }
+        self.group.leave();
+    }
+
+    /// Connections whose deadline may have passed.
+    fn expire(&mut self) {
+        let now = self.thread.now();
+        while let Some(token) = self.timers.expired(now) {
+            let Some(slot) = self.slots.get_mut(token) else {
+                continue;
+            };
+            let Some(connection) = &mut slot.connection else {
+                continue; // armed again when it is back
+            };
+            if self.stage != Stage::Up && !slot.knows_drain {
+                self.begin_connection_drain(token);
+                continue;
+            }
+            match connection.deadline() {
+                None => {}
+                Some(deadline) if deadline > now => self.timers.arm(token, deadline),
+                // Its request has come in time and is reported in one of the next turns.
+                Some(_)
+                    if connection.is_idle::<D>()
+                        && !connection.is_certainly_idle(&mut self.driver) =>
+                {
+                    self.timers.arm(token, Millis(now.0 + 1));
+                }
+                Some(_) => {
+                    connection.expired(&mut self.thread.cx());
+                    self.serve(token);
+                }
+            }
+        }
+    }
+
+    /// Those who used up their share in an earlier round.
+    fn visit_again(&mut self) {
+        if self.again.is_empty() {
+            return;
+        }
+        let mut round = std::mem::take(&mut self.round);
+        std::mem::swap(&mut round, &mut self.again);
+        for token in round.drain(..) {
+            if let Some(slot) = self.slots.get_mut(token) {
+                slot.queued = false;
+                self.attend(token);
+            }
+        }
+        self.round = round;
+    }
+}
+
+/// For a simulation, which waits in the loop's place.
+#[cfg(test)]
+impl<H: Handler, D: Driver> EventLoop<H, D> {
+    pub(crate) fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    pub(crate) fn driver_mut(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The rest of a turn that has begun with `begin_wait`; `true` if it was the last.
+    pub(crate) fn wake_and_work(&mut self) -> io::Result<bool> {
+        self.driver.wait(Some(0))?;
+        self.dispatcher.mailbox.wake_up();
+        self.work()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! How a loop takes connections in: accepting, making room, turning away.
+
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+
+use loadline_proto::{CloseReason, Handler};
+use loadline_sys::Accepted;
+
+use super::{EventLoop, Slot, Standing};
+use crate::accept::acceptor::{ACCEPT_BATCH, NewConnection};
+use crate::admission::{Admission, Handoff, Verdict};
+use crate::connection::{Connection, Origin};
+use crate::options::{Accept, SocketIo};
+use crate::shutdown::Stage;
+use crate::transport::socket::Readiness;
+use crate::transport::{Driver, LoopTransport};
+use loadline_base::Token;
+
+impl<H: Handler, D: Driver> EventLoop<H, D> {
+    /// Accepts a bounded batch, if a listener is ready.
+    pub(super) fn accept(&mut self, is_accept_ready: bool) -> io::Result<()> {
+        if let Some(listeners) = &mut self.listeners {
+            listeners.resume_due(self.thread.now(), &mut self.driver)?;
+            if is_accept_ready {
+                self.accept_batch()?;
+                if let Some(listeners) = &mut self.listeners {
+                    listeners.watch_on(&mut self.driver);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn accept_batch(&mut self) -> io::Result<()> {
+        for count in 0..ACCEPT_BATCH {
+            let Some(listeners) = &mut self.listeners else {
+                return Ok(());
+            };
+            match listeners.next(self.thread.now(), &self.thread.row, &mut self.driver)? {
+                Some(NewConnection::Regular(accepted)) => self.seat(accepted),
+                Some(NewConnection::LastDescriptor(accepted)) => {
+                    self.show_oldest_idle();
+                    let (index, verdict) = self.group.place(self.index, true, false);
+                    if let (Some(listeners), Verdict::EvictIdle) = (&mut self.listeners, verdict) {
+                        listeners.resume(&mut self.driver)?;
+                    }
+                    self.hand_off(index, Handoff { accepted, verdict });
+                }
+                None if count == 0 && listeners.resumes_at().is_some() => {
+                    return self.find_descriptor();
+                }
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// A listener is ready, and there is not even a spare descriptor: evicts the oldest idle connection.
+    fn find_descriptor(&mut self) -> io::Result<()> {
+        self.show_oldest_idle();
+        match (self.group.oldest_idle(), &mut self.listeners) {
+            (Some(index), Some(listeners)) if index == self.index => {
+                listeners.resume(&mut self.driver)?;
+                self.evict_oldest();
+            }
+            (Some(other), _) => self.group.ask_for_room(other), // the pause is time enough
+            (None, _) => {}
+        }
+        Ok(())
+    }
+
+    /// Finds the loop for a new connection of our own: this one, unless with a shared listener another
+    /// has noticeably fewer, or at the cap another has to make room.
+    pub(super) fn seat(&mut self, accepted: Accepted) {
+        self.show_oldest_idle();
+        let is_draining = self.stage != Stage::Up;
+        let preferred = match self.site.options.accept {
+            Accept::Shared if !is_draining => self.group.share(self.index),
+            Accept::Shared | Accept::Handoff | Accept::ReusePort => self.index,
+        };
+        let (index, verdict) = self.group.place(preferred, false, is_draining);
+        self.hand_off(index, Handoff { accepted, verdict });
+    }
+
+    fn hand_off(&mut self, index: usize, handoff: Handoff) {
+        if index == self.index {
+            self.load().connections.fetch_add(1, Relaxed);
+            self.take_in(handoff);
+        } else {
+            self.group.send(index, handoff);
+        }
+    }
+
+    /// Takes in a new connection that is counted already.
+    pub(super) fn take_in(&mut self, handoff: Handoff) {
+        let Handoff { accepted, verdict } = handoff;
+        let mut standing = Standing::Served;
+        if verdict == Verdict::EvictIdle && self.stage == Stage::Up && !self.evict_oldest() {
+            // The loop that sent it here saw an idle connection that is not idle any more.
+            self.show_oldest_idle();
+            self.load().connections.fetch_sub(1, Relaxed);
+            if let Some(other) = self.group.oldest_idle() {
+                return self.group.send(other, Handoff { accepted, verdict });
+            }
+            self.load().connections.fetch_add(1, Relaxed);
+            self.group.leave();
+            standing = Standing::Refused;
+        }
+        if matches!(verdict, Verdict::Refuse | Verdict::Drop) {
+            standing = Standing::Refused;
+        }
+        let full = |capacity| self.served >= capacity;
+        if standing == Standing::Served && self.site.options.capacity_per_loop.is_some_and(full) {
+            standing = Standing::OverCapacity;
+        }
+        let record = self.thread.journal_accepted(accepted.peer);
+        let copies_files = self.site.options.file_io.copies_for(accepted.peer);
+        let origin = Origin::from(&accepted);
+        let transport = D::Transport::new(accepted.socket, copies_files);
+        let connection = Connection::new(transport, origin, record, &mut self.thread);
+        let token = self.slots.insert(Slot {
+            connection: Some(connection),
+            idle_since: self.thread.now(),
+            missed: Readiness::default(),
+            queued: false,
+            knows_drain: false,
+            standing,
+        });
+        if let Some(slot) = self.slots.get_mut(token)
+            && let Some(connection) = &mut slot.connection
+        {
+            connection.transport_mut().adopt(token, &mut self.driver);
+        }
+        self.thread.row.connections.add(1);
+        match standing {
+            Standing::Served => {
+                self.served += 1;
+                if self.stage != Stage::Up {
+                    self.begin_connection_drain(token);
+                } else if self.site.options.socket_io == SocketIo::Worker {
+                    self.await_request(token);
+                } else {
+                    self.serve(token); // the first read needs no event
+                }
+            }
+            Standing::OverCapacity => self.settle(token),
+            Standing::Refused => self.refuse_connection(token),
+        }
+    }
+
+    /// A worker has it once there is something to read.
+    fn await_request(&mut self, token: Token) {
+        if let Some(slot) = self.slots.get_mut(token)
+            && let Some(connection) = &mut slot.connection
+        {
+            connection.transport_mut().read_by_event();
+        }
+        self.settle(token);
+    }
+
+    pub(super) fn refuse_connection(&mut self, token: Token) {
+        let verdict = Admission::refusal(self.refused);
+        self.refused += 1;
+        if verdict == Verdict::Drop {
+            return self.abort(token, CloseReason::Refused);
+        }
+        if let Some(slot) = self.slots.get_mut(token)
+            && let Some(connection) = &mut slot.connection
+        {
+            connection.refuse(&mut self.thread.cx());
+        }
+        self.serve(token);
+    }
+
+    /// Closes the connection that is idle the longest; `false` if none is, or if that is not certain
+    /// before the next turn.
+    pub(super) fn evict_oldest(&mut self) -> bool {
+        let oldest = self
+            .idle
+            .first()
+            .and_then(|index| self.slots.token_at(index as usize));
+        let slot = oldest.and_then(|token| self.slots.get(token));
+        let connection = slot.and_then(|slot| slot.connection.as_ref());
+        match (oldest, connection) {
+            (Some(token), Some(connection)) if connection.is_certainly_idle(&mut self.driver) => {
+                self.abort(token, CloseReason::Evicted);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn show_oldest_idle(&self) {
+        let oldest = self
+            .idle
+            .first()
+            .and_then(|index| self.slots.token_at(index as usize));
+        let since = oldest
+            .and_then(|token| self.slots.get(token))
+            .map(|slot| slot.idle_since);
+        self.load().set_oldest_idle(since);
+    }
+}

@@ -1,0 +1,192 @@
+//! How a loop goes down: the last new connections, the last requests, the end.
+
+use std::io;
+
+use loadline_base::{Millis, Token};
+use loadline_proto::{CloseReason, Handler};
+
+use super::loop_group::LoopGroup;
+use super::{EventLoop, Standing};
+use crate::accept::listener_set::ListenerSet;
+use crate::options::SocketIo;
+use crate::shutdown::Stage;
+use crate::site::Site;
+use crate::telemetry::counters::Role;
+use crate::thread::context::ThreadContext;
+use crate::transport::Driver;
+use crate::worker::job::Message;
+use crate::worker::job::Work;
+
+/// How long a new connection may take with its first bytes while the server goes down: its connection
+/// was complete, so its request is as good as on its way.
+const FIRST_REQUEST_GRACE_MS: u64 = 250;
+
+impl<H: Handler, D: Driver> EventLoop<H, D> {
+    /// Follows the stages of a shutdown. First of all, so that requests that come after it are
+    /// answered with `Connection: close`.
+    pub(super) fn follow_shutdown(&mut self) -> io::Result<()> {
+        if self.stage == Stage::Up {
+            if self.site.shutdown.is_draining() {
+                self.begin_to_drain()?;
+            }
+            return Ok(());
+        }
+        if self.listeners.is_some() {
+            self.accept_last()?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is left to do here, be it that time is up.
+    pub(super) fn is_finished(&mut self) -> bool {
+        if self.stage == Stage::Up {
+            return false;
+        }
+        if self.site.shutdown.is_cut(self.site.clock.now()) {
+            self.cut();
+            return true;
+        }
+        self.slots.is_empty() && !self.group.is_sending() && !self.dispatcher.mailbox.has_mail()
+    }
+
+    /// Takes in what has connected by now, closes the listeners, and drains every connection.
+    pub(super) fn begin_to_drain(&mut self) -> io::Result<()> {
+        self.stage = Stage::Draining;
+        if D::REPORTS_BEFORE_DRAIN {
+            self.report_all()?;
+        }
+        match &mut self.listeners {
+            Some(listeners) => {
+                listeners.begin_drain();
+                self.accept_last()?;
+            }
+            None => self.group.stops_sending(), // from now on it passes no connection on
+        }
+        for index in 0..self.slots.slot_count() {
+            if let Some(token) = self.slots.token_at(index) {
+                self.begin_connection_drain(token);
+            }
+        }
+        Ok(())
+    }
+
+    /// What has come by now was accepted: it is reported before idle connections drain.
+    fn report_all(&mut self) -> io::Result<()> {
+        self.is_reporting = true;
+        for _ in 0..2 {
+            if self.sockets() {
+                self.accept_batch()?;
+            }
+            self.driver.wait(Some(0))?;
+        }
+        self.sockets();
+        self.is_reporting = false;
+        Ok(())
+    }
+
+    /// Connections that the driver has accepted before it stopped accepting. The listeners have to
+    /// stay open until then.
+    fn report_rest(&mut self) -> io::Result<()> {
+        self.sockets();
+        self.driver.wait(Some(0))?;
+        self.sockets();
+        Ok(())
+    }
+
+    /// Takes in what is left in the backlog; then closes the listeners.
+    pub(super) fn accept_last(&mut self) -> io::Result<()> {
+        self.accept_batch()?;
+        if self.listeners.as_ref().is_some_and(ListenerSet::is_drained) {
+            if let Some(mut listeners) = self.listeners.take() {
+                listeners.unwatch(&mut self.driver);
+                if D::REPORTS_BEFORE_DRAIN {
+                    self.report_rest()?;
+                }
+            }
+            self.group.stops_sending();
+        }
+        Ok(())
+    }
+
+    /// Starts draining one connection. Deferred while a worker holds it or received bytes are still
+    /// unreported; a new connection gets 250 ms to send its first request.
+    pub(super) fn begin_connection_drain(&mut self, token: Token) {
+        let Some(slot) = self.slots.get_mut(token) else {
+            return;
+        };
+        let Some(connection) = &mut slot.connection else {
+            return;
+        };
+        if slot.knows_drain {
+            return;
+        }
+        if slot.standing == Standing::OverCapacity {
+            return self.abort(token, CloseReason::OverCapacity);
+        }
+        let idle_since = slot.idle_since;
+        let grace_ends = Millis(idle_since.0 + FIRST_REQUEST_GRACE_MS);
+        let may_wait = slot.standing == Standing::Served && self.thread.now() < grace_ends;
+        if connection.drain(may_wait, &mut self.driver, &mut self.thread.cx()) {
+            slot.knows_drain = true;
+            self.attend(token);
+        } else {
+            self.settle(token);
+            self.timers.arm(token, grace_ends);
+            if let Some(slot) = self.slots.get_mut(token) {
+                slot.idle_since = idle_since; // the same patience goes on
+            }
+        }
+    }
+
+    /// What is left is closed now; what a worker still has, when that is done with it.
+    pub(super) fn cut(&mut self) {
+        let mut mail = std::mem::take(&mut self.mail);
+        self.dispatcher.mailbox.take(&mut mail);
+        let mut unseated = 0;
+        for message in mail {
+            match message {
+                Message::Handoff(_) => unseated += 1,
+                Message::Done {
+                    token,
+                    work: Work::Serve(served),
+                } => self.take_back(token, served),
+                Message::Done { .. } | Message::Task { .. } | Message::MakeRoom => {}
+            }
+        }
+        let seated = self.slots.len() as u64;
+        self.site.registry.cut.add(seated + unseated);
+        for index in 0..self.slots.slot_count() {
+            if let Some(token) = self.slots.token_at(index) {
+                self.abort(token, CloseReason::Drained);
+            }
+        }
+    }
+}
+
+/// Closes the connections that workers had when the loops were cut (`--socket-io worker`), once the
+/// workers have left them.
+pub(super) fn close_those_of_workers<H: Handler>(site: &Site<H>, group: &LoopGroup) {
+    if site.options.socket_io != SocketIo::Worker {
+        return;
+    }
+    let mut thread = ThreadContext::with_read_buffer(site, Role::Loop, 0);
+    let mut mail = Vec::new();
+    for member in group.members() {
+        member.mailbox.take(&mut mail);
+        for message in mail.drain(..) {
+            let Message::Done {
+                work: Work::Serve(mut served),
+                ..
+            } = message
+            else {
+                continue;
+            };
+            if let Some(mut connection) = served.connection.take() {
+                connection.abort(CloseReason::Drained);
+                thread.row.connections.sub(1);
+                let record = connection.end(&mut (), &mut thread.cx());
+                thread.journal_closed(record);
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What the loops of a reactor know of each other: mailboxes, loads, the cap they share.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::accept::balance::{self, Load};
+use crate::admission::{Admission, Handoff, Kind, Load as Pressure, Verdict};
+use crate::options::ServerOptions;
+use crate::worker::job::Message;
+use crate::worker::mailbox::Mailbox;
+
+/// The loops of a reactor, seen from each other and from the main loop.
+pub(crate) struct LoopGroup {
+    members: Box<[Member]>,
+    /// Connections of the whole server, without those that are only refused.
+    connections: AtomicUsize,
+    admission: Admission,
+    /// Threads that may still pass connections on: no loop ends before they have all stopped.
+    senders: AtomicUsize,
+}
+
+/// One loop, seen from outside.
+pub(super) struct Member {
+    pub(super) mailbox: Arc<Mailbox<Message>>,
+    pub(super) load: Load,
+}
+
+impl LoopGroup {
+    pub(crate) fn new(options: &ServerOptions, senders: usize) -> io::Result<Arc<Self>> {
+        let member = |_| {
+            Ok(Member {
+                mailbox: Arc::new(Mailbox::new()?),
+                load: Load::default(),
+            })
+        };
+        Ok(Arc::new(Self {
+            members: (0..options.loops).map(member).collect::<io::Result<_>>()?,
+            connections: AtomicUsize::new(0),
+            admission: Admission::new(options.connections_max),
+            senders: AtomicUsize::new(senders),
+        }))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The loop for a new connection that `own` has accepted from a listener that all share: `own`,
+    /// unless it has noticeably more connections than another. Wake-ups alone do not spread them:
+    /// the kernel wakes the loop that went to sleep last, so under little load one gets them all.
+    pub(super) fn share(&self, own: usize) -> usize {
+        let connections = |index: usize| {
+            let load = &self.members[index].load;
+            load.connections.load(Ordering::Relaxed)
+        };
+        let fewest = (0..self.members.len()).min_by_key(|index| connections(*index));
+        match fewest {
+            Some(fewest) if connections(own) > share_limit(connections(fewest)) => fewest,
+            _ => own,
+        }
+    }
+
+    /// Decides on a new connection and counts it in, unless it is refused. Says which loop takes it:
+    /// `preferred`, or the one with the oldest idle connection if that has to be closed.
+    pub(super) fn place(
+        &self,
+        preferred: usize,
+        is_last_descriptor: bool,
+        is_draining: bool,
+    ) -> (usize, Verdict) {
+        let connections = self.connections.fetch_add(1, Ordering::Relaxed);
+        let mut pressure = Pressure {
+            connections,
+            is_last_descriptor,
+            is_draining,
+            ..Pressure::default()
+        };
+        let verdict = self.admission.decide(Kind::Connection, &pressure);
+        if verdict == Verdict::Admit {
+            return (preferred, verdict);
+        }
+        let oldest = self.oldest_idle();
+        pressure.has_idle = oldest.is_some();
+        match (self.admission.decide(Kind::Connection, &pressure), oldest) {
+            (Verdict::EvictIdle, Some(index)) => (index, Verdict::EvictIdle),
+            (verdict, _) => {
+                self.leave();
+                (preferred, verdict)
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn enter(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a connection out.
+    pub(super) fn leave(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The loop whose oldest idle connection is idle the longest.
+    pub(super) fn oldest_idle(&self) -> Option<usize> {
+        balance::oldest_idle(self.members.iter().map(|member| &member.load))
+    }
+
+    /// Sends a new connection to a loop.
+    pub(super) fn send(&self, index: usize, handoff: Handoff) {
+        let member = &self.members[index];
+        member.load.connections.fetch_add(1, Ordering::Relaxed);
+        member.load.under_way.fetch_add(1, Ordering::Relaxed);
+        member.mailbox.post(Message::Handoff(handoff));
+    }
+
+    /// Asks a loop for a descriptor.
+    pub(super) fn ask_for_room(&self, index: usize) {
+        let member = &self.members[index];
+        member.load.under_way.fetch_add(1, Ordering::Relaxed);
+        member.mailbox.post(Message::MakeRoom);
+    }
+
+    /// A thread will pass on no more connections.
+    pub(super) fn stops_sending(&self) {
+        if self.senders.fetch_sub(1, Ordering::SeqCst) == 1 {
+            for member in &self.members {
+                member.mailbox.nudge();
+            }
+        }
+    }
+
+    /// Whether new connections may still come by mail.
+    pub(super) fn is_sending(&self) -> bool {
+        self.senders.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// Connections that a loop may have before it hands new connections to one that has `fewest`: handing
+/// over costs a wake-up, so not for a difference that does not matter.
+fn share_limit(fewest: usize) -> usize {
+    fewest + fewest / 8 + 2
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_base::Millis;
+
+    use super::*;
+
+    fn options(loops: usize, connections_max: usize) -> ServerOptions {
+        ServerOptions {
+            loops,
+            connections_max,
+            ..ServerOptions::default()
+        }
+    }
+
+    #[test]
+    fn at_the_cap_the_loop_with_the_oldest_idle_connection_takes_over() {
+        let group = LoopGroup::new(&options(3, 2), 0).unwrap();
+        assert_eq!(group.place(1, false, false), (1, Verdict::Admit));
+        assert_eq!(group.place(0, false, false), (0, Verdict::Admit));
+        assert_eq!(group.place(1, false, false), (1, Verdict::Refuse));
+        group.members[0].load.set_oldest_idle(Some(Millis(9)));
+        group.members[2].load.set_oldest_idle(Some(Millis(5)));
+        assert_eq!(group.place(1, false, false), (2, Verdict::EvictIdle));
+        // The refused one was not counted; the one that makes room will count its victim out.
+        group.leave();
+        group.leave();
+        assert_eq!(group.place(1, false, false), (1, Verdict::Admit));
+    }
+
+    #[test]
+    fn a_loop_with_noticeably_more_connections_hands_newcomers_over() {
+        let group = LoopGroup::new(&options(3, 1000), 0).unwrap();
+        let set = |index: usize, count| {
+            let connections = &group.members[index].load.connections;
+            connections.store(count, Ordering::Relaxed);
+        };
+        for (own, others, taker) in [
+            (0, [0, 0], 0),
+            (2, [0, 5], 0),
+            (3, [5, 0], 2),
+            (92, [80, 80], 0),
+        ] {
+            set(0, own);
+            set(1, others[0]);
+            set(2, others[1]);
+            assert_eq!(group.share(0), taker, "{own} and {others:?}");
+        }
+        set(0, 93);
+        assert_eq!(group.share(0), 1);
+    }
+
+    #[test]
+    fn the_last_to_stop_sending_wakes_everybody() {
+        let group = LoopGroup::new(&options(2, 10), 2).unwrap();
+        group.stops_sending();
+        assert!(group.is_sending());
+        assert!(
+            group
+                .members
+                .iter()
+                .all(|member| member.mailbox.fall_asleep())
+        );
+        group.stops_sending();
+        assert!(!group.is_sending());
+        assert!(
+            !group
+                .members
+                .iter()
+                .any(|member| member.mailbox.fall_asleep())
+        );
+    }
+}

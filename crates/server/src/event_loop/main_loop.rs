@@ -1,0 +1,127 @@
+//! The main loop of `--accept handoff`: accepts everything that is pending and hands it over.
+
+use std::io;
+use std::sync::Arc;
+
+use loadline_proto::Handler;
+use loadline_sys::{Accepted, Interest};
+
+use super::loop_group::LoopGroup;
+use crate::accept::acceptor::NewConnection;
+use crate::accept::balance::Balancer;
+use crate::accept::listener::Listener;
+use crate::accept::listener_set::ListenerSet;
+use crate::admission::{Handoff, Verdict};
+use crate::site::Site;
+use crate::telemetry::counters::{Role, Row};
+use crate::transport::epoll::Epoll;
+use crate::transport::{Driver, Happened};
+
+/// Connections accepted before the shutdown and the back-off are checked again.
+const ACCEPTS_MAX: usize = 1024;
+
+/// Accepts for all loops; serves no connection itself.
+pub(super) struct MainLoop<H: Handler> {
+    site: Arc<Site<H>>,
+    group: Arc<LoopGroup>,
+    driver: Epoll,
+    listeners: ListenerSet,
+    balancer: Balancer,
+    row: Arc<Row>,
+}
+
+impl<H: Handler> MainLoop<H> {
+    pub(super) fn new(
+        site: &Arc<Site<H>>,
+        group: &Arc<LoopGroup>,
+        listeners: Vec<Listener>,
+    ) -> io::Result<Self> {
+        let mut driver = Epoll::new(&site.options)?;
+        driver.watch_waker(site.shutdown.drain_fd())?;
+        Ok(Self {
+            listeners: ListenerSet::open(
+                listeners,
+                Interest::Listener,
+                &mut driver,
+                &site.descriptor_log_after,
+            )?,
+            driver,
+            balancer: Balancer::new(site.options.balance),
+            row: site.registry.row(Role::Acceptor),
+            site: Arc::clone(site),
+            group: Arc::clone(group),
+        })
+    }
+
+    /// Accepts until a drain begins.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        while !self.site.shutdown.is_draining() {
+            let now = self.site.clock.now();
+            let timeout_ms = self.listeners.resumes_at().map(|at| at.since(now));
+            self.driver.wait(timeout_ms)?;
+            self.listeners
+                .resume_due(self.site.clock.now(), &mut self.driver)?;
+            let mut is_accept_ready = false;
+            while let Some(happened) = self.driver.next() {
+                is_accept_ready |= matches!(happened, Happened::AcceptReady);
+            }
+            if is_accept_ready {
+                self.accept_up_to(ACCEPTS_MAX)?;
+            }
+        }
+        // Who is in the backlog by now has a connection, and is served.
+        self.listeners.begin_drain();
+        while !self.listeners.is_drained() && !self.site.shutdown.is_cut(self.site.clock.now()) {
+            let pause = self.listeners.resumes_at();
+            if let Some(until) = pause {
+                let now = self.site.clock.now();
+                self.driver.wait(Some(until.since(now)))?;
+            }
+            self.accept_up_to(ACCEPTS_MAX)?;
+        }
+        self.listeners.unwatch(&mut self.driver);
+        drop(self.listeners);
+        self.group.stops_sending();
+        Ok(())
+    }
+
+    fn accept_up_to(&mut self, most: usize) -> io::Result<()> {
+        for count in 0..most {
+            let now = self.site.clock.now();
+            match self.listeners.next(now, &self.row, &mut self.driver)? {
+                Some(NewConnection::Regular(accepted)) => self.hand_over(accepted),
+                Some(NewConnection::LastDescriptor(accepted)) => {
+                    let preferred = self.choose();
+                    let (index, verdict) = self.group.place(preferred, true, false);
+                    if verdict == Verdict::EvictIdle {
+                        self.listeners.resume(&mut self.driver)?;
+                    }
+                    self.group.send(index, Handoff { accepted, verdict });
+                }
+                None => {
+                    // Not even a spare descriptor: the oldest idle connection goes.
+                    if count == 0
+                        && self.listeners.resumes_at().is_some()
+                        && let Some(index) = self.group.oldest_idle()
+                    {
+                        self.group.ask_for_room(index);
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, accepted: Accepted) {
+        let preferred = self.choose();
+        let is_draining = self.site.shutdown.is_draining();
+        let (index, verdict) = self.group.place(preferred, false, is_draining);
+        self.group.send(index, Handoff { accepted, verdict });
+    }
+
+    fn choose(&mut self) -> usize {
+        let loads = self.group.members().iter().map(|member| &member.load);
+        self.balancer.choose(loads, || self.site.clock.now_us())
+    }
+}

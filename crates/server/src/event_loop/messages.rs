@@ -1,0 +1,114 @@
+//! What a loop gives to others, and what comes back by mail.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use loadline_base::Token;
+use loadline_proto::Handler;
+
+use super::EventLoop;
+use crate::admission::Kind;
+use crate::shutdown::Stage;
+use crate::transport::socket::Readiness;
+use crate::transport::{Driver, LoopTransport};
+use crate::worker::job::Message;
+use crate::worker::job::{After, Served, Work};
+
+impl<H: Handler, D: Driver> EventLoop<H, D> {
+    /// Gives a connection that is ready to a worker (`--socket-io worker`).
+    pub(super) fn hand_over(&mut self, token: Token) {
+        let Some(slot) = self.slots.get_mut(token) else {
+            return;
+        };
+        let Some(connection) = slot.connection.take() else {
+            return;
+        };
+        let connection = match connection.over(LoopTransport::into_socket) {
+            Ok(connection) => connection,
+            Err(connection) => {
+                slot.connection = Some(connection); // not with this driver: served here
+                return self.serve(token);
+            }
+        };
+        slot.missed = Readiness::default();
+        self.idle.remove(token.index);
+        let mut served = self.boxes.pop().unwrap_or_default();
+        served.connection = Some(connection);
+        let work = Work::Serve(served);
+        let load = &self.group.members()[self.index].load;
+        let submitted = self
+            .dispatcher
+            .submit(Kind::Job, work, token, &self.site, load);
+        if let Err((work, _)) = submitted {
+            // The queue is full: 503, unless an answer is on its way already.
+            self.give_back(token, work);
+            if let Some(connection) = self
+                .slots
+                .get_mut(token)
+                .and_then(|slot| slot.connection.as_mut())
+                && connection.is_idle::<D>()
+            {
+                connection.refuse(&mut self.thread.cx());
+            }
+            self.serve(token);
+        }
+    }
+
+    /// A connection is here again.
+    pub(super) fn take_back(&mut self, token: Token, mut served: Box<Served>) {
+        let connection = served.connection.take();
+        self.boxes.push(served);
+        if let (Some(slot), Some(connection)) = (self.slots.get_mut(token), connection) {
+            let missed = slot.missed;
+            let back = connection.over(|socket| LoopTransport::from_socket(socket, missed));
+            slot.connection = back.ok();
+        }
+    }
+
+    /// What came by mail: results of workers, new connections.
+    pub(super) fn drain_mailbox(&mut self) {
+        let mut mail = std::mem::take(&mut self.mail);
+        self.dispatcher.mailbox.take(&mut mail);
+        for message in mail.drain(..) {
+            if let Message::Task { token, stream } = message {
+                self.on_task_event(token, stream);
+                continue;
+            }
+            self.load().under_way.fetch_sub(1, Relaxed);
+            match message {
+                Message::Handoff(handoff) => self.take_in(handoff),
+                Message::MakeRoom => {
+                    self.evict_oldest();
+                }
+                Message::Done { token, work } => self.on_done(token, work),
+                Message::Task { .. } => {}
+            }
+        }
+        self.mail = mail;
+    }
+
+    fn on_done(&mut self, token: Token, mut work: Work) {
+        let after = match &mut work {
+            Work::Serve(served) => Some(std::mem::take(&mut served.after)),
+            Work::Block(..) | Work::Prefetch(_) => None,
+            Work::Task(_) => return, // its answer goes its own way
+        };
+        self.give_back(token, work);
+        let Some(slot) = self.slots.get_mut(token) else {
+            return;
+        };
+        // Only what is new: the worker has left it with nothing to do.
+        let is_ready = slot.missed.is_anything();
+        match after {
+            Some(After::Close) => self.close(token),
+            Some(After::Start(exchange)) => {
+                self.start_task(token, exchange);
+                self.serve(token);
+            }
+            _ if self.stage != Stage::Up && !slot.knows_drain => self.begin_connection_drain(token),
+            None => self.serve(token),
+            Some(After::Again) => self.queue(token),
+            Some(After::Wait) if is_ready => self.hand_over(token),
+            Some(After::Wait) => self.settle(token),
+        }
+    }
+}

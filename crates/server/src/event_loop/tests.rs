@@ -1,0 +1,230 @@
+//! Whole turns over a socket pair: what they allocate, and that events of the past miss.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use loadline_proto::{Context, Exchange, Fields, Outcome, Status};
+use loadline_sys::Accepted;
+
+use super::*;
+use crate::ServerOptions;
+use crate::accept::acceptor::LogAfter;
+use crate::admission::{Handoff, Verdict};
+use crate::shutdown::Shutdown;
+use crate::site::Clock;
+use crate::site::tests::config_of;
+use crate::telemetry::counters::Registry;
+use crate::transport::epoll::Epoll;
+use crate::transport::ring::driver::RingDriver;
+
+struct Hello(Fields);
+
+impl Handler for Hello {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, _: &mut (), exchange: &mut Exchange, cx: &mut Context<'_>) -> Outcome {
+        exchange.answer_borrowed(Status::OK, &self.0, &[b'x'; 600], cx);
+        Outcome::Ready
+    }
+
+    fn handle_blocking(&self, _: &mut Exchange) {}
+}
+
+/// Whether there can be rings here; says so visibly if not.
+fn has_rings() -> bool {
+    let available = loadline_sys::ring::available();
+    if let Err(error) = &available {
+        let _ = writeln!(io::stderr(), "\nskipped: {error}");
+    }
+    available.is_ok()
+}
+
+fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
+    let site = Arc::new(Site {
+        config: config_of(Hello(Fields::default().with("X", "y"))),
+        options: ServerOptions::default(),
+        clock: Clock::new(),
+        descriptor_log_after: LogAfter::default(),
+        failure: Default::default(),
+        shutdown: Shutdown::new().unwrap(),
+        registry: Registry::default().into(),
+        local_addresses: Default::default(),
+        warned_of_unnamed_proxy: Default::default(),
+        access: None,
+        journal: None,
+    });
+    let group = LoopGroup::new(&site.options, 0).unwrap();
+    EventLoop::new(0, &site, &group, None, Vec::new()).unwrap()
+}
+
+fn connect<D: Driver>(event_loop: &mut EventLoop<Hello, D>) -> UnixStream {
+    let (client, server) = UnixStream::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    seat(event_loop, server);
+    client
+}
+
+fn seat<D: Driver>(event_loop: &mut EventLoop<Hello, D>, server: UnixStream) {
+    event_loop.group.enter();
+    event_loop.load().connections.fetch_add(1, Relaxed);
+    event_loop.take_in(Handoff {
+        accepted: Accepted {
+            socket: server.into(),
+            peer: None,
+            listener: 0,
+        },
+        verdict: Verdict::Admit,
+    });
+}
+
+fn idle_bytes<D: Driver>() -> usize {
+    Slab::<Slot<D::Transport>>::SLOT_BYTES + TimerWheel::NODE_BYTES + IndexList::NODE_BYTES
+}
+
+#[test]
+fn an_idle_connection_takes_at_most_192_bytes_of_a_reactor_and_256_of_a_proactor() {
+    let reactor = idle_bytes::<Epoll>();
+    let proactor = idle_bytes::<RingDriver>() + loadline_sys::ring::SOCKET_BYTES;
+    println!("{reactor} and {proactor} bytes for an idle connection");
+    assert!(reactor <= 192, "{reactor}");
+    assert!(proactor <= 256, "{proactor}");
+}
+
+#[test]
+fn a_keep_alive_request_allocates_nothing_from_event_to_event() {
+    allocates_nothing::<Epoll>();
+}
+
+#[test]
+fn a_keep_alive_request_allocates_nothing_from_completion_to_completion() {
+    if has_rings() {
+        allocates_nothing::<RingDriver>();
+    }
+}
+
+fn allocates_nothing<D: Driver>() {
+    let mut event_loop = event_loop::<D>();
+    let mut clients: Vec<_> = (0..8).map(|_| connect(&mut event_loop)).collect();
+    let mut answer = [0; 4096];
+    for round in 0..50 {
+        for client in &mut clients {
+            client
+                .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+                .unwrap();
+        }
+        let seen = allocation_counter::measure(|| {
+            // A ring receives in one turn and sends at the wait of the next.
+            let wanted = 8 * (round + 1);
+            while event_loop.thread.row.core.requests() < wanted {
+                assert!(!event_loop.turn().unwrap());
+            }
+            assert!(!D::REPORTS_BEFORE_DRAIN || !event_loop.turn().unwrap());
+        });
+        for client in &mut clients {
+            let count = client.read(&mut answer).unwrap();
+            assert!(answer[..count].starts_with(b"HTTP/1.1 200") && count > 600);
+        }
+        assert!(
+            round < 5 || seen.count_total == 0,
+            "{seen:?} in round {round}"
+        );
+    }
+    assert_eq!(event_loop.thread.row.core.requests(), 8 * 50);
+}
+
+/// The last answer is queued, and may find no room: the connection is not idle before that is known.
+#[test]
+fn nobody_is_evicted_in_the_turn_of_its_last_answer() {
+    if !has_rings() {
+        return;
+    }
+    let mut event_loop = event_loop::<RingDriver>();
+    let (mut client, server) = UnixStream::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    let mut full = 0;
+    while let Ok(count) = (&server).write(&[b'j'; 1000]) {
+        full += count;
+    }
+    seat(&mut event_loop, server);
+    client
+        .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        .unwrap();
+    while event_loop.thread.row.core.requests() == 0 {
+        assert!(!event_loop.turn().unwrap());
+    }
+    for _ in 0..3 {
+        assert!(!event_loop.evict_oldest());
+        event_loop.driver.wait(Some(0)).unwrap();
+        event_loop.begin_turn();
+        event_loop.sockets();
+    }
+    let mut junk = vec![0; full];
+    client.read_exact(&mut junk).unwrap();
+    client.set_nonblocking(true).unwrap();
+    let mut answer = [0; 4096];
+    let mut count = 0;
+    while count < 600 {
+        event_loop.turn().unwrap();
+        count += client.read(&mut answer[count..]).unwrap_or(0);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
+    while !event_loop.evict_oldest() {
+        event_loop.turn().unwrap();
+    }
+    assert!(event_loop.slots.is_empty());
+}
+
+/// Its request is in the socket, and no completion has reported it yet.
+#[test]
+fn a_newcomer_who_has_spoken_is_not_evicted_unheard() {
+    if !has_rings() {
+        return;
+    }
+    let mut event_loop = event_loop::<RingDriver>();
+    let (mut client, server) = UnixStream::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    client
+        .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        .unwrap();
+    seat(&mut event_loop, server);
+    assert!(!event_loop.evict_oldest());
+    while event_loop.thread.row.core.requests() == 0 {
+        assert!(!event_loop.turn().unwrap());
+    }
+    while !event_loop.evict_oldest() {
+        event_loop.turn().unwrap();
+    }
+    event_loop.turn().unwrap(); // submits the close
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
+}
+
+/// Both are closed in one batch: the event of the second is for a slot that is vacant, or has
+/// a new tenant, when its turn comes.
+#[test]
+fn events_of_an_earlier_tenant_miss() {
+    let mut event_loop = event_loop::<Epoll>();
+    let mut old = connect(&mut event_loop);
+    let stale = event_loop.slots.token_at(0).unwrap();
+    old.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        .unwrap();
+    event_loop.wait().unwrap();
+    event_loop.abort(stale, CloseReason::Failed);
+    let mut new = connect(&mut event_loop);
+    let tenant = event_loop.slots.token_at(0).unwrap();
+    assert_eq!(tenant.index, stale.index);
+    event_loop.sockets();
+    let connection = event_loop
+        .slots
+        .get(tenant)
+        .and_then(|slot| slot.connection.as_ref());
+    assert!(connection.is_some_and(Connection::is_idle::<Epoll>));
+    assert_eq!(event_loop.thread.row.core.requests(), 0);
+    new.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        .unwrap();
+    event_loop.turn().unwrap();
+    assert_eq!(event_loop.thread.row.core.requests(), 1);
+}

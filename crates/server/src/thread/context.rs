@@ -1,0 +1,230 @@
+//! What every serving thread owns, and lends to sessions for one turn. The only reader of clocks.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use loadline_base::Millis;
+use loadline_proto::{AccessLog, ConnectionRecord, Context, Handler, HttpDate, Pool};
+use loadline_sys::Waker;
+use loadline_sys::write::FileBuffer;
+
+use crate::AccessSink;
+use crate::config::{Config, Snapshot};
+use crate::site::{Clock, Site};
+use crate::task::TaskPool;
+use crate::telemetry::counters::{Registry, Role, Row};
+use crate::telemetry::journal::Page;
+use crate::telemetry::log;
+
+/// Bytes read at once: 64 KiB, what a socket's receive window starts with; a longer upload pays
+/// one system call for each 64 KiB.
+pub(crate) const READ_BUFFER_BYTES: usize = 64 << 10;
+
+const _: () = assert!(READ_BUFFER_BYTES.is_multiple_of(loadline_proto::RECEIVE_BYTES));
+
+/// Log lines that make a batch worth handing over in the middle of a busy turn.
+const LOG_BATCH_BYTES: usize = 32 << 10;
+
+/// What every serving thread owns.
+pub(crate) struct ThreadContext<H: Handler> {
+    pub(crate) row: Arc<Row>,
+    role: Role,
+    registry: Arc<Registry>,
+    snapshot: Snapshot<H>,
+    pool: Pool,
+    clock: Clock,
+    now_us: u64,
+    now: Millis,
+    date: HttpDate,
+    date_ends: Millis,
+    /// When the server's clock began, in microseconds since 1970; found anew each second.
+    began_unix_us: u64,
+    read_buffer: Box<[u8]>,
+    files: FileBuffer,
+    log: Option<AccessLog>,
+    sink: Option<Arc<dyn AccessSink>>,
+    journal: Option<Page>,
+    /// What wakes a blocking thread for an app's task, once it has had one.
+    task_waker: Option<Arc<Waker>>,
+    pub(crate) tasks: TaskPool,
+}
+
+/// The parts of a thread's context, borrowed at once for a turn.
+pub(crate) struct Borrowed<'k, H: Handler> {
+    pub(crate) config: &'k Arc<Config<H>>,
+    pub(crate) local: &'k mut H::Local,
+    pub(crate) read_buffer: &'k mut [u8],
+    pub(crate) files: &'k mut FileBuffer,
+    pub(crate) tasks: &'k mut TaskPool,
+    pub(crate) cx: Context<'k>,
+}
+
+impl<H: Handler> ThreadContext<H> {
+    pub(crate) fn new(site: &Site<H>, role: Role) -> Self {
+        Self::with_read_buffer(site, role, READ_BUFFER_BYTES)
+    }
+
+    /// A context with a read buffer of another size.
+    pub(crate) fn with_read_buffer(site: &Site<H>, role: Role, scratch_bytes: usize) -> Self {
+        let row = site.registry.row(role);
+        let mut thread = Self {
+            tasks: TaskPool::new(Arc::clone(&row)),
+            row,
+            role,
+            registry: Arc::clone(&site.registry),
+            snapshot: Snapshot::new(&site.config),
+            pool: Pool::new(),
+            clock: site.clock,
+            now_us: 0,
+            now: Millis(0),
+            date: HttpDate::at(0),
+            date_ends: Millis(0),
+            began_unix_us: 0,
+            read_buffer: vec![0; scratch_bytes].into_boxed_slice(),
+            files: FileBuffer::default(),
+            log: site
+                .access
+                .as_ref()
+                .map(|(format, _)| AccessLog::new(*format)),
+            sink: site.access.as_ref().map(|(_, sink)| Arc::clone(sink)),
+            journal: site.journal.as_ref().map(Page::new),
+            task_waker: None,
+        };
+        thread.tick();
+        thread
+    }
+
+    /// Reads the clock and takes up the current configuration: to be called once at the begin of a turn,
+    /// after waiting.
+    pub(crate) fn tick(&mut self) -> Millis {
+        self.snapshot.refresh();
+        self.now_us = self.clock.now_us();
+        self.now = Millis(self.now_us / 1000);
+        if self.now >= self.date_ends {
+            self.refresh_date();
+        }
+        if let Some(log) = &mut self.log {
+            log.tick(self.now_us, self.began_unix_us + self.now_us);
+        }
+        self.now
+    }
+
+    #[cold]
+    fn refresh_date(&mut self) {
+        // A clock before 1970 is shown as 1970.
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let unix_us = u64::try_from(wall.as_micros()).unwrap_or(u64::MAX);
+        self.began_unix_us = unix_us.saturating_sub(self.now_us);
+        if wall.as_secs() != self.date.unix_seconds() {
+            self.date = HttpDate::at(wall.as_secs());
+        }
+        self.date_ends = Millis(self.now.0 + 1000 - u64::from(wall.subsec_millis()));
+    }
+
+    /// What this thread serves.
+    pub(crate) fn config(&self) -> &Arc<Config<H>> {
+        &self.snapshot.config
+    }
+
+    /// Lends what sessions need.
+    #[inline]
+    pub(crate) fn cx(&mut self) -> Context<'_> {
+        self.borrow().cx
+    }
+
+    /// Lends the handler's local state and the buffers as well.
+    #[inline]
+    pub(crate) fn borrow(&mut self) -> Borrowed<'_, H> {
+        Borrowed {
+            config: &self.snapshot.config,
+            local: &mut self.snapshot.local,
+            read_buffer: &mut self.read_buffer,
+            files: &mut self.files,
+            tasks: &mut self.tasks,
+            cx: Context {
+                now: self.now,
+                date: &self.date,
+                pool: &mut self.pool,
+                counters: &self.row.core,
+                log: self.log.as_mut(),
+            },
+        }
+    }
+
+    /// What wakes this thread for an app's task; costs a descriptor from the first time on.
+    pub(crate) fn task_waker(&mut self) -> io::Result<Arc<Waker>> {
+        let task_waker = match self.task_waker.take() {
+            Some(task_waker) => task_waker,
+            None => Arc::new(Waker::new()?),
+        };
+        self.task_waker = Some(Arc::clone(&task_waker));
+        Ok(task_waker)
+    }
+
+    /// Hands log lines on; to be called at the end of a turn, before waiting.
+    #[inline]
+    pub(crate) fn offer_log(&mut self) {
+        if let (Some(lines), Some(sink)) = (&mut self.log, &self.sink)
+            && !lines.lines().is_empty()
+        {
+            log::harmless(|| sink.offer(lines.lines()));
+            lines.lines().clear(); // as the sink leaves it, unless it has panicked
+        }
+        if let Some(page) = &mut self.journal {
+            page.offer(); // harmless as well
+        }
+    }
+
+    /// Hands log lines on if they have become many; for the middle of a long turn.
+    #[inline]
+    pub(crate) fn offer_full_log(&mut self) {
+        let requests = self.log.as_mut().map_or(0, |log| log.lines().len());
+        let connections = self.journal.as_mut().map_or(0, Page::len);
+        if requests.max(connections) >= LOG_BATCH_BYTES {
+            self.offer_log();
+        }
+    }
+
+    /// Notes a new connection in the journal of connections, if there is one. Its record is the session's
+    /// to keep.
+    pub(crate) fn journal_accepted(
+        &mut self,
+        peer: Option<SocketAddr>,
+    ) -> Option<Box<ConnectionRecord>> {
+        let page = self.journal.as_mut()?;
+        Some(page.accepted(peer, self.now_us, self.began_unix_us))
+    }
+
+    /// Notes that a connection is closed.
+    pub(crate) fn journal_closed(&mut self, record: Option<Box<ConnectionRecord>>) {
+        if let (Some(page), Some(record)) = (&mut self.journal, record) {
+            page.closed(&record, self.now_us, self.began_unix_us);
+        }
+    }
+
+    /// The time of this turn.
+    pub(crate) fn now(&self) -> Millis {
+        self.now
+    }
+
+    /// The same in microseconds, where a span begins.
+    pub(crate) fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    /// The server's clock, for spans within a turn (busy time, blocking in place).
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+}
+
+impl<H: Handler> Drop for ThreadContext<H> {
+    fn drop(&mut self) {
+        self.offer_log();
+        self.registry.release(self.role, Arc::clone(&self.row));
+    }
+}

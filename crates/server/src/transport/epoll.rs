@@ -1,0 +1,144 @@
+//! A driver of readiness: edge-triggered epoll.
+//!
+//! A connection is registered once, for reading and writing, when it first has to wait. From then on
+//! a request costs one receive and one send: readiness is a flag of the connection, and backpressure
+//! is not reading.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use loadline_base::Token;
+use loadline_proto::{Context, ServerSession};
+use loadline_sys::{Event, Events, Interest, Poller, socket};
+
+use super::socket::{Readiness, Socket};
+use super::{Driver, Happened, LoopTransport, Reported, Watch};
+use crate::options::ServerOptions;
+
+/// Bits of events that are no connection's: no slot has these indexes.
+const WAKER: u64 = u64::MAX;
+const LISTENERS: u64 = u64::MAX - 1;
+
+/// Waits for readiness.
+pub(crate) struct Epoll {
+    pub(crate) poller: Poller,
+    events: Events,
+    /// Events that were next.
+    next: usize,
+}
+
+impl Watch for Epoll {
+    fn watch(
+        &mut self,
+        _number: u32,
+        listener: BorrowedFd<'_>,
+        interest: Interest,
+    ) -> io::Result<()> {
+        self.poller.add(listener, LISTENERS, interest)
+    }
+
+    fn watch_on(&mut self, _number: u32, _listener: BorrowedFd<'_>) {}
+
+    fn unwatch(&mut self, _number: u32, listener: BorrowedFd<'_>) {
+        let _ = self.poller.remove(listener); // it was added, so this cannot fail
+    }
+}
+
+impl Driver for Epoll {
+    type Transport = Socket;
+    type Event<'d> = Event;
+
+    fn new(_options: &ServerOptions) -> io::Result<Self> {
+        Ok(Self {
+            poller: Poller::new()?,
+            events: Events::new(),
+            next: 0,
+        })
+    }
+
+    fn watch_waker(&mut self, waker: BorrowedFd<'_>) -> io::Result<()> {
+        self.poller.add(waker, WAKER, Interest::Waker)
+    }
+
+    fn wait(&mut self, timeout_ms: Option<u64>) -> io::Result<()> {
+        self.poller.wait(&mut self.events, timeout_ms)?;
+        self.next = 0;
+        Ok(())
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Happened<Event>> {
+        if self.next == self.events.len() {
+            return None;
+        }
+        let event = self.events.get(self.next);
+        self.next += 1;
+        Some(match event.bits {
+            WAKER => Happened::Woken,
+            LISTENERS => Happened::AcceptReady,
+            bits => Happened::To(Token::from_bits(bits), event),
+        })
+    }
+
+    #[inline]
+    fn left(&self) -> usize {
+        self.events.len() - self.next
+    }
+
+    const REPORTS_BEFORE_DRAIN: bool = false;
+
+    fn miss(missed: &mut Readiness, event: Event) {
+        missed.add(event);
+    }
+}
+
+impl LoopTransport<Epoll> for Socket {
+    fn new(fd: OwnedFd, copies_files: bool) -> Self {
+        Self::of_loop(fd, copies_files)
+    }
+
+    fn adopt(&mut self, _token: Token, _driver: &mut Epoll) {}
+
+    #[inline]
+    fn on_event(
+        &mut self,
+        event: Event,
+        _session: &mut ServerSession,
+        _cx: &mut Context<'_>,
+    ) -> Reported {
+        self.note(event.into());
+        Reported {
+            is_input: event.is_readable(),
+            is_ready: self.is_ready(),
+        }
+    }
+
+    #[inline]
+    fn settle(&mut self, token: Token, driver: &mut Epoll) -> io::Result<()> {
+        if !self.begin_registration() {
+            return Ok(());
+        }
+        // The first read came before this. What has come since is an event at once.
+        driver
+            .poller
+            .add(self.fd(), token.to_bits(), Interest::Connection)
+    }
+
+    fn discard_input(&self, read_buffer: &mut [u8]) {
+        // Whatever it comes to, the connection is closed next.
+        let _ = socket::receive(self.fd(), read_buffer);
+    }
+
+    fn into_socket(self) -> Result<Socket, Self> {
+        Ok(self)
+    }
+
+    fn from_socket(mut socket: Socket, missed: Readiness) -> Result<Self, Socket> {
+        socket.note(missed);
+        Ok(socket)
+    }
+
+    fn read_by_event(&mut self) {
+        Self::read_by_event(self);
+    }
+}

@@ -1,0 +1,160 @@
+//! Work that may block: handed to a worker, or done by the loop itself if there are none.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use loadline_base::Token;
+use loadline_proto::{Exchange, Handler};
+
+use crate::accept::balance::Load;
+use crate::admission::{Admission, Kind, Load as Pressure, Verdict};
+use crate::config::Steps;
+use crate::connection::{Placement, TaskStart};
+use crate::site::Site;
+use crate::task::{Notify, TaskNotices};
+use crate::telemetry::counters::Row;
+use crate::thread::context::ThreadContext;
+use crate::transport::Range;
+use crate::worker::job::{Job, Message, Work};
+use crate::worker::mailbox::Mailbox;
+use crate::worker::pool::Workers;
+
+/// Where a loop's work goes, and where it comes back to.
+pub(crate) struct Dispatcher {
+    /// `None`: there are no workers.
+    pub(crate) workers: Option<Arc<Workers>>,
+    /// Of the loop.
+    pub(crate) mailbox: Arc<Mailbox<Message>>,
+    /// Of the loop.
+    pub(crate) row: Arc<Row>,
+}
+
+impl Dispatcher {
+    /// Queues work for a worker. `Err`: it is not queued, and what becomes of it.
+    pub(crate) fn submit<H: Handler>(
+        &self,
+        kind: Kind,
+        work: Work,
+        token: Token,
+        site: &Site<H>,
+        load: &Load,
+    ) -> Result<(), (Work, Verdict)> {
+        let admission = Admission::new(site.options.connections_max);
+        let Some(workers) = &self.workers else {
+            let nobody = Pressure::default();
+            return Err((work, admission.decide(kind, &nobody)));
+        };
+        let job = Job {
+            work,
+            token,
+            reply: Arc::clone(&self.mailbox),
+            queued_us: site.clock.now_us(),
+        };
+        if let Err(job) = workers.submit(job) {
+            let full = Pressure {
+                workers: site.options.workers,
+                is_queue_full: true,
+                ..Pressure::default()
+            };
+            return Err((job.work, admission.decide(kind, &full)));
+        }
+        load.under_way.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// Does on the loop what may block: everybody waits. Counted and timed.
+    fn do_here<H: Handler>(
+        &self,
+        thread: &mut ThreadContext<H>,
+        work: impl FnOnce(&mut ThreadContext<H>),
+    ) {
+        let clock = thread.clock();
+        let began_us = clock.now_us();
+        work(thread);
+        self.row.blocked_in_place.add(1);
+        let took_us = clock.now_us().saturating_sub(began_us);
+        self.row.blocked_in_place_us.add(took_us);
+        thread.tick();
+    }
+}
+
+/// Where a loop has work of one connection done: by workers, or here if there are none.
+pub(crate) struct OnLoop<'l> {
+    pub(crate) dispatcher: &'l Dispatcher,
+    pub(crate) token: Token,
+    pub(crate) load: &'l Load,
+}
+
+impl OnLoop<'_> {
+    /// `Some`: it is not queued, and what becomes of it.
+    fn submit<H: Handler>(
+        &self,
+        kind: Kind,
+        work: Work,
+        site: &Site<H>,
+    ) -> Option<(Work, Verdict)> {
+        let (dispatcher, load) = (self.dispatcher, self.load);
+        dispatcher.submit(kind, work, self.token, site, load).err()
+    }
+}
+
+impl<H: Handler> Placement<H> for OnLoop<'_> {
+    fn block(
+        &mut self,
+        exchange: Box<Exchange>,
+        site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> Option<Box<Exchange>> {
+        let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
+        let (work, verdict) = self.submit(Kind::Job, Work::Block(exchange, steps), site)?;
+        let Work::Block(mut exchange, steps) = work else {
+            return None;
+        };
+        match verdict {
+            Verdict::Refuse => exchange.response.overloaded(),
+            _ => {
+                let block = |_: &mut ThreadContext<H>| steps.handle_blocking(&mut exchange);
+                self.dispatcher.do_here(thread, block);
+            }
+        }
+        Some(exchange)
+    }
+
+    fn prefetch(&mut self, range: Range, site: &Site<H>, thread: &mut ThreadContext<H>) -> bool {
+        let Some((Work::Prefetch(range), _)) =
+            self.submit(Kind::Prefetch, Work::Prefetch(range), site)
+        else {
+            return false;
+        };
+        let read = |thread: &mut ThreadContext<H>| range.prefetch(thread.borrow().read_buffer);
+        self.dispatcher.do_here(thread, read);
+        true
+    }
+
+    /// A task that a worker has holds it until it ends. Without workers the loop polls it: an event
+    /// stream must never hold a lone loop up.
+    fn start(
+        &mut self,
+        exchange: Box<Exchange>,
+        site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> TaskStart {
+        let notify = Notify::Loop {
+            mailbox: Arc::clone(&self.dispatcher.mailbox) as Arc<dyn TaskNotices>,
+            token: self.token,
+        };
+        let config = Arc::clone(thread.config());
+        if self.dispatcher.workers.is_none() {
+            return TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config));
+        }
+        let (handle, task) = thread.tasks.for_worker(exchange, notify, config);
+        if let Some((Work::Task(task), _)) = self.submit(Kind::Task, Work::Task(task), site)
+            && let Some(mut exchange) = task.exchange
+        {
+            exchange.response.overloaded();
+            thread.tasks.end(handle);
+            return TaskStart::Refused(exchange);
+        }
+        TaskStart::Started(handle)
+    }
+}

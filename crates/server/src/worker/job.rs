@@ -1,0 +1,89 @@
+//! What passes between loops and workers: work on its way, and what comes back.
+
+use std::sync::Arc;
+
+use loadline_base::Token;
+use loadline_proto::{Exchange, StreamId};
+
+use crate::admission::Handoff;
+use crate::config::Steps;
+use crate::connection::Connection;
+use crate::task::{TaskNotices, WorkerTask};
+use crate::transport::Range;
+use crate::transport::socket::Socket;
+use crate::worker::mailbox::Mailbox;
+
+/// What comes to a loop by mail.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Work is done.
+    Done {
+        /// Of the connection it was for.
+        token: Token,
+        /// As it was handed over, with its results.
+        work: Work,
+    },
+    /// A connection to serve.
+    Handoff(Handoff),
+    /// A task has events, or is to be polled.
+    Task {
+        /// Of the connection.
+        token: Token,
+        /// Of its request.
+        stream: StreamId,
+    },
+    /// Another loop has run out of descriptors: close the oldest idle connection.
+    MakeRoom,
+}
+
+/// Work on its way to a worker.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) work: Work,
+    pub(crate) token: Token,
+    pub(crate) reply: Arc<Mailbox<Message>>,
+    pub(crate) queued_us: u64,
+}
+
+/// What a loop should not do itself.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// The handler's blocking step, of the handler that took the quick one. Back for `completed`.
+    Block(Box<Exchange>, Arc<dyn Steps>),
+    /// Read a range of a file into the page cache. Back for `prefetched`.
+    Prefetch(Range),
+    /// Serve a connection that is ready, from reading to writing (`--socket-io worker`). Back with
+    /// the connection, and what is to be done next.
+    Serve(Box<Served>),
+    /// Carry out an app's task. Back when it has ended; its answer goes its own way.
+    Task(WorkerTask),
+}
+
+/// A connection on its way to a worker and back. The box is made once and used again.
+#[derive(Debug, Default)]
+pub(crate) struct Served {
+    /// There, but for the moments of handing over.
+    pub(crate) connection: Option<Connection<Socket>>,
+    /// What is to be done next.
+    pub(crate) after: After,
+}
+
+/// How a worker leaves a connection.
+#[derive(Debug, Default)]
+pub(crate) enum After {
+    /// Nothing to do before an event.
+    #[default]
+    Wait,
+    /// More to do, others first.
+    Again,
+    /// An app's task is to be started for it, by the loop.
+    Start(Box<Exchange>),
+    /// To be closed.
+    Close,
+}
+
+impl TaskNotices for Mailbox<Message> {
+    fn notify(&self, token: Token, stream: StreamId) {
+        self.post(Message::Task { token, stream });
+    }
+}

@@ -1,0 +1,319 @@
+//! The threads that may block, so that loops need not.
+//!
+//! No job takes its worker with it: whatever panics, the job goes back to its loop, which answers or
+//! closes. A worker that ends all the same takes the server with it, so that no queue grows before
+//! workers that are gone.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::Builder;
+use std::time::Duration;
+
+use loadline_base::LogLimit;
+use loadline_proto::{Exchange, Handler, Status};
+
+use crate::connection::{Placement, Step, TaskStart};
+use crate::options::SocketIo;
+use crate::site::Site;
+use crate::task::Sleeper;
+use crate::telemetry::counters::{Role, Row};
+use crate::telemetry::log;
+use crate::thread::context::{READ_BUFFER_BYTES, ThreadContext};
+use crate::worker::job::{After, Job, Message, Served, Work};
+use crate::worker::job_queue::{JobQueue, JobSource, Taken};
+
+/// A pool of workers.
+pub(crate) struct Workers {
+    queue: Arc<JobQueue<Job>>,
+    /// Of the first worker; the pool's own counts are kept there.
+    row: Arc<Row>,
+    alive: Alive,
+}
+
+/// How many workers still run.
+#[derive(Debug, Default)]
+struct Alive {
+    count: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Workers {
+    /// Starts `count` workers, which is 1 or more.
+    pub(crate) fn start<H: Handler>(
+        site: &Arc<Site<H>>,
+        count: usize,
+        pool: usize,
+    ) -> io::Result<Arc<Self>> {
+        let (workers, desks) = Self::new(site, count);
+        for (index, desk) in desks.into_iter().enumerate() {
+            let (site, of) = (Arc::clone(site), Arc::clone(&workers));
+            of.alive.add();
+            let started = Builder::new()
+                .name(format!("worker {pool}.{index}"))
+                .spawn(move || {
+                    let _leaving = Leaving(of);
+                    site.guarded_alone("a worker", || desk.work(&site));
+                });
+            if let Err(error) = started {
+                workers.close();
+                return Err(error);
+            }
+        }
+        Ok(workers)
+    }
+
+    /// A pool and what its workers own.
+    pub(crate) fn new<H: Handler>(
+        site: &Arc<Site<H>>,
+        count: usize,
+    ) -> (Arc<Self>, Vec<WorkerDesk<H>>) {
+        assert!(count > 0, "a pool without workers would never answer");
+        let options = &site.options;
+        let (queue, sources) = JobQueue::new(options.queue, count, options.queue_max);
+        let mut desks: Vec<_> = sources
+            .into_iter()
+            .map(|source| WorkerDesk::new(site, source))
+            .collect();
+        let row = Arc::clone(&desks[0].row);
+        desks
+            .iter_mut()
+            .for_each(|desk| desk.pool_row = Arc::clone(&row));
+        let workers = Arc::new(Self {
+            queue,
+            row,
+            alive: Alive::default(),
+        });
+        (workers, desks)
+    }
+
+    /// Queues a job; gives it back if the queue is full.
+    pub(crate) fn submit(&self, job: Job) -> Result<(), Job> {
+        // Before the push: a worker must not take away what was not added yet.
+        self.row.queue_depth.add(1);
+        self.queue.push(job).inspect_err(|_| {
+            self.row.queue_depth.sub(1);
+            self.row.queue_full.add(1);
+        })
+    }
+
+    /// Lets the workers go once nothing waits any more.
+    pub(crate) fn close(&self) {
+        self.queue.close();
+    }
+
+    /// Waits for the workers to end, after `close`; `false` if some still run after `patience`.
+    pub(crate) fn wait(&self, patience: Duration) -> bool {
+        let count = self
+            .alive
+            .count
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .alive
+            .changed
+            .wait_timeout_while(count, patience, |count| *count > 0);
+        let (count, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *count == 0
+    }
+}
+
+impl Alive {
+    fn add(&self) {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+    }
+}
+
+/// Says that a worker has ended, however it does.
+struct Leaving(Arc<Workers>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let alive = &self.0.alive;
+        *alive.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        alive.changed.notify_all();
+    }
+}
+
+/// What one worker owns.
+pub(crate) struct WorkerDesk<H: Handler> {
+    source: JobSource<Job>,
+    row: Arc<Row>,
+    pool_row: Arc<Row>,
+    /// Files are read through it.
+    read_buffer: Vec<u8>,
+    sleeper: Option<Arc<Sleeper>>,
+    /// Only where workers serve whole connections.
+    thread: Option<ThreadContext<H>>,
+}
+
+impl<H: Handler> WorkerDesk<H> {
+    fn new(site: &Site<H>, source: JobSource<Job>) -> Self {
+        let thread = (site.options.socket_io == SocketIo::Worker)
+            .then(|| ThreadContext::new(site, Role::Worker));
+        let row = match &thread {
+            Some(thread) => Arc::clone(&thread.row),
+            None => site.registry.row(Role::Worker),
+        };
+        Self {
+            source,
+            pool_row: Arc::clone(&row),
+            row,
+            read_buffer: vec![
+                0;
+                if thread.is_some() {
+                    0
+                } else {
+                    READ_BUFFER_BYTES
+                }
+            ],
+            sleeper: None,
+            thread,
+        }
+    }
+
+    fn work(mut self, site: &Site<H>) {
+        // So that a handler's sleep ends when it should: the default lets it be 50 us late.
+        if let Err(error) = loadline_sys::usage::sleep_precisely() {
+            log::say(|| tracing::warn!("sleeps of workers may be 50 us late: {error}"));
+        }
+        while let Some(taken) = self.source.take() {
+            self.carry_out(taken, site);
+        }
+    }
+
+    /// The next job, if there is one.
+    #[cfg(test)]
+    pub(crate) fn try_take(&self) -> Option<Taken<Job>> {
+        self.source.try_take()
+    }
+
+    /// Carries a job out, and gives it back to its loop.
+    pub(crate) fn carry_out(&mut self, taken: Taken<Job>, site: &Site<H>) {
+        let Taken { job, stolen } = taken;
+        let sleeper = self.sleeper.get_or_insert_with(Sleeper::new);
+        let began_us = site.clock.now_us();
+        self.pool_row.queue_depth.sub(1);
+        self.row
+            .queue_wait_us
+            .add(began_us.saturating_sub(job.queued_us));
+        self.row.steals.add(u64::from(stolen));
+        let Job {
+            mut work,
+            token,
+            reply,
+            ..
+        } = job;
+        // What a panic leaves half done is this job's, which ends here.
+        let carry_out = AssertUnwindSafe(|| match (&mut work, &mut self.thread) {
+            (Work::Block(exchange, steps), _) => steps.handle_blocking(exchange),
+            (Work::Prefetch(range), Some(thread)) => range.prefetch(thread.borrow().read_buffer),
+            (Work::Prefetch(range), None) => range.prefetch(&mut self.read_buffer),
+            (Work::Serve(served), Some(thread)) => {
+                thread.tick();
+                serve(served, site, thread);
+                thread.offer_log();
+            }
+            (Work::Task(task), _) => task.run(sleeper),
+            (Work::Serve(_), None) => unreachable!("ordered by `--socket-io worker` alone"),
+        });
+        if let Err(panic) = catch_unwind(carry_out) {
+            give_up(&mut work, log::panic_text(panic.as_ref()));
+        }
+        self.row.jobs.add(1);
+        let took_us = site.clock.now_us().saturating_sub(began_us);
+        self.row.busy_us.add(took_us);
+        reply.post(Message::Done { token, work });
+    }
+}
+
+/// Makes of a job that has panicked what its loop can end: an answer, or a connection to be closed.
+#[cold]
+fn give_up(work: &mut Work, text: &str) {
+    static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+    log::say_within(&LIMIT, |more| {
+        tracing::error!("a worker's job panicked: {text}{more}");
+    });
+    match work {
+        Work::Block(exchange, _) => exchange.response.error(Status::INTERNAL_SERVER_ERROR),
+        Work::Serve(served) => served.after = After::Close,
+        // The loop meets again what was not read; a task has reported its end when it was dropped.
+        Work::Prefetch(_) | Work::Task(_) => {}
+    }
+}
+
+/// A connection from reading to writing, on a thread that may block.
+fn serve<H: Handler>(served: &mut Served, site: &Site<H>, thread: &mut ThreadContext<H>) {
+    let Some(connection) = &mut served.connection else {
+        served.after = After::Close;
+        return;
+    };
+    if site.shutdown.is_draining() {
+        connection.drain(true, &mut (), &mut thread.cx()); // the loop may not have had it
+    }
+    served.after = match connection.drive(site, thread, &mut (), &mut OnWorker) {
+        Step::Wait => After::Wait,
+        Step::Again => After::Again,
+        Step::Start(exchange) => After::Start(exchange),
+        Step::Close => After::Close,
+    };
+}
+
+/// Where a worker that serves a connection has its work done: here. The loop serves a connection
+/// with a task itself, until that has ended.
+struct OnWorker;
+
+impl<H: Handler> Placement<H> for OnWorker {
+    fn start(
+        &mut self,
+        exchange: Box<Exchange>,
+        _site: &Site<H>,
+        _kit: &mut ThreadContext<H>,
+    ) -> TaskStart {
+        TaskStart::Elsewhere(exchange)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::tests::quiet_site;
+    use crate::worker::mailbox::Mailbox;
+    use loadline_base::Token;
+
+    #[test]
+    fn a_job_that_panics_takes_no_worker_with_it_and_comes_back() {
+        let site = quiet_site();
+        let workers = Workers::start(&site, 2, 0).unwrap();
+        let reply = Arc::new(Mailbox::new().unwrap());
+        for index in 0..10 {
+            let job = Job {
+                // Without `--socket-io worker` nobody can do that.
+                work: Work::Serve(Box::default()),
+                token: Token {
+                    index,
+                    generation: 0,
+                },
+                reply: Arc::clone(&reply),
+                queued_us: 0,
+            };
+            assert!(workers.submit(job).is_ok());
+        }
+        workers.close();
+        assert!(workers.wait(Duration::from_secs(60)), "both have ended");
+        let mut mail = Vec::new();
+        reply.take(&mut mail);
+        assert_eq!(mail.len(), 10);
+        for message in mail {
+            let Message::Done {
+                work: Work::Serve(served),
+                ..
+            } = message
+            else {
+                panic!("{message:?}");
+            };
+            assert!(matches!(served.after, After::Close), "{served:?}");
+        }
+        assert!(site.take_failure().is_none(), "the server goes on");
+    }
+}

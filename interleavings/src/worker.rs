@@ -1,0 +1,30 @@
+//! As the `worker` room of the server: what is checked of it, and what that needs of the rest.
+
+#[path = "../../crates/server/src/worker/job_queue.rs"]
+pub(crate) mod job_queue;
+#[path = "../../crates/server/src/worker/mailbox.rs"]
+pub(crate) mod mailbox;
+
+pub(crate) mod job {
+    use loadline_base::Token;
+    use loadline_proto::StreamId;
+
+    use super::mailbox::Mailbox;
+    use crate::task::TaskNotices;
+
+    #[derive(Debug)]
+    pub(crate) enum Message {
+        Task {
+            token: Token,
+            stream: StreamId,
+        },
+        /// A worker has carried a task out.
+        Done,
+    }
+
+    impl TaskNotices for Mailbox<Message> {
+        fn notify(&self, token: Token, stream: StreamId) {
+            self.post(Message::Task { token, stream });
+        }
+    }
+}
