@@ -130,6 +130,9 @@ impl<L: Layer, S: Session> Layered<L, S> {
 
     /// What is to be sent now, or to be read for that.
     fn send_due(&mut self, cx: &mut Context<'_>) -> Option<Action> {
+        if self.is_ending() {
+            self.drop_fill(cx);
+        }
         match std::mem::replace(&mut self.filling, Filling::No) {
             Filling::No => {}
             Filling::Cached(fill) => {
@@ -227,8 +230,21 @@ impl<L: Layer, S: Session> Layered<L, S> {
                 self.end = End::Last;
                 self.since = cx.now;
             }
-            End::Last if !self.gone && (!self.out.is_empty() || self.on_the_way.is_some()) => {}
+            End::Finishing | End::Last
+                if !self.gone && (!self.out.is_empty() || self.on_the_way.is_some()) =>
+            {
+                self.end = End::Last;
+            }
             _ => self.end = End::Closed,
+        }
+    }
+
+    /// What is read for output that will never leave.
+    fn drop_fill(&mut self, cx: &mut Context<'_>) {
+        if let Filling::NotCached(fill) | Filling::Cached(fill) =
+            std::mem::replace(&mut self.filling, Filling::No)
+        {
+            cx.pool.buffers.give(fill.buffer);
         }
     }
 
@@ -321,7 +337,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         let Some(way) = self.on_the_way.take() else {
             return;
         };
-        if self.end == End::Last && self.output.is_none() {
+        if self.end == End::Last && self.output.is_none() && self.out.is_empty() {
             self.end = End::Closed;
         }
         // `out` may hold a handshake's bytes by now, but none of the session's: they come after `sent`.
@@ -335,6 +351,9 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
     fn filled(&mut self, mut fill: Box<Fill>, cx: &mut Context<'_>) {
         self.filling = Filling::No;
         let buffer = std::mem::take(&mut fill.buffer);
+        if self.is_ending() {
+            return cx.pool.buffers.give(buffer);
+        }
         if buffer.len() < fill.len {
             self.session.abort(CloseReason::Failed); // the file has become shorter
             self.end = End::Closed;
@@ -422,11 +441,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
 
     fn ended(&mut self, cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>> {
         cx.pool.buffers.give(std::mem::take(&mut self.out));
-        if let Filling::NotCached(fill) | Filling::Cached(fill) =
-            std::mem::replace(&mut self.filling, Filling::No)
-        {
-            cx.pool.buffers.give(fill.buffer);
-        }
+        self.drop_fill(cx);
         if let Some((transmit, _)) = self.output.take() {
             cx.pool.give_segments(transmit.into_segments());
         }

@@ -85,6 +85,8 @@ pub struct Driver<'h> {
     unsent_answers: usize,
     /// Parts of files that were read into memory.
     pub filled: u64,
+    /// No part of a file comes into the page cache.
+    pub hold_fill: bool,
 }
 
 macro_rules! cx {
@@ -200,6 +202,7 @@ impl<'h> Driver<'h> {
             reading: Some(false),
             unsent_answers: 0,
             filled: 0,
+            hold_fill: false,
         };
         driver.session = Some(ServerSession::new(config, peer, cx!(driver)));
         driver.drive();
@@ -210,6 +213,14 @@ impl<'h> Driver<'h> {
     pub fn feed(&mut self, bytes: &[u8]) -> &mut Self {
         self.unread.extend(bytes);
         self.read_on();
+        self
+    }
+
+    /// Gives it bytes whether it wants them or not, as a ring may.
+    pub fn receive_anyway(&mut self, bytes: &[u8]) -> &mut Self {
+        let session = self.session.as_mut().expect("an open connection");
+        session.received(&mut bytes.to_vec(), cx!(self));
+        self.drive();
         self
     }
 
@@ -402,8 +413,11 @@ impl<'h> Driver<'h> {
         self.filled += 1;
         let session = self.session.as_mut().expect("an open connection");
         // Every third part is not in the page cache, and comes again.
-        if self.filled % 3 == 0 && !fill.is_cached {
+        if (self.filled % 3 == 0 || self.hold_fill) && !fill.is_cached {
             session.not_cached(fill, cx!(self));
+            if self.hold_fill {
+                return;
+            }
             assert!(
                 matches!(session.next_action(cx!(self)), Action::Wait { .. }),
                 "a range has to be read first"
@@ -488,17 +502,21 @@ impl<'h> Driver<'h> {
     }
 
     fn wait(&mut self, read: bool) {
-        let out = self.held.is_some() || self.parked.is_some() || self.app.is_some();
+        let out =
+            self.held.is_some() || self.parked.is_some() || self.app.is_some() || self.hold_fill;
         assert!(
             read || out,
             "Wait for nothing: no input wanted, nothing on its way"
         );
         assert!(
-            self.deadline().is_some() || self.parked.is_some() || (self.idles_on && self.is_idle()),
+            self.deadline().is_some()
+                || self.parked.is_some()
+                || self.hold_fill
+                || (self.idles_on && self.is_idle()),
             "Wait for the peer without a deadline"
         );
         assert!(
-            self.held.is_some() || self.unsent_answers == 0,
+            self.held.is_some() || self.hold_fill || self.unsent_answers == 0,
             "Wait while an answer has not been sent"
         );
         self.reading = Some(read);

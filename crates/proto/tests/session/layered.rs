@@ -222,6 +222,29 @@ fn a_drain_answers_what_has_come() {
 }
 
 #[test]
+fn a_broken_record_ends_the_connection_whatever_is_in_progress() {
+    let broken = [&END[..], &records(b"behind the end")].concat();
+    // While a response is on its way: that one leaves, then what the layer has to say.
+    let mut sending = driver();
+    sending.hold_output = true;
+    sending.feed(&hello()).release_output();
+    sending.hold_output = true;
+    sending.feed(&records(b"GET /big HTTP/1.1\r\nHost: h\r\n\r\n"));
+    sending.receive_anyway(&broken);
+    sending.release_output();
+    assert!(sending.is_closed());
+    assert!(sending.output.ends_with(&records(b"alert")));
+    // While a part of a file is read.
+    let (_, open, _) = file(100_000);
+    let mut filling = with_file(&open, 100_000);
+    filling.hold_fill = true;
+    filling.feed(&[hello(), records(GET)].concat());
+    filling.receive_anyway(&broken);
+    assert!(filling.is_closed());
+    assert_eq!(filling.closes(CloseReason::BadRequest), 1);
+}
+
+#[test]
 fn without_the_layer_nothing_is_filled() {
     let (_, open, content) = file(200_000);
     let file = Arc::clone(&open);
