@@ -14,7 +14,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::logged::{LogLine, method, origin, request_line};
 use super::time::LogTime;
@@ -52,12 +53,14 @@ struct Fields<'l> {
 }
 
 /// A value, as far as it can be of use.
+#[derive(Deserialize)]
+#[serde(untagged)]
 enum Value<'l> {
-    Text(Cow<'l, str>),
-    /// A number of seconds or so since 1970.
-    Time(Option<LogTime>),
+    Text(#[serde(borrow)] Cow<'l, str>),
+    Whole(i64),
+    Decimal(f64),
     Fields(Box<Fields<'l>>),
-    Other,
+    Other(IgnoredAny),
 }
 
 impl<'l> Fields<'l> {
@@ -108,8 +111,12 @@ impl<'l> Value<'l> {
     fn time(&self) -> Option<LogTime> {
         match self {
             Self::Text(text) => LogTime::parse(text.as_bytes()),
-            Self::Time(time) => *time,
-            _ => None,
+            Self::Whole(whole) => LogTime::from_number(*whole, None),
+            Self::Decimal(number) => {
+                let fraction_ns = (number.fract() * 1e9).round() as i64;
+                LogTime::from_number(*number as i64, Some(fraction_ns))
+            }
+            Self::Fields(_) | Self::Other(_) => None,
         }
     }
 }
@@ -161,72 +168,8 @@ impl<'de> Deserialize<'de> for Fields<'de> {
 }
 
 /// A name, borrowed from the line unless it has escapes in it.
-#[derive(serde::Deserialize)]
+#[derive(Deserialize)]
 struct Name<'l>(#[serde(borrow)] Cow<'l, str>);
-
-impl<'de> Deserialize<'de> for Value<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ValueVisitor)
-    }
-}
-
-struct ValueVisitor;
-
-impl<'de> Visitor<'de> for ValueVisitor {
-    type Value = Value<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("anything")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Value::Text(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Value::Text(Cow::Owned(text.to_owned())))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
-        let whole = i64::try_from(number).ok();
-        Ok(Value::Time(
-            whole.and_then(|whole| LogTime::from_number(whole, None)),
-        ))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
-        let fraction_ns = (number.fract() * 1e9).round() as i64;
-        Ok(Value::Time(LogTime::from_number(
-            number as i64,
-            Some(fraction_ns),
-        )))
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(Value::Other)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(Value::Other)
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Value::Other)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Value::Other)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut fields = Box::new(Fields::default());
-        while let Some(Name(name)) = map.next_key()? {
-            fields.take(&name, map.next_value()?);
-        }
-        Ok(Value::Fields(fields))
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -234,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    fn parsed(line: &str) -> Result<(String, Option<i64>), &'static str> {
+    fn read(line: &str) -> Result<(String, Option<i64>), &'static str> {
         let parsed = parse(line.as_bytes())?;
         let target = String::from_utf8_lossy(&parsed.target).into_owned();
         let method = parsed.method.map_or("?", Method::as_str);
@@ -297,12 +240,12 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                parsed(line),
+                read(line),
                 Ok((request.to_owned(), Some(time_ms))),
                 "{line}"
             );
         }
-        let (_, time) = parsed(r#"{"request":"GET / HTTP/1.1","time":0.003}"#).unwrap();
+        let (_, time) = read(r#"{"request":"GET / HTTP/1.1","time":0.003}"#).unwrap();
         assert_eq!(time, None);
     }
 
@@ -333,7 +276,7 @@ mod tests {
             (r#"{"request":"-"}"#, "no request"),
             (r#"{"request":7}"#, "no method"),
         ] {
-            let refusal = parsed(line).unwrap_err();
+            let refusal = read(line).unwrap_err();
             assert!(refusal.contains(part), "{line}: {refusal}");
         }
     }
@@ -341,6 +284,6 @@ mod tests {
     #[test]
     fn deep_nesting_is_no_json() {
         let line = format!("{}1{}", r#"{"request":"#.repeat(10_000), "}".repeat(10_000));
-        assert!(parsed(&line).is_err());
+        assert!(read(&line).is_err());
     }
 }
