@@ -1,7 +1,7 @@
 //! What a thread reports: it is ready, what happened in an interval, how it fared in all.
 
 use hdrhistogram::Histogram;
-use loadline_record::{StepReport, Tally};
+use loadline_record::{StepReport, Tally, latencies};
 use serde::{Deserialize, Serialize};
 
 use crate::Share;
@@ -100,6 +100,49 @@ pub struct ThreadReport {
     /// microseconds.
     #[serde(with = "as_text")]
     pub read_lag: Histogram<u64>,
+}
+
+impl Default for Interval {
+    /// Nothing happened.
+    fn default() -> Self {
+        Self {
+            second: 0,
+            phase: 0,
+            at_phase: 0,
+            group: 0,
+            after_end: false,
+            tally: Tally::default(),
+            in_flight_ns: 0,
+            lag_max_us: 0,
+            latency: latencies(),
+            service: latencies(),
+            first_byte: latencies(),
+            failure: latencies(),
+        }
+    }
+}
+
+impl Default for ThreadReport {
+    /// Nothing was measured.
+    fn default() -> Self {
+        Self {
+            share: Share::WHOLE,
+            name: String::new(),
+            group: 0,
+            wall_ns: 0,
+            cpu_ns: 0,
+            waited_ns: 0,
+            run_delay_ns: 0,
+            turns: 0,
+            events: 0,
+            after_end_ns: 0,
+            held_back: 0,
+            held_ns: 0,
+            in_flight_ns: 0,
+            lag: latencies(),
+            read_lag: latencies(),
+        }
+    }
 }
 
 /// A histogram as base64 of its compressed form; one without a sample as an empty text.

@@ -1,33 +1,20 @@
 //! How the thread itself fares: its CPU time, its waiting, and how late it was.
 
-use hdrhistogram::Histogram;
-use loadline_record::latencies;
 use loadline_sys::usage;
 
 use crate::recorder::record;
 use crate::{Share, ThreadReport};
 
-/// Measures the thread between `begin` and `end`, and nothing outside of that.
-#[derive(Debug)]
+/// Measures the thread between `begin` and `end`, and nothing outside of that; by default off.
+#[derive(Debug, Default)]
 pub struct Meter {
     is_on: bool,
     begun: Snapshot,
-    wall_ns: u64,
-    cpu_ns: u64,
-    run_delay_ns: u64,
-    waited_ns: u64,
-    turns: u64,
-    events: u64,
-    after_end_ns: u64,
-    held_back: u64,
     /// Since when a request has been due and no connection free; `None`: it is not so.
     held_since_ns: Option<u64>,
-    held_ns: u64,
-    in_flight_ns: u128,
     last_in_flight: u64,
     last_ns: u64,
-    lag: Histogram<u64>,
-    read_lag: Histogram<u64>,
+    sums: ThreadReport,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,31 +30,6 @@ impl Snapshot {
             at_ns: now_ns,
             cpu_ns: u64::try_from(usage::thread_cpu().as_nanos()).unwrap_or(u64::MAX),
             run_delay_ns: usage::thread_run_delay_ns().unwrap_or(0),
-        }
-    }
-}
-
-impl Default for Meter {
-    /// Switched off.
-    fn default() -> Self {
-        Self {
-            is_on: false,
-            begun: Snapshot::default(),
-            wall_ns: 0,
-            cpu_ns: 0,
-            run_delay_ns: 0,
-            waited_ns: 0,
-            turns: 0,
-            events: 0,
-            after_end_ns: 0,
-            held_back: 0,
-            held_since_ns: None,
-            held_ns: 0,
-            in_flight_ns: 0,
-            last_in_flight: 0,
-            last_ns: 0,
-            lag: latencies(),
-            read_lag: latencies(),
         }
     }
 }
@@ -94,9 +56,9 @@ impl Meter {
         }
         self.is_on = false;
         let (begun, ended) = (self.begun, Snapshot::take(now_ns));
-        self.wall_ns += now_ns.saturating_sub(begun.at_ns);
-        self.cpu_ns += ended.cpu_ns.saturating_sub(begun.cpu_ns);
-        self.run_delay_ns += ended.run_delay_ns.saturating_sub(begun.run_delay_ns);
+        self.sums.wall_ns += now_ns.saturating_sub(begun.at_ns);
+        self.sums.cpu_ns += ended.cpu_ns.saturating_sub(begun.cpu_ns);
+        self.sums.run_delay_ns += ended.run_delay_ns.saturating_sub(begun.run_delay_ns);
     }
 
     /// Requests in flight at this moment. Between two samples the number is taken to have moved in
@@ -107,7 +69,7 @@ impl Meter {
         let doubled = self.last_in_flight + in_flight;
         (self.last_ns, self.last_in_flight) = (now_ns, in_flight);
         if self.is_on {
-            self.in_flight_ns += u128::from(doubled) * u128::from(half_ns);
+            self.sums.in_flight_ns += u128::from(doubled) * u128::from(half_ns);
         }
         (doubled, half_ns)
     }
@@ -116,9 +78,9 @@ impl Meter {
     #[inline]
     pub fn waited(&mut self, waited_ns: u64, events: usize) {
         if self.is_on {
-            self.waited_ns += waited_ns;
-            self.turns += 1;
-            self.events += events as u64;
+            self.sums.waited_ns += waited_ns;
+            self.sums.turns += 1;
+            self.sums.events += events as u64;
         }
     }
 
@@ -126,7 +88,7 @@ impl Meter {
     #[inline]
     pub fn lagged(&mut self, lag_ns: u64) {
         if self.is_on {
-            record(&mut self.lag, lag_ns);
+            record(&mut self.sums.lag, lag_ns);
         }
     }
 
@@ -134,7 +96,7 @@ impl Meter {
     #[inline]
     pub(crate) fn read_lagged(&mut self, lag_ns: u64) {
         if self.is_on {
-            record(&mut self.read_lag, lag_ns);
+            record(&mut self.sums.read_lag, lag_ns);
         }
     }
 
@@ -150,18 +112,18 @@ impl Meter {
         if let Some(since_ns) = self.held_since_ns.take()
             && self.is_on
         {
-            self.held_ns += now_ns.saturating_sub(since_ns);
+            self.sums.held_ns += now_ns.saturating_sub(since_ns);
         }
     }
 
     /// What was out was waited for so long.
     pub(crate) fn rested(&mut self, waited_ns: u64) {
-        self.after_end_ns = waited_ns;
+        self.sums.after_end_ns = waited_ns;
     }
 
     /// `requests` were given up: no connection was free.
     pub(crate) fn held_back(&mut self, requests: u64) {
-        self.held_back = requests;
+        self.sums.held_back = requests;
     }
 
     /// What was measured.
@@ -169,19 +131,7 @@ impl Meter {
         ThreadReport {
             share,
             name: format!("engine {}", share.index),
-            group: 0,
-            wall_ns: self.wall_ns,
-            cpu_ns: self.cpu_ns,
-            waited_ns: self.waited_ns,
-            run_delay_ns: self.run_delay_ns,
-            turns: self.turns,
-            events: self.events,
-            after_end_ns: self.after_end_ns,
-            held_back: self.held_back,
-            held_ns: self.held_ns,
-            in_flight_ns: self.in_flight_ns,
-            lag: self.lag,
-            read_lag: self.read_lag,
+            ..self.sums
         }
     }
 }

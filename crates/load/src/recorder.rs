@@ -21,29 +21,20 @@ pub struct GroupRecorder {
 
 #[derive(Debug)]
 struct Book {
-    phase: u16,
     touched: bool,
-    tally: Tally,
-    in_flight_ns: u128,
     lag_max_ns: u64,
-    latency: Histogram<u64>,
-    service: Histogram<u64>,
-    first_byte: Histogram<u64>,
-    failure: Histogram<u64>,
+    sums: Interval,
 }
 
 impl Book {
     fn new(phase: u16) -> Self {
         Self {
-            phase,
             touched: false,
-            tally: Tally::default(),
-            in_flight_ns: 0,
             lag_max_ns: 0,
-            latency: latencies(),
-            service: latencies(),
-            first_byte: latencies(),
-            failure: latencies(),
+            sums: Interval {
+                phase,
+                ..Interval::default()
+            },
         }
     }
 }
@@ -75,7 +66,7 @@ impl GroupRecorder {
     /// The counts of a phase, to add to.
     #[inline]
     pub fn tally(&mut self, phase: u16) -> &mut Tally {
-        &mut self.book(phase).tally
+        &mut self.book(phase).sums.tally
     }
 
     /// Records a complete answer, good or not: its times. Counts are the caller's.
@@ -83,17 +74,17 @@ impl GroupRecorder {
     pub fn completed(&mut self, phase: u16, stamps: &Stamps) {
         let book = self.book(phase);
         let last_ns = stamps.last_ns;
-        record(&mut book.latency, last_ns.saturating_sub(stamps.due_ns));
-        record(&mut book.service, last_ns.saturating_sub(stamps.sent_ns));
+        record(&mut book.sums.latency, last_ns.saturating_sub(stamps.due_ns));
+        record(&mut book.sums.service, last_ns.saturating_sub(stamps.sent_ns));
         let first_ns = stamps.first_ns.saturating_sub(stamps.sent_ns);
-        record(&mut book.first_byte, first_ns);
+        record(&mut book.sums.first_byte, first_ns);
     }
 
     /// Counts a request that failed, `after_ns` after it was due.
     pub fn failed(&mut self, phase: u16, kind: ErrorKind, after_ns: u64) {
         let book = self.book(phase);
-        book.tally.error(kind);
-        record(&mut book.failure, after_ns);
+        book.sums.tally.error(kind);
+        record(&mut book.sums.failure, after_ns);
     }
 
     /// Adds to the requests in flight, summed over time: `requests` of them for `for_ns`. Not tied
@@ -102,7 +93,7 @@ impl GroupRecorder {
     pub fn in_flight(&mut self, requests: u64, for_ns: u64) {
         if requests > 0 {
             self.current.touched = true;
-            self.current.in_flight_ns += u128::from(requests) * u128::from(for_ns);
+            self.current.sums.in_flight_ns += u128::from(requests) * u128::from(for_ns);
         }
     }
 
@@ -117,7 +108,7 @@ impl GroupRecorder {
 
     #[inline]
     fn book(&mut self, phase: u16) -> &mut Book {
-        if phase != self.current.phase {
+        if phase != self.current.sums.phase {
             return self.other_book(phase);
         }
         self.current.touched = true;
@@ -126,7 +117,7 @@ impl GroupRecorder {
 
     #[cold]
     fn other_book(&mut self, phase: u16) -> &mut Book {
-        let index = match self.earlier.iter().position(|book| book.phase == phase) {
+        let index = match self.earlier.iter().position(|book| book.sums.phase == phase) {
             Some(index) => index,
             None => {
                 self.earlier.push(Book::new(phase));
@@ -148,24 +139,18 @@ impl GroupRecorder {
         let group = self.group;
         let begun = Book::new(phase);
         let current = std::mem::replace(&mut self.current, begun);
-        let at_phase = current.phase;
+        let at_phase = current.sums.phase;
         for book in std::iter::once(current).chain(self.earlier.drain(..)) {
             if !book.touched {
                 continue;
             }
             out(Message::Interval(Box::new(Interval {
                 second,
-                phase: book.phase,
                 at_phase,
                 group,
                 after_end,
-                tally: book.tally,
-                in_flight_ns: book.in_flight_ns,
                 lag_max_us: book.lag_max_ns / 1000,
-                latency: book.latency,
-                service: book.service,
-                first_byte: book.first_byte,
-                failure: book.failure,
+                ..book.sums
             })));
         }
     }

@@ -238,17 +238,12 @@ mod tests {
         }
         let interval = Interval {
             second: u32::MAX,
-            phase: 0,
-            at_phase: 0,
-            group: 0,
-            after_end: false,
-            tally: Tally::default(),
             in_flight_ns: u128::MAX,
-            lag_max_us: 0,
             latency: full.clone(),
             service: full.clone(),
             first_byte: full.clone(),
             failure: full,
+            ..Interval::default()
         };
         let mut pipe = Vec::new();
         write(&Message::Interval(Box::new(interval)), &mut pipe).unwrap();
@@ -266,21 +261,8 @@ mod tests {
         let mut foreign = Histogram::<u64>::new_with_bounds(1, 1000, 2).unwrap();
         foreign.saturating_record(5);
         let report = ThreadReport {
-            share: Share::WHOLE,
-            name: String::new(),
-            group: 0,
-            wall_ns: 0,
-            cpu_ns: 0,
-            waited_ns: 0,
-            run_delay_ns: 0,
-            turns: 0,
-            events: 0,
-            after_end_ns: 0,
-            held_back: 0,
-            held_ns: 0,
-            in_flight_ns: 0,
             lag: foreign,
-            read_lag: latencies(),
+            ..ThreadReport::default()
         };
         let mut pipe = Vec::new();
         write(&Message::Finished(Box::new(report)), &mut pipe).unwrap();

@@ -1,4 +1,4 @@
-//! One client: a seat that has at most one connection at a time, and at most one request.
+//! One client: it has at most one connection at a time, and at most one request.
 
 use std::os::fd::OwnedFd;
 
@@ -9,9 +9,10 @@ use sha2::Sha256;
 use crate::recorder::Stamps;
 
 /// Where a client's connection stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
     /// There is none.
+    #[default]
     Closed,
     /// It is being opened, with or without a request that waits for it.
     Connecting,
@@ -24,7 +25,7 @@ pub(super) enum Stage {
 }
 
 /// A client. Kept within two cache lines: at 10,000 connections each event finds it cold.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Client {
     /// When things happened to the request in hand; `due_ns` also of the next one, while it waits.
     pub(super) stamps: Stamps,
@@ -70,25 +71,8 @@ impl Client {
     /// Without a connection, for this server.
     pub(super) fn new(server: u16) -> Self {
         Self {
-            stamps: Stamps::default(),
-            deadline_ns: 0,
-            session: ClientSession::new(),
-            hasher: None,
-            socket: None,
-            generation: 0,
-            request: 0,
-            sent_bytes: 0,
-            requests_left: 0,
-            pause_ms: 0,
             server,
-            phase: 0,
-            stage: Stage::Closed,
-            has_request: false,
-            is_opening: false,
-            is_pausing: false,
-            is_timed: false,
-            is_queued: false,
-            is_used: false,
+            ..Self::default()
         }
     }
 

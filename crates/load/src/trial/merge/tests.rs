@@ -56,8 +56,6 @@ fn interval(second: u32, phases: (u16, u16), count: u64, us: u64) -> Interval {
         second,
         phase: phases.0,
         at_phase: phases.1,
-        group: 0,
-        after_end: false,
         tally: Tally {
             offered: count,
             sent: count,
@@ -69,8 +67,7 @@ fn interval(second: u32, phases: (u16, u16), count: u64, us: u64) -> Interval {
         lag_max_us: u64::from(second),
         latency: times.clone(),
         service: times,
-        first_byte: latencies(),
-        failure: latencies(),
+        ..Interval::default()
     }
 }
 
@@ -78,19 +75,14 @@ fn report(index: u32, wall_ns: u64) -> ThreadReport {
     ThreadReport {
         share: Share { index, of: 2 },
         name: format!("engine {index}"),
-        group: 0,
         wall_ns,
         cpu_ns: wall_ns / 4,
         waited_ns: wall_ns / 4 * 3,
         run_delay_ns: wall_ns / 4,
         turns: 10,
         events: 40,
-        after_end_ns: 0,
-        held_back: 0,
-        held_ns: 0,
         in_flight_ns: u128::from(wall_ns) * 2,
-        lag: latencies(),
-        read_lag: latencies(),
+        ..ThreadReport::default()
     }
 }
 
