@@ -28,7 +28,7 @@ mod watched;
 pub use assertion::Assertion;
 pub use distribution::{Distribution, Percentiles};
 pub use histogram::latencies;
-pub use rounds::{Rounds, Spread};
+pub use rounds::Spread;
 pub use snapshot::Snapshot;
 pub use step::StepReport;
 pub use tally::{ErrorKind, Tally};

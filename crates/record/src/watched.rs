@@ -10,20 +10,20 @@ impl WatchedRecord {
     /// Looks are about a second apart: in between, what is cumulative is taken to grow evenly.
     pub fn settle(&mut self, phases: &[PhaseRecord], completed: u64) {
         let counted = phases.iter().filter(|phase| phase.counted);
-        let mut sum = Cumulative::default();
+        let mut sum = [0.0; CUMULATIVE];
         self.seconds = 0.0;
         for phase in counted {
             let begin_s = self.within(phase.begin_s);
             let end_s = self.within(phase.end_s);
             self.seconds += end_s - begin_s;
-            sum = sum.plus(&self.at(end_s).minus(&self.at(begin_s)));
+            for (sum, (end, begin)) in sum.iter_mut().zip(self.at(end_s).iter().zip(self.at(begin_s))) {
+                *sum += end - begin;
+            }
         }
-        self.cpu_user_s = sum.cpu_user_s;
-        self.cpu_kernel_s = sum.cpu_kernel_s;
-        self.run_delay_s = sum.run_delay_s;
-        self.switches_voluntary = sum.voluntary.round() as u64;
-        self.switches_involuntary = sum.involuntary.round() as u64;
-        let cpu_s = sum.cpu_user_s + sum.cpu_kernel_s;
+        let switches;
+        [self.cpu_user_s, self.cpu_kernel_s, self.run_delay_s, switches @ ..] = sum;
+        [self.switches_voluntary, self.switches_involuntary] = switches.map(|count: f64| count.round() as u64);
+        let cpu_s = self.cpu_user_s + self.cpu_kernel_s;
         self.completed_per_cpu_s = (cpu_s >= CPU_S_MIN).then(|| completed as f64 / cpu_s);
         self.settle_busiest(phases);
         let series = &self.series;
@@ -78,66 +78,34 @@ impl WatchedRecord {
         }
     }
 
-    fn at(&self, at_s: f64) -> Cumulative {
+    /// What was cumulative at a moment.
+    fn at(&self, at_s: f64) -> [f64; CUMULATIVE] {
         let after = self.series.partition_point(|look| look.at_s < at_s);
         let next = self.series.get(after).or_else(|| self.series.last());
-        let before = after
-            .checked_sub(1)
-            .and_then(|index| self.series.get(index));
-        match (before, next) {
-            (Some(before), Some(next)) if next.at_s > before.at_s => {
-                let part = ((at_s - before.at_s) / (next.at_s - before.at_s)).clamp(0.0, 1.0);
-                let (before, next) = (Cumulative::of(before), Cumulative::of(next));
-                before.plus(&next.minus(&before).times(part))
-            }
-            (_, Some(look)) => Cumulative::of(look),
-            (_, None) => Cumulative::default(),
-        }
+        let Some(next) = next else {
+            return [0.0; CUMULATIVE];
+        };
+        let before = after.checked_sub(1).map_or(next, |index| &self.series[index]);
+        let part = match next.at_s > before.at_s {
+            true => ((at_s - before.at_s) / (next.at_s - before.at_s)).clamp(0.0, 1.0),
+            false => 0.0,
+        };
+        let (before, next) = (cumulative(before), cumulative(next));
+        std::array::from_fn(|index| before[index] + (next[index] - before[index]) * part)
     }
 }
 
-/// What is cumulative of a look.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cumulative {
-    cpu_user_s: f64,
-    cpu_kernel_s: f64,
-    run_delay_s: f64,
-    voluntary: f64,
-    involuntary: f64,
-}
+/// How many figures of a look are cumulative.
+const CUMULATIVE: usize = 5;
 
-impl Cumulative {
-    fn of(look: &WatchedSample) -> Self {
-        Self {
-            cpu_user_s: look.cpu_user_s,
-            cpu_kernel_s: look.cpu_kernel_s,
-            run_delay_s: look.run_delay_s,
-            voluntary: look.switches_voluntary as f64,
-            involuntary: look.switches_involuntary as f64,
-        }
-    }
-
-    fn times(&self, by: f64) -> Self {
-        self.with(self, |one, _| one * by)
-    }
-
-    fn plus(&self, other: &Self) -> Self {
-        self.with(other, |one, other| one + other)
-    }
-
-    fn minus(&self, other: &Self) -> Self {
-        self.with(other, |one, other| one - other)
-    }
-
-    fn with(&self, other: &Self, op: impl Fn(f64, f64) -> f64) -> Self {
-        Self {
-            cpu_user_s: op(self.cpu_user_s, other.cpu_user_s),
-            cpu_kernel_s: op(self.cpu_kernel_s, other.cpu_kernel_s),
-            run_delay_s: op(self.run_delay_s, other.run_delay_s),
-            voluntary: op(self.voluntary, other.voluntary),
-            involuntary: op(self.involuntary, other.involuntary),
-        }
-    }
+fn cumulative(look: &WatchedSample) -> [f64; CUMULATIVE] {
+    [
+        look.cpu_user_s,
+        look.cpu_kernel_s,
+        look.run_delay_s,
+        look.switches_voluntary as f64,
+        look.switches_involuntary as f64,
+    ]
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use super::words::{
 use super::{Page, blocks, spectrum};
 use crate::distribution::samples_min;
 use crate::{
-    Distribution, GroupRecord, LoadRecord, PhaseRecord, Results, Rounds, SegmentRecord, Spread,
-    ThreadRecord, TrialRecord, WatchedRecord,
+    Distribution, GroupRecord, LoadRecord, Percentiles, PhaseRecord, Rates, Results, SegmentRecord,
+    Spread, ThreadRecord, TrialRecord, WatchedRecord,
 };
 
 /// Percentiles that are shown.
@@ -25,7 +25,7 @@ pub(super) fn text(rounds: &[TrialRecord], page: Page) -> String {
         }
     }
     if rounds.len() > 1 {
-        out += &spread(&Rounds::of(rounds));
+        out += &spread(rounds);
     }
     out
 }
@@ -521,30 +521,44 @@ fn foot(results: &Results) -> String {
     )
 }
 
-fn spread(rounds: &Rounds) -> String {
+/// What the rounds have in common.
+fn spread(rounds: &[TrialRecord]) -> String {
     let mut table = Table::new(2, 3);
-    let title = format!("{} rounds", rounds.count);
+    let count = rounds.iter().filter_map(TrialRecord::headline).count();
+    let title = format!("{count} rounds");
     table.row([title.as_str(), "       min", "      mean", "       max"]);
-    let mut row = |name: &str, spread: Option<Spread>, shown: fn(f64) -> String| {
-        let Some(spread) = spread else {
+    let mut row = |name: &str, shown: fn(f64) -> String, of: &dyn Fn(&Results) -> Option<f64>| {
+        let Some(spread) = Spread::of(rounds, of) else {
             table.row([format!("  {name}"), "not enough".to_owned()]);
             return;
         };
         let shown = [spread.min, spread.mean, spread.max].map(shown);
         table.row(std::iter::once(format!("  {name}")).chain(shown));
     };
-    row("offered/s", rounds.offered_per_s, rate);
-    row("sent/s", rounds.sent_per_s, rate);
-    row("completed/s", rounds.completed_per_s, rate);
-    row("good/s", rounds.good_per_s, rate);
-    row("received/s", rounds.bytes_received_per_s, bytes);
-    row("errors", rounds.errors_share, |share| percent(share, 1.0));
-    row("latency mean", rounds.latency_mean_us, time_us);
-    for (percent, spread) in &rounds.latency_us {
-        row(&format!("latency p{percent}"), *spread, time_us);
+    let rates: [(&str, fn(&Rates) -> f64); 4] = [
+        ("offered/s", |rates| rates.offered_per_s),
+        ("sent/s", |rates| rates.sent_per_s),
+        ("completed/s", |rates| rates.completed_per_s),
+        ("good/s", |rates| rates.good_per_s),
+    ];
+    for (name, of) in rates {
+        row(name, rate, &|results| Some(of(&results.rates)));
     }
-    for (percent, spread) in &rounds.service_us {
-        row(&format!("service p{percent}"), *spread, time_us);
+    row("received/s", bytes, &|results| Some(results.rates.bytes_received_per_s));
+    row("errors", |share| percent(share, 1.0), &|results| {
+        let (errors, offered) = (results.tally.errors_total(), results.tally.offered);
+        (offered > 0).then(|| errors as f64 / offered as f64)
+    });
+    row("latency mean", time_us, &|results| results.latency.mean_us());
+    let times: [(&str, fn(&Results) -> &Distribution); 2] = [
+        ("latency", |results| &results.latency),
+        ("service", |results| &results.service),
+    ];
+    for (name, of) in times {
+        for percent in Percentiles::PERCENTS {
+            let us = |results: &Results| of(results).percentile_us(percent).map(|us| us as f64);
+            row(&format!("{name} p{percent}"), time_us, &us);
+        }
     }
     table.text()
 }
