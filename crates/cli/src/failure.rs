@@ -71,8 +71,8 @@ impl Failure {
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
-            RunError::Refused(why) => Self::usage(why),
-            RunError::Failed(why) => Self::failed(why),
+            RunError::Watch(_) => Self::usage(error.to_string()),
+            _ => Self::failed(error.to_string()),
         }
     }
 }

@@ -108,8 +108,7 @@ pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> 
     };
     refuse_unvisited(&servers, counts)?;
     refuse_other_families(sources, &servers)?;
-    let division = divide(&demand(spec, counts, &servers), limits);
-    let division = division.map_err(|error| SpecError::from(error.to_string()))?;
+    let division = divide(&demand(spec, counts, &servers), limits)?;
     let (clients, machine) = (&spec.clients, &spec.machine);
     let sample = spec.expect.content_sample;
     let requests_per_connection = match clients.new_connection {
@@ -257,7 +256,7 @@ mod tests {
         assert_eq!((plan.connections, plan.requests_per_connection), (64, None));
         assert_eq!(plan.duration_ns(), 10_000_000_000);
         assert_eq!(plan.timeout_ns, 2_000_000_000);
-        assert_eq!(plan.groups[0].name, "clients");
+        assert_eq!(plan.groups[0], "clients");
         assert_eq!((division.processes, division.threads), (1, 4));
         assert_ne!(plan.seed, planned("").plan.seed);
     }

@@ -45,10 +45,9 @@ impl FromStr for Slo {
         let conditions = text.split(',').map(str::parse);
         let conditions = conditions.collect::<Result<Vec<Assertion>, _>>()?;
         if conditions.len() > CONDITIONS_MAX {
-            return Err(AssertionError::new(format!(
-                "{} conditions are too many; right would be at most {CONDITIONS_MAX}",
-                conditions.len()
-            )));
+            let count = conditions.len();
+            let right = format!("right would be at most {CONDITIONS_MAX}");
+            return Err(format!("{count} conditions are too many; {right}").into());
         }
         Ok(Self { conditions })
     }

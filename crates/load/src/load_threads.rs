@@ -11,21 +11,50 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use loadline_sys::usage;
+use thiserror::Error;
 
+use crate::wire::WireError;
 use crate::{Control, Message, Plan, Share, engine};
 
-/// What the threads report.
+/// An event of a run.
 #[derive(Debug)]
-pub enum Event {
-    /// A thread has sent a message.
+pub enum RunEvent {
+    /// A thread, or a process in the place of one, has sent a message.
     Message(Message),
-    /// A thread has ended, well or not.
+    /// A thread or process has ended, well or not.
     Ended {
         /// Its name.
         thread: String,
         /// Why it could not go on.
-        result: Result<(), String>,
+        result: Result<(), ThreadError>,
     },
+    /// A signal asks for the end.
+    Interrupted,
+}
+
+/// Why a thread, or a process in the place of one, could not go on.
+#[derive(Debug, Error)]
+pub enum ThreadError {
+    /// The CPU is not there, say.
+    #[error("it cannot be pinned to CPU {cpu}: {error}")]
+    Pin {
+        /// Which CPU.
+        cpu: usize,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The kernel refused what it needs.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A fault of this program.
+    #[error("it panicked")]
+    Panicked,
+    /// A process's messages cannot be read.
+    #[error(transparent)]
+    Messages(#[from] WireError),
+    /// A process ended by itself: its last line, or its status.
+    #[error("{0}")]
+    Process(String),
 }
 
 /// The threads that carry a process's part of the load.
@@ -99,7 +128,7 @@ impl LoadThreads {
         report: F,
     ) -> io::Result<Self>
     where
-        F: Fn(Event) + Clone + Send + 'static,
+        F: Fn(RunEvent) + Clone + Send + 'static,
     {
         let mut roles: Vec<(String, Share, Arc<Work>)> = Vec::new();
         let engine_threads = spec.engine_threads(plan);
@@ -158,23 +187,22 @@ fn run_thread<F>(
     report: &F,
     work: impl FnOnce(&mut dyn FnMut(Message)) -> io::Result<()>,
 ) where
-    F: Fn(Event),
+    F: Fn(RunEvent),
 {
     let pinned = cpu.map_or(Ok(()), |cpu| {
-        loadline_sys::affinity::pin_thread(&[cpu])
-            .map_err(|error| format!("it cannot be pinned to CPU {cpu}: {error}"))
+        loadline_sys::affinity::pin_thread(&[cpu]).map_err(|error| ThreadError::Pin { cpu, error })
     });
     // The thread that merges and draws may run on the same CPU: this one comes first. If that fails,
     // the lag shows it.
     let _ = usage::wake_promptly();
     let result = pinned.and_then(|()| {
-        let mut out = |message| report(Event::Message(message));
+        let mut out = |message| report(RunEvent::Message(message));
         match catch_unwind(AssertUnwindSafe(|| work(&mut out))) {
-            Ok(result) => result.map_err(|error| error.to_string()),
-            Err(_) => Err("it panicked".to_owned()),
+            Ok(result) => result.map_err(ThreadError::Io),
+            Err(_) => Err(ThreadError::Panicked),
         }
     });
-    report(Event::Ended {
+    report(RunEvent::Ended {
         thread: name.to_owned(),
         result,
     });
@@ -188,7 +216,7 @@ mod tests {
 
     fn events_of(
         work: impl FnOnce(&mut dyn FnMut(Message)) -> io::Result<()> + Send,
-    ) -> Vec<Event> {
+    ) -> Vec<RunEvent> {
         let (report, events) = channel();
         run_thread("thread", None, &|event| report.send(event).unwrap(), work);
         drop(report);
@@ -197,16 +225,16 @@ mod tests {
 
     #[test]
     fn the_end_of_a_thread_is_reported_however_it_ends() {
-        let end = |events: Vec<Event>| match events.into_iter().next_back() {
-            Some(Event::Ended { thread, result }) => {
+        let end = |events: Vec<RunEvent>| match events.into_iter().next_back() {
+            Some(RunEvent::Ended { thread, result }) => {
                 assert_eq!(thread, "thread");
                 result
             }
             other => panic!("{other:?}"),
         };
-        assert_eq!(end(events_of(|_| Ok(()))), Ok(()));
+        assert!(end(events_of(|_| Ok(()))).is_ok());
         let failed = end(events_of(|_| Err(io::Error::other("no epoll"))));
-        assert_eq!(failed, Err("no epoll".to_owned()));
+        assert_eq!(failed.unwrap_err().to_string(), "no epoll");
         assert!(end(events_of(|_| panic!("on purpose"))).is_err());
         let share = Share::WHOLE;
         let messages = events_of(|out| {
@@ -218,7 +246,7 @@ mod tests {
         });
         assert!(matches!(
             messages[0],
-            Event::Message(Message::Ready { connections: 3, .. })
+            RunEvent::Message(Message::Ready { connections: 3, .. })
         ));
     }
 
@@ -230,8 +258,8 @@ mod tests {
             Ok(())
         });
         match events.recv().unwrap() {
-            Event::Ended { result, .. } => {
-                let reason = result.unwrap_err();
+            RunEvent::Ended { result, .. } => {
+                let reason = result.unwrap_err().to_string();
                 assert!(reason.contains("CPU 1023"), "{reason}");
             }
             other => panic!("{other:?}"),

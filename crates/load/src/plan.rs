@@ -34,13 +34,6 @@ pub enum Loop {
     },
 }
 
-/// A group of clients that is reported apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// As it stands in results: "clients", "slow-readers".
-    pub name: String,
-}
-
 /// A run: the same for all threads and processes; each takes its share.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -69,8 +62,9 @@ pub struct Plan {
     pub spins: bool,
     /// Addresses that connections come from, in turn; empty: the kernel's choice.
     pub sources: Vec<IpAddr>,
-    /// Group 0 is the plain clients; the others are of clients with behaviour.
-    pub groups: Vec<Group>,
+    /// Groups of clients that are reported apart, by their names in results; group 0 is the plain
+    /// clients, the others are of clients with behaviour.
+    pub groups: Vec<String>,
     /// Repeats every choice made at random.
     pub seed: u64,
 }

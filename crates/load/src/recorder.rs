@@ -74,8 +74,14 @@ impl GroupRecorder {
     pub fn completed(&mut self, phase: u16, stamps: &Stamps) {
         let book = self.book(phase);
         let last_ns = stamps.last_ns;
-        record(&mut book.sums.latency, last_ns.saturating_sub(stamps.due_ns));
-        record(&mut book.sums.service, last_ns.saturating_sub(stamps.sent_ns));
+        record(
+            &mut book.sums.latency,
+            last_ns.saturating_sub(stamps.due_ns),
+        );
+        record(
+            &mut book.sums.service,
+            last_ns.saturating_sub(stamps.sent_ns),
+        );
         let first_ns = stamps.first_ns.saturating_sub(stamps.sent_ns);
         record(&mut book.sums.first_byte, first_ns);
     }
@@ -117,7 +123,11 @@ impl GroupRecorder {
 
     #[cold]
     fn other_book(&mut self, phase: u16) -> &mut Book {
-        let index = match self.earlier.iter().position(|book| book.sums.phase == phase) {
+        let index = match self
+            .earlier
+            .iter()
+            .position(|book| book.sums.phase == phase)
+        {
             Some(index) => index,
             None => {
                 self.earlier.push(Book::new(phase));

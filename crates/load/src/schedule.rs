@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use loadline_spec::ValueError;
 use loadline_spec::load::checked_rate;
 pub use loadline_spec::load::values::Arrivals;
 pub use loadline_spec::load::{RATE_MAX, STEPS_MAX, Steps};
@@ -61,6 +62,15 @@ pub const SEGMENTS_MAX: usize = 200_000;
 const NS_PER_S: u64 = 1_000_000_000;
 
 impl Segment {
+    /// One rate all the time.
+    fn even(len_ns: u64, rate: f64) -> Self {
+        Self {
+            len_ns,
+            rate_begin: rate,
+            rate_end: rate,
+        }
+    }
+
     /// How many requests are due in it.
     #[must_use]
     pub fn total(&self) -> f64 {
@@ -76,7 +86,7 @@ impl Schedule {
     /// A rate that is not above 0 and at most [`RATE_MAX`], a duration of 0 or beyond
     /// [`DURATION_NS_MAX`], or both so small that nothing would be due; one line says which. The same
     /// holds for the other schedules.
-    pub fn constant(rate: f64, duration: Duration) -> Result<Self, String> {
+    pub fn constant(rate: f64, duration: Duration) -> Result<Self, ValueError> {
         Self::ramp(rate, rate, duration)
     }
 
@@ -84,7 +94,7 @@ impl Schedule {
     ///
     /// # Errors
     /// As [`Schedule::constant`].
-    pub fn ramp(from: f64, to: f64, duration: Duration) -> Result<Self, String> {
+    pub fn ramp(from: f64, to: f64, duration: Duration) -> Result<Self, ValueError> {
         if from != 0.0 || to == 0.0 {
             checked_rate("rate", from)?;
         }
@@ -103,21 +113,19 @@ impl Schedule {
     ///
     /// # Errors
     /// As [`Schedule::constant`]; also more than [`STEPS_MAX`] steps.
-    pub fn steps(steps: Steps, step_duration: Duration) -> Result<Self, String> {
+    pub fn steps(steps: Steps, step_duration: Duration) -> Result<Self, ValueError> {
         let len_ns = checked_ns("step duration", step_duration)?;
         let rates = steps.rates()?;
         if len_ns.saturating_mul(rates.len() as u64) > DURATION_NS_MAX {
-            return Err(format!(
-                "{} steps of {step_duration:?} last longer than 100 days",
-                rates.len()
-            ));
+            let count = rates.len();
+            return Err(
+                format!("{count} steps of {step_duration:?} last longer than 100 days").into(),
+            );
         }
-        let segment = |rate| Segment {
-            len_ns,
-            rate_begin: rate,
-            rate_end: rate,
-        };
-        let segments = rates.into_iter().map(segment).collect();
+        let segments = rates
+            .into_iter()
+            .map(|rate| Segment::even(len_ns, rate))
+            .collect();
         Self { segments }.with_arrivals()
     }
 
@@ -132,7 +140,7 @@ impl Schedule {
         on: Duration,
         off: Duration,
         duration: Duration,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ValueError> {
         if base != 0.0 {
             checked_rate("rate between bursts", base)?;
         }
@@ -145,7 +153,8 @@ impl Schedule {
                 "bursts of {on:?} every {:?} for {duration:?} are too many: at most {}",
                 on + off,
                 SEGMENTS_MAX / 2
-            ));
+            )
+            .into());
         }
         let (mut segments, mut left_ns) = (Vec::new(), duration_ns);
         for (len_ns, rate) in [(on_ns, rate), (off_ns, base)].into_iter().cycle() {
@@ -154,24 +163,18 @@ impl Schedule {
             }
             let len_ns = len_ns.min(left_ns);
             left_ns -= len_ns;
-            segments.push(Segment {
-                len_ns,
-                rate_begin: rate,
-                rate_end: rate,
-            });
+            segments.push(Segment::even(len_ns, rate));
         }
         Self { segments }.with_arrivals()
     }
 
     /// The schedule, unless it has no arrival at all.
-    fn with_arrivals(self) -> Result<Self, String> {
+    fn with_arrivals(self) -> Result<Self, ValueError> {
         if self.total() > 0.5 {
             return Ok(self);
         }
         let duration = Duration::from_nanos(self.duration_ns());
-        Err(format!(
-            "no request is due in {duration:?}: a higher rate, or more time"
-        ))
+        Err(format!("no request is due in {duration:?}: a higher rate, or more time").into())
     }
 
     /// The same after a warm-up at its first rate (that of its first moment; for a ramp from 0, the
@@ -184,12 +187,7 @@ impl Schedule {
         if let Some(rate) = first.map(sound).find(|rate| *rate > 0.0)
             && len_ns > 0
         {
-            let warm_up = Segment {
-                len_ns,
-                rate_begin: rate,
-                rate_end: rate,
-            };
-            self.segments.insert(0, warm_up);
+            self.segments.insert(0, Segment::even(len_ns, rate));
         }
         self
     }
@@ -314,14 +312,12 @@ pub(crate) fn sound(rate: f64) -> f64 {
     }
 }
 
-fn checked_ns(name: &str, duration: Duration) -> Result<u64, String> {
+fn checked_ns(name: &str, duration: Duration) -> Result<u64, ValueError> {
     let ns = ns(duration);
     if (1..=DURATION_NS_MAX).contains(&ns) {
         return Ok(ns);
     }
-    Err(format!(
-        "the {name} is {duration:?}: above 0, at most 100 days"
-    ))
+    Err(format!("the {name} is {duration:?}: above 0, at most 100 days").into())
 }
 
 fn ns(duration: Duration) -> u64 {
@@ -371,7 +367,7 @@ mod tests {
         assert!(Schedule::ramp(-1.0, 5.0, SECOND).is_err());
         let refusal = Schedule::constant(0.5, SECOND).unwrap_err();
         assert_eq!(
-            refusal,
+            refusal.problem,
             "no request is due in 1s: a higher rate, or more time"
         );
         assert!(Schedule::constant(0.51, SECOND).is_ok());

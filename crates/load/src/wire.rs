@@ -3,6 +3,8 @@
 
 use std::io::{self, BufRead, Read, Write};
 
+use thiserror::Error;
+
 use crate::Message;
 
 /// Bytes of a line. An interval has four histograms of at most 22 * 1024 counts, each of at most 9
@@ -10,30 +12,21 @@ use crate::Message;
 pub const LINE_BYTES_MAX: u64 = 2 << 20;
 
 /// Why a line is not a message.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum WireError {
     /// The pipe cannot be read.
-    Io(io::Error),
+    #[error("a report cannot be read: {0}")]
+    Io(#[from] io::Error),
     /// More than [`LINE_BYTES_MAX`].
+    #[error("a report is longer than {LINE_BYTES_MAX} bytes")]
     TooLong,
     /// The sender ended in the middle of a line.
+    #[error("a report was cut: its process has ended in the middle")]
     Cut,
     /// Not the JSON of a message.
-    Json(serde_json::Error),
+    #[error("a report is not in the form expected: {0}")]
+    Json(#[from] serde_json::Error),
 }
-
-impl std::fmt::Display for WireError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "a report cannot be read: {error}"),
-            Self::TooLong => write!(f, "a report is longer than {LINE_BYTES_MAX} bytes"),
-            Self::Cut => write!(f, "a report was cut: its process has ended in the middle"),
-            Self::Json(error) => write!(f, "a report is not in the form expected: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for WireError {}
 
 /// Writes a message as one line, in one piece.
 ///
@@ -67,8 +60,7 @@ impl<R: BufRead> Reader<R> {
     pub fn next_message(&mut self) -> Result<Option<Message>, WireError> {
         self.line.clear();
         let mut bounded = (&mut self.from).take(LINE_BYTES_MAX);
-        let read = bounded.read_until(b'\n', &mut self.line);
-        if read.map_err(WireError::Io)? == 0 {
+        if bounded.read_until(b'\n', &mut self.line)? == 0 {
             return Ok(None);
         }
         if self.line.last() != Some(&b'\n') {
@@ -79,8 +71,7 @@ impl<R: BufRead> Reader<R> {
                 WireError::Cut
             });
         }
-        let message = serde_json::from_slice(&self.line).map_err(WireError::Json)?;
-        Ok(Some(message))
+        Ok(Some(serde_json::from_slice(&self.line)?))
     }
 }
 

@@ -11,8 +11,9 @@
 
 mod sample;
 
-use std::fmt;
 use std::str::FromStr;
+
+use thiserror::Error;
 
 use sample::{Lack, Sample};
 
@@ -55,25 +56,16 @@ pub struct Beyond {
     pub bound_us: f64,
 }
 
-/// Why a text is no assertion; for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a text is no assertion, or none that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
 pub struct AssertionError(String);
 
-impl AssertionError {
-    /// An error with a reason, for what is made of assertions.
-    #[must_use]
-    pub fn new(why: String) -> Self {
+impl From<String> for AssertionError {
+    fn from(why: String) -> Self {
         Self(why)
     }
 }
-
-impl fmt::Display for AssertionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for AssertionError {}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Quantity {
@@ -209,9 +201,9 @@ impl FromStr for Assertion {
     type Err = AssertionError;
 
     fn from_str(text: &str) -> Result<Self, AssertionError> {
-        let wrong = |why: String| AssertionError(format!("'{text}': {why}"));
+        let wrong = |why: AssertionError| AssertionError(format!("'{text}': {why}"));
         let begin = text.find(['<', '>', '=', '!']).ok_or_else(|| {
-            wrong("no comparison: one of <, <=, >, >=, == or != is needed".to_owned())
+            format!("'{text}': no comparison: one of <, <=, >, >=, == or != is needed")
         })?;
         let (left, right) = text.split_at(begin);
         let sign = Comparison::SIGNS
@@ -219,10 +211,10 @@ impl FromStr for Assertion {
             .find(|(sign, _)| right.starts_with(sign));
         let (sign, comparison) = sign.ok_or_else(|| {
             let seen: String = right.chars().take(2).collect();
-            wrong(format!(
-                "unknown comparison '{}': <, <=, >, >=, == and != are known",
+            format!(
+                "'{text}': unknown comparison '{}': <, <=, >, >=, == and != are known",
                 seen.trim()
-            ))
+            )
         })?;
         let quantity = quantity(left).map_err(wrong)?;
         let value = right[sign.len()..].trim();
@@ -238,7 +230,7 @@ impl FromStr for Assertion {
 }
 
 /// `service p99`, `timeouts`, `sent/offered`.
-fn quantity(text: &str) -> Result<Quantity, String> {
+fn quantity(text: &str) -> Result<Quantity, AssertionError> {
     let text = text.trim().to_ascii_lowercase().replace('_', "-");
     let words: Vec<&str> = text.split_whitespace().collect();
     if let Some((of, whole)) = text.split_once('/') {
@@ -247,9 +239,14 @@ fn quantity(text: &str) -> Result<Quantity, String> {
             return Ok(Quantity::Ratio(of, whole));
         }
     }
-    let unknown = || format!("unknown quantity '{text}'; known are {KNOWN}: {}", kinds());
+    let kinds = ErrorKind::ALL.map(ErrorKind::name).join(", ");
+    let unknown = || {
+        AssertionError(format!(
+            "unknown quantity '{text}'; known are {KNOWN}: {kinds}"
+        ))
+    };
     match words.as_slice() {
-        [] => Err(format!("what is compared is missing: {KNOWN}: {}", kinds())),
+        [] => Err(format!("what is compared is missing: {KNOWN}: {kinds}").into()),
         [word] => single(word)?.ok_or_else(unknown),
         [times, word] => {
             let times = match *times {
@@ -266,12 +263,7 @@ fn quantity(text: &str) -> Result<Quantity, String> {
     }
 }
 
-fn kinds() -> String {
-    let names = ErrorKind::ALL.map(ErrorKind::name);
-    names.join(", ")
-}
-
-fn single(word: &str) -> Result<Option<Quantity>, String> {
+fn single(word: &str) -> Result<Option<Quantity>, AssertionError> {
     if let Some(statistic) = statistic(word)? {
         return Ok(Some(Quantity::Time(Times::Latency, statistic)));
     }
@@ -303,7 +295,7 @@ fn single(word: &str) -> Result<Option<Quantity>, String> {
     Ok(Some(quantity))
 }
 
-fn statistic(word: &str) -> Result<Option<Statistic>, String> {
+fn statistic(word: &str) -> Result<Option<Statistic>, AssertionError> {
     let statistic = match word {
         "mean" => Statistic::Mean,
         "stdev" => Statistic::Stdev,
@@ -319,9 +311,9 @@ fn statistic(word: &str) -> Result<Option<Statistic>, String> {
                 return Ok(None);
             };
             if !(percent > 0.0 && percent < 100.0) {
-                return Err(format!(
+                return Err(AssertionError(format!(
                     "'{word}' is no percentile: they lie between p0 and p100; the ends are min and max"
-                ));
+                )));
             }
             Statistic::Percentile(percent)
         }
@@ -330,7 +322,7 @@ fn statistic(word: &str) -> Result<Option<Statistic>, String> {
 }
 
 /// The number on the right in the unit of the comparison.
-fn bound(text: &str, quantity: Quantity) -> Result<(f64, Scale), String> {
+fn bound(text: &str, quantity: Quantity) -> Result<(f64, Scale), AssertionError> {
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'));
     let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
     let unit = unit.trim();

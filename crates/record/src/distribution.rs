@@ -4,9 +4,13 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
+use hdrhistogram::serialization::{
+    DeserializeError, Deserializer as HdrDeserializer, Serializer as _, V2DeflateSerializeError,
+    V2DeflateSerializer,
+};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use thiserror::Error;
 
 use crate::latencies;
 
@@ -189,37 +193,49 @@ pub fn samples_min(percent: f64) -> u64 {
     (SAMPLES_BEYOND_MIN / beyond).round() as u64
 }
 
+/// Why a histogram is not taken in or handed out.
+#[derive(Debug, Error)]
+pub enum HistogramError {
+    /// A count beyond 2^63, which no run reaches.
+    #[error("a histogram cannot be compressed: {0}")]
+    Compress(#[from] V2DeflateSerializeError),
+    /// Longer than [`COMPRESSED_BYTES_MAX`].
+    #[error("a histogram of {0} bytes: more than {COMPRESSED_BYTES_MAX}")]
+    TooLong(usize),
+    /// Not the compressed form.
+    #[error("not a compressed histogram: {0}")]
+    Decompress(#[from] DeserializeError),
+    /// Not the text form.
+    #[error("not base64: {0}")]
+    Base64(#[from] base64::DecodeError),
+}
+
 /// A histogram in compressed form (V2, deflate).
 ///
 /// # Errors
-/// A count beyond 2^63, which no run reaches.
-pub fn compressed(histogram: &Histogram<u64>) -> Result<Vec<u8>, String> {
+/// [`HistogramError::Compress`].
+pub fn compressed(histogram: &Histogram<u64>) -> Result<Vec<u8>, HistogramError> {
     let mut bytes = Vec::new();
-    let written = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
-    written.map_err(|error| format!("a histogram cannot be compressed: {error}"))?;
+    V2DeflateSerializer::new().serialize(histogram, &mut bytes)?;
     Ok(bytes)
 }
 
 /// Back from the compressed form.
 ///
 /// # Errors
-/// It is not one, or longer than [`COMPRESSED_BYTES_MAX`].
-pub fn decompressed(bytes: &[u8]) -> Result<Histogram<u64>, String> {
-    if bytes.len() > COMPRESSED_BYTES_MAX {
-        return Err(format!(
-            "a histogram of {} bytes: more than {COMPRESSED_BYTES_MAX}",
-            bytes.len()
-        ));
+/// It is not one, or too long.
+pub fn decompressed(bytes: &[u8]) -> Result<Histogram<u64>, HistogramError> {
+    match bytes.len() {
+        0..=COMPRESSED_BYTES_MAX => Ok(HdrDeserializer::new().deserialize(&mut &bytes[..])?),
+        len => Err(HistogramError::TooLong(len)),
     }
-    let read = hdrhistogram::serialization::Deserializer::new().deserialize(&mut &bytes[..]);
-    read.map_err(|error| format!("not a compressed histogram: {error}"))
 }
 
 /// As text.
 ///
 /// # Errors
 /// As [`compressed`].
-pub fn to_text(histogram: &Histogram<u64>) -> Result<String, String> {
+pub fn to_text(histogram: &Histogram<u64>) -> Result<String, HistogramError> {
     Ok(STANDARD.encode(compressed(histogram)?))
 }
 
@@ -227,9 +243,8 @@ pub fn to_text(histogram: &Histogram<u64>) -> Result<String, String> {
 ///
 /// # Errors
 /// Not base64, or as [`decompressed`].
-pub fn from_text(text: &str) -> Result<Histogram<u64>, String> {
-    let bytes = STANDARD.decode(text);
-    decompressed(&bytes.map_err(|error| format!("not base64: {error}"))?)
+pub fn from_text(text: &str) -> Result<Histogram<u64>, HistogramError> {
+    decompressed(&STANDARD.decode(text)?)
 }
 
 #[derive(Serialize)]
@@ -352,9 +367,10 @@ mod tests {
 
     #[test]
     fn what_is_no_histogram_is_refused() {
-        assert!(from_text("no base64!").unwrap_err().contains("base64"));
-        assert!(from_text("aGVsbG8=").unwrap_err().contains("histogram"));
+        let why = |error: HistogramError| error.to_string();
+        assert!(why(from_text("no base64!").unwrap_err()).contains("base64"));
+        assert!(why(from_text("aGVsbG8=").unwrap_err()).contains("histogram"));
         let long = vec![0; COMPRESSED_BYTES_MAX + 1];
-        assert!(decompressed(&long).unwrap_err().contains("more than"));
+        assert!(why(decompressed(&long).unwrap_err()).contains("more than"));
     }
 }

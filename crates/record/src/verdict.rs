@@ -150,8 +150,7 @@ pub fn judge(evidence: &Evidence) -> Verdict {
         read_lag_p99_us: evidence.read_lag_p99_us,
         ..Verdict::default()
     };
-    judge_lag(evidence, &mut verdict);
-    judge_read_lag(evidence, &mut verdict);
+    judge_lags(evidence, &mut verdict);
     judge_threads(evidence, &mut verdict);
     if let Some(plan) = &evidence.plan {
         judge_plan(plan, &mut verdict);
@@ -211,34 +210,30 @@ fn judge_threads(evidence: &Evidence, verdict: &mut Verdict) {
     }
 }
 
-fn judge_lag(evidence: &Evidence, verdict: &mut Verdict) {
-    let Some((lag_us, p50_us)) = noticeable(evidence.lag_p99_us, evidence) else {
-        return;
+/// Late in sending, and in reading. In a closed loop answers wait for a thread that is busy with
+/// others: that is what it can do. In an open one, another process kept the thread from reading.
+fn judge_lags(evidence: &Evidence, verdict: &mut Verdict) {
+    let mut judge = |lag_p99_us, limits: bool, what: &str, since: &str| {
+        let (lag_us, p50_us) = noticeable(lag_p99_us, evidence)?;
+        let fact = format!(
+            "{what} at least {lag_us} us {since}, more than a tenth of the median latency ({p50_us} us)"
+        );
+        if lag_us > LAG_LIMIT_US && limits {
+            verdict.reasons.push(format!("{fact}."));
+        }
+        Some(format!("{fact}; latencies count it."))
     };
-    let fact = format!(
-        "One request in a hundred was sent at least {lag_us} us later than due though a connection \
-         was free, more than a tenth of the median latency ({p50_us} us)"
+    let sent = "One request in a hundred was sent";
+    let late = judge(
+        evidence.lag_p99_us,
+        true,
+        sent,
+        "later than due though a connection was free",
     );
-    if lag_us > LAG_LIMIT_US {
-        verdict.reasons.push(format!("{fact}."));
-    }
-    verdict.late = Some(format!("{fact}; latencies count it."));
-}
-
-/// In a closed loop answers wait for a thread that is busy with others: that is what it can do. In an
-/// open one, another process kept the thread from reading.
-fn judge_read_lag(evidence: &Evidence, verdict: &mut Verdict) {
-    let Some((lag_us, p50_us)) = noticeable(evidence.read_lag_p99_us, evidence) else {
-        return;
-    };
-    let fact = format!(
-        "One answer in a hundred was read at least {lag_us} us after it had come, more than a tenth \
-         of the median latency ({p50_us} us)"
-    );
-    if lag_us > LAG_LIMIT_US && evidence.plan.is_some() {
-        verdict.reasons.push(format!("{fact}."));
-    }
-    verdict.read_late = Some(format!("{fact}; latencies count it."));
+    let read = "One answer in a hundred was read";
+    let is_open = evidence.plan.is_some();
+    let read_late = judge(evidence.read_lag_p99_us, is_open, read, "after it had come");
+    (verdict.late, verdict.read_late) = (late, read_late);
 }
 
 /// A lag that is a noticeable part of the median, and that median.

@@ -16,14 +16,21 @@ impl WatchedRecord {
             let begin_s = self.within(phase.begin_s);
             let end_s = self.within(phase.end_s);
             self.seconds += end_s - begin_s;
-            for (sum, (end, begin)) in sum.iter_mut().zip(self.at(end_s).iter().zip(self.at(begin_s))) {
-                *sum += end - begin;
-            }
+            let (begin, end) = (self.at(begin_s), self.at(end_s));
+            sum = std::array::from_fn(|index| sum[index] + (end[index] - begin[index]));
         }
-        let switches;
-        [self.cpu_user_s, self.cpu_kernel_s, self.run_delay_s, switches @ ..] = sum;
-        [self.switches_voluntary, self.switches_involuntary] = switches.map(|count: f64| count.round() as u64);
-        let cpu_s = self.cpu_user_s + self.cpu_kernel_s;
+        let [
+            cpu_user_s,
+            cpu_kernel_s,
+            run_delay_s,
+            voluntary,
+            involuntary,
+        ] = sum;
+        (self.cpu_user_s, self.cpu_kernel_s) = (cpu_user_s, cpu_kernel_s);
+        self.run_delay_s = run_delay_s;
+        self.switches_voluntary = voluntary.round() as u64;
+        self.switches_involuntary = involuntary.round() as u64;
+        let cpu_s = cpu_user_s + cpu_kernel_s;
         self.completed_per_cpu_s = (cpu_s >= CPU_S_MIN).then(|| completed as f64 / cpu_s);
         self.settle_busiest(phases);
         let series = &self.series;
@@ -85,7 +92,9 @@ impl WatchedRecord {
         let Some(next) = next else {
             return [0.0; CUMULATIVE];
         };
-        let before = after.checked_sub(1).map_or(next, |index| &self.series[index]);
+        let before = after
+            .checked_sub(1)
+            .map_or(next, |index| &self.series[index]);
         let part = match next.at_s > before.at_s {
             true => ((at_s - before.at_s) / (next.at_s - before.at_s)).clamp(0.0, 1.0),
             false => 0.0,

@@ -39,6 +39,15 @@ impl ValueError {
         }
     }
 
+    /// The same at a place: a file, or a line of it.
+    #[must_use]
+    pub fn at(self, place: impl fmt::Display) -> Self {
+        Self {
+            problem: format!("{place}: {}", self.problem).into(),
+            ..self
+        }
+    }
+
     /// The option that has this value.
     #[must_use]
     pub fn of(self, option: &str, value: &Value) -> SpecError {

@@ -75,8 +75,8 @@ pub(super) fn replay_pace(spec: &LoadSpec, timing: Timing) -> (Loop, Vec<Phase>)
     (timed, phases)
 }
 
-fn refused(option: &str, schedule: Result<Schedule, String>) -> Result<Schedule, SpecError> {
-    schedule.map_err(|why| SpecError::of(option, why.into()))
+fn refused(option: &str, schedule: Result<Schedule, ValueError>) -> Result<Schedule, SpecError> {
+    schedule.map_err(|error| SpecError::of(option, error))
 }
 
 /// Whole nanoseconds.

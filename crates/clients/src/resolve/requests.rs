@@ -95,7 +95,7 @@ fn options(spec: &LoadSpec) -> Result<RequestOptions, SpecError> {
 }
 
 fn expected(expect: &ExpectSpec) -> Result<Expected, SpecError> {
-    let refused = |option: &'static str| move |why: String| SpecError::of(option, why.into());
+    let refused = |option: &'static str| move |error| SpecError::of(option, error);
     let statuses = expect.expect_status.as_deref().map(expectation::statuses);
     let sha256 = expect.expect_sha256.as_deref().map(expectation::sha256);
     Ok(Expected {

@@ -1,6 +1,5 @@
 //! Clients of each kind: how many, and the groups of virtual users.
 
-use loadline_load::plan::Group;
 use loadline_load::requests::url::Url;
 use loadline_load::{Plan, Prepared};
 use loadline_proto::Limits;
@@ -183,9 +182,7 @@ fn users(
 }
 
 fn add_group(plan: &mut Plan, name: &str) -> u16 {
-    plan.groups.push(Group {
-        name: name.to_owned(),
-    });
+    plan.groups.push(name.to_owned());
     u16::try_from(plan.groups.len() - 1).unwrap_or(u16::MAX)
 }
 

@@ -7,7 +7,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use loadline_clients::{RequestSpec, UserGroup};
-use loadline_load::plan::Group;
 use loadline_load::{Control, Expectation, Message, Phase, Plan, Prepared, Share, ThreadReport};
 use loadline_proto::Method;
 use loadline_record::Tally;
@@ -47,9 +46,7 @@ pub(crate) fn plan(server: SocketAddr, user_group: UserGroup, duration: Duration
         counted: true,
         ..Phase::default()
     };
-    let groups = ["clients", "users"].map(|name| Group {
-        name: name.to_owned(),
-    });
+    let groups = ["clients", "users"].map(str::to_owned);
     let plan = Plan {
         connections: 0,
         timeout_ns: AGES.as_nanos() as u64,

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_of_no_request() {
+    fn lines_without_a_request() {
         for (line, part) in [
             ("{", "no JSON"),
             (r#"{"request":"GET / HTTP/1.1"} x"#, "no JSON"),

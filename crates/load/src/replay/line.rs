@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_of_no_request() {
+    fn lines_without_a_request() {
         for (line, part) in [
             ("", "empty"),
             ("  ", "empty"),

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{self, BufRead, Read};
 
 use loadline_proto::Method;
+use thiserror::Error;
 
 use super::line;
 use super::logged::LogLine;
@@ -67,15 +68,57 @@ pub struct LogReport {
     pub cut: Option<&'static str>,
 }
 
+/// Why a log cannot be replayed.
+#[derive(Debug, Error)]
+pub enum LogError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It is packed.
+    #[error("it is compressed: unpack it first, with {unpack}")]
+    Compressed {
+        /// The program that unpacks it.
+        unpack: &'static str,
+    },
+    /// Nothing is in it.
+    #[error("it is empty")]
+    Empty,
+    /// All requests in it have methods that are not wanted.
+    #[error("no GET or HEAD in it")]
+    OtherMethods,
+    /// No line is a request that is wanted.
+    #[error(
+        "none of {lines} lines can be replayed; line {number}: {reason} \
+         (wanted: the common, combined or a JSON form)"
+    )]
+    NoRequest {
+        /// Lines in it.
+        lines: u64,
+        /// The first that was not understood.
+        number: u64,
+        /// What is the matter with that.
+        reason: &'static str,
+    },
+    /// Its times are further apart than the longest run.
+    #[error("its times span {days} days, {scaled_days} scaled by {scale}: at most 100")]
+    TooLong {
+        /// Days of the log.
+        days: u64,
+        /// Days of the run.
+        scaled_days: u64,
+        /// By how much time is multiplied.
+        scale: f64,
+    },
+}
+
 impl Log {
     /// Reads a log to its end or to the first bound.
     ///
     /// # Errors
     /// It cannot be read, or no line of it can be replayed; one line says why.
-    pub fn read(mut from: impl BufRead, wanted: Wanted) -> Result<Self, String> {
-        let begin = from.fill_buf().map_err(|error| error.to_string())?;
-        if let Some(unpack) = compression(begin) {
-            return Err(format!("it is compressed: unpack it first, with {unpack}"));
+    pub fn read(mut from: impl BufRead, wanted: Wanted) -> Result<Self, LogError> {
+        if let Some(unpack) = compression(from.fill_buf()?) {
+            return Err(LogError::Compressed { unpack });
         }
         let mut reading = Reading {
             wanted,
@@ -89,7 +132,7 @@ impl Log {
         };
         let mut bytes = Vec::new();
         loop {
-            match next_line(&mut from, &mut bytes).map_err(|error| error.to_string())? {
+            match next_line(&mut from, &mut bytes)? {
                 Line::End => break,
                 Line::Whole => reading.take(&bytes),
                 Line::TooLong => reading.refuse("it is longer than 64 KiB"),
@@ -179,7 +222,7 @@ impl Reading {
         Some(index)
     }
 
-    fn finish(mut self) -> Result<Log, String> {
+    fn finish(mut self) -> Result<Log, LogError> {
         let report = &mut self.log.report;
         report.replayed = self.log.sequence.len() as u64;
         report.distinct = self.log.requests.len() as u64;
@@ -187,12 +230,13 @@ impl Reading {
             return Ok(self.log);
         }
         Err(match (report.lines, report.first_unparsable) {
-            (0, _) => "it is empty".to_owned(),
-            (_, None) => "no GET or HEAD in it".to_owned(),
-            (lines, Some((number, reason))) => format!(
-                "none of {lines} lines can be replayed; line {number}: {reason} \
-                 (wanted: the common, combined or a JSON form)"
-            ),
+            (0, _) => LogError::Empty,
+            (_, None) => LogError::OtherMethods,
+            (lines, Some((number, reason))) => LogError::NoRequest {
+                lines,
+                number,
+                reason,
+            },
         })
     }
 }
@@ -299,7 +343,7 @@ mod tests {
         format!("h - - [10/Oct/2000:13:55:{second:02} +0000] \"{request} HTTP/1.1\" 200 5\n")
     }
 
-    fn read(text: &str, wanted: Wanted) -> Result<Log, String> {
+    fn read(text: &str, wanted: Wanted) -> Result<Log, LogError> {
         Log::read(text.as_bytes(), wanted)
     }
 
@@ -364,12 +408,12 @@ mod tests {
         );
         assert_eq!(log.sequence.len(), 1);
         let endless = Log::read(io::BufReader::new(io::repeat(0)), WANTED);
-        assert!(endless.unwrap_err().contains("does not end"));
+        assert!(endless.unwrap_err().to_string().contains("does not end"));
     }
 
     #[test]
     fn a_log_without_a_request_is_refused() {
-        let refusal = |text: &str| read(text, WANTED).unwrap_err();
+        let refusal = |text: &str| read(text, WANTED).unwrap_err().to_string();
         assert_eq!(refusal(""), "it is empty");
         assert_eq!(refusal(&common("POST /", 1)), "no GET or HEAD in it");
         assert!(
@@ -377,6 +421,9 @@ mod tests {
         );
         assert!(refusal("\x1f\u{8b}").starts_with("none of"));
         let gzip = Log::read(&b"\x1f\x8b\x08"[..], WANTED).unwrap_err();
-        assert_eq!(gzip, "it is compressed: unpack it first, with zcat");
+        assert_eq!(
+            gzip.to_string(),
+            "it is compressed: unpack it first, with zcat"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A request as a log tells of it.
+//! A request as a line of a log has it.
 
 use std::borrow::Cow;
 

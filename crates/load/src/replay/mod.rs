@@ -17,7 +17,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use self::log::{Log, LogReport, Wanted};
+use loadline_spec::ValueError;
+
+pub use self::log::{Log, LogError, LogReport, Wanted};
 use crate::requests::template::{Ask, Template};
 use crate::requests::url::Url;
 use crate::requests::{Expected, RequestOptions, Requests};
@@ -63,24 +65,22 @@ pub struct Timing {
 ///
 /// # Errors
 /// One line: what is wrong, where, and what would be right.
-pub fn prepare(replay: &ReplayOptions, options: &RequestOptions) -> Result<Replay, String> {
+pub fn prepare(replay: &ReplayOptions, options: &RequestOptions) -> Result<Replay, ValueError> {
     let [url] = options.urls.as_slice() else {
-        return Err("a log is replayed against one URL, that of the server".to_owned());
+        return Err("a log is replayed against one URL, that of the server".into());
     };
     if options.list.is_some() || options.method.is_some() || options.body.is_some() {
-        return Err("a log says itself what is asked for: no list, method or body".to_owned());
+        return Err("a log says itself what is asked for: no list, method or body".into());
     }
     if let Some(scale) = replay.time_scale
         && !(scale > 0.0 && scale <= SCALE_MAX)
     {
-        return Err(format!(
-            "the time scale {scale} is not above 0, at most {SCALE_MAX:e}"
-        ));
+        return Err(format!("the time scale {scale} is not above 0, at most {SCALE_MAX:e}").into());
     }
     let url = Url::parse(url)?;
     let template = Template::new(options.version, &options.headers, options.user.as_deref())?;
-    let located = |reason: String| format!("cannot replay {}: {reason}", replay.path.display());
-    let file = File::open(&replay.path).map_err(|error| located(error.to_string()))?;
+    let located = |error: LogError| format!("cannot replay {}: {error}", replay.path.display());
+    let file = File::open(&replay.path).map_err(|error| located(error.into()))?;
     let wanted = Wanted {
         all_methods: replay.all_methods,
         times: replay.time_scale.is_some(),
@@ -126,7 +126,7 @@ const LAST_NS: u64 = 20_000_000;
 /// Orders the lines of a log by their times (servers write a line when an answer ends, some with
 /// the time when it began), and says when each is due. Times in whole seconds are spread evenly
 /// within their second.
-fn timing(log: &mut Log, scale: f64) -> Result<Timing, String> {
+fn timing(log: &mut Log, scale: f64) -> Result<Timing, LogError> {
     let times = std::mem::take(&mut log.times_ns);
     let mut lines: Vec<(i64, u32)> = times
         .into_iter()
@@ -145,10 +145,12 @@ fn timing(log: &mut Log, scale: f64) -> Result<Timing, String> {
     );
     if duration_ns > DURATION_NS_MAX {
         let days = last_ns.abs_diff(first_ns) / NS_PER_S / 86_400;
-        return Err(format!(
-            "its times span {days} days, {} scaled by {scale}: at most 100",
-            duration_ns / NS_PER_S / 86_400
-        ));
+        let scaled_days = duration_ns / NS_PER_S / 86_400;
+        return Err(LogError::TooLong {
+            days,
+            scaled_days,
+            scale,
+        });
     }
     let mut due_ns = Vec::with_capacity(lines.len());
     for same in lines.chunk_by(|one, other| one.0 == other.0) {

@@ -40,7 +40,7 @@ fn common(seconds: &[u64]) -> String {
     text
 }
 
-fn replayed(text: &str, time_scale: Option<f64>) -> Result<Replay, String> {
+fn replayed(text: &str, time_scale: Option<f64>) -> Result<Replay, ValueError> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
     let options = ReplayOptions {
@@ -103,7 +103,7 @@ fn whole_seconds_are_spread_evenly() {
 
 #[test]
 fn refusals_name_the_file_and_the_reason() {
-    let refusal = |text: &str, scale| replayed(text, scale).unwrap_err();
+    let refusal = |text: &str, scale| replayed(text, scale).unwrap_err().to_string();
     assert!(refusal("hello\n", None).contains("line 1: it has no [time]"));
     assert!(refusal(&caddy(&[0, 9_000_000_000]), Some(1.0)).contains("span 104 days"));
     assert!(replayed(&caddy(&[0, 9_000_000_000]), Some(0.01)).is_ok());
@@ -115,7 +115,9 @@ fn refusals_name_the_file_and_the_reason() {
         all_methods: false,
         time_scale: None,
     };
-    let refusal = prepare(&options("/does/not/exist"), &server()).unwrap_err();
+    let refusal = prepare(&options("/does/not/exist"), &server())
+        .unwrap_err()
+        .to_string();
     assert!(
         refusal.starts_with("cannot replay /does/not/exist: No such file"),
         "{refusal}"
@@ -153,22 +155,22 @@ proptest! {
     fn targets_come_back_as_they_were_sent(target in targets(), is_hex: bool, unix in 0_i64..9_000_000_000) {
         let text = escaped(&target, is_hex);
         let line = format!("h - - [10/Oct/2000:13:55:36 +0000] \"GET {text} HTTP/1.1\" 200 5");
-        let parsed = line::parse(line.as_bytes()).unwrap();
-        prop_assert_eq!(&*parsed.target, &*target);
+        let read = line::parse(line.as_bytes()).unwrap();
+        prop_assert_eq!(&*read.target, &*target);
         let text = String::from_utf8_lossy(&target).into_owned();
         let object = serde_json::json!({ "request": format!("GET {text} HTTP/1.1"), "time": unix });
         let object = object.to_string();
-        let parsed = line::parse(object.as_bytes()).unwrap();
-        prop_assert_eq!(&*parsed.target, text.as_bytes());
+        let read = line::parse(object.as_bytes()).unwrap();
+        prop_assert_eq!(&*read.target, text.as_bytes());
         let expected = (unix >= 100_000_000).then_some(LogTime { unix_ns: unix * 1_000_000_000, is_whole_second: true });
-        prop_assert_eq!(parsed.time, expected);
+        prop_assert_eq!(read.time, expected);
     }
 
     #[test]
     fn any_bytes_are_a_line_or_not(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        if let Ok(parsed) = line::parse(&bytes) {
-            prop_assert!(parsed.target.starts_with(b"/"));
-            prop_assert!(parsed.target.iter().all(|byte| *byte > b' ' && *byte != 0x7f));
+        if let Ok(read) = line::parse(&bytes) {
+            prop_assert!(read.target.starts_with(b"/"));
+            prop_assert!(read.target.iter().all(|byte| *byte > b' ' && *byte != 0x7f));
         }
     }
 

@@ -1,15 +1,19 @@
 //! What is expected of answers, as people type it.
 
+use loadline_spec::ValueError;
+
 /// Reads a list of statuses: `200,404`, `2xx`, `200,3xx`. The result is sorted; empty stands for
 /// 200 to 299, what is expected unless something else is given.
 ///
 /// # Errors
 /// Something in it is no status; one line says what.
-pub fn statuses(text: &str) -> Result<Vec<u16>, String> {
+pub fn statuses(text: &str) -> Result<Vec<u16>, ValueError> {
     let mut statuses = Vec::new();
     for part in text.split(',').map(str::trim) {
-        let wrong =
-            || format!("`{part}` is not a status: 100 to 599, or a class as 2xx, parted by commas");
+        let wrong = || {
+            let right = "100 to 599, or a class as 2xx, parted by commas";
+            ValueError::from(format!("`{part}` is not a status: {right}"))
+        };
         let class = part.strip_suffix("xx").or_else(|| part.strip_suffix("XX"));
         match class.unwrap_or(part).parse::<u16>().map_err(|_| wrong())? {
             class @ 1..=5 if part.len() == 3 => statuses.extend(class * 100..=class * 100 + 99),
@@ -29,8 +33,11 @@ pub fn statuses(text: &str) -> Result<Vec<u16>, String> {
 ///
 /// # Errors
 /// It is not 64 hexadecimal digits.
-pub fn sha256(text: &str) -> Result<[u8; 32], String> {
-    let wrong = || format!("`{text}` is not a SHA-256: 64 hexadecimal digits, as of sha256sum");
+pub fn sha256(text: &str) -> Result<[u8; 32], ValueError> {
+    let wrong = || {
+        let right = "64 hexadecimal digits, as of sha256sum";
+        ValueError::from(format!("`{text}` is not a SHA-256: {right}"))
+    };
     let mut hash = [0; 32];
     if text.len() != 64 {
         return Err(wrong());

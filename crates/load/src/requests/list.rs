@@ -12,11 +12,13 @@
 
 use std::path::{Path, PathBuf};
 
+use loadline_proto::Method;
+use loadline_spec::ValueError;
+
 use super::expectation::{sha256, statuses};
 use super::template::method;
 use super::url::Url;
 use crate::Expectation;
-use loadline_proto::Method;
 
 /// Lines of a list that are requests; more belong into a log to be replayed.
 pub const ENTRIES_MAX: usize = 100_000;
@@ -49,6 +51,20 @@ pub struct Entry {
     pub expected: Expected,
 }
 
+/// A URL that says nothing more.
+impl From<Url> for Entry {
+    fn from(url: Url) -> Self {
+        Self {
+            weight: 1.0,
+            method: None,
+            url,
+            body: None,
+            headers: Vec::new(),
+            expected: Expected::default(),
+        }
+    }
+}
+
 /// What is expected, as far as something is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
@@ -77,7 +93,7 @@ impl Expected {
 ///
 /// # Errors
 /// The first line that is not as it should be, by its number; or too many lines, or none.
-pub fn parse(text: &str, base: Option<&Url>, folder: &Path) -> Result<Vec<Entry>, String> {
+pub fn parse(text: &str, base: Option<&Url>, folder: &Path) -> Result<Vec<Entry>, ValueError> {
     let mut entries = Vec::new();
     let text = text.trim_start_matches('\u{feff}'); // some editors begin a file with it
     for (index, line) in text.lines().enumerate() {
@@ -86,25 +102,24 @@ pub fn parse(text: &str, base: Option<&Url>, folder: &Path) -> Result<Vec<Entry>
             continue;
         }
         if entries.len() == ENTRIES_MAX {
-            return Err(format!("more than {ENTRIES_MAX} requests"));
+            return Err(format!("more than {ENTRIES_MAX} requests").into());
         }
         let entry = entry(line, base, folder);
-        entries.push(entry.map_err(|reason| format!("line {}: {reason}", index + 1))?);
+        entries.push(entry.map_err(|error| error.at(format_args!("line {}", index + 1)))?);
     }
     match entries.is_empty() {
-        true => Err("no requests in it: one URL a line".to_owned()),
+        true => Err("no requests in it: one URL a line".into()),
         false => Ok(entries),
     }
 }
 
-fn entry(line: &str, base: Option<&Url>, folder: &Path) -> Result<Entry, String> {
+fn entry(line: &str, base: Option<&Url>, folder: &Path) -> Result<Entry, ValueError> {
     let mut words = line.split_ascii_whitespace().peekable();
     let mut weight = 1.0;
     if let Some(number) = words.peek().and_then(|word| word.parse::<f64>().ok()) {
         if !(number > 0.0 && number <= WEIGHT_MAX) {
-            return Err(format!(
-                "the weight {number} is not above 0, at most {WEIGHT_MAX:e}"
-            ));
+            let problem = format!("the weight {number} is not above 0, at most {WEIGHT_MAX:e}");
+            return Err(problem.into());
         }
         weight = number;
         words.next();
@@ -112,22 +127,17 @@ fn entry(line: &str, base: Option<&Url>, folder: &Path) -> Result<Entry, String>
     let is_method = |word: &&str| word.bytes().all(|byte| byte.is_ascii_alphabetic());
     let method = words.next_if(is_method).map(method).transpose()?;
     let url = match (words.next(), base) {
-        (None, _) => return Err("no URL".to_owned()),
+        (None, _) => return Err("no URL".into()),
         (Some(path), Some(base)) if path.starts_with('/') => at_path(base, path)?,
         (Some(path), None) if path.starts_with('/') => {
-            return Err(format!(
-                "`{path}` is a path, and no URL says of which server"
-            ));
+            return Err(format!("`{path}` is a path, and no URL says of which server").into());
         }
         (Some(url), _) => Url::parse(url)?,
     };
     let mut entry = Entry {
         weight,
         method,
-        url,
-        body: None,
-        headers: Vec::new(),
-        expected: Expected::default(),
+        ..Entry::from(url)
     };
     for option in words {
         entry.take(option, folder)?;
@@ -139,7 +149,7 @@ fn entry(line: &str, base: Option<&Url>, folder: &Path) -> Result<Entry, String>
 const WEIGHT_MAX: f64 = 1e9;
 
 /// Another path of the same server.
-fn at_path(base: &Url, path: &str) -> Result<Url, String> {
+fn at_path(base: &Url, path: &str) -> Result<Url, ValueError> {
     let url = Url::parse(&format!("http://{}{path}", base.authority))?;
     Ok(Url {
         user: base.user.clone(),
@@ -148,7 +158,7 @@ fn at_path(base: &Url, path: &str) -> Result<Url, String> {
 }
 
 impl Entry {
-    fn take(&mut self, option: &str, folder: &Path) -> Result<(), String> {
+    fn take(&mut self, option: &str, folder: &Path) -> Result<(), ValueError> {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         match name {
             "body" => {
@@ -166,9 +176,8 @@ impl Entry {
             }
             "sha256" => self.expected.sha256 = Some(sha256(value)?),
             _ => {
-                return Err(format!(
-                    "`{option}` is none of body=, header=, status=, length=, sha256="
-                ));
+                let known = "body=, header=, status=, length=, sha256=";
+                return Err(format!("`{option}` is none of {known}").into());
             }
         }
         Ok(())
@@ -179,7 +188,7 @@ impl Entry {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<Vec<Entry>, String> {
+    fn parsed(text: &str) -> Result<Vec<Entry>, ValueError> {
         let base = Url::parse("http://a:b@h:81/ignored").unwrap();
         parse(text, Some(&base), Path::new("lists"))
     }
@@ -251,12 +260,14 @@ mod tests {
             ("/ sha256=12", "SHA-256"),
             ("# nothing", "no requests"),
         ] {
-            let refusal = parsed(text).unwrap_err();
+            let refusal = parsed(text).unwrap_err().to_string();
             assert!(refusal.contains(part), "{text}: {refusal}");
         }
-        let refusal = parse("/x", None, Path::new(".")).unwrap_err();
+        let refusal = parse("/x", None, Path::new(".")).unwrap_err().to_string();
         assert!(refusal.contains("no URL says"), "{refusal}");
-        let refusal = parsed(&"/\n".repeat(ENTRIES_MAX + 1)).unwrap_err();
+        let refusal = parsed(&"/\n".repeat(ENTRIES_MAX + 1))
+            .unwrap_err()
+            .to_string();
         assert!(refusal.contains("more than"), "{refusal}");
     }
 }

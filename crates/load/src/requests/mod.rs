@@ -10,6 +10,7 @@ pub mod template;
 pub mod url;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -17,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loadline_proto::{Method, Version};
+use loadline_spec::ValueError;
 
-pub use self::list::{Content, Expected};
+pub use self::list::{Content, Entry, Expected};
 use self::template::{Ask, Template};
 use self::url::Url;
 use crate::{Expectation, Mix, MixOrder, Prepared};
@@ -56,50 +58,77 @@ pub const SERVERS_MAX: usize = 1000;
 ///
 /// # Errors
 /// One line: what is wrong, where, and what would be right.
-pub fn prepare(options: &RequestOptions) -> Result<(Mix, Vec<SocketAddr>), String> {
+pub fn prepare(options: &RequestOptions) -> Result<(Mix, Vec<SocketAddr>), ValueError> {
     let template = Template::new(options.version, &options.headers, options.user.as_deref())?;
-    let general = General::new(options)?;
+    let method = options
+        .method
+        .as_deref()
+        .map(template::method)
+        .transpose()?;
+    let body = options.body.as_ref().map(content).transpose()?;
     let mut requests = Requests::default();
-    let mut cumulative = Vec::new();
-    match &options.list {
-        None => {
-            for url in &options.urls {
-                requests.add_url(&Url::parse(url)?, &template, &general)?;
-                cumulative.push(requests.prepared.len() as f64);
+    let mut bodies: HashMap<PathBuf, Arc<[u8]>> = HashMap::new();
+    let (mut cumulative, mut sum) = (Vec::new(), 0.0);
+    for entry in entries(options)? {
+        let body = match &entry.body {
+            None => body.clone(),
+            Some(Content::File(file)) if bodies.contains_key(file) => bodies.get(file).cloned(),
+            Some(own) => {
+                let body = content(own)?;
+                if let Content::File(file) = own {
+                    bodies.insert(file.clone(), Arc::clone(&body));
+                }
+                Some(body)
             }
-        }
-        Some(path) => {
-            let mut sum = 0.0;
-            for weight in requests.add_list(path, options, &template, &general)? {
-                sum += weight;
-                cumulative.push(sum);
-            }
-        }
+        };
+        let own = match entry.headers.as_slice() {
+            [] => None,
+            headers => Some(
+                template
+                    .with(headers)
+                    .map_err(|error| at_list(options, error))?,
+            ),
+        };
+        requests.add(
+            &entry.url,
+            own.as_ref().unwrap_or(&template),
+            entry.method.or(method),
+            body.as_deref().unwrap_or_default(),
+            &entry.expected.or(&options.expected),
+        )?;
+        sum += entry.weight;
+        cumulative.push(sum);
     }
     if cumulative.is_empty() {
-        return Err("no URL: which server is to be asked for what?".to_owned());
+        return Err("no URL: which server is to be asked for what?".into());
     }
     Ok(requests.finish(MixOrder::Weighted { cumulative }))
 }
 
-/// What holds for every request that says nothing else.
-struct General<'o> {
-    method: Option<Method>,
-    body: Option<Arc<[u8]>>,
-    expected: &'o Expected,
+/// The lines of the list, or the URLs.
+fn entries(options: &RequestOptions) -> Result<Vec<Entry>, ValueError> {
+    let Some(path) = &options.list else {
+        return options
+            .urls
+            .iter()
+            .map(|url| Ok(Url::parse(url)?.into()))
+            .collect();
+    };
+    let base = options
+        .urls
+        .first()
+        .map(|url| Url::parse(url))
+        .transpose()?;
+    let text = String::from_utf8(read(path, list::LIST_BYTES_MAX)?);
+    let text = text.map_err(|_| at_list(options, "not UTF-8".into()))?;
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
+    list::parse(&text, base.as_ref(), folder).map_err(|error| at_list(options, error))
 }
 
-impl<'o> General<'o> {
-    fn new(options: &'o RequestOptions) -> Result<Self, String> {
-        Ok(Self {
-            method: options
-                .method
-                .as_deref()
-                .map(template::method)
-                .transpose()?,
-            body: options.body.as_ref().map(content).transpose()?,
-            expected: &options.expected,
-        })
+fn at_list(options: &RequestOptions, error: ValueError) -> ValueError {
+    match &options.list {
+        Some(path) => error.at(path.display()),
+        None => error,
     }
 }
 
@@ -117,64 +146,6 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    fn add_url(
-        &mut self,
-        url: &Url,
-        template: &Template,
-        general: &General<'_>,
-    ) -> Result<(), String> {
-        let body = general.body.as_deref().unwrap_or_default();
-        let expectation = Expected::default().or(general.expected);
-        self.add(url, template, general.method, body, &expectation)
-    }
-
-    /// Adds the requests of a list; gives their weights.
-    fn add_list(
-        &mut self,
-        path: &Path,
-        options: &RequestOptions,
-        template: &Template,
-        general: &General<'_>,
-    ) -> Result<Vec<f64>, String> {
-        let located = |reason: String| format!("{}: {reason}", path.display());
-        let base = options
-            .urls
-            .first()
-            .map(|url| Url::parse(url))
-            .transpose()?;
-        let text = read(path, list::LIST_BYTES_MAX)?;
-        let text = String::from_utf8(text).map_err(|_| located("not UTF-8".to_owned()))?;
-        let folder = path.parent().unwrap_or_else(|| Path::new(""));
-        let entries = list::parse(&text, base.as_ref(), folder).map_err(located)?;
-        let mut bodies: HashMap<PathBuf, Arc<[u8]>> = HashMap::new();
-        for entry in &entries {
-            let body = match &entry.body {
-                None => general.body.clone(),
-                Some(Content::File(file)) => match bodies.get(file) {
-                    Some(body) => Some(Arc::clone(body)),
-                    None => {
-                        let body = content(&Content::File(file.clone()))?;
-                        bodies.insert(file.clone(), Arc::clone(&body));
-                        Some(body)
-                    }
-                },
-                Some(inline) => Some(content(inline)?),
-            };
-            let own = match entry.headers.as_slice() {
-                [] => None,
-                headers => Some(template.with(headers).map_err(located)?),
-            };
-            self.add(
-                &entry.url,
-                own.as_ref().unwrap_or(template),
-                entry.method.or(general.method),
-                body.as_deref().unwrap_or_default(),
-                &entry.expected.or(general.expected),
-            )?;
-        }
-        Ok(entries.iter().map(|entry| entry.weight).collect())
-    }
-
     fn add(
         &mut self,
         url: &Url,
@@ -182,13 +153,13 @@ impl Requests {
         method: Option<Method>,
         body: &[u8],
         expectation: &Expectation,
-    ) -> Result<(), String> {
+    ) -> Result<(), ValueError> {
         let method = method.unwrap_or(match body {
             [] => Method::Get,
             _ => Method::Post,
         });
         if method == Method::Trace && !body.is_empty() {
-            return Err("TRACE has no body (RFC 9110 section 9.3.8)".to_owned());
+            return Err("TRACE has no body (RFC 9110 section 9.3.8)".into());
         }
         let server = self.server(url)?;
         let ask = Ask {
@@ -208,14 +179,14 @@ impl Requests {
         template: &Template,
         server: u16,
         expectation: &Expectation,
-    ) -> Result<(), String> {
+    ) -> Result<(), ValueError> {
         let (keep, last) = template.prepare(ask);
         self.bytes += keep.len() + last.len();
         if self.bytes > REQUESTS_BYTES_MAX {
-            return Err(format!(
+            return Err(ValueError::from(format!(
                 "the requests take more than {} MiB of memory: fewer of them, or smaller bodies",
                 REQUESTS_BYTES_MAX >> 20
-            ));
+            )));
         }
         let expectation = self.expectation(expectation);
         self.prepared.push(Prepared {
@@ -240,7 +211,7 @@ impl Requests {
     }
 
     /// The index of the server of a URL, looked up the first time.
-    pub(crate) fn server(&mut self, url: &Url) -> Result<u16, String> {
+    pub(crate) fn server(&mut self, url: &Url) -> Result<u16, ValueError> {
         let host = (url.host.to_ascii_lowercase(), url.port);
         if let Some(index) = self.hosts.get(&host) {
             return Ok(*index);
@@ -252,7 +223,7 @@ impl Requests {
             self.servers.len() - 1
         });
         if self.servers.len() > SERVERS_MAX {
-            return Err(format!("more than {SERVERS_MAX} servers"));
+            return Err(format!("more than {SERVERS_MAX} servers").into());
         }
         self.hosts.insert(host, index as u16);
         Ok(index as u16)
@@ -268,31 +239,30 @@ impl Requests {
     }
 }
 
-fn content(content: &Content) -> Result<Arc<[u8]>, String> {
+fn content(content: &Content) -> Result<Arc<[u8]>, ValueError> {
     match content {
         Content::File(path) => read(path, BODY_BYTES_MAX).map(Arc::from),
-        Content::Inline(bytes) if bytes.len() as u64 > BODY_BYTES_MAX => Err(format!(
-            "the body is larger than {} MiB",
-            BODY_BYTES_MAX >> 20
-        )),
+        Content::Inline(bytes) if bytes.len() as u64 > BODY_BYTES_MAX => {
+            Err(too_large("the body", BODY_BYTES_MAX))
+        }
         Content::Inline(bytes) => Ok(Arc::from(bytes.as_slice())),
     }
 }
 
 /// All of a file, unless it is larger than `bytes_max`.
-fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
+fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, ValueError> {
     let mut bytes = Vec::new();
     let outcome =
         File::open(path).and_then(|file| file.take(bytes_max + 1).read_to_end(&mut bytes));
     outcome.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    if bytes.len() as u64 > bytes_max {
-        return Err(format!(
-            "{} is larger than {} MiB",
-            path.display(),
-            bytes_max >> 20
-        ));
+    match bytes.len() as u64 > bytes_max {
+        true => Err(too_large(path.display(), bytes_max)),
+        false => Ok(bytes),
     }
-    Ok(bytes)
+}
+
+fn too_large(what: impl fmt::Display, bytes_max: u64) -> ValueError {
+    format!("{what} is larger than {} MiB", bytes_max >> 20).into()
 }
 
 #[cfg(test)]
@@ -347,7 +317,7 @@ mod tests {
         options.method = Some("TRACE".to_owned());
         assert!(prepare(&options).is_err());
         options.body = Some(Content::File("/does/not/exist".into()));
-        let refusal = prepare(&options).unwrap_err();
+        let refusal = prepare(&options).unwrap_err().to_string();
         assert!(
             refusal.contains("cannot read /does/not/exist: No such file"),
             "{refusal}"
@@ -380,11 +350,26 @@ mod tests {
         assert_eq!(mix.requests[1].expectation, 1);
         assert_eq!(mix.expectations[1].statuses, [303]);
         std::fs::write(&path, "/a\n/b body=@missing\n").unwrap();
-        assert!(prepare(&options).unwrap_err().contains("missing"));
+        assert!(
+            prepare(&options)
+                .unwrap_err()
+                .to_string()
+                .contains("missing")
+        );
         std::fs::write(&path, "/a\n/b x=y\n").unwrap();
-        assert!(prepare(&options).unwrap_err().contains("urls.txt: line 2:"));
+        assert!(
+            prepare(&options)
+                .unwrap_err()
+                .to_string()
+                .contains("urls.txt: line 2:")
+        );
         std::fs::write(&path, b"/\xff").unwrap();
-        assert!(prepare(&options).unwrap_err().contains("not UTF-8"));
+        assert!(
+            prepare(&options)
+                .unwrap_err()
+                .to_string()
+                .contains("not UTF-8")
+        );
     }
 
     #[test]
@@ -392,13 +377,16 @@ mod tests {
         assert!(
             prepare(&RequestOptions::default())
                 .unwrap_err()
+                .to_string()
                 .starts_with("no URL")
         );
-        let refusal = prepare(&options(&["127.0.0.1/"])).unwrap_err();
+        let refusal = prepare(&options(&["127.0.0.1/"])).unwrap_err().to_string();
         assert!(refusal.starts_with("URL without scheme"), "{refusal}");
         // A label that is too long is refused by the resolver itself, without a network.
         let host = "x".repeat(64);
-        let refusal = prepare(&options(&[&format!("http://{host}/")])).unwrap_err();
+        let refusal = prepare(&options(&[&format!("http://{host}/")]))
+            .unwrap_err()
+            .to_string();
         assert!(
             refusal.starts_with("cannot find the host `xxx"),
             "{refusal}"

@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use loadline_proto::{Method, Version};
+use loadline_spec::ValueError;
 
 /// Who we say we are.
 const USER_AGENT: &str = concat!("loadline/", env!("CARGO_PKG_VERSION"));
@@ -44,7 +45,11 @@ impl Template {
     ///
     /// # Errors
     /// A field that is malformed, or that is the client's own to set; one line says which.
-    pub fn new(version: Version, headers: &[String], user: Option<&str>) -> Result<Self, String> {
+    pub fn new(
+        version: Version,
+        headers: &[String],
+        user: Option<&str>,
+    ) -> Result<Self, ValueError> {
         let template = Self {
             version,
             fields: Vec::new(),
@@ -53,12 +58,11 @@ impl Template {
         let mut template = template.with(headers)?;
         if let Some(user) = user {
             if !user.contains(':') {
-                return Err(format!(
-                    "the user `{user}` has no password; right would be NAME:PASSWORD"
-                ));
+                let problem = format!("the user `{user}` has no password");
+                return Err(ValueError::new(problem, "NAME:PASSWORD"));
             }
             if template.has("Authorization") {
-                return Err("credentials are given twice: as user and as header".to_owned());
+                return Err("credentials are given twice: as user and as header".into());
             }
             template.authorization = Some(basic(user));
         }
@@ -69,7 +73,7 @@ impl Template {
     ///
     /// # Errors
     /// As [`Template::new`].
-    pub fn with(&self, headers: &[String]) -> Result<Self, String> {
+    pub fn with(&self, headers: &[String]) -> Result<Self, ValueError> {
         let mut own = Vec::new();
         for header in headers {
             own.push(field(header)?);
@@ -85,17 +89,15 @@ impl Template {
             .iter()
             .map(|field| field.name.len() + field.value.len() + 4);
         if bytes.sum::<usize>() > FIELDS_BYTES_MAX {
-            return Err(format!(
-                "the header fields are longer than {} KiB",
-                FIELDS_BYTES_MAX / 1024
-            ));
+            let most = FIELDS_BYTES_MAX / 1024;
+            return Err(format!("the header fields are longer than {most} KiB").into());
         }
         for single in ["Host", "Authorization"] {
             let same = fields
                 .iter()
                 .filter(|field| field.name.eq_ignore_ascii_case(single));
             if same.count() > 1 {
-                return Err(format!("the header field {single} is given twice"));
+                return Err(format!("the header field {single} is given twice").into());
             }
         }
         Ok(Self {
@@ -162,40 +164,36 @@ impl Template {
 ///
 /// # Errors
 /// It is not one that can be sent; one line says which can.
-pub fn method(text: &str) -> Result<Method, String> {
+pub fn method(text: &str) -> Result<Method, ValueError> {
     match Method::from_token(text.as_bytes()) {
-        Some(Method::Connect) | None => Err(format!(
+        Some(Method::Connect) | None => Err(ValueError::from(format!(
             "`{text}` is not a method that is sent: GET, HEAD, POST, PUT, DELETE, OPTIONS, TRACE or \
              PATCH, in capitals"
-        )),
+        ))),
         Some(method) => Ok(method),
     }
 }
 
 /// A field as it is typed, checked so that nothing in it can end the line.
-fn field(header: &str) -> Result<Field, String> {
+fn field(header: &str) -> Result<Field, ValueError> {
     let shown = header.escape_debug();
     let Some((name, value)) = header.split_once(':') else {
-        return Err(format!(
-            "the header `{shown}` has no colon; right would be `Name: value`"
-        ));
+        let problem = format!("the header `{shown}` has no colon");
+        return Err(ValueError::new(problem, "`Name: value`"));
     };
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(is_token) {
         let name = name.escape_debug();
-        return Err(format!(
-            "the header `{shown}`: `{name}` is not a field name; right would be letters, digits and \
-             hyphens before the colon, `Accept-Language: en` say"
-        ));
+        let problem = format!("the header `{shown}`: `{name}` is not a field name");
+        let right = "letters, digits and hyphens before the colon, `Accept-Language: en` say";
+        return Err(ValueError::new(problem, right));
     }
     let value = value.trim_matches([' ', '\t']);
     if value
         .bytes()
         .any(|byte| byte.is_ascii_control() && byte != b'\t')
     {
-        return Err(format!(
-            "the header `{shown}` has a control character in it"
-        ));
+        return Err(format!("the header `{shown}` has a control character in it").into());
     }
     let reason = match name.to_ascii_lowercase().as_str() {
         "content-length" => "the length is that of the body",
@@ -212,7 +210,7 @@ fn field(header: &str) -> Result<Field, String> {
             });
         }
     };
-    Err(format!("the header field {name} cannot be set: {reason}"))
+    Err(format!("the header field {name} cannot be set: {reason}").into())
 }
 
 fn basic(user: &str) -> String {
@@ -235,7 +233,7 @@ mod tests {
         version: Version,
         headers: &[&str],
         user: Option<&str>,
-    ) -> Result<Template, String> {
+    ) -> Result<Template, ValueError> {
         let headers: Vec<String> = headers.iter().map(|&header| header.to_owned()).collect();
         Template::new(version, &headers, user)
     }
@@ -338,7 +336,9 @@ mod tests {
             ("Transfer-Encoding: chunked", "cannot be set"),
             ("Host:", "empty"),
         ] {
-            let refusal = template(Version::Http11, &[header], None).unwrap_err();
+            let refusal = template(Version::Http11, &[header], None)
+                .unwrap_err()
+                .to_string();
             assert!(refusal.contains(part), "{header:?}: {refusal}");
             assert!(!refusal.contains(['\n', '\r', '\0']), "{refusal:?}");
         }

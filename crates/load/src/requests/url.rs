@@ -1,9 +1,11 @@
 //! URLs as people type them, taken apart: where to connect, what to ask for, with which credentials.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use http::Uri;
+use loadline_spec::ValueError;
 use percent_encoding::percent_decode_str;
 
 /// A URL of HTTP.
@@ -29,43 +31,43 @@ impl Url {
     ///
     /// # Errors
     /// It is not an absolute URL of HTTP; one line says why and what would be right.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, ValueError> {
         let shown = text.escape_debug();
         let Some((scheme, _)) = text.split_once("://") else {
             let rest = text.strip_prefix("http:").unwrap_or(text);
             let rest = rest.trim_start_matches('/');
             let place = if rest.is_empty() { "host/" } else { rest }.escape_debug();
-            return Err(format!(
-                "URL without scheme: `{shown}`; did you mean `http://{place}`?"
-            ));
+            return Err(
+                format!("URL without scheme: `{shown}`; did you mean `http://{place}`?").into(),
+            );
         };
         if scheme.eq_ignore_ascii_case("https") {
-            return Err(format!(
-                "`{shown}`: https is not supported, only plain HTTP: http://..."
-            ));
+            let problem = "https is not supported, only plain HTTP: http://...";
+            return Err(ValueError::from(problem).at(format_args!("`{shown}`")));
         }
         if !scheme.eq_ignore_ascii_case("http") {
-            return Err(format!("`{shown}`: the scheme is not supported, only http"));
+            return Err(format!("`{shown}`: the scheme is not supported, only http").into());
         }
         if let Some(wrong) = text.chars().find(|c| !c.is_ascii_graphic()) {
-            return Err(format!(
+            return Err(ValueError::from(format!(
                 "`{shown}`: `{}` may not stand in a URL; in a path it is written percent-encoded",
                 wrong.escape_debug()
-            ));
+            )));
         }
         let rest = &text[scheme.len() + "://".len()..];
         if rest.is_empty() || rest.starts_with(['/', '?', '#']) {
-            return Err(format!(
-                "`{text}`: the host is missing; right would be http://127.0.0.1:8080/, say"
-            ));
+            return Err(no_host(text));
         }
         let uri: Uri = text.parse().map_err(|_| {
-            format!("`{text}` is not a URL; right would be http://HOST:PORT/PATH?QUERY")
+            ValueError::new(
+                format!("`{text}` is not a URL"),
+                "http://HOST:PORT/PATH?QUERY",
+            )
         })?;
         Self::from_uri(text, &uri)
     }
 
-    fn from_uri(text: &str, uri: &Uri) -> Result<Self, String> {
+    fn from_uri(text: &str, uri: &Uri) -> Result<Self, ValueError> {
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         let (user, place) = match authority.rsplit_once('@') {
             Some((user, place)) => (Some(user), place),
@@ -73,9 +75,7 @@ impl Url {
         };
         let bracketed = uri.host().unwrap_or("");
         if bracketed.is_empty() {
-            return Err(format!(
-                "`{text}`: the host is missing; right would be http://127.0.0.1:8080/, say"
-            ));
+            return Err(no_host(text));
         }
         let port_text = place[bracketed.len()..].trim_start_matches(':');
         let port = match port_text {
@@ -83,9 +83,8 @@ impl Url {
             digits => match digits.parse() {
                 Ok(port) if port > 0 => port,
                 _ => {
-                    return Err(format!(
-                        "`{text}`: the port is `{port_text}`; right would be 1 to 65535"
-                    ));
+                    let problem = format!("`{text}`: the port is `{port_text}`");
+                    return Err(ValueError::new(problem, "1 to 65535"));
                 }
             },
         };
@@ -93,11 +92,11 @@ impl Url {
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'));
         if inner.is_some_and(|host| !matches!(host.parse(), Ok(IpAddr::V6(_)))) {
-            return Err(format!("`{text}`: `{bracketed}` is not an IPv6 address"));
+            return Err(format!("`{text}`: `{bracketed}` is not an IPv6 address").into());
         }
         let host = inner.unwrap_or(bracketed);
         if host.contains(['[', ']']) {
-            return Err(format!("`{text}`: `{host}` is not a host"));
+            return Err(format!("`{text}`: `{host}` is not a host").into());
         }
         let target = match uri.path_and_query().map_or("/", |target| target.as_str()) {
             query if query.starts_with('?') => format!("/{query}"),
@@ -120,17 +119,19 @@ impl Url {
     ///
     /// # Errors
     /// The name is not known.
-    pub fn resolve(&self) -> Result<SocketAddr, String> {
-        let unknown = |reason: &str| format!("cannot find the host `{}`: {reason}", self.host);
+    pub fn resolve(&self) -> Result<SocketAddr, ValueError> {
+        let unknown = |reason: &dyn fmt::Display| {
+            ValueError::from(format!("cannot find the host `{}`: {reason}", self.host))
+        };
         let found = (self.host.as_str(), self.port).to_socket_addrs();
         let mut addresses = Vec::new();
-        for address in found.map_err(|error| unknown(&error.to_string()))? {
+        for address in found.map_err(|error| unknown(&error))? {
             if !addresses.contains(&address) {
                 addresses.push(address);
             }
         }
         match addresses[..] {
-            [] => Err(unknown("it has no address")),
+            [] => Err(unknown(&"it has no address")),
             [only] => Ok(only),
             [first, ..] => {
                 let answers =
@@ -141,9 +142,17 @@ impl Url {
     }
 }
 
-fn decoded(user: &str) -> Result<String, String> {
+fn no_host(text: &str) -> ValueError {
+    ValueError::new(
+        format!("`{text}`: the host is missing"),
+        "http://127.0.0.1:8080/, say",
+    )
+}
+
+fn decoded(user: &str) -> Result<String, ValueError> {
     let decoded = percent_decode_str(user).decode_utf8();
-    let decoded = decoded.map_err(|_| format!("`{user}`: credentials that are not UTF-8"))?;
+    let decoded = decoded
+        .map_err(|_| ValueError::from(format!("`{user}`: credentials that are not UTF-8")))?;
     Ok(match decoded.contains(':') {
         true => decoded.into_owned(),
         false => format!("{decoded}:"),
@@ -221,7 +230,7 @@ mod tests {
             ("http://h/a\r\nX: y", "`\\r` may not stand"),
             ("http://a%ff@h/", "UTF-8"),
         ] {
-            let refusal = Url::parse(text).unwrap_err();
+            let refusal = Url::parse(text).unwrap_err().to_string();
             assert!(refusal.contains(part), "{text}: {refusal}");
             assert!(!refusal.contains('\n'), "{refusal}");
         }

@@ -9,9 +9,9 @@ use std::path::Path;
 pub use loadline_spec::load::PROCESSES_MAX;
 use loadline_sys::network::port_range;
 
-use super::RunError;
+use loadline_spec::{SpecError, ValueError};
 
-/// What was machine.
+/// The limits of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// Descriptors that a process may have.
@@ -88,7 +88,7 @@ const PORT_USE_MAX: f64 = 0.75;
 ///
 /// # Errors
 /// The machine cannot carry them as they are asked for; why, and what would be right.
-pub fn divide(demand: &Demand<'_>, machine: &Machine) -> Result<Division, RunError> {
+pub fn divide(demand: &Demand<'_>, machine: &Machine) -> Result<Division, SpecError> {
     let mut division = Division::default();
     divide_processes(demand, machine, &mut division)?;
     choose_sources(demand, machine, &mut division)?;
@@ -99,27 +99,28 @@ fn divide_processes(
     demand: &Demand<'_>,
     machine: &Machine,
     division: &mut Division,
-) -> Result<(), RunError> {
+) -> Result<(), SpecError> {
     let limit = machine.descriptors_max;
     let room = limit.saturating_sub(DESCRIPTORS_SPARE).max(1);
     let needed = demand.clients.div_ceil(room).max(1);
     let processes = match demand.processes {
         None => needed,
         Some(given) if (given as u64) < needed => {
-            return Err(RunError::Refused(format!(
-                "--processes {given}: {limit} descriptors for each are too few for {} clients; \
-                 right would be --processes {needed} or auto",
+            let problem = format!(
+                "{limit} descriptors for each are too few for {} clients",
                 demand.clients
-            )));
+            );
+            let remedy = format!("--processes {needed} or auto");
+            return Err(SpecError::new("processes", problem, remedy).with_value(given));
         }
         Some(given) => given as u64,
     };
     if processes > PROCESSES_MAX as u64 {
-        return Err(RunError::Refused(format!(
-            "{} clients: with {limit} descriptors for a process that needs {processes} processes; \
-             right would be a higher limit (ulimit -n)",
+        let problem = format!(
+            "{} clients: with {limit} descriptors for a process that needs {processes} processes",
             demand.clients
-        )));
+        );
+        return Err(ValueError::new(problem, "a higher limit (ulimit -n)").into());
     }
     if needed > 1 {
         division.limits.push(format!(
@@ -141,7 +142,7 @@ fn choose_sources(
     demand: &Demand<'_>,
     machine: &Machine,
     division: &mut Division,
-) -> Result<(), RunError> {
+) -> Result<(), SpecError> {
     let is_loopback = demand.servers.iter().all(|server| match server.ip() {
         IpAddr::V4(ip) => ip.is_loopback(),
         IpAddr::V6(_) => false, // ::1 is the only one there
@@ -186,7 +187,7 @@ fn choose_sources(
 }
 
 /// Refuses what the given addresses cannot carry.
-fn enough_sources(demand: &Demand<'_>, machine: &Machine, needed: u64) -> Result<(), RunError> {
+fn enough_sources(demand: &Demand<'_>, machine: &Machine, needed: u64) -> Result<(), SpecError> {
     let given = demand.sources.len().max(1) as u64;
     let ports_needed = demand.clients.div_ceil(demand.servers.len().max(1) as u64);
     let is_short = match demand.source_per_client {
@@ -196,17 +197,18 @@ fn enough_sources(demand: &Demand<'_>, machine: &Machine, needed: u64) -> Result
     if !is_short {
         return Ok(());
     }
-    let right = "right would be --sources with as many addresses of this machine";
-    Err(RunError::Refused(match demand.source_per_client {
-        true => format!("--source-per-client: that takes {needed} source addresses; {right}"),
-        false => format!(
-            "{} clients: a source address has {} ports for each server, so that takes {} of them; \
-             {right}",
-            demand.clients,
-            machine.ports,
-            ports_needed.div_ceil(machine.ports.max(1))
-        ),
-    }))
+    let right = "--sources with as many addresses of this machine";
+    if demand.source_per_client {
+        let problem = format!("that takes {needed} source addresses");
+        return Err(SpecError::new("source-per-client", problem, right));
+    }
+    let problem = format!(
+        "{} clients: a source address has {} ports for each server, so that takes {} of them",
+        demand.clients,
+        machine.ports,
+        ports_needed.div_ceil(machine.ports.max(1))
+    );
+    Err(ValueError::new(problem, right).into())
 }
 
 #[cfg(test)]

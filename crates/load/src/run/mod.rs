@@ -1,34 +1,51 @@
 //! A run: the rounds of a plan, carried by threads of this process or by processes like it.
 //!
 //! `division` fits a load to the limits of the machine, `workers` starts threads or processes,
-//! `round` is one trial from begin to end, `environment` the machine and the watched processes meanwhile.
+//! `round` is one trial from begin to end.
 
 mod division;
-mod environment;
 mod round;
 mod workers;
 
-use std::fmt;
+use std::io;
 
 pub use division::{Demand, Division, Machine, PROCESSES_MAX, divide};
 pub use round::{RoundNumber, RoundObserver, Run, RunChannel, run};
-pub use workers::{RunEvent, carry_part};
+use thiserror::Error;
+pub use workers::carry_part;
 
-/// Why a run does not begin or cannot go on; one line that says what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
+pub use crate::load_threads::RunEvent;
+use crate::load_threads::ThreadError;
+
+/// Why a run does not begin or cannot go on.
+#[derive(Debug, Error)]
 pub enum RunError {
-    /// What was asked for cannot be run here.
-    Refused(String),
-    /// Something failed while it was run.
-    Failed(String),
-}
-
-impl std::error::Error for RunError {}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(why) | Self::Failed(why) => f.write_str(why),
-        }
-    }
+    /// A process cannot be watched.
+    #[error(transparent)]
+    Watch(io::Error),
+    /// The clients cannot be started.
+    #[error("the clients: {0}")]
+    Clients(io::Error),
+    /// A thread of a part cannot be started.
+    #[error("a thread cannot be started: {0}")]
+    Thread(io::Error),
+    /// A thread or process could not go on.
+    #[error("{thread}: {error}")]
+    Lost {
+        /// Its name.
+        thread: String,
+        /// Why.
+        error: ThreadError,
+    },
+    /// Threads do not end though they should have.
+    #[error("{missing} of {expected} client threads do not end")]
+    Stuck {
+        /// Threads that do not end.
+        missing: usize,
+        /// All threads.
+        expected: usize,
+    },
+    /// The messages of a part cannot be written.
+    #[error("standard output: {0}")]
+    Output(io::Error),
 }

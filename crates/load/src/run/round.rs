@@ -1,4 +1,4 @@
-//! One trial from start to end: workers are started together, observed and stopped.
+//! One trial from begin to end: its workers are started together, observed, and stopped.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -10,11 +10,10 @@ use loadline_sys::clock::monotonic_ns;
 
 use super::RunError;
 use super::division::Division;
-use super::environment::Environment;
-use super::workers::{RunEvent, Workers};
-use crate::load_threads::{Event, ExtraThread, ThreadSpec};
-use crate::trial::{Ending, Merger};
-use crate::watch::Target;
+use super::workers::Workers;
+use crate::load_threads::{ExtraThread, RunEvent, ThreadSpec};
+use crate::trial::{Ending, Merger, Probe};
+use crate::watch::{Target, Watch};
 use crate::{Message, Plan, Share};
 
 /// Time between setting the start and the start: it has to reach every process.
@@ -93,8 +92,8 @@ struct RoundState {
     /// Threads of plain clients that have not ended; `None`: time ends the run, not their requests.
     engines_left: Option<usize>,
     is_interrupted: bool,
-    /// The first thread or process that could not go on, and why.
-    lost: Option<String>,
+    /// What the first thread or process that could not go on says.
+    lost: Option<RunError>,
 }
 
 /// Which round of how many.
@@ -120,12 +119,13 @@ pub fn run(
     plan.seed = plan.seed.wrapping_add(u64::from(number.index));
     let plan = Arc::new(plan);
     let spec = run.thread_spec(Share::WHOLE);
-    let environment = Environment::look(&run.watched)?;
+    let watch = Watch::begin(run.watched.clone()).map_err(RunError::Watch)?;
+    let probe = Probe::begin();
     let workers = match run.division.processes {
         0 | 1 => Workers::own(&plan, &spec, &channel.sender),
         count => Workers::processes(count, &plan, &spec, &channel.sender),
     };
-    let mut workers = workers.map_err(|error| RunError::Failed(format!("the clients: {error}")))?;
+    let mut workers = workers.map_err(RunError::Clients)?;
     let mut state = RoundState {
         merger: Merger::new(&plan),
         ready: 0,
@@ -154,9 +154,9 @@ pub fn run(
     let ran_ns = monotonic_ns().saturating_sub(start_ns);
     observer.ended();
     if let Some(lost) = state.lost {
-        return Err(RunError::Failed(lost));
+        return Err(lost);
     }
-    let (machine, watched) = environment.end(start_ns);
+    let watched = watch.end(start_ns);
     Ok(state.merger.finish(Ending {
         command: run.command.clone(),
         spec: run.spec.clone(),
@@ -167,7 +167,7 @@ pub fn run(
         rounds: number.of,
         is_interrupted: state.is_interrupted,
         ran_ns: state.is_interrupted.then(|| ran_ns.min(plan.duration_ns())),
-        machine,
+        machine: probe.end(),
         limits: run.division.limits.clone(),
         watched,
     }))
@@ -213,8 +213,8 @@ impl RoundState {
             }
             if grace.is_over(now_ns) {
                 let missing = expected - self.ends;
-                let stuck = || format!("{missing} of {expected} client threads do not end");
-                self.lost.get_or_insert_with(stuck);
+                self.lost
+                    .get_or_insert(RunError::Stuck { missing, expected });
                 return;
             }
             observer.running(&self.merger, now_ns.saturating_sub(start_ns));
@@ -223,7 +223,7 @@ impl RoundState {
 
     fn take(&mut self, event: RunEvent, workers: &mut Workers, observer: &mut dyn RoundObserver) {
         match event {
-            RunEvent::Thread(Event::Message(message)) => {
+            RunEvent::Message(message) => {
                 match &message {
                     Message::Ready { .. } => self.ready += 1,
                     Message::Finished(report) if report.group == 0 => self.engine_ended(workers),
@@ -232,11 +232,10 @@ impl RoundState {
                 }
                 self.merger.take(message);
             }
-            RunEvent::Thread(Event::Ended { thread, result }) => {
+            RunEvent::Ended { thread, result } => {
                 self.ends += 1;
-                if let Err(reason) = result {
-                    self.lost
-                        .get_or_insert_with(|| format!("{thread}: {reason}"));
+                if let Err(error) = result {
+                    self.lost.get_or_insert(RunError::Lost { thread, error });
                     workers.stop();
                 }
             }

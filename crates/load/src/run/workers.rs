@@ -18,17 +18,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use loadline_record::StepReport;
 
 use super::RunError;
-use crate::load_threads::{Event, LoadThreads, ThreadSpec};
-use crate::{Control, Message, Plan, wire};
-
-/// An event of a round.
-#[derive(Debug)]
-pub enum RunEvent {
-    /// By a thread of this process, or by a process in the place of one.
-    Thread(Event),
-    /// A signal asks for the end.
-    Interrupted,
-}
+use crate::load_threads::{LoadThreads, RunEvent, ThreadError, ThreadSpec};
+use crate::wire::{self, WireError};
+use crate::{Control, Message, Plan};
 
 /// The threads or processes that carry the load.
 #[derive(Debug)]
@@ -59,7 +51,7 @@ impl Workers {
         let control = Arc::new(Control::new());
         let sender = sender.clone();
         let load_threads = LoadThreads::start(plan, spec, &control, move |event| {
-            let _ = sender.send(RunEvent::Thread(event)); // no receiver any more: the end is near
+            let _ = sender.send(event); // no receiver any more: the end is near
         })?;
         Ok(Self::Own {
             load_threads,
@@ -160,38 +152,35 @@ fn spawn(index: u32, count: u32, seed: u64) -> io::Result<Child> {
 
 /// Reads from a child to its end.
 fn listen(index: u32, count: u32, mut child: Child, sender: &Sender<RunEvent>) {
-    let read = hear(&mut child, sender);
+    let received = receive(&mut child, sender);
     let mut words = String::new();
     if let Some(mut stderr) = child.stderr.take() {
         let _ = stderr.read_to_string(&mut words); // then there are none
     }
     let status = child.wait();
-    let result = match (read, status) {
+    let result = match (received, status) {
         (Ok(()), Ok(status)) if status.success() => Ok(()),
-        (Err(reason), _) => Err(reason),
-        (_, Err(error)) => Err(error.to_string()),
-        (_, Ok(status)) => Err(match words.lines().last() {
+        (Err(error), _) => Err(error.into()),
+        (_, Err(error)) => Err(error.into()),
+        (_, Ok(status)) => Err(ThreadError::Process(match words.lines().last() {
             Some(line) => line.trim_start_matches("loadline: ").to_owned(),
             None => status.to_string(),
-        }),
+        })),
     };
-    let _ = sender.send(RunEvent::Thread(Event::Ended {
+    let _ = sender.send(RunEvent::Ended {
         thread: format!("process {} of {count}", index + 1),
         result,
-    }));
+    });
 }
 
 /// The messages of a child, until it closes its standard output.
-fn hear(child: &mut Child, sender: &Sender<RunEvent>) -> Result<(), String> {
+fn receive(child: &mut Child, sender: &Sender<RunEvent>) -> Result<(), WireError> {
     let Some(stdout) = child.stdout.take() else {
         return Ok(());
     };
     let mut reader = wire::Reader::new(BufReader::with_capacity(1 << 16, stdout));
-    while let Some(message) = reader.next_message().map_err(|error| error.to_string())? {
-        if sender
-            .send(RunEvent::Thread(Event::Message(message)))
-            .is_err()
-        {
+    while let Some(message) = reader.next_message()? {
+        if sender.send(RunEvent::Message(message)).is_err() {
             break; // no receiver any more
         }
     }
@@ -209,15 +198,14 @@ pub fn carry_part(
     steps: &dyn Fn() -> Option<Vec<StepReport>>,
 ) -> Result<(), RunError> {
     let (sender, events) = channel();
-    let mut workers = Workers::own(plan, spec, &sender)
-        .map_err(|error| RunError::Failed(format!("a thread cannot be started: {error}")))?;
+    let mut workers = Workers::own(plan, spec, &sender).map_err(RunError::Thread)?;
     drop(sender);
     if let Workers::Own { control, .. } = &workers {
         let control = Arc::clone(control);
         std::thread::Builder::new()
             .name("orders".into())
             .spawn(move || obey(&control))
-            .map_err(|error| RunError::Failed(format!("a thread cannot be started: {error}")))?;
+            .map_err(RunError::Thread)?;
     }
     let reported = report(&events, workers.ends_expected(), steps);
     if reported.is_err() {
@@ -247,22 +235,17 @@ fn report(
     steps: &dyn Fn() -> Option<Vec<StepReport>>,
 ) -> Result<(), RunError> {
     let mut out = io::stdout().lock();
-    let mut send = |message: &Message| {
-        wire::write(message, &mut out)
-            .map_err(|error| RunError::Failed(format!("standard output: {error}")))
-    };
+    let mut send = |message: &Message| wire::write(message, &mut out).map_err(RunError::Output);
     let mut ends = 0;
     while ends < ends_expected {
-        let Ok(event) = events.recv() else { break };
-        match event {
-            RunEvent::Thread(Event::Message(message)) => {
-                send(&message)?;
-            }
-            RunEvent::Thread(Event::Ended { thread, result }) => {
+        match events.recv() {
+            Ok(RunEvent::Message(message)) => send(&message)?,
+            Ok(RunEvent::Ended { thread, result }) => {
                 ends += 1;
-                result.map_err(|reason| RunError::Failed(format!("{thread}: {reason}")))?;
+                result.map_err(|error| RunError::Lost { thread, error })?;
             }
-            RunEvent::Interrupted => {}
+            Ok(RunEvent::Interrupted) => {}
+            Err(_) => break,
         }
     }
     match steps() {

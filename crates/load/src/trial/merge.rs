@@ -62,7 +62,7 @@ impl Merger {
         } else {
             plan.phases.clone()
         };
-        let names = plan.groups.iter().map(|group| group.name.clone());
+        let names = plan.groups.iter().cloned();
         let mut groups: Vec<Group> = names.map(|name| Group::new(name, phases.len())).collect();
         if groups.is_empty() {
             groups.push(Group::new("clients".to_owned(), phases.len()));

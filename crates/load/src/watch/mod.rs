@@ -100,6 +100,9 @@ fn watch(
     began: &mpsc::Sender<()>,
     stopped: &mpsc::Receiver<()>,
 ) -> Vec<Watched> {
+    if watched.is_empty() {
+        return watched;
+    }
     let mut due_ns = monotonic_ns();
     let mut haste = Haste::All;
     loop {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use loadline_load::load_threads::{Event, LoadThreads, ThreadSpec};
+use loadline_load::load_threads::{LoadThreads, RunEvent, ThreadSpec};
 use loadline_load::trial::{Ending, Merger, Probe};
 use loadline_load::{
     Arrivals, Control, Loop, Message, Overflow, Phase, Plan, Prepared, Schedule, Share,
@@ -152,11 +152,11 @@ pub(crate) fn run_from(
     let (mut ready, mut ended, mut started_ns) = (0, 0, None);
     while ended < load_threads.thread_count() {
         match events.recv().unwrap() {
-            Event::Message(message) => {
+            RunEvent::Message(message) => {
                 ready += usize::from(matches!(message, Message::Ready { .. }));
                 merger.take(message);
             }
-            Event::Ended { thread, result } => {
+            RunEvent::Ended { thread, result } => {
                 assert_eq!(result, Ok(()), "{thread}");
                 ended += 1;
             }

@@ -3,6 +3,8 @@
 
 use std::io::{self, Write};
 
+use thiserror::Error;
+
 use crate::{SCHEMA, TrialRecord};
 
 /// Writes records, one on a line.
@@ -18,31 +20,15 @@ pub fn write_json(records: &[TrialRecord], to: &mut impl Write) -> io::Result<()
 }
 
 /// Why a file is not one of records.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ReadError {
     /// A line (from 1) is not a record.
+    #[error("line {0} is not the record of a trial: {1}")]
     Line(usize, serde_json::Error),
     /// A line is of a schema that this version does not know.
+    #[error("line {0} has the schema \"{1}\", known is \"{SCHEMA}\"")]
     Schema(usize, String),
 }
-
-impl std::fmt::Display for ReadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Line(line, error) => {
-                write!(f, "line {line} is not the record of a trial: {error}")
-            }
-            Self::Schema(line, schema) => {
-                write!(
-                    f,
-                    "line {line} has the schema \"{schema}\", known is \"{SCHEMA}\""
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
 
 /// Reads records, one on a line; empty lines are passed over, and so are fields that later versions
 /// have added.

@@ -544,12 +544,16 @@ fn spread(rounds: &[TrialRecord]) -> String {
     for (name, of) in rates {
         row(name, rate, &|results| Some(of(&results.rates)));
     }
-    row("received/s", bytes, &|results| Some(results.rates.bytes_received_per_s));
+    row("received/s", bytes, &|results| {
+        Some(results.rates.bytes_received_per_s)
+    });
     row("errors", |share| percent(share, 1.0), &|results| {
         let (errors, offered) = (results.tally.errors_total(), results.tally.offered);
         (offered > 0).then(|| errors as f64 / offered as f64)
     });
-    row("latency mean", time_us, &|results| results.latency.mean_us());
+    row("latency mean", time_us, &|results| {
+        results.latency.mean_us()
+    });
     let times: [(&str, fn(&Results) -> &Distribution); 2] = [
         ("latency", |results| &results.latency),
         ("service", |results| &results.service),

@@ -2,7 +2,6 @@ use loadline_record::{ErrorKind, SecondRecord};
 use proptest::prelude::*;
 
 use super::*;
-use crate::plan::Group as PlanGroup;
 use crate::{Prepared, Schedule, Segment, Share};
 
 const S: u64 = 1_000_000_000;
@@ -24,9 +23,7 @@ fn plan() -> Plan {
         phase("a", 1, 3, true),
         phase("b", 3, 5, true),
     ];
-    let groups = ["clients", "slow-readers"].map(|name| PlanGroup {
-        name: name.to_owned(),
-    });
+    let groups = ["clients", "slow-readers"].map(str::to_owned);
     let server = ([127, 0, 0, 1], 80).into();
     Plan {
         load: Loop::Open {

@@ -7,8 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-use loadline_load::load_threads::{Event, LoadThreads, ThreadSpec};
-use loadline_load::plan::Group;
+use loadline_load::load_threads::{LoadThreads, RunEvent, ThreadSpec};
 use loadline_load::trial::{Ending, Merger};
 use loadline_load::{
     Arrivals, Control, Loop, Message, Overflow, Phase, Plan, Prepared, Schedule, Share, wire,
@@ -39,9 +38,7 @@ fn plan(server: SocketAddr, load: Loop) -> Plan {
         load,
         connections: 8,
         content_sample: 0,
-        groups: vec![Group {
-            name: "clients".to_owned(),
-        }],
+        groups: vec!["clients".to_owned()],
         seed: 11,
         ..Plan::new(server, Prepared::get(&server.to_string(), "/"), phases)
     }
@@ -76,14 +73,14 @@ fn run(load: Loop) -> (Plan, Vec<Message>, u64) {
     let (mut messages, mut ready) = (Vec::new(), 0);
     for event in events {
         match event {
-            Event::Message(message) => {
+            RunEvent::Message(message) => {
                 ready += usize::from(matches!(message, Message::Ready { .. }));
                 if ready == load_threads.thread_count() && control.start_ns().is_none() {
                     control.start_at(monotonic_ns() + MS);
                 }
                 messages.push(message);
             }
-            Event::Ended { result, .. } => result.unwrap(),
+            RunEvent::Ended { result, .. } => result.unwrap(),
         }
     }
     load_threads.join();
