@@ -69,6 +69,7 @@ pub fn connect_fault(error: &io::Error) -> ErrorKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ErrorKind::*;
 
     fn reply(status: u16, content_bytes: u64) -> Reply {
         Reply {
@@ -96,42 +97,18 @@ mod tests {
         for (reply, method, expected, sha256, fault_expected) in [
             (reply(200, 5), get, &any, None, None),
             (reply(206, 0), get, &any, None, None),
-            (reply(304, 0), get, &any, None, Some(ErrorKind::OtherStatus)),
-            (reply(404, 0), get, &any, None, Some(ErrorKind::Status4xx)),
-            (reply(503, 0), get, &any, None, Some(ErrorKind::Status5xx)),
+            (reply(304, 0), get, &any, None, Some(OtherStatus)),
+            (reply(404, 0), get, &any, None, Some(Status4xx)),
+            (reply(503, 0), get, &any, None, Some(Status5xx)),
             (reply(404, 9), get, &not_found, None, None),
-            (
-                reply(200, 9),
-                get,
-                &not_found,
-                None,
-                Some(ErrorKind::OtherStatus),
-            ),
+            (reply(200, 9), get, &not_found, None, Some(OtherStatus)),
             (reply(200, 5), get, &exact, None, None),
             (reply(200, 5), get, &exact, right, None),
-            (
-                reply(200, 5),
-                get,
-                &exact,
-                wrong,
-                Some(ErrorKind::WrongContent),
-            ),
-            (
-                reply(200, 4),
-                get,
-                &exact,
-                wrong,
-                Some(ErrorKind::ShortBody),
-            ),
-            (reply(200, 6), get, &exact, None, Some(ErrorKind::LongBody)),
+            (reply(200, 5), get, &exact, wrong, Some(WrongContent)),
+            (reply(200, 4), get, &exact, wrong, Some(ShortBody)),
+            (reply(200, 6), get, &exact, None, Some(LongBody)),
             (reply(200, 0), head, &exact, None, None),
-            (
-                reply(500, 4),
-                get,
-                &exact,
-                wrong,
-                Some(ErrorKind::Status5xx),
-            ),
+            (reply(500, 4), get, &exact, wrong, Some(Status5xx)),
         ] {
             let found = fault(&reply, method, expected, sha256);
             assert_eq!(found, fault_expected, "{reply:?} {expected:?}");
@@ -140,6 +117,6 @@ mod tests {
             excess_bytes: 1,
             ..reply(500, 5)
         };
-        assert_eq!(fault(&excess, get, &any, None), Some(ErrorKind::LongBody));
+        assert_eq!(fault(&excess, get, &any, None), Some(LongBody));
     }
 }

@@ -304,20 +304,22 @@ mod tests {
         assert_eq!(first_line(&mix.requests[2]), "GET /c HTTP/1.1");
     }
 
+    fn refusal(options: &RequestOptions) -> String {
+        prepare(options).unwrap_err().to_string()
+    }
+
     #[test]
     fn a_body_makes_it_a_post() {
         let mut options = options(&["http://127.0.0.1:81/"]);
         options.body = Some(Content::Inline(b"x".to_vec()));
-        assert_eq!(
-            prepare(&options).unwrap().0.requests[0].method,
-            Method::Post
-        );
-        options.method = Some("PUT".to_owned());
-        assert_eq!(prepare(&options).unwrap().0.requests[0].method, Method::Put);
+        for (given, method) in [(None, Method::Post), (Some("PUT"), Method::Put)] {
+            options.method = given.map(str::to_owned);
+            assert_eq!(prepare(&options).unwrap().0.requests[0].method, method);
+        }
         options.method = Some("TRACE".to_owned());
-        assert!(prepare(&options).is_err());
+        assert!(refusal(&options).starts_with("TRACE has no body"));
         options.body = Some(Content::File("/does/not/exist".into()));
-        let refusal = prepare(&options).unwrap_err().to_string();
+        let refusal = refusal(&options);
         assert!(
             refusal.contains("cannot read /does/not/exist: No such file"),
             "{refusal}"
@@ -374,22 +376,15 @@ mod tests {
 
     #[test]
     fn refusals_are_one_line() {
-        assert!(
-            prepare(&RequestOptions::default())
-                .unwrap_err()
-                .to_string()
-                .starts_with("no URL")
-        );
-        let refusal = prepare(&options(&["127.0.0.1/"])).unwrap_err().to_string();
-        assert!(refusal.starts_with("URL without scheme"), "{refusal}");
         // A label that is too long is refused by the resolver itself, without a network.
-        let host = "x".repeat(64);
-        let refusal = prepare(&options(&[&format!("http://{host}/")]))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            refusal.starts_with("cannot find the host `xxx"),
-            "{refusal}"
-        );
+        let unknown = format!("http://{}/", "x".repeat(64));
+        for (urls, begin) in [
+            (vec![], "no URL"),
+            (vec!["127.0.0.1/"], "URL without scheme"),
+            (vec![unknown.as_str()], "cannot find the host `xxx"),
+        ] {
+            let refusal = refusal(&options(&urls));
+            assert!(refusal.starts_with(begin), "{refusal}");
+        }
     }
 }

@@ -266,33 +266,40 @@ mod tests {
         }
     }
 
+    /// Why a load is refused.
+    fn refusal(demand: &Demand<'_>, machine: &Machine) -> String {
+        divide(demand, machine).unwrap_err().to_string()
+    }
+
     #[test]
     fn descriptors_are_met_with_processes() {
         let servers = loopback();
-        let division = divide(&demand(20_000, &servers), &MACHINE).unwrap();
+        let of = |clients, processes, descriptors_max| {
+            let demand = Demand {
+                processes,
+                ..demand(clients, &servers)
+            };
+            let machine = Machine {
+                descriptors_max,
+                ..MACHINE
+            };
+            divide(&demand, &machine).map_err(|error| error.to_string())
+        };
+        let division = of(20_000, None, 20_000).unwrap();
         assert_eq!((division.processes, division.threads), (2, 2));
         assert!(division.limits[0].contains("2 processes share 20000 clients"));
-        let forced = Demand {
-            processes: Some(3),
-            ..demand(100, &servers)
-        };
-        let division = divide(&forced, &MACHINE).unwrap();
-        assert_eq!(division.processes, 3);
-        assert!(division.limits.is_empty());
-        let few = Demand {
-            processes: Some(1),
-            ..demand(20_000, &servers)
-        };
-        let message = divide(&few, &MACHINE).unwrap_err().to_string();
-        assert!(message.contains("--processes 2"), "{message}");
-        let small = Machine {
-            descriptors_max: 256,
-            ..MACHINE
-        };
-        let message = divide(&demand(1 << 20, &servers), &small)
-            .unwrap_err()
-            .to_string();
-        assert!(message.contains("ulimit -n"), "{message}");
+        let division = of(100, Some(3), 20_000).unwrap();
+        assert_eq!((division.processes, division.limits.len()), (3, 0));
+        assert_eq!(
+            of(20_000, Some(1), 20_000).unwrap_err(),
+            "--processes 1: 20000 descriptors for each are too few for 20000 clients; right would be \
+             --processes 2 or auto"
+        );
+        let message = of(1 << 20, None, 256).unwrap_err();
+        assert!(
+            message.contains("right would be a higher limit (ulimit -n)"),
+            "{message}"
+        );
     }
 
     #[test]
@@ -320,9 +327,7 @@ mod tests {
     #[test]
     fn elsewhere_the_option_is_named() {
         let servers = vec!["192.0.2.1:80".parse().unwrap()];
-        let message = divide(&demand(60_000, &servers), &MACHINE)
-            .unwrap_err()
-            .to_string();
+        let message = refusal(&demand(60_000, &servers), &MACHINE);
         for part in ["28232 ports", "takes 3", "--sources"] {
             assert!(message.contains(part), "{part}: {message}");
         }
@@ -344,11 +349,6 @@ mod tests {
             source_per_client: true,
             ..demand(2, &six)
         };
-        assert!(
-            divide(&own, &MACHINE)
-                .unwrap_err()
-                .to_string()
-                .contains("--sources")
-        );
+        assert!(refusal(&own, &MACHINE).contains("--sources"));
     }
 }
