@@ -5,7 +5,6 @@
 //! were due; an answer that outlives its phase opens a record of its own beside the current one.
 
 use hdrhistogram::Histogram;
-use loadline_record::latencies;
 use loadline_record::tally::{ErrorKind, Tally};
 
 use crate::message::{Interval, Message};
@@ -214,6 +213,8 @@ impl Recorder {
 
 #[cfg(test)]
 mod tests {
+    use loadline_record::latencies;
+
     use super::*;
 
     fn flushed(recorder: &mut GroupRecorder) -> Vec<Interval> {

@@ -330,63 +330,41 @@ fn bound(text: &str, quantity: Quantity) -> Result<(f64, Scale), AssertionError>
         .replace('_', "")
         .parse()
         .map_err(|_| format!("'{text}' does not begin with a number"))?;
-    let (units, name): (&[(&str, f64, Scale)], &str) = match quantity {
-        Quantity::Time(..) => (
-            &[
-                ("us", 1.0, Scale::TimeUs),
-                ("ms", 1e3, Scale::TimeUs),
-                ("s", 1e6, Scale::TimeUs),
-                ("min", 60e6, Scale::TimeUs),
-            ],
-            "a time",
-        ),
-        Quantity::Rate(_) => (
-            &[
-                ("", 1.0, Scale::PerSecond),
-                ("/s", 1.0, Scale::PerSecond),
-                ("k", 1e3, Scale::PerSecond),
-                ("k/s", 1e3, Scale::PerSecond),
-            ],
-            "a rate",
-        ),
-        Quantity::Transfer => (
-            &[
-                ("B/s", 1.0, Scale::BytesPerSecond),
-                ("KB/s", 1e3, Scale::BytesPerSecond),
-                ("MB/s", 1e6, Scale::BytesPerSecond),
-                ("GB/s", 1e9, Scale::BytesPerSecond),
-                ("KiB/s", 1024.0, Scale::BytesPerSecond),
-                ("MiB/s", 1_048_576.0, Scale::BytesPerSecond),
-                ("GiB/s", 1_073_741_824.0, Scale::BytesPerSecond),
-            ],
-            "a transfer rate",
-        ),
-        Quantity::Ratio(..) => (
-            &[("%", 0.01, Scale::Part), ("", 1.0, Scale::Part)],
-            "a ratio",
-        ),
-        Quantity::Errors | Quantity::ErrorsOf(_) => (
-            &[("", 1.0, Scale::Count), ("%", 0.01, Scale::Part)],
-            "errors",
-        ),
+    const TIMES: &[(&str, f64)] = &[("us", 1.0), ("ms", 1e3), ("s", 1e6), ("min", 60e6)];
+    const RATES: &[(&str, f64)] = &[("", 1.0), ("/s", 1.0), ("k", 1e3), ("k/s", 1e3)];
+    const TRANSFERS: &[(&str, f64)] = &[
+        ("B/s", 1.0),
+        ("KB/s", 1e3),
+        ("MB/s", 1e6),
+        ("GB/s", 1e9),
+        ("KiB/s", 1024.0),
+        ("MiB/s", 1_048_576.0),
+        ("GiB/s", 1_073_741_824.0),
+    ];
+    let (name, scale, units) = match quantity {
+        Quantity::Time(..) => ("a time", Scale::TimeUs, TIMES),
+        Quantity::Rate(_) => ("a rate", Scale::PerSecond, RATES),
+        Quantity::Transfer => ("a transfer rate", Scale::BytesPerSecond, TRANSFERS),
+        Quantity::Ratio(..) => ("a ratio", Scale::Part, &[("%", 0.01), ("", 1.0)][..]),
+        Quantity::Errors | Quantity::ErrorsOf(_) => match unit {
+            "%" => ("errors", Scale::Part, &[("%", 0.01)][..]),
+            _ => ("errors", Scale::Count, &[("", 1.0), ("%", 0.01)][..]),
+        },
         Quantity::Requests | Quantity::Connections | Quantity::Unfinished => {
-            (&[("", 1.0, Scale::Count)], "a count")
+            ("a count", Scale::Count, &[("", 1.0)][..])
         }
     };
-    let found = units.iter().find(|(known, ..)| *known == unit);
-    let (_, factor, scale) = found.ok_or_else(|| {
-        let known = units.iter().map(|(known, ..)| match *known {
-            "" => "none",
-            known => known,
-        });
-        let known: Vec<&str> = known.collect();
+    let found = units.iter().find(|(known, _)| *known == unit);
+    let (_, factor) = found.ok_or_else(|| {
+        let shown = |known: &str| if known.is_empty() { "none" } else { known }.to_owned();
+        let known: Vec<String> = units.iter().map(|(known, _)| shown(known)).collect();
         let what = match unit {
             "" => "a unit is missing".to_owned(),
             unit => format!("unknown unit '{unit}'"),
         };
         format!("{what}: {name} has one of {}", known.join(", "))
     })?;
-    Ok((number * factor, *scale))
+    Ok((number * factor, scale))
 }
 
 impl Assertion {

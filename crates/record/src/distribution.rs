@@ -55,20 +55,6 @@ pub struct Percentiles {
 impl Percentiles {
     /// What is given, in percent.
     pub const PERCENTS: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
-
-    /// Percent and value, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (f64, Option<u64>)> + use<> {
-        let values = [
-            self.p50,
-            self.p75,
-            self.p90,
-            self.p95,
-            self.p99,
-            self.p99_9,
-            self.p99_99,
-        ];
-        Self::PERCENTS.into_iter().zip(values)
-    }
 }
 
 impl Default for Distribution {
@@ -130,14 +116,16 @@ impl Distribution {
     /// All that are given in results.
     #[must_use]
     pub fn percentiles(&self) -> Percentiles {
+        let values = Percentiles::PERCENTS.map(|percent| self.percentile_us(percent));
+        let [p50, p75, p90, p95, p99, p99_9, p99_99] = values;
         Percentiles {
-            p50: self.percentile_us(50.0),
-            p75: self.percentile_us(75.0),
-            p90: self.percentile_us(90.0),
-            p95: self.percentile_us(95.0),
-            p99: self.percentile_us(99.0),
-            p99_9: self.percentile_us(99.9),
-            p99_99: self.percentile_us(99.99),
+            p50,
+            p75,
+            p90,
+            p95,
+            p99,
+            p99_9,
+            p99_99,
         }
     }
 
@@ -362,7 +350,7 @@ mod tests {
         let none = Distribution::default();
         assert_eq!((none.mean_us(), none.stdev_us()), (None, None));
         assert_eq!((none.min_us(), none.max_us()), (None, None));
-        assert!(none.percentiles().iter().all(|(_, us)| us.is_none()));
+        assert_eq!(none.percentiles(), Percentiles::default());
     }
 
     #[test]

@@ -41,9 +41,9 @@ pub const CONNECTIONS_OUT_SHARE_MIN: f64 = 0.9;
 /// client not to be blamed.
 pub const HELD_BACK_SHARE_MIN: f64 = 0.9;
 
-/// From this part of the time on in which what was due waited for a connection it is said that the
-/// loop was not open then. Random arrivals meet by chance; a twentieth is more than that.
-pub const HELD_SHARE_TOLD: f64 = 0.05;
+/// If requests waited for a connection for more than this part of the time, a note says that the loop
+/// was not open then. Random arrivals meet by chance; a twentieth is more than that.
+pub const HELD_SHARE_NOTED: f64 = 0.05;
 
 /// By which part the two sides of Little's law may differ: the loop takes its samples once a turn,
 /// not at each event.
@@ -251,7 +251,7 @@ fn judge_plan(plan: &PlanEvidence, verdict: &mut Verdict) {
     verdict.sent_share = Some(share);
     verdict.held_share = Some(plan.held_share);
     if share >= SENT_SHARE_MIN {
-        if plan.held_share > HELD_SHARE_TOLD {
+        if plan.held_share > HELD_SHARE_NOTED {
             verdict.notes.push(format!(
                 "All {} connections were taken for {} of the time while requests were due: those waited \
                  in the client, which latency counts. With more --connections the server would have had \

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loadline_spec::SpecError;
+use loadline_spec::{SpecError, ValueError};
 
 use loadline_load::replay::Timing;
 use loadline_load::schedule::{Split, closed_phases};

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn governors_are_told_once_each() {
+    fn each_governor_is_named_once() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(governor(root.path()), "");
         for (cpu, governor) in [(0, "schedutil"), (1, "performance"), (2, "schedutil")] {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_is_told() {
+    fn what_changed_is_recorded() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         put(

@@ -144,11 +144,11 @@ pub(crate) fn run_from(
     let (plan, control) = (Arc::new(plan), Arc::new(Control::new()));
     let mut merger = Merger::new(&plan);
     let probe = Probe::begin();
-    let (tell, events) = mpsc::channel();
-    let told = move |event| {
-        let _ = tell.send(event); // no receiver any more: the test has failed already
+    let (sender, events) = mpsc::channel();
+    let report = move |event| {
+        let _ = sender.send(event); // no receiver any more: the test has failed already
     };
-    let load_threads = LoadThreads::start(&plan, &spec, &control, told).unwrap();
+    let load_threads = LoadThreads::start(&plan, &spec, &control, report).unwrap();
     let (mut ready, mut ended, mut started_ns) = (0, 0, None);
     while ended < load_threads.thread_count() {
         match events.recv().unwrap() {
@@ -157,9 +157,10 @@ pub(crate) fn run_from(
                 merger.take(message);
             }
             RunEvent::Ended { thread, result } => {
-                assert_eq!(result, Ok(()), "{thread}");
+                assert!(result.is_ok(), "{thread}: {result:?}");
                 ended += 1;
             }
+            RunEvent::Interrupted => unreachable!("no signal is caught"),
         }
         if ready == load_threads.thread_count() && started_ns.is_none() {
             let at_ns = start_ns(monotonic_ns());

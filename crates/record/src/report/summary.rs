@@ -9,7 +9,7 @@ use super::words::{
 use super::{Page, blocks, spectrum};
 use crate::distribution::samples_min;
 use crate::{
-    Distribution, GroupRecord, LoadRecord, Percentiles, PhaseRecord, Rates, Results, SegmentRecord,
+    Distribution, GroupRecord, LoadRecord, Percentiles, PhaseRecord, Results, SegmentRecord,
     Spread, ThreadRecord, TrialRecord, WatchedRecord,
 };
 
@@ -535,34 +535,26 @@ fn spread(rounds: &[TrialRecord]) -> String {
         let shown = [spread.min, spread.mean, spread.max].map(shown);
         table.row(std::iter::once(format!("  {name}")).chain(shown));
     };
-    let rates: [(&str, fn(&Rates) -> f64); 4] = [
-        ("offered/s", |rates| rates.offered_per_s),
-        ("sent/s", |rates| rates.sent_per_s),
-        ("completed/s", |rates| rates.completed_per_s),
-        ("good/s", |rates| rates.good_per_s),
-    ];
-    for (name, of) in rates {
-        row(name, rate, &|results| Some(of(&results.rates)));
-    }
-    row("received/s", bytes, &|results| {
-        Some(results.rates.bytes_received_per_s)
+    row("offered/s", rate, &|it| Some(it.rates.offered_per_s));
+    row("sent/s", rate, &|it| Some(it.rates.sent_per_s));
+    row("completed/s", rate, &|it| Some(it.rates.completed_per_s));
+    row("good/s", rate, &|it| Some(it.rates.good_per_s));
+    row("received/s", bytes, &|it| {
+        Some(it.rates.bytes_received_per_s)
     });
-    row("errors", |share| percent(share, 1.0), &|results| {
-        let (errors, offered) = (results.tally.errors_total(), results.tally.offered);
+    row("errors", |share| percent(share, 1.0), &|it| {
+        let (errors, offered) = (it.tally.errors_total(), it.tally.offered);
         (offered > 0).then(|| errors as f64 / offered as f64)
     });
-    row("latency mean", time_us, &|results| {
-        results.latency.mean_us()
-    });
-    let times: [(&str, fn(&Results) -> &Distribution); 2] = [
-        ("latency", |results| &results.latency),
-        ("service", |results| &results.service),
-    ];
-    for (name, of) in times {
-        for percent in Percentiles::PERCENTS {
-            let us = |results: &Results| of(results).percentile_us(percent).map(|us| us as f64);
-            row(&format!("{name} p{percent}"), time_us, &us);
-        }
+    row("latency mean", time_us, &|it| it.latency.mean_us());
+    let at = |times: &Distribution, percent| times.percentile_us(percent).map(|us| us as f64);
+    for percent in Percentiles::PERCENTS {
+        let name = format!("latency p{percent}");
+        row(&name, time_us, &|it| at(&it.latency, percent));
+    }
+    for percent in Percentiles::PERCENTS {
+        let name = format!("service p{percent}");
+        row(&name, time_us, &|it| at(&it.service, percent));
     }
     table.text()
 }

@@ -24,7 +24,7 @@ pub(super) fn text(block: &Block<'_>) -> String {
     let pages = per_second((tally.completed + failed) as f64) * 60.0;
     let bytes = per_second(tally.bytes_received as f64);
     let method = run.method.as_deref().unwrap_or("several methods:");
-    // HTTP/1.0 is the default of Webbench.
+    // HTTP/1.0 is Webbench's default.
     let version = match run.http.as_deref() {
         Some("1.1") => " (using HTTP/1.1)",
         _ => "",

@@ -9,8 +9,8 @@ use crate::{
     Distribution, ErrorKind, LittleRecord, Percentiles, Results, Tally, TrialRecord, Verdict,
 };
 
-/// From this part of the machine's CPU time on the report says that other guests had it.
-const STEAL_SHARE_TOLD: f64 = 0.01;
+/// From this part of the machine's CPU time on, it is noted that other guests had it.
+const STEAL_SHARE_NOTED: f64 = 0.01;
 
 /// An error as people say it, with its cause where that is known.
 #[must_use]
@@ -35,7 +35,7 @@ pub fn words(kind: ErrorKind) -> &'static str {
 }
 
 /// Statuses of one kind that are listed one by one.
-const STATUSES_TOLD_MAX: usize = 5;
+const STATUSES_LISTED_MAX: usize = 5;
 
 /// The errors of a tally, each in words with its count: by kind, and those for a status by status.
 pub(super) fn errors(tally: &Tally) -> Vec<(String, u64)> {
@@ -47,7 +47,7 @@ pub(super) fn errors(tally: &Tally) -> Vec<(String, u64)> {
             false => Vec::new(),
         };
         statuses.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        statuses.truncate(STATUSES_TOLD_MAX);
+        statuses.truncate(STATUSES_LISTED_MAX);
         let other = if statuses.is_empty() { "" } else { "other " };
         let mut rest = tally.errors_of(kind);
         for (status, count) in statuses {
@@ -89,7 +89,7 @@ pub fn notes(record: &TrialRecord) -> Vec<String> {
     if let Some(group) = record.headline() {
         notes.extend(completed_only(&group.total));
         notes.extend(unbacked(&group.total));
-        notes.extend(untold(&group.total.tally));
+        notes.extend(without_a_place(&group.total.tally));
         let others = record.groups.iter();
         let others = others.filter(|other| !std::ptr::eq(*other, group));
         for other in others {
@@ -144,10 +144,10 @@ pub(super) fn client(verdict: &Verdict) -> String {
 }
 
 /// Below one request in flight the law would hold whatever was measured: nothing is said then.
-const IN_FLIGHT_TOLD_MIN: f64 = 1.0;
+const IN_FLIGHT_SHOWN_MIN: f64 = 1.0;
 
 pub(super) fn little(law: &LittleRecord) -> Option<String> {
-    let is_little = law.in_flight.max(law.expected_max) < IN_FLIGHT_TOLD_MIN;
+    let is_little = law.in_flight.max(law.expected_max) < IN_FLIGHT_SHOWN_MIN;
     if law.holds && is_little {
         return None;
     }
@@ -195,7 +195,7 @@ pub(super) fn surroundings(record: &TrialRecord) -> Option<String> {
     let retransmits = grown(before.retransmits, after.retransmits);
     let retransmits = retransmits.map(|more| format!("{more} segments were sent again"));
     let steal_s = machine.steal_s.filter(|steal_s| {
-        *steal_s > STEAL_SHARE_TOLD * record.run.ran_s * f64::from(machine.cpus.max(1))
+        *steal_s > STEAL_SHARE_NOTED * record.run.ran_s * f64::from(machine.cpus.max(1))
     });
     let steal = steal_s.map(|steal_s| {
         let steal = span_s(steal_s);
@@ -262,8 +262,8 @@ fn unbacked(results: &Results) -> Option<String> {
     ))
 }
 
-/// Errors that only Loadline tells apart.
-fn untold(tally: &Tally) -> Vec<String> {
+/// Errors that only Loadline distinguishes.
+fn without_a_place(tally: &Tally) -> Vec<String> {
     let kinds = [
         ErrorKind::Dropped,
         ErrorKind::Late,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn littles_law_is_told_where_it_can_fail() {
+    fn littles_law_is_shown_where_it_can_fail() {
         let law = |in_flight: f64, expected: f64, holds: bool| {
             little(&LittleRecord {
                 in_flight,

@@ -1,8 +1,8 @@
 //! The form of wrk2 with `--latency`, from its source (github.com/giltene/wrk2, `wrk.c`,
 //! `hdr_histogram.c`): the same lines with the same widths.
 //!
-//! Not there: the lines `Thread calibration`, because nothing is calibrated. wrk2 tells connect,
-//! read, write and timeout errors apart; failed writes are seen as resets here, and stand under
+//! Not there: the lines `Thread calibration`, because nothing is calibrated. wrk2 counts connect,
+//! read, write and timeout errors separately; failed writes are seen as resets here, and stand under
 //! read. The seconds of `Req/Sec` are those of the run, divided evenly between the threads.
 
 use hdrhistogram::Histogram;

@@ -34,6 +34,13 @@ fn thread(name: &str, share: f64) -> ThreadEvidence {
     }
 }
 
+/// A sound client but for this.
+fn judged(change: impl FnOnce(&mut Evidence)) -> Verdict {
+    let mut evidence = sound();
+    change(&mut evidence);
+    judge(&evidence)
+}
+
 #[test]
 fn a_sound_client_is_not_the_limit() {
     let verdict = judge(&sound());
@@ -75,9 +82,7 @@ fn each_bound_makes_a_reason_of_its_own() {
         }),
     ];
     for (reason, change) in cases {
-        let mut evidence = sound();
-        change(&mut evidence);
-        let verdict = judge(&evidence);
+        let verdict = judged(change);
         assert!(verdict.client_limited, "{reason}");
         assert_eq!(verdict.reasons.len(), 1, "{:?}", verdict.reasons);
         assert!(verdict.reasons[0].contains(reason), "{:?}", verdict.reasons);
@@ -87,12 +92,12 @@ fn each_bound_makes_a_reason_of_its_own() {
 #[test]
 fn a_busy_thread_of_an_open_loop_is_judged_by_what_it_did_to_times() {
     let judged = |share, lag_us, read_lag_us, is_open: bool| {
-        let mut evidence = sound();
-        evidence.threads[0] = thread("engine 0", share);
-        evidence.lag_p99_us = Some(lag_us);
-        evidence.read_lag_p99_us = read_lag_us;
-        evidence.plan = evidence.plan.filter(|_| is_open);
-        let verdict = judge(&evidence);
+        let verdict = judged(|e| {
+            e.threads[0] = thread("engine 0", share);
+            e.lag_p99_us = Some(lag_us);
+            e.read_lag_p99_us = read_lag_us;
+            e.plan = e.plan.filter(|_| is_open);
+        });
         (verdict.client_limited, verdict.notes.len())
     };
     assert_eq!(judged(0.9, 60, Some(60), true), (false, 1));
@@ -104,12 +109,21 @@ fn a_busy_thread_of_an_open_loop_is_judged_by_what_it_did_to_times() {
 }
 
 #[test]
-fn a_client_that_reads_late_is_told() {
-    let reading = |read_lag_us, is_open: bool| {
-        let mut evidence = sound();
-        evidence.read_lag_p99_us = Some(read_lag_us);
-        evidence.plan = evidence.plan.filter(|_| is_open);
-        let verdict = judge(&evidence);
+fn lag_is_noted_before_the_client_is_the_limit() {
+    let sending = |lag_us, p50_us| {
+        let verdict = judged(|e| (e.lag_p99_us, e.latency_p50_us) = (Some(lag_us), Some(p50_us)));
+        (verdict.late.is_some(), verdict.client_limited)
+    };
+    assert_eq!(sending(50, 200), (false, false)); // the error that is stated anyway
+    assert_eq!(sending(51, 200), (true, false));
+    assert_eq!(sending(1_000, 200), (true, false));
+    assert_eq!(sending(1_001, 200), (true, true));
+    assert_eq!(sending(1_001, 20_000), (false, false));
+    let reading = |lag_us, is_open: bool| {
+        let verdict = judged(|e| {
+            e.read_lag_p99_us = Some(lag_us);
+            e.plan = e.plan.filter(|_| is_open);
+        });
         (verdict.read_late.is_some(), verdict.client_limited)
     };
     assert_eq!(reading(100, true), (false, false));
@@ -120,67 +134,47 @@ fn a_client_that_reads_late_is_told() {
 
 #[test]
 fn a_thread_that_spins_is_judged_by_what_it_does_between() {
-    let mut evidence = sound();
-    evidence.threads[0].spins = true;
-    evidence.threads[0].cpu_share = 1.0;
-    let verdict = judge(&evidence);
-    assert!(!verdict.client_limited);
-    assert_eq!(verdict.busiest_share, Some(0.4));
-    evidence.threads[0].busy_share = 0.81;
-    assert!(judge(&evidence).client_limited);
+    let spinning = |busy_share| {
+        judged(|e| {
+            e.threads[0].spins = true;
+            e.threads[0].cpu_share = 1.0;
+            e.threads[0].busy_share = busy_share;
+        })
+    };
+    assert!(!spinning(0.4).client_limited);
+    assert_eq!(spinning(0.4).busiest_share, Some(0.4));
+    assert!(spinning(0.81).client_limited);
 }
 
 #[test]
 fn at_a_bound_is_within_it() {
-    let mut evidence = sound();
-    evidence.threads[0] = thread("engine 0", BUSY_SHARE_MAX);
-    evidence.lag_p99_us = Some(LAG_LIMIT_US);
-    evidence.plan.as_mut().unwrap().sent = 9_900;
-    evidence.throttled_s = Some(0.1);
-    assert!(!judge(&evidence).client_limited);
+    let verdict = judged(|e| {
+        e.threads[0] = thread("engine 0", BUSY_SHARE_MAX);
+        e.lag_p99_us = Some(LAG_LIMIT_US);
+        e.plan.as_mut().unwrap().sent = 9_900;
+        e.throttled_s = Some(0.1);
+    });
+    assert!(!verdict.client_limited);
 }
 
 #[test]
 fn what_does_not_decide_is_a_note() {
-    let mut held_back = sound();
-    let plan = held_back.plan.as_mut().unwrap();
-    plan.sent = 5_000;
-    plan.held_back_share = Some(1.0);
-    let verdict = judge(&held_back);
-    assert!(!verdict.client_limited);
-    assert!(verdict.notes[0].contains("all 64 connections were waiting"));
-    assert_eq!(verdict.sent_share, Some(0.5));
-}
-
-#[test]
-fn a_loop_that_was_not_open_all_the_time_is_told() {
-    let mut evidence = sound();
-    assert_eq!(judge(&evidence).notes, Vec::<String>::new());
-    evidence.plan.as_mut().unwrap().held_share = 0.34;
-    let verdict = judge(&evidence);
-    assert_eq!(verdict.held_share, Some(0.34));
-    assert!(!verdict.client_limited);
-    assert!(
-        verdict.notes[0].contains("All 64 connections were taken for 34 %"),
-        "{:?}",
-        verdict.notes
-    );
-}
-
-#[test]
-fn a_client_that_is_late_is_told_before_it_is_the_limit() {
-    let lagging = |lag_us, p50_us| {
-        let mut evidence = sound();
-        evidence.latency_p50_us = Some(p50_us);
-        evidence.lag_p99_us = Some(lag_us);
-        let verdict = judge(&evidence);
-        (verdict.late.is_some(), verdict.client_limited)
-    };
-    assert_eq!(lagging(50, 200), (false, false)); // the error that is stated anyway
-    assert_eq!(lagging(51, 200), (true, false));
-    assert_eq!(lagging(1_000, 200), (true, false));
-    assert_eq!(lagging(1_001, 200), (true, true));
-    assert_eq!(lagging(1_001, 20_000), (false, false));
+    type Change = fn(&mut PlanEvidence);
+    let cases: [(&str, Change); 2] = [
+        ("all 64 connections were waiting", |plan| {
+            (plan.sent, plan.held_back_share) = (5_000, Some(1.0));
+        }),
+        ("All 64 connections were taken for 34 %", |plan| {
+            plan.held_share = 0.34;
+        }),
+    ];
+    for (note, change) in cases {
+        let verdict = judged(|e| change(e.plan.as_mut().unwrap()));
+        assert!(!verdict.client_limited);
+        assert!(verdict.notes[0].contains(note), "{:?}", verdict.notes);
+        assert!(verdict.sent_share == Some(0.5) || verdict.held_share == Some(0.34));
+    }
+    assert_eq!(judge(&sound()).notes, Vec::<String>::new());
 }
 
 fn little(in_flight: f64) -> LittleEvidence {
@@ -195,15 +189,14 @@ fn little(in_flight: f64) -> LittleEvidence {
 }
 
 #[test]
-fn a_closed_loop_that_is_shorter_than_three_cycles_is_told() {
+fn a_closed_loop_shorter_than_three_cycles_is_noted() {
     let cycle = |clients, completed_per_s, think_s| {
-        let mut evidence = sound();
-        evidence.closed = Some(ClosedEvidence {
+        let closed = ClosedEvidence {
             clients,
             completed_per_s,
             think_s,
-        });
-        judge(&evidence)
+        };
+        judged(|e| e.closed = Some(closed))
     };
     // 10 s measured: 5 s a cycle are two of them.
     let verdict = cycle(20_000, 4_000.0, 0.0);

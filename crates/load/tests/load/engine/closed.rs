@@ -273,7 +273,7 @@ fn a_server_whose_requests_come_late_is_not_forgotten() {
 /// The thread is kept from its work for a while: what came meanwhile was there, and the kernel knows
 /// since when.
 #[test]
-fn answers_that_lay_unread_are_told_from_late_ones() {
+fn answers_that_lay_unread_are_no_late_ones() {
     const SERVICE: Duration = Duration::from_millis(20);
     const STALL: Duration = Duration::from_millis(300);
     let server = Server::start(|_, _| {

@@ -52,7 +52,7 @@ fn open_loop() -> Loop {
     }
 }
 
-/// What two threads tell of a run, and how many requests the responder had.
+/// The messages of two threads, and how many requests the responder had.
 fn run(load: Loop) -> (Plan, Vec<Message>, u64) {
     let stub = Stub::start(StubOptions {
         latency: Latency::Constant { ns: 5 * MS },
@@ -67,9 +67,9 @@ fn run(load: Loop) -> (Plan, Vec<Message>, u64) {
         cpus: Vec::new(),
     };
     let control = Arc::new(Control::new());
-    let (tell, events) = channel();
-    let tell = move |event| tell.send(event).unwrap();
-    let load_threads = LoadThreads::start(&plan, &spec, &control, tell).unwrap();
+    let (sender, events) = channel();
+    let report = move |event| sender.send(event).unwrap();
+    let load_threads = LoadThreads::start(&plan, &spec, &control, report).unwrap();
     let (mut messages, mut ready) = (Vec::new(), 0);
     for event in events {
         match event {
@@ -81,6 +81,7 @@ fn run(load: Loop) -> (Plan, Vec<Message>, u64) {
                 messages.push(message);
             }
             RunEvent::Ended { result, .. } => result.unwrap(),
+            RunEvent::Interrupted => unreachable!("no signal is caught"),
         }
     }
     load_threads.join();
@@ -188,9 +189,9 @@ fn the_record_is_the_same_through_a_pipe_and_in_another_order() {
         wire::write(message, &mut pipe).unwrap();
     }
     let mut reader = wire::Reader::new(&pipe[..]);
-    let mut told = Vec::new();
+    let mut read = Vec::new();
     while let Some(message) = reader.next_message().unwrap() {
-        told.push(message);
+        read.push(message);
     }
-    assert_eq!(merged(&plan, told), merged(&plan, messages));
+    assert_eq!(merged(&plan, read), merged(&plan, messages));
 }
