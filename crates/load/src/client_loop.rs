@@ -18,7 +18,7 @@ pub const WAIT_NS_MAX: u64 = 20_000_000;
 /// How long to wait at once for the start to be set.
 const START_POLL_NS: u64 = 2_000_000;
 
-/// Where in the run a thread is, and how it fares.
+/// Where in the run a thread is, and what is measured of it.
 #[derive(Debug)]
 pub struct Timeline<'p> {
     /// Nanoseconds of the monotonic clock, as of the last look.

@@ -5,7 +5,7 @@
 //!   Plan ──► load_threads (and processes)            one Plan for all, a Share for each
 //!              │
 //!              ├─ engine   the plain clients: one epoll loop a thread, closed or open loop
-//!              └─ one thread more, which whoever starts the run may add (clients with behaviour)
+//!              └─ one thread more, if the program adds one (clients with behaviour)
 //!              │
 //!              ▼  Message, once a second
 //!            trial: merged, judged (client-limited? Little's law?)  ──► TrialRecord ──► report

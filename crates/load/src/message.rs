@@ -1,4 +1,4 @@
-//! What a thread reports: it is ready, what happened in an interval, how it fared in all.
+//! What a thread reports: it is ready, what happened in an interval, how busy it was in all.
 
 use hdrhistogram::Histogram;
 use loadline_record::{StepReport, Tally, latencies};
@@ -24,7 +24,7 @@ pub enum Message {
     Interval(Box<Interval>),
     /// The end of a thread.
     Finished(Box<ThreadReport>),
-    /// How the steps of the scenario fared in a process that ends.
+    /// Results of the steps of the scenario in a process that ends.
     Steps(Vec<StepReport>),
 }
 
@@ -61,7 +61,7 @@ pub struct Interval {
     pub failure: Histogram<u64>,
 }
 
-/// How a thread fared: was it the limit? Times in nanoseconds, over the counted phases.
+/// How busy and how late a thread was: was it the limit? Times in nanoseconds, over the counted phases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThreadReport {
     /// Whose.

@@ -1,4 +1,4 @@
-//! How the thread itself fares: its CPU time, its waiting, and how late it was.
+//! Measures the thread itself: its CPU time, its waiting, and how late it was.
 
 use loadline_sys::usage;
 
@@ -74,7 +74,7 @@ impl Meter {
         (doubled, half_ns)
     }
 
-    /// The thread has waited for `events`, this long.
+    /// The thread has waited `waited_ns` for `events`.
     #[inline]
     pub fn waited(&mut self, waited_ns: u64, events: usize) {
         if self.is_on {
@@ -84,7 +84,7 @@ impl Meter {
         }
     }
 
-    /// A request was sent so much later than it could have been.
+    /// A request was sent `lag_ns` later than it could have been.
     #[inline]
     pub fn lagged(&mut self, lag_ns: u64) {
         if self.is_on {
@@ -92,7 +92,7 @@ impl Meter {
         }
     }
 
-    /// The end of an answer was read so long after the kernel had it.
+    /// The end of an answer was read `lag_ns` after the kernel had it.
     #[inline]
     pub(crate) fn read_lagged(&mut self, lag_ns: u64) {
         if self.is_on {
@@ -116,7 +116,7 @@ impl Meter {
         }
     }
 
-    /// What was out was waited for so long.
+    /// The last answers were waited for, this long.
     pub(crate) fn rested(&mut self, waited_ns: u64) {
         self.sums.after_end_ns = waited_ns;
     }

@@ -1,10 +1,10 @@
-//! How the steps of a scenario fared.
+//! Results of the steps of a scenario.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How a step fared, over all users in this process, and in others that were added.
+/// Results of a step, over all users in this process, and in others that were added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepReport {
     /// Its name in the file, or "step 3".

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Why a request did not end well, or a connection did not come to be. Each is counted apart.
+/// Why a request did not end well, or a connection was not established. Each is counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
     /// The connection was refused.
     Refused,
-    /// The connection did not come to be within the timeout.
+    /// The connection was not established within the timeout.
     ConnectTimeout,
     /// The connection failed for another reason (no route, no port left, no descriptor left).
     ConnectFailed,
@@ -124,7 +124,7 @@ pub struct Tally {
     /// By kind, in the order of `ErrorKind::ALL`; in JSON by name, without those that did not occur.
     #[serde(with = "by_name")]
     pub errors: [u64; ErrorKind::ALL.len()],
-    /// Connections that came to be.
+    /// Connections that were established.
     pub connections: u64,
     /// Requests given up because the run ended: neither completed nor an error.
     pub unfinished: u64,

@@ -91,7 +91,7 @@ pub struct ClosedEvidence {
     pub think_s: f64,
 }
 
-/// How a thread fared, in parts of its time.
+/// What a thread did, in parts of its time.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadEvidence {
     /// "engine 0".

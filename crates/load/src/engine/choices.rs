@@ -35,7 +35,7 @@ impl<'p> Choices<'p> {
         }
     }
 
-    /// The next request, whichever server it is for.
+    /// The next request, for any server.
     #[inline]
     pub(super) fn next(&mut self) -> u32 {
         self.chooser.next(self.mix)

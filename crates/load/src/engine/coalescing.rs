@@ -7,7 +7,7 @@
 //! answers come thick the thread sleeps by the clock for a few of them, as network cards do with
 //! their interrupts.
 //!
-//! An answer may then be read so much later than it came. [`Coalescing::nap_ns`] says by how much at
+//! An answer may then be read later than it came. [`Coalescing::nap_ns`] says by how much at
 //! most, and what the machine oversleeps is part of that. An open loop never does this.
 
 /// Sleeps no longer than this number of answers takes to come.

@@ -100,7 +100,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Tries to send over a connection of which it is not known yet whether it has come to be.
+    /// Tries to send over a connection that may not be established yet.
     pub(super) fn send_early(&mut self, index: u32) {
         match self.give_to_kernel(index) {
             Ok(Some(count)) => {

@@ -200,7 +200,7 @@ impl<'p> Engine<'p> {
         self.recorder.tally(phase).unfinished += 1;
     }
 
-    /// A request could have been sent so much sooner.
+    /// A request was sent `lag_ns` later than it could have been.
     #[inline]
     fn lagged(&mut self, lag_ns: u64) {
         self.time.meter.lagged(lag_ns);

@@ -13,7 +13,7 @@ const SENT_MAX: usize = 64;
 /// requests, too.
 const FREE_SHARE: usize = 10;
 
-/// What is due, and who is free.
+/// The queue of requests, and the free clients.
 #[derive(Debug)]
 pub(super) struct OpenLoop {
     queue: IntendedStarts,

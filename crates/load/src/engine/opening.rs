@@ -1,4 +1,4 @@
-//! Connections come to be, or do not.
+//! Connections are established, or are not.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -128,7 +128,7 @@ impl Engine<'_> {
         client.stage = Stage::Idle;
     }
 
-    /// There is none, and whichever request waits for it has failed.
+    /// There is none; if a request waits for it, that has failed.
     #[cold]
     pub(super) fn not_connected(&mut self, index: u32, kind: ErrorKind) {
         self.no_longer_opening(index);

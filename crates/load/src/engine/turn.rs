@@ -75,7 +75,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Until something has happened, or for so long.
+    /// Until something has happened, or for `wait_ns`.
     #[inline]
     fn sleep(&mut self, wait_ns: u64) -> io::Result<()> {
         let nap_ns = self.coalescing.nap_ns(self.in_flight).min(wait_ns);

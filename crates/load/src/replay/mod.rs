@@ -119,7 +119,7 @@ const READ_BYTES: usize = 128 * 1024;
 /// A second may last a day.
 const SCALE_MAX: f64 = 86_400.0;
 const NS_PER_S: u64 = 1_000_000_000;
-/// A run goes on for so long after its last request is due, at least: at the very end nothing is
+/// A run goes on at least this long after its last request is due: at the very end nothing is
 /// begun any more, and no thread wakes up to the nanosecond.
 const LAST_NS: u64 = 20_000_000;
 

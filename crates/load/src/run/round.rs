@@ -59,11 +59,11 @@ impl Run {
 
 /// Is notified while a round lasts.
 pub trait RoundObserver {
-    /// Connections are being opened: so many of the expected threads are ready.
+    /// Connections are being opened: `ready` of the expected threads are ready.
     fn opening(&mut self, ready: usize, expected: usize);
-    /// The round has lasted so long; called every 100 ms.
+    /// The round has lasted `elapsed_ns`; called every 100 ms.
     fn running(&mut self, merger: &Merger, elapsed_ns: u64);
-    /// The steps of a scenario fared so in another process.
+    /// Results of the steps of a scenario in another process.
     fn steps(&mut self, steps: &[StepReport]);
     /// The round is over.
     fn ended(&mut self);
@@ -256,7 +256,7 @@ struct Grace {
     seen_ns: u64,
 }
 
-/// Between two polls so much time passes only for a process that was stopped.
+/// Only a process that was stopped has this much time between two polls.
 const STOPPED_NS_MIN: u64 = 1_000_000_000;
 
 impl Grace {

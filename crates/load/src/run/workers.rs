@@ -131,7 +131,7 @@ impl Workers {
 
 fn say(inputs: &mut [ChildStdin], line: &str) {
     for input in inputs {
-        let _ = input.write_all(line.as_bytes()); // a child that has ended says so on its own way
+        let _ = input.write_all(line.as_bytes()); // the end of a child is reported by its own thread
     }
 }
 
@@ -187,8 +187,8 @@ fn receive(child: &mut Child, sender: &Sender<RunEvent>) -> Result<(), WireError
     Ok(())
 }
 
-/// Carries one part, as a child of the process that merges. `steps` says how the steps of a scenario
-/// fared in this process.
+/// Carries one part, as a child of the process that merges. `steps` gives the results of the steps
+/// of a scenario in this process.
 ///
 /// # Errors
 /// A thread cannot go on, or standard output is closed.

@@ -1,4 +1,4 @@
-//! From messages, in whichever order, to the record.
+//! From messages, in any order, to the record.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl Merger {
         }
     }
 
-    /// Takes a message in, from whichever thread, in whichever order.
+    /// Takes a message in, from any thread, in any order.
     pub fn take(&mut self, message: Message) {
         match message {
             Message::Ready { connections, .. } => self.connections_ready += connections,
@@ -99,7 +99,7 @@ impl Merger {
         group.so_far.merge(&interval.tally);
     }
 
-    /// How things stand, `elapsed_ns` from the start.
+    /// Figures of the run so far, `elapsed_ns` from the start.
     #[must_use]
     pub fn snapshot(&self, elapsed_ns: u64) -> Snapshot {
         let headline = self.headline();
@@ -314,7 +314,7 @@ impl Merger {
         let unfinished = unfinished.min(u64::from(self.run.connections));
         let out_s = unfinished as f64 * self.run.timeout_s.min(counted_s);
         // Loops look once a turn: a request that is due and sent in the turn in which the one before
-        // it was answered has been in flight all the time, for all that they see.
+        // it was answered seems to have been in flight all the time.
         let turns_s = match self.run.load {
             LoadRecord::Closed { .. } => sum_s(&plain.total.latency) - sum_s(service),
             _ => 0.0,

@@ -79,7 +79,7 @@ pub fn short(value: f64) -> String {
     scaled(value, 1000.0, &["", "k", "M", "G"]).replace(' ', "")
 }
 
-/// A number with so many significant digits; whole numbers that fit stay whole.
+/// A number with `digits` significant digits; whole numbers that fit stay whole.
 #[must_use]
 pub fn significant(value: f64, digits: u32) -> String {
     if !value.is_finite() {

@@ -135,7 +135,7 @@ impl Scale {
         part.clamp(0.0, 1.0) * ROWS as f64
     }
 
-    /// The value at the top of so many rows.
+    /// The value at the top of `rows` rows.
     fn value(&self, rows: usize) -> f64 {
         let part = rows as f64 / ROWS as f64;
         match self.is_logarithmic {

@@ -40,7 +40,7 @@ pub(super) fn text(block: &Block<'_>) -> String {
         per_second(fates.done() as f64),
         per_second(tally.bytes_received as f64 / 1024.0)
     );
-    // A connection that did not come to be is a request that was started there.
+    // To weighttp, a connection that failed is a request that was started.
     let unconnected = [
         ErrorKind::Refused,
         ErrorKind::ConnectTimeout,

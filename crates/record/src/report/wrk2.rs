@@ -126,7 +126,7 @@ fn distribution(histogram: &Histogram<u64>) -> String {
     out
 }
 
-/// The smallest power of two that resolves so many significant digits.
+/// The smallest power of two that resolves these significant digits.
 fn sub_buckets(significant_digits: u8) -> u64 {
     (2 * 10_u64.pow(u32::from(significant_digits))).next_power_of_two()
 }

@@ -428,7 +428,7 @@ fn the_record_is_read_as_it_was_written_and_from_later_versions() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// However messages are cut into threads and in whichever order they come.
+    /// Messages may come from any number of threads, in any order.
     #[test]
     fn the_order_of_messages_does_not_matter(
         parts in prop::collection::vec((0..9_u32, 0..3_u16, 0..2_u16, 1..50_u64, 1..1_000_000_u64), 1..20),
