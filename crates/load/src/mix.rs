@@ -184,6 +184,16 @@ impl Chooser {
 mod tests {
     use super::*;
 
+    fn weighted(cumulative: &[f64]) -> MixOrder {
+        let cumulative = cumulative.to_vec();
+        MixOrder::Weighted { cumulative }
+    }
+
+    fn in_turn(sequence: &[u32]) -> MixOrder {
+        let sequence = Arc::from(sequence);
+        MixOrder::InTurn { sequence }
+    }
+
     fn mix(count: u32, order: MixOrder) -> Mix {
         Mix {
             requests: vec![Prepared::get("a", "/"); count as usize],
@@ -195,16 +205,7 @@ mod tests {
     #[test]
     fn requests_come_by_weight() {
         let weights = [5.0, 0.5, 3.0, 1.5];
-        let sums = weights.iter().scan(0.0, |sum, weight| {
-            *sum += weight;
-            Some(*sum)
-        });
-        let mix = mix(
-            4,
-            MixOrder::Weighted {
-                cumulative: sums.collect(),
-            },
-        );
+        let mix = mix(4, weighted(&[5.0, 5.5, 8.5, 10.0]));
         let mut chooser = mix.chooser(Share::WHOLE, 7);
         let draws = 100_000;
         let mut counts = [0_u32; 4];
@@ -224,8 +225,8 @@ mod tests {
 
     #[test]
     fn choices_repeat_by_the_seed_and_differ_by_share() {
-        let cumulative = (1..=100).map(f64::from).collect();
-        let mix = mix(100, MixOrder::Weighted { cumulative });
+        let cumulative: Vec<f64> = (1..=100).map(f64::from).collect();
+        let mix = mix(100, weighted(&cumulative));
         let drawn = |index, seed| -> Vec<u32> {
             let mut chooser = mix.chooser(Share { index, of: 2 }, seed);
             (0..50).map(|_| chooser.next(&mix)).collect()
@@ -237,13 +238,8 @@ mod tests {
 
     #[test]
     fn shares_take_turns_and_begin_anew_at_the_end() {
-        let sequence: Arc<[u32]> = (10..17).collect();
-        let mix = mix(
-            17,
-            MixOrder::InTurn {
-                sequence: Arc::clone(&sequence),
-            },
-        );
+        let sequence = [10, 11, 12, 13, 14, 15, 16];
+        let mix = mix(17, in_turn(&sequence));
         for of in [1, 2, 3, 7, 20] {
             let mut choosers: Vec<Chooser> = (0..of)
                 .map(|index| mix.chooser(Share { index, of }, 0))
@@ -257,17 +253,7 @@ mod tests {
 
     #[test]
     fn one_request_or_none_needs_no_choice() {
-        for order in [
-            MixOrder::Weighted {
-                cumulative: vec![2.5],
-            },
-            MixOrder::Weighted {
-                cumulative: Vec::new(),
-            },
-            MixOrder::InTurn {
-                sequence: Arc::from([]),
-            },
-        ] {
+        for order in [weighted(&[2.5]), weighted(&[]), in_turn(&[])] {
             let mix = mix(1, order);
             assert_eq!(mix.chooser(Share { index: 3, of: 4 }, 1).next(&mix), 0);
         }
@@ -275,12 +261,7 @@ mod tests {
 
     #[test]
     fn method_and_version_are_known_where_all_have_the_same() {
-        let mut mix = mix(
-            2,
-            MixOrder::InTurn {
-                sequence: Arc::from([0, 1]),
-            },
-        );
+        let mut mix = mix(2, in_turn(&[0, 1]));
         assert_eq!((mix.method(), mix.http()), (Some(Method::Get), Some("1.1")));
         for request in &mut mix.requests {
             request.last = Arc::from(&b"GET /\r HTTP/1.0\r\n\r\n"[..]);

@@ -377,29 +377,18 @@ mod tests {
     #[test]
     fn bounds_cut_a_log_and_say_so() {
         let text: String = (0..10).map(|second| common("GET /", second)).collect();
-        let log = read(
-            &text,
-            Wanted {
-                lines_max: 4,
+        let cut = |lines_max| {
+            let wanted = Wanted {
+                lines_max,
                 ..WANTED
-            },
-        )
-        .unwrap();
-        assert_eq!((log.report.lines, log.sequence.len()), (4, 4));
-        assert!(
-            log.report
-                .to_string()
-                .ends_with("the most lines that are replayed is reached")
-        );
-        let log = read(
-            &text,
-            Wanted {
-                lines_max: 10,
-                ..WANTED
-            },
-        )
-        .unwrap();
-        assert_eq!(log.report.cut, None);
+            };
+            read(&text, wanted).unwrap().report
+        };
+        let report = cut(4);
+        assert_eq!((report.lines, report.replayed), (4, 4));
+        let end = "the most lines that are replayed is reached";
+        assert!(report.to_string().ends_with(end));
+        assert_eq!(cut(10).cut, None);
         let long = format!("{}\n{}", "x".repeat(LINE_BYTES_MAX + 1), common("GET /", 1));
         let log = read(&long, WANTED).unwrap();
         assert_eq!(

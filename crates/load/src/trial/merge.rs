@@ -17,7 +17,7 @@ use loadline_spec::Table;
 
 use super::Ending;
 use super::sums::{PhaseSums, SECONDS_MAX, Series, cut};
-use crate::{Arrivals, Interval, Loop, Message, Overflow, Phase, Plan, ThreadReport};
+use crate::{Interval, Loop, Message, Phase, Plan, ThreadReport};
 
 /// A phase that ends later than this (30 years) has no end: the run ends with its requests.
 const END_NS_MAX: u64 = 1_000_000_000 * 3600 * 24 * 365 * 30;
@@ -53,11 +53,9 @@ impl Merger {
     pub fn new(plan: &Plan) -> Self {
         let phases = if plan.phases.is_empty() {
             vec![Phase {
-                label: String::new(),
-                begin_ns: 0,
                 end_ns: u64::MAX,
-                rate: None,
                 counted: true,
+                ..Phase::default()
             }]
         } else {
             plan.phases.clone()
@@ -407,15 +405,12 @@ fn describe(plan: &Plan) -> RunRecord {
                 arrivals,
                 overflow,
             } => LoadRecord::Open {
-                arrivals: match arrivals {
-                    Arrivals::Poisson => "poisson".to_owned(),
-                    Arrivals::Constant => "constant".to_owned(),
-                },
-                overflow: name_of(*overflow),
+                arrivals: arrivals.to_string(),
+                overflow: overflow.to_string(),
                 segments: schedule.segments.iter().map(SegmentRecord::from).collect(),
             },
             Loop::Timed { due_ns, overflow } => LoadRecord::Timed {
-                overflow: name_of(*overflow),
+                overflow: overflow.to_string(),
                 requests: due_ns.len() as u64,
             },
         },
@@ -430,13 +425,6 @@ fn describe(plan: &Plan) -> RunRecord {
         spins: plan.spins,
         seed: plan.seed,
         ..RunRecord::default()
-    }
-}
-
-fn name_of(overflow: Overflow) -> String {
-    match overflow {
-        Overflow::Queue => "queue".to_owned(),
-        Overflow::Drop => "drop".to_owned(),
     }
 }
 
@@ -471,17 +459,19 @@ fn whole_seconds(ran_s: f64) -> u32 {
 }
 
 fn share(part_ns: u64, wall_ns: u64) -> f64 {
-    if wall_ns == 0 {
-        return 0.0;
-    }
-    part_ns as f64 / wall_ns as f64
+    mean(u128::from(part_ns), wall_ns)
 }
 
 fn in_flight(report: &ThreadReport) -> f64 {
-    if report.wall_ns == 0 {
-        return 0.0;
+    mean(report.in_flight_ns, report.wall_ns)
+}
+
+/// Over `wall_ns`; 0 of no time.
+fn mean(sum_ns: u128, wall_ns: u64) -> f64 {
+    match wall_ns {
+        0 => 0.0,
+        _ => sum_ns as f64 / wall_ns as f64,
     }
-    report.in_flight_ns as f64 / report.wall_ns as f64
 }
 
 /// A thread that waits for events and is then kept from running takes that time for waiting: so the

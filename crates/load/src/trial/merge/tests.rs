@@ -2,7 +2,7 @@ use loadline_record::{ErrorKind, SecondRecord};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Prepared, Schedule, Segment, Share};
+use crate::{Arrivals, Overflow, Prepared, Schedule, Segment, Share};
 
 const S: u64 = 1_000_000_000;
 
