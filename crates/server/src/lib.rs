@@ -166,7 +166,7 @@ pub struct ConnectionLogging {
 }
 
 /// What a server keeps for its life; what is served may be replaced ([`SharedConfig`]).
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct ServerConfig {
     /// Architecture and numbers.
     pub options: ServerOptions,

@@ -46,9 +46,7 @@ fn whole_turns_of_the_loop_allocate_nothing() {
             workers: 0,
             ..ServerOptions::default()
         },
-        unix_mode: None,
-        access_log: None,
-        connection_log: None,
+        ..ServerConfig::default()
     };
     let fields = Fields::default().with("Content-Type", "text/plain");
     let handle = serve(

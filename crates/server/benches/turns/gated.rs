@@ -106,9 +106,7 @@ pub(crate) fn with_server(architecture: Architecture, use_it: impl FnOnce(&mut C
             workers: 0,
             ..ServerOptions::default()
         },
-        unix_mode: None,
-        access_log: None,
-        connection_log: None,
+        ..ServerConfig::default()
     };
     let handle = serve(
         Config::new(

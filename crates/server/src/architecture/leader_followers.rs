@@ -125,9 +125,7 @@ mod tests {
                 threads: THREADS,
                 ..ServerOptions::default()
             },
-            unix_mode: None,
-            access_log: None,
-            connection_log: None,
+            ..ServerConfig::default()
         };
         let any_port = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
         let handler = Arc::new(Together(Barrier::new(THREADS)));

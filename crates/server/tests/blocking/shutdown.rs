@@ -176,9 +176,7 @@ fn a_server_restarts_on_its_port_at_once() {
         assert!(server.end().is_clean()); // the server closes first: TIME_WAIT is on its side
         let config = ServerConfig {
             options: options(architecture),
-            unix_mode: None,
-            access_log: None,
-            connection_log: None,
+            ..ServerConfig::default()
         };
         let handle = serve(
             Config::new(
@@ -207,8 +205,7 @@ fn several_addresses_and_a_unix_socket_with_its_mode() {
         let config = ServerConfig {
             options: options(architecture),
             unix_mode: Some(0o600),
-            access_log: None,
-            connection_log: None,
+            ..ServerConfig::default()
         };
         let here = ListenAddr::Unix(path.clone());
         let served = || {

@@ -93,9 +93,7 @@ fn start(model: Model, config: Config<Version>) -> (ServerHandle, Arc<SharedConf
     let shared: Arc<SharedConfig<Version>> = config.into();
     let server = ServerConfig {
         options: model.options(),
-        unix_mode: None,
-        access_log: None,
-        connection_log: None,
+        ..ServerConfig::default()
     };
     (serve(Arc::clone(&shared), server).unwrap(), shared)
 }

@@ -66,9 +66,7 @@ impl<H: Handler> Server<H> {
         let handler = Arc::new(handler);
         let config = ServerConfig {
             options,
-            unix_mode: None,
-            access_log: None,
-            connection_log: None,
+            ..ServerConfig::default()
         };
         let handle = serve(
             Config::new(
