@@ -1,4 +1,4 @@
-// Sends requests to the server of this page and shows its answers.
+// Sends requests to the server of this page and shows its responses.
 "use strict";
 
 const TEXT = "robots.txt";

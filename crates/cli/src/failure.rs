@@ -24,7 +24,7 @@ pub(crate) enum Exit {
     Cut = 4,
     /// `load`: the client was the limit.
     ClientLimited = 5,
-    /// `load`: answers came, and none was good; or a step of a scenario never succeeded.
+    /// `load`: responses came, and none was good; or a step of a scenario never succeeded.
     NothingGood = 6,
     /// `load` and `lab`: interrupted, as shells have it for SIGINT.
     Interrupted = 130,

@@ -144,7 +144,7 @@ fn broken(assertions: &[Assertion], records: &[TrialRecord]) -> Vec<String> {
 /// Groups that behave as ordinary users do; what slow and hostile clients get is no measure.
 const CUSTOMERS: [&str; 3] = ["clients", "users", "players"];
 
-/// That a group had answers in the counted time, and not one that was good; with the cause that is
+/// That a group had responses in the counted time, and not one that was good; with the cause that is
 /// most frequent.
 fn nothing_good(record: &TrialRecord) -> Option<String> {
     let is_failed = |group: &&GroupRecord| {
@@ -166,7 +166,7 @@ fn nothing_good(record: &TrialRecord) -> Option<String> {
         None => words(most).to_owned(),
     };
     let name = &group.name;
-    Some(format!("no answer to the {name} was good: {cause}"))
+    Some(format!("no response to the {name} was good: {cause}"))
 }
 
 /// What was found that an exit code stands for, beside what stands in the records.
@@ -195,8 +195,8 @@ fn verdict(
         .find(|record| record.everything.completed == 0)
     {
         let message = match record.everything.errors_total() {
-            0 => "not one answer came, and no error: nothing was due, or the run was too short",
-            _ => "not one answer came; the errors are in the result",
+            0 => "no response came, and no error: nothing was due, or the run was too short",
+            _ => "no response came; the errors are in the result",
         };
         let all = &record.everything;
         // Idle and slow clients may run without plain clients, and so without responses; but they
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(wanted(None, "p99 < 50ms"), None, "a closed loop");
     }
 
-    /// Ten answers of 404 to one group.
+    /// Ten responses of 404 to one group.
     fn not_found(name: &str) -> GroupRecord {
         let mut group = GroupRecord {
             name: name.to_owned(),

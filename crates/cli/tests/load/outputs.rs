@@ -116,7 +116,7 @@ fn a_run_of_wrong_answers_alone_does_not_end_well() {
         let output = load(&format!("{url} --rate 50 -d 400ms {more}"));
         assert_eq!(output.status.code(), Some(6), "{}", both(&output));
         let err = text(&output.stderr);
-        assert!(err.contains("no answer to the clients was good"), "{err}");
+        assert!(err.contains("no response to the clients was good"), "{err}");
         assert!(err.contains("status 404"), "{err}");
     }
     let broken = load(&format!("{url} -n 20 -c 2 --assert errors<1% --quiet"));

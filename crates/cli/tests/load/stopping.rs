@@ -110,7 +110,7 @@ fn a_server_that_is_not_there_is_a_failure() {
     let output = load(&format!("http://{address}/ -c 2 -d 100ms --quiet"));
     assert_eq!(output.status.code(), Some(1), "{}", both(&output));
     assert!(
-        both(&output).contains("not one answer"),
+        both(&output).contains("no response came"),
         "{}",
         both(&output)
     );

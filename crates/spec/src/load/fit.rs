@@ -52,7 +52,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::Useless(
         "no-coalescing",
         BY_CLOCK,
-        "an open loop wakes up for each answer in any case",
+        "an open loop wakes up for each response in any case",
     ),
 ];
 
