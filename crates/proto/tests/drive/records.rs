@@ -15,6 +15,18 @@ pub struct Records {
     partial: Vec<u8>,
     is_open: bool,
     has_ended: bool,
+    is_client: bool,
+}
+
+impl Records {
+    /// A client's end. What it opens with is in `out`.
+    pub fn client(out: &mut Buffer) -> Self {
+        push(b"hello", out);
+        Self {
+            is_client: true,
+            ..Self::default()
+        }
+    }
 }
 
 /// These bytes as records.
@@ -76,11 +88,14 @@ impl Layer for Records {
                 push(b"alert", out);
                 return Err(Fault::bad_request("a record that may not be"));
             } else if !self.is_open {
-                if record != b"hello" {
+                let expected: &[u8] = if self.is_client { b"welcome" } else { b"hello" };
+                if record != expected {
                     push(b"alert", out);
-                    return Err(Fault::bad_request("no hello"));
+                    return Err(Fault::bad_request("no handshake"));
                 }
-                push(b"welcome", out);
+                if !self.is_client {
+                    push(b"welcome", out);
+                }
                 self.is_open = true;
             } else if record.is_empty() {
                 self.has_ended = true;

@@ -14,7 +14,7 @@ use crate::drive::records::{END, Records, hello, plain, records};
 use crate::drive::{Driver, Event, config};
 
 /// HTTP/1 over records.
-const LAYERED: Protocol = Protocol::Other(|config, peer, cx| {
+pub(crate) const LAYERED: Protocol = Protocol::Other(|config, peer, cx| {
     let http = Http1Session::new(config, peer, cx);
     Box::new(Layered::new(Records::default(), http, config, cx))
 });

@@ -1,12 +1,15 @@
 //! Both ends on one wire, in memory: what the server's session sends, the client's understands.
 
+use loadline_base::Buffer;
 use loadline_proto::{
-    Body, ClientSession, CloseReason, Context, Exchange, Limits, Method, Outcome, Received, Reply,
-    ReplyFault, Status,
+    Body, ClientSession, CloseReason, Context, Exchange, Layer as _, Limits, Method, Outcome,
+    Received, Reply, ReplyFault, Status,
 };
 
 use super::tape::Seen;
-use crate::drive::{Driver, config};
+use crate::drive::records::Records;
+use crate::drive::{Driver, config, echo};
+use crate::layered::LAYERED;
 
 /// A client, its connection to a driver of the server's session, and how its bytes are cut.
 struct Pair<'h> {
@@ -14,6 +17,8 @@ struct Pair<'h> {
     server: Driver<'h>,
     delivered: usize,
     piece: usize,
+    /// What stands between the client and its socket.
+    layer: Option<Records>,
 }
 
 impl<'h> Pair<'h> {
@@ -23,7 +28,23 @@ impl<'h> Pair<'h> {
             server,
             delivered: 0,
             piece,
+            layer: None,
         }
+    }
+
+    /// The same over a layer on both ends.
+    fn layered(handle: impl FnMut(&mut Exchange, &mut Context<'_>) -> Outcome + 'h) -> Self {
+        let limits = config(Limits::default());
+        let mut pair = Self::new(Driver::speaking(LAYERED, &limits, handle), 1000);
+        let mut hello = Buffer::default();
+        let mut layer = Records::client(&mut hello);
+        pair.server.feed(&hello);
+        let (mut welcome, mut plain) = (pair.server.output.clone(), Buffer::default());
+        pair.delivered = welcome.len();
+        let result = layer.received(&mut welcome, &mut plain, &mut hello);
+        assert!(result.is_ok() && layer.is_open() && plain.is_empty());
+        pair.layer = Some(layer);
+        pair
     }
 
     /// Sends a request and carries the answer over.
@@ -35,10 +56,22 @@ impl<'h> Pair<'h> {
     ) -> (Result<Reply, ReplyFault>, Seen) {
         self.client.requested(method);
         let request = format!("{} {target} HTTP/1.1\r\nHost: h\r\n{rest}", method.as_str());
-        self.server.feed(request.as_bytes());
+        let mut out = Buffer::default();
+        match &mut self.layer {
+            Some(layer) => layer.send(request.as_bytes(), &mut out),
+            None => out.extend_from_slice(request.as_bytes()),
+        }
+        self.server.feed(&out);
         let mut seen = Seen::default();
-        let new = self.server.output[self.delivered..].to_vec();
+        let mut new = self.server.output[self.delivered..].to_vec();
         self.delivered += new.len();
+        if let Some(layer) = &mut self.layer {
+            let mut plain = Buffer::default();
+            for piece in new.chunks_mut(self.piece) {
+                layer.received(piece, &mut plain, &mut out).unwrap();
+            }
+            new = plain.to_vec();
+        }
         let mut pieces = new.chunks(self.piece).peekable();
         while let Some(piece) = pieces.next() {
             let received = self.client.received(piece, &Limits::default(), &mut seen);
@@ -126,4 +159,25 @@ fn a_refusal_is_an_answer_and_a_breakdown_is_a_fault() {
         let (reply, _) = pair.ask(Method::Get, "/", "\r\n");
         assert_eq!(reply, Err(ReplyFault::ClosedEarly));
     }
+}
+
+/// As the load generator will speak TLS: the layer is the same for a client.
+#[test]
+fn a_layer_on_both_ends() {
+    let mut pair = Pair::layered(echo);
+    for round in 0..3 {
+        let target = format!("/{round}");
+        let (reply, seen) = pair.ask(Method::Get, &target, "\r\n");
+        assert_eq!(seen.content, format!("GET {target}").as_bytes());
+        assert!(reply.unwrap().keep_alive);
+        let content = format!("Content-Length: 50000\r\n\r\n{}", "x".repeat(50_000));
+        let (reply, _) = pair.ask(Method::Post, "/p", &content);
+        assert_eq!(reply.unwrap().content_bytes, 50_008);
+    }
+    let (reply, _) = pair.ask(Method::Get, "/", "Connection: close\r\n\r\n");
+    assert!(!reply.unwrap().keep_alive && pair.server.is_closed());
+    assert!(
+        pair.layer.is_some_and(|layer| layer.has_ended()),
+        "the end came"
+    );
 }
