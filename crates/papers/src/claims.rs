@@ -1,6 +1,7 @@
 //! The claims of the five papers, each judged by a test of its own on the journal's cells.
 //!
-//! The tests and their bounds stand in the code, so they were there before any run. Blocks are the unit:
+//! The tests and their bounds are rows of `lab/papers/claims.toml` (`table.rs`), which the program
+//! holds: they were there before any run. Blocks are the unit:
 //! whatever is compared is compared within a block, pooled over the conditions that a claim does not
 //! name, and given an interval over blocks. A claim holds where the whole interval is on its side of
 //! the bound, does not where the whole interval is on the other, and else this run cannot tell: the
@@ -13,21 +14,20 @@
 //! Where the client of a closed loop was the limit, a claim has to come out the same for what was
 //! carried and for what the servers' CPU time left room for ([`loadline_lab::analysis::Measured::range`]).
 
+mod bend;
 mod evidence;
 mod family;
 mod finding;
 #[cfg(test)]
 mod null_tests;
-mod p1;
-mod p2;
-mod p3;
-mod p4;
-mod p5;
 mod select;
+mod shape;
+mod table;
 #[cfg(test)]
 mod tests;
+mod value;
 
-use evidence::{Evidence, Layout};
+use evidence::Layout;
 use finding::Row;
 use loadline_lab::analysis::{Metric, Run};
 use loadline_lab::report::Claim;
@@ -35,23 +35,17 @@ use loadline_lab::report::Claim;
 /// The claims of the paper that this run is of, judged; none, if it is of no paper.
 #[must_use]
 pub fn judged(run: &Run) -> Vec<Claim> {
-    let rows: fn(&Evidence<'_>) -> Vec<Row> = match run.head.name.as_str() {
-        "P1" => p1::rows,
-        "P2" => p2::rows,
-        "P3" => p3::rows,
-        "P4" => p4::rows,
-        "P5" => p5::rows,
-        _ => return Vec::new(),
-    };
     let measured = Layout::new(run);
     let roomy = roomy(run);
     let roomy = roomy.as_ref().map(Layout::new);
     let rows_at = |level: f64| -> Vec<Row> {
-        let measured = rows(&measured.at(level));
+        let measured = table::rows(&run.head.name, &measured.at(level));
         let Some(roomy) = &roomy else {
             return measured;
         };
-        let both = measured.into_iter().zip(rows(&roomy.at(level)));
+        let both = measured
+            .into_iter()
+            .zip(table::rows(&run.head.name, &roomy.at(level)));
         both.map(|(measured, roomy)| measured.unless(roomy))
             .collect()
     };

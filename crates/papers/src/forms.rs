@@ -5,30 +5,17 @@ use std::path::Path;
 
 use loadline_lab::analysis::Run;
 use loadline_lab::cells::levels_text;
-use loadline_record::report::{Page, Style, text};
+use loadline_record::report::{Page, text};
 
 use crate::Paper;
 
 impl Paper {
-    /// The form of the tool that the paper used.
-    #[must_use]
-    pub fn style(&self) -> Style {
-        match self.name {
-            "P1" | "P2" => Style::Webbench,
-            "P3" => Style::Wrk2,
-            "P4" => Style::Weighttp,
-            "P5" => Style::Vegeta,
-            _ => Style::Summary,
-        }
-    }
-
     /// Writes each trial of the run in `folder` in that form: `wrk2/trial-7.txt`. Discarded ones say so.
     ///
     /// # Errors
     /// One line: the journal cannot be read, or a file cannot be written.
     pub fn write_forms(&self, folder: &Path) -> Result<(), String> {
-        let style = self.style();
-        let forms = folder.join(style.name());
+        let forms = folder.join(self.style.name());
         let fail = |error: std::io::Error| format!("{}: {error}", forms.display());
         fs::create_dir_all(&forms).map_err(fail)?;
         Run::each_trial(folder, |trial| {
@@ -40,7 +27,7 @@ impl Paper {
                 page += &format!("discarded: {reason}\n");
             }
             page.push('\n');
-            page += &text(std::slice::from_ref(load), style, Page::default());
+            page += &text(std::slice::from_ref(load), self.style, Page::default());
             let file = forms.join(format!("trial-{}.txt", trial.number));
             fs::write(file, page).map_err(fail)
         })

@@ -13,11 +13,9 @@ pub mod compare;
 mod forms;
 mod grid;
 mod paper;
-mod published;
 pub mod results;
 #[cfg(test)]
 mod tests;
 
 pub use grid::Grid;
 pub use paper::{PAPERS, Paper};
-pub use published::{Published, published};

@@ -1,5 +1,7 @@
 //! The five papers: what each is about, and its plan with both grids.
 
+use loadline_record::report::Style;
+
 /// A paper that can be reproduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paper {
@@ -9,6 +11,8 @@ pub struct Paper {
     pub title: &'static str,
     /// `lab/papers/NAME.toml`, with both grids.
     pub text: &'static str,
+    /// The form of the tool that the paper used.
+    pub style: Style,
     /// What the plan names besides, to be put beside it: name and text.
     pub files: &'static [(&'static str, &'static str)],
 }
@@ -35,30 +39,35 @@ pub const PAPERS: [Paper; 5] = [
         name: "P1",
         title: "reactor models under high concurrency",
         text: include_str!("../../../lab/papers/P1.toml"),
+        style: Style::Webbench,
         files: &[],
     },
     Paper {
         name: "P2",
         title: "reactor against proactor",
         text: include_str!("../../../lab/papers/P2.toml"),
+        style: Style::Webbench,
         files: &ACCOUNTS,
     },
     Paper {
         name: "P3",
         title: "four architectures under a constant rate",
         text: include_str!("../../../lab/papers/P3.toml"),
+        style: Style::Wrk2,
         files: &[],
     },
     Paper {
         name: "P4",
         title: "a static server against 10,000 connections",
         text: include_str!("../../../lab/papers/P4.toml"),
+        style: Style::Weighttp,
         files: &[],
     },
     Paper {
         name: "P5",
         title: "thread per connection against one event loop",
         text: include_str!("../../../lab/papers/P5.toml"),
+        style: Style::Vegeta,
         files: &[],
     },
 ];

@@ -24,24 +24,38 @@ pub(super) struct Evidence<'r> {
 }
 
 /// Something of a trial; `None`: it has none.
-pub(super) type Quantity<'q> = &'q dyn Fn(&Measured) -> Option<f64>;
+type Quantity<'q, T = f64> = &'q dyn Fn(&Measured) -> Option<T>;
 
 /// The numbers of a factor, each with a value by block.
-pub(super) type Along<T = f64> = Vec<(f64, BTreeMap<u32, T>)>;
+pub(super) type Along = Vec<(f64, BTreeMap<u32, Range>)>;
 
 /// By what is varied beside, by block.
-type ByRest<T = f64> = BTreeMap<String, BTreeMap<u32, T>>;
+type ByRest = BTreeMap<String, BTreeMap<u32, Range>>;
 
-/// How something compares with something else.
+/// Why nothing can be said of a claim, in a sentence.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Untestable(pub(super) String);
+
+/// A mean of trials, or how something compares with something else.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Ratio {
-    /// The geometric mean over blocks.
+pub(super) struct Estimate {
+    /// Of a ratio, the geometric mean over blocks.
     pub(super) value: f64,
     /// `None`: a single block.
     pub(super) interval: Option<Interval>,
     /// Whether its interval reaches as far as CPU time left room for, since the client was the limit
     /// in some of the trials.
     pub(super) is_widened: bool,
+}
+
+impl From<(f64, Option<Interval>)> for Estimate {
+    fn from((value, interval): (f64, Option<Interval>)) -> Self {
+        Self {
+            value,
+            interval,
+            is_widened: false,
+        }
+    }
 }
 
 impl<'r> Layout<'r> {
@@ -84,7 +98,7 @@ impl<'r> Evidence<'r> {
     }
 
     /// Why nothing can be said about some cells: the limit that was met.
-    pub(super) fn missing(&self, select: &Select) -> String {
+    pub(super) fn missing(&self, select: &Select) -> Untestable {
         let cells: Vec<&Cell<'_>> = self.cells(select).collect();
         let what = select.text();
         let discarded: Vec<&Measured> = cells
@@ -93,37 +107,31 @@ impl<'r> Evidence<'r> {
             .copied()
             .collect();
         if cells.is_empty() {
-            return format!("This run has no trial of {what}.");
+            return Untestable(format!("This run has no trial of {what}."));
         }
         if let Some(reason) = most_frequent(discarded.iter().map(|trial| &trial.discarded)) {
             let count = discarded.len();
-            return format!(
-                "Too few trials of {what} count; {count} are discarded, as in: {reason}"
-            );
+            let why =
+                format!("Too few trials of {what} count; {count} are discarded, as in: {reason}");
+            return Untestable(why);
         }
         let late = cells.iter().flat_map(|cell| &cell.counted);
         let late = late.map(|trial| &trial.times_discarded);
         let late: Vec<&Vec<String>> = late.filter(|reasons| !reasons.is_empty()).collect();
-        match most_frequent(late.iter().copied()) {
+        Untestable(match most_frequent(late.iter().copied()) {
             Some(reason) => format!(
                 "Too few times of {what} count; those of {} trials are discarded, as in: {reason}",
                 late.len()
             ),
             None => format!("Too few trials of {what} have what is to be compared."),
-        }
+        })
     }
 
     /// Values by what is varied beside; `but` is a factor that is not part of that.
-    fn by_rest<T>(
-        &self,
-        select: &Select,
-        but: &str,
-        quantity: &dyn Fn(&Measured) -> Option<T>,
-    ) -> ByRest<T> {
+    fn by_rest(&self, select: &Select, but: &str, quantity: Quantity<'_, Range>) -> ByRest {
         let mut values = ByRest::new();
         for cell in self.cells(select) {
-            let of_cell: &mut BTreeMap<u32, T> =
-                values.entry(select.rest(cell.levels, but)).or_default();
+            let of_cell = values.entry(select.rest(cell.levels, but)).or_default();
             for trial in &cell.counted {
                 of_cell.extend(quantity(trial).map(|value| (trial.block, value)));
             }
@@ -140,7 +148,7 @@ impl<'r> Evidence<'r> {
         metric: Metric,
         this: &Select,
         other: &Select,
-    ) -> Result<BTreeMap<u32, Range>, String> {
+    ) -> Result<BTreeMap<u32, Range>, Untestable> {
         let quantity = |trial: &Measured| trial.range(metric).filter(|range| range.value > 0.0);
         let (these, others) = (
             self.by_rest(this, "", &quantity),
@@ -188,7 +196,7 @@ impl<'r> Evidence<'r> {
         metric: Metric,
         this: &Select,
         other: &Select,
-    ) -> Result<Ratio, String> {
+    ) -> Result<Estimate, Untestable> {
         let logs = self.log_ratios(metric, this, other)?;
         self.compared_ranges(logs.into_values(), this)
     }
@@ -199,7 +207,7 @@ impl<'r> Evidence<'r> {
         metric: Metric,
         this: [&Select; 2],
         other: [&Select; 2],
-    ) -> Result<Ratio, String> {
+    ) -> Result<Estimate, Untestable> {
         let these = self.log_ratios(metric, this[0], this[1])?;
         let others = self.log_ratios(metric, other[0], other[1])?;
         let differences = these.iter().filter_map(|(block, log)| {
@@ -218,7 +226,7 @@ impl<'r> Evidence<'r> {
         &self,
         logs: impl Iterator<Item = f64>,
         about: &Select,
-    ) -> Result<Ratio, String> {
+    ) -> Result<Estimate, Untestable> {
         self.compared_ranges(logs.map(Range::exact), about)
     }
 
@@ -226,7 +234,7 @@ impl<'r> Evidence<'r> {
         &self,
         logs: impl Iterator<Item = Range>,
         about: &Select,
-    ) -> Result<Ratio, String> {
+    ) -> Result<Estimate, Untestable> {
         let ratios = logs.map(|log| Range {
             low: log.low.exp(),
             value: log.value.exp(),
@@ -235,7 +243,7 @@ impl<'r> Evidence<'r> {
         let ratios: Vec<Range> = ratios.collect();
         let comparison = stats::compare_ranges_at(&ratios, 0.0, self.level);
         let comparison = comparison.ok_or_else(|| self.missing(about))?;
-        Ok(Ratio {
+        Ok(Estimate {
             value: comparison.ratio,
             interval: comparison.interval,
             is_widened: !ratios.iter().all(Range::is_exact),
@@ -248,10 +256,10 @@ impl<'r> Evidence<'r> {
     pub(super) fn best_over(
         &self,
         metric: Metric,
-        (select, factor): (&Select, &'static str),
+        (select, factor): (&Select, &str),
         is_this: &dyn Fn(f64) -> bool,
         is_other: &dyn Fn(f64) -> bool,
-    ) -> Result<([f64; 2], Ratio), String> {
+    ) -> Result<([f64; 2], Estimate), Untestable> {
         let steps = self.steps(metric, select, factor)?;
         let BestRatio {
             this,
@@ -262,7 +270,7 @@ impl<'r> Evidence<'r> {
         } = steps
             .best_over(is_this, is_other, self.level)
             .ok_or_else(|| self.missing(select))?;
-        let ratio = Ratio {
+        let ratio = Estimate {
             value,
             interval: Some(interval),
             is_widened,
@@ -274,27 +282,13 @@ impl<'r> Evidence<'r> {
     /// conditions that have every number in that block.
     pub(super) fn along(
         &self,
-        quantity: Quantity<'_>,
+        quantity: Quantity<'_, Range>,
         select: &Select,
-        factor: &'static str,
-    ) -> Result<Along, String> {
-        let exact = |trial: &Measured| quantity(trial).map(Range::exact);
-        let along = self.along_ranges(&exact, select, factor)?.into_iter();
-        let value = |(block, range): (u32, Range)| (block, range.value);
-        Ok(along
-            .map(|(x, blocks)| (x, blocks.into_iter().map(value).collect()))
-            .collect())
-    }
-
-    fn along_ranges(
-        &self,
-        quantity: &dyn Fn(&Measured) -> Option<Range>,
-        select: &Select,
-        factor: &'static str,
-    ) -> Result<Along<Range>, String> {
+        factor: &str,
+    ) -> Result<Along, Untestable> {
         let numbers = self.numbers(select, factor);
         let positive = |trial: &Measured| quantity(trial).filter(|range| range.low > 0.0);
-        let tables: Vec<ByRest<Range>> = numbers
+        let tables: Vec<ByRest> = numbers
             .iter()
             .map(|number| self.by_rest(&select.clone().is(factor, *number), factor, &positive))
             .collect();
@@ -311,7 +305,7 @@ impl<'r> Evidence<'r> {
         if rests.is_empty() || blocks.is_empty() {
             return Err(self.missing(select));
         }
-        let pooled = |table: &ByRest<Range>, block: &u32| {
+        let pooled = |table: &ByRest, block: &u32| {
             let of_end = |end: fn(&Range) -> f64| {
                 let logs = rests.iter().map(|rest| end(&table[*rest][block]).ln());
                 stats::mean(&logs.collect::<Vec<_>>()).exp()
@@ -322,7 +316,7 @@ impl<'r> Evidence<'r> {
                 high: of_end(|range| range.high),
             }
         };
-        let of_table = |table: &ByRest<Range>| -> BTreeMap<u32, Range> {
+        let of_table = |table: &ByRest| -> BTreeMap<u32, Range> {
             let blocks = blocks.iter();
             blocks.map(|block| (*block, pooled(table, block))).collect()
         };
@@ -337,19 +331,19 @@ impl<'r> Evidence<'r> {
         &self,
         metric: Metric,
         select: &Select,
-        factor: &'static str,
-    ) -> Result<Steps, String> {
-        let along = self.along_ranges(&|trial| trial.range(metric), select, factor)?;
+        factor: &str,
+    ) -> Result<Steps, Untestable> {
+        let along = self.along(&|trial| trial.range(metric), select, factor)?;
         let levels: Vec<(f64, Vec<Range>)> = along
             .into_iter()
             .map(|(x, blocks)| (x, blocks.into_values().collect()))
             .collect();
         Steps::new(&levels).ok_or_else(|| {
-            format!(
+            Untestable(format!(
                 "{} has fewer than two levels of {factor}, or no two blocks in which each of them has \
                  trials that count.",
                 select.text()
-            )
+            ))
         })
     }
 
@@ -372,14 +366,16 @@ impl<'r> Evidence<'r> {
         &self,
         quantity: Quantity<'_>,
         select: &Select,
-    ) -> Result<(f64, Option<Interval>), String> {
-        let trials = self.cells(select).flat_map(|cell| &cell.counted);
-        let values: Vec<f64> = trials.filter_map(|trial| quantity(trial)).collect();
-        stats::center(&values, self.level).ok_or_else(|| self.missing(select))
+    ) -> Result<Estimate, Untestable> {
+        let trials = self.trials(select).into_iter();
+        let values: Vec<f64> = trials.filter_map(quantity).collect();
+        let center = stats::center(&values, self.level);
+        center
+            .map(Estimate::from)
+            .ok_or_else(|| self.missing(select))
     }
 
-    /// What trials of the cells come to, for each block and level of a factor; discarded trials are left
-    /// out.
+    /// The trials of the cells that count.
     pub(super) fn trials(&self, select: &Select) -> Vec<&'r Measured> {
         let trials = self.cells(select).flat_map(|cell| &cell.counted);
         trials.copied().collect()

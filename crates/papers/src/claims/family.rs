@@ -39,6 +39,7 @@ pub(super) fn judged(rows_at: impl Fn(f64) -> Vec<Row>) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claims::evidence::Untestable;
     use crate::claims::finding::{Bound, ClaimFinding};
     use loadline_capacity::stats::mean_interval;
 
@@ -46,7 +47,7 @@ mod tests {
     fn rows(runs: &[[f64; 3]], level: f64) -> Vec<Row> {
         let row = |runs: &[f64; 3]| {
             let interval = mean_interval(runs, level);
-            let finding = ClaimFinding::of_quantity("", 1.0, interval, Bound::AtLeast(0.0), "");
+            let finding = ClaimFinding::of("", &(1.0, interval).into(), Bound::AtLeast(0.0));
             Row::new("", Ok(finding))
         };
         runs.iter().map(row).collect()
@@ -78,7 +79,8 @@ mod tests {
         let mut counted = Vec::new();
         for missing in [0, 5] {
             let found = judged(|level| {
-                let missing = (0..missing).map(|_| Row::new("", Err("No trial.".to_owned())));
+                let missing =
+                    (0..missing).map(|_| Row::new("", Err(Untestable("No trial.".to_owned()))));
                 let mut rows = rows(&[[1.0, 3.0, -1.0]; 2], level);
                 rows.extend(missing);
                 rows

@@ -2,8 +2,9 @@
 
 use loadline_capacity::stats::Interval;
 use loadline_lab::report::{Claim, Verdict};
+use serde::Deserialize;
 
-use super::evidence::Ratio;
+use super::evidence::{Estimate, Untestable};
 
 /// A claim and what came of it.
 pub(super) struct Row {
@@ -26,7 +27,8 @@ pub(super) struct ClaimFinding {
 }
 
 /// What is asked of a quantity.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Bound {
     AtLeast(f64),
     AtMost(f64),
@@ -35,7 +37,7 @@ pub(super) enum Bound {
 }
 
 impl Row {
-    pub(super) fn new(text: &'static str, finding: Result<ClaimFinding, String>) -> Self {
+    pub(super) fn new(text: &'static str, finding: Result<ClaimFinding, Untestable>) -> Self {
         let finding = finding.unwrap_or_else(ClaimFinding::missing);
         Self { text, finding }
     }
@@ -84,13 +86,22 @@ fn parted(text: &str) -> (String, String) {
 }
 
 impl Bound {
-    /// Judges an interval against it.
-    fn verdict(self, interval: &Interval) -> Verdict {
-        let (least, most) = match self {
+    fn ends(self) -> (f64, f64) {
+        match self {
             Self::AtLeast(least) => (least, f64::INFINITY),
             Self::AtMost(most) => (f64::NEG_INFINITY, most),
             Self::Within(least, most) => (least, most),
-        };
+        }
+    }
+
+    pub(super) fn holds(self, value: f64) -> bool {
+        let (least, most) = self.ends();
+        (least..=most).contains(&value)
+    }
+
+    /// Judges an interval against it.
+    fn verdict(self, interval: &Interval) -> Verdict {
+        let (least, most) = self.ends();
         if interval.low >= least && interval.high <= most {
             Verdict::Reproduced
         } else if interval.high < least || interval.low > most {
@@ -109,9 +120,12 @@ impl Bound {
     }
 }
 
+/// After a judgement whose interval holds the bound.
+const UNDECIDED: &str = " Not distinguishable with these trials.";
+
 impl ClaimFinding {
     /// Of a claim for which there is nothing to judge, and why.
-    pub(super) fn missing(why: String) -> Self {
+    pub(super) fn missing(Untestable(why): Untestable) -> Self {
         Self {
             can_be_judged: false,
             ..Self::new(Verdict::NotTestable, why)
@@ -131,37 +145,25 @@ impl ClaimFinding {
 
     /// Of a claim about an absolute rate: what was measured stands beside what was published, and says
     /// more of the two machines than of the servers. It is not judged.
-    pub(super) fn not_comparable(
-        what: &str,
-        (value, interval): (f64, Option<Interval>),
-        published: &str,
-    ) -> Self {
-        let within = interval.as_ref().map_or_else(String::new, within);
+    pub(super) fn not_comparable(what: &str, measured: &Estimate, published: &str) -> Self {
+        let within = measured.interval.as_ref().map_or_else(String::new, within);
         Self {
-            interval,
-            published: published.to_owned(),
+            interval: measured.interval,
             can_be_judged: false,
             ..Self::new(
                 Verdict::NotComparable,
                 format!(
                     "{what}: {}{within}; published: {published}. An absolute rate speaks of the machine.",
-                    number(value)
+                    number(measured.value)
                 ),
             )
         }
     }
 
-    /// A quantity with its interval, against what the claim asks of it. `published` is the paper's own
-    /// number, or empty.
-    pub(super) fn of_quantity(
-        what: &str,
-        value: f64,
-        interval: Option<Interval>,
-        bound: Bound,
-        published: &str,
-    ) -> Self {
-        let mut why = format!("{what}: {}", number(value));
-        let verdict = match &interval {
+    /// A quantity with its interval, against what the claim asks of it.
+    pub(super) fn of(what: &str, measured: &Estimate, bound: Bound) -> Self {
+        let mut why = format!("{what}: {}", number(measured.value));
+        let verdict = match &measured.interval {
             Some(interval) => {
                 why += &within(interval);
                 bound.verdict(interval)
@@ -171,25 +173,12 @@ impl ClaimFinding {
                 Verdict::NotTestable
             }
         };
-        why += &format!("; the claim asks for {}", bound.text());
-        why += match (verdict, interval.is_some()) {
-            (Verdict::NotTestable, true) => ". Not distinguishable with these trials.",
-            _ => ".",
-        };
-        Self {
-            verdict,
-            why,
-            interval,
-            published: published.to_owned(),
-            can_be_judged: interval.is_some(),
+        why += &format!("; the claim asks for {}.", bound.text());
+        if verdict == Verdict::NotTestable && measured.interval.is_some() {
+            why += UNDECIDED;
         }
-    }
-
-    /// The same of a ratio.
-    pub(super) fn of_ratio(what: &str, ratio: &Ratio, bound: Bound, published: &str) -> Self {
-        let mut finding = Self::of_quantity(what, ratio.value, ratio.interval, bound, published);
-        if ratio.is_widened {
-            finding.why += match finding.verdict {
+        if measured.is_widened {
+            why += match verdict {
                 Verdict::NotTestable => {
                     " Client-limited: the interval reaches as far as the servers' CPU time left room."
                 }
@@ -199,7 +188,20 @@ impl ClaimFinding {
                 }
             };
         }
-        finding
+        Self {
+            interval: measured.interval,
+            can_be_judged: measured.interval.is_some(),
+            ..Self::new(verdict, why)
+        }
+    }
+
+    /// Of a claim that no trial may fail: one that was seen to fail is enough.
+    pub(super) fn failed(self) -> Self {
+        Self {
+            verdict: Verdict::NotReproduced,
+            why: self.why.replace(UNDECIDED, ""),
+            ..self
+        }
     }
 
     /// Of a claim that asks for two things: it fails where either does. Each has to be judged
@@ -332,7 +334,7 @@ mod tests {
         ] {
             assert_eq!(bound.verdict(&interval(low, high)), verdict, "{bound:?}");
         }
-        let single = ClaimFinding::of_quantity("a", 5.0, None, Bound::AtLeast(3.0), "");
+        let single = ClaimFinding::of("a", &(5.0, None).into(), Bound::AtLeast(3.0));
         assert_eq!(single.verdict, NotTestable);
     }
 
@@ -359,18 +361,12 @@ mod tests {
 
     #[test]
     fn it_is_said_with_its_numbers() {
-        let finding = ClaimFinding::of_quantity(
-            "several over one",
-            3.456,
-            Some(interval(3.1, 3.9)),
-            Bound::AtLeast(3.0),
-            "3",
-        );
+        let measured = (3.456, Some(interval(3.1, 3.9))).into();
+        let finding = ClaimFinding::of("several over one", &measured, Bound::AtLeast(3.0));
         assert_eq!(
             finding.why,
             "several over one: 3.46 (3.1 to 3.9, 95 % interval); the claim asks for at least 3."
         );
-        assert_eq!(finding.published, "3");
         let (claim, source) = parted("It falls (in all), too (abstract, Fig. 25).");
         assert_eq!(
             (claim.as_str(), source.as_str()),

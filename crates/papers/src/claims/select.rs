@@ -2,45 +2,71 @@
 
 use loadline_lab::analysis::Cell;
 use loadline_lab::journal::{Level, Levels};
+use serde::Deserialize;
 
 /// Cells of a series by their levels. Factors that are not named vary: what is made of the cells is
-/// pooled over them.
-#[derive(Clone, Debug, Default)]
+/// pooled over them. As data: `["rates", "server=nginx", "service_us!=0"]`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "Vec<String>")]
 pub(super) struct Select {
-    pub(super) series: &'static str,
-    is: Vec<(&'static str, Level)>,
-    not: Vec<(&'static str, Level)>,
+    pub(super) series: String,
+    is: Vec<(String, Level)>,
+    not: Vec<(String, Level)>,
+}
+
+impl From<Vec<String>> for Select {
+    fn from(words: Vec<String>) -> Self {
+        let named = |(factor, text): (&str, &str)| {
+            let level = text.parse().map_or_else(|_| text.into(), Level::Number);
+            (factor.to_owned(), level)
+        };
+        let mut select = Self::default();
+        for word in words {
+            if let Some(level) = word.split_once("!=") {
+                select.not.push(named(level));
+            } else if let Some(level) = word.split_once('=') {
+                select.is.push(named(level));
+            } else {
+                select.series = word;
+            }
+        }
+        select
+    }
 }
 
 impl Select {
-    pub(super) fn series(series: &'static str) -> Self {
-        Self {
-            series,
-            ..Self::default()
-        }
-    }
-
     /// Only cells with this level.
-    pub(super) fn is(mut self, factor: &'static str, level: impl Into<Level>) -> Self {
-        self.is.push((factor, level.into()));
+    pub(super) fn is(mut self, factor: &str, level: impl Into<Level>) -> Self {
+        let level = level.into();
+        match self.is.iter_mut().find(|(name, _)| name == factor) {
+            Some((_, old)) => *old = level,
+            None => self.is.push((factor.to_owned(), level)),
+        }
         self
     }
 
-    /// Only cells without it.
-    pub(super) fn not(mut self, factor: &'static str, level: impl Into<Level>) -> Self {
-        self.not.push((factor, level.into()));
-        self
+    /// The same with other levels.
+    pub(super) fn but(&self, other: &Self) -> Self {
+        let levels = other.is.iter();
+        levels.fold(self.clone(), |select, (factor, level)| {
+            select.is(factor, level.clone())
+        })
+    }
+
+    /// The level of a factor that it names.
+    pub(super) fn level(&self, factor: &str) -> Option<&Level> {
+        let found = self.is.iter().find(|(name, _)| name == factor);
+        found.map(|(_, level)| level)
     }
 
     pub(super) fn takes(&self, cell: &Cell<'_>) -> bool {
-        let has = |(factor, level): &(&str, Level)| cell.level(factor) == Some(level);
+        let has = |(factor, level): &(String, Level)| cell.level(factor) == Some(level);
         cell.series == self.series && self.is.iter().all(has) && !self.not.iter().any(has)
     }
 
     /// What is left of a cell's levels: what it is paired by.
     pub(super) fn rest(&self, levels: &Levels, but: &str) -> String {
-        let is_rest =
-            |name: &String| name != but && self.is.iter().all(|(factor, _)| factor != name);
+        let is_rest = |name: &String| name != but && self.level(name).is_none();
         let rest = levels.iter().filter(|(name, _)| is_rest(name));
         let texts = rest.map(|(name, level)| format!("{name}={level}"));
         texts.collect::<Vec<_>>().join(", ")

@@ -18,34 +18,27 @@ fn bends(threads: f64, events: f64) -> Made {
 
 #[test]
 fn where_servers_bend() {
-    let win = "Threads win";
-    let later = "The event loop bends later";
-    let much_later = "It bends at 1.15 to 1.5 times";
-    let verdicts = |made: &Made| [win, later, much_later].map(|claim| made.verdict(claim));
-    // Between 1200 and 1300, and between 1500 and 1600: 1.15 to 1.33.
-    assert_eq!(
-        verdicts(&bends(1250.0, 1550.0)),
-        [NotReproduced, Reproduced, Reproduced]
-    );
-    assert_eq!(
-        verdicts(&bends(1600.0, 600.0)),
-        [Reproduced, NotReproduced, NotReproduced]
-    );
-    // A bend above all that was asked for lies above the other, and by more than 1.5.
-    assert_eq!(
-        verdicts(&bends(1250.0, 9999.0)),
-        [NotReproduced, Reproduced, NotReproduced]
-    );
-    // The same two rates on the grid are no bends that are the same.
-    assert_eq!(
-        verdicts(&bends(1210.0, 1250.0)),
-        [NotTestable, NotTestable, NotReproduced]
-    );
-    let unbent = bends(9999.0, 9999.0);
-    assert_eq!(verdicts(&unbent), [NotTestable; 3]);
-    let claim = unbent.claim(win);
+    let claims = [
+        "Threads win",
+        "The event loop bends later",
+        "It bends at 1.15 to 1.5 times",
+    ];
+    for (threads, events, verdicts) in [
+        // Between 1200 and 1300, and between 1500 and 1600: 1.15 to 1.33.
+        (1250.0, 1550.0, [NotReproduced, Reproduced, Reproduced]),
+        (1600.0, 600.0, [Reproduced, NotReproduced, NotReproduced]),
+        // A bend above all that was asked for lies above the other, and by more than 1.5.
+        (1250.0, 9999.0, [NotReproduced, Reproduced, NotReproduced]),
+        // The same two rates on the grid are no bends that are the same.
+        (1210.0, 1250.0, [NotTestable, NotTestable, NotReproduced]),
+        (9999.0, 9999.0, [NotTestable; 3]),
+    ] {
+        let found = bends(threads, events).verdicts(claims);
+        assert_eq!(found, verdicts, "{threads}, {events}");
+    }
+    let Claim { why, .. } = bends(9999.0, 9999.0).claim(claims[0]);
     let unseen = "threads: no bend is seen up to 2500/s";
-    assert!(claim.why.starts_with(unseen), "{}", claim.why);
+    assert!(why.starts_with(unseen), "{why}");
 }
 
 #[test]

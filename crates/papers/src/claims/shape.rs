@@ -1,0 +1,196 @@
+//! What is claimed of throughput along a factor: that it falls, has an optimum, and where.
+
+use loadline_capacity::stats::{Direction, Interval, Optimum};
+use loadline_lab::analysis::Metric;
+use loadline_lab::report::Verdict;
+use serde::Deserialize;
+
+use super::evidence::{Evidence, Untestable};
+use super::finding::{Bound, ClaimFinding, number};
+use super::select::Select;
+
+/// A claim of throughput in some cells along a factor of theirs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Shape {
+    is: Kind,
+    of: Select,
+    factor: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    /// It falls, and rises nowhere.
+    Falls,
+    /// It falls most at the first step, between 0 and 100 us.
+    SteepestFirst,
+    /// Its best number is below the largest, at each service time.
+    Optimum,
+    /// Its best number is not the same at all service times.
+    Moves,
+    /// With the largest number there is less of it, and more context switches, than with another one.
+    TooMany,
+}
+
+/// Times that the claims of steps and of optima are about.
+const SERVICE: &str = "service_us";
+/// Smaller differences are none.
+const MATTERS: f64 = 0.02;
+
+impl Shape {
+    pub(super) fn judged(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
+        match self.is {
+            Kind::Falls => self.falls(evidence),
+            Kind::SteepestFirst => self.steepest_first(evidence),
+            Kind::Optimum => self.optimum(evidence),
+            Kind::Moves => self.moves(evidence),
+            Kind::TooMany => self.too_many(evidence),
+        }
+    }
+
+    fn falls(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
+        let steps = evidence.steps(Metric::GoodPerS, &self.of, &self.factor)?;
+        let trend = steps.trend(Direction::Falling, evidence.level);
+        let none = || Untestable("Throughput does not vary, or has too few levels.".to_owned());
+        let trend = trend.ok_or_else(none)?;
+        let reversals: Vec<String> = trend.reversals.iter().map(|it| number(*it)).collect();
+        let turns = format!("it turns at {} us", reversals.join(", "));
+        let (verdict, how) = match trend.direction {
+            Some(Direction::Rising) => (Verdict::NotReproduced, "it rises"),
+            _ if !reversals.is_empty() => (Verdict::NotReproduced, turns.as_str()),
+            Some(Direction::Falling) => (Verdict::Reproduced, "it falls, and rises nowhere"),
+            None => (Verdict::NotTestable, "no trend can be seen"),
+        };
+        let p = trend.trend.p_falling.min(trend.trend.p_rising);
+        let p = match p < 0.001 {
+            true => "below 0.001".to_owned(),
+            false => format!("{p:.3}"),
+        };
+        let why = format!(
+            "Trend over service times: {how} (Kendall's tau {:.2}, p {p}).",
+            trend.trend.tau
+        );
+        Ok(ClaimFinding::new(verdict, why))
+    }
+
+    fn steepest_first(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
+        let steps = evidence.steps(Metric::GoodPerS, &self.of, &self.factor)?;
+        let numbers = evidence.numbers(&self.of, &self.factor);
+        if !matches!(numbers[..], [0.0, 100.0, _, ..]) {
+            return Err(Untestable(
+                "This run does not have the service times 0 and 100 us and a longer one."
+                    .to_owned(),
+            ));
+        }
+        let steepest = steps.steepest_fall(evidence.level);
+        let verdict = match (steepest.low, steepest.high) {
+            (_, 0.0) => Verdict::Reproduced,
+            (low, _) if low > 0.0 => Verdict::NotReproduced,
+            _ => Verdict::NotTestable,
+        };
+        let [at, low, high] = [steepest.at, steepest.low, steepest.high].map(number);
+        let why = format!(
+            "The steepest step, as a part of what it falls from, begins at {at} us (between {low} and \
+             {high} us)."
+        );
+        Ok(ClaimFinding {
+            interval: Some(Interval {
+                low: steepest.low,
+                high: steepest.high,
+                level: steepest.level,
+            }),
+            ..ClaimFinding::new(verdict, why)
+        })
+    }
+
+    /// The best number at each service time, each judged as one of all of them; and in words.
+    fn optima(&self, evidence: &Evidence<'_>) -> Result<Vec<(Optimum, String)>, Untestable> {
+        let mut optima = Vec::new();
+        let times = evidence.numbers(&self.of, SERVICE);
+        let level = evidence.among(times.len()).level;
+        for service_us in times {
+            let select = self.of.clone().is(SERVICE, service_us);
+            if let Ok(steps) = evidence.steps(Metric::GoodPerS, &select, &self.factor) {
+                let optimum = steps.optimum(level);
+                let [us, at, low, high] =
+                    [service_us, optimum.at, optimum.low, optimum.high].map(number);
+                let text = format!("{us} us: best at {at} ({low} to {high})");
+                optima.push((optimum, text));
+            }
+        }
+        match optima.is_empty() {
+            true => Err(evidence.missing(&self.of)),
+            false => Ok(optima),
+        }
+    }
+
+    fn optimum(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
+        let largest = evidence.numbers(&self.of, &self.factor).pop();
+        let largest = largest.unwrap_or_default();
+        let conditions = self.optima(evidence)?.into_iter().map(|(optimum, text)| {
+            let verdict = match (optimum.low, optimum.high) {
+                (_, high) if high < largest => Verdict::Reproduced,
+                (low, _) if low >= largest => Verdict::NotReproduced,
+                _ => Verdict::NotTestable,
+            };
+            (text, verdict)
+        });
+        let what = format!(
+            "The best number of {} is below the largest, {}",
+            self.factor,
+            number(largest)
+        );
+        Ok(ClaimFinding::of_conditions(conditions.collect(), &what))
+    }
+
+    fn moves(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
+        let (optima, texts): (Vec<_>, Vec<_>) = self.optima(evidence)?.into_iter().unzip();
+        if optima.len() < 2 {
+            return Err(Untestable(format!(
+                "Series {} has a single service time that can be judged.",
+                self.of.series
+            )));
+        }
+        let is_apart = |one: &Optimum, other: &Optimum| one.high < other.low;
+        let any_apart = (optima.iter()).any(|one| optima.iter().any(|other| is_apart(one, other)));
+        let are_settled = optima.iter().all(|optimum| optimum.low >= optimum.high);
+        let verdict = match (any_apart, are_settled) {
+            (true, _) => Verdict::Reproduced,
+            (false, true) => Verdict::NotReproduced,
+            (false, false) => Verdict::NotTestable,
+        };
+        let why = format!("Number of {}: {}.", self.factor, texts.join("; "));
+        Ok(ClaimFinding::new(verdict, why))
+    }
+
+    /// Less throughput and more switches than with any one smaller number.
+    fn too_many(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
+        let numbers = evidence.numbers(&self.of, &self.factor);
+        let missing = || evidence.missing(&self.of);
+        let (most, fewer) = numbers.split_last().ok_or_else(missing)?;
+        // Each of the numbers, and less and more of each.
+        let one_of = evidence.among(2 * fewer.len());
+        let pool = (&self.of, self.factor.as_str());
+        let mut findings = Vec::new();
+        for other in fewer {
+            let judged = |metric, bound, what: &str| {
+                let is_other = |it| it == *other;
+                let (_, ratio) = one_of.best_over(metric, pool, &|it| it == *most, &is_other)?;
+                let (most, other) = (number(*most), number(*other));
+                let what = format!("{what} with {most} threads over {other}");
+                Ok((ratio.value, ClaimFinding::of(&what, &ratio, bound)))
+            };
+            let less = Bound::AtMost(1.0 - MATTERS);
+            let (kept, less) = judged(Metric::GoodPerS, less, "Throughput")?;
+            let more = Bound::AtLeast(1.0 + MATTERS);
+            let what = "Context switches for each request";
+            let (_, more) = judged(Metric::ContextSwitchesPerRequest, more, what)?;
+            findings.push((kept, less.and(more)));
+        }
+        // That with the most throughput is reported first.
+        findings.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let findings = findings.into_iter().map(|(_, finding)| finding);
+        ClaimFinding::any(findings.collect()).ok_or_else(missing)
+    }
+}

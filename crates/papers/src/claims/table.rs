@@ -1,0 +1,135 @@
+//! The claims as data: `lab/papers/claims.toml`.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use loadline_lab::report::Verdict;
+use serde::Deserialize;
+
+use super::bend;
+use super::evidence::{Evidence, Untestable};
+use super::finding::{Bound, ClaimFinding, Row, number};
+use super::shape::Shape;
+use super::value::Value;
+
+const TEXT: &str = include_str!("../../../../lab/papers/claims.toml");
+
+/// By paper. A test sees to it that the file can be read.
+static CLAIMS: LazyLock<BTreeMap<String, Vec<ClaimRow>>> =
+    LazyLock::new(|| toml::from_str(TEXT).unwrap_or_default());
+
+/// A claim, or a part of one: it has a value with a bound, a shape, or parts.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ClaimRow {
+    /// In our words, with its place in the paper in parentheses at the end. Parts have none.
+    text: String,
+    /// What is measured. A name in braces stands for something that the measuring finds.
+    what: String,
+    value: Option<Value>,
+    /// Of the value; `None`: it is an absolute rate, which is not judged.
+    bound: Option<Bound>,
+    /// The paper's own number, or empty.
+    published: String,
+    shape: Option<Shape>,
+    /// All have to hold; if one cannot be tested, the claim cannot.
+    all: Vec<Self>,
+    /// All have to hold; one that cannot be tested says so beside the others.
+    each: Vec<Self>,
+    long: Option<Long>,
+}
+
+/// Trials that are shorter say nothing about a claim.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Long {
+    series: String,
+    least_s: f64,
+}
+
+/// The claims of a paper, judged by what a run says.
+pub(super) fn rows(paper: &str, evidence: &Evidence<'_>) -> Vec<Row> {
+    let claims = CLAIMS.get(paper).into_iter().flatten();
+    claims
+        .map(|claim| Row::new(&claim.text, claim.judged(evidence)))
+        .collect()
+}
+
+impl ClaimRow {
+    fn judged(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
+        let finding = match (&self.value, &self.shape) {
+            (Some(value), _) => self.compared(value, evidence),
+            (None, Some(shape)) => shape.judged(evidence),
+            (None, None) => self.parts(evidence),
+        }?;
+        let Some(long) = &self.long else {
+            return Ok(finding);
+        };
+        let duration_s = evidence.duration_s(&long.series).unwrap_or_default();
+        if duration_s >= long.least_s {
+            return Ok(finding);
+        }
+        Err(Untestable(format!(
+            "These runs are of {} s, and long ones of {} s are run under --full. {}",
+            number(duration_s),
+            number(long.least_s),
+            finding.why
+        )))
+    }
+
+    /// Each part is judged as one of their number.
+    fn parts(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
+        let one_of = evidence.among(self.all.len() + self.each.len());
+        let all: Result<Vec<_>, _> = self.all.iter().map(|part| part.judged(&one_of)).collect();
+        let each = self.each.iter().map(|part| {
+            let finding = part.judged(&one_of);
+            finding.unwrap_or_else(ClaimFinding::missing)
+        });
+        let findings = all?.into_iter().chain(each);
+        let nothing = || Untestable("Nothing was compared.".to_owned());
+        findings.reduce(ClaimFinding::and).ok_or_else(nothing)
+    }
+
+    /// The value against its bound.
+    fn compared(&self, value: &Value, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
+        let mut what = self.what.clone();
+        let measured = value.measured(evidence, &mut what)?;
+        let mut finding = match self.bound {
+            Some(bound) => ClaimFinding::of(&what, &measured, bound),
+            None => ClaimFinding::not_comparable(&what, &measured, &self.published),
+        };
+        match (value, self.bound) {
+            (Value::Largest { .. }, Some(bound)) if !bound.holds(measured.value) => {
+                finding = finding.failed();
+            }
+            (Value::Bends { of, over }, _) if finding.verdict == Verdict::NotTestable => {
+                if let Some(why) = bend::unseen(evidence, [of, &of.but(over)]) {
+                    (finding.why, finding.interval) = (why, None);
+                }
+            }
+            _ => {}
+        }
+        finding.published.clone_from(&self.published);
+        Ok(finding)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_claim_is_read() {
+        let claims: BTreeMap<String, Vec<ClaimRow>> = toml::from_str(TEXT).unwrap();
+        assert_eq!(claims.len(), crate::PAPERS.len());
+        for claim in claims.values().flatten() {
+            let tests = [
+                claim.value.is_some(),
+                claim.shape.is_some(),
+                !claim.all.is_empty(),
+                !claim.each.is_empty(),
+            ];
+            assert_eq!(tests.iter().filter(|it| **it).count(), 1, "{claim:?}");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! What is measured for a claim: means, ratios, slopes.
+
+use std::collections::BTreeMap;
+
+use loadline_capacity::stats::{self, Interval, Range};
+use loadline_lab::analysis::{Measured, Metric};
+use serde::Deserialize;
+
+use super::bend;
+use super::evidence::{Estimate, Evidence, Untestable};
+use super::finding::{Bound, number};
+use super::select::Select;
+
+/// A value that a claim is about.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Value {
+    /// The mean over trials.
+    Mean { of: Select, quantity: Quantity },
+    /// The largest of any trial; `{count}` of them.
+    Largest { of: Select, quantity: Quantity },
+    /// The largest mean at numbers of a factor above one.
+    Most {
+        of: Select,
+        factor: String,
+        above: f64,
+        /// The number whose trials say why there is none.
+        end: f64,
+        quantity: Quantity,
+    },
+    /// `of / over`, within blocks. `{per_s}` is the rate of other cells.
+    Ratio {
+        of: Select,
+        over: Select,
+        metric: Metric,
+        per_s_of: Option<Select>,
+    },
+    /// The same over numbers of a factor up to one.
+    RatioUpTo {
+        of: Select,
+        over: Select,
+        factor: String,
+        most: f64,
+        metric: Metric,
+    },
+    /// `of / over`, over `from / over`.
+    Growth {
+        of: Select,
+        from: Select,
+        over: Select,
+        metric: Metric,
+    },
+    /// The best of `these` numbers of a factor, `{this}`, over the best of all others, `{other}`, pooled
+    /// over what is not named. Without `these`: all but the smallest.
+    Best {
+        of: Select,
+        factor: String,
+        these: Option<Bound>,
+        metric: Metric,
+    },
+    /// The slope of a straight line through logarithms.
+    Exponent {
+        of: Select,
+        factor: String,
+        quantity: Quantity,
+    },
+    /// The highest rate that a server carries.
+    Bend { of: Select },
+    /// That of one server over that of another.
+    Bends { of: Select, over: Select },
+}
+
+/// Something of a trial.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Quantity {
+    Metric(Metric),
+    Derived(Derived),
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Derived {
+    /// The share of the server's CPUs, in user mode and in the kernel.
+    Cpu,
+    /// Responses in the last third of a trial over those in the first.
+    Kept,
+    /// The share of connections without a response.
+    Starved,
+}
+
+/// The connections of P3's load.
+const CONNECTIONS: f64 = 2000.0;
+
+impl Quantity {
+    fn of(self, trial: &Measured) -> Option<f64> {
+        match self {
+            Self::Metric(metric) => trial.value(metric),
+            Self::Derived(Derived::Cpu) => {
+                Some(trial.value(Metric::CpuUserShare)? + trial.value(Metric::CpuKernelShare)?)
+            }
+            Self::Derived(Derived::Kept) => {
+                let counted = trial.seconds.iter().filter(|second| second.counted);
+                let rate = |metric| counted.filter_map(move |it| it.values.get(&metric).copied());
+                let rates: Vec<f64> = rate(Metric::CompletedPerS).collect();
+                let third = rates.len() / 3;
+                let last = rates.len() - third;
+                (third > 0).then(|| stats::mean(&rates[last..]) / stats::mean(&rates[..third]))
+            }
+            // A connection whose response does not come is given up and opened anew, so those that were
+            // opened and not given up are those that were served. Timeouts for each second would not do:
+            // a short run has too few of them for each connection, and once the kernel's queue is full
+            // of connections that were given up, no new ones come to be that could wait.
+            Self::Derived(Derived::Starved) => {
+                let served = trial.connections.checked_sub(trial.timeouts)?;
+                Some(1.0 - served as f64 / CONNECTIONS)
+            }
+        }
+    }
+}
+
+impl Value {
+    /// Fills in `what` was measured.
+    pub(super) fn measured(
+        &self,
+        evidence: &Evidence<'_>,
+        what: &mut String,
+    ) -> Result<Estimate, Untestable> {
+        let mut fill = |name: &str, text: String| *what = what.replace(name, &text);
+        match self {
+            Self::Mean { of, quantity } => evidence.mean(&|trial| quantity.of(trial), of),
+            Self::Largest { of, quantity } => {
+                let (count, largest) = largest(evidence, *quantity, of)?;
+                fill("{count}", count.to_string());
+                Ok(largest)
+            }
+            Self::Most {
+                of,
+                factor,
+                above,
+                end,
+                quantity,
+            } => most(evidence, *quantity, (of, factor), *above)
+                .ok_or_else(|| evidence.missing(&of.clone().is(factor, *end))),
+            Self::Ratio {
+                of,
+                over,
+                metric,
+                per_s_of,
+            } => {
+                let ratio = evidence.ratio(*metric, of, &of.but(over))?;
+                if let Some(cells) = per_s_of {
+                    let rate = evidence.mean(&|trial| trial.value(Metric::GoodPerS), cells)?;
+                    fill("{per_s}", format!("{:.0}", rate.value));
+                }
+                Ok(ratio)
+            }
+            Self::RatioUpTo {
+                of,
+                over,
+                factor,
+                most,
+                metric,
+            } => ratio_up_to(evidence, *metric, [of, &of.but(over)], (factor, *most)),
+            Self::Growth {
+                of,
+                from,
+                over,
+                metric,
+            } => {
+                let (this, other) = ([of, &of.but(over)], [from, &from.but(over)]);
+                evidence.ratio_of_ratios(*metric, this, other)
+            }
+            Self::Best {
+                of,
+                factor,
+                these,
+                metric,
+            } => {
+                let ([this, other], ratio) = best(evidence, *metric, (of, factor), *these)?;
+                fill("{this}", number(this));
+                fill("{other}", number(other));
+                Ok(ratio)
+            }
+            Self::Exponent {
+                of,
+                factor,
+                quantity,
+            } => exponent(evidence, *quantity, of, factor),
+            Self::Bend { of } => bend::rate(evidence, of, what),
+            Self::Bends { of, over } => bend::ratio(evidence, [of, &of.but(over)], what),
+        }
+    }
+}
+
+/// Of how many trials, and the largest of them: it decides, however usual it is.
+fn largest(
+    evidence: &Evidence<'_>,
+    quantity: Quantity,
+    select: &Select,
+) -> Result<(usize, Estimate), Untestable> {
+    let trials = evidence.trials(select).into_iter();
+    let values: Vec<f64> = trials.filter_map(|trial| quantity.of(trial)).collect();
+    let largest = values.iter().copied().reduce(f64::max);
+    let value = largest.ok_or_else(|| evidence.missing(select))?;
+    let interval = evidence.mean(&|trial| quantity.of(trial), select)?.interval;
+    let interval = interval.map(|it| Interval { high: value, ..it });
+    Ok((values.len(), (value, interval).into()))
+}
+
+/// The interval holds for all numbers that may have the largest mean at once.
+fn most(
+    evidence: &Evidence<'_>,
+    quantity: Quantity,
+    (select, factor): (&Select, &str),
+    above: f64,
+) -> Option<Estimate> {
+    let mut numbers = evidence.numbers(select, factor);
+    numbers.retain(|number| *number > above);
+    let one_of = evidence.among(numbers.len());
+    let means = numbers.iter().map(|number| {
+        let select = select.clone().is(factor, *number);
+        one_of.mean(&|trial| quantity.of(trial), &select)
+    });
+    let means: Vec<Estimate> = means.flatten().collect();
+    let value = means.iter().map(|mean| mean.value).reduce(f64::max)?;
+    let intervals = || means.iter().filter_map(|mean| mean.interval);
+    let low = intervals().map(|interval| interval.low).reduce(f64::max);
+    let high = intervals().map(|interval| interval.high).reduce(f64::max);
+    let interval = low.zip(high).map(|(low, high)| Interval {
+        low,
+        high,
+        level: evidence.level,
+    });
+    Some((value, interval).into())
+}
+
+/// The two numbers, and one over the other.
+fn best(
+    evidence: &Evidence<'_>,
+    metric: Metric,
+    (select, factor): (&Select, &str),
+    these: Option<Bound>,
+) -> Result<([f64; 2], Estimate), Untestable> {
+    let smallest = evidence.numbers(select, factor).first().copied();
+    let is_this = |number| match these {
+        Some(these) => these.holds(number),
+        None => Some(number) != smallest,
+    };
+    let is_other = |number| !is_this(number);
+    evidence.best_over(metric, (select, factor), &is_this, &is_other)
+}
+
+/// The mean of the ratios at each number, for each block.
+fn ratio_up_to(
+    evidence: &Evidence<'_>,
+    metric: Metric,
+    [this, other]: [&Select; 2],
+    (factor, most): (&str, f64),
+) -> Result<Estimate, Untestable> {
+    let mut logs: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    let numbers = evidence.numbers(other, factor).into_iter();
+    for number in numbers.filter(|number| *number <= most) {
+        let others = evidence.trials(&other.clone().is(factor, number));
+        for trial in evidence.trials(&this.clone().is(factor, number)) {
+            let twin = others.iter().find(|it| it.block == trial.block);
+            let values = trial
+                .value(metric)
+                .zip(twin.and_then(|it| it.value(metric)));
+            let log = values.map(|(this, other)| (this / other).ln());
+            logs.entry(trial.block).or_default().extend(log);
+        }
+    }
+    logs.retain(|_, of_block| !of_block.is_empty());
+    let means = logs.values().map(|of_block| stats::mean(of_block));
+    evidence.compared(means, other)
+}
+
+/// The slope of a straight line through logarithms, for each block.
+fn exponent(
+    evidence: &Evidence<'_>,
+    quantity: Quantity,
+    select: &Select,
+    factor: &str,
+) -> Result<Estimate, Untestable> {
+    let exact = |trial: &Measured| quantity.of(trial).map(Range::exact);
+    let along = evidence.along(&exact, select, factor)?;
+    let blocks = along.first().map(|(_, blocks)| blocks.keys());
+    let slopes = blocks.into_iter().flatten().filter_map(|block| {
+        let of = |(x, blocks): &(f64, BTreeMap<u32, Range>)| {
+            Some((x.ln(), blocks.get(block)?.value.ln()))
+        };
+        slope(&along.iter().filter_map(of).collect::<Vec<_>>())
+    });
+    let slopes: Vec<f64> = slopes.collect();
+    if slopes.is_empty() {
+        return Err(evidence.missing(select));
+    }
+    let interval = stats::mean_interval(&slopes, evidence.level);
+    Ok((stats::mean(&slopes), interval).into())
+}
+
+fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let (xs, ys): (Vec<f64>, Vec<f64>) = points.iter().copied().unzip();
+    let (x_mean, y_mean) = (stats::mean(&xs), stats::mean(&ys));
+    let squares: f64 = xs.iter().map(|x| (x - x_mean).powi(2)).sum();
+    let products: f64 = points
+        .iter()
+        .map(|(x, y)| (x - x_mean) * (y - y_mean))
+        .sum();
+    (squares > 0.0).then(|| products / squares)
+}
