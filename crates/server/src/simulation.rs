@@ -519,16 +519,29 @@ fn one_is_done(client: &Client) -> bool {
     client.is_answered() && !matches!(client.manner, Manner::Stays)
 }
 
+/// Says how to repeat a simulation, whatever panics in it.
+struct Repeat(u64);
+
+impl Drop for Repeat {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let seed = self.0;
+            println!("again: LOADLINE_SEED={seed} cargo test -p loadline-server simulation");
+        }
+    }
+}
+
 #[test]
 fn a_hundred_thousand_connections_from_a_seed() {
     const CONNECTIONS: usize = 2_000;
     let given = std::env::var("LOADLINE_SEED").ok();
-    let seeds = match given.and_then(|seed| seed.parse().ok()) {
-        Some(seed) => seed..seed + 1,
+    let seeds = match given.map(|seed| seed.parse::<u64>()) {
+        Some(seed) => seed.map(|seed| seed..seed + 1).expect("a seed's number"),
         None => 0..50,
     };
     let mut total = Summary::default();
     for seed in seeds {
+        let _repeat = Repeat(seed);
         let summary = Simulation::new(seed, CONNECTIONS).run();
         total.connections += summary.connections;
         total.answers += summary.answers;
