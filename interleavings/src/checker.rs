@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loom::model::Builder;
 
-/// How `SeqCst` accesses are ordered.
+/// Where the fences of `SeqCst` accesses stand.
 ///
-/// loom takes them for `AcqRel`, and orders by `fence(SeqCst)` alone. So each access gets a fence, as
-/// compilers make them for processors that have nothing else: either before it or behind it. Both are
-/// right, so correct code passes under both. Code that needs two `SeqCst` accesses in a row of which
-/// one is weaker fails under one of the two: with fences on both sides the stronger one would stand
-/// in for the weaker.
+/// loom takes a `SeqCst` access for `AcqRel`; only `fence(SeqCst)` gives it the one order of all. So
+/// each such access gets a fence. Compilers do the same for some processors, either before every access
+/// or behind every access, and both are correct. Each case runs under both: with fences on both sides, a
+/// strong access would hide that the one beside it is too weak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fences {
     Leading,
@@ -28,11 +27,11 @@ pub(crate) fn fences() -> Fences {
     FENCES.get()
 }
 
-/// Preemptions in one execution, unless `LOOM_MAX_PREEMPTIONS` says otherwise. Faults need two or
-/// three; each more takes some five times as long.
+/// Preemptions in one execution, unless `LOOM_MAX_PREEMPTIONS` says otherwise. Faults that were put in
+/// by hand needed two or three; one more takes some five times as long.
 const PREEMPTIONS_MAX: usize = 3;
 
-/// Checks a case under all executions of up to [`PREEMPTIONS_MAX`] preemptions.
+/// Checks a case in all executions of up to [`PREEMPTIONS_MAX`] preemptions.
 pub(crate) fn check(case: impl Fn() + Send + Sync + 'static) {
     check_within(PREEMPTIONS_MAX, case);
 }
@@ -42,6 +41,7 @@ pub(crate) fn check_within(preemptions_max: usize, case: impl Fn() + Send + Sync
     let case = Arc::new(case);
     for fences in [Fences::Leading, Fences::Trailing] {
         FENCES.set(fences);
+        println!("{fences:?} fences");
         let executions = Arc::new(AtomicUsize::new(0));
         let mut builder = Builder::new();
         builder.preemption_bound.get_or_insert(preemptions_max);
@@ -58,6 +58,6 @@ pub(crate) fn check_within(preemptions_max: usize, case: impl Fn() + Send + Sync
                 case();
             }
         });
-        println!("{executions:?} executions, {fences:?} fences");
+        println!("{executions:?} executions");
     }
 }

@@ -1,10 +1,12 @@
 //! As `src/sync.rs`, over loom.
 
+mod lock;
+
 use std::io;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use lock::{Condvar, Mutex, MutexGuard};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -106,8 +108,15 @@ pub(crate) mod atomic {
 
     use crate::checker::{Fences, fences};
 
-    /// An access; `SeqCst` by a fence and the next weaker order.
-    fn ordered<T>(order: Ordering, weaker: Ordering, access: impl FnOnce(Ordering) -> T) -> T {
+    /// An access; `SeqCst` by a fence and the next weaker order. None while a case unwinds.
+    fn ordered<T: Default>(
+        order: Ordering,
+        weaker: Ordering,
+        access: impl FnOnce(Ordering) -> T,
+    ) -> T {
+        if std::thread::panicking() {
+            return T::default();
+        }
         if order != SeqCst {
             return access(order);
         }

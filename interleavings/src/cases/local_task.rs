@@ -58,7 +58,8 @@ impl Counting {
     }
 }
 
-fn counting_app(count: usize) -> App {
+/// Answers when another thread has woken it that often.
+pub(super) fn counting_app(count: usize) -> App {
     App::new(move |exchange, port| async move {
         Counting::to(count).run().await;
         answer(exchange, &port, "done");

@@ -16,6 +16,8 @@ use crate::task::{Sleeper, WorkerTask};
 use crate::worker::job::Message;
 use crate::worker::job_queue::JobQueue;
 
+use super::local_task::counting_app;
+
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n";
 
@@ -54,7 +56,8 @@ async fn produce(exchange: Box<Exchange>, port: Port, content: &str) {
     port.produce(Piece::End);
 }
 
-/// A notification that is lost leaves the owner asleep: a deadlock.
+/// A notification that is lost leaves the owner asleep: a deadlock. The end of the task, behind its
+/// answer, is none.
 #[test]
 fn an_answer_reaches_its_owner() {
     check(|| {
@@ -62,6 +65,21 @@ fn an_answer_reaches_its_owner() {
         owner.receive(GET);
         let worker = owner.spawn_worker();
         owner.serve_until("\r\n\r\n");
+        assert_eq!(owner.answers(), 1);
+        worker.join().unwrap();
+        assert!(!owner.mailbox.has_mail(), "notified of nothing");
+        owner.end();
+    });
+}
+
+/// A wake-up that is lost leaves the worker asleep: a deadlock.
+#[test]
+fn a_worker_polls_what_another_thread_wakes() {
+    check(|| {
+        let mut owner = Owner::with_worker(counting_app(2));
+        owner.receive(GET);
+        let worker = owner.spawn_worker();
+        owner.serve_until("done");
         assert_eq!(owner.answers(), 1);
         owner.end();
         worker.join().unwrap();
