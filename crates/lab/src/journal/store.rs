@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn names_of_before_are_read() {
         use loadline_capacity::search::{Outcome, Row};
-        let line = r#"{"trial":{"number":3,"void":["a reason"],"times_void":["another"]}}"#;
+        let line = r#"{"line":"trial","number":3,"void":["a reason"],"times_void":["another"]}"#;
         let Line::Trial(read) = serde_json::from_str(line).unwrap() else {
             panic!("no trial");
         };
