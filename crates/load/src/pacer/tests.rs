@@ -59,6 +59,11 @@ fn kolmogorov_smirnov(mut numbers: Vec<f64>) -> f64 {
     distances.fold(0.0, f64::max) * count.sqrt()
 }
 
+/// The same of gaps that should be exponential, in units of their mean.
+fn distance_from_exponential(gaps: &[f64]) -> f64 {
+    kolmogorov_smirnov(gaps.iter().map(|gap| 1.0 - (-gap).exp()).collect())
+}
+
 /// The gaps between times, in units of their mean at `rate`.
 fn gaps(times_ns: &[u64], rate: f64) -> Vec<f64> {
     let pairs = times_ns.windows(2);
@@ -135,8 +140,7 @@ fn gaps_of_poisson_arrivals_are_exponential() {
     for seed in 0..20 {
         let times = poisson(&constant(2000.0, 10.0), seed);
         let gaps = gaps(&times, 2000.0);
-        let uniform = gaps.iter().map(|gap| 1.0 - (-gap).exp()).collect();
-        let distance = kolmogorov_smirnov(uniform);
+        let distance = distance_from_exponential(&gaps);
         assert!(distance < 1.95, "seed {seed}: {distance}");
         let correlation = correlation_of_neighbours(&gaps) * (gaps.len() as f64).sqrt();
         assert!(correlation.abs() < 4.0, "seed {seed}: {correlation}");
@@ -170,8 +174,7 @@ fn the_union_of_shares_is_a_poisson_process() {
         let times = union(&schedule, Arrivals::Poisson, of, seed);
         assert_eq!(times.len(), 40_000);
         let gaps = gaps(&times, 4000.0);
-        let uniform = gaps.iter().map(|gap| 1.0 - (-gap).exp()).collect();
-        let distance = kolmogorov_smirnov(uniform);
+        let distance = distance_from_exponential(&gaps);
         assert!(distance < 1.95, "{of} shares: {distance}");
         let index = dispersion(&times, 10_000_000, 1000);
         assert!(
@@ -295,9 +298,8 @@ fn one_in_a_hundred_seconds() {
     for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
         assert_eq!(union(&schedule, arrivals, 5, 1).len(), 864);
     }
-    let uniform = gaps(&poisson(&schedule, 6), 0.01);
-    let uniform = uniform.iter().map(|gap| 1.0 - (-gap).exp()).collect();
-    assert!(kolmogorov_smirnov(uniform) < 1.95);
+    let gaps = gaps(&poisson(&schedule, 6), 0.01);
+    assert!(distance_from_exponential(&gaps) < 1.95);
 }
 
 #[test]

@@ -186,39 +186,40 @@ mod tests {
     fn what_changed_is_recorded() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
-        put(
-            root,
-            "proc/cpuinfo",
-            "processor\t: 0\nmodel name\t: Fast One\n\nprocessor\t: 1\n",
-        );
-        put(
-            root,
-            "proc/sys/net/ipv4/ip_local_port_range",
-            "32768\t60999\n",
-        );
-        put(root, "proc/sys/kernel/osrelease", "6.1.0\n");
-        put(root, "proc/stat", "cpu  1 2 3 4 5 6 7 150 9 10\ncpu0 1\n");
-        put(
-            root,
-            "proc/net/sockstat",
-            "sockets: used 9\nTCP: inuse 5 orphan 0 tw 17 alloc 2 mem 1\n",
-        );
-        put(
-            root,
-            "proc/net/netstat",
-            "TcpExt: ListenOverflows ListenDrops\nTcpExt: 3 4\nIpExt: A\nIpExt: 1\n",
-        );
-        put(
-            root,
-            "proc/net/snmp",
-            "Tcp: RtoAlgorithm RetransSegs OutRsts\nTcp: 1 20 30\n",
-        );
-        put(root, "proc/self/cgroup", "0::/a/b\n");
-        put(
-            root,
-            "sys/fs/cgroup/a/cpu.stat",
-            "usage_usec 5\nthrottled_usec 1000000\n",
-        );
+        let files = "\
+== proc/cpuinfo
+processor : 0
+model name : Fast One
+
+processor : 1
+== proc/sys/net/ipv4/ip_local_port_range
+32768 60999
+== proc/sys/kernel/osrelease
+6.1.0
+== proc/stat
+cpu  1 2 3 4 5 6 7 150 9 10
+cpu0 1
+== proc/net/sockstat
+sockets: used 9
+TCP: inuse 5 orphan 0 tw 17 alloc 2 mem 1
+== proc/net/netstat
+TcpExt: ListenOverflows ListenDrops
+TcpExt: 3 4
+IpExt: A
+IpExt: 1
+== proc/net/snmp
+Tcp: RtoAlgorithm RetransSegs OutRsts
+Tcp: 1 20 30
+== proc/self/cgroup
+0::/a/b
+== sys/fs/cgroup/a/cpu.stat
+usage_usec 5
+throttled_usec 1000000
+";
+        for file in files.split("== ").skip(1) {
+            let (path, text) = file.split_once('\n').unwrap();
+            put(root, path, text);
+        }
         let probe = Probe::at(root);
         put(root, "proc/stat", "cpu  1 2 3 4 5 6 7 400 9 10\n");
         put(

@@ -5,7 +5,7 @@
 //! in is held to 2 % or 50 us of what the stub recorded; a run that is not good is repeated, up to
 //! four times, with new seeds. If none was good, a witness says what a client without fault would
 //! have found on this machine (see `witness`): a case that is beyond that has failed; one that is
-//! within proves nothing, and is told as skipped on standard error, or is a failure, too, if
+//! within proves nothing, and is reported as skipped on standard error, or is a failure, too, if
 //! `LOADLINE_TRUTH_STRICT` is set. The quickest requests are held to 90 us in every run, or to what
 //! the witness's quickest wake-ups take, and nothing else excuses them.
 //!

@@ -258,7 +258,7 @@ fn check_a_connection_for_each() {
     );
 }
 
-/// A closed loop asks nothing while it waits: of a fifth of the time one request in hundreds tells.
+/// A closed loop asks nothing while it waits: one request in hundreds shows a fifth of the time.
 fn check_a_closed_loop() {
     let context = UserContext {
         stall: STALL,

@@ -1,4 +1,4 @@
-//! Who kept whom from running: whether the machine can explain that a time was too long.
+//! What kept threads from running: whether the machine can explain that a time was too long.
 //!
 //! The stub's record holds its own delays, since the kernel stamps what arrives. What is left is the
 //! client's thread, kept from running by others on its CPU or by the hypervisor. A witness sleeps on
@@ -172,7 +172,7 @@ fn stub_late_s(outcome: &Outcome) -> f64 {
 }
 
 /// Runs and judges until a run is good. If none is, and the machine explains all that was wrong with
-/// half of them or more, the case is skipped, which is told past the capture of the test's output.
+/// half of them or more, the case is skipped; the line that says so is not captured with the test's output.
 /// Otherwise it has failed: an error of the client is in every run, a disturbance is not.
 pub(crate) fn judged(
     case: &str,
