@@ -63,21 +63,9 @@ pub fn trials_csv(run: &Run) -> String {
 pub fn figure_csv(figure: &Figure) -> String {
     let unit = figure.value.name.as_str();
     let mut head = table::places(figure);
-    for name in [
-        "trials", "center", "low", "high", "level", "mean", "min", "max",
-    ] {
-        head.push(name.to_owned());
-    }
-    head.extend(
-        [
-            "metric",
-            "discarded_trial",
-            "discarded_value",
-            "discarded_why",
-            "room",
-        ]
-        .map(str::to_owned),
-    );
+    let names = "trials center low high level mean min max metric discarded_trial discarded_value \
+                 discarded_why room";
+    head.extend(names.split(' ').map(str::to_owned));
     let mut csv = line(&head);
     for row in table::rows(figure) {
         let mut fields = row.place(figure);
