@@ -302,9 +302,11 @@ impl Http1Session {
     }
 
     /// Nothing is ordered to be filled: whoever sends the output can send files.
+    #[allow(clippy::boxed_local, reason = "as other sessions take it")]
     pub fn filled(&mut self, _fill: Box<Fill>, _cx: &mut Context<'_>) {}
 
     /// The same.
+    #[allow(clippy::boxed_local, reason = "as other sessions take it")]
     pub fn not_cached(&mut self, _fill: Box<Fill>, _cx: &mut Context<'_>) {}
 
     /// The same.

@@ -100,7 +100,7 @@ pub use pool::Pool;
 pub use port::{Courier, Gone, Piece, Port, Task, TaskOptions};
 pub use request::{Field, FieldName, Request, RequestBody, Span, TargetForm, Version};
 pub use response::{Body, Response};
-pub use server_session::{Protocol, ServerSession, Session};
+pub use server_session::{NewSession, Protocol, ServerSession, Session};
 pub use session_config::SessionConfig;
 pub use status::Status;
 pub use trusted_proxies::{TrustedProxies, TrustedProxy};

@@ -27,14 +27,18 @@ pub enum ServerSession {
     Other(Box<dyn Session>),
 }
 
+/// Makes the session of a connection that was just accepted.
+pub type NewSession =
+    fn(&Arc<SessionConfig>, Option<SocketAddr>, &mut Context<'_>) -> Box<dyn Session>;
+
 /// What a listener's connections speak.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Protocol {
     /// HTTP/1.0 and 1.1.
     #[default]
     Http1,
-    /// Another protocol: makes the session of a connection that was just accepted.
-    Other(fn(&Arc<SessionConfig>, Option<SocketAddr>, &mut Context<'_>) -> Box<dyn Session>),
+    /// Another protocol.
+    Other(NewSession),
 }
 
 impl ServerSession {

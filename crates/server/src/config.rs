@@ -117,7 +117,7 @@ pub struct SharedConfig<H> {
 
 impl<H> From<Config<H>> for Arc<SharedConfig<H>> {
     fn from(config: Config<H>) -> Self {
-        Arc::new(SharedConfig {
+        Self::new(SharedConfig {
             current: Mutex::new(Arc::new(config.numbered())),
             generation: AtomicU64::new(0),
         })

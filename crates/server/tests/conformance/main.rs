@@ -6,6 +6,7 @@
 
 #[path = "../../../proto/tests/drive/answers.rs"]
 mod answers;
+#[allow(dead_code, reason = "a client's end is for the tests of layers")]
 #[path = "../../../proto/tests/drive/records.rs"]
 mod records;
 #[macro_use]
