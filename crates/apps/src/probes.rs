@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+pub use loadline_base::choices::Probe;
 use loadline_proto::{Body, Exchange, Status};
 
 use crate::status::is_read;
@@ -15,34 +16,11 @@ pub struct Probes {
     is_ready: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// One of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe {
-    /// Is anybody there?
-    Health,
-    /// Are more requests welcome?
-    Ready,
-}
-
 impl fmt::Debug for Probes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Probes")
             .field("folder", &self.folder.escape_ascii().to_string())
             .finish_non_exhaustive()
-    }
-}
-
-impl Probe {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Health, Self::Ready];
-
-    /// The last part of its path.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Health => "health",
-            Self::Ready => "ready",
-        }
     }
 }
 
@@ -67,7 +45,7 @@ impl Probes {
     pub fn find(&self, path: &[u8]) -> Option<Probe> {
         let name = path.strip_prefix(&*self.folder)?;
         let is_it = |probe: &Probe| probe.name().as_bytes() == name;
-        Probe::ALL.into_iter().find(is_it)
+        Probe::ALL.iter().copied().find(is_it)
     }
 
     /// Answers a request for it.

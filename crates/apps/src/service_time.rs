@@ -6,19 +6,9 @@
 
 use std::time::Duration;
 
+pub use loadline_base::choices::ServiceKind;
 use loadline_proto::{Context, Exchange, Handler, Outcome, Port, Task};
 use rustix::time::{ClockId, clock_gettime};
-
-/// How the time is spent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ServiceKind {
-    /// The thread sleeps, as if it waited for a disk or a database (P1).
-    #[default]
-    Sleep,
-    /// The thread computes: it uses this much CPU time, however long that takes if others share its
-    /// CPU or a quota holds it back.
-    Spin,
-}
 
 /// Wraps a handler so that each of its answers takes `time` longer.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod buffer;
+pub mod choices;
 pub mod counter;
 pub mod file;
 pub mod index_list;

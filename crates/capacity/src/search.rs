@@ -26,6 +26,7 @@ mod tests;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use belief::{Belief, STEP};
 use confirm::Confirm;
@@ -78,26 +79,49 @@ pub struct Limits {
     pub overhead_s: f64,
 }
 
+/// What does not fit together in the limits of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
+pub enum LimitsError {
+    /// A rate or a time is 0, negative or no number.
+    #[error("rates and times of a search have to be above 0")]
+    NotAboveZero,
+    /// Something else is negative.
+    #[error("overhead, warm-up and requests of a trial cannot be negative")]
+    Negative,
+    /// The search would begin at a rate that it may not try.
+    #[error(
+        "the search begins at {begin_per_s} a second; right would be from {RATE_FLOOR_PER_S} to the \
+         highest rate, {rate_max_per_s}"
+    )]
+    Begin {
+        /// Where it would begin.
+        begin_per_s: f64,
+        /// The highest rate.
+        rate_max_per_s: f64,
+    },
+}
+
 impl Limits {
+    /// Whether they fit together.
+    ///
     /// # Errors
-    /// What does not fit together, as a sentence.
-    pub fn check(&self) -> Result<(), String> {
+    /// What does not.
+    pub fn check(&self) -> Result<(), LimitsError> {
         let positive = |value: f64| value > 0.0 && value.is_finite();
         let rates = [self.begin_per_s, self.rate_max_per_s];
         let times = [self.budget_s, self.short_s, self.long_s];
         if !rates.into_iter().chain(times).all(positive) {
-            return Err("rates and times of a search have to be above 0".to_owned());
+            return Err(LimitsError::NotAboveZero);
         }
         let others = [self.overhead_s, self.warm_up_s, self.requests_min];
         if !others.into_iter().all(|value| value >= 0.0) {
-            return Err("overhead, warm-up and requests of a trial cannot be negative".to_owned());
+            return Err(LimitsError::Negative);
         }
         if self.begin_per_s < RATE_FLOOR_PER_S || self.begin_per_s > self.rate_max_per_s {
-            return Err(format!(
-                "the search begins at {} a second; right would be from {RATE_FLOOR_PER_S} to the \
-                 highest rate, {}",
-                self.begin_per_s, self.rate_max_per_s
-            ));
+            return Err(LimitsError::Begin {
+                begin_per_s: self.begin_per_s,
+                rate_max_per_s: self.rate_max_per_s,
+            });
         }
         Ok(())
     }
@@ -247,7 +271,7 @@ impl Search {
     ///
     /// # Errors
     /// Limits that do not fit together.
-    pub fn new(limits: Limits) -> Result<Self, String> {
+    pub fn new(limits: Limits) -> Result<Self, LimitsError> {
         limits.check()?;
         let mut search = Self {
             sweep: Sweep::new(limits.begin_per_s),
@@ -265,7 +289,7 @@ impl Search {
         Ok(search)
     }
 
-    /// Tells what came of the trial that was to be run next: whether it held, the shares of slow
+    /// Records what came of the trial that was to be run next: whether it held, the shares of slow
     /// requests (of the same conditions each time; none, if they are not known), and how long it took
     /// in all. A search that is done takes no notice.
     pub fn record(&mut self, outcome: Outcome, shares: Vec<Share>, spent_s: f64) {
@@ -366,7 +390,7 @@ impl Search {
         step
     }
 
-    /// Whether rates above those that held could not be tried for want of a stronger client.
+    /// Whether rates above those that held could not be tried without a stronger client.
     fn is_capped(&self) -> bool {
         self.ceiling_per_s.is_finite()
     }

@@ -40,7 +40,7 @@ pub struct Interval {
     pub low: f64,
     /// The upper bound.
     pub high: f64,
-    /// Of so many such intervals (a part of 1) the truth is held. It is below what was asked for
+    /// The share of such intervals that hold the truth. It is below what was asked for
     /// where there are too few runs.
     pub level: f64,
 }

@@ -26,6 +26,7 @@ mod tests;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::stats::{Interval, LEVEL, quantile};
 use fit::{Model, fit, fit_free};
@@ -41,7 +42,7 @@ const RESAMPLES: usize = 2000;
 /// curves.
 const LACK_OF_FIT_P: f64 = 0.01;
 
-/// A peak beyond so many times the largest N that was measured is not believed.
+/// A peak beyond this multiple of the largest N that was measured is not believed.
 pub const EXTRAPOLATION_MAX: f64 = 2.0;
 
 /// What every measurement counts for.
@@ -104,14 +105,13 @@ impl Usl {
     /// has the block of each, or is empty if they share nothing.
     ///
     /// # Errors
-    /// Fewer than [`LEVELS_MIN`] levels of N, a level below 1, or a throughput that is not above 0, as
-    /// a sentence.
+    /// Fewer than [`LEVELS_MIN`] levels of N, a level below 1, or a throughput that is not above 0.
     pub fn fit(
         points: &[(f64, f64)],
         blocks: &[u32],
         weighting: Weighting,
         seed: u64,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, FitError> {
         check(points)?;
         let model = fit(points, weighting);
         let noise = Noise::of(points, blocks, &residuals(points, &model, weighting));
@@ -142,21 +142,34 @@ impl Usl {
     }
 }
 
-fn check(points: &[(f64, f64)]) -> Result<(), String> {
+/// Why there is no fit.
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
+pub enum FitError {
+    /// This number of levels.
+    #[error("the scalability law needs at least {LEVELS_MIN} levels of N, there are {0}")]
+    TooFewLevels(usize),
+    /// A measurement outside of what the law is about.
+    #[error(
+        "the scalability law needs N of at least 1 and throughputs above 0, not {per_s} at N = {n}"
+    )]
+    Unsound {
+        /// What works at once.
+        n: f64,
+        /// The throughput.
+        per_s: f64,
+    },
+}
+
+fn check(points: &[(f64, f64)]) -> Result<(), FitError> {
     let mut levels: Vec<f64> = points.iter().map(|point| point.0).collect();
     levels.sort_by(f64::total_cmp);
     levels.dedup();
     if levels.len() < LEVELS_MIN {
-        return Err(format!(
-            "the scalability law needs at least {LEVELS_MIN} levels of N, there are {}",
-            levels.len()
-        ));
+        return Err(FitError::TooFewLevels(levels.len()));
     }
     let is_sound = |(n, x): &(f64, f64)| *n >= 1.0 && n.is_finite() && *x > 0.0 && x.is_finite();
     match points.iter().find(|point| !is_sound(point)) {
-        Some((n, x)) => Err(format!(
-            "the scalability law needs N of at least 1 and throughputs above 0, not {x} at N = {n}"
-        )),
+        Some(&(n, per_s)) => Err(FitError::Unsound { n, per_s }),
         None => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::failure::Failure;
 use crate::files;
-use crate::flags::accounts_defs::AccountsSpec;
+use crate::flags::high::Plan;
 use loadline_spec::values::Auto;
 
 /// Where the pages are.
@@ -30,8 +30,9 @@ pub(crate) struct Mounted {
 impl Mounted {
     /// Opens the database, if there is to be one. It must not lie in `root`, where it could be asked
     /// for.
-    pub(crate) fn open(flags: &AccountsSpec, root: &Path) -> Result<Option<Self>, Failure> {
-        let Some(database) = flags.accounts.as_ref().map(|it| it.value.clone()) else {
+    pub(crate) fn open(plan: &Plan, root: &Path) -> Result<Option<Self>, Failure> {
+        let flags = &plan.flags.accounts;
+        let Some(database) = plan.database.clone() else {
             return Ok(None);
         };
         if let Some(file) = database.file() {

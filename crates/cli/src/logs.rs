@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use loadline_proto::{AccessFormat, ConnectionFormat};
 use loadline_server::{AccessLogging, ConnectionLogging};
+use loadline_spec::serve::RunningSpec;
 use loadline_spec::values::FilePath;
 
 use crate::failure::Failure;
 use crate::files::why_not_written;
-use crate::flags::defs::RunningSpec;
 use crate::line_writer::{Closing, Kind, LineWriter, Losses, Target};
 
 /// Bounds of each: some fifty thousand lines, a tenth of a second at full speed.

@@ -12,6 +12,7 @@ use loadline_apps::{
 };
 use loadline_proto::{ErrorPages, Handler, SessionConfig};
 use loadline_server::{Config, ListenAddr, ListenError, OptionError, ServerConfig, ServerHandle};
+use loadline_spec::serve::{Listen, LogLevel};
 
 use crate::accounts::{self, Mounted};
 use crate::diagnostics;
@@ -25,13 +26,13 @@ use crate::status::Status;
 /// Serves until a signal ends it.
 pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     let running = &plan.flags.running;
-    diagnostics::start(running.log_level.0.0)
+    diagnostics::start(level(running.log_level.0.0))
         .map_err(|error| Failure::failed(format!("diagnostics: {error}")))?;
     let root = directory("DIR", &plan.flags.root)?;
     let (files, status_cache) = static_files(plan, &root)?;
     let error_pages = error_pages(plan.flags.content.error_pages.as_deref())?;
     let (logs, log_ends) = Logs::open(running)?;
-    let accounts = Mounted::open(&plan.flags.accounts, &root)?;
+    let accounts = Mounted::open(plan, &root)?;
     let status = Arc::new(Status {
         began: Instant::now(),
         options: plan.options.clone(),
@@ -52,10 +53,10 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         limits: plan.limits.clone(),
         keep_alive: plan.flags.connections.keep_alive.0,
         error_pages,
-        trusted_proxies: plan.flags.proxy.trusted(),
+        trusted_proxies: plan.trusted_proxies.clone(),
         ..SessionConfig::default()
     });
-    let listen: Vec<ListenAddr> = plan.flags.listen.iter().map(|it| it.0.clone()).collect();
+    let listen: Vec<ListenAddr> = plan.flags.listen.iter().map(address).collect();
     let config = ServerConfig {
         options: plan.options.clone(),
         unix_mode: running.unix_mode.map(|mode| mode.0),
@@ -220,6 +221,23 @@ fn directory(option: &str, path: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
+fn level(level: LogLevel) -> tracing::Level {
+    match level {
+        LogLevel::Error => tracing::Level::ERROR,
+        LogLevel::Warn => tracing::Level::WARN,
+        LogLevel::Info => tracing::Level::INFO,
+        LogLevel::Debug => tracing::Level::DEBUG,
+        LogLevel::Trace => tracing::Level::TRACE,
+    }
+}
+
+fn address(listen: &Listen) -> ListenAddr {
+    match listen {
+        Listen::Tcp(address) => ListenAddr::Tcp(*address),
+        Listen::Unix(path) => ListenAddr::Unix(path.clone()),
+    }
+}
+
 type CacheQuestion = Box<dyn Fn() -> CacheUse + Send + Sync>;
 
 /// The handler of files, and how to ask what its cache holds.
@@ -236,16 +254,8 @@ fn static_files(plan: &Plan, root: &Path) -> Result<(Arc<StaticFiles>, CacheQues
         follow_symlinks: content.follow_symlinks,
         hidden: content.hidden,
         precompressed: content.precompressed.0,
-        media_types: content
-            .media_type
-            .iter()
-            .map(|it| it.value.clone())
-            .collect(),
-        cache_control: content
-            .cache_control
-            .iter()
-            .map(|it| it.value.clone())
-            .collect(),
+        media_types: plan.media_types.clone(),
+        cache_control: plan.cache_control.clone(),
         inline_bytes_max: plan.limits.inline_body_bytes_max,
         cache: CacheLimits {
             bytes_max: usize::try_from(**content.cache_bytes).unwrap_or(usize::MAX),

@@ -4,7 +4,6 @@
 //! What a trial is stands behind [`Trials`], so tests make servers up.
 
 mod client;
-mod folder;
 mod fresh;
 mod limiter;
 mod page;
@@ -23,6 +22,7 @@ use loadline_capacity::search::{Finding, Length, Limits, Outcome, Search, Step, 
 
 use crate::journal::ServerFacts;
 use crate::knee::{Knee, Point, power_knee, saturation_knee, shape_knee};
+pub use crate::runner::Stop;
 use crate::slo::{Judgement, Slo};
 
 /// Name and version of the form of [`Capacity`] as JSON.
@@ -55,15 +55,6 @@ pub struct Ran {
     pub discarded: Vec<String>,
     /// How long it took, all in all.
     pub took_s: f64,
-}
-
-/// Why a search ends before its time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// Somebody wants it to.
-    Interrupted,
-    /// Nothing can be measured here, in one line.
-    Failed(String),
 }
 
 /// An observer of the progress.
@@ -170,8 +161,8 @@ pub fn measure(
     limits: &Limits,
     trials: &mut dyn Trials,
     observer: &mut dyn SearchObserver,
-) -> Result<Capacity, String> {
-    let mut search = Search::new(limits.clone())?;
+) -> Result<Capacity, Stop> {
+    let mut search = Search::new(limits.clone()).map_err(|why| Stop::Failed(why.to_string()))?;
     let mut evidence: Vec<Evidence> = Vec::new();
     let mut interrupted = false;
     while let Step::Try(trial) = search.next() {
@@ -182,7 +173,7 @@ pub fn measure(
                 interrupted = true;
                 break;
             }
-            Err(Stop::Failed(why)) => return Err(why),
+            Err(stop) => return Err(stop),
         };
         let Judgement { outcome, reasons } = judge(slo, &ran);
         let shares = ran.load.as_deref().map(|load| slo.shares(load));

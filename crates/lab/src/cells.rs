@@ -4,27 +4,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use loadline_spec::load::LoadSpec;
-use loadline_spec::{SpecError, Table, Value};
+use loadline_spec::load::values::Cpus;
+use loadline_spec::rules::refuse;
+use loadline_spec::{SpecError, Table, Value, ValueError};
 
 use crate::journal::{Level, Levels};
 use crate::plan::{
-    Factor, Network, Placement, Plan, Repeated, Series, Server, ServerKind, Site, filled,
+    Factor, Network, Placement, Plan, PlanError, Repeated, Series, ServerSpec, Site,
 };
 
 /// Cells of a plan: more is a slip, a trial of a second each would take days.
 const CELLS_MAX: usize = 50_000;
 
-/// Options of `loadline serve` that the lab sets itself.
-const OWN_SERVE_OPTIONS: [(&str, &str); 2] = [
-    ("listen", "nothing: a free port is taken"),
-    ("status-path", "nothing"),
+/// Options of a load that the lab sets itself, and what a plan has in their place.
+const OWN: [(&str, &str); 8] = [
+    ("url", "path"),
+    ("duration", "duration_s"),
+    ("warm-up", "warm_up_s"),
+    ("requests", "duration_s"),
+    ("steps", "a factor rate_per_s"),
+    ("cpus", "cpus"),
+    ("seed", "the plan's seed"),
+    ("server-pid", "nothing"),
 ];
-
-/// Options of `loadline serve` whose value is spelt out: on or off.
-const ON_OFF: [&str; 2] = ["keep-alive", "precompressed"];
-
-/// What can be set of the servers that the lab configures.
-const FOREIGN_OPTIONS: [&str; 1] = ["workers"];
 
 /// Rates as multiples of a capacity: beyond them is a slip.
 const MULTIPLES: RangeInclusive<f64> = 0.001..=100.0;
@@ -38,8 +40,8 @@ pub struct Cell {
     pub levels: Levels,
     /// Name of the server.
     pub server: String,
-    /// Options of the server.
-    pub serve: Table,
+    /// The options of the server; paths and texts with placeholders.
+    pub serve: ServerSpec,
     /// The load, without what the lab sets itself; paths and texts with placeholders.
     pub load: LoadSpec,
     /// Whether the client may spin where it has CPUs of its own: `spin = false` says no.
@@ -75,40 +77,44 @@ impl Cells {
     /// installed.
     ///
     /// # Errors
-    /// One line: which series and cell, what is wrong with it and what would be right.
-    pub fn of(plan: &Plan, cpus: &[usize], left_out: &[String]) -> Result<Self, String> {
+    /// Which series and cell, what is wrong with it and what would be right.
+    pub fn of(plan: &Plan, cpus: &[usize], left_out: &[String]) -> Result<Self, PlanError> {
         let mut all = Self::default();
         if let Site::Made(files) = &plan.site {
             all.files.clone_from(files);
         }
         let mut known = BTreeSet::new();
         for (index, series) in plan.series.iter().enumerate() {
-            let named = |message: String| format!("series {}: {message}", series.name);
+            let wrong = |problem: Wrong| problem.of_series(&series.name);
             let cells = Maker {
                 plan,
                 series,
                 index,
                 cpus,
             };
-            for cell in cells.make(&mut all.files).map_err(named)? {
+            for cell in cells.make(&mut all.files).map_err(wrong)? {
                 if left_out.contains(&cell.server) {
                     continue;
                 }
                 let levels = levels_text(&cell.levels);
                 if !known.insert((&series.name, levels.clone())) {
-                    return Err(named(format!("the cell {levels} is there twice")));
+                    return Err(wrong(Wrong::whole(format!(
+                        "the cell {levels} is there twice"
+                    ))));
                 }
                 all.cells.push(cell);
                 if all.cells.len() > CELLS_MAX {
-                    return Err(named(format!(
+                    return Err(wrong(Wrong::whole(format!(
                         "more than {CELLS_MAX} cells; right would be fewer levels"
-                    )));
+                    ))));
                 }
             }
         }
         all.check_capacities(plan, left_out)?;
         if all.cells.is_empty() {
-            return Err("no cell is left: every server is missing, or every cell excepted".into());
+            return Err(PlanError::Whole(
+                "no cell is left: every server is missing, or every cell excepted".to_owned(),
+            ));
         }
         Ok(all)
     }
@@ -116,18 +122,18 @@ impl Cells {
 
 impl Cells {
     /// Leaves out cells whose rate is a multiple of what a server carries that is left out.
-    fn check_capacities(&mut self, plan: &Plan, left_out: &[String]) -> Result<(), String> {
+    fn check_capacities(&mut self, plan: &Plan, left_out: &[String]) -> Result<(), PlanError> {
         let is_left_out = |name: &String| left_out.contains(name);
         self.cells
             .retain(|cell| !cell.capacity_of.as_ref().is_some_and(is_left_out));
         let lost = |cell: &&Cell| cell.capacity_cell(&self.cells).is_none();
         self.cells.iter().find(lost).map_or(Ok(()), |cell| {
-            Err(format!(
-                "series {}: rate_of_capacity of {}, which the series is not run with; right would be one \
-                 of its servers",
-                plan.series[cell.series].name,
+            let problem = format!(
+                "rate_of_capacity of {}, which the series is not run with; right would be one of its \
+                 servers",
                 cell.capacity_of.as_deref().unwrap_or_default()
-            ))
+            );
+            Err(Wrong::whole(problem).of_series(&plan.series[cell.series].name))
         })
     }
 }
@@ -156,6 +162,29 @@ pub fn levels_text(levels: &Levels) -> String {
     texts.join(", ")
 }
 
+/// What is wrong with a cell, or with a whole series.
+struct Wrong {
+    cell: Option<String>,
+    problem: SpecError,
+}
+
+impl Wrong {
+    fn whole(problem: impl Into<SpecError>) -> Self {
+        Self {
+            cell: None,
+            problem: problem.into(),
+        }
+    }
+
+    fn of_series(self, series: &str) -> PlanError {
+        PlanError::InSeries {
+            series: series.to_owned(),
+            cell: self.cell.map(|levels| levels + ": ").unwrap_or_default(),
+            problem: self.problem,
+        }
+    }
+}
+
 /// Makes the cells of one series.
 struct Maker<'p> {
     plan: &'p Plan,
@@ -165,6 +194,7 @@ struct Maker<'p> {
 }
 
 /// What the levels of a cell come to, before it is checked.
+#[derive(Clone)]
 struct Draft {
     levels: Levels,
     server: String,
@@ -180,7 +210,7 @@ struct Draft {
 }
 
 impl Maker<'_> {
-    fn make(&self, files: &mut BTreeMap<String, u64>) -> Result<Vec<Cell>, String> {
+    fn make(&self, files: &mut BTreeMap<String, u64>) -> Result<Vec<Cell>, Wrong> {
         let is_decided = |factor: &Factor| {
             let mut levels = factor.levels.iter();
             levels.all(|level| level.sets.server.is_some())
@@ -191,7 +221,7 @@ impl Maker<'_> {
         }
         let mut drafts = Vec::new();
         for server in servers {
-            drafts.extend(self.drafts(server)?);
+            drafts.extend(self.drafts(server).map_err(Wrong::whole)?);
         }
         let mut cells = Vec::new();
         for mut draft in drafts {
@@ -211,13 +241,16 @@ impl Maker<'_> {
             };
             let text = levels_text(&draft.levels);
             let cell = self.cell(draft, files, is_repeated);
-            cells.push(cell.map_err(|message| format!("{text}: {message}"))?);
+            cells.push(cell.map_err(|problem| Wrong {
+                cell: Some(text),
+                problem,
+            })?);
         }
         Ok(cells)
     }
 
     /// All combinations of one server, before exceptions.
-    fn drafts(&self, server: &str) -> Result<Vec<Draft>, String> {
+    fn drafts(&self, server: &str) -> Result<Vec<Draft>, SpecError> {
         let series = self.series;
         let first = Draft {
             levels: Levels::new(),
@@ -235,13 +268,14 @@ impl Maker<'_> {
         for factor in &series.factors {
             let mut next = Vec::new();
             if drafts.len().saturating_mul(factor.levels.len()) > CELLS_MAX {
-                return Err(format!(
+                return Err(SpecError::from(format!(
                     "more than {CELLS_MAX} cells; right would be fewer levels"
-                ));
+                )));
             }
             for draft in &drafts {
                 for level in &factor.levels {
-                    let mut one = draft.clone_with(&factor.name, level.level.clone());
+                    let mut one = draft.clone();
+                    one.levels.insert(factor.name.clone(), level.level.clone());
                     one.set(&factor.name, &level.sets)?;
                     next.push(one);
                 }
@@ -256,26 +290,22 @@ impl Maker<'_> {
         draft: Draft,
         files: &mut BTreeMap<String, u64>,
         is_repeated: bool,
-    ) -> Result<Cell, String> {
+    ) -> Result<Cell, SpecError> {
         let server = self.plan.servers.get(&draft.server);
         let server = server.ok_or_else(|| format!("no server {}", draft.server))?;
-        let mut serve = server.options.clone();
-        serve.extend(self.series.serve.clone());
+        let mut serve = self.series.serve.clone();
         serve.extend(draft.serve);
-        check_serve(server, &mut serve)?;
+        let serve = server.varied(&serve)?;
         let mut load = self.series.load.clone();
         load.extend(draft.load);
         let (rate_of_capacity, capacity_of) = take_multiple(&mut load)?.unzip();
         let may_spin = load.get("spin") != Some(&Value::Switch(false));
-        let load = typed(&load).map_err(|error| error.to_string())?;
+        let load = typed(&load)?;
         let path = match draft.file_bytes {
             None => draft.path,
             Some(_) if matches!(self.plan.site, Site::Folder(_)) => {
-                return Err(
-                    "file_bytes makes files, and root is a folder that is there; right would \
-                            be path"
-                        .to_owned(),
-                );
+                let problem = "file_bytes makes files, and root is a folder that is there";
+                return Err(ValueError::new(problem, "path").into());
             }
             Some(bytes) => {
                 let name = format!("{bytes}-bytes.bin");
@@ -287,12 +317,12 @@ impl Maker<'_> {
         let placement = placement.ok_or_else(|| format!("no cpus {}", draft.cpus))?;
         for cpu in placement.server.iter().chain(&placement.client) {
             if !self.cpus.contains(cpu) {
-                return Err(format!(
+                return Err(SpecError::from(format!(
                     "cpus {}: CPU {cpu} is not one of this process ({}); right would be split, one or \
                      shared, which every machine has",
                     draft.cpus,
                     cpus_text(self.cpus)
-                ));
+                )));
             }
         }
         Ok(Cell {
@@ -314,26 +344,9 @@ impl Maker<'_> {
 }
 
 impl Draft {
-    fn clone_with(&self, factor: &str, level: Level) -> Self {
-        let mut levels = self.levels.clone();
-        levels.insert(factor.to_owned(), level);
-        Self {
-            levels,
-            server: self.server.clone(),
-            serve: self.serve.clone(),
-            load: self.load.clone(),
-            path: self.path.clone(),
-            file_bytes: self.file_bytes,
-            cpus: self.cpus.clone(),
-            cpu_quota: self.cpu_quota,
-            network: self.network,
-            set: self.set.clone(),
-        }
-    }
-
     /// Sets what a level sets. Two factors that set the same would leave it to their names which one
     /// counts.
-    fn set(&mut self, factor: &str, sets: &crate::plan::Settings) -> Result<(), String> {
+    fn set(&mut self, factor: &str, sets: &crate::plan::Settings) -> Result<(), SpecError> {
         let mut names: Vec<String> = Vec::new();
         names.extend(sets.serve.keys().map(|name| format!("the server's {name}")));
         names.extend(sets.load.keys().map(|name| format!("the load's {name}")));
@@ -345,9 +358,9 @@ impl Draft {
         names.extend(has_path.then(|| "the path".to_owned()));
         for name in names {
             if let Some(other) = self.set.insert(name.clone(), factor.to_owned()) {
-                return Err(format!(
+                return Err(SpecError::from(format!(
                     "the factors {other} and {factor} both set {name}; right would be one of them"
-                ));
+                )));
             }
         }
         self.serve.extend(sets.serve.clone());
@@ -370,37 +383,12 @@ impl Draft {
 
 /// A load as a plan gives it.
 fn typed(load: &Table) -> Result<LoadSpec, SpecError> {
-    let load: LoadSpec = loadline_spec::fill(load)?;
-    let (clients, machine) = (&load.clients, &load.machine);
-    let own = [
-        ("url", !load.url.is_empty(), "path"),
-        ("duration", clients.duration.is_some(), "duration_s"),
-        ("warm-up", clients.warm_up.is_some(), "warm_up_s"),
-        ("requests", clients.requests.is_some(), "duration_s"),
-        ("steps", load.pace.steps.is_some(), "a factor rate_per_s"),
-        ("cpus", machine.cpus.is_some(), "cpus"),
-        ("seed", machine.seed.is_some(), "the plan's seed"),
-        ("server-pid", machine.server_pid.is_some(), "nothing"),
-    ];
-    match own.iter().find(|(_, is_given, _)| *is_given) {
-        None => Ok(load),
-        Some((option, _, right)) => Err(SpecError::new(option, "the lab sets it itself", *right)),
-    }
-}
-
-/// The load of a trial: placeholders replaced.
-///
-/// # Errors
-/// What stands in their place does not fit.
-pub fn load_in_place(
-    load: &LoadSpec,
-    names: &BTreeMap<String, String>,
-) -> Result<LoadSpec, SpecError> {
-    loadline_spec::fill(&filled(&loadline_spec::given(load), names))
+    refuse(&OWN, "the lab sets it itself", load)?;
+    loadline_spec::fill(load)
 }
 
 /// The rate as a multiple of the capacity, which is no option of `loadline load`.
-fn take_multiple(load: &mut Table) -> Result<Option<(f64, Option<String>)>, String> {
+fn take_multiple(load: &mut Table) -> Result<Option<(f64, Option<String>)>, SpecError> {
     const NAME: &str = "rate-of-capacity";
     const OTHERS: [&str; 5] = ["rate", "steps", "ramp", "replay", "scenario"];
     let Some(value) = load.remove(NAME).filter(|it| *it != Value::Switch(false)) else {
@@ -411,9 +399,9 @@ fn take_multiple(load: &mut Table) -> Result<Option<(f64, Option<String>)>, Stri
             .is_some_and(|it| *it != Value::Switch(false))
     };
     if let Some(other) = OTHERS.iter().find(|name| is_given(name)) {
-        return Err(format!(
+        return Err(SpecError::from(format!(
             "load {other} and rate_of_capacity exclude each other; right would be one of them"
-        ));
+        )));
     }
     let text = value.text().unwrap_or_default();
     let (multiple, server) = match text.split_once(" of ") {
@@ -423,101 +411,19 @@ fn take_multiple(load: &mut Table) -> Result<Option<(f64, Option<String>)>, Stri
     let multiple = multiple.trim().parse::<f64>().ok();
     let multiple = multiple.filter(|multiple| MULTIPLES.contains(multiple));
     multiple.map(|it| Some((it, server))).ok_or_else(|| {
-        format!(
+        SpecError::from(format!(
             "rate_of_capacity is no multiple; right would be {} to {}: 0.9 for nine tenths of what the \
              server carries, \"0.9 of NAME\" for what another one does",
             MULTIPLES.start(),
             MULTIPLES.end()
-        )
+        ))
     })
-}
-
-fn refuse_own(what: &str, options: &Table, own: &[(&str, &str)]) -> Result<(), String> {
-    for (name, instead) in own {
-        if options.contains_key(*name) {
-            return Err(format!(
-                "{what} {name}: the lab sets it itself; right would be {instead}"
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a server has these options.
-pub(crate) fn check_serve(server: &Server, serve: &mut Table) -> Result<(), String> {
-    match server.kind {
-        ServerKind::Loadline => {
-            for name in ON_OFF {
-                let spelt = match serve.get(name) {
-                    Some(Value::Switch(true)) => "on",
-                    Some(Value::Switch(false)) => "off",
-                    _ => continue,
-                };
-                serve.insert(name.to_owned(), Value::Text(spelt.to_owned()));
-            }
-            refuse_own("serve", serve, &OWN_SERVE_OPTIONS)
-        }
-        ServerKind::Command => check_placeholders(server, serve),
-        _ => {
-            let unknown = serve
-                .keys()
-                .find(|name| !FOREIGN_OPTIONS.contains(&name.as_str()));
-            match unknown {
-                None => Ok(()),
-                Some(name) => Err(format!(
-                    "{} has no option {name} here; right would be {}, or a server of its own with \
-                     command and configuration",
-                    server.kind.name(),
-                    FOREIGN_OPTIONS.join(", ")
-                )),
-            }
-        }
-    }
-}
-
-/// Options of a command are what stands in its placeholders: `{workers}`.
-fn check_placeholders(server: &Server, serve: &Table) -> Result<(), String> {
-    let texts = || server.command.iter().chain(&server.configuration);
-    let unused = serve.iter().find(|(name, value)| {
-        let is_named = |text: &String| spellings(name).iter().any(|one| text.contains(one));
-        **value != Value::Switch(false) && !texts().any(is_named)
-    });
-    match unused {
-        None => Ok(()),
-        Some((name, _)) => Err(format!(
-            "nothing in the command of {} asks for {name}; right would be {{{}}} in a word of it",
-            server.name,
-            name.replace('-', "_")
-        )),
-    }
-}
-
-/// `{worker_pools}` and `{worker-pools}`.
-pub(crate) fn spellings(option: &str) -> [String; 2] {
-    [
-        format!("{{{option}}}"),
-        format!("{{{}}}", option.replace('-', "_")),
-    ]
 }
 
 /// CPUs as people write them: `0-2,5`.
 #[must_use]
 pub fn cpus_text(cpus: &[usize]) -> String {
-    let mut parts: Vec<(usize, usize)> = Vec::new();
-    for cpu in cpus {
-        match parts.last_mut() {
-            Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
-            _ => parts.push((*cpu, *cpu)),
-        }
-    }
-    let texts: Vec<String> = parts
-        .into_iter()
-        .map(|(first, last)| match first == last {
-            true => first.to_string(),
-            false => format!("{first}-{last}"),
-        })
-        .collect();
-    texts.join(",")
+    Cpus(cpus.to_vec()).to_string()
 }
 
 #[cfg(test)]

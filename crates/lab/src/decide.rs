@@ -15,7 +15,7 @@ use crate::cells::levels_text;
 use crate::expand::Expansion;
 use crate::plan::Plan;
 
-/// Of so many comparisons (a part of 1) one may be decided wrongly, over all of its looks.
+/// The share of comparisons that may be decided wrongly, over all looks at each.
 const ERROR: f64 = 0.05;
 
 /// When it is looked whether comparisons are decided.

@@ -12,7 +12,7 @@ use rand_pcg::Pcg64;
 
 use crate::cells::{Cell, Cells};
 use crate::journal::AddedBlocks;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanError};
 
 /// Trials of a run: more is a slip.
 const TRIALS_MAX: usize = 1_000_000;
@@ -54,13 +54,13 @@ pub struct PlannedTrial {
 /// The same arguments give the same order.
 ///
 /// # Errors
-/// One line: what does not fit together and what would be right.
+/// What does not fit together and what would be right.
 pub fn expand(
     plan: &Plan,
     seed: u64,
     cpus: &[usize],
     left_out: &[String],
-) -> Result<Expansion, String> {
+) -> Result<Expansion, PlanError> {
     let Cells { cells, files } = Cells::of(plan, cpus, left_out)?;
     let replicates = |cell: &Cell| plan.series[cell.series].replicates;
     let block_count = cells.iter().map(replicates).max().unwrap_or(0);
@@ -77,9 +77,9 @@ pub fn expand(
         }
         order.shuffle(&mut random);
         if trials.len() + order.len() > TRIALS_MAX {
-            return Err(format!(
+            return Err(PlanError::Whole(format!(
                 "more than {TRIALS_MAX} trials; right would be fewer levels or replicates"
-            ));
+            )));
         }
         trials.extend(order.into_iter().map(|(cell, is_a_a)| PlannedTrial {
             number: 0,
@@ -104,20 +104,22 @@ impl Expansion {
     /// Adds blocks of some cells behind all others, in orders drawn from the seed of the run.
     ///
     /// # Errors
-    /// One line: a cell that there is not, or too many trials.
-    pub fn add_blocks(&mut self, seed: u64, blocks: &AddedBlocks) -> Result<(), String> {
+    /// A cell that there is not, or too many trials.
+    pub fn add_blocks(&mut self, seed: u64, blocks: &AddedBlocks) -> Result<(), PlanError> {
         (0..blocks.count).try_for_each(|_| self.add_block(seed, &blocks.cells))
     }
 
-    fn add_block(&mut self, seed: u64, cells: &[u32]) -> Result<(), String> {
+    fn add_block(&mut self, seed: u64, cells: &[u32]) -> Result<(), PlanError> {
         let block = self.block_count();
         let load_seed = mixed(seed, block);
         let mut order: Vec<usize> = cells.iter().map(|cell| *cell as usize).collect();
         if order.iter().any(|cell| *cell >= self.cells.len()) {
-            return Err("a block of cells that the plan does not have".to_owned());
+            return Err(PlanError::Whole(
+                "a block of cells that the plan does not have".to_owned(),
+            ));
         }
         if self.trials.len() + order.len() > TRIALS_MAX {
-            return Err(format!("more than {TRIALS_MAX} trials"));
+            return Err(PlanError::Whole(format!("more than {TRIALS_MAX} trials")));
         }
         order.shuffle(&mut Pcg64::seed_from_u64(mixed(load_seed, 0)));
         let first = self.trials.len() as u32;

@@ -132,6 +132,7 @@ mod tests {
 
     fn goals(text: &str) -> Result<Vec<Goal>, String> {
         let plan = Plan::parse(&format!("{PLAN}{text}"), "plan", Path::new("/"));
+        let plan = plan.map_err(|error| error.to_string());
         plan.map(|plan| plan.goals)
     }
 

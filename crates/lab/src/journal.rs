@@ -8,9 +8,9 @@ mod store;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::RangeInclusive;
 
 use loadline_record::TrialRecord;
+use loadline_spec::load::values::Cpus;
 use serde::{Deserialize, Serialize};
 
 pub use store::{Contents, JOURNAL_FILE, Store, read};
@@ -285,12 +285,8 @@ pub struct DatabaseFacts {
     pub cpu_kernel_s: f64,
 }
 
-/// The CPUs of a text like "0-3,8"; what is no number is passed over.
+/// The CPUs of a text like "0-3,8"; of one that is none, none.
 #[must_use]
 pub fn cpus_of(text: &str) -> Vec<usize> {
-    let part = |part: &str| -> Option<RangeInclusive<usize>> {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
-    };
-    text.split(',').filter_map(part).flatten().collect()
+    text.parse::<Cpus>().unwrap_or_default().0
 }

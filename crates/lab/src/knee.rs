@@ -128,7 +128,7 @@ pub fn power_knee(points: &[Point]) -> Option<Knee> {
     is_inside.then(|| knee(&power, best, KneeKind::Power))
 }
 
-/// A shape needs so many rates.
+/// Rates that a shape needs.
 const RATES_MIN: usize = 5;
 
 fn latencies(points: &[Point]) -> Vec<(f64, f64)> {

@@ -4,12 +4,14 @@
 //! A plan says nothing that depends on the machine, except where it names CPUs.
 
 mod chart;
+mod error;
 mod factors;
 mod file;
 mod goal;
 mod located;
 mod options;
 mod series;
+mod server;
 #[cfg(test)]
 mod tests;
 
@@ -18,12 +20,16 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 pub use chart::{Chart, ChartKind, Reference, Spread};
+pub use error::PlanError;
 pub use goal::{Bound, CellLevels, Goal};
 pub use loadline_spec::table_words as words;
 pub(crate) use options::fill;
-pub use options::filled;
+pub use options::in_place;
+pub(crate) use server::spellings;
+pub use server::{Server, ServerKind, ServerSpec};
 
-use loadline_spec::Table;
+use loadline_base::choice;
+use loadline_spec::{Table, ValueError};
 
 use crate::analysis::Metric;
 use crate::journal::{Level, Levels};
@@ -73,80 +79,6 @@ pub enum Site {
     Folder(PathBuf),
 }
 
-/// A server under test.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Server {
-    /// As it stands in levels and reports.
-    pub name: String,
-    /// Which program it is.
-    pub kind: ServerKind,
-    /// Its options in every trial.
-    pub options: Table,
-    /// How it is started, one element for each word, with placeholders; empty unless
-    /// [`ServerKind::Command`].
-    pub command: Vec<String>,
-    /// A file that is written for each start, its path being `{configuration}`, with placeholders.
-    pub configuration: Option<String>,
-    /// What prints its version; empty: not known.
-    pub version: Vec<String>,
-    /// Whether the run goes without it where its program is not installed.
-    pub optional: bool,
-    /// Whether it is shown beside the others for what it says of them, and never advised.
-    pub is_reference: bool,
-}
-
-/// Servers that the lab knows how to start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ServerKind {
-    /// `loadline serve`, with any of its options.
-    Loadline,
-    /// nginx as distributions configure it.
-    NginxDefault,
-    /// nginx with the best settings found.
-    NginxTuned,
-    /// Apache with its event module.
-    ApacheEvent,
-    /// lighttpd.
-    Lighttpd,
-    /// h2o.
-    H2o,
-    /// Any other, by its command line.
-    Command,
-}
-
-impl ServerKind {
-    /// All, in the order of the documentation.
-    pub const ALL: [Self; 7] = [
-        Self::Loadline,
-        Self::NginxDefault,
-        Self::NginxTuned,
-        Self::ApacheEvent,
-        Self::Lighttpd,
-        Self::H2o,
-        Self::Command,
-    ];
-
-    /// As in a plan.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Loadline => "loadline",
-            Self::NginxDefault => "nginx-default",
-            Self::NginxTuned => "nginx-tuned",
-            Self::ApacheEvent => "apache-event",
-            Self::Lighttpd => "lighttpd",
-            Self::H2o => "h2o",
-            Self::Command => "command",
-        }
-    }
-
-    /// By name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
-
 /// Where both sides run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
@@ -185,38 +117,27 @@ impl Placement {
     }
 }
 
-/// What server and client are joined by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Network {
-    /// The loopback of this machine.
-    #[default]
-    Loopback,
-    /// A network namespace for each side and a virtual cable (veth) between them.
-    Namespaces,
+choice! {
+    /// What server and client are joined by, in the order of the documentation.
+    #[derive(Default)]
+    Network {
+        /// The loopback of this machine.
+        #[default]
+        Loopback "loopback",
+        /// A network namespace for each side and a virtual cable (veth) between them.
+        Namespaces "namespaces",
+    }
 }
 
 impl Network {
-    /// All, in the order of the documentation.
-    pub const ALL: [Self; 2] = [Self::Loopback, Self::Namespaces];
-
-    /// As in a plan.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Loopback => "loopback",
-            Self::Namespaces => "namespaces",
-        }
-    }
-
     /// By name.
     ///
     /// # Errors
-    /// There is none of that name, in one line.
-    pub fn named(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|network| network.name() == name);
-        found.ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(" or ");
-            format!("no network {name}; right would be {names}")
+    /// There is none of that name.
+    pub fn named(name: &str) -> Result<Self, ValueError> {
+        Self::parse(name).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|it| it.name()).collect();
+            ValueError::new(format!("no network {name}"), names.join(" or "))
         })
     }
 }
@@ -354,14 +275,17 @@ impl Default for Allow {
 /// A quota of CPU time as it may be.
 ///
 /// # Errors
-/// It is none, in one line.
-pub fn check_cpu_quota(cpus: f64) -> Result<f64, String> {
+/// It is none.
+pub fn check_cpu_quota(cpus: f64) -> Result<f64, ValueError> {
     match CPU_QUOTA.contains(&cpus) {
         true => Ok(cpus),
-        false => Err(format!(
-            "{cpus} is no quota; right would be {} to {} CPUs: 0.4 for 40 % of one",
-            CPU_QUOTA.start(),
-            CPU_QUOTA.end()
+        false => Err(ValueError::new(
+            format!("{cpus} is no quota"),
+            format!(
+                "{} to {} CPUs: 0.4 for 40 % of one",
+                CPU_QUOTA.start(),
+                CPU_QUOTA.end()
+            ),
         )),
     }
 }
@@ -370,8 +294,8 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// One line: the file, its line, what is wrong and what would be right.
-    pub fn read(path: &Path) -> Result<Self, String> {
+    /// The file, its line, what is wrong and what would be right.
+    pub fn read(path: &Path) -> Result<Self, PlanError> {
         file::read(path)
     }
 
@@ -380,7 +304,7 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Plan::read`].
-    pub fn parse(text: &str, name: &str, folder: &Path) -> Result<Self, String> {
+    pub fn parse(text: &str, name: &str, folder: &Path) -> Result<Self, PlanError> {
         file::parse(text, name, folder)
     }
 

@@ -26,7 +26,7 @@ mod trial;
 
 use std::collections::BTreeMap;
 
-pub(crate) use child::THIS_PROGRAM;
+pub(crate) use client::{client_command, judge_answer, read_record};
 pub(crate) use network::check as check_network;
 pub use own_capacity::{Listener, OwnCapacities};
 pub use prepare::{Prepared, RunRequest, prepare};
@@ -35,6 +35,7 @@ pub use start::{Start, Where, starts};
 pub use trial::Processes;
 
 use loadline_record::MachineRecord;
+use thiserror::Error;
 
 use crate::expand::{Expansion, OVERHEAD_S, PlannedTrial};
 use crate::journal::{Line, Store, Trial};
@@ -50,16 +51,18 @@ pub trait TrialRunner {
     /// It did not come to its end, and is not to be recorded.
     fn run(&mut self, planned: &PlannedTrial, repeat: u32) -> Result<Trial, Stop>;
 
-    /// Waits, for [`IDLE_WAIT_MAX`] at most, until nobody else uses the CPUs.
+    /// Waits, for [`IDLE_WAIT_MAX`] at most, until no other program uses the CPUs.
     fn wait_until_idle(&mut self);
 }
 
 /// Why a trial did not come to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Stop {
-    /// Somebody wants the run to end.
+    /// The run is to end.
+    #[error("interrupted")]
     Interrupted,
     /// Nothing can be measured or recorded here, in one line.
+    #[error("{0}")]
     Failed(String),
 }
 
@@ -79,7 +82,7 @@ const REPEATS_MAX: u32 = 2;
 /// The share of the trials of a run that are run again at most: on a machine that is never idle, trials
 /// are discarded.
 const REPEATS_SHARE_MAX: f64 = 0.25;
-/// Runs of few trials may repeat so many all the same.
+/// Runs of few trials may repeat this number all the same.
 const REPEATS_LEAST: usize = 4;
 
 /// What was recorded of a trial.

@@ -19,11 +19,11 @@ use serde::{Deserialize, Serialize};
 /// The part of what was offered that has to be completed: below it, the server is saturated.
 pub const COMPLETED_SHARE_MIN: f64 = 0.99;
 
-/// What waits may grow by so much of what was offered during a trial: half of what the completed
-/// share would notice.
+/// The share of what was offered during a trial by which what waits may grow: half of what the
+/// completed share would notice.
 pub const GROWTH_SHARE_MAX: f64 = 0.005;
 
-/// And by so many requests in any case.
+/// And by this number of requests in any case.
 const GROWTH_REQUESTS_MAX: f64 = 10.0;
 
 /// How likely such a rise may be where nothing grows.
@@ -263,6 +263,15 @@ mod tests {
         record
     }
 
+    /// Latencies in microseconds, each with how often it occurs.
+    fn took(record: &mut TrialRecord, times: &[(u64, u64)]) {
+        let mut histogram = latencies();
+        for (us, count) in times {
+            histogram.saturating_record_n(*us, *count);
+        }
+        record.groups[0].total.latency = Distribution::new(histogram);
+    }
+
     fn slo() -> Slo {
         "p99 < 50ms, errors < 0.1%".parse().unwrap()
     }
@@ -298,25 +307,16 @@ mod tests {
     #[test]
     fn held_and_not() {
         assert_eq!(outcome(|_| ()), Outcome::Holds);
-        let slow = |record: &mut TrialRecord| {
-            let mut histogram = latencies();
-            histogram.saturating_record_n(60_000, 10_000);
-            record.groups[0].total.latency = Distribution::new(histogram);
-        };
-        assert_eq!(outcome(slow), Outcome::Fails);
-        let unanswered = |record: &mut TrialRecord| {
-            let mut histogram = latencies();
-            histogram.saturating_record_n(5_000, 9_890);
-            record.groups[0].total.latency = Distribution::new(histogram);
-        };
-        assert_eq!(outcome(unanswered), Outcome::Fails);
-        let failing = |record: &mut TrialRecord| {
-            record.groups[0].total.tally.errors[0] = 11;
-        };
-        assert_eq!(outcome(failing), Outcome::Fails);
-        let saturated =
-            |record: &mut TrialRecord| record.groups[0].total.rates.completed_per_s = 989.0;
-        assert_eq!(outcome(saturated), Outcome::Fails);
+        type Change = fn(&mut TrialRecord);
+        let broken: [Change; 4] = [
+            |record| took(record, &[(60_000, 10_000)]),
+            |record| took(record, &[(5_000, 9_890)]), // others were never answered
+            |record| record.groups[0].total.tally.errors[0] = 11,
+            |record| record.groups[0].total.rates.completed_per_s = 989.0, // saturated
+        ];
+        for change in broken {
+            assert_eq!(outcome(change), Outcome::Fails);
+        }
     }
 
     #[test]
@@ -325,10 +325,7 @@ mod tests {
             .parse()
             .unwrap();
         let slow = |record: &mut TrialRecord| {
-            let mut histogram = latencies();
-            histogram.saturating_record_n(5_000, 9_800);
-            histogram.saturating_record_n(60_000, 200);
-            record.groups[0].total.latency = Distribution::new(histogram);
+            took(record, &[(5_000, 9_800), (60_000, 200)]);
         };
         let shares = slo.shares(&record(slow));
         // Those of percentiles with an upper bound, in their order.
@@ -387,9 +384,7 @@ mod tests {
         assert_eq!(outcome(late), Outcome::Discarded);
         let late_and_slow = |record: &mut TrialRecord| {
             late(record);
-            let mut histogram = latencies();
-            histogram.saturating_record_n(60_000, 10_000);
-            record.groups[0].total.latency = Distribution::new(histogram);
+            took(record, &[(60_000, 10_000)]);
         };
         assert_eq!(outcome(late_and_slow), Outcome::Discarded);
         let late_and_saturated = |record: &mut TrialRecord| {

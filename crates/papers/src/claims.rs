@@ -61,7 +61,7 @@ fn roomy(run: &Run) -> Option<Run> {
     }
     let mut roomy = run.clone();
     for trial in &mut roomy.trials {
-        for metric in Metric::ALL {
+        for &metric in Metric::ALL {
             let Some(range) = trial.range(metric) else {
                 continue;
             };

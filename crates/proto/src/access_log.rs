@@ -7,20 +7,11 @@
 
 use std::io::Write as _;
 
+pub use loadline_base::choices::AccessFormat;
+
 use crate::ascii::push_decimal;
 use crate::request::{FieldName, TargetForm};
 use crate::{Exchange, HttpDate, Method, Status, Version};
-
-/// The form of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessFormat {
-    /// Apache's common log format.
-    Common,
-    /// Common plus Referer and User-Agent.
-    Combined,
-    /// One JSON object a line, in UTF-8, under the names of OpenTelemetry's conventions for HTTP.
-    Json,
-}
 
 /// Lines of one thread that wait to be handed on, always whole.
 #[derive(Debug)]

@@ -2,6 +2,8 @@
 
 use core::net::{IpAddr, SocketAddr};
 
+pub use loadline_base::choices::ForwardedField;
+
 /// Who sent a request, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Client {
@@ -18,16 +20,6 @@ impl From<SocketAddr> for Client {
             port: Some(address.port()),
         }
     }
-}
-
-/// The field by which proxies say who their client is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ForwardedField {
-    /// `X-Forwarded-For`, and `X-Forwarded-Proto` with it.
-    #[default]
-    XForwardedFor,
-    /// `Forwarded` (RFC 7239).
-    Forwarded,
 }
 
 /// What trusted proxies say about a request.

@@ -130,7 +130,7 @@ pub use loadline_sys::ListenAddr;
 pub use options::{
     Accept, Architecture, AtCapacity, BACKLOG_MAX, Balance, CONNECTIONS_MAX, DESCRIPTORS_RESERVED,
     FileIo, LOOPS_MAX, OptionError, QUEUE_MAX, Queue, ServerOptions, SocketIo, THREADS_MAX,
-    WorkerPools,
+    WorkerPools, check_offered,
 };
 pub use telemetry::counters::{Counts, Role, RowSnapshot, Snapshot};
 
@@ -190,11 +190,7 @@ pub fn serve<H: Handler>(
 ) -> io::Result<ServerHandle> {
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
     config.options.validate().map_err(invalid)?;
-    config
-        .options
-        .architecture
-        .check_offered()
-        .map_err(invalid)?;
+    check_offered(config.options.architecture).map_err(invalid)?;
     let architecture = config.options.architecture;
     start(served, config, move |site, listeners, started| {
         architecture::run(architecture, site, listeners, started)

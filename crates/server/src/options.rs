@@ -4,157 +4,35 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident $text:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $name {
-            $($(#[$variant_doc])* $variant,)*
-        }
+pub use loadline_base::choices::{
+    Accept, Architecture, AtCapacity, BACKLOG_MAX, Balance, CONNECTIONS_MAX, FileIo, LOOPS_MAX,
+    QUEUE_MAX, Queue, SocketIo, THREADS_MAX, WorkerPools,
+};
 
-        impl $name {
-            /// Every choice.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// As on the command line.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $text,)*
-                }
-            }
-
-            /// The choice of this name.
-            #[must_use]
-            pub fn parse(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|choice| choice.name() == name)
-            }
-        }
-    };
-}
-choice! {
-    /// Which thread carries out each order of a session, and how it waits.
-    Architecture {
-        /// One blocking thread, one connection at a time (P3's first).
-        Sequential "sequential",
-        /// A blocking thread for each connection, up to a cap (P5).
-        ThreadPerConnection "thread-per-connection",
-        /// A fixed number of blocking threads with a bounded queue before them (P3's second).
-        ThreadPool "thread-pool",
-        /// Edge-triggered epoll: 1..n loops, 0..m workers (P1, P2, P4).
-        Reactor "reactor",
-        /// io_uring: 1..n loops, 0..m workers (P2, P4).
-        Proactor "proactor",
+/// Whether this machine offers what an architecture is built on.
+///
+/// # Errors
+/// The kernel, or a sandbox, refuses io_uring to the proactor; says why.
+pub fn check_offered(architecture: Architecture) -> Result<(), OptionError> {
+    match architecture {
+        Architecture::Proactor => loadline_sys::ring::available().map_err(|why| OptionError {
+            option: "--architecture",
+            value: architecture.name().into(),
+            expected: format!("{why}; --architecture reactor does without"),
+        }),
+        Architecture::Sequential
+        | Architecture::ThreadPerConnection
+        | Architecture::ThreadPool
+        | Architecture::Reactor => Ok(()),
     }
 }
 
-impl Architecture {
-    /// Whether event loops serve: with loops, workers and all that belongs to them.
-    #[must_use]
-    pub fn has_loops(self) -> bool {
-        matches!(self, Self::Reactor | Self::Proactor)
-    }
-
-    /// Whether this machine offers what it is built on.
-    ///
-    /// # Errors
-    /// The kernel, or a sandbox, refuses io_uring to the proactor; says why.
-    pub fn check_offered(self) -> Result<(), OptionError> {
-        match self {
-            Self::Proactor => loadline_sys::ring::available().map_err(|why| OptionError {
-                option: "--architecture",
-                value: self.name().into(),
-                expected: format!("{why}; --architecture reactor does without"),
-            }),
-            Self::Sequential | Self::ThreadPerConnection | Self::ThreadPool | Self::Reactor => {
-                Ok(())
-            }
-        }
-    }
-}
-
-choice! {
-    /// Whether the loops share a pool of workers.
-    WorkerPools {
-        /// One pool of M workers for all loops.
-        Shared "shared",
-        /// Each loop has M workers of its own.
-        PerLoop "per-loop",
-    }
-}
-
-choice! {
-    /// How connections reach the loops of a reactor.
-    Accept {
-        /// A main loop accepts everything and hands over, by `Balance` (P1, P3, P4).
-        Handoff "handoff",
-        /// The loops share one listener with exclusive wake-ups; a single loop accepts for itself.
-        Shared "shared",
-        /// A listener for each loop; the kernel spreads connections by hash.
-        ReusePort "reuse-port",
-    }
-}
-
-choice! {
-    /// To which loop an accepting main loop hands a connection.
-    Balance {
-        /// Each in turn.
-        RoundRobin "round-robin",
-        /// The one with the fewest connections.
-        LeastConnections "least-connections",
-        /// The one with the least queued and running requests and busy time of the last 100 ms.
-        LeastBusy "least-busy",
-    }
-}
-
-choice! {
-    /// How jobs reach the workers of a pool.
-    Queue {
-        /// One queue under a mutex, with a condition variable (as in the papers).
-        Shared "shared",
-        /// A lock-free deque for each worker; idle ones steal.
-        WorkStealing "work-stealing",
-    }
-}
-
-choice! {
-    /// Who reads and writes the sockets of a reactor with workers.
-    SocketIo {
-        /// The loop; workers only compute (what P2 built and called proactor).
-        Loop "loop",
-        /// The worker, from reading to writing (P2's reactor).
-        Worker "worker",
-    }
-}
-
-choice! {
-    /// How loops send large files.
-    FileIo {
-        /// By copies to clients of this machine, which read what they are sent; by `sendfile` to others.
-        Auto "auto",
-        /// Through a buffer of the loop.
-        Copy "copy",
-        /// From the page cache, without passing through user memory.
-        Sendfile "sendfile",
-    }
-}
-
-impl FileIo {
-    /// Whether it copies for a client with this address; `None`: over a Unix socket.
-    pub(crate) fn copies_for(self, peer: Option<SocketAddr>) -> bool {
-        match self {
-            Self::Auto => peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback()),
-            Self::Copy => true,
-            Self::Sendfile => false,
-        }
-    }
-}
-
-choice! {
-    /// What happens to a new connection of a loop that is at its capacity.
-    AtCapacity {
-        /// Closed at its first read, without an answer (P4).
-        Close "close",
+/// Whether files are copied for a client with this address; `None`: over a Unix socket.
+pub(crate) fn copies_for(how: FileIo, peer: Option<SocketAddr>) -> bool {
+    match how {
+        FileIo::Auto => peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback()),
+        FileIo::Copy => true,
+        FileIo::Sendfile => false,
     }
 }
 
@@ -248,16 +126,6 @@ impl fmt::Display for OptionError {
 
 impl std::error::Error for OptionError {}
 
-/// Loops: an epoll instance, a thread and 64 KiB each; no machine has more CPUs for them.
-pub const LOOPS_MAX: usize = 1024;
-/// Threads of any kind in one server: below the usual limit of 32768 process ids.
-pub const THREADS_MAX: usize = 16_384;
-/// Waiting jobs: no client waits for a million others.
-pub const QUEUE_MAX: usize = 1 << 20;
-/// Connections: what a process can have descriptors for at most, by the kernel's default.
-pub const CONNECTIONS_MAX: usize = 1 << 20;
-/// Backlog: the kernel keeps it in 32 bits but bounds it by `net.core.somaxconn`.
-pub const BACKLOG_MAX: u32 = 1 << 20;
 /// A drain of more than a day is a mistake in the unit.
 const GRACE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -390,17 +258,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_parses_back() {
-        for architecture in Architecture::ALL {
-            assert_eq!(
-                Architecture::parse(architecture.name()),
-                Some(*architecture)
-            );
-        }
-        assert_eq!(Architecture::parse("actor"), None);
-    }
-
-    #[test]
     fn files_are_copied_to_this_machine_and_lent_to_others() {
         let address = |text: &str| Some(SocketAddr::new(text.parse().unwrap(), 80));
         for here in [
@@ -409,12 +266,12 @@ mod tests {
             address("::1"),
             address("::ffff:127.0.0.1"),
         ] {
-            assert!(FileIo::Auto.copies_for(here), "{here:?}");
-            assert!(!FileIo::Sendfile.copies_for(here), "{here:?}");
+            assert!(copies_for(FileIo::Auto, here), "{here:?}");
+            assert!(!copies_for(FileIo::Sendfile, here), "{here:?}");
         }
         for there in [address("192.0.2.1"), address("2001:db8::1")] {
-            assert!(!FileIo::Auto.copies_for(there), "{there:?}");
-            assert!(FileIo::Copy.copies_for(there), "{there:?}");
+            assert!(!copies_for(FileIo::Auto, there), "{there:?}");
+            assert!(copies_for(FileIo::Copy, there), "{there:?}");
         }
     }
 
@@ -503,13 +360,5 @@ mod tests {
             "{}",
             error.expected
         );
-    }
-
-    #[test]
-    fn names_parse_back() {
-        for accept in Accept::ALL {
-            assert_eq!(Accept::parse(accept.name()), Some(*accept));
-        }
-        assert_eq!(Balance::parse("best"), None);
     }
 }

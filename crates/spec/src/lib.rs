@@ -13,6 +13,7 @@ mod error;
 pub mod field;
 pub mod load;
 pub mod rules;
+pub mod serve;
 mod table;
 pub mod values;
 

@@ -5,10 +5,12 @@
 //! machine, or says what is wrong.
 
 mod fit;
+mod foreseen;
 mod mask;
 mod steps;
 pub mod values;
 
+pub use foreseen::{Address, Percent, Scheme};
 pub use mask::{mask_table, mask_url, masked_words};
 pub use steps::{RATE_MAX, STEPS_MAX, Steps, checked_rate};
 pub use values::CLIENTS_MAX;
@@ -36,7 +38,7 @@ spec! {
     pub struct LoadSpec {
         /// Where requests go: http://HOST:PORT/PATH. Of several, each is requested equally often.
         #[arg(value_name = "URL", value_hint = ValueHint::Url)]
-        pub url: Vec<String>,
+        pub url: Vec<Address>,
 
         /// How many clients, and for how long.
         #[command(flatten)]
@@ -59,6 +61,9 @@ spec! {
         /// What the load uses of this machine.
         #[command(flatten)]
         pub machine: MachineSpec,
+        /// The path to the server.
+        #[command(flatten)]
+        pub link: LinkSpec,
     }
 }
 
@@ -251,6 +256,28 @@ spec! {
         /// How many players (with --player) [default: as --connections].
         #[arg(long, value_name = "N")]
         pub players: Option<Count<1, CLIENTS_MAX>>,
+
+        /// Latencies of each step of the scenario; foreseen.
+        #[arg(long, hide = true)]
+        pub step_figures: bool,
+    }
+}
+
+spec! {
+    /// The path between client and server; foreseen.
+    #[derive(Args, Clone, Debug, PartialEq)]
+    pub struct LinkSpec {
+        /// What it carries: 10Mbps.
+        #[arg(long, hide = true, value_name = "RATE")]
+        pub link_rate: Option<BitRate>,
+
+        /// How long a packet takes in each direction.
+        #[arg(long, hide = true, value_name = "TIME")]
+        pub link_delay: Option<SomeTime>,
+
+        /// The share of packets that are lost: 0.5%.
+        #[arg(long, hide = true, value_name = "SHARE")]
+        pub link_loss: Option<Percent>,
     }
 }
 
@@ -333,9 +360,12 @@ whole!(LoadSpec, positional: "url");
 
 /// Versions by name; what is foreseen and not there yet says so.
 fn http_version() -> impl TypedValueParser<Value = Preset<HttpVersion>> {
-    let names = HttpVersion::ALL.iter().map(|version| version.name().into());
-    let foreseen = ["2", "3"].map(|name| PossibleValue::new(name).hide(true));
-    PossibleValuesParser::new(names.chain(foreseen)).try_map(|text| text.parse().map(Preset))
+    let value = |version: &HttpVersion| {
+        let is_foreseen = version.check_supported().is_err();
+        PossibleValue::new(version.name()).hide(is_foreseen)
+    };
+    PossibleValuesParser::new(HttpVersion::ALL.iter().map(value))
+        .try_map(|text| text.parse().map(Preset))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Which options fit together, as data beside their declaration.
 
-use crate::{SpecError, Table, ValueError};
+use crate::{SpecError, Table, Value, ValueError};
 
 /// Something that holds of every specification.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +59,22 @@ impl Rule {
                 [&[option], others].concat()
             }
         }
+    }
+}
+
+/// Refuses options that something else sets, each with what would be right.
+///
+/// # Errors
+/// Names the first that is given.
+pub fn refuse(own: &[(&str, &str)], problem: &'static str, given: &Table) -> Result<(), SpecError> {
+    let is_given = |option: &str| {
+        given
+            .get(option)
+            .is_some_and(|it| *it != Value::Switch(false))
+    };
+    match own.iter().find(|(option, _)| is_given(option)) {
+        None => Ok(()),
+        Some((option, right)) => Err(SpecError::new(option, problem, (*right).to_owned())),
     }
 }
 

@@ -13,7 +13,7 @@ use sources::{Rust, manifests, rust_files, text_files};
 /// do not know each other, nor do `server` and `apps`.
 const EDGES: &[(&str, &[&str])] = &[
     ("loadline-base", &[]),
-    ("loadline-spec", &[]),
+    ("loadline-spec", &["loadline-base"]),
     ("loadline-proto", &["loadline-base"]),
     ("loadline-sys", &["loadline-base"]),
     (
@@ -54,6 +54,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "loadline-lab",
         &[
+            "loadline-base",
             "loadline-capacity",
             "loadline-databases",
             "loadline-record",

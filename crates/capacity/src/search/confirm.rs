@@ -9,7 +9,7 @@ pub(super) const HOLDS_NEEDED: u32 = 5;
 
 /// So often the rate above has to fail; the posterior says the same.
 const FAILS_NEEDED: u32 = 1;
-/// After so many trials that did not fail, the rate above is chosen anew.
+/// After this number of trials that did not fail, the rate above is chosen anew.
 const ABOVE_HOLDS_MAX: u32 = 3;
 
 /// A candidate is a rate that long trials hold with this probability ...

@@ -71,7 +71,7 @@ pub struct Confirmed {
     pub fails_per_s: f64,
     /// How often it failed.
     pub failed: u32,
-    /// Of so many trials.
+    /// Number of trials at that rate.
     pub failed_of: u32,
     /// How likely the next trial at the rate that held is to hold, by all that is known of this
     /// search, trials that something else decides included.
@@ -91,7 +91,7 @@ pub struct Dip {
     pub high_per_s: f64,
     /// Trials there that failed.
     pub failed: u32,
-    /// Of so many.
+    /// Trials there in all.
     pub of: u32,
 }
 

@@ -23,7 +23,7 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 pub struct Share {
     /// Requests beyond the bound.
     pub beyond: u64,
-    /// Of so many.
+    /// Requests in all.
     pub of: u64,
     /// The part of them that may be: 0.01 for a 99th percentile.
     pub allowed: f64,

@@ -24,7 +24,7 @@ pub struct Trend {
     pub p_falling: f64,
 }
 
-/// Up to so many points without ties the distribution is counted out.
+/// Up to this number of points without ties the distribution is counted out.
 const EXACT_MAX: usize = 60;
 
 /// Kendall's rank correlation of `(x, y)`. Where x are levels with several runs each, its test is that

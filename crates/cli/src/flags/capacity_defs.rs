@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use loadline_lab::plan::check_cpu_quota;
+use loadline_spec::ValueError;
 use loadline_spec::load::CLIENTS_MAX;
 use loadline_spec::load::values::{Cpus, Pid, Rate};
 use loadline_spec::values::{Count, RunTime, SomeTime};
@@ -27,10 +28,10 @@ Examples:
   loadline lab capacity --slo 'p99 < 50ms' -- loadline serve {root} --listen 127.0.0.1:{port}
       a fresh server for each trial, on CPUs of its own where there are several";
 
-fn cpu_quota(text: &str) -> Result<f64, String> {
+fn cpu_quota(text: &str) -> Result<f64, ValueError> {
     let cpus: f64 = text
         .parse()
-        .map_err(|_| "right would be a number of CPUs: 0.4 for 40 % of one".to_owned())?;
+        .map_err(|_| ValueError::from("right would be a number of CPUs: 0.4 for 40 % of one"))?;
     check_cpu_quota(cpus)
 }
 

@@ -2,14 +2,10 @@
 //! right.
 
 use loadline_proto::AccessFormat;
-use loadline_server::{
-    Accept, Architecture, ListenAddr, Queue, ServerOptions, SocketIo, WorkerPools,
-};
+use loadline_server::{Accept, Architecture, Queue, ServerOptions, SocketIo, WorkerPools};
 use loadline_spec::rules::{self, Rule, unfit};
+use loadline_spec::serve::{Listen, RunningSpec, ServeSpec};
 use loadline_spec::{SpecError, Table, given};
-
-use super::defs::{RunningSpec, ServeSpec};
-use super::values::Listen;
 
 use Architecture::{Proactor, Reactor, ThreadPerConnection, ThreadPool};
 
@@ -107,9 +103,9 @@ pub(super) fn check_chosen(flags: &ServeSpec, options: &ServerOptions) -> Result
     }
     refuse_logs(&flags.running)?;
     let mut listen = flags.listen.clone();
-    while let Some(Listen(address)) = listen.pop() {
-        let fixed = !matches!(&address, ListenAddr::Tcp(tcp) if tcp.port() == 0);
-        if fixed && listen.iter().any(|other| other.0 == address) {
+    while let Some(address) = listen.pop() {
+        let fixed = !matches!(&address, Listen::Tcp(tcp) if tcp.port() == 0);
+        if fixed && listen.contains(&address) {
             let error = unfit("listen", "given twice; once is enough".to_owned());
             return Err(error.with_value(address));
         }

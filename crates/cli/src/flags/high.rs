@@ -2,14 +2,19 @@
 //!
 //! Pure: what the machine has comes in as [`Machine`].
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
-use loadline_proto::Limits;
+use loadline_accounts::Database;
+use loadline_apps::{CacheControlRule, MediaTypeRule, MediaTypes};
+use loadline_proto::{Limits, TrustedProxies};
 use loadline_server::{Architecture, DESCRIPTORS_RESERVED, OptionError, ServerOptions, SocketIo};
+use loadline_spec::serve::{ArchitectureSpec, ProxySpec, ServeSpec};
 use loadline_spec::values::{Auto, Count};
+use loadline_spec::{SpecError, Value, ValueError};
 use loadline_sys::affinity::CpuBudget;
 
-use super::defs::{ArchitectureSpec, ServeSpec};
 use super::fit;
 use super::limits::limits;
 use crate::failure::Failure;
@@ -56,6 +61,14 @@ pub(crate) struct Plan {
     pub(crate) limits: Limits,
     /// Files that the cache keeps open.
     pub(crate) open_files_max: usize,
+    /// Who is trusted to name clients.
+    pub(crate) trusted_proxies: TrustedProxies,
+    /// Media types by extension.
+    pub(crate) media_types: MediaTypes,
+    /// Cache-Control of files.
+    pub(crate) cache_control: Vec<CacheControlRule>,
+    /// Where accounts are stored.
+    pub(crate) database: Option<Database>,
 }
 
 /// Workers by `auto`, at least: one slow job must not stop the next.
@@ -73,6 +86,13 @@ const OPEN_FILES_AUTO: usize = 4096;
 
 /// Works out a plan.
 pub(crate) fn plan(flags: ServeSpec, machine: &Machine) -> Result<Plan, Failure> {
+    let trusted_proxies = trusted_proxies(&flags.proxy)?;
+    let media_types = all::<MediaTypeRule>("media-type", &flags.content.media_type)?;
+    let cache_control = all("cache-control", &flags.content.cache_control)?;
+    let accounts = flags.accounts.accounts.as_ref();
+    let database = accounts
+        .map(|text| parsed("accounts", &text.0))
+        .transpose()?;
     let (architecture, fallback) = choose(&flags.architecture, machine);
     fit::check(&flags, architecture)?;
     let options = options(&flags, architecture, machine);
@@ -88,7 +108,27 @@ pub(crate) fn plan(flags: ServeSpec, machine: &Machine) -> Result<Plan, Failure>
         options,
         fallback,
         open_files_max,
+        trusted_proxies,
+        media_types: media_types.into_iter().collect(),
+        cache_control,
+        database,
     })
+}
+
+/// A text that only a part of the server can read.
+fn parsed<T: FromStr<Err: fmt::Display>>(option: &str, text: &str) -> Result<T, SpecError> {
+    text.parse()
+        .map_err(|error: T::Err| ValueError::from(error.to_string()).of(option, &Value::from(text)))
+}
+
+fn all<T: FromStr<Err: fmt::Display>>(option: &str, texts: &[String]) -> Result<Vec<T>, SpecError> {
+    texts.iter().map(|text| parsed(option, text)).collect()
+}
+
+fn trusted_proxies(spec: &ProxySpec) -> Result<TrustedProxies, SpecError> {
+    let named = all("trust-proxy", &spec.trust_proxy)?;
+    let field = spec.trust_proxy_field.map(|field| field.0);
+    Ok(TrustedProxies::new(&named, field.unwrap_or_default()))
 }
 
 /// The proactor by `auto`, since it costs no more than the reactor (docs/hot-path.md), unless the
@@ -349,6 +389,10 @@ mod tests {
             --log-format json => --access-log
             --keep-alive maybe => --keep-alive maybe on off
             --grace 10 => --grace 10 10s
+            --trust-proxy nobody => --trust-proxy nobody: right would be
+            --media-type wasm => --media-type wasm: EXT=TYPE
+            --cache-control 1 => --cache-control 1: max-age=3600
+            --accounts oracle:secret => --accounts: not a database; sqlite:FILE
             --listen 8080 => --listen 8080 127.0.0.1:8080
             --status-path status => --status-path status /-/status
             one two => two one directory";
@@ -357,6 +401,7 @@ mod tests {
             let message = planned(line, &MACHINE).expect_err(line).message;
             println!("{message}");
             assert!(!message.contains('\n'), "{line}: {message}");
+            assert!(!message.contains("secret"), "{message}");
             for word in words.split_ascii_whitespace() {
                 assert!(
                     message.contains(word),

@@ -2,9 +2,8 @@
 
 use loadline_proto::{Limits, Pace};
 use loadline_spec::SpecError;
+use loadline_spec::serve::{ConnectionSpec, RequestSpec};
 use loadline_spec::values::{AnyTime, OrOff, Size};
-
-use super::defs::{ConnectionSpec, RequestSpec};
 
 /// The head's own period of grace: shorter than a whole head may take.
 const HEAD_GRACE_MS: u64 = 10_000;

@@ -1,8 +1,9 @@
 //! The command line: what was typed (`defs`, `load_defs`) and what it means (`high`; that of a load is in
 //! its own crate).
 
-pub(crate) mod accounts_defs;
 pub(crate) mod capacity_defs;
+#[cfg(test)]
+mod defaults;
 pub(crate) mod defs;
 mod fit;
 pub(crate) mod high;
@@ -14,8 +15,6 @@ pub(crate) mod lab_results_defs;
 pub(crate) mod lab_server_defs;
 pub(crate) mod limits;
 pub(crate) mod load_defs;
-pub(crate) mod proxy_defs;
-pub(crate) mod values;
 
 use std::ffi::OsString;
 
@@ -148,10 +147,7 @@ fn one_line(error: &clap::Error, command: &str) -> String {
         ),
         ErrorKind::ValueValidation => {
             let why = std::error::Error::source(error).map_or(String::new(), |why| why.to_string());
-            match option.as_str() {
-                "--accounts" => format!("{option}: {why}"), // the value may hold a password
-                _ => format!("{option} {}: {why}", quoted(&value)),
-            }
+            format!("{option} {}: {why}", quoted(&value))
         }
         ErrorKind::UnknownArgument if option.starts_with('-') => {
             let hint = did_you_mean(ContextKind::SuggestedArg);

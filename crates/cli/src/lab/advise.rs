@@ -17,12 +17,12 @@ use loadline_spec::words;
 use loadline_sys::affinity::CpuBudget;
 
 use crate::failure::{Exit, Failure};
-use crate::flags::defs::{Command, ServeSpec};
+use crate::flags::defs::Command;
 use crate::flags::high::{Machine, Plan, plan, why_no_io_uring};
 use crate::flags::lab_advise_defs::LabAdviseFlags;
-use crate::flags::values::Named;
 use crate::flags::{self, Typed};
 use crate::start_up::{chosen, count};
+use loadline_spec::serve::{Named, ServeSpec};
 
 /// Advises, or says why not.
 pub(super) fn advice(flags: &LabAdviseFlags) -> Result<(), Failure> {

@@ -32,7 +32,9 @@ const CLOSED_LOOP_S: f64 = 1.0;
 pub(super) fn capacity(flags: &CapacityFlags) -> Result<(), Failure> {
     let slo: Slo = (flags.slo.parse()).map_err(|why| Failure::usage(format!("--slo {why}")))?;
     let mut limits = limits(flags, &slo);
-    limits.check().map_err(Failure::usage)?;
+    limits
+        .check()
+        .map_err(|why| Failure::usage(why.to_string()))?;
     check_fit(flags)?;
     let load = load(&flags.load)?;
     let json = Output::open("--json", flags.json.as_deref())?;
@@ -47,14 +49,16 @@ pub(super) fn capacity(flags: &CapacityFlags) -> Result<(), Failure> {
         };
         limits.begin_per_s = begin_per_s(limits.begin_per_s, carried_per_s, *flags.to);
         limits.budget_s -= CLOSED_LOOP_S;
-        limits.check().map_err(Failure::usage)?;
+        limits
+            .check()
+            .map_err(|why| Failure::usage(why.to_string()))?;
     }
     let mut lines = Lines {
         is_quiet: flags.quiet,
         budget_s: limits.budget_s,
     };
     let result = capacity::measure(&slo, &target, &limits, &mut *trials, &mut lines);
-    let mut result = result.map_err(Failure::failed)?;
+    let mut result = result.map_err(stopped)?;
     if !earlier.is_empty() {
         result.runs = Runs::of(&earlier, &result);
     }
@@ -109,7 +113,7 @@ fn trials(flags: &CapacityFlags, load: LoadSpec) -> Result<(Box<dyn Trials>, Str
             load,
             seed,
         };
-        let client = Client::new(options, interrupt::is_over).map_err(Failure::failed)?;
+        let client = Client::new(options, interrupt::is_over).map_err(stopped)?;
         client.check().map_err(stopped)?;
         return Ok((Box::new(client), url.clone()));
     }
@@ -132,7 +136,7 @@ fn trials(flags: &CapacityFlags, load: LoadSpec) -> Result<(Box<dyn Trials>, Str
         interrupt::is_over,
     );
     Ok((
-        Box::new(fresh.map_err(Failure::usage)?),
+        Box::new(fresh.map_err(|stop| Failure::usage(stop.to_string()))?),
         flags.command.join(" "),
     ))
 }

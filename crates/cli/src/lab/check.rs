@@ -1,20 +1,19 @@
-//! Whether the options that a plan sets are ones that `loadline serve` and `loadline load` take, and fit
-//! together: checked before the first trial, not by the first trial that fails.
+//! Whether the options that a plan sets fit together on this machine: said before the first trial, not by
+//! the first trial that fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use loadline_clients::resolve::resolve;
-use loadline_lab::cells::{Cell, levels_text, load_in_place};
-use loadline_lab::plan::{ServerKind, filled};
+use loadline_lab::cells::{Cell, levels_text};
+use loadline_lab::plan::{ServerSpec, in_place};
 use loadline_lab::runner::Prepared;
 use loadline_load::run;
 use loadline_spec::load::LoadSpec;
 use loadline_spec::load::values::Rate;
 use loadline_spec::values::RunTime;
-use loadline_spec::{SpecError, Table, fill};
+use loadline_spec::{SpecError, given};
 
 use crate::failure::Failure;
-use crate::flags::defs::ServeSpec;
 use crate::flags::high::{Machine, plan};
 
 /// A rate for a load whose own follows from a capacity that is not measured yet.
@@ -23,7 +22,7 @@ const ANY_RATE: f64 = 1000.0;
 /// Resolves the load and the server of each cell; each different one once.
 pub(super) fn check(prepared: &Prepared) -> Result<(), Failure> {
     let (machine, load_machine) = (Machine::find(), run::Machine::read());
-    let names = in_place(prepared);
+    let names = placeholders(prepared);
     let (mut loads, mut servers) = (BTreeSet::new(), BTreeSet::new());
     for cell in &prepared.expansion.cells {
         let named = |failure: Failure| {
@@ -35,13 +34,14 @@ pub(super) fn check(prepared: &Prepared) -> Result<(), Failure> {
             ))
         };
         let load = load_of(prepared, cell, &names).map_err(|error| named(error.into()))?;
-        if loads.insert(loadline_spec::given(&load)) {
+        if loads.insert(given(&load)) {
             resolve(&load, &load_machine).map_err(|error| named(error.into()))?;
         }
-        let is_loadline = prepared.plan.servers[&cell.server].kind == ServerKind::Loadline;
-        let serve = filled(&cell.serve, &names);
-        if is_loadline && servers.insert(serve.clone()) {
-            check_server(&serve, &machine).map_err(named)?;
+        if let ServerSpec::Loadline(serve) = &cell.serve {
+            let serve = in_place(&**serve, &names).map_err(|error| named(error.into()))?;
+            if servers.insert(given(&serve)) {
+                plan(serve, &machine).map_err(named)?;
+            }
         }
     }
     Ok(())
@@ -53,8 +53,8 @@ fn load_of(
     cell: &Cell,
     names: &BTreeMap<String, String>,
 ) -> Result<LoadSpec, SpecError> {
-    let mut load = load_in_place(&cell.load, names)?;
-    load.url = vec![format!("http://127.0.0.1:1{}", cell.path)];
+    let mut load = in_place(&cell.load, names)?;
+    load.url = vec![format!("http://127.0.0.1:1{}", cell.path).into()];
     let duration_s = prepared.plan.series[cell.series].duration_s;
     load.clients.duration = Some(RunTime::clamped_s(duration_s));
     if cell.rate_of_capacity.is_some() {
@@ -63,13 +63,8 @@ fn load_of(
     Ok(load)
 }
 
-fn check_server(serve: &Table, machine: &Machine) -> Result<(), Failure> {
-    let spec: ServeSpec = fill(serve)?;
-    plan(spec, machine).map(drop)
-}
-
 /// Something that could be there in the place of each placeholder.
-fn in_place(prepared: &Prepared) -> BTreeMap<String, String> {
+fn placeholders(prepared: &Prepared) -> BTreeMap<String, String> {
     let folder = prepared.plan.folder.display().to_string();
     [
         ("{plan}", folder.as_str()),

@@ -96,8 +96,8 @@ fn named_plan(path: &Path) -> Result<(String, String), Failure> {
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
     let folder = fs::canonicalize(folder.join(".")).map_err(fail)?;
     let plain = Grid::default().plan_text(&text, &shown);
-    let plan = plain.and_then(|plain| Plan::parse(&plain, &shown, &folder));
-    let name = plan.map_err(Failure::usage)?.name;
+    let plan = Plan::parse(&plain.map_err(Failure::usage)?, &shown, &folder);
+    let name = plan.map_err(|why| Failure::usage(why.to_string()))?.name;
     Ok((name, text.replace("{plan}", &folder.display().to_string())))
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 pub(crate) fn options(name: &str) -> Option<Vec<&'static str>> {
     let (_, options) = ARCHITECTURES.iter().find(|(it, _)| *it == name).unwrap();
     let offered = match name.starts_with("proactor") {
-        true => Architecture::Proactor.check_offered(),
+        true => loadline_server::check_offered(Architecture::Proactor),
         false => Ok(()),
     };
     if let Err(error) = &offered {

@@ -17,7 +17,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(60);
 pub(crate) fn architectures() -> Vec<&'static str> {
     let all = loadline_server::Architecture::ALL.iter();
     let offered = all.filter(|architecture| {
-        let offered = architecture.check_offered();
+        let offered = loadline_server::check_offered(**architecture);
         if let Err(error) = &offered {
             let _ = writeln!(std::io::stderr(), "\nskipped: {error}");
         }

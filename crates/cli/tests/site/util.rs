@@ -68,7 +68,7 @@ pub(crate) const ARCHITECTURES: &[(&str, &str)] = &[
 /// Whether this machine offers one of `ARCHITECTURES`; says visibly if not.
 pub(crate) fn is_offered(name: &str) -> bool {
     let offered = match name.starts_with("proactor") {
-        true => loadline_server::Architecture::Proactor.check_offered(),
+        true => loadline_server::check_offered(loadline_server::Architecture::Proactor),
         false => Ok(()),
     };
     if let Err(error) = &offered {

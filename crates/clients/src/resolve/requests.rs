@@ -60,7 +60,7 @@ pub(super) fn prepared(spec: &LoadSpec) -> Result<Sent, SpecError> {
 /// What requests have in common.
 pub(super) fn template(spec: &LoadSpec) -> Result<Template, SpecError> {
     let typed = &spec.requests;
-    let version = version(*typed.http);
+    let version = version(*typed.http)?;
     Ok(Template::new(
         version,
         &typed.header,
@@ -68,11 +68,12 @@ pub(super) fn template(spec: &LoadSpec) -> Result<Template, SpecError> {
     )?)
 }
 
-fn version(version: HttpVersion) -> Version {
-    match version {
+fn version(version: HttpVersion) -> Result<Version, SpecError> {
+    version.check_supported()?;
+    Ok(match version {
         HttpVersion::Http10 => Version::Http10,
-        HttpVersion::Http11 => Version::Http11,
-    }
+        _ => Version::Http11,
+    })
 }
 
 fn options(spec: &LoadSpec) -> Result<RequestOptions, SpecError> {
@@ -83,13 +84,13 @@ fn options(spec: &LoadSpec) -> Result<RequestOptions, SpecError> {
         (None, None) => None,
     };
     Ok(RequestOptions {
-        urls: spec.url.clone(),
+        urls: spec.url.iter().map(ToString::to_string).collect(),
         list: typed.urls.as_ref().map(|path| path.0.clone()),
         method: typed.method.clone(),
         headers: typed.header.clone(),
         body,
         user: typed.user.clone(),
-        version: version(*typed.http),
+        version: version(*typed.http)?,
         expected: expected(&spec.expect)?,
     })
 }

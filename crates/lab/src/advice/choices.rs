@@ -1,5 +1,5 @@
 //! Which factors of a series are what a user can choose, and which are the workload that a user has;
-//! and which servers nobody would use.
+//! and which servers that nobody would use.
 
 use std::collections::BTreeSet;
 use std::path::Path;

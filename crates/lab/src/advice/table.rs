@@ -11,7 +11,7 @@ use loadline_capacity::stats::{
     Comparison, Difference, Range, compare_ranges, geometric_mean, rank,
 };
 
-/// Choices need so many blocks in common to be compared at all.
+/// Blocks that choices need in common to be compared.
 const BLOCKS_MIN: usize = 3;
 /// Workloads that a refusal names.
 const WORKLOADS_NAMED_MAX: usize = 8;

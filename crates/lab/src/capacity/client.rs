@@ -1,6 +1,7 @@
 //! Trials against a server that runs already: `loadline load` as a process, once for each.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -9,13 +10,14 @@ use loadline_record::TrialRecord;
 use loadline_spec::field::Preset;
 use loadline_spec::load::LoadSpec;
 use loadline_spec::load::values::{Cpus, Pid, Rate, Seed};
+use loadline_spec::rules::refuse;
 use loadline_spec::values::{Auto, Count, RunTime};
-use loadline_spec::{SpecError, words};
+use loadline_spec::{SpecError, given};
+use tempfile::TempDir;
 
-use super::folder::OwnFolder;
 use super::{Ran, Stop, Trials};
 use crate::journal::ServerFacts;
-use crate::runner::THIS_PROGRAM;
+use crate::runner::{client_command, judge_answer, read_record};
 
 /// What every trial has in common.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +42,7 @@ pub struct ClientOptions {
 #[derive(Debug)]
 pub struct Client {
     options: ClientOptions,
-    folder: OwnFolder,
+    folder: TempDir,
     trials: u64,
     is_over: fn() -> bool,
 }
@@ -51,10 +53,10 @@ impl Client {
     ///
     /// # Errors
     /// The folder cannot be made, in one line.
-    pub fn new(options: ClientOptions, is_over: fn() -> bool) -> Result<Self, String> {
+    pub fn new(options: ClientOptions, is_over: fn() -> bool) -> Result<Self, Stop> {
         Ok(Self {
             options,
-            folder: OwnFolder::make()?,
+            folder: own_folder()?,
             trials: 0,
             is_over,
         })
@@ -69,29 +71,20 @@ impl Client {
         load.clients.requests = Some(Count::clamped(1));
         load.machine.threads = Preset(Auto::Given(Count::clamped(1)));
         let record = self.record(&load, "check.json")?;
-        let tally = &record.everything;
-        if tally.good > 0 {
-            return Ok(());
-        }
-        let kinds = loadline_record::ErrorKind::ALL.iter().zip(tally.errors);
-        let mut kinds = kinds.filter(|(_, count)| *count > 0);
-        let kind = kinds.next().map_or("no answer", |(kind, _)| kind.name());
-        let what = match tally.status_codes.first() {
-            Some((status, _)) => format!("status {status} ({kind})"),
-            None => kind.to_owned(),
-        };
-        let url = &self.options.url;
-        Err(Stop::Failed(format!(
-            "{url} is not answered as it should be: {what}; right would be a URL that a single \
-             request gets a good answer from"
-        )))
+        judge_answer(&record).map_err(|what| {
+            let url = &self.options.url;
+            Stop::Failed(format!(
+                "{url} is not answered as it should be: {what}; right would be a URL that a single \
+                 request gets a good answer from"
+            ))
+        })
     }
 
-    /// A load over so many connections.
+    /// A load over this number of connections.
     fn load(&self, connections: usize) -> LoadSpec {
         let options = &self.options;
         let mut load = options.load.clone();
-        load.url = vec![options.url.clone()];
+        load.url = vec![options.url.clone().into()];
         load.clients.connections = Some(Count::clamped(connections));
         load.machine.cpus.clone_from(&options.cpus);
         load
@@ -101,10 +94,9 @@ impl Client {
     fn record(&self, load: &LoadSpec, name: &str) -> Result<Box<TrialRecord>, Stop> {
         let path = self.folder.path().join(name);
         let _ = fs::remove_file(&path); // of the trial before: it must not be taken for this one's
-        let output = Command::new(THIS_PROGRAM)
-            .args(["load", "--quiet", "--allow-client-limited"])
-            .args(words(load))
-            .arg(format!("--json={}", path.display()))
+        let command = client_command(load, &path);
+        let output = Command::new(&command[0])
+            .args(&command[1..])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -113,9 +105,7 @@ impl Client {
         if (self.is_over)() {
             return Err(Stop::Interrupted);
         }
-        let record = fs::read(&path).ok();
-        let record = record.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        record.ok_or_else(|| {
+        read_record(&path).ok_or_else(|| {
             let said = String::from_utf8_lossy(&output.stderr);
             let last = said.lines().rev().find(|line| !line.trim().is_empty());
             let last = last.map_or("it left no record", |line| {
@@ -174,28 +164,38 @@ impl Trials for Client {
 /// # Errors
 /// Names the option.
 pub fn check_load(load: &LoadSpec) -> Result<(), SpecError> {
-    let (clients, pace, machine) = (&load.clients, &load.pace, &load.machine);
+    const RIGHT: &str = "an option of lab capacity, which its --help lists";
     let own = [
-        ("url", !load.url.is_empty()),
-        ("rate", pace.rate.is_some()),
-        ("steps", pace.steps.is_some()),
-        ("ramp", pace.ramp.is_some()),
-        ("connections", clients.connections.is_some()),
-        ("duration", clients.duration.is_some()),
-        ("requests", clients.requests.is_some()),
-        ("warm-up", clients.warm_up.is_some()),
-        ("cpus", machine.cpus.is_some()),
-        ("seed", machine.seed.is_some()),
-        ("server-pid", machine.server_pid.is_some()),
-    ];
-    match own.iter().find(|(_, is_given)| *is_given) {
-        None => Ok(()),
-        Some((option, _)) => Err(SpecError::new(
-            option,
-            "the search sets this itself",
-            "an option of lab capacity, which its --help lists",
-        )),
-    }
+        "url",
+        "rate",
+        "steps",
+        "ramp",
+        "connections",
+        "duration",
+        "requests",
+        "warm-up",
+        "cpus",
+        "seed",
+        "server-pid",
+    ]
+    .map(|option| (option, RIGHT));
+    refuse(&own, "the search sets this itself", &given(load))
+}
+
+/// A folder of one search for what its trials leave, gone with it. Servers may run as another user: they
+/// may go through, and not look around.
+pub(super) fn own_folder() -> Result<TempDir, Stop> {
+    let folder = tempfile::Builder::new()
+        .prefix("loadline-capacity-")
+        .permissions(fs::Permissions::from_mode(0o711))
+        .tempdir();
+    folder.map_err(|error| {
+        let place = std::env::temp_dir();
+        Stop::Failed(format!(
+            "{}: no folder can be made: {error}",
+            place.display()
+        ))
+    })
 }
 
 /// As short as a trial may be, at least.

@@ -6,16 +6,18 @@ use std::path::PathBuf;
 
 use loadline_capacity::search::Try;
 
-use super::client::{completed_per_s, warm_up_s};
-use super::folder::OwnFolder;
+use super::client::{completed_per_s, own_folder, warm_up_s};
 use super::{Ran, Stop, Trials};
 use crate::expand::expand;
-use crate::plan::{Allow, Network, Placement, Plan, Repeated, Series, Server, ServerKind, Site};
+use crate::plan::{
+    Allow, Network, Placement, Plan, Repeated, Series, Server, ServerKind, ServerSpec, Site,
+};
 use crate::runner::{self, Processes, TrialRunner as _};
 use loadline_spec::load::LoadSpec;
 use loadline_spec::load::values::Rate;
 use loadline_spec::values::Count;
 use loadline_spec::{Table, given};
+use tempfile::TempDir;
 
 /// The name of the server and of everything else that a plan names.
 const NAME: &str = "capacity";
@@ -53,7 +55,7 @@ pub struct FreshOptions {
 pub struct Fresh {
     options: FreshOptions,
     /// Of logs and scratch files.
-    folder: OwnFolder,
+    folder: TempDir,
     trials: u64,
     is_over: fn() -> bool,
 }
@@ -64,15 +66,16 @@ impl Fresh {
     /// # Errors
     /// A quota or namespaces that cannot be had here, or no folder for scratch files, in
     /// one line.
-    pub fn new(options: FreshOptions, is_over: fn() -> bool) -> Result<Self, String> {
+    pub fn new(options: FreshOptions, is_over: fn() -> bool) -> Result<Self, Stop> {
         if let Some(cpus) = options.cpu_quota {
-            runner::check_quota(cpus).map_err(|why| format!("--cpu-quota {cpus}: {why}"))?;
+            runner::check_quota(cpus)
+                .map_err(|why| Stop::Failed(format!("--cpu-quota {cpus}: {why}")))?;
         }
         if options.network == Network::Namespaces {
-            runner::check_network().map_err(|why| format!("--namespaces: {why}"))?;
+            runner::check_network().map_err(|why| Stop::Failed(format!("--namespaces: {why}")))?;
         }
         Ok(Self {
-            folder: OwnFolder::make()?,
+            folder: own_folder()?,
             options,
             trials: 0,
             is_over,
@@ -85,7 +88,7 @@ impl Fresh {
         let server = Server {
             name: NAME.to_owned(),
             kind: ServerKind::Command,
-            options: Table::new(),
+            spec: ServerSpec::Other(Table::new()),
             command: options.command.clone(),
             configuration: None,
             version: Vec::new(),
@@ -164,16 +167,14 @@ impl Fresh {
         let mut cpus = [placement.server.clone(), placement.client.clone()].concat();
         cpus.sort_unstable();
         cpus.dedup();
-        let expansion = expand(plan, seed, &cpus, &[]).map_err(Stop::Failed)?;
+        let expansion =
+            expand(plan, seed, &cpus, &[]).map_err(|why| Stop::Failed(why.to_string()))?;
         let folder = self.folder.path();
         let mut processes =
             Processes::new(plan, &expansion, folder, self.is_over).map_err(Stop::Failed)?;
         let planned = expansion.trials.first();
         let planned = planned.ok_or_else(|| Stop::Failed("no trial was planned".to_owned()))?;
-        let ran = processes.run(planned, 0).map_err(|stop| match stop {
-            runner::Stop::Interrupted => Stop::Interrupted,
-            runner::Stop::Failed(why) => Stop::Failed(why),
-        })?;
+        let ran = processes.run(planned, 0)?;
         // A server that does not even start will not do so the next time.
         if self.trials == 1 && ran.load.is_none() {
             return Err(Stop::Failed(ran.discarded.join(" ")));

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Evidence, Measured};
+use crate::journal::cpus_of;
 use loadline_capacity::search::{Bound, Finding, Outcome};
 
 /// From this share on, a thread or a set of CPUs is at its bound: what is left goes to interrupts and
@@ -13,9 +14,9 @@ use loadline_capacity::search::{Bound, Finding, Outcome};
 const BUSY_SHARE_MIN: f64 = 0.9;
 /// Threads of the server that wait for a CPU for so much of one: others have it.
 const DELAY_SHARE_MIN: f64 = 0.3;
-/// Of the connections, so many waiting on average are all of them.
+/// The share of connections that, busy on average, counts as all of them.
 const OUT_SHARE_MIN: f64 = 0.9;
-/// Of the descriptors, so many are all.
+/// The share of descriptors that counts as all of them.
 const DESCRIPTORS_SHARE_MIN: f64 = 0.95;
 /// Errors of one kind are the reason from this share on.
 const ERRORS_SHARE_MIN: f64 = 0.001;
@@ -172,7 +173,10 @@ fn by_quota(evidence: &Evidence, measured: &Measured) -> Option<(LimiterKind, St
 }
 
 fn by_cpu(evidence: &Evidence, measured: &Measured) -> Option<(LimiterKind, String)> {
-    let cpus = cpu_count(&evidence.server.cpus).unwrap_or_else(|| measured.cpus.max(1));
+    let cpus = match cpus_of(&evidence.server.cpus).len() as u32 {
+        0 => measured.cpus.max(1),
+        count => count,
+    };
     let used = measured.server_cpus.unwrap_or(0.0);
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     if used >= f64::from(cpus) * BUSY_SHARE_MIN {
@@ -235,16 +239,6 @@ fn by_waiting(measured: &Measured, unloaded_us: Option<u64>) -> Option<(LimiterK
         );
         (LimiterKind::Connections, why)
     })
-}
-
-/// "0-2,5": 4.
-fn cpu_count(text: &str) -> Option<u32> {
-    let parts = text.split(',').map(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        Some(last.checked_sub(first)? + 1)
-    });
-    parts.sum()
 }
 
 #[cfg(test)]
@@ -400,12 +394,5 @@ mod tests {
             });
             assert_eq!(found, kind, "case {index}");
         }
-    }
-
-    #[test]
-    fn cpus_are_counted() {
-        assert_eq!(cpu_count("1"), Some(1));
-        assert_eq!(cpu_count("0-2,5"), Some(4));
-        assert_eq!(cpu_count(""), None);
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::plan::in_place;
 use loadline_spec::{table_words, words};
 
 fn plan(text: &str) -> Plan {
@@ -11,7 +12,7 @@ fn plan(text: &str) -> Plan {
 }
 
 fn cells(text: &str) -> Result<Cells, String> {
-    Cells::of(&plan(text), &[0, 1], &[])
+    Cells::of(&plan(text), &[0, 1], &[]).map_err(|error| error.to_string())
 }
 
 const SERVERS: &str = "[servers.loadline]\noptions = { loops = 1 }\n[servers.nginx-tuned]\n\
@@ -37,7 +38,8 @@ fn each_level_meets_each() {
         ]
     );
     let last = &all.cells[2];
-    assert_eq!(table_words(&last.serve), ["--backlog=9", "--loops=2"]);
+    let serve = table_words(&last.serve.table());
+    assert_eq!(serve, ["--backlog=9", "--log-level=warn", "--loops=2"]);
     assert_eq!(words(&last.load), ["--connections=7"]);
     assert_eq!(last.path, "/20-bytes.bin");
     assert_eq!(
@@ -91,7 +93,15 @@ fn what_does_not_fit_is_refused() {
         ),
         (
             "servers = [\"loadline\"]\nserve = { listen = \"x\" }",
-            "serve listen: the lab sets it itself",
+            "--listen: the lab sets it itself; right would be nothing: a free port is taken",
+        ),
+        (
+            "servers = [\"loadline\"]\nfactors = { loops = [\"many\"] }",
+            "loops=many, server=loadline: --loops many: not a number; right would be",
+        ),
+        (
+            "servers = [\"loadline\"]\nserve = { loopss = 1 }",
+            "server=loadline: --loopss: no such option; right would be loops",
         ),
         (
             "servers = [\"nginx-tuned\"]\nfactors = { loops = [1] }",
@@ -147,7 +157,7 @@ fn loads_of_the_plans_in_the_repository_are_typed() {
         let all = Cells::of(&plan, &[0, 1], &[]).unwrap();
         let names = [("{plan}".to_owned(), "/plans".to_owned())].into();
         for cell in &all.cells {
-            let load = load_in_place(&cell.load, &names).unwrap();
+            let load = in_place(&cell.load, &names).unwrap();
             assert!(!words(&load).concat().contains('{'), "{}", path.display());
         }
         count += 1;
@@ -164,16 +174,7 @@ fn options_of_commands_and_switches() {
     ));
     let all = all.unwrap();
     assert_eq!(
-        table_words(&all.cells[1].serve),
-        ["--keep-alive=off", "--loops=1"]
-    );
-}
-
-#[test]
-fn cpus_as_people_write_them() {
-    assert_eq!(cpus_text(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
-    assert_eq!(
-        (cpus_text(&[3]), cpus_text(&[])),
-        ("3".into(), String::new())
+        table_words(&all.cells[1].serve.table()),
+        ["--keep-alive=off", "--log-level=warn", "--loops=1"]
     );
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use loadline_spec::ValueError;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Metric;
@@ -115,11 +116,11 @@ impl Chart {
     ///
     /// # Errors
     /// See above.
-    pub fn check(&self, factors: &[&str]) -> Result<(), String> {
+    pub fn check(&self, factors: &[&str]) -> Result<(), ValueError> {
         let needs_x = !matches!(self.kind, ChartKind::Spectrum | ChartKind::TimeSeries);
         if needs_x == self.x.is_empty() {
             let wrong = if needs_x { "needs" } else { "has no" };
-            return Err(format!(
+            return Err(ValueError::from(format!(
                 "a chart of kind {} {wrong} x; right would be one of {}",
                 self.kind.name(),
                 if needs_x {
@@ -127,10 +128,10 @@ impl Chart {
                 } else {
                     "none".to_owned()
                 }
-            ));
+            )));
         }
         if self.kind.is_grid() == self.y.is_empty() {
-            return Err(format!(
+            return Err(ValueError::from(format!(
                 "a chart of kind {} {} y; heat maps and surfaces have a second factor, others none",
                 self.kind.name(),
                 if self.kind.is_grid() {
@@ -138,7 +139,7 @@ impl Chart {
                 } else {
                     "has no"
                 }
-            ));
+            )));
         }
         let named = [&self.x, &self.y]
             .into_iter()
@@ -148,31 +149,37 @@ impl Chart {
         let mut seen: Vec<&str> = Vec::new();
         for name in named.chain(self.only.keys()) {
             if !factors.contains(&name.as_str()) {
-                return Err(format!(
+                return Err(ValueError::from(format!(
                     "{name} is no factor of series {}; right would be one of {}",
                     self.series,
                     factors.join(", ")
-                ));
+                )));
             }
             if seen.contains(&name.as_str()) && !self.only.contains_key(name) {
-                return Err(format!("{name} is drawn twice; right would be once"));
+                return Err(ValueError::from(format!(
+                    "{name} is drawn twice; right would be once"
+                )));
             }
             seen.push(name);
         }
         if self.kind.is_grid() && !self.lines.is_empty() {
-            return Err("heat maps and surfaces have no lines; right would be facets".to_owned());
+            return Err(ValueError::from(
+                "heat maps and surfaces have no lines; right would be facets",
+            ));
         }
         match (self.kind, self.metric.per_second()) {
-            (ChartKind::TimeSeries, false) => Err(format!(
+            (ChartKind::TimeSeries, false) => Err(ValueError::from(format!(
                 "{} is not known second by second; right would be one of {}",
                 self.metric.name(),
                 Metric::names(Metric::per_second)
-            )),
-            (ChartKind::Spectrum, _) if self.metric.spectrum().is_none() => Err(format!(
-                "a spectrum of {}; right would be one of {}",
-                self.metric.name(),
-                Metric::names(|metric| metric.spectrum().is_some())
-            )),
+            ))),
+            (ChartKind::Spectrum, _) if self.metric.spectrum().is_none() => {
+                Err(ValueError::from(format!(
+                    "a spectrum of {}; right would be one of {}",
+                    self.metric.name(),
+                    Metric::names(|metric| metric.spectrum().is_some())
+                )))
+            }
             _ => Ok(()),
         }
     }
@@ -244,7 +251,7 @@ mod tests {
         let factors = ["loops", "workers"];
         let fails = |text: &str, what: &str| {
             let message = parsed(text).check(&factors).unwrap_err();
-            assert!(message.contains(what), "{message}");
+            assert!(message.to_string().contains(what), "{message}");
         };
         fails("", "needs x");
         fails("x = \"loop\"", "loop is no factor");

@@ -2,7 +2,7 @@
 //! itself.
 
 use loadline_spec::load::LoadSpec;
-use loadline_spec::{Table, Value};
+use loadline_spec::{Table, Value, ValueError};
 use serde::Deserialize;
 
 use super::options::options;
@@ -142,7 +142,7 @@ pub(super) struct SettingsTable {
 }
 
 /// Makes a factor of what stands in the file.
-pub(super) fn factor(name: &str, table: &FactorTable) -> Result<Factor, String> {
+pub(super) fn factor(name: &str, table: &FactorTable) -> Result<Factor, ValueError> {
     let levels = match table {
         FactorTable::Row(row) => known(name, &self::row(row)?)?,
         FactorTable::Option(table) => of_option(table)?,
@@ -161,27 +161,35 @@ pub(super) fn factor(name: &str, table: &FactorTable) -> Result<Factor, String> 
     })
 }
 
-fn check(levels: &[FactorLevel]) -> Result<(), String> {
+fn check(levels: &[FactorLevel]) -> Result<(), ValueError> {
     if levels.is_empty() {
-        return Err("no levels; right would be a list of at least one".to_owned());
+        return Err(ValueError::from(
+            "no levels; right would be a list of at least one",
+        ));
     }
     if levels.len() > LEVELS_MAX {
-        return Err(format!(
+        return Err(ValueError::from(format!(
             "{} levels; right would be {LEVELS_MAX} at most",
             levels.len()
-        ));
+        )));
     }
     for (index, level) in levels.iter().enumerate() {
         if levels[..index].iter().any(|one| one.level == level.level) {
-            return Err(format!("the level {} stands there twice", level.level));
+            return Err(ValueError::from(format!(
+                "the level {} stands there twice",
+                level.level
+            )));
         }
     }
     Ok(())
 }
 
 /// `100..2500/100`: from, to and step.
-fn row(text: &str) -> Result<Vec<Plain>, String> {
-    let fail = || format!("`{text}` is not a row of numbers; right would be 100..2500/100");
+fn row(text: &str) -> Result<Vec<Plain>, ValueError> {
+    let fail = || {
+        let problem = format!("`{text}` is not a row of numbers");
+        ValueError::new(problem, "100..2500/100")
+    };
     let (from, rest) = text.split_once("..").ok_or_else(fail)?;
     let (to, step) = rest.split_once('/').ok_or_else(fail)?;
     let number = |text: &str| text.trim().parse::<u32>().map_err(|_| fail());
@@ -193,15 +201,14 @@ fn row(text: &str) -> Result<Vec<Plain>, String> {
     Ok(numbers.map(|at| Plain::Number(f64::from(at))).collect())
 }
 
-fn of_option(table: &OptionFactorTable) -> Result<Vec<FactorLevel>, String> {
+fn of_option(table: &OptionFactorTable) -> Result<Vec<FactorLevel>, ValueError> {
     let (option, is_load) = match (&table.serve, &table.load) {
         (Some(option), None) => (option, false),
         (None, Some(option)) => (option, true),
         _ => {
-            return Err(
-                "either serve or load has to name an option; right would be serve = \"queue\""
-                    .to_owned(),
-            );
+            return Err(ValueError::from(
+                "either serve or load has to name an option; right would be serve = \"queue\"",
+            ));
         }
     };
     let levels = match &table.levels {
@@ -225,7 +232,7 @@ fn of_option(table: &OptionFactorTable) -> Result<Vec<FactorLevel>, String> {
     Ok(levels.iter().map(level).collect())
 }
 
-fn described(table: &SettingsTable) -> Result<FactorLevel, String> {
+fn described(table: &SettingsTable) -> Result<FactorLevel, ValueError> {
     Ok(FactorLevel {
         level: table.level.level(),
         sets: Settings {
@@ -241,14 +248,14 @@ fn described(table: &SettingsTable) -> Result<FactorLevel, String> {
     })
 }
 
-fn known(name: &str, levels: &[Plain]) -> Result<Vec<FactorLevel>, String> {
+fn known(name: &str, levels: &[Plain]) -> Result<Vec<FactorLevel>, ValueError> {
     levels
         .iter()
         .map(|plain| known_level(name, plain))
         .collect()
 }
 
-fn known_level(name: &str, plain: &Plain) -> Result<FactorLevel, String> {
+fn known_level(name: &str, plain: &Plain) -> Result<FactorLevel, ValueError> {
     let known = KNOWN.iter().find(|(known, _)| *known == name);
     let sets = match known {
         Some((_, meaning)) => sets(*meaning, plain)?,
@@ -269,16 +276,17 @@ fn known_level(name: &str, plain: &Plain) -> Result<FactorLevel, String> {
     })
 }
 
-fn unknown(name: &str) -> String {
+fn unknown(name: &str) -> ValueError {
     let names: Vec<&str> = KNOWN.iter().map(|(known, _)| *known).collect();
-    format!(
-        "what {name} sets is not known; right would be serve = \"OPTION\" or load = \"OPTION\" beside \
-         its levels, an option of loadline load, or one of {}",
+    let remedy = format!(
+        "serve = \"OPTION\" or load = \"OPTION\" beside its levels, an option of loadline load, or \
+         one of {}",
         names.join(", ")
-    )
+    );
+    ValueError::new(format!("what {name} sets is not known"), remedy)
 }
 
-fn sets(meaning: Meaning, plain: &Plain) -> Result<Settings, String> {
+fn sets(meaning: Meaning, plain: &Plain) -> Result<Settings, ValueError> {
     let mut sets = Settings::default();
     let option = |name: &str, value| [(name.to_owned(), value)].into();
     match meaning {
@@ -295,7 +303,7 @@ fn sets(meaning: Meaning, plain: &Plain) -> Result<Settings, String> {
             let value = match plain.text().as_str() {
                 "on" => Value::Switch(false),
                 "off" => Value::Switch(true),
-                _ => return Err("right would be the levels on and off".to_owned()),
+                _ => return Err(ValueError::from("right would be the levels on and off")),
             };
             sets.load = option("new-connection", value);
         }
@@ -324,10 +332,12 @@ impl Plain {
         }
     }
 
-    fn number(&self) -> Result<f64, String> {
+    fn number(&self) -> Result<f64, ValueError> {
         match self {
             Self::Number(number) => Ok(*number),
-            Self::Text(text) => Err(format!("`{text}` is not a number; right would be 0.4")),
+            Self::Text(text) => Err(ValueError::from(format!(
+                "`{text}` is not a number; right would be 0.4"
+            ))),
         }
     }
 
@@ -343,16 +353,16 @@ impl Plain {
         matches!(self, Self::Number(number) if *number == 0.0)
     }
 
-    fn bytes(&self) -> Result<u64, String> {
+    fn bytes(&self) -> Result<u64, ValueError> {
         match self {
             // Sizes of files are far from where whole numbers end.
             Self::Number(number) if *number >= 0.0 && number.fract() == 0.0 && *number < 1e15 => {
                 Ok(*number as u64)
             }
-            _ => Err(format!(
+            _ => Err(ValueError::from(format!(
                 "`{}` is not a size in bytes; right would be 1024",
                 self.text()
-            )),
+            ))),
         }
     }
 }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
-use loadline_spec::Table;
+use loadline_spec::load::values::Cpus;
+use loadline_spec::{Table, ValueError};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -15,14 +17,12 @@ use super::located::{Located, at};
 use super::options::options;
 use super::series::{Defaults, SeriesTable};
 use super::{
-    PLAN_BYTES_MAX, Placement, Plan, Repeated, Series, Server, ServerKind, Settings, Site,
+    PLAN_BYTES_MAX, Placement, Plan, PlanError, Repeated, Series, Server, ServerKind, ServerSpec,
+    Settings, Site,
 };
 
 /// All files of a document root together: they are made on the disk, and kept in memory by servers.
 const SITE_BYTES_MAX: u64 = 8 << 30;
-/// CPUs that Linux can have here (`CPU_SETSIZE`).
-const CPUS_MAX: usize = 1024;
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlanTable {
@@ -75,41 +75,49 @@ struct ServerTable {
     reference: bool,
 }
 
-pub(super) fn read(path: &Path) -> Result<Plan, String> {
-    let fail = |error: std::io::Error| format!("{}: {error}", path.display());
+pub(super) fn read(path: &Path) -> Result<Plan, PlanError> {
+    let name = path.display().to_string();
+    let fail = |error: std::io::Error| PlanError::Unreadable {
+        file: name.clone(),
+        error: Arc::new(error),
+    };
+    let no_plan = |problem: String| PlanError::NoPlan {
+        file: name.clone(),
+        problem,
+    };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(fail)?;
     file.take(PLAN_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
         .map_err(fail)?;
     if bytes.len() as u64 > PLAN_BYTES_MAX {
-        return Err(format!(
-            "{}: larger than a plan may be ({} MiB)",
-            path.display(),
-            PLAN_BYTES_MAX >> 20
-        ));
+        let most = PLAN_BYTES_MAX >> 20;
+        return Err(no_plan(format!("larger than a plan may be ({most} MiB)")));
     }
-    let text = String::from_utf8(bytes).map_err(|_| format!("{}: not UTF-8", path.display()))?;
+    let text = String::from_utf8(bytes).map_err(|_| no_plan("not UTF-8".to_owned()))?;
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
     // Servers and clients are started elsewhere.
     let folder = std::path::absolute(folder.join("."))
         .and_then(std::fs::canonicalize)
         .map_err(fail)?;
-    parse(&text, &path.display().to_string(), &folder)
+    parse(&text, &name, &folder)
 }
 
-pub(super) fn parse(text: &str, name: &str, folder: &Path) -> Result<Plan, String> {
+pub(super) fn parse(text: &str, name: &str, folder: &Path) -> Result<Plan, PlanError> {
     let line = |at: usize| {
         let before = &text.as_bytes()[..at.min(text.len())];
         before.iter().filter(|byte| **byte == b'\n').count() + 1
     };
+    let wrong = |at: usize, problem: ValueError| PlanError::InFile {
+        file: name.to_owned(),
+        line: line(at),
+        problem,
+    };
     let table: PlanTable = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        let message = error.message().replace('\n', " ");
-        format!("{name}:{}: {message}", line(at))
+        wrong(at, error.message().replace('\n', " ").into())
     })?;
-    let plan = plan(table, text, folder);
-    plan.map_err(|(span, message)| format!("{name}:{}: {message}", line(span.start)))
+    plan(table, text, folder).map_err(|(span, problem)| wrong(span.start, problem))
 }
 
 fn plan(table: PlanTable, text: &str, folder: &Path) -> Located<Plan> {
@@ -129,7 +137,7 @@ fn plan(table: PlanTable, text: &str, folder: &Path) -> Located<Plan> {
         return Err((
             0..0,
             "nothing to measure; right would be at least one [servers.NAME] and one [[series]]"
-                .to_owned(),
+                .into(),
         ));
     }
     let placements = table
@@ -142,7 +150,8 @@ fn plan(table: PlanTable, text: &str, folder: &Path) -> Located<Plan> {
     for one in table.series {
         let span = one.span();
         let name = one.get_ref().name().get_ref().clone();
-        let named = |(span, message)| (span, format!("series {name}: {message}"));
+        let named =
+            |(span, problem): (_, ValueError)| (span, format!("series {name}: {problem}").into());
         let one = one.into_inner();
         let one = one
             .into_series(&table.defaults, &all_servers)
@@ -233,7 +242,7 @@ fn site(
 }
 
 /// A path below the root, of plain names.
-fn check_file_name(path: &str) -> Result<(), String> {
+fn check_file_name(path: &str) -> Result<(), ValueError> {
     let is_plain = |part: &str| {
         let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         !part.is_empty() && !part.starts_with('.') && part.bytes().all(is_known)
@@ -241,15 +250,15 @@ fn check_file_name(path: &str) -> Result<(), String> {
     if path.split('/').all(is_plain) {
         return Ok(());
     }
-    Err(format!(
+    Err(ValueError::from(format!(
         "`{}` is not a path of plain names; right would be \"index.html\" or \"videos/a.mp4\"",
         path.escape_debug()
-    ))
+    )))
 }
 
 fn server(name: String, table: Spanned<ServerTable>) -> Located<Server> {
     let span = table.span();
-    let fail = |message: String| (span.clone(), format!("server {name}: {message}"));
+    let fail = |problem: String| (span.clone(), format!("server {name}: {problem}").into());
     let table = table.into_inner();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
     if name.is_empty() || !name.bytes().all(is_plain) {
@@ -259,7 +268,7 @@ fn server(name: String, table: Spanned<ServerTable>) -> Located<Server> {
     }
     let kind = match (&table.kind, table.command.is_empty()) {
         (None, false) => ServerKind::Command,
-        (None, true) => ServerKind::named(&name)
+        (None, true) => ServerKind::parse(&name)
             .filter(|kind| *kind != ServerKind::Command)
             .ok_or_else(|| {
                 fail(format!(
@@ -269,7 +278,7 @@ fn server(name: String, table: Spanned<ServerTable>) -> Located<Server> {
                 ))
             })?,
         (Some(kind), is_empty) => {
-            let known = ServerKind::named(kind).ok_or_else(|| {
+            let known = ServerKind::parse(kind).ok_or_else(|| {
                 fail(format!("kind {kind} is not known; right would be one of {}", kinds()))
             })?;
             if (known == ServerKind::Command) == is_empty {
@@ -286,20 +295,23 @@ fn server(name: String, table: Spanned<ServerTable>) -> Located<Server> {
             kind.name()
         )));
     }
-    Ok(Server {
+    let server = Server {
         kind,
-        options: options(&table.options),
+        spec: ServerSpec::Other(Table::new()),
         command: table.command,
         configuration: table.configuration,
         version: table.version,
         optional: table.optional,
         is_reference: table.reference,
-        name,
-    })
+        name: name.clone(),
+    };
+    let server = server.with_options(&options(&table.options));
+    server.map_err(|error| fail(error.to_string()))
 }
 
 fn kinds() -> String {
-    ServerKind::ALL.map(ServerKind::name).join(", ")
+    let names: Vec<&str> = ServerKind::ALL.iter().map(|kind| kind.name()).collect();
+    names.join(", ")
 }
 
 fn placement(name: &str, table: &Spanned<CpusTable>) -> Located<Placement> {
@@ -309,7 +321,8 @@ fn placement(name: &str, table: &Spanned<CpusTable>) -> Located<Placement> {
         )));
     }
     let list = |text: &str| {
-        cpu_list(text).ok_or_else(|| {
+        let cpus = text.replace(' ', "").parse::<Cpus>();
+        cpus.map(|cpus| cpus.0).map_err(|_| {
             at(table)(format!(
                 "cpus {name}: `{text}` is not a list of CPUs; right would be 1 or 0,2-3"
             ))
@@ -321,28 +334,12 @@ fn placement(name: &str, table: &Spanned<CpusTable>) -> Located<Placement> {
     })
 }
 
-/// `1`, `0,2-3`.
-fn cpu_list(text: &str) -> Option<Vec<usize>> {
-    let mut cpus = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        if first > last || last >= CPUS_MAX {
-            return None;
-        }
-        cpus.extend(first..=last);
-    }
-    cpus.sort_unstable();
-    cpus.dedup();
-    Some(cpus)
-}
-
 /// Whether all servers, placements and factors that a series names are there.
 fn check_names(
     series: &Series,
     servers: &BTreeMap<String, Server>,
     placements: &BTreeMap<String, Placement>,
-) -> Result<(), String> {
+) -> Result<(), ValueError> {
     let settings = || {
         let levels = series.factors.iter().flat_map(|factor| &factor.levels);
         levels.map(|level| &level.sets)
@@ -352,11 +349,15 @@ fn check_names(
         if !servers.contains_key(name) {
             let names: Vec<&str> = servers.keys().map(String::as_str).collect();
             let names = names.join(", ");
-            return Err(format!("no server {name}; right would be one of {names}"));
+            return Err(ValueError::from(format!(
+                "no server {name}; right would be one of {names}"
+            )));
         }
     }
     if series.servers.is_empty() {
-        return Err("servers is empty; right would be at least one name".to_owned());
+        return Err(ValueError::from(
+            "servers is empty; right would be at least one name",
+        ));
     }
     let of_levels = settings().filter_map(|sets: &Settings| sets.cpus.as_ref());
     for name in of_levels.chain([&series.cpus]) {
@@ -364,7 +365,9 @@ fn check_names(
             let own = placements.keys().map(String::as_str);
             let names: Vec<&str> = Placement::NAMES.into_iter().chain(own).collect();
             let names = names.join(", ");
-            return Err(format!("no cpus {name}; right would be one of {names}"));
+            return Err(ValueError::from(format!(
+                "no cpus {name}; right would be one of {names}"
+            )));
         }
     }
     let selected = match &series.a_a {
@@ -380,9 +383,9 @@ fn check_names(
     {
         let is_factor = |name: &String| series.factors.iter().any(|factor| factor.name == *name);
         if name != "server" && !is_factor(name) {
-            return Err(format!(
+            return Err(ValueError::from(format!(
                 "except, a_a and compare name levels of factors, and {name} is none of this series"
-            ));
+            )));
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loadline_spec::Table;
+use loadline_spec::{Spec, SpecError, Table, given};
 
 /// `keep_alive` and `keep-alive` are the same option.
 pub(super) fn options(table: &Table) -> Table {
@@ -13,12 +13,15 @@ pub(super) fn options(table: &Table) -> Table {
 }
 
 /// The same options with `{root}` and others replaced by what they stand for.
-#[must_use]
-pub fn filled(table: &Table, names: &BTreeMap<String, String>) -> Table {
-    table
-        .iter()
-        .map(|(name, value)| (name.clone(), value.map(|text| fill(text, names))))
-        .collect()
+///
+/// # Errors
+/// What stands in their place does not fit.
+pub fn in_place<S: Spec>(spec: &S, names: &BTreeMap<String, String>) -> Result<S, SpecError> {
+    let mut table = given(spec);
+    for value in table.values_mut() {
+        *value = value.map(|text| fill(text, names));
+    }
+    loadline_spec::fill(&table)
 }
 
 /// Replaces placeholders; braces around anything else stay, since configurations are full of them.

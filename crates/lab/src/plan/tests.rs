@@ -5,7 +5,7 @@ use super::*;
 /// The parts that every plan has, and what is to be tried.
 fn parsed(rest: &str) -> Result<Plan, String> {
     let text = format!("name = \"t\"\n[servers.loadline]\n{rest}");
-    Plan::parse(&text, "plan.toml", Path::new("/plans"))
+    Plan::parse(&text, "plan.toml", Path::new("/plans")).map_err(|error| error.to_string())
 }
 
 fn series(rest: &str) -> Series {
@@ -217,7 +217,9 @@ fn mistakes_are_told_in_one_line() {
         ("budget_s = 0", "budget_s 0 is no time"),
     ] {
         let text = format!("{head}\nname = \"t\"\n[servers.loadline]\n[[series]]\nname = \"s\"");
-        let message = Plan::parse(&text, "plan.toml", Path::new("/")).unwrap_err();
+        let message = Plan::parse(&text, "plan.toml", Path::new("/"))
+            .unwrap_err()
+            .to_string();
         assert!(message.contains(right), "{message:?} is not {right:?}");
     }
 }

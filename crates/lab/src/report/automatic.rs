@@ -10,7 +10,7 @@ use crate::plan::{Chart, ChartKind};
 
 /// More curves in one chart could not be distinguished.
 const CURVES_MAX: usize = 8;
-/// A factor with so many numbers makes a side of a surface.
+/// A factor with this number of levels makes a side of a surface.
 const SIDE_MIN: usize = 4;
 
 /// Charts of all series: throughput, tail and CPU time along the factor with the most numbers, a

@@ -11,7 +11,8 @@ use crate::analysis::{Metric, Run};
 pub fn trials_csv(run: &Run) -> String {
     let factors: BTreeSet<&String> = run.trials.iter().flat_map(|it| it.levels.keys()).collect();
     let metrics: Vec<Metric> = Metric::ALL
-        .into_iter()
+        .iter()
+        .copied()
         .filter(|metric| {
             run.trials
                 .iter()

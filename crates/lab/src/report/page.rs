@@ -184,28 +184,12 @@ fn sample(figure: &Figure, index: usize, is_reference: bool, colour: &str) -> St
 
 fn tools(figure: &Figure, page: &mut String) {
     let id = escaped(&figure.id);
-    let csv = percent_encoded(&export::figure_csv(figure));
+    let csv = STANDARD.encode(export::figure_csv(figure));
     let _ = writeln!(
         page,
-        "<p class=\"tools\"><a download=\"{id}.csv\" href=\"data:text/csv;charset=utf-8,{csv}\">Data (CSV)</a>\
+        "<p class=\"tools\"><a download=\"{id}.csv\" href=\"data:text/csv;charset=utf-8;base64,{csv}\">Data (CSV)</a>\
          <button type=\"button\" data-save=\"svg\" data-needs-script hidden>Picture (SVG)</button></p>"
     );
-}
-
-/// For a data URL within an attribute.
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len() * 2);
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b',' | b':' | b';' => {
-                encoded.push(char::from(byte));
-            }
-            _ => {
-                let _ = write!(encoded, "%{byte:02X}");
-            }
-        }
-    }
-    encoded
 }
 
 fn table_of(figure: &Figure, page: &mut String) {

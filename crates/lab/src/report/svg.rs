@@ -5,7 +5,6 @@ mod canvas;
 mod grid;
 mod lines;
 mod scale;
-mod surface;
 
 use canvas::{Canvas, Frame};
 
@@ -66,8 +65,10 @@ pub fn draw(figure: &Figure) -> String {
             frame.below(14.0)
         };
         match figure.kind {
-            ChartKind::HeatMap => grid::heat_map(figure, panel, &frame, &mut canvas),
-            ChartKind::Surface => surface::surface(figure, panel, &frame, &mut canvas),
+            // From above: a value hides none behind it, and each stands there as a number.
+            ChartKind::HeatMap | ChartKind::Surface => {
+                grid::heat_map(figure, panel, &frame, &mut canvas);
+            }
             ChartKind::Bars => lines::bars(figure, panel, &frame, &mut canvas),
             _ => lines::lines(figure, panel, &frame, &mut canvas),
         }

@@ -30,7 +30,7 @@ pub fn value(value: f64, unit: Option<Unit>) -> String {
     }
 }
 
-/// So many significant digits, with commas between thousands; whole numbers are never cut.
+/// A number with this number of significant digits, with commas between thousands; whole numbers are never cut.
 #[must_use]
 pub fn digits(value: f64, count: usize) -> String {
     if !value.is_finite() {

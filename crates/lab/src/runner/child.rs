@@ -15,7 +15,7 @@ use crate::cells::cpus_text;
 pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// How long a guard may take to start, and beyond its grace to end, on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(20);
+const GUARD_GRACE: Duration = Duration::from_secs(20);
 
 /// Where a process runs, and what goes with it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,17 +78,17 @@ impl Guarded {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .process_group(0); // an interruption from the terminal is the runner's to hear
+            .process_group(0); // an interruption from the terminal goes to the runner alone
         let mut guard = guard
             .spawn()
             .map_err(|error| format!("its guard cannot be started: {error}"))?;
         let orders = guard.stdin.take();
-        let (tell, lines) = channel();
+        let (sender, lines) = channel();
         if let Some(out) = guard.stdout.take() {
             let listen = move || {
                 for line in BufReader::new(out).lines().map_while(Result::ok) {
-                    if tell.send(line).is_err() {
-                        break; // nobody waits any more
+                    if sender.send(line).is_err() {
+                        break; // the receiver is gone
                     }
                 }
             };
@@ -104,12 +104,12 @@ impl Guarded {
             pid: 0,
             ended: None,
         };
-        guarded.pid = guarded.hear_of_start()?;
+        guarded.pid = guarded.wait_for_start()?;
         Ok(guarded)
     }
 
-    fn hear_of_start(&self) -> Result<u32, String> {
-        let line = self.lines.recv_timeout(PATIENCE);
+    fn wait_for_start(&self) -> Result<u32, String> {
+        let line = self.lines.recv_timeout(GUARD_GRACE);
         let line = line.map_err(|_| "its guard says nothing".to_owned())?;
         match line.split_once(' ') {
             Some(("started", pid)) => pid.parse().map_err(|_| format!("its guard says: {line}")),
@@ -141,7 +141,7 @@ impl Guarded {
         if let Some(orders) = &mut self.orders {
             let _ = orders.write_all(b"stop\n"); // a guard that is gone has said so
         }
-        let how = self.ended_by(Instant::now() + GRACE + PATIENCE);
+        let how = self.ended_by(Instant::now() + GRACE + GUARD_GRACE);
         how.unwrap_or("its guard does not end").to_owned()
     }
 }
@@ -149,7 +149,7 @@ impl Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         drop(self.orders.take()); // the guard kills what is left, if something is
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + GUARD_GRACE;
         while Instant::now() < until {
             match self.guard.try_wait() {
                 Ok(Some(_)) | Err(_) => return,

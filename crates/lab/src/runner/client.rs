@@ -1,7 +1,7 @@
 //! The client of a trial: `loadline load` as a process, and the record that it leaves.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use loadline_record::TrialRecord;
@@ -15,12 +15,12 @@ use super::child::{Bounds, Guarded, THIS_PROGRAM, last_words};
 use super::launch_context::LaunchContext;
 use super::servers::names;
 use super::site::Content;
-use crate::cells::load_in_place;
+use crate::plan::in_place;
 
 /// How long a client may take beyond what was planned: connections, the last answers, its files.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(120);
-/// How often it is looked whether somebody wants the run to end.
-const GLANCE: Duration = Duration::from_millis(50);
+const CLIENT_GRACE: Duration = Duration::from_secs(120);
+/// How often a wait checks whether the run is to end.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A process may have 20,000 descriptors on many machines, and needs some for itself.
 const SPIN_CONNECTIONS_MAX: usize = 16_000;
 /// Time for a single answer.
@@ -47,11 +47,11 @@ pub(super) struct Task<'a> {
 
 /// How a client ended.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum ClientEnd {
     /// With a record.
     Record(Box<TrialRecord>),
     /// Without one, for this reason.
-    Nothing(String),
+    Failed(String),
     /// It was given up, since the run is to end.
     Interrupted,
 }
@@ -59,8 +59,8 @@ pub(super) enum Heard {
 impl Task<'_> {
     /// The whole load: what the plan says of it, and what the lab sets itself.
     fn spec(&self) -> Result<LoadSpec, SpecError> {
-        let mut spec = load_in_place(self.load, &names(self.context))?;
-        spec.url = vec![format!("http://{}{}", self.context.address(), self.path)];
+        let mut spec = in_place(self.load, &names(self.context))?;
+        spec.url = vec![format!("http://{}{}", self.context.address(), self.path).into()];
         spec.clients.duration = Some(RunTime::clamped_s(self.duration_s));
         if self.warm_up_s > 0.0 {
             spec.clients.warm_up = Some(RunTime::clamped_s(self.warm_up_s));
@@ -79,20 +79,18 @@ impl Task<'_> {
     }
 
     fn command(&self, json: &Path) -> Result<Vec<String>, SpecError> {
-        let mut command = client();
-        command.extend(words(&self.spec()?));
-        command.push(format!("--json={}", json.display()));
+        let mut command = client_command(&self.spec()?, json);
         command.push(format!("--hdr={}", self.hdr.display()));
         Ok(command)
     }
 
     /// Runs it to its end, or until the run is to end.
-    pub(super) fn run(&self, is_over: &dyn Fn() -> bool) -> Heard {
+    pub(super) fn run(&self, is_over: &dyn Fn() -> bool) -> ClientEnd {
         let json = self.context.scratch.join("load.json");
         let log = self.context.scratch.join("load.log");
         let command = match self.command(&json) {
             Ok(command) => command,
-            Err(why) => return Heard::Nothing(format!("The client cannot be started: {why}.")),
+            Err(why) => return ClientEnd::Failed(format!("The client cannot be started: {why}.")),
         };
         let namespace = self.context.link.of_client();
         let bounds = Bounds {
@@ -101,26 +99,26 @@ impl Task<'_> {
         };
         let mut client = match Guarded::start(&command, &bounds, &log) {
             Ok(client) => client,
-            Err(why) => return Heard::Nothing(format!("The client cannot be started: {why}.")),
+            Err(why) => return ClientEnd::Failed(format!("The client cannot be started: {why}.")),
         };
         let planned_s = self.duration_s + self.warm_up_s;
-        let until = Instant::now() + Duration::from_secs_f64(planned_s) + CLIENT_PATIENCE;
+        let until = Instant::now() + Duration::from_secs_f64(planned_s) + CLIENT_GRACE;
         let how = loop {
-            if let Some(how) = client.ended_by(Instant::now() + GLANCE) {
+            if let Some(how) = client.ended_by(Instant::now() + POLL_INTERVAL) {
                 break how.to_owned();
             }
             if is_over() {
-                return Heard::Interrupted;
+                return ClientEnd::Interrupted;
             }
             if Instant::now() > until {
-                return Heard::Nothing("The client did not end.".to_owned());
+                return ClientEnd::Failed("The client did not end.".to_owned());
             }
         };
         match read_record(&json) {
-            Some(record) => Heard::Record(record),
+            Some(record) => ClientEnd::Record(record),
             None => {
                 let words = last_words(&log).unwrap_or(how);
-                Heard::Nothing(format!("The client gave up: {words}."))
+                ClientEnd::Failed(format!("The client gave up: {words}."))
             }
         }
     }
@@ -162,14 +160,15 @@ fn expect(load: &mut LoadSpec, content: Option<&Content>) {
     }
 }
 
-/// The words that each client begins with.
-fn client() -> Vec<String> {
-    [THIS_PROGRAM, "load", "--quiet", "--allow-client-limited"]
-        .map(str::to_owned)
-        .to_vec()
+/// How a client is started that leaves its record in a file.
+pub(crate) fn client_command(load: &LoadSpec, json: &Path) -> Vec<String> {
+    let first = [THIS_PROGRAM, "load", "--quiet", "--allow-client-limited"].map(str::to_owned);
+    let json = format!("--json={}", json.display());
+    first.into_iter().chain(words(load)).chain([json]).collect()
 }
 
-fn read_record(path: &PathBuf) -> Option<Box<TrialRecord>> {
+/// The record that it left; `None`: it left none.
+pub(crate) fn read_record(path: &Path) -> Option<Box<TrialRecord>> {
     let bytes = fs::read(path).ok()?;
     serde_json::from_slice(&bytes).ok()
 }
@@ -183,9 +182,9 @@ pub(super) fn check(
 ) -> Result<(), String> {
     let json = context.scratch.join("check.json");
     let log = context.scratch.join("check.log");
-    let asked = load_in_place(load, &names(context)).map_err(|error| error.to_string())?;
+    let asked = in_place(load, &names(context)).map_err(|error| error.to_string())?;
     let mut one = LoadSpec {
-        url: vec![format!("http://{}{path}", context.address())],
+        url: vec![format!("http://{}{path}", context.address()).into()],
         ..LoadSpec::default()
     };
     one.clients.requests = Some(Count::clamped(1));
@@ -202,16 +201,14 @@ pub(super) fn check(
         one.expect.expect_sha256 = Some(content.sha256.clone());
         one.expect.content_sample = Some(Count::clamped(1));
     }
-    let mut command = client();
-    command.extend(words(&one));
-    command.push(format!("--json={}", json.display()));
+    let command = client_command(&one, &json);
     let namespace = context.link.of_client();
     let bounds = Bounds {
         network: namespace.as_deref(),
         ..Bounds::cpus(cpus)
     };
     let mut client = Guarded::start(&command, &bounds, &log)?;
-    let within = Duration::from_secs(ANSWER_TIMEOUT_S) + CLIENT_PATIENCE;
+    let within = Duration::from_secs(ANSWER_TIMEOUT_S) + CLIENT_GRACE;
     let how = client.ended_by(Instant::now() + within).map(str::to_owned);
     let Some(record) = read_record(&json) else {
         let words = last_words(&log).or(how);
@@ -220,7 +217,8 @@ pub(super) fn check(
     judge_answer(&record)
 }
 
-fn judge_answer(record: &TrialRecord) -> Result<(), String> {
+/// What is wrong with the one answer of a record.
+pub(crate) fn judge_answer(record: &TrialRecord) -> Result<(), String> {
     let tally = &record.everything;
     if tally.good > 0 {
         return Ok(());

@@ -220,7 +220,8 @@ fn placeholder(kind: Kind) -> String {
 /// Whether a server, as this cell has it started, is to have a database of this kind.
 fn asks_for(kind: Kind, server: &Server, cell: &Cell) -> bool {
     let placeholder = placeholder(kind);
-    let of_options = cell.serve.values().flat_map(|value| value.texts());
+    let options = cell.serve.table();
+    let of_options = options.values().flat_map(|value| value.texts());
     let mut texts = of_options
         .chain(&server.command)
         .chain(&server.configuration);

@@ -50,7 +50,7 @@ pub struct Guarded<'a> {
     pub command: &'a [String],
 }
 
-enum Told {
+enum Event {
     Stop,
     RunnerIsGone,
     Ended(String),
@@ -85,14 +85,14 @@ pub fn guard(guarded: &Guarded<'_>) -> io::Result<()> {
             at.saturating_duration_since(Instant::now())
         });
         match events.recv_timeout(rest) {
-            Ok(Told::Ended(how)) => break how,
-            Ok(Told::Stop) => {
-                // It may have ended already: then its end is the next event.
+            Ok(Event::Ended(how)) => break how,
+            Ok(Event::Stop) => {
+                // It may have ended already: then that is the next event.
                 let _ = process::signal(pid, Asked::End);
                 kill_at.get_or_insert_with(|| Instant::now() + GRACE);
             }
             Err(RecvTimeoutError::Timeout) if kill_at.is_none() => {}
-            Ok(Told::RunnerIsGone) | Err(_) => {
+            Ok(Event::RunnerIsGone) | Err(_) => {
                 let _ = process::signal(pid, Asked::Kill);
                 kill_at = None;
             }
@@ -141,18 +141,18 @@ fn start(guarded: &Guarded<'_>) -> io::Result<u32> {
     Ok(child.id())
 }
 
-fn watch(pid: u32, tell: &Sender<Told>) {
+fn watch(pid: u32, sender: &Sender<Event>) {
     let how = process::wait_for_end(pid).unwrap_or_else(|error| error.to_string());
-    let _ = tell.send(Told::Ended(how)); // the guard is on its way out
+    let _ = sender.send(Event::Ended(how)); // the guard is on its way out
 }
 
-fn listen(tell: &Sender<Told>) {
+fn listen(sender: &Sender<Event>) {
     for line in io::stdin().lock().lines() {
-        if line.is_err() || tell.send(Told::Stop).is_err() {
+        if line.is_err() || sender.send(Event::Stop).is_err() {
             break;
         }
     }
-    let _ = tell.send(Told::RunnerIsGone);
+    let _ = sender.send(Event::RunnerIsGone);
 }
 
 /// Kills and takes whatever descends from this process: orphans become its children.

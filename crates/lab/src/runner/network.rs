@@ -27,7 +27,7 @@ use loadline_sys::network::{inside, new_namespace, open_sysfs};
 use super::child::find_program;
 use crate::plan::{Network, Placement};
 
-/// Nobody else is in those namespaces, so these addresses meet no others.
+/// The namespaces are private, so these addresses meet no others.
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const PREFIX_BITS: u8 = 24;

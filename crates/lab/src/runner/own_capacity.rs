@@ -29,7 +29,7 @@ pub struct OwnCapacities {
     of_cells: Vec<Option<usize>>,
 }
 
-/// Hears of trials for a capacity.
+/// Receives the trials for a capacity.
 pub trait Listener {
     /// A trial was run, of that cell; `per_s` is what was carried, if it counts.
     fn measured(&mut self, cell: &Cell, trial: &Trial, per_s: Option<f64>);
@@ -347,7 +347,7 @@ mod tests {
         assert!(run.cells.iter().all(|cell| cell.rate_of_capacity.is_none()));
         let text = text.replace("of two", "of three");
         let plan = Plan::parse(&text, "plan", Path::new("/")).unwrap();
-        let error = expand(&plan, 1, &[0, 1], &[]).unwrap_err();
+        let error = expand(&plan, 1, &[0, 1], &[]).unwrap_err().to_string();
         assert!(
             error.contains("of three, which the series is not run with"),
             "{error}"

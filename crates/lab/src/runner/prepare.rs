@@ -85,7 +85,7 @@ impl Prepared {
 /// # Errors
 /// One line: what is wrong with the plan, a server, or the folder, and what would be right.
 pub fn prepare(request: &RunRequest) -> Result<Prepared, String> {
-    let plan = Plan::read(&request.plan)?;
+    let plan = Plan::read(&request.plan).map_err(|why| why.to_string())?;
     let (store, contents) = open(request)?;
     let (head, is_new) = match contents.head {
         Some(head) => {
@@ -95,7 +95,8 @@ pub fn prepare(request: &RunRequest) -> Result<Prepared, String> {
         None => (Box::new(new_head(&plan, request)?), true),
     };
     let named = |why: String| format!("{}: {why}", request.plan.display());
-    let mut expansion = expand(&plan, head.seed, &head.cpus, &head.left_out).map_err(named)?;
+    let mut expansion = expand(&plan, head.seed, &head.cpus, &head.left_out)
+        .map_err(|why| named(why.to_string()))?;
     let blocks_planned = expansion.block_count();
     for blocks in &contents.blocks {
         let added = expansion.add_blocks(head.seed, blocks);

@@ -6,7 +6,7 @@
 //! that of this process, or below the nearest one above it that can.
 //!
 //! A group has a name of its own. Its guard removes it when nothing is left of the server, and the
-//! runner when the trial ends: one that outlives both holds nothing and limits nobody.
+//! runner when the trial ends: one that outlives both is empty.
 
 use std::fs;
 use std::io;
@@ -61,7 +61,7 @@ pub(crate) fn check(cpus: f64) -> Result<(), String> {
 }
 
 impl QuotaGroup {
-    /// A group whose processes have so many CPUs, or so much of one, all together.
+    /// A group whose processes have this number of CPUs together, or this part of one.
     pub(super) fn make(cpus: f64) -> Result<Self, String> {
         let read =
             |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
@@ -113,7 +113,7 @@ pub(super) fn remove(group: &Path) {
     while let Err(error) = fs::remove_dir(group) {
         let is_busy = error.kind() == io::ErrorKind::ResourceBusy;
         if !is_busy || Instant::now() > until {
-            return; // it holds nothing and limits nobody
+            return; // it is empty
         }
         thread::sleep(LOOK);
     }

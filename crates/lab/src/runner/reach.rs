@@ -34,7 +34,7 @@ pub(super) fn free_port(from: u32) -> Option<u16> {
     })
 }
 
-/// Whether nobody has a port at the moment.
+/// Whether a port is free at the moment.
 pub(super) fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }

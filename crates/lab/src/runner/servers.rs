@@ -7,9 +7,11 @@ use std::path::Path;
 use super::child::THIS_PROGRAM;
 use super::configurations;
 use super::launch_context::LaunchContext;
-use crate::cells::spellings;
-use crate::plan::{Server, ServerKind, fill, filled};
-use loadline_spec::{Table, Value, table_words};
+use crate::plan::{Server, ServerKind, ServerSpec, fill, in_place, spellings};
+use loadline_spec::field::Preset;
+use loadline_spec::serve::{Listen, ServeSpec, StatusPath};
+use loadline_spec::values::FilePath;
+use loadline_spec::{SpecError, Table, Value, words};
 
 /// Where Loadline says what it has counted.
 pub(super) const STATUS_PATH: &str = "/-/status";
@@ -46,7 +48,21 @@ pub(super) fn program(server: &Server) -> Option<&str> {
 }
 
 /// How a server is started with these options.
-pub(super) fn launch(server: &Server, options: &Table, context: &LaunchContext<'_>) -> Launch {
+///
+/// # Errors
+/// What stands in the place of a placeholder does not fit.
+pub(super) fn launch(
+    server: &Server,
+    spec: &ServerSpec,
+    context: &LaunchContext<'_>,
+) -> Result<Launch, SpecError> {
+    match spec {
+        ServerSpec::Loadline(spec) => loadline(spec, context),
+        ServerSpec::Other(options) => Ok(other(server, options, context)),
+    }
+}
+
+fn other(server: &Server, options: &Table, context: &LaunchContext<'_>) -> Launch {
     let file = context.configuration_file().display().to_string();
     let workers = options.get("workers").and_then(Value::text);
     let of = |words: &[&str], configuration: String| Launch {
@@ -54,7 +70,6 @@ pub(super) fn launch(server: &Server, options: &Table, context: &LaunchContext<'
         configuration: Some(configuration),
     };
     match server.kind {
-        ServerKind::Loadline => loadline(options, context),
         ServerKind::NginxDefault | ServerKind::NginxTuned => {
             let is_tuned = server.kind == ServerKind::NginxTuned;
             let folder = context.scratch.display().to_string();
@@ -76,7 +91,7 @@ pub(super) fn launch(server: &Server, options: &Table, context: &LaunchContext<'
             &["h2o", "-m", "worker", "-c", &file],
             configurations::h2o(workers, context),
         ),
-        ServerKind::Command => own(server, options, context),
+        ServerKind::Command | ServerKind::Loadline => own(server, options, context),
     }
 }
 
@@ -93,22 +108,16 @@ pub(super) fn version_command(server: &Server) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn loadline(options: &Table, context: &LaunchContext<'_>) -> Launch {
-    let mut command = vec![
-        THIS_PROGRAM.to_owned(),
-        "serve".to_owned(),
-        context.root.display().to_string(),
-        format!("--listen={}", context.address()),
-        format!("--status-path={STATUS_PATH}"),
-    ];
-    if !options.contains_key("log-level") {
-        command.push("--log-level=warn".to_owned());
-    }
-    command.extend(table_words(&filled(options, &names(context))));
-    Launch {
-        command,
+fn loadline(spec: &ServeSpec, context: &LaunchContext<'_>) -> Result<Launch, SpecError> {
+    let mut spec = in_place(spec, &names(context))?;
+    spec.root = Preset(FilePath(context.root.to_owned()));
+    spec.listen = vec![Listen::Tcp(context.address().into())];
+    spec.running.status_path = Some(StatusPath(STATUS_PATH.to_owned()));
+    let command = [THIS_PROGRAM, "serve"].map(str::to_owned).into_iter();
+    Ok(Launch {
+        command: command.chain(words(&spec)).collect(),
         configuration: None,
-    }
+    })
 }
 
 fn own(server: &Server, options: &Table, context: &LaunchContext<'_>) -> Launch {
@@ -193,7 +202,7 @@ mod tests {
         );
         let plan = Plan::parse(&text, "plan", Path::new("/plans")).unwrap();
         let server = &plan.servers["x"];
-        launch(server, &server.options, &context())
+        launch(server, &server.spec, &context()).unwrap()
     }
 
     #[test]
@@ -204,8 +213,8 @@ mod tests {
         );
         assert_eq!(
             shown(&launch.command).join(" "),
-            "loadline serve /out/root --listen=127.0.0.1:8123 --status-path=/-/status \
-             --log-level=warn --error-pages=/plans/e --loops=2"
+            "loadline serve /out/root --error-pages=/plans/e --listen=127.0.0.1:8123 \
+             --log-level=warn --loops=2 --status-path=/-/status"
         );
         assert_eq!(launch.configuration, None);
     }

@@ -10,7 +10,6 @@ use super::launch_context::LaunchContext;
 use super::network::Link;
 use super::servers::{is_root, launch, program, shown};
 use super::site::large_files;
-use crate::cells::check_serve;
 use crate::plan::{Plan, Server, Site};
 
 /// Where a server is to run.
@@ -67,10 +66,8 @@ pub fn starts(plan: &Plan, context: &Where) -> Result<Vec<Start>, String> {
             is_root: is_root(),
             descriptors: loadline_sys::usage::descriptor_limit().hard.min(1 << 20),
         };
-        let mut options = server.options.clone();
-        check_serve(server, &mut options)
+        let launch = launch(server, &server.spec, &context)
             .map_err(|why| format!("server {}: {why}", server.name))?;
-        let launch = launch(server, &options, &context);
         Ok(Start {
             name: server.name.clone(),
             is_installed: program(server).is_none_or(|name| find_program(name).is_some()),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use loadline_record::TrialRecord;
 
 use super::child::{Bounds, Guarded, find_program, last_words};
-use super::client::{Heard, Task, check};
+use super::client::{ClientEnd, Task, check};
 use super::databases::{Databases, Given};
 use super::judge::judge;
 use super::launch_context::LaunchContext;
@@ -39,12 +39,12 @@ const LOOK: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_millis(100);
 /// How often a server is started whose port somebody else took in between.
 const STARTS_MAX: u32 = 3;
-/// How long counters may lag behind answers: the proactor hears of a sent answer within 50 ms.
+/// How long counters may lag behind answers: a proactor learns that a response was sent within 50 ms.
 const COUNTED_WITHIN: Duration = Duration::from_millis(500);
 
-/// How long one look at whether others have left the CPUs takes.
+/// How often the CPUs are checked for work of other programs.
 const IDLE_POLL: Duration = Duration::from_millis(500);
-/// Of one CPU, so much is nobody's business.
+/// The machine counts as idle up to this part of one CPU.
 const IDLE_SHARE_MAX: f64 = 0.1;
 /// Of `/proc/stat` on every Linux of today.
 const TICKS_PER_S: f64 = 100.0;
@@ -159,7 +159,7 @@ impl<'p> Processes<'p> {
             let from = std::process::id().wrapping_mul(31) + planned.number * STARTS_MAX + attempt;
             let port = free_port(from).ok_or("No port is free.")?;
             let context = self.context(cell, own, port);
-            let launch = launch(server, &cell.serve, &context);
+            let launch = launch(server, &cell.serve, &context).map_err(|why| why.to_string())?;
             facts.command = shown(&launch.command);
             facts.configuration.clone_from(&launch.configuration);
             match start_one(&launch, cell, &context, facts, self.is_over) {
@@ -288,7 +288,7 @@ impl<'p> Processes<'p> {
         };
         trial.start_unix_ms = unix_ms();
         let before = Counters::read(&running, link);
-        let ended = task.run(&self.is_over);
+        let end = task.run(&self.is_over);
         let counters = Counters::read(&running, link).since(&before);
         trial.server.cpu_quota = counters.quota;
         if let Some(how) = running.server.ended_by(Instant::now()) {
@@ -297,13 +297,13 @@ impl<'p> Processes<'p> {
                 .discarded
                 .push(format!("The server ended under load: {how}. {words}"));
         }
-        let record = match ended {
-            Heard::Interrupted => return Err(Stop::Interrupted),
-            Heard::Nothing(why) => {
+        let record = match end {
+            ClientEnd::Interrupted => return Err(Stop::Interrupted),
+            ClientEnd::Failed(why) => {
                 trial.discarded.push(why);
                 return Ok(());
             }
-            Heard::Record(mut record) => {
+            ClientEnd::Record(mut record) => {
                 add_overflows(&mut record, counters.overflows.unwrap_or(0));
                 record
             }
@@ -361,7 +361,7 @@ impl TrialRunner for Processes<'_> {
             ..Trial::default()
         };
         self.measure(planned, &cell, &scratch, &mut trial)?;
-        // What is left of it is in nobody's way, and goes with the next start of the same trial.
+        // If it cannot be removed now, the next start of the same trial removes it.
         let _ = fs::remove_dir_all(&scratch);
         trial.took_s = began.elapsed().as_secs_f64();
         Ok(trial)

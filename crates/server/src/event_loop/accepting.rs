@@ -10,7 +10,7 @@ use super::{EventLoop, Slot, Standing};
 use crate::accept::acceptor::{ACCEPT_BATCH, NewConnection};
 use crate::admission::{Admission, Handoff, Verdict};
 use crate::connection::{Connection, Origin};
-use crate::options::{Accept, SocketIo};
+use crate::options::{Accept, SocketIo, copies_for};
 use crate::shutdown::Stage;
 use crate::transport::socket::Readiness;
 use crate::transport::{Driver, LoopTransport};
@@ -114,7 +114,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             standing = Standing::OverCapacity;
         }
         let record = self.thread.journal_accepted(accepted.peer);
-        let copies_files = self.site.options.file_io.copies_for(accepted.peer);
+        let copies_files = copies_for(self.site.options.file_io, accepted.peer);
         let origin = Origin::from(&accepted);
         let transport = D::Transport::new(accepted.socket, copies_files);
         let connection = Connection::new(transport, origin, record, &mut self.thread);

@@ -127,7 +127,7 @@ impl Model {
 
     /// Whether this machine offers it; says so visibly if not.
     pub fn is_offered(self) -> bool {
-        let offered = self.options().architecture.check_offered();
+        let offered = loadline_server::check_offered(self.options().architecture);
         if let Err(error) = &offered {
             // Not by `eprintln`, which nobody would see from a test.
             let _ = writeln!(std::io::stderr(), "\nskipped, {self:?}: {error}");

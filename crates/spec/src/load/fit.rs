@@ -2,7 +2,7 @@
 //! right.
 
 use super::values::HttpVersion;
-use super::{LoadSpec, SERVER};
+use super::{LoadSpec, SERVER, foreseen};
 use crate::rules::{self, Rule, first_of, unfit};
 use crate::{SpecError, Table, given};
 
@@ -111,7 +111,7 @@ fn check_known(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {
         HttpVersion::Http10 => {
             Err(unfit("http", "users of a scenario speak HTTP/1.1".to_owned()).with_value("1.0"))
         }
-        HttpVersion::Http11 => Ok(()),
+        HttpVersion::Http11 | HttpVersion::Http2 | HttpVersion::Http3 => Ok(()),
     }
 }
 
@@ -143,7 +143,8 @@ impl LoadSpec {
         rules::check(RULES, &given)?;
         check_plain(self, &given)?;
         check_known(self, &given)?;
-        check_names(self)
+        check_names(self)?;
+        foreseen::check(self, &given)
     }
 
     /// Whether requests are due by a rate, whatever the server does.

@@ -73,6 +73,10 @@ const EVERY: &[(&str, &str)] = &[
     ("sources", "\"127.0.0.2-127.0.0.9,10.0.0.1\""),
     ("seed", "42"),
     ("server-pid", "1234"),
+    ("step-figures", "true"),
+    ("link-rate", "\"10Mbps\""),
+    ("link-delay", "\"20ms\""),
+    ("link-loss", "\"0.5%\""),
     ("watch", "[\"db=12\", \"x=13\"]"),
 ];
 
@@ -132,8 +136,8 @@ fn what_is_wrong_is_data() {
         ("connections = true", "--connections: the value is missing"),
         ("spin = \"yes\"", "it takes no value; right would be true"),
         (
-            "http = \"2\"",
-            "--http 2: HTTP/2 is not supported yet; right would be 1.1",
+            "http = \"0.9\"",
+            "--http 0.9: unknown; right would be 1.0 or 1.1",
         ),
     ] {
         let shown = refused(text).to_string();

@@ -6,7 +6,7 @@ use crate::report::figure::{Axis, Figure, Panel};
 use crate::report::words;
 
 /// Columns or rows of a grid with their positions, from the smallest.
-pub(super) fn sides(figure: &Figure) -> (Vec<f64>, Vec<f64>) {
+fn sides(figure: &Figure) -> (Vec<f64>, Vec<f64>) {
     let sorted = |values: Vec<f64>| {
         let mut values = values;
         values.sort_by(f64::total_cmp);
@@ -19,7 +19,7 @@ pub(super) fn sides(figure: &Figure) -> (Vec<f64>, Vec<f64>) {
 }
 
 /// The text at a position.
-pub(super) fn name_at(axis: &Axis, at: f64) -> String {
+fn name_at(axis: &Axis, at: f64) -> String {
     axis.names
         .get(at as usize)
         .cloned()

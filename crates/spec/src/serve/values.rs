@@ -1,62 +1,36 @@
-//! Values of `loadline serve` as people type them, beside those that every command has.
+//! Values of a server as people type them, beside those that every command has.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::TypedValueParser;
-use loadline_apps::{Probe, ServiceKind};
-use loadline_proto::{AccessFormat, ForwardedField};
-use loadline_server::{
-    Accept, Architecture, AtCapacity, Balance, FileIo, ListenAddr, Queue, SocketIo, WorkerPools,
-};
-use loadline_spec::{ValueError, one_of};
-use tracing::Level;
+use loadline_base::choice;
+use loadline_base::choices::{Choice, Probe};
 
-/// A closed set of names.
-pub(crate) trait Choice: Copy + Send + Sync + 'static {
-    /// All of them.
-    const CHOICES: &'static [Self];
+use crate::{ValueError, one_of};
 
-    /// As on the command line.
-    fn text(self) -> &'static str;
+choice! {
+    /// How severe a message is.
+    LogLevel {
+        /// Something failed.
+        Error "error",
+        /// Something may fail.
+        Warn "warn",
+        /// What a user wants to know.
+        Info "info",
+        /// What a developer wants to know.
+        Debug "debug",
+        /// Everything.
+        Trace "trace",
+    }
 }
-
-/// Choices that know their names, and those that are named here.
-macro_rules! choices {
-    ($($type:ty),*; $($other:ident { $($choice:ident = $name:literal,)* })*) => {
-        $(impl Choice for $type {
-            const CHOICES: &'static [Self] = Self::ALL;
-
-            fn text(self) -> &'static str {
-                self.name()
-            }
-        })*
-
-        $(impl Choice for $other {
-            const CHOICES: &'static [Self] = &[$(Self::$choice,)*];
-
-            fn text(self) -> &'static str {
-                match self {
-                    $(Self::$choice => $name,)*
-                }
-            }
-        })*
-    };
-}
-
-choices!(
-    Accept, Architecture, AtCapacity, Balance, FileIo, Queue, SocketIo, WorkerPools;
-    ServiceKind { Sleep = "sleep", Spin = "spin", }
-    AccessFormat { Common = "common", Combined = "combined", Json = "json", }
-    ForwardedField { XForwardedFor = "x-forwarded-for", Forwarded = "forwarded", }
-    Level { ERROR = "error", WARN = "warn", INFO = "info", DEBUG = "debug", TRACE = "trace", }
-);
 
 /// One of a closed set, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Named<T>(pub(crate) T);
+pub struct Named<T>(pub T);
 
 impl<T: Choice> FromStr for Named<T> {
     type Err = ValueError;
@@ -77,53 +51,37 @@ impl<T: Choice> fmt::Display for Named<T> {
 }
 
 /// Reads one of a closed set; known to the help, to completions and to suggestions.
-pub(crate) fn named<T: Choice>() -> impl TypedValueParser<Value = Named<T>> {
+pub(super) fn named<T: Choice>() -> impl TypedValueParser<Value = Named<T>> {
     one_of(T::CHOICES, T::text).map(Named)
 }
 
-/// A value with the text that it was read from.
-#[derive(Clone)]
-pub(crate) struct Worded<T> {
-    text: String,
-    pub(crate) value: T,
-}
+/// A text that may hold a password: it is not shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
 
-impl<T: FromStr<Err: fmt::Display>> FromStr for Worded<T> {
-    type Err = ValueError;
+impl FromStr for Secret {
+    type Err = Infallible;
 
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        match text.parse() {
-            Ok(value) => Ok(Self {
-                text: text.to_owned(),
-                value,
-            }),
-            Err(error) => Err(ValueError::from(error.to_string())),
-        }
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
     }
 }
 
-impl<T> fmt::Display for Worded<T> {
+impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.0)
     }
 }
 
-/// Without its text, which may hold a password.
-impl<T: fmt::Debug> fmt::Debug for Worded<T> {
+impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value.fmt(f)
-    }
-}
-
-impl<T> PartialEq for Worded<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
+        f.write_str("Secret")
     }
 }
 
 /// The name of a file in whatever directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FileName(pub(crate) String);
+pub struct FileName(pub String);
 
 impl FromStr for FileName {
     type Err = ValueError;
@@ -144,7 +102,7 @@ impl fmt::Display for FileName {
 
 /// The path of the status page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StatusPath(pub(crate) String);
+pub struct StatusPath(pub String);
 
 impl FromStr for StatusPath {
     type Err = ValueError;
@@ -177,7 +135,7 @@ impl fmt::Display for StatusPath {
 
 /// Permissions of a file, in octal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UnixMode(pub(crate) u32);
+pub struct UnixMode(pub u32);
 
 impl FromStr for UnixMode {
     type Err = ValueError;
@@ -201,7 +159,12 @@ impl fmt::Display for UnixMode {
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Listen(pub(crate) ListenAddr);
+pub enum Listen {
+    /// A TCP address; port 0 lets the kernel choose.
+    Tcp(SocketAddr),
+    /// A Unix socket at this path.
+    Unix(PathBuf),
+}
 
 /// `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `unix:/run/loadline.sock`.
 impl FromStr for Listen {
@@ -212,12 +175,12 @@ impl FromStr for Listen {
             return unix_address(path);
         }
         if let Ok(address) = text.parse::<SocketAddr>() {
-            return Ok(Self(ListenAddr::Tcp(address)));
+            return Ok(Listen::Tcp(address));
         }
         if let Some(port) = text.strip_prefix("localhost:")
             && let Ok(port) = port.parse::<u16>()
         {
-            return Ok(Self(ListenAddr::Tcp((Ipv4Addr::LOCALHOST, port).into())));
+            return Ok(Listen::Tcp((Ipv4Addr::LOCALHOST, port).into()));
         }
         Err(hint_for(text))
     }
@@ -225,7 +188,34 @@ impl FromStr for Listen {
 
 impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// The value of `--accounts-proxy`: there is none any more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gone {}
+
+impl FromStr for Gone {
+    type Err = ValueError;
+
+    fn from_str(value: &str) -> Result<Self, ValueError> {
+        Err(ValueError::new(
+            "no such option any more",
+            format!(
+                "--trust-proxy {value}, or --trust-proxy unix for a proxy on a Unix socket, for \
+                 accounts, logs and apps alike"
+            ),
+        ))
+    }
+}
+
+impl fmt::Display for Gone {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {}
     }
 }
 
@@ -238,7 +228,7 @@ fn unix_address(path: &str) -> Result<Listen, ValueError> {
             "the path is missing",
             "unix:/run/loadline.sock",
         )),
-        1..=UNIX_PATH_BYTES_MAX => Ok(Listen(ListenAddr::Unix(PathBuf::from(path)))),
+        1..=UNIX_PATH_BYTES_MAX => Ok(Listen::Unix(PathBuf::from(path))),
         _ => Err(ValueError::new(
             "the path is too long",
             format!("at most {UNIX_PATH_BYTES_MAX} bytes"),
@@ -274,14 +264,14 @@ mod tests {
 
     #[test]
     fn addresses() {
-        let tcp = |address: &str| ListenAddr::Tcp(address.parse().unwrap());
+        let tcp = |address: &str| Listen::Tcp(address.parse().unwrap());
         for (text, address) in [
             ("127.0.0.1:80", tcp("127.0.0.1:80")),
             ("localhost:0", tcp("127.0.0.1:0")),
             ("[::1]:65535", tcp("[::1]:65535")),
-            ("unix:/a/b", ListenAddr::Unix("/a/b".into())),
+            ("unix:/a/b", Listen::Unix("/a/b".into())),
         ] {
-            assert_eq!(text.parse(), Ok(Listen(address)));
+            assert_eq!(text.parse(), Ok(address));
         }
         let long = format!("unix:/{}", "x".repeat(107));
         for (text, part) in [
