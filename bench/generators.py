@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compare load generators side by side: what they cost, and whether they tell the truth.
+"""Compare load generators side by side: what they cost, and how exact their figures are.
 
   ./x bench load                     everything
   ./x bench load count cost closed   only these parts
@@ -87,6 +87,10 @@ def table(head: list[str], rows: list[list[str]]) -> None:
     print(markdown(head, rows), flush=True)
 
 
+def figures(runs: list[dict], key: str) -> list[float]:
+    return [run[key] for run in runs]
+
+
 class Generators:
     """Each generator asked for the same thing."""
 
@@ -170,20 +174,24 @@ class Bench:
             time.sleep(0.02)
         raise Failed(f"loadline-stub did not start: {out.read_text()}")
 
-    def pairs(
-        self, server: Server, ours: Callable, theirs: Callable, names=("loadline", "wrk")
-    ) -> list:
-        """Rounds of both against the same server, each first every other time."""
-        rounds = []
-        with self.nginx(server) as (_, url):
-            for number in range(self.args.rounds):
-                pair = {}
-                order = [(names[0], ours), (names[1], theirs)]
-                for name, run in order if number % 2 == 0 else order[::-1]:
-                    self.rig.wait_quiet()
-                    pair[name] = run(url)
-                rounds.append(pair)
-        return rounds
+    def rounds(self, runs: dict[str, Callable[[], dict]]) -> dict[str, list]:
+        """What each run returned in each round; every other round goes backwards."""
+        found: dict[str, list] = {name: [] for name in runs}
+        for number in range(self.args.rounds):
+            for name in list(runs) if number % 2 == 0 else list(runs)[::-1]:
+                self.rig.wait_quiet()
+                found[name].append(runs[name]())
+        return found
+
+    def beside_wrk(self, url: str, connections: int, *options: str) -> dict[str, list]:
+        """Rounds of both in a closed loop against the same server."""
+        g, seconds = self.generators, self.args.seconds
+        return self.rounds(
+            {
+                "loadline": lambda: g.loadline(url, f"-c{connections}", *options, seconds=seconds),
+                "wrk": lambda: g.wrk(url, connections, seconds),
+            }
+        )
 
     # -------------------------------------------------------------- parts
 
@@ -212,26 +220,14 @@ class Bench:
         print("\n### Requests per CPU second of the client, as a ratio to wrk's\n")
         rows = []
         for connections in CONNECTIONS:
-            seconds = self.args.seconds
-            rounds = self.pairs(
-                TUNED,
-                lambda url, n=connections, s=seconds: self.generators.loadline(
-                    url, "-c", str(n), seconds=s
-                ),
-                lambda url, n=connections, s=seconds: self.generators.wrk(url, n, s),
-            )
-            ratios = [r["loadline"]["per_cpu"] / r["wrk"]["per_cpu"] for r in rounds]
-            us = lambda name: [1e6 / r[name]["per_cpu"] for r in rounds]  # noqa: E731
-            errors = sum(r["loadline"]["errors"] for r in rounds)
-            rows.append(
-                [
-                    f"{connections}",
-                    f"**{statistics.median(ratios):.2f}** ({min(ratios):.2f} to {max(ratios):.2f})",
-                    middle(us("loadline")),
-                    middle(us("wrk")),
-                    f"{errors}",
-                ]
-            )
+            with self.nginx(TUNED) as (_, url):
+                runs = self.beside_wrk(url, connections)
+            own, wrks = (figures(runs[name], "per_cpu") for name in ("loadline", "wrk"))
+            ratios = [a / b for a, b in zip(own, wrks)]
+            us = (middle([1e6 / one for one in per_cpu]) for per_cpu in (own, wrks))
+            ratio = f"**{statistics.median(ratios):.2f}** ({min(ratios):.2f} to {max(ratios):.2f})"
+            errors = sum(figures(runs["loadline"], "errors"))
+            rows.append([f"{connections}", ratio, *us, f"{errors}"])
             self.figures[f"cost: {connections}"] = ratios
         head = ["connections", "ratio", "us a request", "wrk's", "errors"]
         table(head, rows)
@@ -252,77 +248,58 @@ class Bench:
             self.figures[f"memory: {connections}"] = peak[0]
         table(["connections", "Pss, MiB"], rows)
 
-    def agreement(self, rounds: list, other: str) -> list[list[str]]:
+    def agreement(self, name: str, runs: dict[str, list]) -> None:
+        """A table of loadline, by this name, beside the other."""
+        other = next(one for one in runs if one != "loadline")
         rows = []
-        for figure, name in [("rate", "completed/s"), ("p50_us", "p50 us"), ("p99_us", "p99 us")]:
-            ratios = [r["loadline"][figure] / max(r[other][figure], 1e-9) for r in rounds]
-            ours = [r["loadline"][figure] for r in rounds]
-            theirs = [r[other][figure] for r in rounds]
-            rows.append([name, middle(ours, 0), middle(theirs, 0), middle(ratios, 3)])
-            self.figures[f"{other}: {name}"] = ratios
-        return rows
+        for key, label in [("rate", "completed/s"), ("p50_us", "p50 us"), ("p99_us", "p99 us")]:
+            ours, theirs = figures(runs["loadline"], key), figures(runs[other], key)
+            ratios = [a / max(b, 1e-9) for a, b in zip(ours, theirs)]
+            rows.append([label, middle(ours, 0), middle(theirs, 0), middle(ratios, 3)])
+            self.figures[f"{other}: {label}"] = ratios
+        table(["", name, other, "ratio"], rows)
 
     def closed(self) -> None:
         """nginx as the distribution has it: it logs, opens each file, and so is the limit."""
-        seconds = self.args.seconds
         for options in [[], ["--no-coalescing"]]:
             name = " ".join(["loadline", *options])
             print(f"\n### Closed loop, 64 connections, nginx is the limit: wrk beside {name}\n")
-            rounds = self.pairs(
-                DEFAULT,
-                lambda url, o=options: self.generators.loadline(
-                    url, "-c", "64", *o, seconds=seconds
-                ),
-                lambda url: self.generators.wrk(url, 64, seconds),
-            )
-            table(["", name, "wrk", "ratio"], self.agreement(rounds, "wrk"))
+            with self.nginx(DEFAULT) as (_, url):
+                self.agreement(name, self.beside_wrk(url, 64, *options))
         self.capacity()
 
     def capacity(self) -> None:
-        """A responder whose capacity does not depend on its client: who tells it right?"""
+        """A responder whose capacity does not depend on its client."""
         print("\n### Closed loop, 64 connections, a responder of 10,000/s: 64 / 10,000 s is 6.4 ms\n")
-        rows: dict[str, list[dict]] = {"loadline": [], "wrk": []}
         with self.stub(CAPACITY) as (url, _):
-            for number in range(self.args.rounds):
-                self.rig.wait_quiet()
-                for name in list(rows) if number % 2 == 0 else list(rows)[::-1]:
-                    run = (
-                        self.generators.loadline(url, "-c", "64", seconds=self.args.seconds)
-                        if name == "loadline"
-                        else self.generators.wrk(url, 64, self.args.seconds)
-                    )
-                    rows[name].append(run)
-        column = lambda name, key: [run[key] for run in rows[name]]  # noqa: E731
-        table(
-            ["", "completed/s", "p50 us", "p99 us"],
-            [["truth", "10000", "6400", "6400"]]
-            + [
-                [name, *(middle(column(name, key), 0) for key in ["rate", "p50_us", "p99_us"])]
-                for name in rows
-            ],
-        )
-        self.figures["capacity"] = {n: column(n, "rate") for n in rows}
+            found = self.beside_wrk(url, 64)
+        rows = [["truth", "10000", "6400", "6400"]]
+        for name, runs in found.items():
+            keys = ("rate", "p50_us", "p99_us")
+            rows.append([name, *(middle(figures(runs, key), 0) for key in keys)])
+        table(["", "completed/s", "p50 us", "p99 us"], rows)
+        self.figures["capacity"] = {name: figures(runs, "rate") for name, runs in found.items()}
 
     def open(self) -> None:
         print(f"\n### Open loop, {OPEN_RATE}/s evenly spaced: h2load beside it\n")
-        seconds = self.args.seconds
+        g, seconds = self.generators, self.args.seconds
         options = ["-c", str(OPEN_CONNECTIONS), "--rate", str(OPEN_RATE), "--arrivals", "constant"]
-        rounds = self.pairs(
-            DEFAULT,
-            lambda url: self.generators.loadline(url, *options, seconds=seconds),
-            lambda url: self.generators.h2load(url, OPEN_CONNECTIONS, OPEN_RATE, seconds),
-            ("loadline", "h2load"),
-        )
-        table(["", "loadline", "h2load", "ratio"], self.agreement(rounds, "h2load"))
+        with self.nginx(DEFAULT) as (_, url):
+            runs = self.rounds(
+                {
+                    "loadline": lambda: g.loadline(url, *options, seconds=seconds),
+                    "h2load": lambda: g.h2load(url, OPEN_CONNECTIONS, OPEN_RATE, seconds),
+                }
+            )
+        self.agreement("loadline", runs)
 
     def truth(self) -> None:
         print("\n### Reported of a responder with a programmed latency (and recorded by it), us\n")
         for name, truth in TRUTHS.items():
-            runs = self.truth_runs(truth)
-            found: dict[str, list[tuple[dict, dict]]] = {generator: [] for generator in runs}
-            for number in range(self.args.rounds):
-                for generator in list(runs) if number % 2 == 0 else list(runs)[::-1]:
-                    found[generator].append(self.truth_round(truth, runs[generator]))
+            runs = self.truth_runs(truth).items()
+            found = self.rounds(
+                {name: lambda r=run, t=truth: self.truth_round(t, r) for name, run in runs}
+            )
             rows = []
             for generator, rounds in found.items():
                 rows.append([generator])
@@ -351,7 +328,6 @@ class Bench:
 
     def truth_round(self, truth: Truth, run: Callable[[str], dict]) -> tuple[dict, dict]:
         """What was reported, and what the responder recorded of the same run."""
-        self.rig.wait_quiet()
         with self.stub(truth.latency) as (url, recorded):
             reported = run(url)
         if not recorded:
