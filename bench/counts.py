@@ -84,7 +84,7 @@ def can_count_calls() -> str | None:
 
 def in_own_mounts(argv: list[str]) -> list[str]:
     """perf looks for the names of system calls in tracefs, which may not be mounted: so it gets one
-    that nobody else sees."""
+    of its own."""
     mount = "[ -e /sys/kernel/tracing/events ] || mount -t tracefs none /sys/kernel/tracing"
     return ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh", *argv]
 

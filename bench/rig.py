@@ -55,7 +55,7 @@ class Rig:
         self.root.mkdir()
         (self.root / "small.html").write_bytes(b"x" * SMALL)
         (self.root / "large.bin").write_bytes(b"x" * BIG)
-        long_ago = time.time() - 3600  # so that nobody takes them for files being written
+        long_ago = time.time() - 3600  # not taken for files being written
         for file in self.root.iterdir():
             os.utime(file, (long_ago, long_ago))
         self.script = self.dir / "done.lua"
@@ -123,7 +123,7 @@ class Rig:
             return str(error)
 
     def wait_quiet(self) -> None:
-        """Wait (a while) until nobody else uses the machine."""
+        """Wait (a while) until the machine is otherwise idle."""
         deadline = time.monotonic() + self.quiet_wait
         while True:
             busy = machine_busy()

@@ -10,8 +10,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long output is still waited for when a step has ended: somebody whom it has started and left
-/// behind may hold the pipe open.
+/// How long to wait for output after a step has ended: a process that it has left behind may hold the
+/// pipe open.
 const LAST_LINES_WAIT: Duration = Duration::from_secs(2);
 
 /// A command below `folder`, as it would be typed.
@@ -68,14 +68,14 @@ impl Steps {
             command.env("CARGO_TERM_COLOR", "always"); // cargo sees a pipe
         }
         let mut child = command.stderr(Stdio::piped()).spawn()?;
-        let (tell, lines) = channel();
+        let (sender, lines) = channel();
         if let Some(stderr) = child.stderr.take() {
             let pass_on = self.pass_on;
             thread::spawn(move || {
                 let mut pieces = BufReader::new(stderr).split(b'\n').map_while(Result::ok);
                 pieces.try_for_each(|piece| {
                     pass_on(&[&piece, &b"\n"[..]].concat());
-                    tell.send(String::from_utf8_lossy(&piece).into_owned())
+                    sender.send(String::from_utf8_lossy(&piece).into_owned())
                 })
             });
         }
@@ -147,22 +147,22 @@ mod tests {
     }
 
     #[test]
-    fn what_was_skipped_is_told_at_the_end_with_its_count() {
+    fn what_was_skipped_stands_at_the_end_with_its_count() {
         let (steps, done) = run(
             "for i in 1 2; do printf '\\nskipped: no ring\\n' >&2; done; echo 'a: SKIPPED, busy' >&2; \
              echo 'nothing was skipped' >&2",
         );
         assert_eq!(done, Ok(()));
         let text = steps.to_string();
-        let (_, told) = text.split_once("Skipped, as 3 lines say:\n").unwrap();
+        let (_, lines) = text.split_once("Skipped, as 3 lines say:\n").unwrap();
         assert_eq!(
-            told,
+            lines,
             "     1 x a: SKIPPED, busy\n     2 x skipped: no ring\n"
         );
     }
 
     #[test]
-    fn a_step_that_fails_is_told_with_its_time_and_what_it_skipped() {
+    fn a_step_that_fails_is_named_with_its_time_and_what_it_skipped() {
         let (steps, done) = run("printf 'skipped: the last line' >&2; exit 3");
         assert!(
             done.unwrap_err()

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-/// What tells two contents of one open file apart.
+/// What distinguishes two contents of one open file.
 ///
 /// The time of the inode's change is no part of it: that moves when another file is renamed over
 /// this one, with permissions and with hard links, none of which an open descriptor sees. So a file

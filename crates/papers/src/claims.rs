@@ -4,7 +4,7 @@
 //! holds: they were there before any run. Blocks are the unit:
 //! whatever is compared is compared within a block, pooled over the conditions that a claim does not
 //! name, and given an interval over blocks. A claim holds where the whole interval is on its side of
-//! the bound, does not where the whole interval is on the other, and else this run cannot tell: the
+//! the bound, does not where the whole interval is on the other, and else is undecided: the
 //! reason says by how much, or which limit struck the trials out. What is the best of several is not
 //! chosen first and compared then, but compared as any of them (`evidence.rs`).
 //!

@@ -10,7 +10,7 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, Socket
 
 /// Begins to connect to `address`, from `source` if given, without waiting.
 ///
-/// The outcome shows as the socket becoming writable; then [`outcome`] tells it. The port is chosen
+/// The outcome shows as the socket becoming writable; then [`outcome`] returns it. The port is chosen
 /// when the connection is made, so that one source address serves as many connections as there are
 /// ports for each destination, rather than in all (`IP_BIND_ADDRESS_NO_PORT`, Linux 4.2).
 ///
@@ -22,7 +22,7 @@ pub fn connect(address: &SocketAddr, source: Option<IpAddr>) -> io::Result<Owned
 }
 
 /// As [`connect`], with a bound to what the kernel takes in before it is read: from the first byte
-/// on, so that a peer never sends more than that to somebody who does not read. Linux doubles it and
+/// on, so that a peer never sends more than that to a client that does not read. Linux doubles it and
 /// has a least of some KiB.
 ///
 /// # Errors
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn where_nobody_listens_it_is_refused() {
-        // Bound, so that nobody else gets the port meanwhile.
+        // Bound, so that the port stays reserved meanwhile.
         let bound = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         net::bind(&bound, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = SocketAddr::try_from(net::getsockname(&bound).unwrap()).unwrap();

@@ -52,7 +52,7 @@ pub enum Warm {
     Read(usize),
     /// Nothing was: reading would wait.
     Cold,
-    /// The file system cannot tell (tmpfs: everything is in memory).
+    /// The file system does not say (tmpfs: everything is in memory).
     Unknown,
 }
 

@@ -1,5 +1,5 @@
 //! The ports of outgoing connections, and network namespaces: interfaces, addresses, ports and counters
-//! of their own, which live as long as somebody holds them.
+//! of their own, which live as long as they are held open.
 
 use std::fs::{self, File};
 use std::io;

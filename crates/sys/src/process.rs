@@ -202,17 +202,18 @@ mod tests {
 
     #[test]
     fn what_is_no_process_or_no_child_is_refused() {
-        for nobody in [0, u32::MAX] {
-            assert!(signal(nobody, Asked::End).is_err());
+        for no_process in [0, u32::MAX] {
+            assert!(signal(no_process, Asked::End).is_err());
         }
         assert!(wait_for_end(std::process::id()).is_err());
     }
 
     #[test]
     fn a_process_ends_with_the_thread_that_started_it() {
-        let (tell, started) = channel();
+        let (sender, started) = channel();
         let thread = thread::spawn(move || {
-            tell.send(die_with_parent(&mut sleeper()).spawn().unwrap())
+            sender
+                .send(die_with_parent(&mut sleeper()).spawn().unwrap())
                 .unwrap();
         });
         let mut child = started.recv().unwrap();

@@ -92,7 +92,7 @@ pub enum Completion<'r> {
         /// Non-blocking, closed on exec.
         socket: OwnedFd,
     },
-    /// Somebody is to be accepted at this listener; answers `await_acceptable`.
+    /// A connection is to be accepted at this listener; answers `await_acceptable`.
     AcceptReady {
         /// As given to `await_acceptable`.
         listener: u32,

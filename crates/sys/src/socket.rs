@@ -136,7 +136,7 @@ fn listen_unix(path: &Path, options: ListenOptions) -> io::Result<OwnedFd> {
         result => result?,
     }
     if let Some(mode) = options.unix_mode {
-        // Before `listen`: until then nobody can connect, whatever the mask allowed.
+        // Before `listen`: until then no client can connect, whatever the mask allowed.
         rustix::fs::chmod(path, Mode::from_raw_mode(mode))?;
     }
     net::listen(&socket, backlog(options))?;
@@ -153,7 +153,7 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
     let probe = new_socket(AddressFamily::UNIX)?;
     match net::connect(&probe, address) {
         Err(Errno::CONNREFUSED) => Ok(rustix::fs::unlink(path)?),
-        _ => Err(in_use()), // connected, or its backlog is full: somebody listens
+        _ => Err(in_use()), // connected, or its backlog is full: a server listens
     }
 }
 
@@ -169,7 +169,7 @@ fn backlog(options: ListenOptions) -> i32 {
 /// Takes the next connection, if there is one; never waits.
 ///
 /// # Errors
-/// At a descriptor limit or without memory; see [`AcceptError`] to tell them apart. Errors of a
+/// At a descriptor limit or without memory; see [`AcceptError`] to distinguish them. Errors of a
 /// connection that died in the queue are passed over.
 pub fn accept(listener: BorrowedFd<'_>) -> Result<Option<Accepted>, AcceptError> {
     // A bound, so that a stream of dying connections cannot hold the caller here.

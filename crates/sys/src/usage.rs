@@ -54,7 +54,7 @@ pub fn wake_promptly() -> io::Result<()> {
     }
     let policy = libc::c_int::try_from(attributes.sched_policy).unwrap_or(-1);
     if !matches!(policy, libc::SCHED_OTHER | libc::SCHED_BATCH) {
-        return Ok(()); // somebody has chosen otherwise: a real-time priority, say
+        return Ok(()); // chosen otherwise: a real-time priority, say
     }
     attributes.sched_runtime = SLICE_NS;
     // SAFETY: 0 is the calling thread; the kernel reads the `size` bytes that `attributes` says it

@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 pub struct Waker(OwnedFd);
 
 impl Waker {
-    /// A waker that nobody has woken yet.
+    /// A waker that has not been woken.
     ///
     /// # Errors
     /// At the descriptor limit.

@@ -275,7 +275,7 @@ fn send_file(
     let mut from = offset;
     match retry(|| rustix::fs::sendfile(socket, &file.fd, Some(&mut from), chunk as usize)) {
         Ok(0) => Err(WriteError::File(changed())),
-        // Fewer bytes than asked for may have other reasons than a full socket: the next call tells.
+        // Fewer bytes than asked for may have other reasons than a full socket: the next call shows it.
         Ok(sent) => Ok(Step::Moved(sent as u64)),
         Err(Errno::AGAIN) => Ok(Step::Ended(Progress::Blocked)),
         Err(Errno::IO) => Err(WriteError::File(Errno::IO.into())),
@@ -283,7 +283,7 @@ fn send_file(
     }
 }
 
-/// How much of a range's first `len` bytes is in memory, as far as a look here and there tells.
+/// How much of a range's first `len` bytes is in memory, estimated by a look here and there.
 fn warm_len(range: Range<'_>, len: u64) -> Result<u64, WriteError> {
     let mut warm = 0;
     while warm < len {

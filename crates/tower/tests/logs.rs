@@ -40,7 +40,7 @@ async fn panics() {
 
 /// A service that fails instead of answering.
 async fn fails<B>(_: Request<B>) -> Result<axum::response::Response, io::Error> {
-    Err(io::Error::other("as it was told"))
+    Err(io::Error::other("as asked for"))
 }
 
 /// The whole answer to one request on a connection of its own.
@@ -73,6 +73,6 @@ fn a_panic_and_a_failure_are_lines_in_the_log_under_every_architecture() {
         is_one_line(&log, *model, "an app panicked: on purpose");
         let failing = Tower::new(tower::service_fn(fails)).unwrap();
         fail(*model, failing);
-        is_one_line(&log, *model, "an app failed: as it was told");
+        is_one_line(&log, *model, "an app failed: as asked for");
     }
 }

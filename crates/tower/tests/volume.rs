@@ -36,15 +36,15 @@ fn a_lone_loop_carries_streams_uploads_downloads_and_files() {
 }
 
 fn app(events: &watch::Sender<u64>) -> Router {
-    let heard = events.subscribe();
+    let subscribed = events.subscribe();
     Router::new()
         .route(
             "/app/events",
             get(async move || {
-                let events = stream::unfold(heard.clone(), |mut heard| async {
-                    heard.changed().await.ok()?;
-                    let event = format!("data: {}\n\n", *heard.borrow_and_update());
-                    Some((Ok::<_, Infallible>(event), heard))
+                let events = stream::unfold(subscribed.clone(), |mut receiver| async {
+                    receiver.changed().await.ok()?;
+                    let event = format!("data: {}\n\n", *receiver.borrow_and_update());
+                    Some((Ok::<_, Infallible>(event), receiver))
                 });
                 Body::from_stream(events)
             }),
@@ -128,7 +128,7 @@ fn carry(architecture: Architecture) {
         architecture.name()
     );
     assert!(growth_kib < GROWTH_KIB_MAX, "{growth_kib} KiB");
-    drop(events); // they end, so that nobody waits for clients that have left
+    drop(events); // they end, so that no stream waits for clients that have left
     drop(listeners);
     drop(file);
     server.drain();

@@ -275,7 +275,7 @@ fn within(interval: &Interval) -> String {
     )
 }
 
-/// A level with as many digits as tell it from 1: 95, 99.71.
+/// A level with as many digits as distinguish it from 1: 95, 99.71.
 fn percent(level: f64) -> String {
     let missing = 100.0 * (1.0 - level);
     if missing <= 0.0 || missing >= 100.0 {

@@ -16,7 +16,7 @@ use rustix::mm::munmap;
 use super::{Kind, Ring, SocketId, buffers, user_data};
 use crate::write::FILE_CHUNK_BYTES;
 
-/// Where bytes go that nobody wants. It must be dropped after the ring that reads into it.
+/// Where unwanted bytes go. It must be dropped after the ring that reads into it.
 #[derive(Debug)]
 pub(super) struct Sink(NonNull<u8>);
 

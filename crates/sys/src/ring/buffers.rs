@@ -33,7 +33,7 @@ impl ReceiveBuffers {
         let bytes = match map(usize::from(count) * buffer_bytes as usize) {
             Ok(bytes) => bytes,
             Err(error) => {
-                // SAFETY: mapped above with this length, and nobody has seen it.
+                // SAFETY: mapped above with this length, and not shared yet.
                 let _ = unsafe { munmap(entries.as_ptr().cast(), ring_bytes(count)) };
                 return Err(error);
             }

@@ -62,7 +62,7 @@ impl Ring {
                 None => {
                     let taken = *self.taken.get(self.reported)?;
                     self.reported += 1;
-                    self.tell(taken)
+                    self.outcome(taken)
                 }
             };
             match outcome {
@@ -125,7 +125,7 @@ impl Ring {
         None
     }
 
-    fn tell(&mut self, taken: Taken) -> Outcome {
+    fn outcome(&mut self, taken: Taken) -> Outcome {
         let index = taken.user_data as u32;
         match kind_of(taken.user_data) {
             Kind::Accept => self.accepted(index, taken),

@@ -13,7 +13,7 @@ pub const WITHOUT: &str = "LOADLINE_RING_WITHOUT";
 /// What a ring uses and could do without. Each can be forced off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// One accept operation for many connections (5.19; before 6.8 it could tell of a descriptor that
+    /// One accept operation for many connections (5.19; before 6.8 it could report a descriptor that
     /// is none when completions overflowed, so it is used from then on).
     pub multishot_accept: bool,
     /// One receive operation for many receives (6.0).

@@ -16,7 +16,7 @@ use super::{Kind, Ring, SEND_BYTES_MAX, SentReport, SocketId, Watched, user_data
 
 /// Orders: queued, and submitted by the next `wait`.
 impl Ring {
-    /// Takes a socket over; completions tell it as `owner`. Nothing is received before `receive`.
+    /// Takes a socket over; completions name it `owner`. Nothing is received before `receive`.
     pub fn adopt(&mut self, socket: OwnedFd, owner: Token) -> SocketId {
         self.sockets.insert(socket, owner)
     }
@@ -199,7 +199,7 @@ impl Ring {
         self.push(entry);
     }
 
-    /// Tells when there is room to write, once: for what the loop writes by itself. Costs nothing
+    /// Reports when there is room to write, once: for what the loop writes by itself. Costs nothing
     /// while that is awaited already.
     pub fn await_room(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.open(id) else {
@@ -307,7 +307,7 @@ impl Ring {
         }
     }
 
-    /// Tells `Signal` each time that `fd` (an eventfd) becomes readable, from now on.
+    /// Reports `Signal` each time that `fd` (an eventfd) becomes readable, from now on.
     pub fn watch(&mut self, id: u32, fd: BorrowedFd<'_>) {
         let index = id as usize;
         if self.watched.len() <= index {

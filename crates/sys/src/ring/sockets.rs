@@ -37,7 +37,7 @@ pub struct SocketId(pub(super) Token);
 /// A socket of the ring.
 #[derive(Debug)]
 pub(super) struct Socket {
-    /// As what completions tell it.
+    /// The name of it in completions.
     pub(super) owner: Token,
     /// `None` once it is closed.
     pub(super) fd: Option<OwnedFd>,

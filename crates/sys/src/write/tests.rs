@@ -227,7 +227,7 @@ fn a_cold_range_is_reported_and_warm_after_reading_ahead() {
 }
 
 fn reports_cold_ranges(way: Way) {
-    // Two alike: looking at one starts reading it, so the other tells what can be expected.
+    // Two alike: looking at one starts reading it, so the other shows what can be expected.
     let (file, other) = (cold_file(), cold_file());
     if file::read_warm(&other.fd, &mut [0], 0).unwrap() != Warm::Cold {
         return; // a file system that keeps everything in memory

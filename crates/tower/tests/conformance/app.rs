@@ -31,17 +31,17 @@ pub struct Shared {
     pub read: AtomicU64,
     /// What `/events` says next.
     pub events: mpsc::UnboundedSender<String>,
-    heard: Mutex<mpsc::UnboundedReceiver<String>>,
+    received: Mutex<mpsc::UnboundedReceiver<String>>,
 }
 
 impl Default for Shared {
     fn default() -> Self {
-        let (events, heard) = mpsc::unbounded_channel();
+        let (events, received) = mpsc::unbounded_channel();
         Self {
             hanging: AtomicU64::new(0),
             read: AtomicU64::new(0),
             events,
-            heard: Mutex::new(heard),
+            received: Mutex::new(received),
         }
     }
 }
@@ -231,7 +231,7 @@ async fn drivers() -> String {
 
 async fn events(State(shared): State<Arc<Shared>>) -> Response {
     let events = stream::unfold(Hanging::begin(&shared), |hanging| async move {
-        let event = hanging.0.heard.lock().await.recv().await?;
+        let event = hanging.0.received.lock().await.recv().await?;
         Some((Ok::<_, Infallible>(format!("data: {event}\n\n")), hanging))
     });
     let fields = [("content-type", "text/event-stream")];

@@ -147,12 +147,12 @@ fn workers_bound_the_requests_in_progress(model: Model) {
         client.send("GET /hang HTTP/1.1\r\nHost: h\r\n\r\n");
         clients.push_back(client);
         await_bound(clients.len());
-        // Where workers read, nobody is free to read the others' requests.
+        // Where workers read, none is free to read the others' requests.
         if options.socket_io == SocketIo::Loop {
             server.await_in_progress(clients.len() as u64);
         }
     }
-    // Whoever leaves makes room for one that waits, until nobody does.
+    // Each that leaves makes room for one that waits, until none does.
     while clients.pop_front().is_some() {
         await_bound(clients.len());
         server.await_in_progress(clients.len() as u64);

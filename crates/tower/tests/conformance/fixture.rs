@@ -30,7 +30,7 @@ impl Running {
         Self::start_mounted(options, limits, |app| app)
     }
 
-    /// Whose app is told of clients that half-close.
+    /// Whose app is notified of clients that half-close.
     pub fn start_told(model: Model) -> Self {
         Self::start_mounted(model.options(), Limits::default(), |app| {
             app.cancel_on_half_close(true)

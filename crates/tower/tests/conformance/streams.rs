@@ -97,7 +97,7 @@ fn a_reader_that_stops_stops_the_app(model: Model) {
     while let Ok(count @ 1..) = client.stream.write(&piece) {
         taken += count;
         if count < piece.len() {
-            break; // never mind the framing: nobody reads it any more
+            break; // the framing does not matter: it is not read any more
         }
     }
     // Socket buffers of both directions, some of them grown to 6 MiB; without backpressure it goes
