@@ -180,7 +180,7 @@ impl Wrong {
         PlanError::InSeries {
             series: series.to_owned(),
             cell: self.cell.map(|levels| levels + ": ").unwrap_or_default(),
-            problem: self.problem,
+            problem: Box::new(self.problem),
         }
     }
 }

@@ -42,7 +42,7 @@ pub enum PlanError {
         /// The levels of the cell that is wrong, and a colon; empty: it is no single cell.
         cell: String,
         /// What is wrong.
-        problem: SpecError,
+        problem: Box<SpecError>,
     },
     /// The plan as a whole cannot be run.
     #[error("{0}")]

@@ -413,7 +413,7 @@ impl<'h> Driver<'h> {
         self.filled += 1;
         let session = self.session.as_mut().expect("an open connection");
         // Every third part is not in the page cache, and comes again.
-        if (self.filled % 3 == 0 || self.hold_fill) && !fill.is_cached {
+        if (self.filled.is_multiple_of(3) || self.hold_fill) && !fill.is_cached {
             session.not_cached(fill, cx!(self));
             if self.hold_fill {
                 return;

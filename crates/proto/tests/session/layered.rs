@@ -68,10 +68,10 @@ fn the_same_answers_however_slowly_they_leave() {
 /// A file of this length, with a pattern in it.
 fn file(len: usize) -> (std::fs::File, Arc<OpenFile>, Vec<u8>) {
     let content: Vec<u8> = (0..len).map(|n| (n % 251) as u8).collect();
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(&content).unwrap();
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(&content).expect("written");
     let open = OpenFile {
-        fd: file.as_fd().try_clone_to_owned().unwrap(),
+        fd: file.as_fd().try_clone_to_owned().expect("a descriptor"),
         version: ContentVersion::default(),
         is_local: true,
     };

@@ -175,12 +175,12 @@ impl FromStr for Listen {
             return unix_address(path);
         }
         if let Ok(address) = text.parse::<SocketAddr>() {
-            return Ok(Listen::Tcp(address));
+            return Ok(Self::Tcp(address));
         }
         if let Some(port) = text.strip_prefix("localhost:")
             && let Ok(port) = port.parse::<u16>()
         {
-            return Ok(Listen::Tcp((Ipv4Addr::LOCALHOST, port).into()));
+            return Ok(Self::Tcp((Ipv4Addr::LOCALHOST, port).into()));
         }
         Err(hint_for(text))
     }

@@ -68,7 +68,8 @@ impl<'h> Pair<'h> {
         if let Some(layer) = &mut self.layer {
             let mut plain = Buffer::default();
             for piece in new.chunks_mut(self.piece) {
-                layer.received(piece, &mut plain, &mut out).unwrap();
+                let result = layer.received(piece, &mut plain, &mut out);
+                result.expect("records");
             }
             new = plain.to_vec();
         }
