@@ -17,12 +17,71 @@ use loadline_proto::Reply;
 use loadline_record::ErrorKind;
 
 use crate::exchange::{Exchange, Progress, RequestSpec, Watch};
-use crate::{Order, UserContext};
+use crate::{Event, Order, UserContext, UserGroup, VirtualUser};
 
 /// The first pause after a failure.
 const PAUSE_NS_MIN: u64 = 10_000_000;
 /// The longest, and how long a connection has to last for the pauses to begin anew.
 const PAUSE_NS_MAX: u64 = 1_000_000_000;
+
+/// What one kind of virtual user does with its connection and its request.
+pub(crate) trait Behaviour: Send + 'static {
+    /// Whether it waits for the answer to what is out when the run ends; else it is given up then.
+    const WAITS_AT_END: bool = false;
+
+    /// What comes before anything else, a connection too.
+    fn first(&mut self, _: &mut Caller, _: &mut UserContext<'_>) -> Option<Order> {
+        None
+    }
+    /// What to do on the open connection.
+    fn next_order(&mut self, caller: &mut Caller, context: &mut UserContext<'_>) -> Order;
+    /// Something has happened: the caller gets every event, too.
+    fn on_event(&mut self, caller: &mut Caller, event: Event<'_>, context: &mut UserContext<'_>) {
+        caller.on_event(event, context);
+    }
+}
+
+/// Virtual users with a behaviour, each made from its number and the plan's seed.
+pub(crate) fn user_group<B: Behaviour>(
+    spec: RequestSpec,
+    make: impl Fn(u64, u64) -> B + Send + Sync + 'static,
+) -> UserGroup {
+    let spec = Arc::new(spec);
+    UserGroup::new(Arc::new(move |number, seed| {
+        Box::new(Calling {
+            caller: Caller::new(Arc::clone(&spec), B::WAITS_AT_END),
+            behaviour: make(number, seed),
+        })
+    }))
+}
+
+/// A virtual user with a behaviour.
+pub(crate) struct Calling<B> {
+    pub(crate) caller: Caller,
+    pub(crate) behaviour: B,
+}
+
+impl<B: Behaviour> VirtualUser for Calling<B> {
+    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
+        let Self { caller, behaviour } = self;
+        if let Some(order) = behaviour.first(caller, context) {
+            return order;
+        }
+        caller.due_before_connecting(context);
+        match caller.order(context) {
+            Some(order) => order,
+            None => behaviour.next_order(caller, context),
+        }
+    }
+
+    fn on_event(&mut self, event: Event<'_>, context: &mut UserContext<'_>) {
+        self.behaviour.on_event(&mut self.caller, event, context);
+    }
+
+    fn requests_out(&self) -> u32 {
+        u32::from(self.caller.exchange.is_out())
+    }
+}
 
 /// The state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +103,7 @@ enum CallerState {
 pub(crate) struct Caller {
     spec: Arc<RequestSpec>,
     exchange: Exchange,
-    place: CallerState,
+    state: CallerState,
     pause_ns: u64,
     opened_ns: u64,
     /// When the answer has to have gone on, while it is awaited.
@@ -61,7 +120,7 @@ impl Caller {
         Self {
             spec,
             exchange: Exchange::default(),
-            place: CallerState::Away { until_ns: 0 },
+            state: CallerState::Away { until_ns: 0 },
             pause_ns: 0,
             opened_ns: 0,
             silent_until_ns: None,
@@ -72,63 +131,75 @@ impl Caller {
 
     /// The next order, as far as it is about the connection; `None`: there is one, and what is done
     /// with it is the virtual user's business.
-    pub(crate) fn order(&mut self, context: &mut UserContext<'_>) -> Option<Order> {
+    fn order(&mut self, context: &mut UserContext<'_>) -> Option<Order> {
         let is_waiting = self.waits_at_end && self.exchange.is_out();
-        if context.is_ending && self.place != CallerState::Over && !is_waiting {
+        if context.is_ending && self.state != CallerState::Over && !is_waiting {
             self.exchange.given_up(context);
-            self.place = CallerState::Over;
+            self.state = CallerState::Over;
             return Some(Order::Close { reset: false });
         }
-        match self.place {
+        match self.state {
             CallerState::Here => None,
             CallerState::Over => Some(Order::Done),
             CallerState::Leaving { reset, until_ns } => {
-                self.place = CallerState::Away { until_ns };
+                self.state = CallerState::Away { until_ns };
                 Some(Order::Close { reset })
             }
             CallerState::Away { until_ns } if until_ns > context.now_ns => {
                 Some(Order::SleepUntil { ns: until_ns })
             }
             CallerState::Away { .. } | CallerState::Connecting => {
-                self.place = CallerState::Connecting;
+                self.state = CallerState::Connecting;
                 Some(Order::Connect)
             }
         }
     }
 
-    /// The connection is open.
-    pub(crate) fn connected(&mut self, context: &UserContext<'_>) {
-        self.place = CallerState::Here;
+    /// What follows from an event.
+    pub(crate) fn on_event(&mut self, event: Event<'_>, context: &mut UserContext<'_>) {
+        match event {
+            Event::Connected => self.connected(context),
+            Event::Sent => {}
+            Event::Received(bytes) => {
+                let _ = self.received(bytes, &mut (), true, context);
+            }
+            Event::Woken => self.woken(context),
+            Event::Closed => self.closed(context),
+            Event::Failed(kind) => self.failed(kind, context),
+            Event::Abandoned => {
+                self.exchange.given_up(context);
+                self.state = CallerState::Over;
+            }
+        }
+    }
+
+    fn connected(&mut self, context: &UserContext<'_>) {
+        self.state = CallerState::Here;
         self.has_begun = true;
         self.opened_ns = context.now_ns;
         self.silent_until_ns = None;
         self.exchange.connected();
     }
 
-    /// A request is due now, if there is none.
-    pub(crate) fn due(&mut self, context: &mut UserContext<'_>) {
-        self.exchange.due(context.now_ns, context);
-    }
-
     /// A request was due at that moment, if there is none.
-    pub(crate) fn due_at(&mut self, due_ns: u64, context: &mut UserContext<'_>) {
+    pub(crate) fn due(&mut self, due_ns: u64, context: &mut UserContext<'_>) {
         self.exchange.due(due_ns, context);
     }
 
     /// Before a connection is opened for a request: that it is due. Not for the first one, which
     /// is opened before the start.
-    pub(crate) fn due_before_connecting(&mut self, context: &mut UserContext<'_>) {
+    fn due_before_connecting(&mut self, context: &mut UserContext<'_>) {
         if self.has_begun
             && !context.is_ending
-            && matches!(self.place, CallerState::Away { until_ns } if until_ns <= context.now_ns)
+            && matches!(self.state, CallerState::Away { until_ns } if until_ns <= context.now_ns)
         {
-            self.due(context);
+            self.due(context.now_ns, context);
         }
     }
 
     /// The first byte of the request is about to be sent.
     pub(crate) fn sends(&mut self, context: &mut UserContext<'_>) {
-        self.due(context);
+        self.due(context.now_ns, context);
         self.silent_until_ns = None;
         self.exchange.sent(&self.spec.request, context);
     }
@@ -148,7 +219,7 @@ impl Caller {
     }
 
     /// A moment has come that was waited for: the request fails if the answer was to have gone on.
-    pub(crate) fn woken(&mut self, context: &mut UserContext<'_>) {
+    fn woken(&mut self, context: &mut UserContext<'_>) {
         let is_silent = self.silent_until_ns.is_some_and(|ns| ns <= context.now_ns);
         if is_silent && self.is_here() {
             self.silent_until_ns = None;
@@ -188,7 +259,7 @@ impl Caller {
     }
 
     /// The server has ended the connection in good order: that may be the end of the answer.
-    pub(crate) fn closed(&mut self, context: &mut UserContext<'_>) -> Progress {
+    fn closed(&mut self, context: &mut UserContext<'_>) {
         let progress = match self.exchange.has_request() {
             true => self.exchange.closed(&self.spec, context),
             false => Progress::More,
@@ -197,19 +268,18 @@ impl Caller {
             Progress::Failed => self.pause_until(context.now_ns),
             _ => context.now_ns,
         };
-        self.place = CallerState::Away { until_ns };
-        progress
+        self.state = CallerState::Away { until_ns };
     }
 
     /// The connection did not come to be, or broke.
-    pub(crate) fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
-        if self.place == CallerState::Connecting && !self.has_begun {
-            self.due(context); // its first request would have been
+    fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
+        if self.state == CallerState::Connecting && !self.has_begun {
+            self.due(context.now_ns, context); // its first request would have been
         }
         self.has_begun = true;
         self.exchange.failed(kind, context);
         let until_ns = self.pause_until(context.now_ns);
-        self.place = CallerState::Away { until_ns };
+        self.state = CallerState::Away { until_ns };
     }
 
     /// The request has failed by the client's own judgement.
@@ -231,20 +301,14 @@ impl Caller {
     }
 
     fn leave(&mut self, reset: bool, until_ns: u64) {
-        self.place = CallerState::Leaving { reset, until_ns };
-    }
-
-    /// Removed.
-    pub(crate) fn abandoned(&mut self, context: &mut UserContext<'_>) {
-        self.exchange.given_up(context);
-        self.place = CallerState::Over;
+        self.state = CallerState::Leaving { reset, until_ns };
     }
 
     fn pause_until(&mut self, now_ns: u64) -> u64 {
         let lasted_ns = now_ns.saturating_sub(self.opened_ns);
         self.pause_ns = match self.pause_ns {
             0 => PAUSE_NS_MIN,
-            _ if self.place == CallerState::Here && lasted_ns >= PAUSE_NS_MAX => PAUSE_NS_MIN,
+            _ if self.state == CallerState::Here && lasted_ns >= PAUSE_NS_MAX => PAUSE_NS_MIN,
             pause_ns => (2 * pause_ns).min(PAUSE_NS_MAX),
         };
         now_ns.saturating_add(self.pause_ns)
@@ -252,12 +316,12 @@ impl Caller {
 
     /// Whether it has a connection that it does not mean to close.
     pub(crate) fn is_here(&self) -> bool {
-        self.place == CallerState::Here
+        self.state == CallerState::Here
     }
 
     /// Whether nothing is under way: it has a connection, or stays away.
     pub(crate) fn is_free(&self) -> bool {
-        matches!(self.place, CallerState::Here | CallerState::Away { .. })
+        matches!(self.state, CallerState::Here | CallerState::Away { .. })
             && !self.exchange.has_request()
     }
 
@@ -266,13 +330,8 @@ impl Caller {
         &self.exchange
     }
 
-    /// What is asked for.
-    pub(crate) fn spec(&self) -> &Arc<RequestSpec> {
-        &self.spec
-    }
-
-    /// Requests that are out.
-    pub(crate) fn requests_out(&self) -> u32 {
-        u32::from(self.exchange.is_out())
+    /// The bytes of the request.
+    pub(crate) fn request(&self) -> &[u8] {
+        &self.spec.request.keep
     }
 }

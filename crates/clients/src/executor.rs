@@ -5,7 +5,7 @@
 //! ```text
 //!   turn ── wait ── events ── timers ── those that had more to do ── connections to be opened
 //!                      │        │          │
-//!                      └────────┴──────────┴──► visit: order ─► carried out ─► fact ─► order …
+//!                      └────────┴──────────┴──► visit: order ─► carried out ─► event ─► order …
 //! ```
 //!
 //! A visit ends when the order at hand has to wait for the network or the clock, or after
@@ -29,6 +29,7 @@ mod in_flight;
 mod member;
 mod opening;
 mod preparing;
+mod queue;
 mod visit;
 
 use loadline_load::calendar::Boundary;
@@ -38,10 +39,9 @@ use loadline_load::{Control, Message, Plan, Recorder, Share, ThreadReport};
 
 use self::in_flight::InFlight;
 use self::member::{Doing, Member};
-use self::opening::Opening;
-use self::preparing::Preparing;
+use self::queue::Queue;
 use crate::timers::Timers;
-use crate::{UserContext, UserGroup, VirtualUser};
+use crate::{Event, UserContext, UserGroup, VirtualUser};
 
 /// Members that had more to do, visited in one turn: events wait no longer than these take.
 const REVISITS_MAX: usize = 256;
@@ -62,8 +62,12 @@ pub(super) struct Executor<'p> {
     time: Timeline<'p>,
     recorder: Recorder,
     in_flight: InFlight,
-    opening: Opening,
-    preparing: Preparing,
+    /// Members whose first connection is opened before the start.
+    opening: Queue,
+    /// Members that prepare before the start.
+    preparing: Queue,
+    /// Why there will be no start.
+    failure: Option<String>,
     /// Members that have more to do.
     revisits: VecDeque<u32>,
     buffer: Box<[u8]>,
@@ -95,6 +99,7 @@ impl<'p> Executor<'p> {
                         until_ns: u64::MAX,
                         number,
                         user_group: index as u16,
+                        group: user_group.group,
                         is_preparing: false,
                         is_queued: false,
                         requests_out: 0,
@@ -118,8 +123,9 @@ impl<'p> Executor<'p> {
             time: Timeline::new(plan),
             recorder: Recorder::new(groups.iter().copied()),
             in_flight: InFlight::new(groups),
-            opening: Opening::default(),
-            preparing: Preparing::default(),
+            opening: Queue::default(),
+            preparing: Queue::default(),
+            failure: None,
             revisits: VecDeque::new(),
             buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
             members,
@@ -139,34 +145,33 @@ impl<'p> Executor<'p> {
             .min(WAIT_NS_MAX)
     }
 
-    /// The moment that a virtual user slept for has come so much before now.
+    /// Notes how long ago the moment was that a virtual user slept for.
     fn note_lag(&mut self, index: u32) {
         let Some(member) = &self.members[index as usize] else {
             return;
         };
         if matches!(member.doing, Doing::Sleeping) {
             let lag_ns = self.time.now_ns.saturating_sub(member.until_ns);
-            let group = self.user_groups[usize::from(member.user_group)].group;
             self.time.meter.lagged(lag_ns);
-            self.recorder.group(group).lagged(lag_ns);
+            self.recorder.group(member.group).lagged(lag_ns);
         }
     }
 
-    /// Calls a virtual user; it may look at what was received last.
+    /// Calls a virtual user.
     fn call<R>(
         &mut self,
         index: u32,
-        call: impl FnOnce(&mut dyn VirtualUser, &[u8], &mut UserContext<'_>) -> R,
+        call: impl FnOnce(&mut dyn VirtualUser, &mut UserContext<'_>) -> R,
     ) -> Option<R> {
         let member = self.members[index as usize].as_mut()?;
-        let group = self.user_groups[usize::from(member.user_group)].group;
+        let group = member.group;
         let mut context = UserContext {
             now_ns: self.time.now_ns,
             phase: self.time.calendar.phase(),
             recorder: self.recorder.group(group),
             is_ending: self.time.is_ending,
         };
-        let result = call(&mut *member.user, &self.buffer, &mut context);
+        let result = call(&mut *member.user, &mut context);
         let requests_out = member.user.requests_out();
         if requests_out != member.requests_out {
             let before = std::mem::replace(&mut member.requests_out, requests_out);
@@ -188,10 +193,14 @@ impl<'p> Executor<'p> {
         self.left -= 1;
         self.timers.clear(index);
         self.no_longer_opening(&member.doing, is_preparing);
-        let group = self.user_groups[usize::from(member.user_group)].group;
         let recorder = &mut self.recorder;
-        self.in_flight
-            .moved(group, member.requests_out, 0, self.time.now_ns, recorder);
+        self.in_flight.moved(
+            member.group,
+            member.requests_out,
+            0,
+            self.time.now_ns,
+            recorder,
+        );
     }
 
     fn revisit_later(&mut self, index: u32) {
@@ -215,7 +224,7 @@ impl<'p> ClientLoop<'p> for Executor<'p> {
     fn is_opening(&mut self) -> io::Result<bool> {
         self.open_more();
         self.prepare_more();
-        match self.preparing.failure() {
+        match self.failure.take() {
             Some(why) => Err(io::Error::other(why)),
             None => Ok(!self.opening.is_done() || !self.preparing.is_done()),
         }
@@ -259,7 +268,7 @@ impl<'p> ClientLoop<'p> for Executor<'p> {
             link.is_half_closed |= event.is_half_closed();
             self.visit(index);
         }
-        let woken_ns = self.time.now_ns; // what comes due meanwhile belongs to the next turn
+        let woken_ns = self.time.now_ns; // later moments belong to the next turn
         while let Some(index) = self.timers.expired(woken_ns) {
             self.note_lag(index);
             self.visit(index);
@@ -321,7 +330,9 @@ impl<'p> ClientLoop<'p> for Executor<'p> {
 
     fn give_up_rest(&mut self, _: u64) {
         for index in 0..self.member_count() {
-            self.call(index, |user, _, context| user.abandoned(context));
+            self.call(index, |user, context| {
+                user.on_event(Event::Abandoned, context)
+            });
             self.retire(index);
         }
         self.in_flight.settle(self.time.now_ns, &mut self.recorder);
@@ -375,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_member_that_waits_takes_little_memory() {
-        let timer_bytes = size_of::<u64>() * 3; // its entry and its place
+        let timer_bytes = size_of::<(u64, u32)>() * 2 + size_of::<u64>(); // in nodes that are half full
         let bytes = size_of::<Option<Member>>() + crate::idle::MEMBER_BYTES + timer_bytes;
         assert!(bytes < 256, "{bytes}");
     }

@@ -1,7 +1,7 @@
 //! Connections that only stay: what browsers, pools and balancers leave open.
 //!
-//! Each member connects, sends one request if one is given (a connection that never asked is closed sooner
-//! by most servers than one that did), and then waits without a sound. When the server closes the
+//! Each member connects, sends one request if one is given (most servers close a connection without a
+//! request sooner than one with a request), and then waits. When the server closes the
 //! connection, that is counted (`Tally::closes`, no error), and the member connects again after a
 //! pause between half a second and one and a half, each after one of its own, so that ten thousand
 //! of them do not come back in one moment. What was open at the end is `Tally::held`.
@@ -15,17 +15,20 @@ use loadline_load::seed;
 use loadline_record::ErrorKind;
 
 use crate::exchange::{Exchange, Progress, RequestSpec};
-use crate::{Order, UserContext, UserGroup, VirtualUser};
+use crate::{Event, Order, UserContext, UserGroup, VirtualUser};
 
-/// Members of this user group stay, after one request if one is given. For `server` and `group` see
-/// [`UserGroup`].
+/// Members of this user group stay, after one request if one is given.
 #[must_use]
-pub fn user_group(group: u16, server: u16, count: u64, first: Option<RequestSpec>) -> UserGroup {
+pub fn user_group(first: Option<RequestSpec>) -> UserGroup {
     let first = first.map(Arc::new);
-    let make = Arc::new(move |number, seed| {
-        Box::new(Idle::new(first.clone(), number, seed)) as Box<dyn VirtualUser>
-    });
-    UserGroup::new(group, server, count, make)
+    UserGroup::new(Arc::new(move |number, seed| {
+        Box::new(Idle {
+            first: first.clone(),
+            exchange: None,
+            state: State::Away { until_ns: 0 },
+            pause_ns: PAUSE_NS_MIN + seed::mixed(seed ^ number) % PAUSE_NS_SPREAD,
+        })
+    }))
 }
 
 /// What is received at once: nothing but answers to one request are expected.
@@ -66,15 +69,6 @@ struct Idle {
 pub(super) const MEMBER_BYTES: usize = size_of::<Idle>();
 
 impl Idle {
-    fn new(first: Option<Arc<RequestSpec>>, number: u64, seed: u64) -> Self {
-        Self {
-            first,
-            exchange: None,
-            state: State::Away { until_ns: 0 },
-            pause_ns: PAUSE_NS_MIN + seed::mixed(seed ^ number) % PAUSE_NS_SPREAD,
-        }
-    }
-
     fn go_away(&mut self, now_ns: u64) {
         let until_ns = now_ns.saturating_add(self.pause_ns);
         self.state = State::Away { until_ns };
@@ -111,6 +105,38 @@ impl Idle {
         self.exchange = Some(exchange);
         self.state = State::Sending;
         Order::Send(spec.request.keep.to_vec())
+    }
+
+    fn received(&mut self, bytes: &[u8], context: &mut UserContext<'_>) {
+        // Bytes to one that stays: servers may say why they are about to close (408, say).
+        if let (Some(mut exchange), Some(spec)) = (self.exchange.take(), self.first.clone()) {
+            let progress = exchange.received(bytes, &mut (), &spec, context);
+            self.exchange = Some(exchange);
+            self.answered(progress, context);
+        }
+    }
+
+    fn closed(&mut self, context: &mut UserContext<'_>) {
+        match (self.exchange.take(), self.first.clone()) {
+            (Some(mut exchange), Some(spec)) => {
+                let progress = exchange.closed(&spec, context);
+                let is_complete = matches!(progress, Progress::Complete(_));
+                context.recorder.tally(context.phase).closes += u64::from(is_complete);
+            }
+            _ => context.recorder.tally(context.phase).closes += 1,
+        }
+        self.go_away(context.now_ns);
+    }
+
+    fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
+        match (self.state, &mut self.exchange) {
+            (_, Some(exchange)) => exchange.failed(kind, context),
+            (State::Staying | State::Connected, _) => {
+                context.recorder.tally(context.phase).closes += 1;
+            }
+            _ => context.recorder.tally(context.phase).error(kind),
+        }
+        self.go_away(context.now_ns);
     }
 }
 
@@ -155,57 +181,27 @@ impl VirtualUser for Idle {
         }
     }
 
-    fn connected(&mut self, _context: &mut UserContext<'_>) {
-        self.state = State::Connected;
-    }
-
-    fn sent(&mut self, context: &mut UserContext<'_>) {
-        let until_ns = self.timeout(context.now_ns);
-        self.state = State::Waiting { until_ns };
-    }
-
-    fn received(&mut self, bytes: &[u8], context: &mut UserContext<'_>) {
-        // Bytes to one that stays: servers may say why they are about to close (408, say).
-        if let (Some(mut exchange), Some(spec)) = (self.exchange.take(), self.first.clone()) {
-            let progress = exchange.received(bytes, &mut (), &spec, context);
-            self.exchange = Some(exchange);
-            self.answered(progress, context);
-        }
-    }
-
-    fn woken(&mut self, context: &mut UserContext<'_>) {
-        if let (State::Waiting { .. }, Some(exchange)) = (self.state, &mut self.exchange) {
-            exchange.failed(ErrorKind::Timeout, context);
-            self.state = State::Leaving;
-        }
-    }
-
-    fn closed(&mut self, context: &mut UserContext<'_>) {
-        match (self.exchange.take(), self.first.clone()) {
-            (Some(mut exchange), Some(spec)) => {
-                let progress = exchange.closed(&spec, context);
-                let is_complete = matches!(progress, Progress::Complete(_));
-                context.recorder.tally(context.phase).closes += u64::from(is_complete);
+    fn on_event(&mut self, event: Event<'_>, context: &mut UserContext<'_>) {
+        match event {
+            Event::Connected => self.state = State::Connected,
+            Event::Sent => {
+                let until_ns = self.timeout(context.now_ns);
+                self.state = State::Waiting { until_ns };
             }
-            _ => context.recorder.tally(context.phase).closes += 1,
-        }
-        self.go_away(context.now_ns);
-    }
-
-    fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
-        match (self.state, &mut self.exchange) {
-            (_, Some(exchange)) => exchange.failed(kind, context),
-            (State::Staying | State::Connected, _) => {
-                context.recorder.tally(context.phase).closes += 1;
+            Event::Received(bytes) => self.received(bytes, context),
+            Event::Woken => {
+                if let (State::Waiting { .. }, Some(exchange)) = (self.state, &mut self.exchange) {
+                    exchange.failed(ErrorKind::Timeout, context);
+                    self.state = State::Leaving;
+                }
             }
-            _ => context.recorder.tally(context.phase).error(kind),
-        }
-        self.go_away(context.now_ns);
-    }
-
-    fn abandoned(&mut self, context: &mut UserContext<'_>) {
-        if let Some(exchange) = &mut self.exchange {
-            exchange.given_up(context);
+            Event::Closed => self.closed(context),
+            Event::Failed(kind) => self.failed(kind, context),
+            Event::Abandoned => {
+                if let Some(exchange) = &mut self.exchange {
+                    exchange.given_up(context);
+                }
+            }
         }
     }
 

@@ -9,15 +9,15 @@
 mod caller;
 mod exchange;
 mod executor;
+#[cfg(test)]
+mod harness;
 pub mod idle;
 mod pace;
 pub mod player;
 pub mod resolve;
 pub mod scenario;
-pub mod slow_body;
-pub mod slow_head;
 pub mod slow_reader;
-mod slow_sender;
+pub mod slow_sender;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -25,9 +25,8 @@ mod user_group;
 pub mod vanishing;
 mod virtual_user;
 
-pub(crate) use caller::Caller;
 pub use exchange::RequestSpec;
 pub(crate) use exchange::{Progress, Watch};
 pub use executor::{run, thread};
 pub use user_group::{UserFactory, UserGroup};
-pub use virtual_user::{Order, UserContext, VirtualUser};
+pub use virtual_user::{Event, Order, UserContext, VirtualUser};

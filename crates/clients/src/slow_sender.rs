@@ -1,147 +1,143 @@
-//! Clients of whose requests a part drips: what slow heads and slow bodies have in common.
+//! Clients of which a part of each request is sent slowly.
+//!
+//! The head: the attack known as Slowloris, and the odd microcontroller. Or the content: slow uploads,
+//! and the attack known as R-U-Dead-Yet; its head announces all of the content by Content-Length.
 //!
 //! What lies before the part is sent at once, the part itself at a set rate: a tenth of a second's
-//! worth (at least a byte) at a time; the rest at once again. Between the drops the client listens:
-//! the answer of a server that gives up (408) is read, and counted by its status; one that
-//! closes without a word is `closed_early`, one that resets is `reset`. Then the client calls again
+//! worth (at least a byte) at a time; the rest at once again. Between the portions the client reads:
+//! the answer of a server that gives up (408) is counted by its status; a server that
+//! closes without an answer is `closed_early`, one that resets is `reset`. Then the client calls again
 //! after a pause of 10 ms, doubling up to 1 s while its connections last less than a second. A
 //! request that gets through is awaited like any other, and followed by the next one.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use loadline_record::ErrorKind;
+use loadline_load::Prepared;
+use loadline_load::requests::template::{Ask, Template};
+use loadline_proto::Method;
 
-use crate::caller::Caller;
+use crate::caller::{self, Behaviour, Caller};
 use crate::exchange::RequestSpec;
 use crate::pace::Pace;
-use crate::{Order, UserContext, UserGroup, VirtualUser};
+use crate::{Event, Order, UserContext, UserGroup};
 
 /// What is received at once.
 const RECEIVE_BYTES: usize = 16 << 10;
 
-/// A user group of which each member lets the bytes `dripping` of its request drip.
-pub(super) fn user_group(
-    group: u16,
-    server: u16,
-    count: u64,
-    bytes_per_second: u64,
-    spec: RequestSpec,
-    dripping: Range<usize>,
-) -> UserGroup {
-    let spec = Arc::new(spec);
-    let make = Arc::new(move |_, _| {
-        let caller = Caller::new(Arc::clone(&spec), false);
-        Box::new(SlowSender::new(caller, bytes_per_second, dripping.clone()))
-            as Box<dyn VirtualUser>
-    });
-    UserGroup::new(group, server, count, make)
+/// Each member of this user group sends `bytes_per_second` of its request's head.
+#[must_use]
+pub fn heads(bytes_per_second: u64, spec: RequestSpec) -> UserGroup {
+    let head = 0..head_len(&spec.request.keep);
+    user_group(bytes_per_second, spec, head)
+}
+
+/// Each member of this user group sends `bytes_per_second` of its request's content. A request without
+/// content (see [`post`]) is sent like any other.
+#[must_use]
+pub fn bodies(bytes_per_second: u64, spec: RequestSpec) -> UserGroup {
+    let content = head_len(&spec.request.keep)..spec.request.keep.len();
+    user_group(bytes_per_second, spec, content)
+}
+
+fn user_group(bytes_per_second: u64, spec: RequestSpec, slow: Range<usize>) -> UserGroup {
+    caller::user_group(spec, move |_, _| SlowSender {
+        bytes_per_second,
+        slow: slow.clone(),
+        given: 0,
+        pace: Pace::new(bytes_per_second, 0),
+    })
 }
 
 /// Where the content of a request begins.
-pub(super) fn head_len(request: &[u8]) -> usize {
+fn head_len(request: &[u8]) -> usize {
     let end = request.windows(4).position(|four| four == b"\r\n\r\n");
     end.map_or(request.len(), |end| end + 4)
 }
 
+/// A POST of `content_bytes` bytes to a target, for requests that have no content of their own. The
+/// expectation and the server are for the caller to set.
+#[must_use]
+pub fn post(
+    template: &Template,
+    target: &[u8],
+    authority: &str,
+    user: Option<&str>,
+    content_bytes: usize,
+) -> Prepared {
+    let body = vec![b'x'; content_bytes];
+    let (keep, last) = template.prepare(&Ask {
+        method: Method::Post,
+        target,
+        authority,
+        user,
+        body: &body,
+    });
+    Prepared {
+        keep: Arc::from(keep),
+        last: Arc::from(last),
+        method: Method::Post,
+        expectation: 0,
+        server: 0,
+    }
+}
+
 struct SlowSender {
-    caller: Caller,
     bytes_per_second: u64,
-    dripping: Range<usize>,
+    /// The part of the request that is sent slowly.
+    slow: Range<usize>,
     /// Bytes of the request that were given to the executor.
     given: usize,
     pace: Pace,
 }
 
 impl SlowSender {
-    fn new(caller: Caller, bytes_per_second: u64, dripping: Range<usize>) -> Self {
-        let len = caller.spec().request.keep.len();
-        Self {
-            caller,
-            bytes_per_second,
-            dripping: dripping.start.min(len)..dripping.end.min(len),
-            given: 0,
-            pace: Pace::new(bytes_per_second, 0),
+    /// Up to where the `whole` bytes of the request may be sent now.
+    fn allowed(&mut self, whole: usize, now_ns: u64) -> usize {
+        if self.given < self.slow.start {
+            return self.slow.start;
         }
-    }
-
-    /// Up to where bytes may be sent now.
-    fn allowed(&mut self, now_ns: u64) -> usize {
-        let whole = self.caller.spec().request.keep.len();
-        if self.given < self.dripping.start {
-            return self.dripping.start;
-        }
-        if self.given == self.dripping.start {
+        if self.given == self.slow.start {
             self.pace = Pace::new(self.bytes_per_second, now_ns);
         }
         let allowed = usize::try_from(self.pace.allowed(now_ns)).unwrap_or(usize::MAX);
         match self.given.saturating_add(allowed) {
-            to if to >= self.dripping.end => whole,
+            to if to >= self.slow.end => whole,
             to => to,
         }
     }
-
-    fn is_whole(&self) -> bool {
-        self.given == self.caller.spec().request.keep.len()
-    }
 }
 
-impl VirtualUser for SlowSender {
-    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
-        self.caller.due_before_connecting(context);
-        if let Some(order) = self.caller.order(context) {
-            return order;
+impl Behaviour for SlowSender {
+    fn next_order(&mut self, caller: &mut Caller, context: &mut UserContext<'_>) -> Order {
+        let whole = caller.request().len();
+        if self.given == whole && caller.exchange().is_out() {
+            return caller.receive(RECEIVE_BYTES, context);
         }
-        if self.is_whole() && self.caller.exchange().is_out() {
-            return self.caller.receive(RECEIVE_BYTES, context);
-        }
-        if !self.caller.exchange().is_out() {
+        if !caller.exchange().is_out() {
             self.given = 0;
-            self.caller.sends(context);
+            caller.sends(context);
         }
-        let (from, to) = (self.given, self.allowed(context.now_ns));
+        let (from, to) = (self.given, self.allowed(whole, context.now_ns));
         if from == to {
             return Order::ReceiveUntil {
                 bytes_max: RECEIVE_BYTES,
                 ns: self.pace.next_ns(),
             };
         }
-        if from >= self.dripping.start {
+        if from >= self.slow.start {
             self.pace.used((to - from) as u64);
         }
         self.given = to;
-        Order::Send(self.caller.spec().request.keep[from..to].to_vec())
+        Order::Send(caller.request()[from..to].to_vec())
     }
 
-    fn connected(&mut self, context: &mut UserContext<'_>) {
-        self.caller.connected(context);
-        self.given = 0;
-    }
-
-    fn sent(&mut self, _context: &mut UserContext<'_>) {}
-
-    fn received(&mut self, bytes: &[u8], context: &mut UserContext<'_>) {
-        let is_whole = self.is_whole();
-        let _ = self.caller.received(bytes, &mut (), is_whole, context);
-    }
-
-    fn woken(&mut self, context: &mut UserContext<'_>) {
-        self.caller.woken(context);
-    }
-
-    fn closed(&mut self, context: &mut UserContext<'_>) {
-        let _ = self.caller.closed(context);
-    }
-
-    fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
-        self.caller.failed(kind, context);
-    }
-
-    fn abandoned(&mut self, context: &mut UserContext<'_>) {
-        self.caller.abandoned(context);
-    }
-
-    fn requests_out(&self) -> u32 {
-        self.caller.requests_out()
+    fn on_event(&mut self, caller: &mut Caller, event: Event<'_>, context: &mut UserContext<'_>) {
+        if let Event::Received(bytes) = event {
+            let is_whole = self.given == caller.request().len();
+            let _ = caller.received(bytes, &mut (), is_whole, context);
+        } else {
+            caller.on_event(event, context);
+        }
     }
 }

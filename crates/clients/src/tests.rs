@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use loadline_load::recorder::GroupRecorder;
-use loadline_load::{Expectation, Message, Prepared};
+use loadline_load::{Expectation, Prepared};
 use loadline_proto::Method;
-use loadline_record::{ErrorKind, Tally};
+use loadline_record::ErrorKind;
 use proptest::prelude::*;
 
 use super::*;
+use crate::harness::Harness;
 
 const NS_PER_S: u64 = 1_000_000_000;
 const REQUEST: &[u8] = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 40\r\n\r\n\
@@ -29,78 +29,32 @@ fn spec() -> RequestSpec {
     }
 }
 
-/// A virtual user and its context.
-struct Rehearsal {
-    user: Box<dyn VirtualUser>,
-    recorder: GroupRecorder,
-    now_ns: u64,
-    is_ending: bool,
+type Client = Harness<Box<dyn VirtualUser>>;
+
+/// Member `number` of a user group.
+fn client(user_group: &UserGroup, number: u64) -> Client {
+    Harness::new((user_group.make)(number, 1))
 }
 
-impl Rehearsal {
-    /// Member `number` of a user group, a second after the machine was started.
-    fn new(user_group: &UserGroup, number: u64) -> Self {
-        Self {
-            user: (user_group.make)(number, 1),
-            recorder: GroupRecorder::new(1),
-            now_ns: NS_PER_S,
-            is_ending: false,
-        }
-    }
+/// One that has its connection.
+fn connected(user_group: &UserGroup, number: u64) -> Client {
+    let mut client = client(user_group, number);
+    assert_eq!(client.order(), Order::Connect);
+    client.on_event(Event::Connected);
+    client
+}
 
-    /// One that has its connection.
-    fn connected(user_group: &UserGroup, number: u64) -> Self {
-        let mut rehearsal = Self::new(user_group, number);
-        assert_eq!(rehearsal.order(), Order::Connect);
-        rehearsal.tell(|user, context| user.connected(context));
-        rehearsal
-    }
-
-    fn tell<R>(&mut self, fact: impl FnOnce(&mut dyn VirtualUser, &mut UserContext<'_>) -> R) -> R {
-        let mut context = UserContext {
-            now_ns: self.now_ns,
-            phase: 0,
-            recorder: &mut self.recorder,
-            is_ending: self.is_ending,
-        };
-        fact(&mut *self.user, &mut context)
-    }
-
-    fn order(&mut self) -> Order {
-        self.tell(|user, context| user.next_order(context))
-    }
-
-    fn received(&mut self, bytes: &[u8]) {
-        self.tell(|user, context| user.received(bytes, context));
-    }
-
-    fn wakes_at(&mut self, ns: u64) {
-        self.now_ns = self.now_ns.max(ns);
-        self.tell(|user, context| user.woken(context));
-    }
-
-    /// Sends what is given, until it wants something else: that order, and the bytes sent.
-    fn send(&mut self) -> (Order, usize) {
-        let mut sent = 0;
-        loop {
-            match self.order() {
-                Order::Send(bytes) => {
-                    sent += bytes.len();
-                    self.tell(|user, context| user.sent(context));
-                }
-                order => return (order, sent),
+/// Sends what is given, until it wants something else: that order, and the bytes sent.
+fn send(client: &mut Client) -> (Order, usize) {
+    let mut sent = 0;
+    loop {
+        match client.order() {
+            Order::Send(bytes) => {
+                sent += bytes.len();
+                client.on_event(Event::Sent);
             }
+            order => return (order, sent),
         }
-    }
-
-    fn tally(&mut self) -> Tally {
-        let mut tally = Tally::default();
-        self.recorder.flush(0, 0, false, &mut |message| {
-            if let Message::Interval(interval) = message {
-                tally.merge(&interval.tally);
-            }
-        });
-        tally
     }
 }
 
@@ -114,17 +68,19 @@ fn answer(content_bytes: usize) -> Vec<u8> {
 /// How many bytes a reader takes in so many seconds from a server that always has some, when each
 /// wake-up is late by the next of these.
 fn read_in(bytes_per_second: u64, seconds: u64, late_ns: &[u64]) -> u64 {
-    let user_group = slow_reader::user_group(1, 0, 1, bytes_per_second, spec());
-    let mut reader = Rehearsal::connected(&user_group, 0);
-    let (order, _) = reader.send();
+    let user_group = slow_reader::user_group(bytes_per_second, spec());
+    let mut reader = connected(&user_group, 0);
+    let (order, _) = send(&mut reader);
     assert!(matches!(order, Order::ReceiveUntil { .. }), "{order:?}");
-    reader.received(b"HTTP/1.1 200 OK\r\nContent-Length: 1099511627776\r\n\r\n");
+    reader.on_event(Event::Received(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1099511627776\r\n\r\n",
+    ));
     let (begin_ns, mut late, mut bytes) = (reader.now_ns, late_ns.iter().cycle(), 0);
     while reader.now_ns - begin_ns < seconds * NS_PER_S {
         match reader.order() {
             Order::ReceiveUntil { bytes_max, .. } => {
                 bytes += bytes_max as u64;
-                reader.received(&vec![b'x'; bytes_max]);
+                reader.on_event(Event::Received(&vec![b'x'; bytes_max]));
             }
             Order::SleepUntil { ns } => reader.wakes_at(ns + late.next().unwrap()),
             order => panic!("{order:?}"),
@@ -154,10 +110,10 @@ fn slow_readers_keep_their_rate() {
 
 #[test]
 fn a_server_that_falls_silent_is_a_timeout_and_its_slowness_is_not() {
-    let user_group = slow_reader::user_group(1, 0, 1, 1000, spec());
-    let mut reader = Rehearsal::connected(&user_group, 0);
-    let _ = reader.send();
-    reader.received(&answer(1000)[..100]);
+    let user_group = slow_reader::user_group(1000, spec());
+    let mut reader = connected(&user_group, 0);
+    let _ = send(&mut reader);
+    reader.on_event(Event::Received(&answer(1000)[..100]));
     for _ in 0..20 {
         // One byte just in time.
         loop {
@@ -165,7 +121,7 @@ fn a_server_that_falls_silent_is_a_timeout_and_its_slowness_is_not() {
                 Order::SleepUntil { ns } => reader.wakes_at(ns),
                 Order::ReceiveUntil { ns, .. } => {
                     reader.now_ns = ns - 1;
-                    reader.received(b"x");
+                    reader.on_event(Event::Received(b"x"));
                     break;
                 }
                 order => panic!("{order:?}"),
@@ -190,11 +146,11 @@ fn a_server_that_falls_silent_is_a_timeout_and_its_slowness_is_not() {
 
 /// Drips until the whole request is out; how many bytes went at once at first and at last, and how
 /// long it took.
-fn drip(user_group: &UserGroup) -> (usize, usize, u64, Rehearsal) {
-    let mut sender = Rehearsal::connected(user_group, 0);
+fn drip(user_group: &UserGroup) -> (usize, usize, u64, Client) {
+    let mut sender = connected(user_group, 0);
     let (begin_ns, mut sizes) = (sender.now_ns, Vec::new());
     while sizes.iter().sum::<usize>() < REQUEST.len() {
-        let (order, sent) = sender.send();
+        let (order, sent) = send(&mut sender);
         sizes.push(sent);
         match order {
             Order::ReceiveUntil { ns, .. } if sizes.iter().sum::<usize>() < REQUEST.len() => {
@@ -212,33 +168,35 @@ fn drip(user_group: &UserGroup) -> (usize, usize, u64, Rehearsal) {
 #[test]
 fn heads_drip_to_their_end_and_bodies_from_there_on() {
     let head_bytes = REQUEST.len() - 40;
-    let (first, last, took_ns, mut sender) = drip(&slow_head::user_group(1, 0, 1, 2, spec()));
+    let (first, last, took_ns, mut sender) = drip(&slow_sender::heads(2, spec()));
     assert_eq!((first, last), (1, 41));
     assert_eq!(took_ns, (head_bytes as u64 - 1) * NS_PER_S / 2);
-    sender.received(&answer(3));
+    sender.on_event(Event::Received(&answer(3)));
     // Again on the same connection, at once.
-    assert_eq!(sender.send().1, 1);
+    assert_eq!(send(&mut sender).1, 1);
     let tally = sender.tally();
     assert_eq!((tally.offered, tally.sent, tally.good), (2, 2, 1));
 
-    let (first, last, took_ns, _) = drip(&slow_body::user_group(1, 0, 1, 100, spec()));
+    let (first, last, took_ns, _) = drip(&slow_sender::bodies(100, spec()));
     assert_eq!((first, last), (head_bytes + 10, 10));
     assert_eq!(took_ns, 3 * NS_PER_S / 10);
 }
 
 #[test]
-fn a_server_that_has_had_enough_is_heard_between_the_drops() {
-    let user_group = slow_head::user_group(1, 0, 1, 1, spec());
-    let mut sender = Rehearsal::connected(&user_group, 0);
+fn the_answer_of_a_server_that_gives_up_is_read_between_portions() {
+    let user_group = slow_sender::heads(1, spec());
+    let mut sender = connected(&user_group, 0);
     for _ in 0..3 {
-        let (order, sent) = sender.send();
+        let (order, sent) = send(&mut sender);
         assert_eq!(sent, 1);
         let Order::ReceiveUntil { ns, .. } = order else {
             panic!("{order:?}");
         };
         sender.wakes_at(ns);
     }
-    sender.received(b"HTTP/1.1 408 Enough\r\nContent-Length: 0\r\n\r\n");
+    sender.on_event(Event::Received(
+        b"HTTP/1.1 408 Enough\r\nContent-Length: 0\r\n\r\n",
+    ));
     assert_eq!(sender.order(), Order::Close { reset: false });
     let Order::SleepUntil { ns } = sender.order() else {
         panic!("no pause");
@@ -253,25 +211,27 @@ fn a_server_that_has_had_enough_is_heard_between_the_drops() {
 
 #[test]
 fn vanishing_clients_vanish_by_turns() {
-    let user_group = vanishing::user_group(1, 0, 6, spec());
-    let mut client = Rehearsal::new(&user_group, 0);
+    let user_group = vanishing::user_group(spec());
+    let mut client = client(&user_group, 0);
     for turn in 0..12 {
         assert_eq!(client.order(), Order::Connect, "turn {turn}");
-        client.tell(|user, context| user.connected(context));
-        let (mut order, sent) = client.send();
+        client.on_event(Event::Connected);
+        let (mut order, sent) = send(&mut client);
         match turn % 3 {
             0 => assert_eq!(sent, REQUEST.len() / 2),
             1 => assert_eq!(sent, REQUEST.len()),
             _ => {
                 assert!(matches!(order, Order::ReceiveUntil { .. }), "{order:?}");
-                client.received(b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n");
+                client.on_event(Event::Received(
+                    b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n",
+                ));
                 let Order::ReceiveUntil { bytes_max, .. } = client.order() else {
                     panic!("it is half of 2000 bytes");
                 };
                 assert_eq!(bytes_max, 1000);
-                client.received(&[b'x'; 999]);
+                client.on_event(Event::Received(&[b'x'; 999]));
                 assert!(matches!(client.order(), Order::ReceiveUntil { .. }));
-                client.received(b"x");
+                client.on_event(Event::Received(b"x"));
                 order = client.order();
             }
         }
@@ -289,21 +249,21 @@ fn vanishing_clients_vanish_by_turns() {
 
 #[test]
 fn idle_clients_come_back_after_pauses_of_their_own() {
-    let user_group = idle::user_group(1, 0, 100, None);
+    let user_group = idle::user_group(None);
     let mut pauses = Vec::new();
     for number in 0..100 {
-        let mut client = Rehearsal::connected(&user_group, number);
+        let mut client = connected(&user_group, number);
         assert!(matches!(client.order(), Order::Receive { .. }));
-        client.received(b"HTTP/1.1 408 So\r\n\r\n");
+        client.on_event(Event::Received(b"HTTP/1.1 408 So\r\n\r\n"));
         assert!(matches!(client.order(), Order::Receive { .. }));
-        client.tell(|user, context| user.closed(context));
+        client.on_event(Event::Closed);
         let Order::SleepUntil { ns } = client.order() else {
             panic!("no pause");
         };
         pauses.push(ns - client.now_ns);
         client.wakes_at(ns);
         assert_eq!(client.order(), Order::Connect);
-        client.tell(|user, context| user.connected(context));
+        client.on_event(Event::Connected);
         assert!(matches!(client.order(), Order::Receive { .. }));
         client.is_ending = true;
         assert_eq!(client.order(), Order::Close { reset: false });
@@ -317,22 +277,20 @@ fn idle_clients_come_back_after_pauses_of_their_own() {
 }
 
 /// What may happen to a virtual user that has given this order, by a number.
-fn happen(rehearsal: &mut Rehearsal, order: Order, what: u8) {
-    let fail = |rehearsal: &mut Rehearsal, kind| {
-        rehearsal.tell(|user, context| user.failed(kind, context));
+fn happen(client: &mut Client, order: Order, what: u8) {
+    let fail = |client: &mut Client, kind| {
+        client.on_event(Event::Failed(kind));
     };
     match (order, what % 8) {
-        (Order::Connect, 0) => fail(rehearsal, ErrorKind::Refused),
-        (Order::Connect, _) => rehearsal.tell(|user, context| user.connected(context)),
-        (Order::Send(_), 0) => fail(rehearsal, ErrorKind::Reset),
-        (Order::Send(_), _) => rehearsal.tell(|user, context| user.sent(context)),
-        (Order::SleepUntil { ns } | Order::ReceiveUntil { ns, .. }, 0) => rehearsal.wakes_at(ns),
-        (Order::SleepUntil { ns }, _) => rehearsal.wakes_at(ns),
-        (Order::Receive { .. } | Order::ReceiveUntil { .. }, 1) => {
-            fail(rehearsal, ErrorKind::Reset)
-        }
+        (Order::Connect, 0) => fail(client, ErrorKind::Refused),
+        (Order::Connect, _) => client.on_event(Event::Connected),
+        (Order::Send(_), 0) => fail(client, ErrorKind::Reset),
+        (Order::Send(_), _) => client.on_event(Event::Sent),
+        (Order::SleepUntil { ns } | Order::ReceiveUntil { ns, .. }, 0) => client.wakes_at(ns),
+        (Order::SleepUntil { ns }, _) => client.wakes_at(ns),
+        (Order::Receive { .. } | Order::ReceiveUntil { .. }, 1) => fail(client, ErrorKind::Reset),
         (Order::Receive { .. } | Order::ReceiveUntil { .. }, 2) => {
-            rehearsal.tell(|user, context| user.closed(context));
+            client.on_event(Event::Closed);
         }
         (Order::Receive { bytes_max } | Order::ReceiveUntil { bytes_max, .. }, what) => {
             let bytes = match what {
@@ -344,7 +302,7 @@ fn happen(rehearsal: &mut Rehearsal, order: Order, what: u8) {
                 6 => b"x".to_vec(),
                 _ => b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\nabc".to_vec(),
             };
-            rehearsal.received(&bytes[..bytes.len().min(bytes_max)]);
+            client.on_event(Event::Received(&bytes[..bytes.len().min(bytes_max)]));
         }
         (Order::Close { .. } | Order::Done | Order::AwaitStart | Order::GiveUp(_), _) => {}
     }
@@ -360,39 +318,39 @@ proptest! {
         abandoned in any::<bool>(),
     ) {
         let user_group = match kind {
-            0 => slow_reader::user_group(1, 0, 1, 100, spec()),
-            1 => slow_head::user_group(1, 0, 1, 20, spec()),
-            2 => slow_body::user_group(1, 0, 1, 20, spec()),
-            3 => vanishing::user_group(1, 0, 1, spec()),
-            4 => player::user_group(1, 0, 1, 800_000, spec()),
-            _ => idle::user_group(1, 0, 1, Some(spec())),
+            0 => slow_reader::user_group(100, spec()),
+            1 => slow_sender::heads(20, spec()),
+            2 => slow_sender::bodies(20, spec()),
+            3 => vanishing::user_group(spec()),
+            4 => player::user_group(800_000, spec()),
+            _ => idle::user_group(Some(spec())),
         };
-        let mut rehearsal = Rehearsal::new(&user_group, 0);
+        let mut client = client(&user_group, 0);
         let mut failed_to_connect = 0;
         for what in facts {
-            let order = rehearsal.order();
+            let order = client.order();
             prop_assert_ne!(&order, &Order::Done);
             failed_to_connect += u64::from(order == Order::Connect && what % 8 == 0);
-            happen(&mut rehearsal, order, what);
+            happen(&mut client, order, what);
         }
-        rehearsal.is_ending = true;
+        client.is_ending = true;
         let mut orders = 0;
         loop {
-            match rehearsal.order() {
+            match client.order() {
                 Order::Done => break,
                 Order::ReceiveUntil { .. } if abandoned => {
-                    rehearsal.tell(|user, context| user.abandoned(context));
+                    client.on_event(Event::Abandoned);
                     break;
                 }
-                Order::ReceiveUntil { ns, .. } => rehearsal.wakes_at(ns),
+                Order::ReceiveUntil { ns, .. } => client.wakes_at(ns),
                 Order::Close { .. } => {}
                 order => prop_assert!(false, "after the end: {order:?}"),
             }
             orders += 1;
             prop_assert!(orders < 100, "it finds no end");
         }
-        prop_assert_eq!(rehearsal.user.requests_out(), 0);
-        let tally = rehearsal.tally();
+        prop_assert_eq!(client.user.requests_out(), 0);
+        let tally = client.tally();
         let errors = tally.errors_total() - if kind == 5 { failed_to_connect } else { 0 };
         prop_assert_eq!(tally.offered, tally.good + errors + tally.unfinished, "{:?}", tally);
         prop_assert!(tally.sent <= tally.offered && tally.completed <= tally.sent);

@@ -1,110 +1,56 @@
 //! Moments that are waited for: one for each member, exact to the nanosecond.
 //!
-//! A binary heap that knows where each member stands in it, so that a timer is moved or forgotten
-//! at once: a client that gets its answers long before their timeout leaves nothing behind.
+//! A timer is moved or forgotten at once: a client that gets its answers long before their timeout
+//! leaves nothing behind.
 
-/// "Not in the heap."
-const NONE: u32 = u32::MAX;
+use std::collections::BTreeSet;
+
+/// "No moment."
+const NONE: u64 = u64::MAX;
 
 /// At most one moment for each index.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Timers {
-    /// Moments and whose they are; the earliest first, each no later than its two successors.
-    heap: Vec<(u64, u32)>,
-    /// Where an index stands in the heap.
-    places: Vec<u32>,
+    /// Moments and their indexes.
+    moments: BTreeSet<(u64, u32)>,
+    /// The moment of each index.
+    of: Box<[u64]>,
 }
 
 impl Timers {
     /// For `count` indexes.
     pub(super) fn new(count: usize) -> Self {
         Self {
-            heap: Vec::new(),
-            places: vec![NONE; count],
+            moments: BTreeSet::new(),
+            of: vec![NONE; count].into_boxed_slice(),
         }
     }
 
     /// Wakes `index` at `ns`, and no more at the moment set before.
     pub(super) fn set(&mut self, index: u32, ns: u64) {
-        let place = self.places[index as usize];
-        if place == NONE {
-            self.heap.push((ns, index));
-            self.rise(self.heap.len() - 1);
-            return;
-        }
-        let place = place as usize;
-        let before = std::mem::replace(&mut self.heap[place].0, ns);
-        match ns < before {
-            true => self.rise(place),
-            false => self.sink(place),
-        }
+        self.clear(index);
+        self.of[index as usize] = ns;
+        self.moments.insert((ns, index));
     }
 
     /// Forgets the moment of `index`, if there is one.
     pub(super) fn clear(&mut self, index: u32) {
-        let place = std::mem::replace(&mut self.places[index as usize], NONE);
-        if place == NONE {
-            return;
-        }
-        let place = place as usize;
-        self.heap.swap_remove(place);
-        if place < self.heap.len() {
-            // What came from the end may belong on either side.
-            self.rise(place);
-            self.sink(place);
+        let ns = std::mem::replace(&mut self.of[index as usize], NONE);
+        if ns != NONE {
+            self.moments.remove(&(ns, index));
         }
     }
 
     /// The earliest moment.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        self.heap.first().map(|first| first.0)
+        self.moments.first().map(|first| first.0)
     }
 
     /// Takes out one that has come, the earliest first.
     pub(super) fn expired(&mut self, now_ns: u64) -> Option<u32> {
-        let (ns, index) = *self.heap.first()?;
+        let (ns, index) = *self.moments.first()?;
         (ns <= now_ns).then(|| self.clear(index))?;
         Some(index)
-    }
-
-    fn rise(&mut self, mut place: usize) {
-        while place > 0 {
-            let above = (place - 1) / 2;
-            if self.heap[above].0 <= self.heap[place].0 {
-                break;
-            }
-            self.swap(place, above);
-            place = above;
-        }
-        self.note(place);
-    }
-
-    fn sink(&mut self, mut place: usize) {
-        loop {
-            let below = 2 * place + 1;
-            let Some(left) = self.heap.get(below) else {
-                break;
-            };
-            let right = self.heap.get(below + 1);
-            let smaller = below + usize::from(right.is_some_and(|right| right.0 < left.0));
-            if self.heap[place].0 <= self.heap[smaller].0 {
-                break;
-            }
-            self.swap(place, smaller);
-            place = smaller;
-        }
-        self.note(place);
-    }
-
-    fn swap(&mut self, one: usize, other: usize) {
-        self.heap.swap(one, other);
-        self.note(one);
-        self.note(other);
-    }
-
-    fn note(&mut self, place: usize) {
-        let index = self.heap[place].1;
-        self.places[index as usize] = place as u32;
     }
 }
 

@@ -25,16 +25,26 @@ pub struct UserGroup {
 }
 
 impl UserGroup {
-    /// `count` virtual users with the plan's sources and the system's buffers.
+    /// One virtual user of group 0, with the plan's sources and the system's buffers.
     #[must_use]
-    pub fn new(group: u16, server: u16, count: u64, make: UserFactory) -> Self {
+    pub fn new(make: UserFactory) -> Self {
         Self {
-            group,
-            count,
-            server,
+            group: 0,
+            count: 1,
+            server: 0,
             sources: Vec::new(),
             receive_buffer_bytes: None,
             make,
+        }
+    }
+
+    /// The same for `count` virtual users of a group.
+    #[must_use]
+    pub fn of(self, group: u16, count: u64) -> Self {
+        Self {
+            group,
+            count,
+            ..self
         }
     }
 }

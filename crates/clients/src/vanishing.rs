@@ -13,24 +13,20 @@
 //! Of what it leaves behind it will never know the answer: such a request counts as unfinished. An
 //! answer that was complete before the client vanished counts as what it was.
 
-use std::sync::Arc;
-
 use loadline_load::seed;
-use loadline_record::ErrorKind;
 
-use crate::caller::Caller;
+use crate::caller::{self, Behaviour, Caller};
 use crate::exchange::RequestSpec;
-use crate::{Order, UserContext, UserGroup, VirtualUser};
+use crate::{Event, Order, UserContext, UserGroup};
 
-/// Members of this user group vanish in the middle. For `server` and `group` see [`UserGroup`].
+/// Members of this user group vanish in the middle.
 #[must_use]
-pub fn user_group(group: u16, server: u16, count: u64, spec: RequestSpec) -> UserGroup {
-    let spec = Arc::new(spec);
-    let make = Arc::new(move |number, seed| {
-        let caller = Caller::new(Arc::clone(&spec), false);
-        Box::new(Vanishing::new(caller, number, seed)) as Box<dyn VirtualUser>
-    });
-    UserGroup::new(group, server, count, make)
+pub fn user_group(spec: RequestSpec) -> UserGroup {
+    caller::user_group(spec, |number, seed| Vanishing {
+        turn: number,
+        pause_ns: PAUSE_NS_MIN + seed::mixed(seed ^ number) % PAUSE_NS_SPREAD,
+        unread_bytes: None,
+    })
 }
 
 const PAUSE_NS_MIN: u64 = 50_000_000;
@@ -38,7 +34,7 @@ const PAUSE_NS_SPREAD: u64 = 100_000_000;
 /// What is received at once until it is known how much half of the content is: small, so that most
 /// answers are not complete by then.
 const RECEIVE_BYTES: usize = 512;
-/// Who reads more than this is a reader.
+/// A client that reads more than this is a reader.
 const HALF_BYTES_MAX: u64 = 64 << 10;
 
 /// When it vanishes.
@@ -50,26 +46,13 @@ enum Manner {
 }
 
 struct Vanishing {
-    caller: Caller,
     turn: u64,
     pause_ns: u64,
-    /// Whether the request, or the half of it, was given to the executor.
-    is_given: bool,
     /// Bytes of content that will be left unread, once they are known.
     unread_bytes: Option<u64>,
 }
 
 impl Vanishing {
-    fn new(caller: Caller, number: u64, seed: u64) -> Self {
-        Self {
-            caller,
-            turn: number,
-            pause_ns: PAUSE_NS_MIN + seed::mixed(seed ^ number) % PAUSE_NS_SPREAD,
-            is_given: false,
-            unread_bytes: None,
-        }
-    }
-
     fn manner(&self) -> Manner {
         match self.turn % 3 {
             0 => Manner::HalfARequest,
@@ -78,29 +61,38 @@ impl Vanishing {
         }
     }
 
-    fn vanish(&mut self, context: &mut UserContext<'_>) {
+    fn vanish(&mut self, caller: &mut Caller, context: &mut UserContext<'_>) {
         let reset = (self.turn / 3).is_multiple_of(2);
         self.turn += 1;
         let until_ns = context.now_ns.saturating_add(self.pause_ns);
-        self.caller.vanish(reset, until_ns, context);
+        caller.vanish(reset, until_ns, context);
+    }
+
+    /// Whether it has read as much of the answer as it wants.
+    fn has_enough(&mut self, caller: &Caller) -> bool {
+        if !caller.exchange().has_request() {
+            return true; // it came whole
+        }
+        let Some(left) = caller.exchange().content_left() else {
+            return false;
+        };
+        let unread_bytes = *self
+            .unread_bytes
+            .get_or_insert_with(|| left - (left / 2).min(HALF_BYTES_MAX));
+        left <= unread_bytes
     }
 }
 
-impl VirtualUser for Vanishing {
-    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
-        self.caller.due_before_connecting(context);
-        if let Some(order) = self.caller.order(context) {
-            return order;
-        }
-        if self.is_given {
-            let left = self.caller.exchange().content_left().unwrap_or(0);
+impl Behaviour for Vanishing {
+    fn next_order(&mut self, caller: &mut Caller, context: &mut UserContext<'_>) -> Order {
+        if caller.exchange().is_out() {
+            let left = caller.exchange().content_left().unwrap_or(0);
             let wanted = left.saturating_sub(self.unread_bytes.unwrap_or(left));
             let most = RECEIVE_BYTES.max(usize::try_from(wanted).unwrap_or(RECEIVE_BYTES));
-            return self.caller.receive(most, context);
+            return caller.receive(most, context);
         }
-        self.is_given = true;
-        self.caller.sends(context);
-        let request = &self.caller.spec().request.keep;
+        caller.sends(context);
+        let request = caller.request();
         let len = match self.manner() {
             Manner::HalfARequest => request.len() / 2,
             _ => request.len(),
@@ -108,52 +100,14 @@ impl VirtualUser for Vanishing {
         Order::Send(request[..len].to_vec())
     }
 
-    fn connected(&mut self, context: &mut UserContext<'_>) {
-        self.caller.connected(context);
-        self.is_given = false;
-        self.unread_bytes = None;
-    }
-
-    fn sent(&mut self, context: &mut UserContext<'_>) {
-        if self.manner() != Manner::HalfAnAnswer {
-            self.vanish(context);
+    fn on_event(&mut self, caller: &mut Caller, event: Event<'_>, context: &mut UserContext<'_>) {
+        caller.on_event(event, context);
+        match event {
+            Event::Connected => self.unread_bytes = None,
+            Event::Sent if self.manner() != Manner::HalfAnAnswer => self.vanish(caller, context),
+            Event::Received(_) if self.has_enough(caller) => self.vanish(caller, context),
+            Event::Closed => self.turn += 1,
+            _ => {}
         }
-    }
-
-    fn received(&mut self, bytes: &[u8], context: &mut UserContext<'_>) {
-        let _ = self.caller.received(bytes, &mut (), true, context);
-        if !self.caller.exchange().has_request() {
-            return self.vanish(context); // it came whole
-        }
-        let Some(left) = self.caller.exchange().content_left() else {
-            return;
-        };
-        let unread_bytes = *self
-            .unread_bytes
-            .get_or_insert_with(|| left - (left / 2).min(HALF_BYTES_MAX));
-        if left <= unread_bytes {
-            self.vanish(context);
-        }
-    }
-
-    fn woken(&mut self, context: &mut UserContext<'_>) {
-        self.caller.woken(context);
-    }
-
-    fn closed(&mut self, context: &mut UserContext<'_>) {
-        let _ = self.caller.closed(context);
-        self.turn += 1;
-    }
-
-    fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
-        self.caller.failed(kind, context);
-    }
-
-    fn abandoned(&mut self, context: &mut UserContext<'_>) {
-        self.caller.abandoned(context);
-    }
-
-    fn requests_out(&self) -> u32 {
-        self.caller.requests_out()
     }
 }

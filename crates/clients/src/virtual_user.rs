@@ -1,4 +1,4 @@
-//! What a client with behaviour is: a pure state machine that is asked for orders after every event.
+//! What a client with behaviour is: a pure state machine that is asked for an order after every event.
 
 use loadline_load::recorder::GroupRecorder;
 use loadline_record::ErrorKind;
@@ -7,31 +7,31 @@ use loadline_record::ErrorKind;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Order {
-    /// Open a connection; answered by `connected` or `failed`.
+    /// Open a connection; answered by `Connected` or `Failed`.
     Connect,
-    /// Send these bytes, as fast as the socket takes them; answered by `sent`, or by `failed` with
+    /// Send these bytes, as fast as the socket takes them; answered by `Sent`, or by `Failed` with
     /// a timeout when the peer has taken nothing for the plan's.
     Send(Vec<u8>),
-    /// Take bytes from the socket when there are some; answered by `received` or
-    /// `closed`.
+    /// Take bytes from the socket when there are some; answered by `Received` or
+    /// `Closed`.
     Receive {
         /// At most.
         bytes_max: usize,
     },
-    /// Nothing until this moment, not even reading; answered by `woken`. The end of the connection
+    /// Nothing until this moment, not even reading; answered by `Woken`. The end of the connection
     /// is reported all the same.
     SleepUntil {
         /// Nanoseconds of the monotonic clock.
         ns: u64,
     },
-    /// Like `Receive`, but at the latest until this moment, and then answered by `woken`.
+    /// Like `Receive`, but at the latest until this moment, and then answered by `Woken`.
     ReceiveUntil {
         /// At most.
         bytes_max: usize,
         /// Nanoseconds of the monotonic clock.
         ns: u64,
     },
-    /// Close the connection; `reset`: without a word, by RST. Answered by the next `next_order`.
+    /// Close the connection; `reset`: by RST. Answered by the next `next_order`.
     Close {
         /// By RST instead of FIN.
         reset: bool,
@@ -44,6 +44,26 @@ pub enum Order {
     GiveUp(String),
     /// This client does nothing any more.
     Done,
+}
+
+/// What has happened to a virtual user: mostly the outcome of its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'b> {
+    /// The connection is open.
+    Connected,
+    /// The kernel has taken all that was to be sent.
+    Sent,
+    /// These bytes were received.
+    Received(&'b [u8]),
+    /// The moment of the order has come.
+    Woken,
+    /// The peer has closed its side in good order; the executor has closed the connection.
+    Closed,
+    /// The connection could not be opened, or broke; the executor has closed it.
+    Failed(ErrorKind),
+    /// It is removed before it was `Done`: a stop was asked for, or the time to wait for
+    /// answers after the end is up. A request that is out is unfinished.
+    Abandoned,
 }
 
 /// What a user sees and writes to in one call.
@@ -59,17 +79,17 @@ pub struct UserContext<'s> {
     pub is_ending: bool,
 }
 
-/// A client as a pure state machine. It is asked for an order after every fact, and carries on by
-/// itself after `Close`. It counts for itself (sent, completed, errors of its requests) in the
-/// context's recorder; connections that come to be, and bytes, are counted by the executor.
+/// A client as a pure state machine. It is asked for an order after every event, and after `Close`.
+/// It counts its requests (sent, completed, errors) in the context's recorder; the executor counts
+/// open connections and bytes.
 ///
 /// - Its first order is asked for before the start. If that is `Connect`, it is carried out then,
 ///   and its outcome reported at the start; any other order waits for the start. A virtual user that
 ///   [prepares](VirtualUser::prepares) runs before: its orders are carried out up to `AwaitStart`.
-/// - At the end it is asked anew, whatever it waits for: the order takes the place of the last one.
-///   Only bytes that are being sent are sent first. Who wants to wait for an answer says so again.
-/// - A peer that takes no more bytes but has said something counts as having taken them: what it
-///   said comes with the next `Receive`.
+/// - At the end it is asked again, whatever it waits for: the new order replaces the last one. Only
+///   bytes that are being sent are sent first. To wait for an answer, it orders that again.
+/// - A peer that takes no more bytes but has sent some counts as having taken them: what it
+///   has sent comes with the next `Receive`.
 pub trait VirtualUser: Send {
     /// Whether its orders are carried out before the start, until it gives [`Order::AwaitStart`] or
     /// [`Order::GiveUp`]. Bytes of that time are not counted.
@@ -78,21 +98,8 @@ pub trait VirtualUser: Send {
     }
     /// What to do next.
     fn next_order(&mut self, context: &mut UserContext<'_>) -> Order;
-    /// The connection is open.
-    fn connected(&mut self, context: &mut UserContext<'_>);
-    /// What was given to be sent has been taken by the kernel.
-    fn sent(&mut self, context: &mut UserContext<'_>);
-    /// Bytes came.
-    fn received(&mut self, bytes: &[u8], context: &mut UserContext<'_>);
-    /// The moment that was waited for has come.
-    fn woken(&mut self, context: &mut UserContext<'_>);
-    /// The peer has closed its side in good order; the executor has closed the connection.
-    fn closed(&mut self, context: &mut UserContext<'_>);
-    /// The connection did not come to be, or broke; the executor has closed it.
-    fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>);
-    /// It is removed before it was `Done`: a stop was asked for, or the time to wait for
-    /// answers after the end is up. A request that is out is unfinished.
-    fn abandoned(&mut self, _context: &mut UserContext<'_>) {}
+    /// Something has happened.
+    fn on_event(&mut self, event: Event<'_>, context: &mut UserContext<'_>);
     /// Requests that are out at this moment: summed over time by the executor, for Little's law.
     fn requests_out(&self) -> u32 {
         0

@@ -19,6 +19,8 @@ pub(super) struct Member {
     pub(super) number: u64,
     /// Index into the plan's user groups.
     pub(super) user_group: u16,
+    /// The group that its results belong to.
+    pub(super) group: u16,
     /// Before the start: its orders are carried out all the same.
     pub(super) is_preparing: bool,
     /// Whether it waits in the queue of those to be visited again.

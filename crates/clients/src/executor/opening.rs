@@ -1,7 +1,5 @@
 //! Connections come to be, or do not.
 
-use std::collections::VecDeque;
-
 use loadline_base::Token;
 use loadline_load::judge::connect_fault;
 use loadline_record::ErrorKind;
@@ -10,29 +8,11 @@ use loadline_sys::{Interest, connect};
 use super::Executor;
 use super::member::{Doing, Link};
 use super::visit::Step;
-use crate::{Order, UserContext};
+use crate::{Event, Order};
 
 /// Connections in the making at once before the start. Listeners have room for at least 128, mostly
 /// 511 or 4096; one that is full drops what comes, and the kernel tries again after a second.
 const OPENING_MAX: u32 = 256;
-
-/// Connections that are opened before the start.
-#[derive(Debug, Default)]
-pub(super) struct Opening {
-    queue: VecDeque<u32>,
-    in_progress: u32,
-}
-
-impl Opening {
-    /// Whether nothing is left to be opened.
-    pub(super) fn is_done(&self) -> bool {
-        self.queue.is_empty() && self.in_progress == 0
-    }
-
-    fn ended(&mut self) {
-        self.in_progress = self.in_progress.saturating_sub(1);
-    }
-}
 
 impl Executor<'_> {
     /// Asks for the first orders, before the start; those who prepare wait for their turn.
@@ -46,15 +26,13 @@ impl Executor<'_> {
         if self.will_prepare(index) {
             return;
         }
-        let order = self.call(index, |user, _, context: &mut UserContext<'_>| {
-            user.next_order(context)
-        });
+        let order = self.call(index, |user, context| user.next_order(context));
         let (Some(order), Some(member)) = (order, &mut self.members[index as usize]) else {
             return;
         };
         if order == Order::Connect {
             member.doing = Doing::Queued;
-            self.opening.queue.push_back(index);
+            self.opening.push(index);
         } else {
             member.doing = Doing::Held(order);
         }
@@ -62,12 +40,10 @@ impl Executor<'_> {
 
     /// Goes on opening, within the bound.
     pub(super) fn open_more(&mut self) {
-        while self.opening.in_progress < OPENING_MAX
-            && let Some(index) = self.opening.queue.pop_front()
-        {
+        while let Some(index) = self.opening.next(OPENING_MAX) {
             let member = self.members[index as usize].as_ref();
             if member.is_some_and(|member| matches!(member.doing, Doing::Queued)) {
-                self.opening.in_progress += 1;
+                self.opening.begin();
                 let _ = self.connect(index); // the outcome is kept for the start
             }
         }
@@ -129,16 +105,15 @@ impl Executor<'_> {
         }
         self.timers.clear(index);
         member.until_ns = u64::MAX;
-        let group = self.user_groups[usize::from(member.user_group)].group;
         let phase = self.time.calendar.phase();
-        self.recorder.group(group).tally(phase).connections += 1;
+        self.recorder.group(member.group).tally(phase).connections += 1;
         if !self.time.is_started && !member.is_preparing {
             member.doing = Doing::Opened(Ok(()));
-            self.opening.ended();
+            self.opening.end();
             return Step::Waits;
         }
         self.time.look_at_clock();
-        self.notify(index, |user, _, context| user.connected(context))
+        self.notify(index, Event::Connected)
     }
 
     fn not_connected(&mut self, index: u32, kind: ErrorKind) -> Step {
@@ -150,7 +125,7 @@ impl Executor<'_> {
         if let Some(member) = &mut self.members[index as usize] {
             member.link = None;
             member.doing = Doing::Opened(Err(kind));
-            self.opening.ended();
+            self.opening.end();
         }
         Step::Waits
     }
@@ -158,7 +133,7 @@ impl Executor<'_> {
     /// A member no longer opens a connection.
     pub(super) fn no_longer_opening(&mut self, doing: &Doing, is_preparing: bool) {
         if !self.time.is_started && !is_preparing && matches!(doing, Doing::Connecting) {
-            self.opening.ended();
+            self.opening.end();
         }
     }
 }

@@ -7,10 +7,10 @@ use loadline_sys::socket;
 
 use super::member::Doing;
 use super::{Executor, RECEIVE_BYTES};
-use crate::{Order, UserContext, VirtualUser};
+use crate::{Event, Order};
 
-/// Steps of one visit, an order or a fact each. Then the others have their turn: who never has to
-/// wait does not delay the others.
+/// Steps of one visit, an order or an event each. Then the others have their turn, so that a virtual
+/// user that never has to wait does not delay them.
 pub(super) const STEPS_MAX: usize = 32;
 
 /// What a step has come to.
@@ -58,7 +58,7 @@ impl Executor<'_> {
                 self.begin(index, order)
             }
             Doing::Queued => self.connect(index), // the start came before its turn
-            Doing::Opened(Ok(())) => self.notify(index, |user, _, context| user.connected(context)),
+            Doing::Opened(Ok(())) => self.notify(index, Event::Connected),
             Doing::Opened(Err(kind)) => {
                 let kind = *kind;
                 self.failed(index, kind)
@@ -72,7 +72,7 @@ impl Executor<'_> {
     }
 
     fn ask(&mut self, index: u32) -> Step {
-        match self.call(index, |user, _, context| user.next_order(context)) {
+        match self.call(index, |user, context| user.next_order(context)) {
             Some(order) => self.begin(index, order),
             None => Step::Waits,
         }
@@ -151,21 +151,21 @@ impl Executor<'_> {
                     self.timers.set(index, member.until_ns);
                 }
                 if self.time.is_started {
-                    let group = self.user_groups[usize::from(member.user_group)].group;
                     let phase = self.time.calendar.phase();
-                    self.recorder.group(group).tally(phase).bytes_sent += count as u64;
+                    let tally = self.recorder.group(member.group).tally(phase);
+                    tally.bytes_sent += count as u64;
                 }
                 self.time.look_at_clock();
                 match is_whole {
-                    true => self.notify(index, |user, _, context| user.sent(context)),
+                    true => self.notify(index, Event::Sent),
                     false => Step::GoesOn,
                 }
             }
-            // It takes no more, but it has said something first: that is worth being read.
+            // It takes no more, but has sent something first, which is read.
             Err(_) if matches!(connect::unread(link.fd()), Ok(Unread::Some)) => {
                 link.is_readable = true;
                 link.is_half_closed = true;
-                self.notify(index, |user, _, context| user.sent(context))
+                self.notify(index, Event::Sent)
             }
             Err(error) => self.failed(index, connect_fault(&error)),
         }
@@ -227,32 +227,33 @@ impl Executor<'_> {
         if member.is_some_and(|member| member.until_ns > self.time.now_ns) {
             return Step::Waits;
         }
-        self.notify(index, |user, _, context| user.woken(context))
+        self.notify(index, Event::Woken)
     }
 
     fn received(&mut self, index: u32, count: usize) -> Step {
         if let Some(member) = &self.members[index as usize]
             && self.time.is_started
         {
-            let group = self.user_groups[usize::from(member.user_group)].group;
             let phase = self.time.calendar.phase();
-            self.recorder.group(group).tally(phase).bytes_received += count as u64;
+            let tally = self.recorder.group(member.group).tally(phase);
+            tally.bytes_received += count as u64;
         }
-        self.notify(index, |user, buffer, context| {
-            user.received(&buffer[..count], context);
-        })
+        let buffer = std::mem::take(&mut self.buffer);
+        let step = self.notify(index, Event::Received(&buffer[..count]));
+        self.buffer = buffer;
+        step
     }
 
     /// The peer has ended the connection in good order.
     fn closed(&mut self, index: u32) -> Step {
         self.drop_link(index);
-        self.notify(index, |user, _, context| user.closed(context))
+        self.notify(index, Event::Closed)
     }
 
     /// The connection did not come to be, or broke.
     pub(super) fn failed(&mut self, index: u32, kind: ErrorKind) -> Step {
         self.drop_link(index);
-        self.notify(index, |user, _, context| user.failed(kind, context))
+        self.notify(index, Event::Failed(kind))
     }
 
     fn drop_link(&mut self, index: u32) {
@@ -261,16 +262,12 @@ impl Executor<'_> {
         }
     }
 
-    /// The order at hand is answered by this fact; the next one is asked for.
-    pub(super) fn notify(
-        &mut self,
-        index: u32,
-        fact: impl FnOnce(&mut dyn VirtualUser, &[u8], &mut UserContext<'_>),
-    ) -> Step {
+    /// The order at hand has come to this event; the next one is asked for.
+    pub(super) fn notify(&mut self, index: u32, event: Event<'_>) -> Step {
         if let Some(member) = &mut self.members[index as usize] {
             member.doing = Doing::Nothing;
         }
-        match self.call(index, fact) {
+        match self.call(index, |user, context| user.on_event(event, context)) {
             Some(()) => Step::GoesOn,
             None => Step::Waits,
         }

@@ -14,29 +14,31 @@
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// Video that has to be there for playing to begin, or to go on after a stall.
-pub const START_NS: u64 = 2 * NS_PER_S;
+const START_NS: u64 = 2 * NS_PER_S;
 /// Video that a player keeps ahead.
-pub const AHEAD_NS: u64 = 10 * NS_PER_S;
+const AHEAD_NS: u64 = 10 * NS_PER_S;
 /// Video that is asked for at once.
-pub const SEGMENT_NS: u64 = 2 * NS_PER_S;
+const SEGMENT_NS: u64 = 2 * NS_PER_S;
 
 /// A player's buffer.
 #[derive(Clone, Debug)]
-pub struct Buffer {
+pub(super) struct Buffer {
     bits_per_second: u64,
     /// Up to where time has been accounted for.
     at_ns: u64,
     fetched_bytes: u64,
     is_playing: bool,
-    played_ns: u64,
-    stalled_ns: u64,
-    stalls: u64,
+    /// Time with a moving picture.
+    pub(super) played_ns: u64,
+    /// Time without a picture after it ran out.
+    pub(super) stalled_ns: u64,
+    /// Times that it ran out.
+    pub(super) stalls: u64,
 }
 
 impl Buffer {
     /// Empty, from `now_ns` on. At least one bit per second.
-    #[must_use]
-    pub fn new(bits_per_second: u64, now_ns: u64) -> Self {
+    pub(super) fn new(bits_per_second: u64, now_ns: u64) -> Self {
         Self {
             bits_per_second: bits_per_second.max(1),
             at_ns: now_ns,
@@ -49,7 +51,7 @@ impl Buffer {
     }
 
     /// Time has passed, up to `now_ns`.
-    pub fn advance(&mut self, now_ns: u64) {
+    fn advance(&mut self, now_ns: u64) {
         let mut passed_ns = now_ns.saturating_sub(self.at_ns);
         self.at_ns += passed_ns;
         if self.is_playing {
@@ -67,15 +69,14 @@ impl Buffer {
     }
 
     /// Bytes of video came, at `now_ns`.
-    pub fn fetched(&mut self, bytes: u64, now_ns: u64) {
+    pub(super) fn fetched(&mut self, bytes: u64, now_ns: u64) {
         self.advance(now_ns);
         self.fetched_bytes = self.fetched_bytes.saturating_add(bytes);
         self.is_playing |= self.left_ns() >= START_NS;
     }
 
     /// How much video is left to be played, as of the last fact.
-    #[must_use]
-    pub fn left_ns(&self) -> u64 {
+    fn left_ns(&self) -> u64 {
         let rate = u128::from(self.bits_per_second);
         let fetched_ns = u128::from(self.fetched_bytes) * 8 * u128::from(NS_PER_S) / rate;
         u64::try_from(fetched_ns)
@@ -84,42 +85,21 @@ impl Buffer {
     }
 
     /// When there is room for another segment: at this moment, or while playing.
-    #[must_use]
-    pub fn room_ns(&self) -> u64 {
+    pub(super) fn room_ns(&self) -> u64 {
         let over_ns = self.left_ns().saturating_sub(AHEAD_NS - SEGMENT_NS);
         self.at_ns.saturating_add(over_ns)
     }
 
     /// When the video will have run out, if nothing more comes; `None` while it does not play.
-    #[must_use]
-    pub fn empty_ns(&self) -> Option<u64> {
+    pub(super) fn empty_ns(&self) -> Option<u64> {
         self.is_playing
             .then(|| self.at_ns.saturating_add(self.left_ns()))
     }
 
     /// Bytes of one segment, at least one.
-    #[must_use]
-    pub fn segment_bytes(&self) -> u64 {
+    pub(super) fn segment_bytes(&self) -> u64 {
         let bytes = u128::from(self.bits_per_second) * u128::from(SEGMENT_NS / NS_PER_S) / 8;
         u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
-    }
-
-    /// Times that it ran out.
-    #[must_use]
-    pub fn stalls(&self) -> u64 {
-        self.stalls
-    }
-
-    /// Time without a picture after it ran out, in nanoseconds.
-    #[must_use]
-    pub fn stalled_ns(&self) -> u64 {
-        self.stalled_ns
-    }
-
-    /// Time with a moving picture, in nanoseconds.
-    #[must_use]
-    pub fn played_ns(&self) -> u64 {
-        self.played_ns
     }
 }
 
@@ -154,9 +134,9 @@ mod tests {
             buffer.fetched(bytes, seconds(at));
             let found = (
                 buffer.left_ns() / NS_PER_S,
-                buffer.played_ns() / NS_PER_S,
-                buffer.stalled_ns() / NS_PER_S,
-                buffer.stalls(),
+                buffer.played_ns / NS_PER_S,
+                buffer.stalled_ns / NS_PER_S,
+                buffer.stalls,
             );
             assert_eq!(found, expected, "at {at} s");
         }
@@ -191,22 +171,22 @@ mod tests {
             for (wait_ns, came) in steps {
                 now_ns += wait_ns;
                 bytes += came;
-                let stalls = buffer.stalls();
+                let stalls = buffer.stalls;
                 if !buffer.is_playing && stalls == 0 {
                     starting_ns += wait_ns;
                 }
                 buffer.fetched(came, now_ns);
-                prop_assert!(buffer.stalls() <= stalls + 1);
-                let wall_ns = starting_ns + buffer.played_ns() + buffer.stalled_ns();
+                prop_assert!(buffer.stalls <= stalls + 1);
+                let wall_ns = starting_ns + buffer.played_ns + buffer.stalled_ns;
                 prop_assert_eq!(wall_ns, now_ns - begin_ns);
-                let played_bytes = u128::from(buffer.played_ns()) * u128::from(rate) / 8_000_000_000;
+                let played_bytes = u128::from(buffer.played_ns) * u128::from(rate) / 8_000_000_000;
                 prop_assert!(played_bytes <= u128::from(bytes));
                 let left_bytes = u128::from(buffer.left_ns()) * u128::from(rate) / 8_000_000_000;
                 let sum = left_bytes + played_bytes;
                 // Two roundings down, and the fraction of a byte that a nanosecond is.
                 prop_assert!(sum <= u128::from(bytes));
                 prop_assert!(u128::from(bytes) - sum <= 2 + u128::from(rate) / 8_000_000_000);
-                prop_assert!(buffer.stalled_ns() == 0 || buffer.stalls() > 0);
+                prop_assert!(buffer.stalled_ns == 0 || buffer.stalls > 0);
             }
         }
 

@@ -1,4 +1,4 @@
-//! Clients that play a file as a video player does: by range requests, paced by the picture.
+//! Clients that play a file as a video player does: by range requests, at the pace of the video.
 //!
 //! Each member plays the file of its request at a constant bit rate, whatever the file is:
 //!
@@ -20,15 +20,14 @@
 //! that sends the whole file instead (200, `other_status`) is cut off. After an answer that is no
 //! part of the video the player tries again after a second.
 
-use std::sync::Arc;
-
 use loadline_load::Expectation;
 use loadline_proto::ReplyObserver;
 use loadline_record::ErrorKind;
 
-use crate::{Caller, Order, Progress, RequestSpec, UserContext, UserGroup, VirtualUser, Watch};
+use crate::caller::{self, Behaviour, Caller};
+use crate::{Event, Order, Progress, RequestSpec, UserContext, UserGroup, Watch};
 
-pub mod buffer;
+mod buffer;
 mod range;
 #[cfg(test)]
 mod tests;
@@ -37,35 +36,23 @@ use buffer::Buffer;
 
 /// What is received at once.
 const RECEIVE_BYTES: usize = 64 << 10;
-/// How often a stall that lasts is counted at least, so that each second shows its own.
-const TOLD_NS_MAX: u64 = 1_000_000_000;
+/// A stall that lasts is counted at least this often, so that each second shows its own.
+const COUNTED_EVERY_NS: u64 = 1_000_000_000;
 /// How long it stays away from a server that has answered with no part of the video.
 const PAUSE_NS: u64 = 1_000_000_000;
 
-/// Members of this user group play the file of the request at `bits_per_second`. For `server` and
-/// `group` see [`UserGroup`]; the expectation is a player's own.
+/// Members of this user group play the file of the request at `bits_per_second`; the expectation is a
+/// player's own.
 #[must_use]
-pub fn user_group(
-    group: u16,
-    server: u16,
-    count: u64,
-    bits_per_second: u64,
-    spec: RequestSpec,
-) -> UserGroup {
-    let spec = Arc::new(RequestSpec {
-        expectation: Expectation {
-            statuses: vec![206],
-            ..Expectation::default()
-        },
-        ..spec
-    });
-    let make =
-        Arc::new(move |_, _| Box::new(Player::new(&spec, bits_per_second)) as Box<dyn VirtualUser>);
-    UserGroup::new(group, server, count, make)
+pub fn user_group(bits_per_second: u64, mut spec: RequestSpec) -> UserGroup {
+    spec.expectation = Expectation {
+        statuses: vec![206],
+        ..Expectation::default()
+    };
+    caller::user_group(spec, move |_, _| Player::new(bits_per_second))
 }
 
 struct Player {
-    caller: Caller,
     bits_per_second: u64,
     /// From the first connection on, or from the failure to get one.
     buffer: Option<Buffer>,
@@ -73,8 +60,6 @@ struct Player {
     next_byte: u64,
     length: Option<u64>,
     look: Look,
-    /// What was counted of stalls: how many, and nanoseconds.
-    reported: (u64, u64),
     /// When there will be room for the next segment, while it waits for that.
     room_ns: Option<u64>,
 }
@@ -94,14 +79,6 @@ struct Look {
 }
 
 impl Look {
-    fn for_range(first_byte: u64, last_byte: u64) -> Self {
-        Self {
-            first_byte,
-            last_byte,
-            ..Self::default()
-        }
-    }
-
     fn is_asked(&self, sent: range::Sent) -> bool {
         // The end of the file may come before the end of what was asked for.
         let is_last = sent.length.is_some_and(|length| length - 1 == sent.last);
@@ -143,20 +120,18 @@ impl Watch for Look {
 }
 
 impl Player {
-    fn new(spec: &Arc<RequestSpec>, bits_per_second: u64) -> Self {
+    fn new(bits_per_second: u64) -> Self {
         Self {
-            caller: Caller::new(Arc::clone(spec), true),
             bits_per_second,
             buffer: None,
             next_byte: 0,
             length: None,
             look: Look::default(),
-            reported: (0, 0),
             room_ns: None,
         }
     }
 
-    /// Time has passed, and perhaps bytes came; what is new of stalls is counted.
+    /// Time has passed, and perhaps bytes were received; counts new stalls.
     fn advance(&mut self, video_bytes: u64, context: &mut UserContext<'_>) {
         let Some(buffer) = &mut self.buffer else {
             return;
@@ -164,9 +139,9 @@ impl Player {
         if context.is_ending {
             return; // the picture is off
         }
+        let before = (buffer.stalls, buffer.stalled_ns);
         buffer.fetched(video_bytes, context.now_ns);
-        let now = (buffer.stalls(), buffer.stalled_ns());
-        let before = std::mem::replace(&mut self.reported, now);
+        let now = (buffer.stalls, buffer.stalled_ns);
         if now != before {
             let tally = context.recorder.tally(context.phase);
             tally.stalls += now.0 - before.0;
@@ -174,23 +149,9 @@ impl Player {
         }
     }
 
-    /// The player has begun, whether it got its connection or not.
-    fn begin(&mut self, context: &UserContext<'_>) {
-        let (rate, now_ns) = (self.bits_per_second, context.now_ns);
-        self.buffer.get_or_insert_with(|| Buffer::new(rate, now_ns));
-    }
-
-    /// When there is room for a segment, if that is later than now.
-    fn full_until_ns(&mut self, now_ns: u64) -> Option<u64> {
-        let room_ns = self.buffer.as_ref()?.room_ns();
-        let full_until_ns = (room_ns > now_ns).then_some(room_ns);
-        self.room_ns = full_until_ns.or(self.room_ns);
-        full_until_ns
-    }
-
     /// Asks for the next segment.
-    fn ask(&mut self, context: &mut UserContext<'_>) -> Order {
-        self.caller.sends(context);
+    fn ask(&mut self, caller: &mut Caller, context: &mut UserContext<'_>) -> Order {
+        caller.sends(context);
         let bytes = self.buffer.as_ref().map_or(1, Buffer::segment_bytes);
         if self.length.is_some_and(|length| self.next_byte >= length) {
             self.next_byte = 0;
@@ -198,94 +159,87 @@ impl Player {
         let first_byte = self.next_byte;
         let last_byte = first_byte.saturating_add(bytes - 1);
         let end_byte = self.length.unwrap_or(u64::MAX).saturating_sub(1);
-        self.look = Look::for_range(first_byte, last_byte.min(end_byte));
-        let request = &self.caller.spec().request.keep;
-        Order::Send(range::asking(request, first_byte, self.look.last_byte))
+        self.look = Look {
+            first_byte,
+            last_byte: last_byte.min(end_byte),
+            ..Look::default()
+        };
+        let last_byte = self.look.last_byte;
+        Order::Send(range::asking(caller.request(), first_byte, last_byte))
     }
 
     /// Waits for more of the answer, but not beyond the moment in which the picture stops.
-    fn listen(&mut self, context: &UserContext<'_>) -> Order {
-        let silent_until_ns = self.caller.silent_until_ns(context);
+    fn listen(&mut self, caller: &mut Caller, context: &UserContext<'_>) -> Order {
         let empty_ns = self.buffer.as_ref().and_then(Buffer::empty_ns);
         let empty_ns = empty_ns.filter(|ns| *ns > context.now_ns);
-        let told_ns = context.now_ns.saturating_add(TOLD_NS_MAX);
+        let counted_ns = context.now_ns.saturating_add(COUNTED_EVERY_NS);
         Order::ReceiveUntil {
             bytes_max: RECEIVE_BYTES,
-            ns: silent_until_ns
-                .min(told_ns)
+            ns: caller
+                .silent_until_ns(context)
+                .min(counted_ns)
                 .min(empty_ns.unwrap_or(u64::MAX)),
         }
     }
-}
 
-impl VirtualUser for Player {
-    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
-        self.advance(0, context);
-        if self.caller.is_free() && !context.is_ending {
-            if let Some(ns) = self.full_until_ns(context.now_ns) {
-                return Order::SleepUntil { ns };
-            }
-            if let Some(due_ns) = self.room_ns.take() {
-                self.caller.due_at(due_ns, context);
-            }
-        }
-        self.caller.due_before_connecting(context);
-        if let Some(order) = self.caller.order(context) {
-            return order;
-        }
-        match self.caller.exchange().is_out() {
-            true => self.listen(context),
-            false => self.ask(context),
-        }
-    }
-
-    fn connected(&mut self, context: &mut UserContext<'_>) {
-        self.begin(context);
-        self.caller.connected(context);
-    }
-
-    fn sent(&mut self, _context: &mut UserContext<'_>) {}
-
-    fn received(&mut self, bytes: &[u8], context: &mut UserContext<'_>) {
+    fn received(&mut self, bytes: &[u8], caller: &mut Caller, context: &mut UserContext<'_>) {
         self.look.video_bytes = 0;
-        let progress = self.caller.received(bytes, &mut self.look, true, context);
+        let progress = caller.received(bytes, &mut self.look, true, context);
         let look = self.look;
         self.next_byte = self.next_byte.saturating_add(look.video_bytes);
         self.length = look.length.or(self.length);
         self.advance(look.video_bytes, context);
+        let until_ns = context.now_ns.saturating_add(PAUSE_NS);
         match (progress, look.fault) {
             (Progress::Complete(_), _) if !look.is_video => {
                 (self.next_byte, self.length) = (0, None); // the file may have changed
-                let until_ns = context.now_ns.saturating_add(PAUSE_NS);
-                self.caller.vanish(false, until_ns, context);
+                caller.vanish(false, until_ns, context);
             }
             (Progress::More, Some(kind)) => {
-                self.caller.fail(kind, context);
-                let until_ns = context.now_ns.saturating_add(PAUSE_NS);
-                self.caller.vanish(true, until_ns, context);
+                caller.fail(kind, context);
+                caller.vanish(true, until_ns, context);
             }
             _ => {}
         }
     }
+}
 
-    fn woken(&mut self, context: &mut UserContext<'_>) {
-        self.caller.woken(context);
+impl Behaviour for Player {
+    const WAITS_AT_END: bool = true;
+
+    /// Waits until there is room for a segment, which is due then.
+    fn first(&mut self, caller: &mut Caller, context: &mut UserContext<'_>) -> Option<Order> {
+        self.advance(0, context);
+        if !caller.is_free() || context.is_ending {
+            return None;
+        }
+        let room_ns = self.buffer.as_ref().map_or(0, Buffer::room_ns);
+        if room_ns > context.now_ns {
+            self.room_ns = Some(room_ns);
+            return Some(Order::SleepUntil { ns: room_ns });
+        }
+        if let Some(due_ns) = self.room_ns.take() {
+            caller.due(due_ns, context);
+        }
+        None
     }
 
-    fn closed(&mut self, context: &mut UserContext<'_>) {
-        let _ = self.caller.closed(context);
+    fn next_order(&mut self, caller: &mut Caller, context: &mut UserContext<'_>) -> Order {
+        match caller.exchange().is_out() {
+            true => self.listen(caller, context),
+            false => self.ask(caller, context),
+        }
     }
 
-    fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
-        self.begin(context);
-        self.caller.failed(kind, context);
-    }
-
-    fn abandoned(&mut self, context: &mut UserContext<'_>) {
-        self.caller.abandoned(context);
-    }
-
-    fn requests_out(&self) -> u32 {
-        self.caller.requests_out()
+    fn on_event(&mut self, caller: &mut Caller, event: Event<'_>, context: &mut UserContext<'_>) {
+        match event {
+            Event::Received(bytes) => return self.received(bytes, caller, context),
+            Event::Connected | Event::Failed(_) => {
+                let begun = || Buffer::new(self.bits_per_second, context.now_ns);
+                self.buffer.get_or_insert_with(begun);
+            }
+            _ => {}
+        }
+        caller.on_event(event, context);
     }
 }

@@ -1,5 +1,7 @@
 //! Range requests and what their answers say (RFC 9110 section 14).
 
+use crate::scenario::header;
+
 /// The request with a Range field, which asks for the bytes `first` to `last`, both included; its
 /// empty line stays the end. A request with content is not a player's, and is left as it is.
 pub(super) fn asking(request: &[u8], first: u64, last: u64) -> Vec<u8> {
@@ -21,12 +23,7 @@ pub(super) struct Sent {
 
 /// The Content-Range of an answer's head; `None` without one that can be read.
 pub(super) fn sent(head: &[u8]) -> Option<Sent> {
-    const NAME: &[u8] = b"content-range:";
-    let line = head.split(|byte| *byte == b'\n').find(|line| {
-        line.get(..NAME.len())
-            .is_some_and(|name| name.eq_ignore_ascii_case(NAME))
-    })?;
-    let text = str::from_utf8(&line[NAME.len()..]).ok()?.trim();
+    let text = str::from_utf8(header(head, "Content-Range")?).ok()?;
     let (unit, range) = text.split_once(' ')?;
     if !unit.eq_ignore_ascii_case("bytes") {
         return None;

@@ -1,18 +1,22 @@
 //! A player on a simulated link, with a clock that the test moves.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use loadline_load::{GroupRecorder, Message, Prepared};
+use loadline_load::Prepared;
 use loadline_proto::Method;
 use loadline_record::Tally;
 
 use super::*;
+use crate::caller::Calling;
+use crate::harness::Harness;
 
 const NS_PER_S: u64 = 1_000_000_000;
 /// Pieces in which the link delivers.
 const PIECE_BYTES: usize = 10_000;
 
 /// A link of limited bandwidth, and a server behind it.
+#[derive(Default)]
 struct Link {
     bytes_per_second: u64,
     /// Bytes of the file; `None`: the server knows no ranges.
@@ -45,10 +49,10 @@ impl Link {
     }
 }
 
-/// Plays for so long; returns the player as well.
-fn play(bits_per_second: u64, link: &mut Link, seconds: u64) -> (Tally, Player, Vec<u64>) {
+/// Plays for some seconds; returns the player as well, and when it has sent requests.
+fn play(link: &mut Link, seconds: u64) -> (Tally, Player, Vec<u64>) {
     let text = "GET /film HTTP/1.1\r\nHost: here\r\n\r\n";
-    let spec = Arc::new(RequestSpec {
+    let spec = RequestSpec {
         request: Prepared {
             keep: Arc::from(text.as_bytes()),
             last: Arc::from(text.as_bytes()),
@@ -61,44 +65,34 @@ fn play(bits_per_second: u64, link: &mut Link, seconds: u64) -> (Tally, Player, 
             ..Expectation::default()
         },
         timeout_ns: 5 * NS_PER_S,
+    };
+    let mut client = Harness::new(Calling {
+        caller: Caller::new(Arc::new(spec), Player::WAITS_AT_END),
+        behaviour: Player::new(RATE),
     });
-    let mut player = Player::new(&spec, bits_per_second);
-    let mut recorder = GroupRecorder::new(1);
-    let (mut now_ns, end_ns, mut sent_ns) = (0, seconds * NS_PER_S, Vec::new());
+    let (end_ns, mut sent_ns) = (client.now_ns + seconds * NS_PER_S, Vec::new());
     loop {
-        let mut context = UserContext {
-            now_ns,
-            phase: 0,
-            recorder: &mut recorder,
-            is_ending: now_ns >= end_ns,
-        };
-        match player.next_order(&mut context) {
-            Order::Connect => player.connected(&mut context),
+        client.is_ending = client.now_ns >= end_ns;
+        match client.order() {
+            Order::Connect => client.on_event(Event::Connected),
             Order::Close { .. } => link.coming.clear(),
             Order::Done => break,
             Order::Send(bytes) => {
-                sent_ns.push(now_ns);
+                sent_ns.push(client.now_ns);
                 link.answer(&bytes);
-                player.sent(&mut context);
+                client.on_event(Event::Sent);
             }
-            Order::SleepUntil { ns } => {
-                now_ns = ns.min(end_ns);
-                context.now_ns = now_ns;
-                player.woken(&mut context);
-            }
+            Order::SleepUntil { ns } => client.wakes_at(ns.min(end_ns)),
             Order::ReceiveUntil { bytes_max, ns } => {
                 let count = link.coming.len().min(bytes_max).min(PIECE_BYTES);
-                let come_ns = now_ns + count as u64 * NS_PER_S / link.bytes_per_second;
+                let come_ns = client.now_ns + count as u64 * NS_PER_S / link.bytes_per_second;
                 if count == 0 || come_ns > ns {
                     // What is on its way begins anew: the link loses a little by it.
-                    now_ns = ns;
-                    context.now_ns = now_ns;
-                    player.woken(&mut context);
+                    client.wakes_at(ns);
                 } else {
-                    now_ns = come_ns;
-                    context.now_ns = now_ns;
+                    client.now_ns = come_ns;
                     let bytes: Vec<u8> = link.coming.drain(..count).collect();
-                    player.received(&bytes, &mut context);
+                    client.on_event(Event::Received(&bytes));
                 }
             }
             order @ (Order::Receive { .. } | Order::AwaitStart | Order::GiveUp(_)) => {
@@ -106,13 +100,7 @@ fn play(bits_per_second: u64, link: &mut Link, seconds: u64) -> (Tally, Player, 
             }
         }
     }
-    let mut tally = Tally::default();
-    recorder.flush(0, 0, false, &mut |message| {
-        if let Message::Interval(interval) = message {
-            tally.merge(&interval.tally);
-        }
-    });
-    (tally, player, sent_ns)
+    (client.tally(), client.user.behaviour, sent_ns)
 }
 
 /// A second of video is 100,000 bytes.
@@ -123,10 +111,9 @@ fn a_fast_link_never_stalls_and_a_segment_is_asked_for_every_two_seconds() {
     let mut link = Link {
         bytes_per_second: 10_000_000,
         length: Some(1 << 40),
-        ranges: Vec::new(),
-        coming: VecDeque::new(),
+        ..Link::default()
     };
-    let (tally, player, sent_ns) = play(RATE, &mut link, 60);
+    let (tally, player, sent_ns) = play(&mut link, 60);
     assert_eq!((tally.stalls, tally.stalled_ns), (0, 0));
     assert_eq!(tally.good, tally.sent);
     assert_eq!(tally.errors_total(), 0);
@@ -141,7 +128,7 @@ fn a_fast_link_never_stalls_and_a_segment_is_asked_for_every_two_seconds() {
         assert_eq!(*range, (number * 200_000, number * 200_000 + 199_999));
     }
     let buffer = player.buffer.unwrap();
-    let played_ns = buffer.played_ns();
+    let played_ns = buffer.played_ns;
     assert!(played_ns <= 60 * NS_PER_S && played_ns > 57 * NS_PER_S);
 }
 
@@ -150,15 +137,14 @@ fn half_the_rate_that_is_needed_plays_half_of_the_time() {
     let mut link = Link {
         bytes_per_second: 50_000,
         length: Some(1 << 40),
-        ranges: Vec::new(),
-        coming: VecDeque::new(),
+        ..Link::default()
     };
-    let (tally, player, _) = play(RATE, &mut link, 120);
+    let (tally, player, _) = play(&mut link, 120);
     let buffer = player.buffer.unwrap();
     assert!(tally.stalls > 10, "{tally:?}");
-    assert_eq!(tally.stalls, buffer.stalls());
-    assert_eq!(tally.stalled_ns, buffer.stalled_ns());
-    let share = buffer.played_ns() as f64 / (120 * NS_PER_S) as f64;
+    assert_eq!(tally.stalls, buffer.stalls);
+    assert_eq!(tally.stalled_ns, buffer.stalled_ns);
+    let share = buffer.played_ns as f64 / (120 * NS_PER_S) as f64;
     assert!((0.42..0.52).contains(&share), "{share}");
     assert_eq!(
         tally.errors_total(),
@@ -174,10 +160,9 @@ fn after_the_end_of_the_file_it_begins_again() {
     let mut link = Link {
         bytes_per_second: 10_000_000,
         length: Some(length),
-        ranges: Vec::new(),
-        coming: VecDeque::new(),
+        ..Link::default()
     };
-    let (tally, _, _) = play(RATE, &mut link, 30);
+    let (tally, _, _) = play(&mut link, 30);
     assert_eq!(tally.stalls, 0);
     let expected = [(0, 199_999), (200_000, 399_999), (400_000, 499_999)];
     for (range, expected) in link.ranges.iter().zip(expected.iter().cycle()) {
@@ -187,26 +172,28 @@ fn after_the_end_of_the_file_it_begins_again() {
 }
 
 #[test]
-fn who_sends_the_whole_file_instead_is_cut_off_and_not_asked_without_end() {
+fn a_server_that_sends_the_whole_file_is_cut_off_and_asked_again_after_a_pause() {
     let mut link = Link {
         bytes_per_second: 10_000_000,
         length: None,
-        ranges: Vec::new(),
-        coming: VecDeque::new(),
+        ..Link::default()
     };
-    let (tally, player, _) = play(RATE, &mut link, 10);
+    let (tally, player, _) = play(&mut link, 10);
     assert_eq!(
         tally.errors_of(ErrorKind::OtherStatus),
         tally.errors_total()
     );
     assert_eq!(tally.sent, tally.errors_total());
     assert!((9..=11).contains(&tally.sent), "{tally:?}");
-    assert_eq!(player.buffer.unwrap().played_ns(), 0);
+    assert_eq!(player.buffer.unwrap().played_ns, 0);
 }
 
 #[test]
 fn a_range_up_to_the_largest_number_is_another_one() {
-    let mut look = Look::for_range(0, 9);
+    let mut look = Look {
+        last_byte: 9,
+        ..Look::default()
+    };
     let range = format!("Content-Range: bytes 0-{}/*", u64::MAX);
     look.head(format!("HTTP/1.1 206 Partial Content\r\n{range}\r\n\r\n").as_bytes());
     assert_eq!(look.fault, Some(ErrorKind::WrongContent));

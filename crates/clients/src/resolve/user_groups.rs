@@ -9,8 +9,9 @@ use loadline_spec::rules::unfit;
 use super::requests::template;
 use crate::player;
 use crate::scenario::{Scenario, Setting};
-use crate::{RequestSpec, UserGroup, idle, slow_body, slow_head, slow_reader, vanishing};
+use crate::{RequestSpec, UserGroup, idle, slow_reader, slow_sender, vanishing};
 use loadline_spec::load::LoadSpec;
+use loadline_spec::load::values::SlowGroup;
 
 /// Plain connections, unless something else is asked for: as weighttp's and Webbench's users write it
 /// most often, and little enough for any server.
@@ -98,8 +99,8 @@ pub(super) fn add(
     }
     if let Some(bits_per_second) = spec.users.player {
         let group = add_group(plan, "players");
-        let made = player::user_group(group, 0, counts.players, bits_per_second.0, asked(plan));
-        user_groups.push(made);
+        let made = player::user_group(bits_per_second.0, asked(plan));
+        user_groups.push(made.of(group, counts.players));
     }
     add_hostile(spec, plan, &mut user_groups)?;
     if let Some(request) = plan.mix.requests.first() {
@@ -119,31 +120,51 @@ fn add_hostile(
     user_groups: &mut Vec<UserGroup>,
 ) -> Result<(), SpecError> {
     let hostile = &spec.hostile;
+    let first = asked(plan);
+    let mut add = |name, count, made: UserGroup| {
+        let group = add_group(plan, name);
+        user_groups.push(made.of(group, count));
+    };
     if let Some(count) = hostile.idle_connections {
-        let group = add_group(plan, "idle");
-        let first = hostile.idle_request.then(|| asked(plan));
-        user_groups.push(idle::user_group(group, 0, *count as u64, first));
+        let request = hostile.idle_request.then(|| first.clone());
+        add("idle", *count as u64, idle::user_group(request));
     }
-    if let Some(user_group) = hostile.slow_readers {
-        let (group, speed) = (add_group(plan, "slow-readers"), user_group.bytes_per_second);
-        let made = slow_reader::user_group(group, 0, user_group.count, speed, asked(plan));
-        user_groups.push(made);
+    if let Some(SlowGroup {
+        count,
+        bytes_per_second,
+    }) = hostile.slow_readers
+    {
+        add(
+            "slow-readers",
+            count,
+            slow_reader::user_group(bytes_per_second, first.clone()),
+        );
     }
-    if let Some(user_group) = hostile.slow_heads {
-        let (group, speed) = (add_group(plan, "slow-heads"), user_group.bytes_per_second);
-        let made = slow_head::user_group(group, 0, user_group.count, speed, asked(plan));
-        user_groups.push(made);
+    if let Some(SlowGroup {
+        count,
+        bytes_per_second,
+    }) = hostile.slow_heads
+    {
+        add(
+            "slow-heads",
+            count,
+            slow_sender::heads(bytes_per_second, first.clone()),
+        );
     }
-    if let Some(user_group) = hostile.slow_bodies {
-        let (group, speed) = (add_group(plan, "slow-bodies"), user_group.bytes_per_second);
-        let posted = posted(spec, speed, asked(plan))?;
-        let made = slow_body::user_group(group, 0, user_group.count, speed, posted);
-        user_groups.push(made);
+    if let Some(SlowGroup {
+        count,
+        bytes_per_second,
+    }) = hostile.slow_bodies
+    {
+        let request = with_content(spec, bytes_per_second, first.clone())?;
+        add(
+            "slow-bodies",
+            count,
+            slow_sender::bodies(bytes_per_second, request),
+        );
     }
     if let Some(count) = hostile.vanishing {
-        let group = add_group(plan, "vanishing");
-        let made = vanishing::user_group(group, 0, *count as u64, asked(plan));
-        user_groups.push(made);
+        add("vanishing", *count as u64, vanishing::user_group(first));
     }
     Ok(())
 }
@@ -178,7 +199,7 @@ fn users(
         deadline_ns: plan.deadline_ns,
         limits: Limits::default(),
     });
-    Ok(UserGroup::new(group, 0, count, make))
+    Ok(UserGroup::new(make).of(group, count))
 }
 
 fn add_group(plan: &mut Plan, name: &str) -> u16 {
@@ -203,7 +224,7 @@ const DRIP_S: u64 = 60;
 const DRIP_BYTES: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
 
 /// A request whose content can drip: the first one if it has any, else one like it that has.
-fn posted(
+fn with_content(
     spec: &LoadSpec,
     bytes_per_second: u64,
     asked: RequestSpec,
@@ -216,7 +237,7 @@ fn posted(
     let bytes = bytes.clamp(*DRIP_BYTES.start(), *DRIP_BYTES.end());
     let url = Url::parse(url)?;
     let template = template(spec)?;
-    let request = slow_body::post(
+    let request = slow_sender::post(
         &template,
         url.target.as_bytes(),
         &url.authority,

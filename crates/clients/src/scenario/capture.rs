@@ -78,7 +78,7 @@ pub(super) fn fields(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 }
 
 /// The first field with this name.
-pub(super) fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
+pub(crate) fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
     fields(head)
         .find(|(one, _)| one.eq_ignore_ascii_case(name.as_bytes()))
         .map(|(_, value)| value)

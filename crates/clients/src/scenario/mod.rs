@@ -35,6 +35,8 @@ mod template;
 mod tests;
 mod user;
 
+pub(crate) use capture::header;
+
 use std::path::Path;
 use std::sync::Arc;
 

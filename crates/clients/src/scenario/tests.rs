@@ -1,16 +1,15 @@
 //! Scenarios against servers that are functions, with a clock that the test moves.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
-use loadline_load::Message;
-use loadline_load::message::Interval;
-use loadline_load::recorder::GroupRecorder;
 use loadline_proto::Limits;
 use loadline_record::{ErrorKind, Tally};
 
 use super::{Scenario, Setting};
-use crate::{Order, UserContext, VirtualUser};
+use crate::harness::Harness;
+use crate::{Event, Order, VirtualUser};
 
 mod behaviour;
 mod files;
@@ -88,18 +87,15 @@ fn ok(content: &str) -> Reaction {
     answer(200, "", content)
 }
 
-/// One user, the clock, and what it did.
+/// One user, and what it did.
 struct Play {
-    user: Box<dyn VirtualUser>,
-    now_ns: u64,
-    recorder: GroupRecorder,
+    harness: Harness<Box<dyn VirtualUser>>,
     connects: usize,
     closes: usize,
     is_connected: bool,
     /// Due times cannot be seen; when requests were sent can.
     sent_ns: Vec<u64>,
     lines: Vec<String>,
-    is_ending: bool,
     /// Answers come in pieces of this number of bytes.
     piece: usize,
     is_done: bool,
@@ -112,18 +108,29 @@ struct Play {
     gave_up: Option<String>,
 }
 
+impl Deref for Play {
+    type Target = Harness<Box<dyn VirtualUser>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.harness
+    }
+}
+
+impl DerefMut for Play {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.harness
+    }
+}
+
 impl Play {
     fn new(scenario: &Scenario, number: u64, seed: u64) -> Self {
         Self {
-            user: (scenario.factory(setting()))(number, seed),
-            now_ns: 1_000 * MS,
-            recorder: GroupRecorder::new(1),
+            harness: Harness::new((scenario.factory(setting()))(number, seed)),
             connects: 0,
             closes: 0,
             is_connected: false,
             sent_ns: Vec::new(),
             lines: Vec::new(),
-            is_ending: false,
             piece: usize::MAX,
             is_done: false,
             idle_ns: u64::MAX,
@@ -134,23 +141,6 @@ impl Play {
         }
     }
 
-    /// Reports an event.
-    fn tell(&mut self, fact: impl FnOnce(&mut dyn VirtualUser, &mut UserContext<'_>)) {
-        let mut context = UserContext {
-            now_ns: self.now_ns,
-            phase: 0,
-            recorder: &mut self.recorder,
-            is_ending: self.is_ending,
-        };
-        fact(&mut *self.user, &mut context);
-    }
-
-    fn order(&mut self) -> Order {
-        let mut order = Order::Done;
-        self.tell(|user, context| order = user.next_order(context));
-        order
-    }
-
     /// Carries out `count` orders against a server.
     fn run(&mut self, orders: usize, mut server: impl FnMut(Request) -> Reaction) -> &mut Self {
         for _ in 0..orders {
@@ -159,12 +149,12 @@ impl Play {
                     assert!(!self.is_connected, "connected already");
                     self.now_ns += CONNECT_NS;
                     if self.refuses {
-                        self.tell(|user, context| user.failed(ErrorKind::Refused, context));
+                        self.on_event(Event::Failed(ErrorKind::Refused));
                         continue;
                     }
                     self.is_connected = true;
                     self.connects += 1;
-                    self.tell(|user, context| user.connected(context));
+                    self.on_event(Event::Connected);
                 }
                 Order::Send(bytes) => {
                     assert!(self.is_connected && !self.is_ending);
@@ -172,7 +162,7 @@ impl Play {
                     let request = Request::parse(&bytes);
                     self.lines.push(request.line());
                     self.reaction = Some(server(request));
-                    self.tell(|user, context| user.sent(context));
+                    self.on_event(Event::Sent);
                 }
                 Order::ReceiveUntil { ns, .. } => {
                     let reaction = self.reaction.take();
@@ -183,10 +173,10 @@ impl Play {
                     if self.is_connected && ns - self.now_ns > self.idle_ns {
                         self.now_ns += self.idle_ns;
                         self.is_connected = false;
-                        self.tell(|user, context| user.closed(context));
+                        self.on_event(Event::Closed);
                     } else {
                         self.now_ns = ns;
-                        self.tell(|user, context| user.woken(context));
+                        self.on_event(Event::Woken);
                     }
                 }
                 Order::Close { .. } => {
@@ -216,41 +206,22 @@ impl Play {
             Reaction::Close(bytes) => (bytes, true),
             Reaction::Reset => {
                 self.is_connected = false;
-                return self.tell(|user, context| user.failed(ErrorKind::Reset, context));
+                return self.on_event(Event::Failed(ErrorKind::Reset));
             }
             Reaction::Silence => {
                 self.now_ns = until_ns;
-                return self.tell(|user, context| user.woken(context));
+                return self.on_event(Event::Woken);
             }
         };
         self.now_ns += ANSWER_NS;
         for piece in bytes.chunks(self.piece) {
-            self.tell(|user, context| user.received(piece, context));
+            self.on_event(Event::Received(piece));
         }
         if ends {
             self.is_connected = false;
-            self.tell(|user, context| user.closed(context));
+            self.on_event(Event::Closed);
         }
     }
-
-    fn interval(&mut self) -> Interval {
-        let mut all = Vec::new();
-        self.recorder.tally(0).unfinished += 0; // there is one in any case
-        let mut out = |message| match message {
-            Message::Interval(interval) => all.push(*interval),
-            _ => unreachable!("only intervals"),
-        };
-        flush(&mut self.recorder, &mut out);
-        all.remove(0)
-    }
-
-    fn tally(&mut self) -> Tally {
-        self.interval().tally
-    }
-}
-
-fn flush(recorder: &mut GroupRecorder, out: &mut dyn FnMut(Message)) {
-    recorder.flush(0, 0, false, out);
 }
 
 fn setting() -> Setting {
@@ -472,10 +443,10 @@ fn a_step_that_fails_is_counted_and_the_user_begins_anew() {
         );
         let step = &scenario.steps()[1];
         assert_eq!((step.name.as_str(), step.failures), ("step 2", 1));
-        let failure = step.first_failure.as_deref().unwrap();
+        let message = step.first_failure.as_deref().unwrap();
         assert!(
-            failure.starts_with("user 5: ") && failure.contains(words),
-            "{failure}"
+            message.starts_with("user 5: ") && message.contains(words),
+            "{message}"
         );
     }
 }

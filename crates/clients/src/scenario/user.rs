@@ -18,7 +18,7 @@ use super::request::{self, Ask};
 use super::script::{Script, Step};
 use super::state::{Base, Stage};
 use super::template::{Escape, Values};
-use crate::{Order, UserContext, VirtualUser};
+use crate::{Event, Order, UserContext, VirtualUser};
 
 /// What is received at once.
 const RECEIVE_BYTES_MAX: usize = 64 << 10;
@@ -412,11 +412,7 @@ impl User {
     fn end(&mut self, context: &mut UserContext<'_>) {
         match self.stage {
             Stage::Awaiting { .. } | Stage::Done => return,
-            Stage::Due | Stage::Connecting | Stage::Sending => {
-                if let Some(tally) = self.tally(context) {
-                    tally.unfinished += 1;
-                }
-            }
+            Stage::Due | Stage::Connecting | Stage::Sending => self.count_unfinished(context),
             Stage::Begin
             | Stage::Opening
             | Stage::Thinking { .. }
@@ -426,69 +422,9 @@ impl User {
         self.stage = Stage::Done;
     }
 
-    fn close(&mut self, reset: bool) -> Order {
-        self.is_connected = false;
-        self.must_close = None;
-        self.session = ClientSession::new();
-        Order::Close { reset }
-    }
-}
-
-impl VirtualUser for User {
-    fn prepares(&self) -> bool {
-        self.is_in_setup()
-    }
-
-    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
-        if context.is_ending {
-            self.end(context);
-        }
-        if let (true, Some(reset)) = (self.is_connected, self.must_close) {
-            return self.close(reset);
-        }
-        if self.stage == Stage::Begin {
-            // RequestSpec for before the start: nothing is due yet.
-            self.stage = Stage::Opening;
-        }
-        if let Stage::Thinking { until_ns } = self.stage {
-            if context.now_ns < until_ns {
-                return Order::SleepUntil { ns: until_ns };
-            }
-            self.begin_step(until_ns, context);
-        }
-        match self.stage {
-            Stage::Due if self.is_connected => Order::Send(self.send(context)),
-            Stage::Opening => Order::Connect,
-            Stage::Due | Stage::Connecting => {
-                self.stage = Stage::Connecting;
-                Order::Connect
-            }
-            Stage::Sending => {
-                // RequestSpec for out of turn: the answer may come before the request has gone.
-                let ns = self.stamps.sent_ns.saturating_add(self.setting.timeout_ns);
-                Order::ReceiveUntil {
-                    bytes_max: RECEIVE_BYTES_MAX,
-                    ns,
-                }
-            }
-            Stage::Awaiting { until_ns } => Order::ReceiveUntil {
-                bytes_max: RECEIVE_BYTES_MAX,
-                ns: until_ns,
-            },
-            Stage::SetUp => match self.failure.take() {
-                Some(why) => Order::GiveUp(why),
-                None => {
-                    self.stage = Stage::Starting;
-                    Order::AwaitStart
-                }
-            },
-            Stage::Starting => {
-                self.think(context.now_ns, 0);
-                self.next_order(context)
-            }
-            Stage::Begin | Stage::Thinking { .. } => self.next_order(context),
-            Stage::Done if self.is_connected => self.close(false),
-            Stage::Done => Order::Done,
+    fn count_unfinished(&self, context: &mut UserContext<'_>) {
+        if let Some(tally) = self.tally(context) {
+            tally.unfinished += 1;
         }
     }
 
@@ -503,7 +439,7 @@ impl VirtualUser for User {
         }
     }
 
-    fn sent(&mut self, _context: &mut UserContext<'_>) {
+    fn sent(&mut self) {
         if self.stage == Stage::Sending {
             let until_ns = self.stamps.sent_ns.saturating_add(self.setting.timeout_ns);
             self.stage = Stage::Awaiting { until_ns };
@@ -564,14 +500,87 @@ impl VirtualUser for User {
         self.session = ClientSession::new();
     }
 
-    fn abandoned(&mut self, context: &mut UserContext<'_>) {
-        if self.stage != Stage::Done
-            && self.ask.take().is_some()
-            && let Some(tally) = self.tally(context)
-        {
-            tally.unfinished += 1;
+    fn close(&mut self, reset: bool) -> Order {
+        self.is_connected = false;
+        self.must_close = None;
+        self.session = ClientSession::new();
+        Order::Close { reset }
+    }
+}
+
+impl VirtualUser for User {
+    fn prepares(&self) -> bool {
+        self.is_in_setup()
+    }
+
+    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
+        if context.is_ending {
+            self.end(context);
         }
-        self.stage = Stage::Done;
+        if let (true, Some(reset)) = (self.is_connected, self.must_close) {
+            return self.close(reset);
+        }
+        if self.stage == Stage::Begin {
+            // Asked for before the start: nothing is due yet.
+            self.stage = Stage::Opening;
+        }
+        if let Stage::Thinking { until_ns } = self.stage {
+            if context.now_ns < until_ns {
+                return Order::SleepUntil { ns: until_ns };
+            }
+            self.begin_step(until_ns, context);
+        }
+        match self.stage {
+            Stage::Due if self.is_connected => Order::Send(self.send(context)),
+            Stage::Opening => Order::Connect,
+            Stage::Due | Stage::Connecting => {
+                self.stage = Stage::Connecting;
+                Order::Connect
+            }
+            Stage::Sending => {
+                // Asked for out of turn: the answer may come before the request has gone.
+                let ns = self.stamps.sent_ns.saturating_add(self.setting.timeout_ns);
+                Order::ReceiveUntil {
+                    bytes_max: RECEIVE_BYTES_MAX,
+                    ns,
+                }
+            }
+            Stage::Awaiting { until_ns } => Order::ReceiveUntil {
+                bytes_max: RECEIVE_BYTES_MAX,
+                ns: until_ns,
+            },
+            Stage::SetUp => match self.failure.take() {
+                Some(why) => Order::GiveUp(why),
+                None => {
+                    self.stage = Stage::Starting;
+                    Order::AwaitStart
+                }
+            },
+            Stage::Starting => {
+                self.think(context.now_ns, 0);
+                self.next_order(context)
+            }
+            Stage::Begin | Stage::Thinking { .. } => self.next_order(context),
+            Stage::Done if self.is_connected => self.close(false),
+            Stage::Done => Order::Done,
+        }
+    }
+
+    fn on_event(&mut self, event: Event<'_>, context: &mut UserContext<'_>) {
+        match event {
+            Event::Connected => self.connected(context),
+            Event::Sent => self.sent(),
+            Event::Received(bytes) => self.received(bytes, context),
+            Event::Woken => self.woken(context),
+            Event::Closed => self.closed(context),
+            Event::Failed(kind) => self.failed(kind, context),
+            Event::Abandoned => {
+                if self.stage != Stage::Done && self.ask.take().is_some() {
+                    self.count_unfinished(context);
+                }
+                self.stage = Stage::Done;
+            }
+        }
     }
 
     fn requests_out(&self) -> u32 {

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use loadline_clients::{Order, UserContext, UserGroup, VirtualUser};
+use loadline_clients::{Event, Order, UserContext, UserGroup, VirtualUser};
 use loadline_load::{Control, Share};
 use loadline_record::ErrorKind;
 
@@ -22,18 +22,11 @@ enum Fact {
     Abandoned,
 }
 
-/// Carries out a list of orders, and notes what it is told.
+/// Carries out a list of orders, and notes its events.
 struct Scripted {
     orders: std::vec::IntoIter<Order>,
     facts: Notes<Fact>,
-    told: mpsc::Sender<()>,
-}
-
-impl Scripted {
-    fn note(&self, fact: Fact) {
-        self.facts.lock().unwrap().push(fact);
-        let _ = self.told.send(());
-    }
+    notify: mpsc::Sender<()>,
 }
 
 impl VirtualUser for Scripted {
@@ -58,53 +51,38 @@ impl VirtualUser for Scripted {
         }
     }
 
-    fn connected(&mut self, _: &mut UserContext<'_>) {
-        self.note(Fact::Connected);
-    }
-
-    fn sent(&mut self, _: &mut UserContext<'_>) {
-        self.note(Fact::Sent);
-    }
-
-    fn received(&mut self, bytes: &[u8], _: &mut UserContext<'_>) {
-        self.note(Fact::Received(bytes.to_vec()));
-    }
-
-    fn woken(&mut self, _: &mut UserContext<'_>) {
-        self.note(Fact::Woken);
-    }
-
-    fn closed(&mut self, _: &mut UserContext<'_>) {
-        self.note(Fact::Closed);
-    }
-
-    fn failed(&mut self, kind: ErrorKind, _: &mut UserContext<'_>) {
-        self.note(Fact::Failed(kind));
-    }
-
-    fn abandoned(&mut self, _: &mut UserContext<'_>) {
-        self.note(Fact::Abandoned);
+    fn on_event(&mut self, event: Event<'_>, _: &mut UserContext<'_>) {
+        self.facts.lock().unwrap().push(match event {
+            Event::Connected => Fact::Connected,
+            Event::Sent => Fact::Sent,
+            Event::Received(bytes) => Fact::Received(bytes.to_vec()),
+            Event::Woken => Fact::Woken,
+            Event::Closed => Fact::Closed,
+            Event::Failed(kind) => Fact::Failed(kind),
+            Event::Abandoned => Fact::Abandoned,
+        });
+        let _ = self.notify.send(());
     }
 }
 
 /// One virtual user with these orders; times in them count from when they are given.
 fn one(orders: Vec<Order>) -> (UserGroup, Notes<Fact>, mpsc::Receiver<()>) {
     let facts: Notes<Fact> = Arc::default();
-    let (tell, told) = mpsc::channel();
-    let (noted, tell) = (Arc::clone(&facts), Mutex::new(tell));
+    let (notify, notified) = mpsc::channel();
+    let (noted, notify) = (Arc::clone(&facts), Mutex::new(notify));
     let make = Arc::new(move |number, _| {
         assert_eq!(number, 0);
         Box::new(Scripted {
             orders: orders.clone().into_iter(),
             facts: Arc::clone(&noted),
-            told: tell.lock().unwrap().clone(),
+            notify: notify.lock().unwrap().clone(),
         }) as Box<dyn VirtualUser>
     });
     let user_group = UserGroup {
         sources: vec!["127.0.0.77".parse().unwrap()],
-        ..UserGroup::new(1, 0, 1, make)
+        ..UserGroup::new(make).of(1, 1)
     };
-    (user_group, facts, told)
+    (user_group, facts, notified)
 }
 
 const FOREVER_NS: u64 = 3_600_000_000_000;
@@ -124,7 +102,7 @@ fn sips_and_a_sleep_that_the_end_of_the_connection_cuts_short() {
         Order::Receive { bytes_max: 2 },
         Order::Receive { bytes_max: 2 },
         Order::Receive { bytes_max: 100 },
-        // All is read: the end is told though nothing is read any more.
+        // All is read: the end is reported though nothing is read any more.
         Order::SleepUntil { ns: FOREVER_NS },
         Order::Connect,
         Order::ReceiveUntil {
@@ -155,7 +133,7 @@ fn sips_and_a_sleep_that_the_end_of_the_connection_cuts_short() {
 }
 
 #[test]
-fn a_sleeper_with_unread_bytes_is_not_told_the_end_before_it_has_read_them() {
+fn the_end_is_reported_to_a_sleeper_after_it_has_read_all_bytes() {
     let address = server::each(|_, mut stream| {
         stream.write_all(b"bye").unwrap();
     });
@@ -178,15 +156,15 @@ fn a_sleeper_with_unread_bytes_is_not_told_the_end_before_it_has_read_them() {
 }
 
 #[test]
-fn what_the_server_said_before_it_took_no_more_is_heard() {
-    let (tell, told) = mpsc::channel();
+fn bytes_of_a_server_that_takes_no_more_are_received() {
+    let (notify, notified) = mpsc::channel();
     let address = server::each(move |_, mut stream| {
         stream.read_exact(&mut [0; 4]).unwrap();
         stream.write_all(b"enough").unwrap();
         // Unread bytes behind these four: the close resets.
         while stream.peek(&mut [0; 8]).unwrap() < 4 {}
         drop(stream);
-        tell.send(()).unwrap();
+        notify.send(()).unwrap();
     });
     let (user_group, facts, _) = one(vec![
         Order::Connect,
@@ -203,7 +181,7 @@ fn what_the_server_said_before_it_took_no_more_is_heard() {
         Order::SleepUntil { ns: 0 },
     ]);
     let _ = Show::begin(plan(address, user_group, AGES)).end();
-    told.recv().unwrap();
+    notified.recv().unwrap();
     let expected = [
         Fact::Connected,
         Fact::Sent,
@@ -219,10 +197,11 @@ fn what_the_server_said_before_it_took_no_more_is_heard() {
 fn who_waits_for_ever_is_asked_again_at_the_end_and_a_stop_abandons_nobody_who_is_done() {
     let (address, _kept) = server::keeper(1000);
     for duration in [Duration::from_millis(30), AGES] {
-        let (user_group, facts, told) = one(vec![Order::Connect, Order::Receive { bytes_max: 1 }]);
+        let (user_group, facts, notified) =
+            one(vec![Order::Connect, Order::Receive { bytes_max: 1 }]);
         let show = Show::begin(plan(address, user_group, duration));
         let outcome = if duration == AGES {
-            told.recv().unwrap();
+            notified.recv().unwrap();
             show.stop()
         } else {
             show.end()
@@ -237,9 +216,9 @@ fn who_waits_for_ever_is_asked_again_at_the_end_and_a_stop_abandons_nobody_who_i
 #[test]
 fn bytes_that_nobody_takes_are_given_up() {
     let (address, _kept) = server::keeper(1000);
-    let (user_group, facts, told) = one(vec![Order::Connect, Order::Send(vec![0; 64 << 20])]);
+    let (user_group, facts, notified) = one(vec![Order::Connect, Order::Send(vec![0; 64 << 20])]);
     let show = Show::begin(plan(address, user_group, AGES));
-    told.recv().unwrap();
+    notified.recv().unwrap();
     let _ = show.stop();
     assert_eq!(*facts.lock().unwrap(), [Fact::Connected, Fact::Abandoned]);
 }
@@ -266,12 +245,7 @@ impl VirtualUser for Restless {
             false => Order::SleepUntil { ns: context.now_ns },
         }
     }
-    fn connected(&mut self, _: &mut UserContext<'_>) {}
-    fn sent(&mut self, _: &mut UserContext<'_>) {}
-    fn received(&mut self, _: &[u8], _: &mut UserContext<'_>) {}
-    fn woken(&mut self, _: &mut UserContext<'_>) {}
-    fn closed(&mut self, _: &mut UserContext<'_>) {}
-    fn failed(&mut self, _: ErrorKind, _: &mut UserContext<'_>) {}
+    fn on_event(&mut self, _: Event<'_>, _: &mut UserContext<'_>) {}
 }
 
 #[test]
@@ -279,17 +253,17 @@ fn who_never_waits_keeps_nobody_from_their_turn() {
     let address = server::each(|_, mut stream| {
         let _ = stream.write_all(b"x");
     });
-    let (user_group, facts, told) = one(vec![
+    let (user_group, facts, notified) = one(vec![
         Order::Connect,
         Order::Receive { bytes_max: 10 },
         Order::Receive { bytes_max: 10 },
     ]);
     let mut plan = plan(address, user_group, AGES);
     plan.user_groups
-        .push(UserGroup::new(1, 0, 2, Arc::new(|_, _| Box::new(Restless))));
+        .push(UserGroup::new(Arc::new(|_, _| Box::new(Restless))).of(1, 2));
     let show = Show::begin(plan);
     for _ in 0..3 {
-        told.recv().unwrap();
+        notified.recv().unwrap();
     }
     let _ = show.stop();
     let expected = [Fact::Connected, Fact::Received(b"x".to_vec()), Fact::Closed];
@@ -338,7 +312,7 @@ fn what_is_done_before_the_start_is_not_counted() {
 }
 
 #[test]
-fn a_connection_that_ends_before_the_start_is_told_at_the_start() {
+fn a_connection_that_ends_before_the_start_is_reported_at_the_start() {
     let address = server::each(|_, mut stream| {
         let mut word = [0; 5];
         stream.read_exact(&mut word).unwrap();

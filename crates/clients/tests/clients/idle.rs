@@ -26,7 +26,7 @@ fn many() -> usize {
 fn ten_thousand_stay() {
     let count = many();
     let (address, kept) = server::keeper(count);
-    let user_group = idle::user_group(1, 0, count as u64, Some(get()));
+    let user_group = idle::user_group(Some(get())).of(1, count as u64);
     let show = Show::begin(plan(address, user_group, AGES));
     assert_eq!(show.ready, count as u64);
     let mut kept = kept.recv().unwrap();
@@ -48,7 +48,7 @@ fn ten_thousand_stay() {
 #[test]
 fn a_server_that_closes_idle_connections_gets_them_back() {
     const MEMBERS: u64 = 40;
-    let (tell, accepted) = mpsc::sync_channel(1000);
+    let (notify, accepted) = mpsc::sync_channel(1000);
     let address = server::each(move |number, mut stream| {
         // Some in good order, some by reset: with something unread.
         if number % 2 == 0 {
@@ -58,9 +58,9 @@ fn a_server_that_closes_idle_connections_gets_them_back() {
             connect::reset_on_close(stream.as_fd());
         }
         drop(stream);
-        let _ = tell.send(number);
+        let _ = notify.send(number);
     });
-    let show = Show::begin(plan(address, idle::user_group(1, 0, MEMBERS, None), AGES));
+    let show = Show::begin(plan(address, idle::user_group(None).of(1, MEMBERS), AGES));
     for _ in 0..3 * MEMBERS {
         accepted.recv().unwrap();
     }
@@ -77,23 +77,23 @@ fn a_server_that_closes_idle_connections_gets_them_back() {
 fn one_request_first_and_then_silence() {
     const MEMBERS: u64 = 20;
     let answered = Arc::new(AtomicU64::new(0));
-    let (tell, told) = mpsc::sync_channel(1000);
+    let (notify, notified) = mpsc::sync_channel(1000);
     let counted = Arc::clone(&answered);
     let address = server::each(move |_, mut stream| {
         assert!(server::read_head(&mut stream).is_some());
         stream.write_all(&server::answer(100)).unwrap();
         counted.fetch_add(1, Ordering::Relaxed);
-        let _ = tell.send(());
+        let _ = notify.send(());
         // Silence from now on, up to the end.
         assert!(matches!(stream.read(&mut [0; 8]), Ok(0) | Err(_)));
     });
     let show = Show::begin(plan(
         address,
-        idle::user_group(1, 0, MEMBERS, Some(get())),
+        idle::user_group(Some(get())).of(1, MEMBERS),
         AGES,
     ));
     for _ in 0..MEMBERS {
-        told.recv().unwrap();
+        notified.recv().unwrap();
     }
     let tally = show.stop().tally;
     assert_eq!((tally.offered, tally.sent), (MEMBERS, MEMBERS));
@@ -109,7 +109,7 @@ fn who_is_refused_counts_it() {
         ..StubOptions::default()
     });
     let address = nobody.as_ref().unwrap().address();
-    let show = Show::begin(plan(address, idle::user_group(1, 0, 3, None), AGES));
+    let show = Show::begin(plan(address, idle::user_group(None).of(1, 3), AGES));
     assert_eq!(show.ready, 0);
     let tally = show.stop().tally;
     assert_eq!(tally.errors_of(ErrorKind::Refused) % 3, 0, "{tally:?}");

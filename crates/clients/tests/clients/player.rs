@@ -12,7 +12,7 @@ const BITS_PER_SECOND: u64 = 800_000;
 
 #[test]
 fn players_ask_for_ranges_until_they_are_ten_seconds_ahead() {
-    let (tell, told) = mpsc::channel();
+    let (notify, notified) = mpsc::channel();
     let address = server::each(move |_, mut stream| {
         while let Some(head) = server::read_head(&mut stream) {
             let text = String::from_utf8(head).unwrap();
@@ -29,12 +29,12 @@ fn players_ask_for_ranges_until_they_are_ten_seconds_ahead() {
             if stream.write_all(&answer).is_err() {
                 return;
             }
-            let _ = tell.send((first, last));
+            let _ = notify.send((first, last));
         }
     });
-    let user_group = player::user_group(1, 0, 1, BITS_PER_SECOND, get());
+    let user_group = player::user_group(BITS_PER_SECOND, get()).of(1, 1);
     let show = Show::begin(plan(address, user_group, AGES));
-    let spec: Vec<(u64, u64)> = (0..6).map(|_| told.recv().unwrap()).collect();
+    let spec: Vec<(u64, u64)> = (0..6).map(|_| notified.recv().unwrap()).collect();
     let tally = show.stop().tally;
     let file = [(0, 199_999), (200_000, 399_999), (400_000, 499_999)];
     assert_eq!(spec, [file, file].concat());

@@ -24,24 +24,24 @@ pub(crate) fn each(serve: impl Fn(u64, TcpStream) + Send + Sync + 'static) -> So
     address
 }
 
-/// Keeps what it accepts, up to `count` connections; then tells, with all of them.
+/// Keeps what it accepts, up to `count` connections; then sends all of them to the receiver.
 ///
 /// A connection that finds no room in the listener's queue is open for its client alone until the
-/// client says something: who counts on `count` has to ask.
+/// client sends something: a test that needs `count` has to send requests.
 pub(crate) fn keeper(count: usize) -> (SocketAddr, Receiver<Vec<TcpStream>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (tell, told) = channel();
+    let (notify, notified) = channel();
     thread::spawn(move || {
         let mut kept = Vec::new();
         while let Ok((accepted, _)) = listener.accept() {
             kept.push(accepted);
-            if kept.len() == count && tell.send(std::mem::take(&mut kept)).is_err() {
+            if kept.len() == count && notify.send(std::mem::take(&mut kept)).is_err() {
                 return;
             }
         }
     });
-    (address, told)
+    (address, notified)
 }
 
 /// Reads a head, to its empty line; `None`: the client has gone. What lies behind it comes too.

@@ -2,7 +2,7 @@ use std::io::{Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
-use loadline_clients::{slow_body, slow_head, slow_reader, vanishing};
+use loadline_clients::{slow_reader, slow_sender, vanishing};
 use loadline_proto::Method;
 use loadline_record::ErrorKind;
 
@@ -13,19 +13,19 @@ use crate::user_groups::{AGES, Show, get, plan, spec};
 fn slow_readers_get_whole_answers() {
     const MEMBERS: u64 = 5;
     const BODY_BYTES: usize = 10_000;
-    let (tell, told) = mpsc::channel();
+    let (notify, notified) = mpsc::channel();
     let address = server::each(move |_, mut stream| {
         while server::read_head(&mut stream).is_some() {
-            let _ = tell.send(());
+            let _ = notify.send(());
             if stream.write_all(&server::answer(BODY_BYTES)).is_err() {
                 return;
             }
         }
     });
-    let user_group = slow_reader::user_group(1, 0, MEMBERS, 100_000, get());
+    let user_group = slow_reader::user_group(100_000, get()).of(1, MEMBERS);
     let show = Show::begin(plan(address, user_group, AGES));
     for _ in 0..3 * MEMBERS {
-        told.recv().unwrap();
+        notified.recv().unwrap();
     }
     let tally = show.stop().tally;
     // Of each reader all but the last answer were complete before it asked again.
@@ -38,7 +38,7 @@ fn slow_readers_get_whole_answers() {
 
 #[test]
 fn a_reader_that_sleeps_leaves_the_bytes_where_they_are() {
-    let (tell, told) = mpsc::channel();
+    let (notify, notified) = mpsc::channel();
     let address = server::each(move |_, mut stream| {
         assert!(server::read_head(&mut stream).is_some());
         let length = 1 << 30;
@@ -51,16 +51,16 @@ fn a_reader_that_sleeps_leaves_the_bytes_where_they_are() {
             written += count;
             assert!(written < 1 << 28, "somebody reads");
         }
-        tell.send(()).unwrap();
+        notify.send(()).unwrap();
         stream.set_nonblocking(false).unwrap();
         let _ = stream.read(&mut [0; 8]);
     });
     let show = Show::begin(plan(
         address,
-        slow_reader::user_group(1, 0, 1, 10, get()),
+        slow_reader::user_group(10, get()).of(1, 1),
         AGES,
     ));
-    told.recv().unwrap();
+    notified.recv().unwrap();
     let tally = show.stop().tally;
     assert_eq!((tally.sent, tally.unfinished), (1, 1));
     assert!(tally.bytes_received < 10_000, "{tally:?}");
@@ -69,7 +69,7 @@ fn a_reader_that_sleeps_leaves_the_bytes_where_they_are() {
 #[test]
 fn a_slow_head_that_is_answered_408_is_counted_by_that_status() {
     const MEMBERS: u64 = 4;
-    let (tell, told) = mpsc::channel();
+    let (notify, notified) = mpsc::channel();
     let address = server::each(move |_, mut stream| {
         let mut first = [0; 1];
         if stream.read_exact(&mut first).is_err() {
@@ -81,15 +81,15 @@ fn a_slow_head_that_is_answered_408_is_counted_by_that_status() {
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest);
-        let _ = tell.send(rest.len());
+        let _ = notify.send(rest.len());
     });
     let show = Show::begin(plan(
         address,
-        slow_head::user_group(1, 0, MEMBERS, 10, get()),
+        slow_sender::heads(10, get()).of(1, MEMBERS),
         AGES,
     ));
     for _ in 0..3 * MEMBERS {
-        told.recv().unwrap();
+        notified.recv().unwrap();
     }
     let tally = show.stop().tally;
     assert!(tally.completed >= 3 * MEMBERS, "{tally:?}");
@@ -102,7 +102,7 @@ fn a_slow_head_that_is_answered_408_is_counted_by_that_status() {
 fn slow_heads_and_bodies_get_through_where_they_are_let() {
     let answered = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&answered);
-    let (tell, told) = mpsc::channel();
+    let (notify, notified) = mpsc::channel();
     let address = server::each(move |_, mut stream| {
         while let Some(head) = server::read_head(&mut stream) {
             let text = String::from_utf8(head).unwrap();
@@ -117,18 +117,18 @@ fn slow_heads_and_bodies_get_through_where_they_are_let() {
             if stream.write_all(&server::answer(10)).is_err() {
                 return;
             }
-            let _ = tell.send(());
+            let _ = notify.send(());
         }
     });
     let post =
         "POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 30\r\n\r\n012345678901234567890123456789";
-    let bodies = slow_body::user_group(1, 0, 3, 300, spec(Method::Post, post));
+    let bodies = slow_sender::bodies(300, spec(Method::Post, post)).of(1, 3);
     let mut plan = plan(address, bodies, AGES);
     plan.user_groups
-        .push(slow_head::user_group(1, 0, 3, 500, get()));
+        .push(slow_sender::heads(500, get()).of(1, 3));
     let show = Show::begin(plan);
     for _ in 0..12 {
-        told.recv().unwrap();
+        notified.recv().unwrap();
     }
     let tally = show.stop().tally;
     assert_eq!(tally.errors_total(), 0, "{tally:?}");
@@ -146,7 +146,7 @@ enum Seen {
 
 #[test]
 fn vanishing_clients_come_back_and_vanish_in_every_manner() {
-    let (tell, told) = mpsc::channel();
+    let (notify, notified) = mpsc::channel();
     let address = server::each(move |_, mut stream| {
         let seen = match server::read_head(&mut stream) {
             None => Seen::HalfARequest,
@@ -155,10 +155,10 @@ fn vanishing_clients_come_back_and_vanish_in_every_manner() {
         if seen == Seen::Request {
             let _ = stream.write_all(&server::answer(1 << 20));
         }
-        let _ = tell.send(seen);
+        let _ = notify.send(seen);
     });
-    let show = Show::begin(plan(address, vanishing::user_group(1, 0, 6, get()), AGES));
-    let mut seen: Vec<Seen> = (0..60).map(|_| told.recv().unwrap()).collect();
+    let show = Show::begin(plan(address, vanishing::user_group(get()).of(1, 6), AGES));
+    let mut seen: Vec<Seen> = (0..60).map(|_| notified.recv().unwrap()).collect();
     let tally = show.stop().tally;
     seen.sort_unstable();
     // A third of them is halves; what was reset before it was read looks like one, too.

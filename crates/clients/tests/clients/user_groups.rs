@@ -78,10 +78,10 @@ impl Show {
     /// Runs the plan, from the start on.
     pub(crate) fn begin(staged: Staged) -> Self {
         let control = Arc::new(Control::new());
-        let (tell, messages) = channel();
+        let (notify, messages) = channel();
         let looked_at = Arc::clone(&control);
         let thread = thread::spawn(move || {
-            let mut out = |message| tell.send(message).unwrap();
+            let mut out = |message| notify.send(message).unwrap();
             loadline_clients::run(
                 &staged.plan,
                 &staged.user_groups,

@@ -201,7 +201,7 @@ fn an_answer_before_the_request_has_gone_ends_the_connection() {
     play.run(1, |_| unreachable!());
     assert!(matches!(play.order(), Order::Send(_)));
     let refused = b"HTTP/1.1 413 x\r\nContent-Length: 0\r\n\r\n";
-    play.tell(|user, context| user.received(refused, context));
+    play.on_event(Event::Received(refused));
     assert_eq!(play.order(), Order::Close { reset: false });
     assert_eq!(play.tally().errors_of(ErrorKind::Status4xx), 1);
 }
@@ -213,7 +213,7 @@ fn what_is_out_when_a_user_is_taken_away_is_unfinished() {
         let mut play = Play::new(&scenario, 0, 1);
         play.run(orders, |_| ok(""));
         assert_eq!(u64::from(play.user.requests_out()), unfinished, "{orders}");
-        play.tell(|user, context| user.abandoned(context));
+        play.on_event(Event::Abandoned);
         assert_eq!(play.tally().unfinished, unfinished, "{orders}");
         assert_eq!(play.user.requests_out(), 0);
     }

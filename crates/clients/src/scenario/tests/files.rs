@@ -10,7 +10,7 @@ fn fault(text: &str) -> String {
 }
 
 #[test]
-fn mistakes_are_told_with_their_line() {
+fn mistakes_name_their_line() {
     let step = "[[step]]\npath = \"/\"\n";
     for (text, line, words) in [
         ("", 1, "no steps"),
@@ -170,7 +170,7 @@ fn users_and_bodies_come_from_files_beside_it() {
 }
 
 #[test]
-fn the_mistake_in_the_documentation_is_told_so() {
+fn the_documented_mistake_has_the_documented_message() {
     let page = include_str!("../../../../../docs/scenarios.md");
     let (_, rest) = page.split_once("```toml\n").unwrap();
     let (example, rest) = rest.split_once("```").unwrap();
