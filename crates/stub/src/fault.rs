@@ -1,5 +1,7 @@
 //! What is wrong with answers and connections, and with which of them.
 
+use clap::ValueEnum;
+
 /// What is wrong with an answer. It happens when the answer would have been due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -45,7 +47,7 @@ pub enum Fault {
 }
 
 /// Ways in which an answer is not HTTP. After each the connection closes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Malformed {
     /// The first line is that of another protocol.
     Protocol,
@@ -65,19 +67,14 @@ pub enum Malformed {
 
 impl Malformed {
     /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Protocol,
-        Self::Status,
-        Self::Length,
-        Self::Lengths,
-        Self::ChunkSize,
-        Self::FieldName,
-        Self::EndlessHead,
-    ];
+    #[must_use]
+    pub fn all() -> &'static [Self] {
+        Self::value_variants()
+    }
 }
 
 /// What happens to a connection right after it was accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ConnectionFault {
     /// It is closed.
     Close,

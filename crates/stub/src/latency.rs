@@ -1,6 +1,7 @@
 //! How long an answer takes: distributions given by their quantiles, and how numbers are drawn.
 
-use rand::{Rng, SeedableRng};
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 /// The distribution of service times, in nanoseconds.
@@ -105,33 +106,19 @@ impl Sampler {
         if let Latency::Constant { ns } = self.latency {
             return ns;
         }
-        let within = self.unit();
+        let within: f64 = self.generator.random();
         if self.strata.is_empty() {
             return self.latency.quantile_ns(within);
         }
         if self.at == self.strata.len() {
-            self.shuffle();
+            self.strata.shuffle(&mut self.generator);
+            self.at = 0;
         }
         let stratum = f64::from(self.strata[self.at]);
         self.at += 1;
         // The largest sum that rounds to 1 would be an infinite time.
         let p = ((stratum + within) / self.strata.len() as f64).min(1.0_f64.next_down());
         self.latency.quantile_ns(p)
-    }
-
-    /// Fisher and Yates, as Knuth has it (volume 2, 3.4.2, algorithm P).
-    fn shuffle(&mut self) {
-        for last in (1..self.strata.len()).rev() {
-            let other = (self.unit() * (last + 1) as f64) as usize;
-            self.strata.swap(last, other.min(last));
-        }
-        self.at = 0;
-    }
-
-    /// From 0 to below 1.
-    fn unit(&mut self) -> f64 {
-        const STEP: f64 = 1.0 / (1_u64 << 53) as f64;
-        (self.generator.next_u64() >> 11) as f64 * STEP
     }
 }
 

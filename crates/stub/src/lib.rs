@@ -39,7 +39,7 @@ mod record;
 mod request;
 mod responder;
 mod stub;
-pub mod text;
+mod text;
 mod timing;
 
 pub use fault::{ConnectionFault, Every, Fault, Malformed};

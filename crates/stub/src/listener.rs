@@ -1,4 +1,4 @@
-//! An address with somebody behind it, or with nobody.
+//! The address: it accepts connections, refuses them, or does not react.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,8 +9,8 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType, ipproto, sockopt
 
 use crate::inbox;
 
-/// Whether there is anybody at the address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What becomes of connections to the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Listening {
     /// Connections are accepted.
     Answering,
@@ -116,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn who_is_there() {
+    fn accepted_refused_or_neither() {
         assert!(connect(Listening::Answering).is_ok());
         let refused = connect(Listening::Refusing).map_err(|error| error.kind());
         assert_eq!(refused.err(), Some(io::ErrorKind::ConnectionRefused));
-        let unheard = connect(Listening::Deaf).map_err(|error| error.kind());
-        assert_eq!(unheard.err(), Some(io::ErrorKind::TimedOut));
+        let ignored = connect(Listening::Deaf).map_err(|error| error.kind());
+        assert_eq!(ignored.err(), Some(io::ErrorKind::TimedOut));
     }
 }

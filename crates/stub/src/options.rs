@@ -1,12 +1,14 @@
 //! What is programmed.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
-use crate::{ConnectionFault, Draw, Every, Fault, Latency, Listening, Stall};
+use clap::{Args, Parser, ValueEnum};
+
+use crate::{ConnectionFault, Draw, Every, Fault, Latency, Listening, Stall, text};
 
 /// How the end of the content is marked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Framing {
     /// By `Content-Length`.
     Length,
@@ -17,84 +19,92 @@ pub enum Framing {
 }
 
 /// When the responder closes a connection after a complete answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Closing {
     /// When the request asks for it, and says so in the answer.
     AsAsked,
     /// After every answer, and says so in it.
     Announced,
-    /// After every answer, without a word.
+    /// After every answer, without saying so.
     Silent,
     /// Never, though the answer says so where the request asked for it: the client has to close.
     Ignored,
 }
 
+/// Bytes of an answer. By this name they are one value of an option, not a list of values.
+type Content = Vec<u8>;
+
 /// The program of a responder. The default answers 13 bytes at once and makes no mistakes.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct StubOptions {
     /// Where it listens; port 0: the kernel chooses.
+    #[arg(long = "listen", default_value = "127.0.0.1:0")]
     pub address: SocketAddr,
-    /// Whether there is anybody.
+    /// What becomes of connections.
+    #[arg(long, default_value = "answering")]
     pub listening: Listening,
-    /// How long an answer takes.
+    /// How long an answer takes: 5ms, exp:5ms, bimodal:1ms,10ms,5%.
+    #[arg(long, default_value = "0", value_parser = text::latency)]
     pub latency: Latency,
-    /// How that is drawn.
+    /// Of each COUNT answers in a row, one from each of COUNT equal parts of the distribution; or
+    /// `independent`.
+    #[arg(long = "strata", value_name = "COUNT", default_value = "independent", value_parser = text::draw)]
     pub draw: Draw,
-    /// Requests that are served at once, the others wait in one queue; `None`: all are.
+    /// Requests that are served at once, the others wait in one queue; without it, all are.
+    #[arg(long, alias = "capacity", value_name = "COUNT")]
     pub servers: Option<u32>,
-    /// A pause of the whole responder, again and again.
+    /// A pause of the whole responder, again and again: 1s/10s for one second every ten.
+    #[arg(long, value_parser = text::stall)]
     pub stall: Option<Stall>,
-    /// The first answers of connections are later by times spread over this, in nanoseconds. Clients
-    /// that begin together and ask again at once stay in step as long as answers take the same
+    /// The first answers of connections are later by times spread over this.
+    ///
+    /// Clients that begin together and ask again at once stay in step as long as answers take the same
     /// time, and each waits for the answers to the others; spread, they stay so.
+    #[arg(long = "spread", value_name = "TIME", default_value = "0", value_parser = text::duration_ns)]
     pub spread_ns: u64,
-    /// The content of an answer.
-    pub body: Vec<u8>,
-    /// How its end is marked.
+    /// Bytes of content of an answer.
+    #[arg(long, value_name = "BYTES", default_value = "13", value_parser = text::body)]
+    pub body: Content,
+    /// How the end of the content is marked.
+    #[arg(long, default_value = "length")]
     pub framing: Framing,
     /// When connections close.
+    #[arg(long, default_value = "as-asked")]
     pub closing: Closing,
-    /// What is wrong with which answers; the first rule that concerns a request decides.
+    /// What is wrong with every Nth answer: cut-body@10, status:503@7, late:2s@100. The first rule
+    /// that concerns a request decides.
+    #[arg(long = "fault", value_name = "FAULT@N", value_parser = text::fault)]
     pub faults: Vec<Every<Fault>>,
-    /// What happens to which connections; the first rule decides.
+    /// What happens to every Nth connection: close@10, reset@10. The first rule decides.
+    #[arg(long = "connection-fault", value_name = "FAULT@N", value_parser = text::connection_fault)]
     pub connection_faults: Vec<Every<ConnectionFault>>,
     /// Repeats what is drawn.
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Nanoseconds before an answer is due in which its moment is awaited by looking at the clock,
-    /// since timers are late. It costs as much of a CPU as there are such times.
+    /// Time before an answer in which the clock is read all the time, since timers are late: by as
+    /// much on a machine that has something else to do, too. It costs as much of a CPU as there are
+    /// such times.
+    #[arg(long = "spin", value_name = "TIME", default_value = "50us", value_parser = text::duration_ns)]
     pub spin_ns: u64,
-    /// The CPU that it runs on, by its number; `None`: the kernel's choice, which may well be the
-    /// client's, of two that have an idle one beside them.
+    /// The CPU that it runs on, by its number. Without it the kernel chooses, which may well be the
+    /// client's CPU though another one is idle.
+    #[arg(long)]
     pub cpu: Option<usize>,
-    /// Requests of which the times are kept, 32 bytes each; later ones are only counted.
+    /// Requests of which the times are kept, 32 bytes each, used as they are filled; later ones are
+    /// only counted.
+    #[arg(long = "times", value_name = "COUNT", default_value_t = 1_000_000)]
     pub times_max: usize,
 }
 
-/// Timers are late by as much on a machine that has something else to do, too.
-const SPIN_NS: u64 = 50_000;
-/// The times of a million requests: 32 MB, used as they are filled.
-const TIMES_MAX: usize = 1_000_000;
+#[derive(Parser)]
+struct Defaults {
+    #[command(flatten)]
+    options: StubOptions,
+}
 
 impl Default for StubOptions {
     fn default() -> Self {
-        Self {
-            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
-            listening: Listening::Answering,
-            latency: Latency::NONE,
-            draw: Draw::Independent,
-            servers: None,
-            stall: None,
-            spread_ns: 0,
-            body: b"Hello, world!".to_vec(),
-            framing: Framing::Length,
-            closing: Closing::AsAsked,
-            faults: Vec::new(),
-            connection_faults: Vec::new(),
-            seed: 1,
-            spin_ns: SPIN_NS,
-            cpu: None,
-            times_max: TIMES_MAX,
-        }
+        Defaults::parse_from([""]).options
     }
 }
 

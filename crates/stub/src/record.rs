@@ -1,7 +1,6 @@
 //! What happened: counts, and the times of each request.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,65 +70,54 @@ pub struct Report {
 /// Written by the responder's thread, read by others.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) connections: AtomicU64,
-    pub(crate) requests: AtomicU64,
-    pub(crate) answers: AtomicU64,
-    pub(crate) missed: AtomicU64,
-    pub(crate) not_understood: AtomicU64,
-    pub(crate) faults: Vec<AtomicU64>,
-    pub(crate) connection_faults: Vec<AtomicU64>,
-    times: Mutex<Vec<Times>>,
+    record: Mutex<Record>,
     times_max: usize,
+}
+
+#[derive(Debug)]
+struct Record {
+    counts: Counts,
+    times: Vec<Times>,
 }
 
 impl Shared {
     pub(crate) fn new(faults: usize, connection_faults: usize, times_max: usize) -> Self {
-        let zeros = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
+        let counts = Counts {
+            faults: vec![0; faults],
+            connection_faults: vec![0; connection_faults],
+            ..Counts::default()
+        };
+        // All at once: a list that moves while it grows would hold answers up.
+        let times = Vec::with_capacity(times_max);
         Self {
-            connections: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
-            answers: AtomicU64::new(0),
-            missed: AtomicU64::new(0),
-            not_understood: AtomicU64::new(0),
-            faults: zeros(faults),
-            connection_faults: zeros(connection_faults),
-            // All at once: a list that moves while it grows would hold answers up.
-            times: Mutex::new(Vec::with_capacity(times_max)),
+            record: Mutex::new(Record { counts, times }),
             times_max,
         }
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        let all = |counts: &[AtomicU64]| counts.iter().map(load).collect();
-        Counts {
-            connections: load(&self.connections),
-            requests: load(&self.requests),
-            answers: load(&self.answers),
-            missed: load(&self.missed),
-            not_understood: load(&self.not_understood),
-            faults: all(&self.faults),
-            connection_faults: all(&self.connection_faults),
+    /// Adds to the counts.
+    pub(crate) fn count(&self, add: impl FnOnce(&mut Counts)) {
+        add(&mut self.lock().counts);
+    }
+
+    /// Counts an answer, and keeps its times if there is room.
+    pub(crate) fn answered(&self, times: Times) {
+        let mut record = self.lock();
+        record.counts.answers += 1;
+        if record.times.len() < self.times_max {
+            record.times.push(times);
         }
     }
 
-    pub(crate) fn record(&self, times: Times) {
-        let mut list = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        if list.len() < self.times_max {
-            list.push(times);
-        }
+    pub(crate) fn counts(&self) -> Counts {
+        self.lock().counts.clone()
     }
 
     pub(crate) fn times(&self) -> Vec<Times> {
-        let list = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        list.clone()
+        self.lock().times.clone()
     }
-}
 
-/// Adds one to a count that only the calling thread writes.
-pub(crate) fn count(count: &AtomicU64) {
-    count.store(load(count) + 1, Ordering::Relaxed);
-}
-
-fn load(count: &AtomicU64) -> u64 {
-    count.load(Ordering::Relaxed)
+    fn lock(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

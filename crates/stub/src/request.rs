@@ -1,7 +1,7 @@
 //! Where a request ends, and what of it matters here.
 //!
 //! Less than HTTP: a head, and content of an announced length. It is for clients that send what
-//! they should, and tells everything else apart as not understood.
+//! they should; everything else is not understood.
 
 /// A request head as far as an answer depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use crate::connection::{Connection, Read, Stage};
 use crate::inbox::Inbox;
 use crate::latency::Sampler;
 use crate::listener::{self, Listener};
-use crate::record::{Shared, Times, count};
+use crate::record::{Shared, Times};
 use crate::request::Request;
 use crate::timing::Timing;
 use crate::{ConnectionFault, Every, Fault, Listening, StubOptions};
@@ -25,13 +25,13 @@ use crate::{ConnectionFault, Every, Fault, Listening, StubOptions};
 /// Events taken at once, and connections accepted in one turn.
 const EVENTS_MAX: usize = 256;
 const ACCEPTED_MAX: usize = 64;
-/// When accepting is tried again after it failed, for want of descriptors say.
+/// When accepting is tried again after it failed, for lack of descriptors, say.
 const ACCEPT_AGAIN_NS: u64 = 10_000_000;
 /// Events that are no connection's.
 const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 
-/// Where a connection is kept. The generation tells it from those before it.
+/// Where a connection is kept. The generation distinguishes it from those before it.
 #[derive(Debug, Default)]
 struct Slot {
     generation: u32,
@@ -168,12 +168,13 @@ impl Responder {
 
     fn accepted(&mut self, socket: OwnedFd) {
         self.connections += 1;
-        count(&self.shared.connections);
+        self.shared.count(|counts| counts.connections += 1);
         let mut connection = Connection::new(socket);
         connection.delay_ns = spread(self.options.spread_ns, self.connections);
         if let Some((index, fault)) = Every::find(&self.options.connection_faults, self.connections)
         {
-            count(&self.shared.connection_faults[index]);
+            self.shared
+                .count(|counts| counts.connection_faults[index] += 1);
             let after = match fault {
                 ConnectionFault::Close => After::Close,
                 ConnectionFault::Reset => After::Reset,
@@ -238,7 +239,7 @@ impl Responder {
                     Read::Request(request, arrived_ns) => self.begin(index, request, arrived_ns),
                     Read::End => return self.drop_connection(index),
                     Read::Not => {
-                        count(&self.shared.not_understood);
+                        self.shared.count(|counts| counts.not_understood += 1);
                         return self.drop_connection(index);
                     }
                 },
@@ -249,12 +250,12 @@ impl Responder {
     /// A request is complete.
     fn begin(&mut self, index: u32, request: Request, arrived_ns: u64) {
         self.requests += 1;
-        count(&self.shared.requests);
+        self.shared.count(|counts| counts.requests += 1);
         let number = self.requests;
         let mut due_ns = self.timing.due_ns(arrived_ns);
         let found = Every::find(&self.options.faults, number);
         if let Some((rule, fault)) = found {
-            count(&self.shared.faults[rule]);
+            self.shared.count(|counts| counts.faults[rule] += 1);
             if let Fault::Late { by_ns } = fault {
                 due_ns = due_ns.saturating_add(by_ns);
             }
@@ -327,8 +328,7 @@ impl Responder {
             return;
         };
         if answer.is_complete {
-            count(&self.shared.answers);
-            self.shared.record(Times {
+            self.shared.answered(Times {
                 number: connection.number,
                 arrived_ns: connection.arrived_ns,
                 due_ns: connection.due_ns,
@@ -346,7 +346,7 @@ impl Responder {
             if matches!(connection.stage, Stage::Serving | Stage::Writing)
                 && connection.answer.is_some()
             {
-                count(&self.shared.missed);
+                self.shared.count(|counts| counts.missed += 1);
             }
             slot.generation = slot.generation.wrapping_add(1);
             self.free.push(index);

@@ -118,7 +118,7 @@ impl Stub {
 
 impl Drop for Stub {
     fn drop(&mut self) {
-        let _ = self.end(); // there is nobody to tell
+        let _ = self.end(); // an error is lost: `stop` returns it
     }
 }
 

@@ -2,15 +2,12 @@
 //!
 //! Every function says in one line what is wrong with a text that it does not understand.
 
-use crate::{
-    Closing, ConnectionFault, Every, Fault, Framing, Latency, Listening, Malformed, Stall,
-};
+use clap::ValueEnum;
+
+use crate::{ConnectionFault, Draw, Every, Fault, Latency, Stall};
 
 /// A time in nanoseconds: a number and one of `ns`, `us`, `ms`, `s`; or `0`.
-///
-/// # Errors
-/// Anything else, and what is longer than a year.
-pub fn duration_ns(text: &str) -> Result<u64, String> {
+pub(crate) fn duration_ns(text: &str) -> Result<u64, String> {
     const YEAR_NS: f64 = 366.0 * 86_400.0 * 1e9;
     if text == "0" {
         return Ok(0);
@@ -33,10 +30,7 @@ pub fn duration_ns(text: &str) -> Result<u64, String> {
 }
 
 /// `5ms`, `exp:5ms` (the mean), or `bimodal:1ms,10ms,5%` (the usual time, the other, its share).
-///
-/// # Errors
-/// Anything else.
-pub fn latency(text: &str) -> Result<Latency, String> {
+pub(crate) fn latency(text: &str) -> Result<Latency, String> {
     match text.split_once(':') {
         None => Ok(Latency::Constant {
             ns: duration_ns(text)?,
@@ -72,10 +66,7 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 /// `1s/10s`: how long, and how often.
-///
-/// # Errors
-/// Anything else.
-pub fn stall(text: &str) -> Result<Stall, String> {
+pub(crate) fn stall(text: &str) -> Result<Stall, String> {
     let Some((length, every)) = text.split_once('/') else {
         return Err(format!("'{text}' has another form than TIME/TIME"));
     };
@@ -86,10 +77,7 @@ pub fn stall(text: &str) -> Result<Stall, String> {
 }
 
 /// `NAME@N` or `NAME:ARGUMENT@N`: what happens to every Nth answer.
-///
-/// # Errors
-/// An unknown name, an argument that is missing or one too many, no number.
-pub fn fault(text: &str) -> Result<Every<Fault>, String> {
+pub(crate) fn fault(text: &str) -> Result<Every<Fault>, String> {
     let (what, every) = every(text)?;
     let (name, argument) = match what.split_once(':') {
         Some((name, argument)) => (name, Some(argument)),
@@ -116,7 +104,7 @@ pub fn fault(text: &str) -> Result<Every<Fault>, String> {
         ("late", Some(by)) => Fault::Late {
             by_ns: duration_ns(by)?,
         },
-        ("malformed", Some(how)) => Fault::Malformed(malformed(how)?),
+        ("malformed", Some(how)) => Fault::Malformed(named(how, "no way to be malformed")?),
         _ => {
             return Err(format!(
                 "'{what}' is no fault: close, reset, cut-head, cut-body, reset-in-body, content, \
@@ -127,35 +115,20 @@ pub fn fault(text: &str) -> Result<Every<Fault>, String> {
     Ok(Every { every, fault })
 }
 
-fn malformed(text: &str) -> Result<Malformed, String> {
-    Ok(match text {
-        "protocol" => Malformed::Protocol,
-        "status" => Malformed::Status,
-        "length" => Malformed::Length,
-        "lengths" => Malformed::Lengths,
-        "chunk-size" => Malformed::ChunkSize,
-        "field-name" => Malformed::FieldName,
-        "endless-head" => Malformed::EndlessHead,
-        _ => {
-            return Err(format!(
-                "'{text}' is no way to be malformed: protocol, status, length, lengths, \
-                 chunk-size, field-name, endless-head"
-            ));
-        }
+fn named<T: ValueEnum>(text: &str, otherwise: &str) -> Result<T, String> {
+    T::from_str(text, false).map_err(|_| {
+        let values = T::value_variants().iter();
+        let names =
+            values.filter_map(|value| Some(value.to_possible_value()?.get_name().to_owned()));
+        let names: Vec<String> = names.collect();
+        format!("'{text}' is {otherwise}: {}", names.join(", "))
     })
 }
 
 /// `close@N` or `reset@N`: what happens to every Nth connection.
-///
-/// # Errors
-/// Anything else.
-pub fn connection_fault(text: &str) -> Result<Every<ConnectionFault>, String> {
+pub(crate) fn connection_fault(text: &str) -> Result<Every<ConnectionFault>, String> {
     let (name, every) = every(text)?;
-    let fault = match name {
-        "close" => ConnectionFault::Close,
-        "reset" => ConnectionFault::Reset,
-        _ => return Err(format!("'{name}' is no fault: close, reset")),
-    };
+    let fault = named(name, "no fault")?;
     Ok(Every { every, fault })
 }
 
@@ -171,53 +144,26 @@ fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(fails)
 }
 
-/// `length`, `chunked` or `until-close`.
-///
-/// # Errors
-/// Anything else.
-pub fn framing(text: &str) -> Result<Framing, String> {
-    Ok(match text {
-        "length" => Framing::Length,
-        "chunked" => Framing::Chunked,
-        "until-close" => Framing::UntilClose,
-        _ => return Err(format!("'{text}' is none of length, chunked, until-close")),
-    })
+/// How many parts of the distribution there are, or `independent`.
+pub(crate) fn draw(text: &str) -> Result<Draw, String> {
+    match text {
+        "independent" => Ok(Draw::Independent),
+        _ => Ok(Draw::Stratified {
+            strata: number(text)?,
+        }),
+    }
 }
 
-/// `as-asked`, `announced`, `silent` or `ignored`.
-///
-/// # Errors
-/// Anything else.
-pub fn closing(text: &str) -> Result<Closing, String> {
-    Ok(match text {
-        "as-asked" => Closing::AsAsked,
-        "announced" => Closing::Announced,
-        "silent" => Closing::Silent,
-        "ignored" => Closing::Ignored,
-        _ => {
-            return Err(format!(
-                "'{text}' is none of as-asked, announced, silent, ignored"
-            ));
-        }
-    })
-}
-
-/// `answering`, `refusing` or `deaf`.
-///
-/// # Errors
-/// Anything else.
-pub fn listening(text: &str) -> Result<Listening, String> {
-    Ok(match text {
-        "answering" => Listening::Answering,
-        "refusing" => Listening::Refusing,
-        "deaf" => Listening::Deaf,
-        _ => return Err(format!("'{text}' is none of answering, refusing, deaf")),
-    })
+/// Content, by its number of bytes.
+pub(crate) fn body(text: &str) -> Result<Vec<u8>, String> {
+    let bytes = b"Hello, world!".iter().copied().cycle();
+    Ok(bytes.take(number(text)?).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Malformed;
 
     #[test]
     fn times_have_units() {

@@ -101,7 +101,7 @@ fn every_nth_answer_is_wrong_as_programmed() {
 
 #[test]
 fn what_is_malformed_closes() {
-    for malformed in Malformed::ALL {
+    for &malformed in Malformed::all() {
         let stub = Stub::start(StubOptions {
             faults: vec![Every {
                 every: 1,

@@ -134,7 +134,7 @@ fn answers_that_are_not_the_expected_ones() {
 #[test]
 fn answers_that_are_not_http() {
     let _turn = run::turn();
-    for malformed in Malformed::ALL {
+    for &malformed in Malformed::all() {
         let options = options(Fault::Malformed(malformed));
         check(&options, ErrorKind::Malformed, false);
     }
