@@ -1,4 +1,4 @@
-//! Whether the time of an answer tells a user who is there from one who is not: logins with a wrong
+//! Whether the time of an answer shows if there is such a user: logins with a wrong
 //! password, and of nobody, in turn; medians of 200 each, which must agree within 5 %.
 #![allow(clippy::print_stdout, reason = "a program for the terminal")]
 

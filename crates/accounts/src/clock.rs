@@ -1,4 +1,4 @@
-//! Time as an input: what the app holds against limits and lifetimes is passed in, not looked up.
+//! Time as an input: the app compares limits and lifetimes with a clock that it is given.
 
 use std::fmt;
 use std::sync::Arc;

@@ -22,16 +22,9 @@ pub(crate) enum Kind {
 }
 
 /// What is wrong with the text, and what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct DatabaseError(String);
-
-impl std::error::Error for DatabaseError {}
-
-impl fmt::Display for DatabaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 impl Database {
     /// The file, if it is one of SQLite. Beside it there are two more while it is open, with the same
@@ -111,7 +104,7 @@ fn postgres(rest: &str) -> Result<Database, DatabaseError> {
     })
 }
 
-/// The driver's own words could repeat what was typed, with the password in it: only the kind is reported.
+/// The driver's own words could repeat what was typed, with the password in it: only the kind is shown.
 fn unreadable(_: sqlx::Error) -> DatabaseError {
     DatabaseError(
         "cannot be read; right would be SCHEME://USER:PASSWORD@HOST:PORT/NAME, with % codes for \

@@ -212,10 +212,10 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_has_no_more_than_a_hundred_guesses_in_any_hour() {
+    fn many_addresses_have_no_more_than_a_hundred_guesses_in_any_hour() {
         let guard = guard();
         let mut times = Vec::new();
-        let mut next_ms = [0; 400]; // each comes when its wait is over: then it has the most
+        let mut next_ms = [0; 400]; // each comes when its wait ends: then it has the most
         for now_ms in (0..4 * 60 * MINUTE_MS).step_by(1000) {
             for (address, next_ms) in (0..).zip(&mut next_ms) {
                 if *next_ms > now_ms {

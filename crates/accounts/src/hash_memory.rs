@@ -5,6 +5,7 @@
 //! that ever hashed, as soon as one such piece was freed, and arenas hardly shrink. So there are as
 //! many pieces as hashes at the same time, each mapped for itself.
 
+use std::collections::TryReserveError;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -58,7 +59,7 @@ impl HashMemory {
         self: &Arc<Self>,
         count: usize,
         work: impl FnOnce(&mut [Block]) -> T,
-    ) -> Result<T, String> {
+    ) -> Result<T, TryReserveError> {
         let mut blocks = self.take(count)?;
         let result = work(&mut blocks[..count]);
         blocks[..count].fill(Block::new()); // it was made of a password
@@ -66,14 +67,12 @@ impl HashMemory {
         Ok(result)
     }
 
-    fn take(&self, count: usize) -> Result<Vec<Block>, String> {
+    fn take(&self, count: usize) -> Result<Vec<Block>, TryReserveError> {
         let last = self.lock().pieces.pop();
         let mut blocks = last.map(|piece| piece.blocks).unwrap_or_default();
         if blocks.len() < count {
             let room = count.max(MAPPED_BYTES_MIN / Block::SIZE);
-            blocks
-                .try_reserve_exact(room - blocks.len())
-                .map_err(|error| format!("memory for a password hash: {error}"))?;
+            blocks.try_reserve_exact(room - blocks.len())?;
             blocks.resize(count, Block::new());
         }
         Ok(blocks)

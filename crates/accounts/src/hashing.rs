@@ -1,19 +1,21 @@
 //! Password hashes: argon2id, on threads that may block, so many at a time.
 
-use std::fmt;
+use std::collections::TryReserveError;
 use std::sync::Arc;
 use std::time::Duration;
 
 use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
 use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Params, Version};
+use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinError;
 use tokio::time::timeout;
 
 use crate::counters::Count;
 use crate::hash_memory::HashMemory;
 use crate::limits::HASH_QUEUE_MAX;
-use crate::options::Options;
+use crate::options::{HashCost, Options};
 
 const SALT_BYTES: usize = 16;
 
@@ -32,13 +34,28 @@ pub(crate) struct Hasher {
     pub(crate) refused: Count,
 }
 
-/// Why there is no answer.
-#[derive(Debug)]
+/// Why there is no answer. All but the first cannot happen: no randomness, no memory, a lost thread.
+#[derive(Debug, Error)]
 pub(crate) enum HashError {
     /// Too many are waiting, or it took too long until it was this one's turn.
+    #[error("too many hashes")]
     Busy,
-    /// What cannot happen: no randomness, no memory, a thread that was lost.
-    Failed(String),
+    #[error("{0}: {1}")]
+    Cost(HashCost, argon2::Error),
+    #[error(transparent)]
+    Random(#[from] getrandom::Error),
+    #[error("memory for a password hash: {0}")]
+    Memory(#[from] TryReserveError),
+    #[error(transparent)]
+    Argon2(#[from] argon2::Error),
+    #[error(transparent)]
+    Password(#[from] argon2::password_hash::Error),
+    #[error(transparent)]
+    Form(#[from] argon2::password_hash::phc::Error),
+    #[error("a stored password hash has no salt or no output")]
+    Incomplete,
+    #[error(transparent)]
+    Lost(#[from] JoinError),
 }
 
 impl Hasher {
@@ -46,13 +63,13 @@ impl Hasher {
     ///
     /// # Errors
     /// A parameter is out of its bounds; the kernel gives no randomness.
-    pub(crate) fn new(options: &Options, runtime: Handle) -> Result<Self, String> {
+    pub(crate) fn new(options: &Options, runtime: Handle) -> Result<Self, HashError> {
         let cost = options.hash_cost;
         let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, None)
-            .map_err(|error| format!("{cost}: {error}"))?;
+            .map_err(|error| HashError::Cost(cost, error))?;
         let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
         let mut secret = [0; 32];
-        getrandom::fill(&mut secret).map_err(|error| error.to_string())?;
+        getrandom::fill(&mut secret)?;
         let memory = HashMemory::new(options.hash_memory_kept, runtime.clone());
         let nobodys = hash(&argon2, &memory, &secret)?;
         Ok(Self {
@@ -98,7 +115,7 @@ impl Hasher {
     /// Does the work on a thread that may block, once there is a turn for it.
     async fn in_turn<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> Result<T, String> + Send + 'static,
+        work: impl FnOnce() -> Result<T, HashError> + Send + 'static,
     ) -> Result<T, HashError> {
         let turn = self.turn().await.inspect_err(|_| self.refused.add(1))?;
         self.done.add(1);
@@ -107,10 +124,7 @@ impl Hasher {
             drop(turn); // held by the work, not by the request: that may be gone before
             result
         });
-        match done.await {
-            Ok(result) => result.map_err(HashError::Failed),
-            Err(error) => Err(HashError::Failed(error.to_string())),
-        }
+        done.await?
     }
 
     async fn turn(&self) -> Result<OwnedSemaphorePermit, HashError> {
@@ -124,37 +138,41 @@ impl Hasher {
     }
 }
 
-fn hash(argon2: &Argon2<'_>, memory: &Arc<HashMemory>, password: &[u8]) -> Result<String, String> {
+fn hash(
+    argon2: &Argon2<'_>,
+    memory: &Arc<HashMemory>,
+    password: &[u8],
+) -> Result<String, HashError> {
     let mut salt = [0; SALT_BYTES];
-    getrandom::fill(&mut salt).map_err(text)?;
+    getrandom::fill(&mut salt)?;
     let mut output = [0; Params::DEFAULT_OUTPUT_LEN];
     fill(argon2, memory, password, &salt, &mut output)?;
     let hash = PasswordHash {
         algorithm: ARGON2ID_IDENT,
         version: Some(Version::V0x13.into()),
-        params: ParamsString::try_from(argon2.params()).map_err(text)?,
-        salt: Some(Salt::new(&salt).map_err(text)?),
-        hash: Some(Output::new(&output).map_err(text)?),
+        params: ParamsString::try_from(argon2.params())?,
+        salt: Some(Salt::new(&salt)?),
+        hash: Some(Output::new(&output)?),
     };
     Ok(hash.to_string())
 }
 
 /// Whether a password has this hash, by the cost and the salt that stand in it.
-fn is_of_hash(password: &[u8], memory: &Arc<HashMemory>, stored: &str) -> Result<bool, String> {
-    let hash = PasswordHash::new(stored).map_err(text)?;
+fn is_of_hash(password: &[u8], memory: &Arc<HashMemory>, stored: &str) -> Result<bool, HashError> {
+    let hash = PasswordHash::new(stored)?;
     let (Some(salt), Some(expected)) = (&hash.salt, &hash.hash) else {
-        return Err("a stored password hash has no salt or no output".to_owned());
+        return Err(HashError::Incomplete);
     };
     let version = hash.version.map_or(Ok(Version::V0x13), Version::try_from);
     let argon2 = Argon2::new(
-        Algorithm::try_from(hash.algorithm.as_str()).map_err(text)?,
-        version.map_err(text)?,
-        Params::try_from(&hash).map_err(text)?,
+        Algorithm::try_from(hash.algorithm.as_str())?,
+        version?,
+        Params::try_from(&hash)?,
     );
     let mut output = [0; Output::MAX_LENGTH];
     let output = &mut output[..expected.len()];
     fill(&argon2, memory, password, salt, output)?;
-    let output = Output::new(output).map_err(text)?;
+    let output = Output::new(output)?;
     Ok(output == *expected) // takes as long wherever they differ
 }
 
@@ -164,15 +182,11 @@ fn fill(
     password: &[u8],
     salt: &[u8],
     output: &mut [u8],
-) -> Result<(), String> {
+) -> Result<(), HashError> {
     let filled = memory.with(argon2.params().block_count(), |blocks| {
         argon2.hash_password_into_with_memory(password, salt, output, blocks)
     })?;
-    filled.map_err(text)
-}
-
-fn text(error: impl fmt::Display) -> String {
-    error.to_string()
+    Ok(filled?)
 }
 
 #[cfg(test)]
@@ -197,8 +211,8 @@ mod tests {
             .unwrap_err();
         let theirs = argon2.hash_password_with_salt(b"wind and tide", b"sixteen bytes of");
         let theirs = theirs.unwrap().to_string();
-        assert_eq!(is_of_hash(b"wind and tide", &memory, &theirs), Ok(true));
-        assert_eq!(is_of_hash(b"wind and tidE", &memory, &theirs), Ok(false));
+        assert!(is_of_hash(b"wind and tide", &memory, &theirs).unwrap());
+        assert!(!is_of_hash(b"wind and tidE", &memory, &theirs).unwrap());
         is_of_hash(b"wind and tide", &memory, "$argon2id$v=19$m=64").unwrap_err();
         is_of_hash(b"wind and tide", &memory, "$argon2id$v=19$m=64,t=3,p=2").unwrap_err();
     }

@@ -85,7 +85,7 @@ impl Options {
             device_max: 180 * 24 * 60 * minute,
             tries_by_device: TRIES_OF_ONE,
             tries_by_network: TRIES_OF_ONE,
-            // A hundred guesses in an hour for a crowd: 20, one in 50 s, and those that were kept.
+            // A hundred guesses in an hour for many addresses: 20, one in 50 s, and those that were kept.
             turns_by_account: Turns {
                 free: 20,
                 every: Duration::from_secs(50),

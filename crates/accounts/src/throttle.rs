@@ -65,7 +65,10 @@ impl<K: Clone + Eq + Hash> Throttle<K> {
     pub(crate) fn begin(&self, key: &K, now_ms: i64) -> Result<(), Duration> {
         let mut entries = self.lock();
         if entries.len() >= self.entries_max && !entries.contains_key(key) {
-            self.make_room(&mut entries, now_ms);
+            let is_over = |entry: &mut Entry| self.is_forgotten(entry, now_ms);
+            make_room(&mut entries, self.entries_max, is_over, |entry| {
+                entry.last_ms
+            });
         }
         let entry = entries.entry(key.clone()).or_insert(Entry {
             failed: 0,
@@ -110,26 +113,31 @@ impl<K: Clone + Eq + Hash> Throttle<K> {
         now_ms.saturating_sub(since) >= as_ms(self.tries.forgotten_after.as_millis())
     }
 
-    /// Drops what is forgotten, or else an eighth of all: those that were tried least recently.
-    fn make_room(&self, entries: &mut HashMap<K, Entry>, now_ms: i64) {
-        entries.retain(|_, entry| !self.is_forgotten(entry, now_ms));
-        if entries.len() < self.entries_max {
-            return;
-        }
-        let mut times: Vec<i64> = entries.values().map(|entry| entry.last_ms).collect();
-        let share = (times.len() / 8).max(1);
-        let (_, last, _) = times.select_nth_unstable(share - 1);
-        let (last, mut left) = (*last, share);
-        entries.retain(|_, entry| {
-            let goes = left > 0 && entry.last_ms <= last;
-            left -= usize::from(goes);
-            !goes
-        });
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner) // counts are never half written
     }
+}
+
+/// Drops what is over, or else an eighth of all: those with the lowest rank.
+pub(crate) fn make_room<K: Eq + Hash, E>(
+    entries: &mut HashMap<K, E>,
+    entries_max: usize,
+    mut is_over: impl FnMut(&mut E) -> bool,
+    rank: impl Fn(&E) -> i64,
+) {
+    entries.retain(|_, entry| !is_over(entry));
+    if entries.len() < entries_max {
+        return;
+    }
+    let mut ranks: Vec<i64> = entries.values().map(&rank).collect();
+    let share = (ranks.len() / 8).max(1);
+    let (_, last, _) = ranks.select_nth_unstable(share - 1);
+    let (last, mut left) = (*last, share);
+    entries.retain(|_, entry| {
+        let goes = left > 0 && rank(entry) <= last;
+        left -= usize::from(goes);
+        !goes
+    });
 }
 
 pub(crate) fn as_ms(ms: u128) -> i64 {

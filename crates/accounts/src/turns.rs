@@ -10,7 +10,7 @@ use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::throttle::as_ms;
+use crate::throttle::{as_ms, make_room};
 
 /// How many turns there are, and how they are waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,15 @@ impl<K: Clone + Eq + Hash, W: Copy + Eq> TurnQueue<K, W> {
         let [every_ms, free_ms] = self.every_and_free_ms();
         let mut entries = self.lock();
         if entries.len() >= self.entries_max && !entries.contains_key(key) {
-            self.make_room(&mut entries, now_ms);
+            // What has all its free tries and no turn waiting; or else what has the fewest tries, so
+            // that filling the table is of no use against one that has many.
+            let is_over = |entry: &mut Entry<W>| {
+                self.drop_lost(entry, now_ms);
+                entry.full_ms <= now_ms && entry.waiting.is_empty()
+            };
+            make_room(&mut entries, self.entries_max, is_over, |entry| {
+                entry.full_ms
+            });
         }
         let entry = entries.entry(key.clone()).or_insert(Entry {
             full_ms: now_ms,
@@ -109,27 +117,6 @@ impl<K: Clone + Eq + Hash, W: Copy + Eq> TurnQueue<K, W> {
         entry
             .waiting
             .retain(|(_, at_ms)| now_ms.saturating_sub(*at_ms) <= kept_ms);
-    }
-
-    /// Drops what has all its free tries and nobody waiting, or else an eighth of all: those with the
-    /// fewest tries, so that filling the table is of no use against one that has many.
-    fn make_room(&self, entries: &mut HashMap<K, Entry<W>>, now_ms: i64) {
-        entries.retain(|_, entry| {
-            self.drop_lost(entry, now_ms);
-            entry.full_ms > now_ms || !entry.waiting.is_empty()
-        });
-        if entries.len() < self.entries_max {
-            return;
-        }
-        let mut times: Vec<i64> = entries.values().map(|entry| entry.full_ms).collect();
-        let share = (times.len() / 8).max(1);
-        let (_, last, _) = times.select_nth_unstable(share - 1);
-        let (last, mut left) = (*last, share);
-        entries.retain(|_, entry| {
-            let goes = left > 0 && entry.full_ms <= last;
-            left -= usize::from(goes);
-            !goes
-        });
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Entry<W>>> {

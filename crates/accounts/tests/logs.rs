@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 /// The one log; held by the test that looks at it.
 static LOG: LazyLock<Mutex<Log>> = LazyLock::new(|| Mutex::new(Log::listen(tracing::Level::TRACE)));
 
-/// A disk that is full, as SQLite tells it: every statement that writes fails, and its connection is
+/// A disk that is full, as SQLite reports it: every statement that writes fails, and its connection is
 /// as good as before.
 #[tokio::test]
 async fn a_full_disk_is_said_at_a_bounded_rate() {

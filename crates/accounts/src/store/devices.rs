@@ -1,6 +1,6 @@
 //! Statements about devices: browsers that an account knows because they have logged in there.
 
-use super::run::{change, fetch};
+use super::run::{change, fetch, keep_newest};
 use super::{Lifetime, Store, StoreError, User};
 use crate::limits::DEVICES_PER_USER_MAX;
 
@@ -59,15 +59,7 @@ impl Store {
             return Ok(false);
         }
         let kept = DEVICES_PER_USER_MAX;
-        // The inner table has a name because MySQL does not read from the one it deletes from.
-        change!(
-            self,
-            "DELETE FROM devices WHERE user_id = $1 AND token_hash NOT IN ( \
-               SELECT token_hash FROM ( \
-                 SELECT token_hash FROM devices WHERE user_id = $2 \
-                 ORDER BY created_ms DESC, token_hash LIMIT $3) AS newest)",
-            [id, id, kept]
-        )?;
+        keep_newest!(self, "devices", id, kept)?;
         Ok(true)
     }
 }

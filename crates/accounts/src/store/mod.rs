@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 pub use open::OpenError;
 
-use run::{change, fetch};
+use run::{change, fetch, keep_newest};
 
 use crate::counters::Count;
 use crate::limits::SESSIONS_PER_USER_MAX;
@@ -168,15 +168,7 @@ impl Store {
             return Ok(false);
         }
         let kept = SESSIONS_PER_USER_MAX;
-        // The inner table has a name because MySQL does not read from the one it deletes from.
-        change!(
-            self,
-            "DELETE FROM sessions WHERE user_id = $1 AND token_hash NOT IN ( \
-               SELECT token_hash FROM ( \
-                 SELECT token_hash FROM sessions WHERE user_id = $2 \
-                 ORDER BY created_ms DESC, token_hash LIMIT $3) AS newest)",
-            [id, id, kept]
-        )?;
+        keep_newest!(self, "sessions", id, kept)?;
         Ok(true)
     }
 

@@ -1,6 +1,5 @@
 //! From the name of a database to one that is ready: reaching it, its tables, its pool.
 
-use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -26,6 +25,7 @@ use super::run::Asking;
 use super::{Pool, Store};
 use crate::counters::Count;
 use crate::database::Kind;
+use crate::hashing::HashError;
 use crate::limits::{POOL_QUEUE_MAX, STALE_AFTER, START_PAUSES};
 use crate::options::Options;
 
@@ -54,20 +54,13 @@ type Prepare<C> = for<'c> fn(&'c mut C) -> Asking<'c, ()>;
 const MARIADB_LOCK: &str = "SELECT GET_LOCK(CONCAT('loadline.', MD5(DATABASE())), 60)";
 
 /// Why accounts cannot be opened.
-#[derive(Debug)]
-pub struct OpenError(String);
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct OpenError(pub(crate) String);
 
-impl std::error::Error for OpenError {}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl OpenError {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+impl From<HashError> for OpenError {
+    fn from(error: HashError) -> Self {
+        Self(error.to_string())
     }
 }
 
@@ -99,12 +92,12 @@ impl Store {
                 };
                 reach(&connect, prepare, steps, options).await?;
                 // Statements are single ones: no lock on what lies between rows is needed.
-                let calm = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+                let isolation = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
                 let count = Arc::clone(&opened);
                 let pool = pool_options::<sqlx::MySql>(options, &opened).after_connect(
                     move |connection, _| {
                         count.add(1);
-                        Box::pin(async move { connection.execute(calm).await.map(drop) })
+                        Box::pin(async move { connection.execute(isolation).await.map(drop) })
                     },
                 );
                 Pool::MySql(filled(pool.connect_lazy_with(connect), options).await?)

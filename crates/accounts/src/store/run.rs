@@ -9,14 +9,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use loadline_base::limited;
 use sqlx::{Database as Driver, Error, Pool as DriverPool};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use super::{Pool, Store, StoreError};
 use crate::limits::GONE_FOR_MS;
-use crate::log::FAILURES_MAX;
+use crate::log::failed;
 
 /// How often a statement is asked again that lost against another, or a read whose connection broke.
 const TRIES: u32 = 4;
@@ -33,7 +32,7 @@ pub(super) enum Kind {
 
 /// A statement that answers with at most one row.
 macro_rules! fetch {
-    ($store:expr, $sql:literal, [$($argument:ident),*]) => {
+    ($store:expr, $sql:expr, [$($argument:ident),*]) => {
         $crate::store::run::on_each!(Read, $store, $sql, [$($argument),*], asking, {
             sqlx::query_as(asking.0)$(.bind($argument))*.fetch_optional(asking.1).await
         })
@@ -42,7 +41,7 @@ macro_rules! fetch {
 
 /// A statement that answers with the number of rows it changed.
 macro_rules! change {
-    ($store:expr, $sql:literal, [$($argument:ident),*]) => {
+    ($store:expr, $sql:expr, [$($argument:ident),*]) => {
         $crate::store::run::on_each!(Write, $store, $sql, [$($argument),*], asking, {
             let done = sqlx::query(asking.0)$(.bind($argument))*.execute(asking.1).await;
             done.map(|done| done.rows_affected())
@@ -50,9 +49,30 @@ macro_rules! change {
     };
 }
 
+/// Deletes what a user has too much of in a table: all but the newest.
+macro_rules! keep_newest {
+    ($store:expr, $table:literal, $id:ident, $kept:ident) => {
+        // The inner table has a name because MySQL does not read from the one it deletes from.
+        $crate::store::run::change!(
+            $store,
+            concat!(
+                "DELETE FROM ",
+                $table,
+                " WHERE user_id = $1 AND token_hash NOT IN ( \
+                   SELECT token_hash FROM ( \
+                     SELECT token_hash FROM ",
+                $table,
+                " WHERE user_id = $2 \
+                     ORDER BY created_ms DESC, token_hash LIMIT $3) AS newest)"
+            ),
+            [$id, $id, $kept]
+        )
+    };
+}
+
 /// The same statement for the driver of each database.
 macro_rules! on_each {
-    ($kind:ident, $store:expr, $sql:literal, [$($argument:ident),*], $asking:ident, $ask:block) => {{
+    ($kind:ident, $store:expr, $sql:expr, [$($argument:ident),*], $asking:ident, $ask:block) => {{
         macro_rules! run {
             ($pool:expr, $text:expr) => {
                 $store
@@ -76,7 +96,7 @@ macro_rules! on_each {
     }};
 }
 
-pub(super) use {change, fetch, on_each};
+pub(super) use {change, fetch, keep_newest, on_each};
 
 /// MySQL has `?` in place of `$1`. All statements name their arguments once and in order.
 pub(super) fn with_question_marks(sql: &str) -> String {
@@ -149,9 +169,7 @@ impl Store {
             }
             Ok(Err(error)) => Err(self.judge(&error)),
             Err(error) => {
-                limited!(FAILURES_MAX, Instant::now().into_std(), |more| {
-                    tracing::error!("accounts: a statement was lost: {error}{more}")
-                });
+                failed!(error, "a statement was lost: {error}");
                 Err(StoreError::Unavailable)
             }
         }
@@ -196,7 +214,7 @@ impl Store {
         })
     }
 
-    /// What an error means for the request; those of a database that is gone are logged at a bounded rate.
+    /// What an error means for the request; those of a database that is gone are logged once in a while.
     fn judge(&self, error: &Error) -> StoreError {
         if let Error::Database(error) = error
             && error.is_unique_violation()
@@ -205,9 +223,7 @@ impl Store {
         }
         self.failures.add(1);
         if !self.is_gone() && !matches!(error, Error::PoolClosed) {
-            limited!(FAILURES_MAX, Instant::now().into_std(), |more| {
-                tracing::warn!("accounts: the database did not answer: {error}{more}")
-            });
+            failed!(warn, "the database did not answer: {error}");
         }
         if is_broken(error) || matches!(error, Error::PoolTimedOut) {
             let until = self.now_ms().saturating_add(GONE_FOR_MS);

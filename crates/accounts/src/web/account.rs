@@ -2,39 +2,33 @@
 
 use std::slice;
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::Extension;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use loadline_base::limited;
 use serde::Deserialize;
 
 use super::cookies::Cookie;
-use super::pages::{
-    DeletePage, Failure, Frame, Home, Member, PasswordPage, render, render_throttled, too_many,
-    with_cookie,
-};
-use super::proof::{Proof, Refused};
+use super::pages::{DeletePage, Failure, Frame, Home, Member, PasswordPage, render, with_cookie};
 use super::visitor::Visitor;
 use super::{App, as_ms};
 use crate::limits::SEEN_EVERY_MS;
-use crate::log::VISITS_MAX;
+use crate::log::visited;
 use crate::name::UserName;
 use crate::password;
 use crate::store::{Lifetime, SessionRow, User};
 use crate::token::Token;
 
-/// Somebody who is logged in.
+/// A session of a user who is logged in.
 pub(super) struct Session {
     pub(super) token: Token,
     pub(super) row: SessionRow,
 }
 
 impl App {
-    /// The session of who asks, if there is one.
+    /// The session of a visitor, if there is one.
     pub(super) async fn session(&self, visitor: &Visitor) -> Result<Option<Session>, Failure> {
         let now_ms = self.options.clock.now_ms();
         let idle_ms = as_ms(self.options.session_idle);
@@ -122,11 +116,11 @@ pub(super) async fn home(
         Some(session) => app.frame_of(&session.row, &session.token),
         None => app.frame(),
     };
-    let frame = Frame {
-        notice: notice(&uri),
-        ..frame
-    };
-    Ok(render(StatusCode::OK, &Home { frame }))
+    let notice = notice(&uri);
+    Ok(render(
+        StatusCode::OK,
+        &Home::new(Frame { notice, ..frame }),
+    ))
 }
 
 /// The session that a page needs.
@@ -144,10 +138,10 @@ pub(super) async fn member(
         notice: notice(&uri),
         ..app.frame_of(&session.row, &session.token)
     };
-    Ok(render(StatusCode::OK, &Member { frame }))
+    Ok(render(StatusCode::OK, &Member::new(frame)))
 }
 
-/// The picture of the page behind the login: for who is logged in, and nobody else.
+/// The picture of the page behind the login: only for users who are logged in.
 pub(super) async fn picture(
     State(app): State<Arc<App>>,
     Extension(visitor): Extension<Visitor>,
@@ -172,16 +166,10 @@ pub(super) async fn password_form(
     Extension(visitor): Extension<Visitor>,
 ) -> Result<Response, Failure> {
     let session = logged_in(&app, &visitor).await?;
-    Ok(render(StatusCode::OK, &password_page(&app, &session)))
-}
-
-fn password_page(app: &App, session: &Session) -> PasswordPage {
-    PasswordPage {
-        frame: app.frame_of(&session.row, &session.token),
-        current_warning: "",
-        password_warning: "",
-        repeat_warning: "",
-    }
+    Ok(render(
+        StatusCode::OK,
+        &PasswordPage::new(app.frame_of(&session.row, &session.token)),
+    ))
 }
 
 pub(super) async fn change_password(
@@ -193,7 +181,7 @@ pub(super) async fn change_password(
     let session = logged_in(&app, &visitor).await?;
     let form = read(sent)?;
     app.check_form(&fields, slice::from_ref(&session.token), &form.token)?;
-    let mut page = password_page(&app, &session);
+    let mut page = PasswordPage::new(app.frame_of(&session.row, &session.token));
     let name = UserName {
         shown: session.row.name.clone(),
         key: session.row.name_key.clone(),
@@ -210,15 +198,10 @@ pub(super) async fn change_password(
     let proven = app.prove(&visitor, &fields, Some(&name.key), form.current);
     let proof = match proven.await {
         Ok(proof) => proof,
-        Err(Refused::Wrong) => {
-            page.current_warning = "This is not your present password.";
-            return Ok(render(StatusCode::FORBIDDEN, &page));
+        Err(refused) => {
+            let wrong = "This is not your present password.";
+            return refused.shown(page, |page| page.current_warning = wrong);
         }
-        Err(Refused::TooMany(wait)) => {
-            page.frame.warning = too_many(wait);
-            return Ok(render_throttled(&page, wait));
-        }
-        Err(Refused::Failure(error)) => return Err(error),
     };
     let replaced = replace_password(&app, &visitor, proof.user, form.password).await?;
     let Some([session, device]) = replaced else {
@@ -253,11 +236,7 @@ async fn replace_password(
     {
         return Ok(None);
     }
-    limited!(
-        VISITS_MAX,
-        Instant::now(),
-        |more| tracing::info!(user_id = id, address = %visitor.address, "accounts: password changed{more}")
-    );
+    visited!("password changed", visitor, id);
     let user = User { id, password_hash };
     let session = app.begin_session(user.clone()).await?;
     let device = app.know_device(user, None).await?;
@@ -276,14 +255,10 @@ pub(super) async fn delete_form(
     Extension(visitor): Extension<Visitor>,
 ) -> Result<Response, Failure> {
     let session = logged_in(&app, &visitor).await?;
-    Ok(render(StatusCode::OK, &delete_page(&app, &session)))
-}
-
-fn delete_page(app: &App, session: &Session) -> DeletePage {
-    DeletePage {
-        frame: app.frame_of(&session.row, &session.token),
-        current_warning: "",
-    }
+    Ok(render(
+        StatusCode::OK,
+        &DeletePage::new(app.frame_of(&session.row, &session.token)),
+    ))
 }
 
 pub(super) async fn delete(
@@ -295,30 +270,21 @@ pub(super) async fn delete(
     let session = logged_in(&app, &visitor).await?;
     let form = read(sent)?;
     app.check_form(&fields, slice::from_ref(&session.token), &form.token)?;
-    let mut page = delete_page(&app, &session);
+    let page = DeletePage::new(app.frame_of(&session.row, &session.token));
     let key = session.row.name_key.clone();
     let proven = app.prove(&visitor, &fields, Some(&key), form.current);
-    let Proof { user, .. } = match proven.await {
-        Ok(proof) => proof,
-        Err(Refused::Wrong) => {
-            page.current_warning = "This is not your password.";
-            return Ok(render(StatusCode::FORBIDDEN, &page));
+    let user = match proven.await {
+        Ok(proof) => proof.user,
+        Err(refused) => {
+            let wrong = "This is not your password.";
+            return refused.shown(page, |page| page.current_warning = wrong);
         }
-        Err(Refused::TooMany(wait)) => {
-            page.frame.warning = too_many(wait);
-            return Ok(render_throttled(&page, wait));
-        }
-        Err(Refused::Failure(error)) => return Err(error),
     };
     let id = user.id;
     if !app.store.remove_user(user).await? {
         return Err(Failure::NotLoggedIn);
     }
-    limited!(
-        VISITS_MAX,
-        Instant::now(),
-        |more| tracing::info!(user_id = id, address = %visitor.address, "accounts: deleted{more}")
-    );
+    visited!("deleted", visitor, id);
     let response = app.redirect("/?after=deleted");
     let response = with_cookie(response, Cookie::Device(&key), None, &app, &visitor);
     Ok(with_cookie(response, Cookie::Session, None, &app, &visitor))

@@ -34,7 +34,7 @@ impl Cookie<'_> {
             Self::Session => format!("{prefix}loadline-session"),
             Self::Guest => format!("{prefix}loadline-guest"),
             Self::Device(name_key) => {
-                // Told apart by it, not proved: a name has characters that a cookie's cannot have.
+                // It distinguishes, it proves nothing: a name has characters that a cookie's cannot have.
                 let hash: [u8; 32] = Sha256::digest(name_key).into();
                 format!("{prefix}{DEVICE_PREFIX}{}", HEXLOWER.encode(&hash[..8]))
             }

@@ -1,23 +1,21 @@
 //! Logging in.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use askama::Template;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
-use loadline_base::limited;
 use serde::Deserialize;
 
 use super::App;
 use super::account::{Sent, read};
 use super::cookies::Cookie;
-use super::pages::{Failure, LoginPage, render, render_throttled, too_many, with_cookie};
+use super::pages::{Failure, LoginPage, render, with_cookie};
 use super::proof::{Proof, Refused};
 use super::visitor::Visitor;
-use crate::log::VISITS_MAX;
+use crate::log::visited;
 use crate::name::UserName;
 use crate::token::Token;
 
@@ -35,22 +33,13 @@ pub(super) async fn form(
     uri: Uri,
 ) -> Result<Response, Failure> {
     app.show_to_guest(&visitor, |guest| {
-        let mut page = page(&app, guest, "");
+        let mut page = LoginPage::new(app.frame_for_guest(guest));
         if uri.query() == Some("after=registered") {
             page.frame.notice = "Your account is made. Log in with it.";
         }
         page
     })
     .await
-}
-
-fn page(app: &App, guest: &Token, name: &str) -> LoginPage {
-    let mut frame = app.frame();
-    frame.form_token = guest.for_forms();
-    LoginPage {
-        frame,
-        name: name.to_owned(),
-    }
 }
 
 pub(super) async fn login(
@@ -61,30 +50,26 @@ pub(super) async fn login(
 ) -> Result<Response, Failure> {
     let form = read(sent)?;
     let guest = app.check_form(&fields, &visitor.guests, &form.token)?;
-    let mut page = page(&app, guest, &form.name);
+    let page = LoginPage {
+        name: form.name.clone(),
+        ..LoginPage::new(app.frame_for_guest(guest))
+    };
     let key = UserName::parse(&form.name).ok().map(|name| name.key);
     let proven = app.prove(&visitor, &fields, key.as_deref(), form.password);
-    match proven.await {
+    let refused = match proven.await {
         Ok(proof) => {
             let key = key.unwrap_or_default();
-            if let Some(response) = enter(&app, &visitor, &fields, &key, proof).await? {
-                return Ok(response);
+            match enter(&app, &visitor, &fields, &key, proof).await? {
+                Some(response) => return Ok(response),
+                None => Refused::Wrong,
             }
         }
-        Err(Refused::Wrong) => {}
-        Err(Refused::TooMany(wait)) => {
-            page.frame.warning = too_many(wait);
-            return Ok(render_throttled(&page, wait));
-        }
-        Err(Refused::Failure(error)) => return Err(error),
-    }
-    limited!(
-        VISITS_MAX,
-        Instant::now(),
-        |more| tracing::info!(address = %visitor.address, "accounts: login refused{more}")
-    );
-    page.frame.warning = "The user name or the password is wrong.".to_owned();
-    Ok(render(StatusCode::FORBIDDEN, &page))
+        Err(refused) => refused,
+    };
+    refused.shown(page, |page| {
+        visited!("login refused", visitor);
+        page.frame.warning = "The user name or the password is wrong.".to_owned();
+    })
 }
 
 /// A new session in place of the one that was there, of a browser that is known from now on; `None` if
@@ -104,11 +89,7 @@ async fn enter(
     let device = app.know_device(user, device).await?;
     app.end_sessions(visitor).await?;
     app.counts.logins.add(1);
-    limited!(
-        VISITS_MAX,
-        Instant::now(),
-        |more| tracing::info!(user_id = id, address = %visitor.address, "accounts: logged in{more}")
-    );
+    visited!("logged in", visitor, id);
     let response = app.redirect("/member");
     let response = app.with_device(response, device.as_ref(), visitor, fields, name_key);
     let response = with_cookie(response, Cookie::Session, Some(&token), app, visitor);
@@ -117,8 +98,8 @@ async fn enter(
 }
 
 impl App {
-    /// A page with a form for who is not logged in yet, and the cookie that goes with it if the
-    /// browser has none; who is logged in is sent on.
+    /// A page with a form for visitors who are not logged in, and the cookie that goes with it if the
+    /// browser has none; a user who is logged in is redirected.
     pub(super) async fn show_to_guest<P: Template>(
         &self,
         visitor: &Visitor,

@@ -62,12 +62,12 @@ impl App {
     pub(crate) async fn open(options: Options) -> Result<Self, OpenError> {
         let base = &options.base;
         if !base.starts_with('/') || base.ends_with('/') || base.contains(['{', '}', '?', '#']) {
-            return Err(OpenError::new(format!(
+            return Err(OpenError(format!(
                 "{base}: not a path for pages; right would be one like /accounts"
             )));
         }
         let runtime = Handle::current();
-        let hasher = Hasher::new(&options, runtime.clone()).map_err(OpenError::new)?;
+        let hasher = Hasher::new(&options, runtime.clone())?;
         let store = Store::open(&options, runtime).await?;
         Ok(Self {
             store,

@@ -5,19 +5,18 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use loadline_base::limited;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::App;
 use super::cookies::Cookie;
 use super::visitor::Visitor;
 use crate::hashing::HashError;
-use crate::log::FAILURES_MAX;
+use crate::log::failed;
 use crate::store::{SessionRow, StoreError};
 use crate::token::Token;
 
-/// Seconds after which to try again what failed for want of a database or of time.
+/// Seconds after which to try again what failed because a database or time was missing.
 const RETRY_AFTER: &str = "2";
 
 /// What every page shows.
@@ -26,7 +25,7 @@ pub(super) struct Frame {
     pub(super) base: String,
     /// The user who is logged in.
     pub(super) user: Option<String>,
-    /// What forms carry to prove that they are from here; empty where nobody can send one.
+    /// What forms carry to prove that they are from here; empty where there is no form.
     pub(super) form_token: String,
     /// What has just been done.
     pub(super) notice: &'static str,
@@ -34,57 +33,49 @@ pub(super) struct Frame {
     pub(super) warning: String,
 }
 
-#[derive(Template)]
-#[template(path = "home.html")]
-pub(super) struct Home {
-    pub(super) frame: Frame,
+/// A page with a frame.
+pub(super) trait Page: Template {
+    fn frame(&mut self) -> &mut Frame;
 }
 
-#[derive(Template)]
-#[template(path = "register.html")]
-pub(super) struct RegisterPage {
-    pub(super) frame: Frame,
-    pub(super) name: String,
-    pub(super) name_warning: &'static str,
-    pub(super) password_warning: &'static str,
-    pub(super) repeat_warning: &'static str,
+/// Pages: their templates, and the values beside the frame, which are empty at first.
+macro_rules! pages {
+    ($($page:ident = $path:literal { $($value:ident: $type:ty),* })+) => {$(
+        #[derive(Template)]
+        #[template(path = $path)]
+        pub(super) struct $page {
+            pub(super) frame: Frame,
+            $(pub(super) $value: $type,)*
+        }
+
+        impl $page {
+            pub(super) fn new(frame: Frame) -> Self {
+                Self { frame, $($value: <$type>::default(),)* }
+            }
+        }
+
+        impl Page for $page {
+            fn frame(&mut self) -> &mut Frame {
+                &mut self.frame
+            }
+        }
+    )+};
 }
 
-#[derive(Template)]
-#[template(path = "login.html")]
-pub(super) struct LoginPage {
-    pub(super) frame: Frame,
-    pub(super) name: String,
-}
+type Warning = &'static str;
 
-#[derive(Template)]
-#[template(path = "member.html")]
-pub(super) struct Member {
-    pub(super) frame: Frame,
-}
-
-#[derive(Template)]
-#[template(path = "password.html")]
-pub(super) struct PasswordPage {
-    pub(super) frame: Frame,
-    pub(super) current_warning: &'static str,
-    pub(super) password_warning: &'static str,
-    pub(super) repeat_warning: &'static str,
-}
-
-#[derive(Template)]
-#[template(path = "delete.html")]
-pub(super) struct DeletePage {
-    pub(super) frame: Frame,
-    pub(super) current_warning: &'static str,
-}
-
-#[derive(Template)]
-#[template(path = "problem.html")]
-struct Problem {
-    frame: Frame,
-    title: &'static str,
-    text: &'static str,
+pages! {
+    Home = "home.html" {}
+    RegisterPage = "register.html" {
+        name: String, name_warning: Warning, password_warning: Warning, repeat_warning: Warning
+    }
+    LoginPage = "login.html" { name: String }
+    Member = "member.html" {}
+    PasswordPage = "password.html" {
+        current_warning: Warning, password_warning: Warning, repeat_warning: Warning
+    }
+    DeletePage = "delete.html" { current_warning: Warning }
+    Problem = "problem.html" { title: &'static str, text: &'static str }
 }
 
 /// Why a request has another answer than the page it was for.
@@ -112,7 +103,7 @@ impl From<HashError> for Failure {
     fn from(error: HashError) -> Self {
         match error {
             HashError::Busy => Self::Unavailable,
-            HashError::Failed(text) => Self::Broken(text),
+            error => Self::Broken(error.to_string()),
         }
     }
 }
@@ -134,7 +125,15 @@ impl App {
         }
     }
 
-    /// The frame for who is logged in.
+    /// The frame for a visitor who is not logged in and may send forms.
+    pub(super) fn frame_for_guest(&self, guest: &Token) -> Frame {
+        Frame {
+            form_token: guest.for_forms(),
+            ..self.frame()
+        }
+    }
+
+    /// The frame for a user who is logged in.
     pub(super) fn frame_of(&self, session: &SessionRow, token: &Token) -> Frame {
         Frame {
             user: Some(session.name.clone()),
@@ -177,9 +176,7 @@ impl App {
                 "Accounts cannot be reached at the moment. Please try again in a little while.",
             ),
             Failure::Broken(error) => {
-                limited!(FAILURES_MAX, Instant::now(), |more| tracing::error!(
-                    "accounts: {error}{more}"
-                ));
+                failed!(error, "{error}");
                 (
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "Something went wrong",
@@ -219,9 +216,7 @@ pub(super) fn render(status: StatusCode, page: &impl Template) -> Response {
             (status, [(header::CONTENT_TYPE, kind)], text).into_response()
         }
         Err(error) => {
-            limited!(FAILURES_MAX, Instant::now(), |more| tracing::error!(
-                "accounts: a page: {error}{more}"
-            ));
+            failed!(error, "a page: {error}");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
@@ -248,15 +243,16 @@ pub(super) fn with_field(mut response: Response, field: Option<HeaderValue>) -> 
 }
 
 /// The page of a form that was sent too often, with when the next try may come.
-pub(super) fn render_throttled(page: &impl Template, wait: Duration) -> Response {
-    let mut response = render(StatusCode::TOO_MANY_REQUESTS, page);
+pub(super) fn render_throttled(mut page: impl Page, wait: Duration) -> Response {
+    page.frame().warning = too_many(wait);
+    let mut response = render(StatusCode::TOO_MANY_REQUESTS, &page);
     let seconds = HeaderValue::from(seconds(wait));
     response.headers_mut().insert(header::RETRY_AFTER, seconds);
     response
 }
 
 /// The same in words.
-pub(super) fn too_many(wait: Duration) -> String {
+fn too_many(wait: Duration) -> String {
     match seconds(wait) {
         1 => "Too many tries. Please wait a second.".to_owned(),
         seconds @ 2..=90 => format!("Too many tries. Please wait {seconds} seconds."),

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 
 use super::App;
-use super::pages::Failure;
+use super::pages::{Failure, Page, render, render_throttled};
 use super::visitor::Visitor;
 use crate::guard::{Key, Outcome, Who};
 use crate::limits::PASSWORD_CHARS_MAX;
@@ -21,7 +22,7 @@ pub(super) struct Proof {
 
 /// Why a password was not accepted as proof.
 pub(super) enum Refused {
-    /// No such user, or another password: the response does not say which.
+    /// No such user, or another password: the answer does not say which.
     Wrong,
     /// Too many tries; the next may come after so long.
     TooMany(Duration),
@@ -31,6 +32,24 @@ pub(super) enum Refused {
 impl<E: Into<Failure>> From<E> for Refused {
     fn from(error: E) -> Self {
         Self::Failure(error.into())
+    }
+}
+
+impl Refused {
+    /// The page of the form again; `wrong` puts on it what a wrong password comes to.
+    pub(super) fn shown<P: Page>(
+        self,
+        mut page: P,
+        wrong: impl FnOnce(&mut P),
+    ) -> Result<Response, Failure> {
+        match self {
+            Self::Wrong => {
+                wrong(&mut page);
+                Ok(render(StatusCode::FORBIDDEN, &page))
+            }
+            Self::TooMany(wait) => Ok(render_throttled(page, wait)),
+            Self::Failure(error) => Err(error),
+        }
     }
 }
 

@@ -1,24 +1,21 @@
 //! Making an account.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use loadline_base::limited;
 use serde::Deserialize;
 
 use super::App;
 use super::account::{Sent, read};
-use super::pages::{Failure, RegisterPage, render, render_throttled, too_many};
+use super::pages::{Failure, RegisterPage, render, render_throttled};
 use super::visitor::Visitor;
-use crate::log::VISITS_MAX;
+use crate::log::visited;
 use crate::name::UserName;
 use crate::password;
 use crate::store::StoreError;
-use crate::token::Token;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -33,20 +30,10 @@ pub(super) async fn form(
     State(app): State<Arc<App>>,
     Extension(visitor): Extension<Visitor>,
 ) -> Result<Response, Failure> {
-    app.show_to_guest(&visitor, |guest| page(&app, guest, ""))
-        .await
-}
-
-fn page(app: &App, guest: &Token, name: &str) -> RegisterPage {
-    let mut frame = app.frame();
-    frame.form_token = guest.for_forms();
-    RegisterPage {
-        frame,
-        name: name.to_owned(),
-        name_warning: "",
-        password_warning: "",
-        repeat_warning: "",
-    }
+    app.show_to_guest(&visitor, |guest| {
+        RegisterPage::new(app.frame_for_guest(guest))
+    })
+    .await
 }
 
 pub(super) async fn register(
@@ -57,7 +44,10 @@ pub(super) async fn register(
 ) -> Result<Response, Failure> {
     let form = read(sent)?;
     let guest = app.check_form(&fields, &visitor.guests, &form.token)?;
-    let mut page = page(&app, guest, &form.name);
+    let mut page = RegisterPage {
+        name: form.name.clone(),
+        ..RegisterPage::new(app.frame_for_guest(guest))
+    };
     let Some(name) = judge(&form, &mut page) else {
         return Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &page));
     };
@@ -65,17 +55,12 @@ pub(super) async fn register(
     let now_ms = app.options.clock.now_ms();
     if let Err(wait) = app.registrations.begin(&visitor.address, now_ms) {
         app.counts.throttled.add(1);
-        page.frame.warning = too_many(wait);
-        return Ok(render_throttled(&page, wait));
+        return Ok(render_throttled(page, wait));
     }
     match add(&app, name, form.password).await {
         Ok(()) => {
             app.counts.registered.add(1);
-            limited!(
-                VISITS_MAX,
-                Instant::now(),
-                |more| tracing::info!(address = %visitor.address, "accounts: registered{more}")
-            );
+            visited!("registered", visitor);
             Ok(app.redirect("/login?after=registered"))
         }
         Err(Refusal::Taken) => {

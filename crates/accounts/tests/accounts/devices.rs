@@ -8,7 +8,7 @@ use super::site::Site;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Uses up all tries that strangers have, from everywhere, and those of the address of `client`.
-async fn crowd(site: &Site, name: &str) {
+async fn exhaust_turns(site: &Site, name: &str) {
     for number in 0..60_u8 {
         let mut client = Client::from(&site.router, [203, 0, 113, number]);
         client.log_in(name, "wrong wrong").await;
@@ -43,7 +43,7 @@ async fn who_has_logged_in_before_is_let_in_whatever_others_do() {
     let mut owner = Client::new(&site.router);
     owner.enter("ada").await;
     owner.log_out().await.is(303);
-    crowd(&site, "ada").await;
+    exhaust_turns(&site, "ada").await;
     let mut stranger = Client::from(&site.router, [198, 51, 100, 1]);
     assert!(!is_known(&mut stranger, PASSWORD).await);
     let mut neighbour = Client::new(&site.router);
@@ -53,11 +53,11 @@ async fn who_has_logged_in_before_is_let_in_whatever_others_do() {
         owner.log_out().await.is(303);
     }
     site.time.pass(179 * DAY);
-    crowd(&site, "ada").await;
+    exhaust_turns(&site, "ada").await;
     assert!(is_known(&mut owner, PASSWORD).await, "for 180 days");
     owner.log_out().await.is(303);
     site.time.pass(180 * DAY);
-    crowd(&site, "ada").await;
+    exhaust_turns(&site, "ada").await;
     assert!(!is_known(&mut owner, PASSWORD).await, "and no longer");
 }
 
@@ -84,12 +84,12 @@ async fn a_stolen_device_cookie_has_no_more_tries_than_its_owner_and_is_good_for
         let answer = thief(number).log_in("ada", "wrong wrong").await;
         assert_eq!(answer.is(429).retry_after(), 1);
     }
-    crowd(&site, "bob").await;
+    exhaust_turns(&site, "bob").await;
     thief(10).log_in("bob", PASSWORD).await.is(429);
     site.time.pass(Duration::from_secs(1));
     assert!(is_known(&mut owner, PASSWORD).await);
     assert_ne!(device(&owner), stolen, "each login makes a new one");
-    crowd(&site, "ada").await;
+    exhaust_turns(&site, "ada").await;
     assert!(
         !is_known(&mut thief(11), PASSWORD).await,
         "the old one is of no use"
@@ -109,7 +109,7 @@ async fn a_new_password_makes_strangers_of_all_other_browsers() {
     assert_ne!(device(&one), before);
     one.log_out().await.is(303);
     two.cookies.remove("loadline-session");
-    crowd(&site, "ada").await;
+    exhaust_turns(&site, "ada").await;
     assert!(is_known(&mut one, new).await);
     assert!(!is_known(&mut two, new).await);
 }
@@ -127,7 +127,7 @@ async fn an_account_that_is_deleted_knows_nobody() {
     assert!(one.cookies.is_empty(), "{:?}", one.cookies.keys());
     one.cookies = kept;
     two.register("ada", PASSWORD).await.is(303);
-    crowd(&site, "ada").await;
+    exhaust_turns(&site, "ada").await;
     assert!(!is_known(&mut one, PASSWORD).await);
     assert!(!is_known(&mut two, PASSWORD).await);
 }
@@ -140,8 +140,8 @@ async fn one_browser_is_known_to_each_account_that_logs_in_there() {
         shared.enter(name).await;
         shared.log_out().await.is(303);
     }
-    crowd(&site, "ada").await;
-    crowd(&site, "bob").await;
+    exhaust_turns(&site, "ada").await;
+    exhaust_turns(&site, "bob").await;
     for name in ["ada", "bob", "ada"] {
         shared.log_in(name, PASSWORD).await.is(303);
         shared.log_out().await.is(303);
@@ -166,7 +166,7 @@ async fn an_account_knows_twenty_browsers_and_forgets_the_least_recent() {
             clients[0].log_in("ada", PASSWORD).await.is(303); // now the most recent
         }
     }
-    crowd(&site, "ada").await;
+    exhaust_turns(&site, "ada").await;
     for (number, client) in clients.iter_mut().enumerate() {
         client.cookies.remove("loadline-session");
         let expected = !matches!(number, 1 | 2);
@@ -179,7 +179,7 @@ async fn who_is_logged_in_proves_the_password_whatever_others_do() {
     let site = Site::on_sqlite().await;
     let mut owner = Client::new(&site.router);
     owner.enter("ada").await;
-    crowd(&site, "ada").await;
+    exhaust_turns(&site, "ada").await;
     let new = "a rather different sentence";
     let fields = [("current", PASSWORD), ("password", new), ("repeat", new)];
     owner.submit("/accounts/password", &fields).await.is(303);

@@ -55,7 +55,7 @@ async fn an_address_has_five_tries_of_an_account_and_then_waits_that_double() {
 }
 
 /// Owners who come to an account after so many seconds of an attack, each from an address of its own,
-/// and come again when they are told to: how long each waits, in seconds.
+/// and come again when their wait ends: how long each waits, in seconds.
 async fn waits_under_attack(site: &Site, addresses: u8, arrivals: &[u64]) -> Vec<u64> {
     let mut attackers = Vec::new();
     for number in 0..addresses {

@@ -19,7 +19,7 @@ pub(crate) struct Site {
     pub(crate) folder: Option<TempDir>,
 }
 
-/// A clock that moves when it is told to.
+/// A clock that the test moves.
 #[derive(Clone, Default)]
 pub(crate) struct Time(Arc<AtomicI64>);
 

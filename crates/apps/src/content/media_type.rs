@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 use std::str::FromStr;
 
 /// Media types by extension: a maintained table, and what the options put over it.
@@ -20,21 +19,12 @@ pub struct MediaTypeRule {
 }
 
 /// What is not an extension and a media type.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is not EXT=TYPE, with EXT one extension (.wasm) and TYPE a media type \
+     (application/wasm, or text/plain; charset=iso-8859-1)"
+)]
 pub struct InvalidMediaTypeRule(String);
-
-impl fmt::Display for InvalidMediaTypeRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(rule) = self;
-        write!(
-            f,
-            "'{rule}' is not EXT=TYPE, with EXT one extension (.wasm) and TYPE a media type \
-             (application/wasm, or text/plain; charset=iso-8859-1)"
-        )
-    }
-}
-
-impl std::error::Error for InvalidMediaTypeRule {}
 
 impl MediaTypeRule {
     /// Has `extension` (with or without its dot, any case) mean `media_type`. Text without a

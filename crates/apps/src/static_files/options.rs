@@ -1,6 +1,5 @@
 //! What the owner of a site can decide about its static files.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::SystemTime;
 
@@ -118,21 +117,12 @@ impl CacheControlRule {
 }
 
 /// What is wrong with a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is not [WHAT:]VALUE, with WHAT an extension (.css), a media type (text/html) \
+     or a family of them (image/*), and VALUE directives such as max-age=3600"
+)]
 pub struct InvalidCacheControl(String);
-
-impl fmt::Display for InvalidCacheControl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(rule) = self;
-        write!(
-            f,
-            "'{rule}' is not [WHAT:]VALUE, with WHAT an extension (.css), a media type (text/html) \
-             or a family of them (image/*), and VALUE directives such as max-age=3600"
-        )
-    }
-}
-
-impl std::error::Error for InvalidCacheControl {}
 
 impl FromStr for CacheControlRule {
     type Err = InvalidCacheControl;

@@ -227,7 +227,7 @@ fn a_root_that_is_a_link_can_be_pointed_elsewhere() {
     assert_eq!(site.get("/f").text(), "second");
 }
 
-/// Before the clock can tell two changes apart, only reading again does.
+/// While two changes have the same time, only reading again finds the second.
 #[test]
 fn a_change_that_leaves_no_trace_in_the_times_is_seen() {
     let mut site = Site::new(&[("f.txt", "0")], StaticOptions::default());
