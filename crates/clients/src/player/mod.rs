@@ -169,7 +169,7 @@ impl Player {
     }
 
     /// Waits for more of the answer, but not beyond the moment in which the picture stops.
-    fn listen(&mut self, caller: &mut Caller, context: &UserContext<'_>) -> Order {
+    fn listen(&self, caller: &mut Caller, context: &UserContext<'_>) -> Order {
         let empty_ns = self.buffer.as_ref().and_then(Buffer::empty_ns);
         let empty_ns = empty_ns.filter(|ns| *ns > context.now_ns);
         let counted_ns = context.now_ns.saturating_add(COUNTED_EVERY_NS);

@@ -1,5 +1,6 @@
 //! Scenario files: TOML in, a script out, or one line that says what is wrong and where.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +9,10 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use loadline_proto::Method;
+use loadline_spec::values::duration;
+use loadline_spec::{SpecError, ValueError};
 use serde::Deserialize;
+use thiserror::Error;
 use toml::Spanned;
 
 use super::capture::Capture;
@@ -24,8 +28,6 @@ const USERS_BYTES_MAX: u64 = 256 << 20;
 const BODY_BYTES_MAX: u64 = 64 << 20;
 /// Redirects that `follow = true` follows: as many as curl's users usually allow.
 const FOLLOW_MAX: u32 = 10;
-/// Beyond that the unit was mistaken.
-const THINK_NS_MAX: u64 = 24 * 3600 * 1_000_000_000;
 /// Fields that are the client's own to set.
 const OWN_FIELDS: [&str; 5] = [
     "Connection",
@@ -131,35 +133,52 @@ enum CaptureTable {
     Between(String, String),
 }
 
-/// A message, and which bytes of the file it is about.
-type Located<T> = Result<T, (Range<usize>, String)>;
+/// What is wrong, and which bytes of the file it is about.
+type Located<T> = Result<T, (Range<usize>, ValueError)>;
+
+/// Why a scenario cannot be used, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ScenarioError {
+    /// The file cannot be read.
+    #[error("{0}")]
+    File(ValueError),
+    /// Something in it is wrong.
+    #[error("{file}:{line}: {error}")]
+    Line {
+        /// The file.
+        file: String,
+        /// Its line, from 1.
+        line: usize,
+        /// What is wrong, and what would be right.
+        error: ValueError,
+    },
+}
+
+impl From<ScenarioError> for SpecError {
+    fn from(error: ScenarioError) -> Self {
+        Self::from(error.to_string())
+    }
+}
 
 /// Reads a scenario file and the files that it names, which are looked for beside it.
-///
-/// # Errors
-/// One line with the file, its line, what is wrong and what would be right.
-pub(super) fn read(path: &Path) -> Result<Script, String> {
-    let text = read_text(path, SCENARIO_BYTES_MAX)?;
+pub(super) fn read(path: &Path) -> Result<Script, ScenarioError> {
+    let text = read_text(path, SCENARIO_BYTES_MAX).map_err(ScenarioError::File)?;
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
     parse(&text, &path.display().to_string(), folder)
 }
 
 /// The same from a text; `name` stands for the file in messages.
-pub(super) fn parse(text: &str, name: &str, folder: &Path) -> Result<Script, String> {
-    let line = |at: usize| {
-        text.as_bytes()[..at.min(text.len())]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count()
-            + 1
+pub(super) fn parse(text: &str, name: &str, folder: &Path) -> Result<Script, ScenarioError> {
+    let at = |at: usize, error: ValueError| ScenarioError::Line {
+        file: name.to_owned(),
+        line: memchr::memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() + 1,
+        error,
     };
     let table: ScenarioTable = toml::from_str(text).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
         let message = error.message().replace('\n', " ");
-        format!("{name}:{}: {message}", line(at))
+        at(error.span().map_or(0, |span| span.start), message.into())
     })?;
-    script(table, folder)
-        .map_err(|(span, message)| format!("{name}:{}: {message}", line(span.start)))
+    script(table, folder).map_err(|(span, error)| at(span.start, error))
 }
 
 fn script(table: ScenarioTable, folder: &Path) -> Located<Script> {
@@ -175,18 +194,12 @@ fn script(table: ScenarioTable, folder: &Path) -> Located<Script> {
     if let Some(repeat) = &table.repeat
         && *repeat.get_ref() == 0
     {
-        return Err((
-            repeat.span(),
-            "repeat 0 is nothing; right would be 1 or more, or no `repeat` for as \
-             often as there is time"
-                .to_owned(),
-        ));
+        let right = "1 or more, or no `repeat` for as often as there is time";
+        return wrong(repeat, "repeat 0 is nothing", right);
     }
     if table.step.is_empty() {
-        return Err((
-            0..0,
-            "no steps; right would be [[step]] with path = \"/\"".to_owned(),
-        ));
+        let right = "[[step]] with path = \"/\"";
+        return Err((0..0, ValueError::new("no steps", right)));
     }
     let follow_max = table.follow.as_ref().map_or(0, follow_max);
     let common = Common {
@@ -216,21 +229,30 @@ fn script(table: ScenarioTable, folder: &Path) -> Located<Script> {
     })
 }
 
-/// Puts a place to a message.
-fn at<T>(place: &Spanned<T>) -> impl Fn(String) -> (Range<usize>, String) + use<T> {
+/// Puts a place to what is wrong.
+fn at<T>(place: &Spanned<T>) -> impl Fn(ValueError) -> (Range<usize>, ValueError) + use<T> {
     let span = place.span();
-    move |message| (span.clone(), message)
+    move |error| (span.clone(), error)
+}
+
+/// What is wrong at a place, and what would be right.
+fn wrong<T, P>(
+    place: &Spanned<P>,
+    problem: impl Into<Cow<'static, str>>,
+    right: impl Into<Cow<'static, str>>,
+) -> Located<T> {
+    Err((place.span(), ValueError::new(problem, right)))
 }
 
 fn users_table(file: &Spanned<String>, folder: &Path, names: &mut Names) -> Located<table::Table> {
     let path = folder.join(file.get_ref());
     let text = read_text(&path, USERS_BYTES_MAX).map_err(at(file))?;
     let users = table::parse(&text)
-        .map_err(|(line, message)| at(file)(format!("{}:{line}: {message}", path.display())))?;
+        .map_err(|(line, error)| at(file)(format!("{}:{line}: {error}", path.display()).into()))?;
     for (index, column) in users.columns.iter().enumerate() {
         names
             .column(column, index)
-            .map_err(|message| at(file)(format!("{}:1: {message}", path.display())))?;
+            .map_err(|error| at(file)(format!("{}:1: {error}", path.display()).into()))?;
     }
     Ok(users)
 }
@@ -246,7 +268,7 @@ impl Common<'_> {
     /// Messages about a step say which; one without a name is called by its number.
     fn step(&self, number: String, step: Spanned<StepTable>, names: &mut Names) -> Located<Step> {
         let name = step.get_ref().name.clone().unwrap_or(number);
-        let named = |(span, message)| (span, format!("{name}: {message}"));
+        let named = |(span, error)| (span, format!("{name}: {error}").into());
         self.named_step(step.into_inner(), name.clone(), names)
             .map_err(named)
     }
@@ -271,10 +293,7 @@ impl Common<'_> {
             counts: StepCounts::default(),
         };
         if step.method == Method::Head && step.needs_content() {
-            return Err((
-                table.path.span(),
-                "an answer to HEAD has no content; right would be GET".to_owned(),
-            ));
+            return wrong(&table.path, "an answer to HEAD has no content", "GET");
         }
         Ok(step)
     }
@@ -314,21 +333,17 @@ fn has(headers: &[(String, Template)], name: &str) -> bool {
 }
 
 fn check_header(name: &str, value: &Spanned<String>) -> Located<()> {
-    let fail = |message| Err((value.span(), message));
+    let problem = |problem: String| Err((value.span(), problem.into()));
     if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-        return fail(format!("`{name}` is not the name of a header"));
+        return problem(format!("`{name}` is not the name of a header"));
     }
     if OWN_FIELDS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
-        return fail(format!(
-            "the header {name} is set by the client itself; right would be without it"
-        ));
+        let problem = format!("the header {name} is set by the client itself");
+        return wrong(value, problem, "without it");
     }
-    if value
-        .get_ref()
-        .bytes()
-        .any(|byte| byte.is_ascii_control() && byte != b'\t')
-    {
-        return fail(format!("a control character in the header {name}"));
+    let is_control = |byte: u8| byte.is_ascii_control() && byte != b'\t';
+    if value.get_ref().bytes().any(is_control) {
+        return problem(format!("a control character in the header {name}"));
     }
     Ok(())
 }
@@ -340,10 +355,8 @@ fn content(table: &StepTable, names: &Names, folder: &Path) -> Located<Content> 
         table.body_file.as_ref().map(Spanned::span),
     ];
     if let Some(second) = spans.into_iter().flatten().nth(1) {
-        return Err((
-            second,
-            "more than one of `form`, `body` and `body_file`; right would be one".to_owned(),
-        ));
+        let problem = "more than one of `form`, `body` and `body_file`";
+        return Err((second, ValueError::new(problem, "one")));
     }
     if let Some(form) = &table.form {
         let mut fields = Vec::new();
@@ -386,13 +399,11 @@ fn method(named: Option<&Spanned<String>>, content: &Content) -> Located<Method>
         });
     };
     match Method::from_token(named.get_ref().as_bytes()) {
-        None | Some(Method::Connect | Method::Trace) => Err((
-            named.span(),
-            format!(
-                "the method `{}` cannot be sent; right would be GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS",
-                named.get_ref()
-            ),
-        )),
+        None | Some(Method::Connect | Method::Trace) => wrong(
+            named,
+            format!("the method `{}` cannot be sent", named.get_ref()),
+            "GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS",
+        ),
         Some(method) => Ok(method),
     }
 }
@@ -407,14 +418,12 @@ fn path(text: &Spanned<String>, names: &Names) -> Located<Template> {
             .all(|byte| (0x21..=0x7e).contains(&byte) && byte != b'#')
     });
     if !is_absolute || !is_clean {
-        return Err((
-            text.span(),
-            format!(
-                "`{}` is not a path; right would be /a/path?and=query, with other characters \
-                 percent-encoded, or {{{{variable}}}} with a link that an earlier step captured",
-                text.get_ref()
-            ),
-        ));
+        return wrong(
+            text,
+            format!("`{}` is not a path", text.get_ref()),
+            "/a/path?and=query, with other characters percent-encoded, or {{variable}} with a link \
+             that an earlier step captured",
+        );
     }
     Ok(template)
 }
@@ -438,10 +447,11 @@ fn statuses(statuses: &Spanned<Statuses>) -> Located<Vec<u16>> {
         Statuses::More(list) => list.clone(),
     };
     match list.iter().find(|status| !(200..=599).contains(*status)) {
-        Some(status) => Err((
-            statuses.span(),
-            format!("{status} is not the status of an answer; right would be 200 to 599"),
-        )),
+        Some(status) => wrong(
+            statuses,
+            format!("{status} is not the status of an answer"),
+            "200 to 599",
+        ),
         None => Ok(list),
     }
 }
@@ -459,10 +469,7 @@ fn captures(
             CaptureTable::Header(name) => Capture::Header(name.clone()),
             CaptureTable::Cookie(name) => Capture::Cookie(name.clone()),
             CaptureTable::Between(first, second) if first.is_empty() || second.is_empty() => {
-                return Err((
-                    place.span(),
-                    "between an empty text; right would be two texts".to_owned(),
-                ));
+                return wrong(place, "between an empty text", "two texts");
             }
             CaptureTable::Between(first, second) => Capture::Between(first.clone(), second.clone()),
         };
@@ -487,57 +494,37 @@ fn think(table: Option<&Spanned<ThinkTable>>) -> Located<Think> {
         },
     };
     if think.least_ns > think.most_ns {
-        let message = "the least is more than the most; right would be the other way round";
-        return Err((table.span(), message.to_owned()));
+        return wrong(
+            table,
+            "the least is more than the most",
+            "the other way round",
+        );
     }
     Ok(think)
 }
 
 /// `500ms`, `2s`, `1.5s`, `3m` in nanoseconds.
-fn duration_ns(text: &str) -> Result<u64, String> {
-    let fail = || format!("`{text}` is not a time; right would be 500ms, 2s or 1m, at most 24h");
-    let unit_at = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .ok_or_else(fail)?;
-    let (number, unit) = text.split_at(unit_at);
-    let unit_ns = match unit {
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" => 60e9,
-        "h" => 3600e9,
-        _ => return Err(fail()),
-    };
-    let is_number = number
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let number: f64 = number.parse().map_err(|_| fail())?;
-    let ns = number * unit_ns;
-    if !is_number || ns > THINK_NS_MAX as f64 {
-        return Err(fail());
-    }
-    // Within 24 h by the line above.
-    Ok(ns.round() as u64)
+fn duration_ns(text: &str) -> Result<u64, ValueError> {
+    let time = duration(text).map_err(|_| {
+        let problem = format!("`{text}` is not a time");
+        ValueError::new(problem, "500ms, 2s or 1m, at most 24h")
+    })?;
+    Ok(time.as_nanos() as u64) // at most a day
 }
 
-fn read_text(path: &Path, bytes_max: u64) -> Result<String, String> {
+fn read_text(path: &Path, bytes_max: u64) -> Result<String, ValueError> {
     String::from_utf8(read_bytes(path, bytes_max)?)
-        .map_err(|_| format!("{}: not UTF-8", path.display()))
+        .map_err(|_| format!("{}: not UTF-8", path.display()).into())
 }
 
-fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
-    let fail = |error: std::io::Error| format!("{}: {error}", path.display());
+fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, ValueError> {
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(fail)?;
-    file.take(bytes_max + 1)
-        .read_to_end(&mut bytes)
-        .map_err(fail)?;
+    let outcome =
+        File::open(path).and_then(|file| file.take(bytes_max + 1).read_to_end(&mut bytes));
+    outcome.map_err(|error| format!("{}: {error}", path.display()))?;
     if bytes.len() as u64 > bytes_max {
-        return Err(format!(
-            "{}: larger than {} MiB",
-            path.display(),
-            bytes_max >> 20
-        ));
+        let (path, mebibytes) = (path.display(), bytes_max >> 20);
+        return Err(format!("{path}: larger than {mebibytes} MiB").into());
     }
     Ok(bytes)
 }

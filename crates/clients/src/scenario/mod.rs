@@ -36,6 +36,7 @@ mod tests;
 mod user;
 
 pub(crate) use capture::header;
+pub use file::ScenarioError;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -72,7 +73,7 @@ impl Scenario {
     ///
     /// # Errors
     /// One line with the file, its line, what is wrong and what would be right.
-    pub fn read(path: &Path) -> Result<Self, String> {
+    pub fn read(path: &Path) -> Result<Self, ScenarioError> {
         let script = Arc::new(file::read(path)?);
         Ok(Self { script })
     }
@@ -82,7 +83,7 @@ impl Scenario {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn parse(text: &str, name: &str, folder: &Path) -> Result<Self, String> {
+    pub fn parse(text: &str, name: &str, folder: &Path) -> Result<Self, ScenarioError> {
         let script = Arc::new(file::parse(text, name, folder)?);
         Ok(Self { script })
     }

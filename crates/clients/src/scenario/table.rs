@@ -1,5 +1,7 @@
 //! The users file: a line for each client, as comma-separated values (RFC 4180).
 
+use loadline_spec::ValueError;
+
 /// Columns by name, and rows of as many values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Table {
@@ -12,7 +14,7 @@ pub(super) struct Table {
 ///
 /// # Errors
 /// Number of the line and what is wrong with it.
-pub(super) fn parse(text: &str) -> Result<Table, (usize, String)> {
+pub(super) fn parse(text: &str) -> Result<Table, (usize, ValueError)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut table = Table::default();
     for (index, line) in text.lines().enumerate() {
@@ -26,25 +28,24 @@ pub(super) fn parse(text: &str) -> Result<Table, (usize, String)> {
         } else if values.len() == table.columns.len() {
             table.rows.push(values);
         } else {
-            return Err(fail(format!(
-                "{} values; right would be {}, as in the first line",
-                values.len(),
-                table.columns.len()
-            )));
+            let (problem, right) = (values.len(), table.columns.len());
+            let right = format!("{right}, as in the first line");
+            return Err(fail(ValueError::new(format!("{problem} values"), right)));
         }
     }
     if table.rows.is_empty() {
         return Err((
             text.lines().count().max(1),
-            "no users; right would be a line with the names of the columns and then a line for each \
-             user"
-                .to_owned(),
+            ValueError::new(
+                "no users",
+                "a line with the names of the columns and then a line for each user",
+            ),
         ));
     }
     Ok(table)
 }
 
-fn values(line: &str) -> Result<Vec<String>, String> {
+fn values(line: &str) -> Result<Vec<String>, ValueError> {
     let mut values = Vec::new();
     let mut rest = line;
     loop {
@@ -59,18 +60,18 @@ fn values(line: &str) -> Result<Vec<String>, String> {
         match after.strip_prefix(',') {
             Some(more) => rest = more,
             None if after.is_empty() => return Ok(values),
-            None => return Err("text behind a quoted value; right would be a comma".to_owned()),
+            None => return Err(ValueError::new("text behind a quoted value", "a comma")),
         }
     }
 }
 
 /// The value up to the closing mark, and what stands behind it.
-fn quoted_value(text: &str) -> Result<(String, &str), String> {
+fn quoted_value(text: &str) -> Result<(String, &str), ValueError> {
     let mut value = String::new();
     let mut rest = text;
     loop {
         let Some((before, after)) = rest.split_once('"') else {
-            return Err("a quotation mark that is not closed in its line".to_owned());
+            return Err("a quotation mark that is not closed in its line".into());
         };
         value.push_str(before);
         match after.strip_prefix('"') {

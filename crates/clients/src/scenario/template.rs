@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use loadline_spec::ValueError;
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rand::Rng;
 use rand_pcg::Pcg64Mcg;
@@ -81,14 +82,14 @@ impl Names {
     }
 
     /// A constant of the file.
-    pub(super) fn constant(&mut self, name: &str, value: &str) -> Result<(), String> {
+    pub(super) fn constant(&mut self, name: &str, value: &str) -> Result<(), ValueError> {
         self.check_new(name)?;
         self.constants.insert(name.to_owned(), value.to_owned());
         Ok(())
     }
 
     /// A column of the users file.
-    pub(super) fn column(&mut self, name: &str, index: usize) -> Result<(), String> {
+    pub(super) fn column(&mut self, name: &str, index: usize) -> Result<(), ValueError> {
         self.check_new(name)?;
         self.sources.insert(name.to_owned(), Source::Column(index));
         Ok(())
@@ -96,7 +97,7 @@ impl Names {
 
     /// Something that a step takes from its answer; a later step may take it again. Returns where
     /// its value is kept.
-    pub(super) fn captured(&mut self, name: &str) -> Result<usize, String> {
+    pub(super) fn captured(&mut self, name: &str) -> Result<usize, ValueError> {
         if let Some(Source::Captured(index)) = self.sources.get(name) {
             return Ok(*index);
         }
@@ -114,15 +115,13 @@ impl Names {
     }
 
     /// Reads a text with variables.
-    pub(super) fn template(&self, text: &str) -> Result<Template, String> {
+    pub(super) fn template(&self, text: &str) -> Result<Template, ValueError> {
         let mut template = Template::default();
         let mut rest = text;
         while let Some((before, behind)) = rest.split_once("{{") {
             let Some((name, after)) = behind.split_once("}}") else {
-                return Err(format!(
-                    "`{{{{{}` has no end; right would be {{{{NAME}}}}",
-                    first_word(behind)
-                ));
+                let problem = format!("`{{{{{}` has no end", first_word(behind));
+                return Err(ValueError::new(problem, "{{NAME}}"));
             };
             template.push_text(before);
             self.push_variable(name.trim(), &mut template)?;
@@ -132,7 +131,7 @@ impl Names {
         Ok(template)
     }
 
-    fn push_variable(&self, name: &str, template: &mut Template) -> Result<(), String> {
+    fn push_variable(&self, name: &str, template: &mut Template) -> Result<(), ValueError> {
         if let Some(text) = self.constants.get(name) {
             template.push_text(text);
             return Ok(());
@@ -144,29 +143,27 @@ impl Names {
                 .chain(self.sources.keys())
                 .map(String::as_str)
                 .collect();
-            return Err(format!(
-                "there is no variable `{name}` at this point; there are {} (a step may use what \
-                 earlier steps capture)",
-                known.join(", ")
-            ));
+            let known = known.join(", ");
+            return Err(ValueError::from(format!(
+                "there is no variable `{name}` at this point; there are {known} (a step may use what \
+                 earlier steps capture)"
+            )));
         };
         template.pieces.push(Piece::Variable(*source));
         Ok(())
     }
 
-    fn check_new(&self, name: &str) -> Result<(), String> {
+    fn check_new(&self, name: &str) -> Result<(), ValueError> {
         let is_name = name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
         if name.is_empty() || !is_name {
-            return Err(format!(
-                "`{name}` is not the name of a variable; right would be letters, digits, - and _"
-            ));
+            let problem = format!("`{name}` is not the name of a variable");
+            return Err(ValueError::new(problem, "letters, digits, - and _"));
         }
         if self.constants.contains_key(name) || self.sources.contains_key(name) {
-            return Err(format!(
-                "there is a variable `{name}` already; right would be another name"
-            ));
+            let problem = format!("there is a variable `{name}` already");
+            return Err(ValueError::new(problem, "another name"));
         }
         Ok(())
     }
@@ -342,7 +339,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let fault = |text: &str| names().template(text).unwrap_err();
+        let fault = |text: &str| names().template(text).unwrap_err().to_string();
         assert!(fault("{{nobody}}").contains("no variable `nobody`"));
         assert!(fault("{{nobody}}").contains("base, csrf, iteration, login, random, user"));
         assert!(fault("/{{user").contains("`{{user` has no end"));

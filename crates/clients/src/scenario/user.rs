@@ -428,7 +428,7 @@ impl User {
         }
     }
 
-    fn connected(&mut self, context: &mut UserContext<'_>) {
+    fn connected(&mut self, context: &UserContext<'_>) {
         self.is_connected = true;
         self.must_close = None;
         self.session = ClientSession::new();

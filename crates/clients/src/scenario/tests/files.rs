@@ -4,7 +4,7 @@ use super::*;
 
 fn fault(text: &str) -> String {
     match Scenario::parse(text, "s.toml", Path::new("/nowhere")) {
-        Err(line) => line,
+        Err(error) => error.to_string(),
         Ok(_) => panic!("taken: {text}"),
     }
 }
@@ -165,7 +165,8 @@ fn users_and_bodies_come_from_files_beside_it() {
         assert_eq!(bodies[0], "{{not a variable}}");
         assert_eq!(bodies[1], format!("a={secret}&a=2"));
     }
-    let missing = Scenario::read(&folder.path().join("none.toml")).unwrap_err();
+    let missing = Scenario::read(&folder.path().join("none.toml"));
+    let missing = missing.unwrap_err().to_string();
     assert!(missing.contains("none.toml: No such file"), "{missing}");
 }
 
@@ -178,5 +179,5 @@ fn the_documented_mistake_has_the_documented_message() {
     let (documented, _) = rest.split_once('\n').unwrap();
     let wrong = example.replacen("{{csrf}}", "{{crsf}}", 1);
     let message = Scenario::parse(&wrong, "shop.toml", Path::new("")).unwrap_err();
-    assert_eq!(message, documented);
+    assert_eq!(message.to_string(), documented);
 }
