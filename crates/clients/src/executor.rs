@@ -39,7 +39,7 @@ use loadline_load::{Control, Message, Plan, Recorder, Share, ThreadReport};
 
 use self::in_flight::InFlight;
 use self::member::{Doing, Member};
-use self::queue::Queue;
+use self::queue::StartQueue;
 use crate::timers::Timers;
 use crate::{Event, UserContext, UserGroup, VirtualUser};
 
@@ -63,9 +63,9 @@ pub(super) struct Executor<'p> {
     recorder: Recorder,
     in_flight: InFlight,
     /// Members whose first connection is opened before the start.
-    opening: Queue,
+    opening: StartQueue,
     /// Members that prepare before the start.
-    preparing: Queue,
+    preparing: StartQueue,
     /// Why there will be no start.
     failure: Option<String>,
     /// Members that have more to do.
@@ -123,8 +123,8 @@ impl<'p> Executor<'p> {
             time: Timeline::new(plan),
             recorder: Recorder::new(groups.iter().copied()),
             in_flight: InFlight::new(groups),
-            opening: Queue::default(),
-            preparing: Queue::default(),
+            opening: StartQueue::default(),
+            preparing: StartQueue::default(),
             failure: None,
             revisits: VecDeque::new(),
             buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),

@@ -32,8 +32,8 @@ pub(crate) struct Answers {
     body: Vec<u8>,
     framing: Framing,
     closing: Closing,
-    /// Without a fault: whether to HEAD, whether the request asks for closing.
-    plain: [[Answer; 2]; 2],
+    /// Without a fault, by whether to HEAD, and by whether the request asks for closing.
+    plain: Vec<Answer>,
 }
 
 /// The fields of an endless head go on for so long: beyond what any client takes, and more than
@@ -42,29 +42,24 @@ const ENDLESS_BYTES: usize = 8 << 20;
 
 impl Answers {
     pub(crate) fn new(options: &StubOptions) -> Self {
-        let nothing = Answer {
-            bytes: Arc::from(&b""[..]),
-            after: After::Keep,
-            is_complete: false,
-        };
         let mut answers = Self {
             body: options.body.clone(),
             framing: options.framing,
             closing: options.closing,
-            plain: std::array::from_fn(|_| [nothing.clone(), nothing.clone()]),
+            plain: Vec::new(),
         };
-        answers.plain = [false, true].map(|is_head| {
-            [false, true].map(|wants_close| answers.complete(is_head, wants_close, 200, None))
-        });
+        for (is_head, wants_close) in [(false, false), (false, true), (true, false), (true, true)] {
+            let plain = answers.complete(is_head, wants_close, 200, &answers.body);
+            answers.plain.push(plain);
+        }
         answers
     }
 
     /// The answer to `request`; with `Fault::Never` there is none.
     pub(crate) fn answer(&self, request: Request, fault: Option<Fault>) -> Answer {
         let (is_head, wants_close) = (request.is_head, request.wants_close);
-        let complete =
-            |status, body: Vec<u8>| self.complete(is_head, wants_close, status, Some(body));
-        let plain = &self.plain[usize::from(is_head)][usize::from(wants_close)];
+        let complete = |status, body: Vec<u8>| self.complete(is_head, wants_close, status, &body);
+        let plain = &self.plain[2 * usize::from(is_head) + usize::from(wants_close)];
         match fault {
             None | Some(Fault::Late { .. } | Fault::Never) => plain.clone(),
             Some(Fault::Close) => broken(Vec::new(), After::Close),
@@ -99,20 +94,13 @@ impl Answers {
         }
     }
 
-    fn complete(
-        &self,
-        is_head: bool,
-        wants_close: bool,
-        status: u16,
-        body: Option<Vec<u8>>,
-    ) -> Answer {
-        let body = body.unwrap_or_else(|| self.body.clone());
+    fn complete(&self, is_head: bool, wants_close: bool, status: u16, body: &[u8]) -> Answer {
         let has_content = !matches!(status, 204 | 304);
         let mut bytes = self.head(status, wants_close, has_content.then_some(body.len()));
         if has_content && !is_head {
             match self.framing {
-                Framing::Chunked => chunks(&mut bytes, &body),
-                Framing::Length | Framing::UntilClose => bytes.extend_from_slice(&body),
+                Framing::Chunked => chunks(&mut bytes, body),
+                Framing::Length | Framing::UntilClose => bytes.extend_from_slice(body),
             }
         }
         let closes = match self.closing {

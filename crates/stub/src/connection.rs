@@ -9,6 +9,7 @@ use rustix::net::{self, RecvFlags, SendFlags, Shutdown, sockopt};
 
 use crate::answer::{After, Answer};
 use crate::inbox::Inbox;
+use crate::record::Times;
 use crate::request::{self, Parsed, Request};
 
 /// Where a connection stands.
@@ -34,11 +35,8 @@ pub(crate) struct Connection {
     pub(crate) is_readable: bool,
     /// Whether the client will send no more: then reading goes on until that is seen.
     pub(crate) is_half_closed: bool,
-    /// Number of the request at hand, from 1; its times.
-    pub(crate) number: u64,
-    pub(crate) arrived_ns: u64,
-    pub(crate) due_ns: u64,
-    pub(crate) sent_ns: u64,
+    /// Number and times of the request at hand.
+    pub(crate) times: Times,
     /// What is sent when it is due.
     pub(crate) answer: Option<Answer>,
     written: usize,
@@ -72,10 +70,7 @@ impl Connection {
             delay_ns: 0,
             is_readable: false,
             is_half_closed: false,
-            number: 0,
-            arrived_ns: 0,
-            due_ns: 0,
-            sent_ns: 0,
+            times: Times::default(),
             answer: None,
             written: 0,
             input: Vec::new(),

@@ -26,7 +26,7 @@ pub struct Counts {
 ///
 /// A client's times contain these: it sent before the arrival, and received after the answer was
 /// given to the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// The number of the request, from 1, in the order of arrival.
     pub number: u64,

@@ -267,9 +267,12 @@ impl Responder {
         };
         due_ns = due_ns.saturating_add(std::mem::take(&mut connection.delay_ns));
         connection.stage = Stage::Serving;
-        connection.number = number;
-        connection.arrived_ns = arrived_ns;
-        connection.due_ns = due_ns;
+        connection.times = Times {
+            number,
+            arrived_ns,
+            due_ns,
+            sent_ns: 0,
+        };
         connection.answer = Some(self.answers.answer(request, fault));
         if fault == Some(Fault::Never) {
             return;
@@ -303,7 +306,7 @@ impl Responder {
     fn answer(&mut self, index: u32, at_ns: u64) {
         if let Some(connection) = &mut self.slots[index as usize].connection {
             connection.stage = Stage::Writing;
-            connection.sent_ns = at_ns;
+            connection.times.sent_ns = at_ns;
             self.write(index);
         }
     }
@@ -328,12 +331,7 @@ impl Responder {
             return;
         };
         if answer.is_complete {
-            self.shared.answered(Times {
-                number: connection.number,
-                arrived_ns: connection.arrived_ns,
-                due_ns: connection.due_ns,
-                sent_ns: connection.sent_ns,
-            });
+            self.shared.answered(connection.times);
         }
         if !connection.end(answer.after) {
             self.drop_connection(index);

@@ -33,8 +33,8 @@ pub(super) struct Frame {
     pub(super) warning: String,
 }
 
-/// A page with a frame.
-pub(super) trait Page: Template {
+/// A page of the app, in its frame.
+pub(super) trait FormPage: Template {
     fn frame(&mut self) -> &mut Frame;
 }
 
@@ -54,7 +54,7 @@ macro_rules! pages {
             }
         }
 
-        impl Page for $page {
+        impl FormPage for $page {
             fn frame(&mut self) -> &mut Frame {
                 &mut self.frame
             }
@@ -204,8 +204,15 @@ impl App {
 }
 
 fn problem(app: &App, status: StatusCode, title: &'static str, text: &'static str) -> Response {
-    let frame = app.frame();
-    render(status, &Problem { frame, title, text })
+    let page = Problem::new(app.frame());
+    render(
+        status,
+        &Problem {
+            title,
+            text,
+            ..page
+        },
+    )
 }
 
 /// A page.
@@ -243,7 +250,7 @@ pub(super) fn with_field(mut response: Response, field: Option<HeaderValue>) -> 
 }
 
 /// The page of a form that was sent too often, with when the next try may come.
-pub(super) fn render_throttled(mut page: impl Page, wait: Duration) -> Response {
+pub(super) fn render_throttled(mut page: impl FormPage, wait: Duration) -> Response {
     page.frame().warning = too_many(wait);
     let mut response = render(StatusCode::TOO_MANY_REQUESTS, &page);
     let seconds = HeaderValue::from(seconds(wait));

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
 use super::App;
-use super::pages::{Failure, Page, render, render_throttled};
+use super::pages::{Failure, FormPage, render, render_throttled};
 use super::visitor::Visitor;
 use crate::guard::{Key, Outcome, Who};
 use crate::limits::PASSWORD_CHARS_MAX;
@@ -37,7 +37,7 @@ impl<E: Into<Failure>> From<E> for Refused {
 
 impl Refused {
     /// The page of the form again; `wrong` puts on it what a wrong password comes to.
-    pub(super) fn shown<P: Page>(
+    pub(super) fn shown<P: FormPage>(
         self,
         mut page: P,
         wrong: impl FnOnce(&mut P),

@@ -136,7 +136,7 @@ async fn refused_tries_count_for_the_address_that_sends_them() {
 }
 
 #[tokio::test]
-async fn a_crowd_has_so_many_guesses_and_learns_nothing_of_who_is_there() {
+async fn many_strangers_have_so_many_guesses_and_learn_nothing_of_accounts() {
     let site = Site::on_sqlite().await;
     Client::new(&site.router)
         .register("ada", PASSWORD)

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 /// Members that wait for their turn, and how many have theirs.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct StartQueue {
     waiting: VecDeque<u32>,
     in_progress: u32,
 }
 
-impl Queue {
+impl StartQueue {
     pub(super) fn push(&mut self, index: u32) {
         self.waiting.push_back(index);
     }

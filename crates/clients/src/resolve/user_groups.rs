@@ -2,7 +2,6 @@
 
 use loadline_load::requests::url::Url;
 use loadline_load::{Plan, Prepared};
-use loadline_proto::Limits;
 use loadline_spec::SpecError;
 use loadline_spec::rules::unfit;
 
@@ -197,7 +196,6 @@ fn users(
         authority: url.authority,
         timeout_ns: plan.timeout_ns,
         deadline_ns: plan.deadline_ns,
-        limits: Limits::default(),
     });
     Ok(UserGroup::new(make).of(group, count))
 }

@@ -1,4 +1,7 @@
 //! The cookies of one client (RFC 6265), for the one host that it speaks to.
+//!
+//! The crates for this, cookie_store and cookie, read the system's clock, where a date here is relative
+//! to the server's and a test moves the time; and they need `time`, besides other crates.
 
 use std::time::{Duration, SystemTime};
 

@@ -14,11 +14,12 @@ use loadline_spec::{SpecError, ValueError};
 use serde::Deserialize;
 use thiserror::Error;
 use toml::Spanned;
+use url::form_urlencoded::byte_serialize;
 
 use super::capture::Capture;
 use super::script::{Content, Script, Step, StepCounts, Think};
 use super::table;
-use super::template::{Names, Template, push_form};
+use super::template::{Names, Template};
 
 /// A scenario is written by hand.
 const SCENARIO_BYTES_MAX: u64 = 1 << 20;
@@ -276,6 +277,7 @@ impl Common<'_> {
     fn named_step(&self, table: StepTable, name: String, names: &mut Names) -> Located<Step> {
         let content = content(&table, names, self.folder)?;
         let step = Step {
+            counts: StepCounts::new(name.clone()),
             name,
             method: method(table.method.as_ref(), &content)?,
             path: path(&table.path, names)?,
@@ -290,7 +292,6 @@ impl Common<'_> {
             contains: template(table.expect.contains.as_ref(), names)?,
             follow_max: table.follow.as_ref().map_or(self.follow_max, follow_max),
             captures: captures(&table.capture, names)?,
-            counts: StepCounts::default(),
         };
         if step.method == Method::Head && step.needs_content() {
             return wrong(&table.path, "an answer to HEAD has no content", "GET");
@@ -361,9 +362,7 @@ fn content(table: &StepTable, names: &Names, folder: &Path) -> Located<Content> 
     if let Some(form) = &table.form {
         let mut fields = Vec::new();
         for (name, values) in form.get_ref() {
-            let mut encoded = Vec::new();
-            push_form(name.as_bytes(), &mut encoded);
-            let encoded = String::from_utf8_lossy(&encoded).into_owned();
+            let encoded: String = byte_serialize(name.as_bytes()).collect();
             let values = match values {
                 OneOrMore::One(value) => std::slice::from_ref(value),
                 OneOrMore::More(values) => values,

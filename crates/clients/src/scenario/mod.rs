@@ -41,7 +41,6 @@ pub use file::ScenarioError;
 use std::path::Path;
 use std::sync::Arc;
 
-use loadline_proto::Limits;
 use loadline_record::StepReport;
 use script::Script;
 
@@ -64,8 +63,6 @@ pub struct Setting {
     pub timeout_ns: u64,
     /// Nanoseconds from due to the last byte beyond which an answer is not good.
     pub deadline_ns: Option<u64>,
-    /// Bounds of an answer.
-    pub limits: Limits,
 }
 
 impl Scenario {
@@ -78,12 +75,8 @@ impl Scenario {
         Ok(Self { script })
     }
 
-    /// The same from a text; `name` stands for the file in messages, and files that it names are
-    /// looked for in `folder`.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
-    pub fn parse(text: &str, name: &str, folder: &Path) -> Result<Self, ScenarioError> {
+    #[cfg(test)]
+    fn parse(text: &str, name: &str, folder: &Path) -> Result<Self, ScenarioError> {
         let script = Arc::new(file::parse(text, name, folder)?);
         Ok(Self { script })
     }
@@ -111,14 +104,7 @@ impl Scenario {
     #[must_use]
     pub fn steps(&self) -> Vec<StepReport> {
         let steps = self.script.steps.iter();
-        let reports = steps.map(|step| StepReport {
-            name: step.name.clone(),
-            requests: step.counts.requests(),
-            failures: step.counts.failures(),
-            successes: step.counts.successes(),
-            first_failure: step.counts.first_failure().map(str::to_owned),
-        });
-        reports.collect()
+        steps.map(|step| step.counts.report()).collect()
     }
 
     /// Adds how the steps fared elsewhere; of the first failures the one that is known already stays.

@@ -3,7 +3,7 @@
 use loadline_proto::Method;
 
 use super::cookies::Jar;
-use super::link::{resolve, split_query};
+use super::link::resolve;
 use super::script::{Content, Step};
 use super::template::{Escape, Values};
 use super::{Script, Setting};
@@ -24,7 +24,8 @@ pub(super) struct Ask {
 impl Ask {
     /// Without the query.
     pub(super) fn path(&self) -> &[u8] {
-        split_query(&self.target).0
+        let mut parts = self.target.split(|byte| *byte == b'?');
+        parts.next().unwrap_or_default()
     }
 }
 

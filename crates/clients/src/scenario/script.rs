@@ -1,7 +1,6 @@
 //! A scenario as users follow it: every name resolved, every file read.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use loadline_proto::Method;
@@ -82,54 +81,50 @@ impl Step {
     }
 }
 
-/// How a step fared, over all users of this process. Written by every thread, once a request.
-#[derive(Debug, Default)]
-pub(super) struct StepCounts {
-    requests: AtomicU64,
-    failures: AtomicU64,
-    successes: AtomicU64,
-    first_failure: OnceLock<String>,
-}
+/// How a step fared, over all users of this process.
+#[derive(Debug)]
+pub(super) struct StepCounts(Mutex<StepReport>);
 
 impl StepCounts {
+    pub(super) fn new(name: String) -> Self {
+        Self(Mutex::new(StepReport {
+            name,
+            ..StepReport::default()
+        }))
+    }
+
     pub(super) fn requested(&self) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.lock().requests += 1;
     }
 
     /// Counts a time that it ended well.
     pub(super) fn succeeded(&self) {
-        self.successes.fetch_add(1, Ordering::Relaxed);
+        self.lock().successes += 1;
     }
 
     /// Counts a failure; the first one is put into words.
     pub(super) fn failed(&self, what: impl FnOnce() -> String) {
-        self.failures.fetch_add(1, Ordering::Relaxed);
-        self.first_failure.get_or_init(what);
+        let mut report = self.lock();
+        report.failures += 1;
+        report.first_failure.get_or_insert_with(what);
     }
 
     /// Adds those of another process.
     pub(super) fn add(&self, other: &StepReport) {
-        self.requests.fetch_add(other.requests, Ordering::Relaxed);
-        self.failures.fetch_add(other.failures, Ordering::Relaxed);
-        self.successes.fetch_add(other.successes, Ordering::Relaxed);
-        if let Some(words) = &other.first_failure {
-            self.first_failure.get_or_init(|| words.clone());
+        let mut report = self.lock();
+        report.requests += other.requests;
+        report.failures += other.failures;
+        report.successes += other.successes;
+        if report.first_failure.is_none() {
+            report.first_failure.clone_from(&other.first_failure);
         }
     }
 
-    pub(super) fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
+    pub(super) fn report(&self) -> StepReport {
+        self.lock().clone()
     }
 
-    pub(super) fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn successes(&self) -> u64 {
-        self.successes.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn first_failure(&self) -> Option<&str> {
-        self.first_failure.get().map(String::as_str)
+    fn lock(&self) -> MutexGuard<'_, StepReport> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner) // counts are never half written
     }
 }

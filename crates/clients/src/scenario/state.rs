@@ -5,8 +5,6 @@ use super::cookies::Jar;
 /// Where a user stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Not asked yet.
-    Begin,
     /// The first connection is opened, before anything is due.
     Opening,
     /// Nothing until then; then the next step is due.

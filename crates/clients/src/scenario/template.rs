@@ -6,6 +6,7 @@ use loadline_spec::ValueError;
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rand::Rng;
 use rand_pcg::Pcg64Mcg;
+use url::form_urlencoded::byte_serialize;
 
 /// Where the value of a variable comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +200,7 @@ impl Template {
     pub(super) fn write(&self, values: &mut Values<'_>, escape: Escape, out: &mut Vec<u8>) {
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) if escape == Escape::Form => push_form(text.as_bytes(), out),
+                Piece::Text(text) if escape == Escape::Form => push(text.as_bytes(), escape, out),
                 Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
                 Piece::Variable(Source::User) => {
                     push(values.user.to_string().as_bytes(), escape, out)
@@ -234,8 +235,8 @@ fn first_word(text: &str) -> String {
 fn push(value: &[u8], escape: Escape, out: &mut Vec<u8>) {
     match escape {
         Escape::Nothing => out.extend_from_slice(value),
-        Escape::Target => push_target(value, out),
-        Escape::Form => push_form(value, out),
+        Escape::Target => out.extend(percent_encode(value, NOT_IN_TARGET).flat_map(str::bytes)),
+        Escape::Form => out.extend(byte_serialize(value).flat_map(str::bytes)),
         Escape::Field => out.extend(value.iter().map(|byte| match byte {
             0..=31 | 127 => b' ',
             _ => *byte,
@@ -256,28 +257,6 @@ const NOT_IN_TARGET: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'|')
     .add(b'}');
-
-/// Writes into a target what a link may hold; percent-encodes the rest.
-pub(super) fn push_target(value: &[u8], out: &mut Vec<u8>) {
-    for text in percent_encode(value, NOT_IN_TARGET) {
-        out.extend_from_slice(text.as_bytes());
-    }
-}
-
-/// As the URL standard has it for forms: letters, digits and `*-._` as they are, space as `+`.
-pub(super) fn push_form(value: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in value {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => out.push(*byte),
-            b' ' => out.push(b'+'),
-            _ => {
-                let (high, low) = (byte >> 4, byte & 15);
-                out.extend([b'%', DIGITS[usize::from(high)], DIGITS[usize::from(low)]]);
-            }
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
-use loadline_proto::Limits;
 use loadline_record::{ErrorKind, Tally};
 
 use super::{Scenario, Setting};
@@ -230,7 +229,6 @@ fn setting() -> Setting {
         path_prefix: String::new(),
         timeout_ns: 2_000 * MS,
         deadline_ns: None,
-        limits: Limits::default(),
     }
 }
 

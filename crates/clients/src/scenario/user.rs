@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loadline_load::recorder::Stamps;
 use loadline_load::seed::{Purpose, generator};
 use loadline_load::{Share, judge};
-use loadline_proto::{ClientSession, Received, Reply};
+use loadline_proto::{ClientSession, Limits, Received, Reply};
 use loadline_record::{ErrorKind, Tally};
 use rand::Rng;
 use rand_pcg::Pcg64Mcg;
@@ -75,7 +75,7 @@ impl User {
             failure: None,
             iteration: 1,
             step: 0,
-            stage: Stage::Begin,
+            stage: Stage::Opening,
             is_connected: false,
             must_close: None,
             session: ClientSession::new(),
@@ -413,8 +413,7 @@ impl User {
         match self.stage {
             Stage::Awaiting { .. } | Stage::Done => return,
             Stage::Due | Stage::Connecting | Stage::Sending => self.count_unfinished(context),
-            Stage::Begin
-            | Stage::Opening
+            Stage::Opening
             | Stage::Thinking { .. }
             | Stage::SetUp
             | Stage::Starting => {}
@@ -454,7 +453,7 @@ impl User {
         if !self.session.has_begun() {
             self.stamps.first_ns = context.now_ns;
         }
-        let limits = &self.setting.limits;
+        let limits = &Limits::default();
         let received = self.session.received(bytes, limits, &mut self.answer);
         self.take(received, context);
     }
@@ -520,10 +519,6 @@ impl VirtualUser for User {
         if let (true, Some(reset)) = (self.is_connected, self.must_close) {
             return self.close(reset);
         }
-        if self.stage == Stage::Begin {
-            // Asked for before the start: nothing is due yet.
-            self.stage = Stage::Opening;
-        }
         if let Stage::Thinking { until_ns } = self.stage {
             if context.now_ns < until_ns {
                 return Order::SleepUntil { ns: until_ns };
@@ -560,7 +555,7 @@ impl VirtualUser for User {
                 self.think(context.now_ns, 0);
                 self.next_order(context)
             }
-            Stage::Begin | Stage::Thinking { .. } => self.next_order(context),
+            Stage::Thinking { .. } => self.next_order(context),
             Stage::Done if self.is_connected => self.close(false),
             Stage::Done => Order::Done,
         }
