@@ -70,38 +70,48 @@ fn sqlite(rest: &str) -> Result<Database, DatabaseError> {
     })
 }
 
+/// A database of a server, by the options of its driver: both have the same getters, and no trait.
+macro_rules! of_server {
+    ($scheme:literal, $rest:expr, $options:ty, $kind:path, $open:pat, $how:literal) => {{
+        let text = format!("{}:{}", $scheme, $rest);
+        let options = <$options>::from_str(&text).map_err(unreadable)?;
+        let place = Place {
+            scheme: $scheme,
+            host: options.get_host().to_owned(),
+            port: options.get_port(),
+            socket: options.get_socket().cloned(),
+            name: named(options.get_database())?,
+        };
+        place.check(matches!(options.get_ssl_mode(), $open), $how)?;
+        Ok(Database {
+            shown: place.to_string(),
+            kind: $kind(Box::new(options)),
+        })
+    }};
+}
+
 fn mysql(rest: &str) -> Result<Database, DatabaseError> {
-    let options = MySqlConnectOptions::from_str(&format!("mysql:{rest}")).map_err(unreadable)?;
-    let place = Place {
-        scheme: "mysql",
-        host: options.get_host().to_owned(),
-        port: options.get_port(),
-        socket: options.get_socket().cloned(),
-        name: named(options.get_database())?,
-    };
-    let is_open = matches!(options.get_ssl_mode(), MySqlSslMode::Disabled);
-    place.check(is_open, "ssl-mode=DISABLED")?;
-    Ok(Database {
-        shown: place.to_string(),
-        kind: Kind::MySql(Box::new(options)),
-    })
+    use MySqlSslMode::Disabled;
+    of_server!(
+        "mysql",
+        rest,
+        MySqlConnectOptions,
+        Kind::MySql,
+        Disabled,
+        "ssl-mode=DISABLED"
+    )
 }
 
 fn postgres(rest: &str) -> Result<Database, DatabaseError> {
-    let options = PgConnectOptions::from_str(&format!("postgres:{rest}")).map_err(unreadable)?;
-    let place = Place {
-        scheme: "postgres",
-        host: options.get_host().to_owned(),
-        port: options.get_port(),
-        socket: options.get_socket().cloned(),
-        name: named(options.get_database())?,
-    };
-    let is_open = matches!(options.get_ssl_mode(), PgSslMode::Disable);
-    place.check(is_open, "sslmode=disable")?;
-    Ok(Database {
-        shown: place.to_string(),
-        kind: Kind::Postgres(Box::new(options)),
-    })
+    use PgSslMode::Disable;
+    of_server!(
+        "postgres",
+        rest,
+        PgConnectOptions,
+        Kind::Postgres,
+        Disable,
+        "sslmode=disable"
+    )
 }
 
 /// The driver's own words could repeat what was typed, with the password in it: only the kind is shown.

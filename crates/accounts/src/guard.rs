@@ -1,15 +1,15 @@
 //! Which tries of a password are let through, as a function of time.
 //!
 //! A browser that the account knows, because it has logged in there before, has tries of its own, and
-//! nobody else's count for it. All others have to pass three limits:
+//! those of others do not count for it. All others have to pass three limits:
 //!
 //! | of | is held against | so that |
 //! |---|---|---|
-//! | an address, for all accounts | [`Throttle`] | nobody tries one password on many accounts |
-//! | a network, for one account | [`Throttle`] | who guesses waits, and those elsewhere do not |
+//! | an address, for all accounts | [`Throttle`] | one password cannot be tried on many accounts |
+//! | a network, for one account | [`Throttle`] | an attacker waits, and users elsewhere do not |
 //! | one account, in all | [`TurnQueue`] | many networks together guess no more than that |
 //!
-//! A try that is refused for the sake of the account counts for the address that sent it: who keeps
+//! A try that is refused for the sake of the account counts for the address that sent it: one that keeps
 //! trying has to wait by address, too. None of this asks whether there is such an account.
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -44,12 +44,12 @@ impl Key {
     }
 }
 
-/// Who tries what.
+/// The source of a try.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who {
     /// A browser that the account knows.
     Device(Key),
-    /// Anybody else.
+    /// Any other.
     Stranger {
         /// `None` if no account can have the name that was given.
         account: Option<Key>,
@@ -62,7 +62,7 @@ pub(crate) enum Who {
 pub(crate) enum Outcome {
     Right,
     Wrong,
-    /// Nobody knows: there was no database, or no time for a hash.
+    /// Not known: there was no database, or no time for a hash.
     Unknown,
 }
 
@@ -89,7 +89,7 @@ impl Guard {
         let Some(account) = account else {
             return Ok(());
         };
-        let key = (*account, network(address));
+        let key = (*account, network(address, 48));
         self.by_network.begin(&key, now_ms)?;
         self.by_account
             .begin(account, key.1, now_ms)
@@ -116,7 +116,7 @@ impl Guard {
             return;
         };
         self.by_account.give_back(account);
-        let key = (*account, network(address));
+        let key = (*account, network(address, 48));
         match outcome {
             Outcome::Right => self.by_network.forget(&key),
             _ => self.by_network.give_back(&key),
@@ -124,12 +124,15 @@ impl Guard {
     }
 }
 
-/// What counts as one for an account: an IPv4 address, or an IPv6 network of 48 bits, which is the
-/// most that one customer is given (RFC 6177). For all accounts together it is 64 bits, the least, so
-/// that customers of one provider are not taken for each other.
-fn network(address: IpAddr) -> IpAddr {
+/// An IPv4 address, or the IPv6 network of `bits` that an address is in.
+///
+/// For an account it is 48 bits, the most that one customer is given (RFC 6177). For all accounts
+/// together it is 64 bits, the least, so that customers of one provider are not taken for each other.
+pub(crate) fn network(address: IpAddr, bits: u32) -> IpAddr {
     match address {
-        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) >> 80 << 80).into(),
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (128 - bits))).into()
+        }
         address => address,
     }
 }

@@ -41,7 +41,7 @@ struct Piece {
 }
 
 impl HashMemory {
-    /// Keeps what is not used for so long; then a task of the runtime gives it back.
+    /// Keeps what is not used for this time; then a task of the runtime gives it back.
     pub(crate) fn new(kept: Duration, runtime: Handle) -> Arc<Self> {
         let idle = Mutex::default();
         Arc::new(Self {
@@ -51,7 +51,7 @@ impl HashMemory {
         })
     }
 
-    /// Works with so many blocks. What is in them at the begin is zero.
+    /// Works with `count` blocks, which are zero at first.
     ///
     /// # Errors
     /// There is no memory.

@@ -1,4 +1,4 @@
-//! Password hashes: argon2id, on threads that may block, so many at a time.
+//! Password hashes: argon2id, on threads that may block, a bounded number at a time.
 
 use std::collections::TryReserveError;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const SALT_BYTES: usize = 16;
 pub(crate) struct Hasher {
     argon2: Argon2<'static>,
     memory: Arc<HashMemory>,
-    /// Verified in place of the hash of a user who is not there, so that it takes as long.
+    /// Verified in place of the hash of an unknown user, so that it takes as long.
     nobodys: Arc<str>,
     turns: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
@@ -59,7 +59,7 @@ pub(crate) enum HashError {
 }
 
 impl Hasher {
-    /// Makes one, and the hash that belongs to nobody.
+    /// Makes one, and a hash that no user has.
     ///
     /// # Errors
     /// A parameter is out of its bounds; the kernel gives no randomness.
@@ -94,7 +94,7 @@ impl Hasher {
             .await
     }
 
-    /// Whether a password is the one of a stored hash. `None` is a user who is not there: that takes
+    /// Whether a password is the one of a stored hash. `None` is an unknown user: that takes
     /// as long, and is never right.
     pub(crate) async fn verify(
         &self,

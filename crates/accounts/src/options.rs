@@ -8,7 +8,8 @@ use crate::database::Database;
 use crate::throttle::Tries;
 use crate::turns::Turns;
 
-/// About 300 guesses a day for one who never tires, and a wait of minutes for one who forgot.
+/// About 300 guesses a day for an attacker that never stops, and a wait of minutes for a user who
+/// forgot the password.
 const TRIES_OF_ONE: Tries = Tries {
     free: 5,
     delay_first: Duration::from_secs(1),

@@ -1,7 +1,7 @@
 //! How often something may be tried: some times freely, then after waits that double.
 //!
 //! A try is counted when it begins, so that many at the same moment are no way around the limit, and
-//! given back if it turns out well. What is counted is kept in memory, of so many keys at most, and
+//! given back if it turns out well. What is counted is kept in memory, of a bounded number of keys, and
 //! is forgotten at a restart; several servers on one database count each for itself.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ pub struct Tries {
 }
 
 impl Tries {
-    /// The wait after so many failed tries, in milliseconds.
+    /// The wait after `failed` tries, in milliseconds.
     fn delay_ms(&self, failed: u32) -> i64 {
         let Some(doublings) = failed.checked_sub(self.free) else {
             return 0;
@@ -103,7 +103,7 @@ impl<K: Clone + Eq + Hash> Throttle<K> {
         }
     }
 
-    /// Whoever has the key has proved to be right: failures before that no longer count.
+    /// A try was right: failures before that no longer count.
     pub(crate) fn forget(&self, key: &K) {
         self.lock().remove(key);
     }

@@ -1,7 +1,7 @@
 //! Random tokens, and what is stored or shown of them.
 //!
 //! A token is 256 random bits that only a browser's cookie holds. The database has its SHA-256, so
-//! that who reads the database cannot act for anybody; forms carry another hash of it, which proves
+//! that a reader of the database cannot act for any user; forms carry another hash of it, which proves
 //! that they were made for this browser.
 
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};

@@ -1,9 +1,9 @@
-//! Turns: so many tries of one thing freely, whoever comes, and then one after the other at a rate, in
-//! the order in which those who try came first.
+//! Turns: some tries of one thing are free, from any source; then they take turns at a rate, in the
+//! order of their first try.
 //!
-//! Who has to wait is given a turn, which is kept for it: to be there at the very moment at which a
-//! wait ends is of no use to anybody. Each has one turn at a time, so that many who try wait for each
-//! other and not for the one who tries most.
+//! A source that has to wait gets a turn, which is kept for it: to try at the very moment at which a
+//! wait ends is no advantage. Each has one turn at a time, so that the many sources of a busy account
+//! wait for each other and not for the one that tries most.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -19,13 +19,13 @@ pub struct Turns {
     pub free: u32,
     /// After those there is one in so long; and so long without a try makes one free again.
     pub every: Duration,
-    /// Turns further ahead than that are not given: who comes then has to come again.
+    /// Turns further ahead than that are not given: the source has to try again.
     pub ahead_max: Duration,
     /// A turn that is not taken within this time is lost.
     pub kept: Duration,
 }
 
-/// Turns by key (of what is tried), for those who try it.
+/// Turns by key (of what is tried), for their sources.
 #[derive(Debug)]
 pub(crate) struct TurnQueue<K, W> {
     turns: Turns,
@@ -37,7 +37,7 @@ pub(crate) struct TurnQueue<K, W> {
 struct Entry<W> {
     /// When all free tries are there again, if none is made until then.
     full_ms: i64,
-    /// Who waits, and for when. At most as many as there are turns in the time that they are given
+    /// The sources that wait, and their moments. At most as many as there are turns in the time that they are given
     /// ahead and the time that they are kept.
     waiting: Vec<(W, i64)>,
 }

@@ -30,7 +30,7 @@ enum RequestState {
     Out,
 }
 
-/// Who looks at an answer while it passes, and may find fault with it.
+/// Inspects an answer while it is received, and may find fault with it.
 pub(crate) trait Watch: ReplyObserver {
     /// What is wrong with it, beside its status and length.
     fn fault(&self) -> Option<ErrorKind> {

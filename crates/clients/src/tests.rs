@@ -65,7 +65,7 @@ fn answer(content_bytes: usize) -> Vec<u8> {
     answer
 }
 
-/// How many bytes a reader takes in so many seconds from a server that always has some, when each
+/// How many bytes a reader takes in `seconds` from a server that always has some, when each
 /// wake-up is late by the next of these.
 fn read_in(bytes_per_second: u64, seconds: u64, late_ns: &[u64]) -> u64 {
     let user_group = slow_reader::user_group(bytes_per_second, spec());

@@ -16,8 +16,8 @@ use crate::clock::{now_ns, read_ns};
 
 /// What is received at once.
 const RECEIVE_BYTES: usize = 64 << 10;
-/// How often the distance of the two clocks is taken: somebody may set the one that the kernel
-/// stamps by.
+/// How often the distance of the two clocks is taken: the one that the kernel stamps by
+/// may be set.
 const DISTANCE_EVERY_NS: u64 = 100_000_000;
 /// Both clocks are read within this, or the distance is taken again.
 const DISTANCE_NS_MAX: u64 = 1_000;
@@ -85,7 +85,7 @@ impl Inbox {
         &mut self.buffer
     }
 
-    /// Whether a receive of so many bytes filled the buffer.
+    /// Whether a receive of `count` bytes filled the buffer.
     pub(crate) fn is_filled_by(&self, count: usize) -> bool {
         count == self.buffer.len()
     }

@@ -69,7 +69,7 @@ pub enum Draw {
     /// Each independent of the others, as queueing theory wants it.
     Independent,
     /// Of each `strata` answers in a row, one from each of as many equal parts of the distribution,
-    /// in an order of chance: so many answers have the percentiles that are programmed, without the
+    /// in random order: that many answers have the percentiles that are programmed, without the
     /// error of a sample.
     Stratified {
         /// How many; as many as there are requests, or a part of that.

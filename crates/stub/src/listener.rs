@@ -14,7 +14,7 @@ use crate::inbox;
 pub enum Listening {
     /// Connections are accepted.
     Answering,
-    /// Connections are refused. The address is kept all the same, so that nobody else gets it.
+    /// Connections are refused. The address is kept all the same, so that no other program gets it.
     Refusing,
     /// Nothing comes of connecting: the queue of connections is full and stays so, and the kernel
     /// throws further attempts away.

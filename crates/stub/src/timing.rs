@@ -55,7 +55,7 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// Begins at `begin_ns` of the clock, with so many servers.
+    /// Begins at `begin_ns` of the clock, with this number of servers.
     pub(crate) fn new(
         begin_ns: u64,
         stall: Option<Stall>,

@@ -61,7 +61,7 @@ pub(crate) struct Store {
 pub(crate) enum StoreError {
     /// The database is gone, too slow, or all connections are in use for too long.
     Unavailable,
-    /// The name is somebody else's.
+    /// Another user has the name.
     Taken,
 }
 

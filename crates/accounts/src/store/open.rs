@@ -310,7 +310,7 @@ where
     })
 }
 
-/// Whether the same may go well a moment later: nobody listens yet, or the database is starting.
+/// Whether the same may go well a moment later: no server listens yet, or the database is starting.
 fn may_pass(error: &Error) -> bool {
     match error {
         Error::Io(_) | Error::PoolTimedOut | Error::Protocol(_) => true,

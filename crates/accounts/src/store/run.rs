@@ -175,7 +175,7 @@ impl Store {
         }
     }
 
-    /// Waits for a connection to be free, for so long and with so many others at most.
+    /// Waits for a free connection: for a bounded time, and with a bounded number of others.
     async fn place(&self, kind: Kind) -> Result<Place, StoreError> {
         let has_writer = kind == Kind::Write && matches!(self.pool, Pool::Sqlite(_));
         let writer = has_writer.then(|| Arc::clone(&self.writer).try_acquire_owned());

@@ -18,9 +18,9 @@ const DEVICE_PREFIX: &str = "loadline-device-";
 /// What a cookie is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cookie<'n> {
-    /// Who is logged in. Gone with the browser; the server ends it before if need be.
+    /// A user who is logged in. Gone with the browser; the server may end it before.
     Session,
-    /// The forms of who is not. Gone with the browser.
+    /// The forms of a visitor who is not logged in. Gone with the browser.
     Guest,
     /// The account whose name has this key knows the browser. Stays when the session ends; the browser
     /// keeps one for each account.

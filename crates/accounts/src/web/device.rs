@@ -1,7 +1,7 @@
 //! Devices: browsers that an account knows, because they have logged in there.
 //!
-//! A login leaves a cookie that outlasts the session. It opens nothing: who has it still needs the
-//! password, and has tries of its own, which nobody else can use up (OWASP calls it a device cookie).
+//! A login leaves a cookie that outlasts the session. It opens nothing: its owner still needs the
+//! password, and has tries of its own, which others cannot use up (OWASP calls it a device cookie).
 //! Each login makes a new one in its place; a new password and the end of the account end all of them.
 
 use axum::http::{HeaderMap, header};

@@ -1,6 +1,6 @@
 //! The pages: routes, and what all of them share.
 //!
-//! A request goes through `headers.rs` (security headers on every answer) and `visitor.rs` (who asks:
+//! A request goes through `headers.rs` (security headers on every answer) and `visitor.rs` (the visitor:
 //! address, TLS, cookies) to its page: `register.rs`, `login.rs` or `account.rs`. `proof.rs` is where a
 //! password is held against an account, `device.rs` which browsers an account knows, `cookies.rs` what
 //! browsers keep. `pages.rs` has the templates' values and the answers.

@@ -58,16 +58,16 @@ pub(super) async fn register(
         return Ok(render_throttled(page, wait));
     }
     match add(&app, name, form.password).await {
-        Ok(()) => {
+        Ok(true) => {
             app.counts.registered.add(1);
             visited!("registered", visitor);
             Ok(app.redirect("/login?after=registered"))
         }
-        Err(Refusal::Taken) => {
+        Ok(false) => {
             page.name_warning = "This user name is taken; choose another.";
             Ok(render(StatusCode::CONFLICT, &page))
         }
-        Err(Refusal::Failure(error)) => {
+        Err(error) => {
             app.registrations.give_back(&visitor.address);
             Err(error)
         }
@@ -92,18 +92,13 @@ fn judge(form: &RegisterForm, page: &mut RegisterPage) -> Option<UserName> {
     name.ok().filter(|_| is_fine)
 }
 
-enum Refusal {
-    Taken,
-    Failure(Failure),
-}
-
-async fn add(app: &App, name: UserName, password: String) -> Result<(), Refusal> {
-    let hash = app.hasher.hash(password).await;
-    let hash = hash.map_err(|error| Refusal::Failure(error.into()))?;
+/// Adds the account; false: the name is taken.
+async fn add(app: &App, name: UserName, password: String) -> Result<bool, Failure> {
+    let hash = app.hasher.hash(password).await?;
     let now_ms = app.options.clock.now_ms();
     match app.store.add_user(name, hash, now_ms).await {
-        Ok(()) => Ok(()),
-        Err(StoreError::Taken) => Err(Refusal::Taken),
-        Err(error) => Err(Refusal::Failure(error.into())),
+        Ok(()) => Ok(true),
+        Err(StoreError::Taken) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }

@@ -1,6 +1,6 @@
-//! Who asks: the address that limits are held against, whether by TLS, and the cookies.
+//! The visitor: the address that limits apply to, whether by TLS, and the cookies.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{Extensions, HeaderMap};
@@ -8,9 +8,10 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use super::cookies::Cookie;
+use crate::guard::network;
 use crate::token::Token;
 
-/// Who sent a request, as the server knows it: to be inserted into the request's extensions. Behind a
+/// The client that sent a request, as the server knows it: to be inserted into the request's extensions. Behind a
 /// proxy it is the client that the proxy names, and not the proxy. Without it, axum's [`ConnectInfo`]
 /// counts, if that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,20 +22,20 @@ pub struct Client {
     pub is_secure: bool,
 }
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Clone)]
 pub(super) struct Visitor {
     /// The address, of IPv6 its network of 64 bits: that is what one customer has.
     pub(super) address: IpAddr,
     /// Whether the request came by TLS.
     pub(super) is_secure: bool,
-    /// Of who is logged in: one of them is, if any.
+    /// Of users who are logged in: one of them is valid, if any.
     pub(super) sessions: Vec<Token>,
-    /// Of who is not, for forms.
+    /// Of visitors who are not logged in, for forms.
     pub(super) guests: Vec<Token>,
 }
 
-/// Finds out who asks and hands it on.
+/// Adds the visitor to a request.
 pub(super) async fn recognise(mut request: Request, next: Next) -> Response {
     let client = client(request.extensions());
     let visitor = visitor(client, request.headers());
@@ -57,20 +58,10 @@ fn visitor(client: Client, fields: &HeaderMap) -> Visitor {
     // All without an address are one.
     let address = client.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     Visitor {
-        address: of_customer(address),
+        address: network(address.to_canonical(), 64),
         is_secure: client.is_secure,
         sessions: Cookie::Session.found(fields, client.is_secure),
         guests: Cookie::Guest.found(fields, client.is_secure),
-    }
-}
-
-fn of_customer(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> 64 << 64;
-            IpAddr::V6(Ipv6Addr::from(network))
-        }
-        address => address,
     }
 }
 

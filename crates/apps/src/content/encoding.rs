@@ -184,7 +184,7 @@ mod tests {
             ("identity;q=0, gzip", Gzip),
             ("identity;q=0.5, *;q=0.1", Identity),
             ("gzip;q=0.1, *;q=0.9", Brotli),
-            // Nobody gets a 406.
+            // A 406 is never sent.
             ("identity;q=0", Identity),
             ("*;q=0", Identity),
             ("identity;q=0, *;q=0", Identity),

@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
 use super::StaticFiles;
-use super::load::LIST;
+use super::load::{LIST, join};
 use super::root::{Access, RootDirectory};
 use crate::content::listing::{ENTRIES_MAX, Entry, Sort, page};
 use crate::content::path::SitePath;
@@ -75,10 +75,7 @@ impl StaticFiles {
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
             return Ok(stat);
         }
-        let path = match relative {
-            b"" => name.to_vec(),
-            some => [some, b"/", name].concat(),
-        };
+        let path = join(relative, name);
         fstat(self.root.open_path(root, &path, Access::Any)?.fd)
     }
 }

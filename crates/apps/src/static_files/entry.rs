@@ -31,8 +31,8 @@ pub(super) struct Entry {
     fresh_until: AtomicU64,
     /// What has to hold for it to be fresh for another second. None: it is always made anew.
     probes: Box<[Probe]>,
-    /// It can be looked at without waiting for another machine.
-    is_local: bool,
+    /// It can be looked at without waiting for another machine: by any thread.
+    pub(super) is_local: bool,
     /// Since when a thread waits for the file system to know how it is, on the server's clock; 0:
     /// none does.
     checked_since: AtomicU64,
@@ -93,11 +93,6 @@ impl Entry {
             is_local,
             checked_since: AtomicU64::new(0),
         }
-    }
-
-    /// Whether anybody may look at it, or only who may wait.
-    pub(super) fn is_local(&self) -> bool {
-        self.is_local
     }
 
     /// For how long a thread has been waiting for the file system to know how it is.
@@ -200,11 +195,6 @@ impl Resource {
         let best = accepted().best(available);
         let chosen = self.variants.iter().find(|variant| variant.coding == best);
         chosen.unwrap_or(&self.identity)
-    }
-
-    /// Whether answers depend on Accept-Encoding.
-    pub(super) fn has_variants(&self) -> bool {
-        !self.variants.is_empty()
     }
 
     fn all(&self) -> impl Iterator<Item = &Representation> {

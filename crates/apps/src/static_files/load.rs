@@ -1,6 +1,5 @@
 //! From a path to an entry: opens, reads and describes what is there.
 
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::CString;
 use std::io::IoSliceMut;
@@ -95,7 +94,7 @@ impl Loader<'_> {
         if !path.is_directory_like() {
             return match self.open(&directory, relative)? {
                 Opened::File(fd, version) => self.file(&directory, relative, fd, version, vec![]),
-                Opened::Directory => Ok(self.volatile(Target::Redirect)),
+                Opened::Directory => Ok(self.entry(Target::Redirect, vec![])),
             };
         }
         let mut beside: Vec<Beside> = Vec::new();
@@ -114,16 +113,12 @@ impl Loader<'_> {
         let found = self.root.open_path(&directory, relative, self.access);
         let fd = self.noted(found).map_err(failure)?;
         match file_type(&fd).map_err(failure)? {
-            FileType::Directory => Ok(self.volatile(Target::Directory)),
+            FileType::Directory => Ok(self.entry(Target::Directory, vec![])),
             _ => Err(Failure::Missing),
         }
     }
 
-    /// An entry that is made anew each second.
-    fn volatile(&self, target: Target) -> Entry {
-        self.entry(target, Vec::new())
-    }
-
+    /// An entry; without probes it is made anew each second.
     fn entry(&self, target: Target, probes: Vec<Probe>) -> Entry {
         let is_local = self.is_local.get();
         Entry::new(target, probes, is_local, &self.options.cache, self.now)
@@ -266,7 +261,7 @@ impl Loader<'_> {
                 _ => before = after,
             }
         }
-        // Somebody keeps writing to it: there is no one state of it to send.
+        // It keeps changing: there is no one state of it to send.
         Err(match self.access {
             Access::Cached => Failure::WouldBlock,
             Access::Any => Failure::Refused(Status::SERVICE_UNAVAILABLE),
@@ -281,12 +276,12 @@ fn is_stale(neighbour: &FileVersion, file: &FileVersion) -> bool {
     second(neighbour) < second(file)
 }
 
-fn join<'p>(directory: &'p [u8], name: &[u8]) -> Vec<u8> {
-    let directory: Cow<'p, [u8]> = match directory {
-        b"" => Cow::Borrowed(b""),
-        some => Cow::Owned([some, b"/"].concat()),
-    };
-    [&directory, name].concat()
+/// A name in a directory below the root.
+pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    match directory {
+        b"" => name.to_vec(),
+        some => [some, b"/", name].concat(),
+    }
 }
 
 fn file_type(fd: &OwnedFd) -> Result<FileType, Errno> {

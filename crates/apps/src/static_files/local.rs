@@ -1,7 +1,7 @@
 //! Whether a file system can hang: one of another machine can, and one that a program stands behind.
 //!
 //! What lies on a disk of this machine, and is in the kernel's caches, is looked at by the thread that asks.
-//! Anything else is looked at by those who may wait (`Access::Any`): a server that does not answer
+//! Anything else is looked at by threads that may wait (`Access::Any`): a server that does not answer
 //! holds a `stat` for minutes, and with it the loop that called it.
 
 use std::os::fd::AsFd;

@@ -215,7 +215,7 @@ impl StaticFiles {
             if entry.is_fresh(now) && holds {
                 return Ok(entry);
             }
-            if !entry.is_local() && holds {
+            if !entry.is_local && holds {
                 return self.look_up_elsewhere(path, key, &entry, access, now);
             }
             let unseen_ms = entry.unseen_ms(now);
@@ -258,7 +258,7 @@ impl StaticFiles {
             return Ok(Arc::clone(entry));
         }
         let made = self.load(path, key, access, now);
-        entry.retire(); // for those who have it in an index of their own
+        entry.retire(); // for threads that have it in their own index
         made
     }
 
@@ -384,7 +384,7 @@ impl Handler for StaticFiles {
             && let Some(content) = resource.identity.memory()
             && content.len() <= self.options.inline_bytes_max
         {
-            exchange.answer_borrowed(Status::OK, resource.identity.fields(), content, cx);
+            exchange.answer_borrowed(Status::OK, &resource.identity.fields, content, cx);
             return Outcome::Ready;
         }
         self.handle_on_loop(local, exchange, cx)

@@ -21,9 +21,11 @@ pub(super) struct Representation {
     pub(super) etag: Box<str>,
     pub(super) modified_seconds: u64,
     version: FileVersion,
-    /// Content-Type, then the rest about the content, then what a 304 repeats.
-    fields: Fields,
-    about_content: usize,
+    /// Of a 200, and of a 206 with one range: Content-Type, then the rest about the content, then what
+    /// a 304 repeats.
+    pub(super) fields: Fields,
+    /// How many of them, the first ones, a 304 does not repeat.
+    pub(super) about_content: usize,
 }
 
 /// What the fields of a representation say.
@@ -90,17 +92,6 @@ impl Representation {
             fields,
             about_content,
         }
-    }
-
-    /// The fields of a 200, and of a 206 with one range. The first is Content-Type.
-    #[inline]
-    pub(super) fn fields(&self) -> &Fields {
-        &self.fields
-    }
-
-    /// How many of them, the first ones, a 304 does not repeat.
-    pub(super) fn about_content(&self) -> usize {
-        self.about_content
     }
 
     /// The content, if it is in memory.

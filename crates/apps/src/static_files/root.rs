@@ -200,7 +200,7 @@ impl Root {
         if !self.follow_symlinks {
             how |= ResolveFlags::BENEATH;
         }
-        // What another mount holds is for those who may wait: it may be another machine's.
+        // Other mounts are for threads that may wait: they may be another machine's.
         let on_mount = how | ResolveFlags::NO_XDEV;
         match openat2(directory, relative, flags, Mode::empty(), on_mount) {
             Ok(fd) => Ok(Found {

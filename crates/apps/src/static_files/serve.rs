@@ -114,9 +114,7 @@ impl StaticFiles {
                     exchange.response.clear();
                     exchange.response.status = Status::NOT_MODIFIED;
                     let response = &mut exchange.response;
-                    response
-                        .fields
-                        .append(chosen.fields(), chosen.about_content());
+                    response.fields.append(&chosen.fields, chosen.about_content);
                     return Outcome::Ready;
                 }
                 Decision::PreconditionFailed => {
@@ -155,7 +153,7 @@ impl StaticFiles {
             .filter(|bytes| bytes.len() <= self.options.inline_bytes_max);
         match (place, small) {
             (Place::Loop(cx), Some(bytes)) => {
-                exchange.answer_borrowed(Status::OK, chosen.fields(), bytes, cx);
+                exchange.answer_borrowed(Status::OK, &chosen.fields, bytes, cx);
                 Outcome::Ready
             }
             (place, _) => {
@@ -167,7 +165,7 @@ impl StaticFiles {
                     return Outcome::Blocking;
                 }
                 exchange.response.clear();
-                exchange.response.fields.append(chosen.fields(), 0);
+                exchange.response.fields.append(&chosen.fields, 0);
                 exchange.response.body = part(&chosen.content, whole);
                 Outcome::Ready
             }
@@ -180,7 +178,7 @@ fn accepted(request: &Request) -> AcceptedCodings {
 }
 
 fn vary(resource: &Resource, exchange: &mut Exchange) {
-    if resource.has_variants() {
+    if !resource.variants.is_empty() {
         exchange.response.field("Vary", "Accept-Encoding");
     }
 }
@@ -197,7 +195,7 @@ fn serve_range(
     let response = &mut exchange.response;
     response.clear();
     response.status = Status::PARTIAL_CONTENT;
-    response.fields.append(chosen.fields(), 0);
+    response.fields.append(&chosen.fields, 0);
     let content_range = range.content_range(chosen.size).to_string();
     response.field("Content-Range", content_range);
     response.body = part(&chosen.content, range);
@@ -228,7 +226,7 @@ fn serve_ranges(
     response.clear();
     response.status = Status::PARTIAL_CONTENT;
     response.field("Content-Type", boundary.content_type());
-    response.fields.append(chosen.fields(), 1); // without their Content-Type
+    response.fields.append(&chosen.fields, 1); // without their Content-Type
     let parts = body(
         &chosen.content,
         ranges,

@@ -15,7 +15,7 @@ use crate::{Event, Order};
 const OPENING_MAX: u32 = 256;
 
 impl Executor<'_> {
-    /// Asks for the first orders, before the start; those who prepare wait for their turn.
+    /// Asks for the first orders, before the start; members that prepare wait for their turn.
     pub(crate) fn ask_all_beforehand(&mut self) {
         for index in 0..self.member_count() {
             self.ask_beforehand(index);

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use html5gum::{DefaultEmitter, HtmlString, Spanned, Token, Tokenizer};
+use serde::Deserialize;
 
 use super::cookies::Jar;
 
 /// Where in an answer a value is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Capture {
     /// The value of a field of an HTML form, by its name.
     FormField(String),

@@ -55,11 +55,9 @@ impl Jar {
     /// for another host is ignored, as the RFC wants it.
     pub(super) fn set(&mut self, field: &[u8], origin: &Origin<'_>) {
         let mut parts = field.split(|byte| *byte == b';');
-        let pair = parts.next().unwrap_or_default();
-        let Some(equals) = pair.iter().position(|byte| *byte == b'=') else {
+        let (name, Some(value)) = pair(parts.next().unwrap_or_default()) else {
             return;
         };
-        let (name, value) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
         let mut attributes = Attributes::default();
         for part in parts {
             attributes.read(part);
@@ -134,15 +132,8 @@ impl Jar {
 impl<'a> Attributes<'a> {
     /// Section 5.2: unknown ones are ignored; of several the last counts.
     fn read(&mut self, part: &'a [u8]) {
-        let equals = part
-            .iter()
-            .position(|byte| *byte == b'=')
-            .unwrap_or(part.len());
-        let (name, value) = part.split_at(equals);
-        let (name, value) = (
-            name.trim_ascii(),
-            value.get(1..).unwrap_or_default().trim_ascii(),
-        );
+        let (name, value) = pair(part);
+        let value = value.unwrap_or_default();
         if name.eq_ignore_ascii_case(b"path") {
             self.path = Some(value);
         } else if name.eq_ignore_ascii_case(b"domain") {
@@ -184,6 +175,12 @@ impl<'a> Attributes<'a> {
         let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
         Some(origin.now_ns.saturating_add(left_ns))
     }
+}
+
+/// A name, and what follows its equals sign.
+fn pair(part: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let mut parts = part.splitn(2, |byte| *byte == b'=').map(<[u8]>::trim_ascii);
+    (parts.next().unwrap_or_default(), parts.next())
 }
 
 /// A date of HTTP, or the one with hyphens that many servers write.

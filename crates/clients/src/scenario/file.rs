@@ -80,7 +80,7 @@ struct StepTable {
     #[serde(default)]
     expect: ExpectTable,
     #[serde(default)]
-    capture: BTreeMap<String, Spanned<CaptureTable>>,
+    capture: BTreeMap<String, Spanned<Capture>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -121,16 +121,6 @@ enum Follow {
 )]
 enum ThinkTable {
     Always(String),
-    Between(String, String),
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum CaptureTable {
-    FormField(String),
-    Meta(String),
-    Header(String),
-    Cookie(String),
     Between(String, String),
 }
 
@@ -456,23 +446,17 @@ fn statuses(statuses: &Spanned<Statuses>) -> Located<Vec<u16>> {
 }
 
 fn captures(
-    table: &BTreeMap<String, Spanned<CaptureTable>>,
+    table: &BTreeMap<String, Spanned<Capture>>,
     names: &mut Names,
 ) -> Located<Vec<(usize, Capture)>> {
     let mut captures = Vec::new();
     for (name, place) in table {
         let index = names.captured(name).map_err(at(place))?;
-        let capture = match place.get_ref() {
-            CaptureTable::FormField(field) => Capture::FormField(field.clone()),
-            CaptureTable::Meta(name) => Capture::Meta(name.clone()),
-            CaptureTable::Header(name) => Capture::Header(name.clone()),
-            CaptureTable::Cookie(name) => Capture::Cookie(name.clone()),
-            CaptureTable::Between(first, second) if first.is_empty() || second.is_empty() => {
-                return wrong(place, "between an empty text", "two texts");
-            }
-            CaptureTable::Between(first, second) => Capture::Between(first.clone(), second.clone()),
-        };
-        captures.push((index, capture));
+        let capture = place.get_ref();
+        if matches!(capture, Capture::Between(one, other) if one.is_empty() || other.is_empty()) {
+            return wrong(place, "between an empty text", "two texts");
+        }
+        captures.push((index, capture.clone()));
     }
     Ok(captures)
 }

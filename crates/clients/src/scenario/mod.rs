@@ -46,13 +46,13 @@ use script::Script;
 
 use crate::UserFactory;
 
-/// A scenario, ready to be played.
+/// A scenario, ready for its users.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     script: Arc<Script>,
 }
 
-/// Where and how a scenario is played: the same for all users.
+/// Server and bounds of a scenario: the same for all users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// What the Host field says: host, and port unless it is 80.

@@ -8,7 +8,7 @@ use super::script::{Content, Step};
 use super::template::{Escape, Values};
 use super::{Script, Setting};
 
-/// Who we say we are.
+/// The default User-Agent.
 const USER_AGENT: &str = concat!("loadline/", env!("CARGO_PKG_VERSION"));
 
 /// What is asked: the step's own request, or where a redirect leads.

@@ -413,10 +413,7 @@ impl User {
         match self.stage {
             Stage::Awaiting { .. } | Stage::Done => return,
             Stage::Due | Stage::Connecting | Stage::Sending => self.count_unfinished(context),
-            Stage::Opening
-            | Stage::Thinking { .. }
-            | Stage::SetUp
-            | Stage::Starting => {}
+            Stage::Opening | Stage::Thinking { .. } | Stage::SetUp | Stage::Starting => {}
         }
         self.stage = Stage::Done;
     }

@@ -9,7 +9,7 @@ use loadline_load::{Control, Share};
 use loadline_record::ErrorKind;
 
 use crate::server::{self, Notes};
-use crate::user_groups::{AGES, Show, plan};
+use crate::user_groups::{AGES, TestRun, plan};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fact {
@@ -111,7 +111,7 @@ fn sips_and_a_sleep_that_the_end_of_the_connection_cuts_short() {
         },
         Order::Close { reset: true },
     ]);
-    let outcome = Show::begin(plan(address, user_group, AGES)).end();
+    let outcome = TestRun::begin(plan(address, user_group, AGES)).end();
     let received = |bytes: &[u8]| Fact::Received(bytes.to_vec());
     let expected = [
         Fact::Connected,
@@ -144,7 +144,7 @@ fn the_end_is_reported_to_a_sleeper_after_it_has_read_all_bytes() {
         Order::Receive { bytes_max: 10 },
         Order::Receive { bytes_max: 10 },
     ]);
-    let _ = Show::begin(plan(address, user_group, AGES)).end();
+    let _ = TestRun::begin(plan(address, user_group, AGES)).end();
     let expected = [
         Fact::Connected,
         Fact::Woken,
@@ -180,7 +180,7 @@ fn bytes_of_a_server_that_takes_no_more_are_received() {
         Order::SleepUntil { ns: FOREVER_NS },
         Order::SleepUntil { ns: 0 },
     ]);
-    let _ = Show::begin(plan(address, user_group, AGES)).end();
+    let _ = TestRun::begin(plan(address, user_group, AGES)).end();
     notified.recv().unwrap();
     let expected = [
         Fact::Connected,
@@ -199,12 +199,12 @@ fn who_waits_for_ever_is_asked_again_at_the_end_and_a_stop_abandons_nobody_who_i
     for duration in [Duration::from_millis(30), AGES] {
         let (user_group, facts, notified) =
             one(vec![Order::Connect, Order::Receive { bytes_max: 1 }]);
-        let show = Show::begin(plan(address, user_group, duration));
+        let run = TestRun::begin(plan(address, user_group, duration));
         let outcome = if duration == AGES {
             notified.recv().unwrap();
-            show.stop()
+            run.stop()
         } else {
-            show.end()
+            run.end()
         };
         let facts = facts.lock().unwrap();
         // A thread that was kept from running may find that all is over.
@@ -217,9 +217,9 @@ fn who_waits_for_ever_is_asked_again_at_the_end_and_a_stop_abandons_nobody_who_i
 fn bytes_that_nobody_takes_are_given_up() {
     let (address, _kept) = server::keeper(1000);
     let (user_group, facts, notified) = one(vec![Order::Connect, Order::Send(vec![0; 64 << 20])]);
-    let show = Show::begin(plan(address, user_group, AGES));
+    let run = TestRun::begin(plan(address, user_group, AGES));
     notified.recv().unwrap();
-    let _ = show.stop();
+    let _ = run.stop();
     assert_eq!(*facts.lock().unwrap(), [Fact::Connected, Fact::Abandoned]);
 }
 
@@ -229,7 +229,7 @@ fn a_peer_that_takes_nothing_more_is_a_timeout() {
     let (user_group, facts, _) = one(vec![Order::Connect, Order::Send(vec![0; 64 << 20])]);
     let mut plan = plan(address, user_group, AGES);
     plan.plan.timeout_ns = 50_000_000;
-    let outcome = Show::begin(plan).end();
+    let outcome = TestRun::begin(plan).end();
     let expected = [Fact::Connected, Fact::Failed(ErrorKind::Timeout)];
     assert_eq!(*facts.lock().unwrap(), expected);
     assert!(outcome.tally.bytes_sent > 0);
@@ -261,11 +261,11 @@ fn who_never_waits_keeps_nobody_from_their_turn() {
     let mut plan = plan(address, user_group, AGES);
     plan.user_groups
         .push(UserGroup::new(Arc::new(|_, _| Box::new(Restless))).of(1, 2));
-    let show = Show::begin(plan);
+    let run = TestRun::begin(plan);
     for _ in 0..3 {
         notified.recv().unwrap();
     }
-    let _ = show.stop();
+    let _ = run.stop();
     let expected = [Fact::Connected, Fact::Received(b"x".to_vec()), Fact::Closed];
     assert_eq!(*facts.lock().unwrap(), expected);
 }
@@ -297,9 +297,9 @@ fn what_is_done_before_the_start_is_not_counted() {
     user_group.count = 40; // more than prepare at once
     let make = Arc::clone(&user_group.make);
     user_group.make = Arc::new(move |_, seed| make(0, seed));
-    let show = Show::begin(plan(echo(), user_group, AGES));
-    assert_eq!(show.ready, 40);
-    let outcome = show.end();
+    let run = TestRun::begin(plan(echo(), user_group, AGES));
+    assert_eq!(run.ready, 40);
+    let outcome = run.end();
     let counts = (outcome.tally.bytes_sent, outcome.tally.bytes_received);
     assert_eq!((counts, outcome.tally.connections), ((200, 200), 40));
     let facts = facts.lock().unwrap();
@@ -322,9 +322,9 @@ fn a_connection_that_ends_before_the_start_is_reported_at_the_start() {
     orders.insert(3, Order::SleepUntil { ns: FOREVER_NS }); // until the end is seen
     orders.truncate(5);
     let (user_group, facts, _) = one(orders);
-    let show = Show::begin(plan(address, user_group, AGES));
-    assert_eq!(show.ready, 0);
-    let _ = show.end();
+    let run = TestRun::begin(plan(address, user_group, AGES));
+    assert_eq!(run.ready, 0);
+    let _ = run.end();
     let facts = facts.lock().unwrap();
     assert_eq!(
         facts[2..],

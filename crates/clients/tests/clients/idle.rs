@@ -10,7 +10,7 @@ use loadline_stub::{Listening, Stub, StubOptions};
 use loadline_sys::{connect, usage};
 
 use crate::server;
-use crate::user_groups::{AGES, Show, get, plan};
+use crate::user_groups::{AGES, TestRun, get, plan};
 
 /// As many as the issue asks for, or what the descriptor limit lets both ends have.
 fn many() -> usize {
@@ -27,14 +27,14 @@ fn ten_thousand_stay() {
     let count = many();
     let (address, kept) = server::keeper(count);
     let user_group = idle::user_group(Some(get())).of(1, count as u64);
-    let show = Show::begin(plan(address, user_group, AGES));
-    assert_eq!(show.ready, count as u64);
+    let run = TestRun::begin(plan(address, user_group, AGES));
+    assert_eq!(run.ready, count as u64);
     let mut kept = kept.recv().unwrap();
     for stream in &mut kept {
         assert!(server::read_head(stream).is_some());
         stream.write_all(&server::answer(10)).unwrap();
     }
-    let tally = show.stop().tally;
+    let tally = run.stop().tally;
     assert_eq!(tally.connections, count as u64);
     assert_eq!(tally.held, tally.good);
     assert_eq!(tally.good + tally.unfinished, count as u64);
@@ -60,11 +60,11 @@ fn a_server_that_closes_idle_connections_gets_them_back() {
         drop(stream);
         let _ = notify.send(number);
     });
-    let show = Show::begin(plan(address, idle::user_group(None).of(1, MEMBERS), AGES));
+    let run = TestRun::begin(plan(address, idle::user_group(None).of(1, MEMBERS), AGES));
     for _ in 0..3 * MEMBERS {
         accepted.recv().unwrap();
     }
-    let tally = show.stop().tally;
+    let tally = run.stop().tally;
     // A reset may come before the connection was seen to be open: then it is an error.
     let failed = tally.errors_total();
     assert_eq!(tally.errors_of(ErrorKind::Reset), failed, "{tally:?}");
@@ -87,7 +87,7 @@ fn one_request_first_and_then_silence() {
         // Silence from now on, up to the end.
         assert!(matches!(stream.read(&mut [0; 8]), Ok(0) | Err(_)));
     });
-    let show = Show::begin(plan(
+    let run = TestRun::begin(plan(
         address,
         idle::user_group(Some(get())).of(1, MEMBERS),
         AGES,
@@ -95,7 +95,7 @@ fn one_request_first_and_then_silence() {
     for _ in 0..MEMBERS {
         notified.recv().unwrap();
     }
-    let tally = show.stop().tally;
+    let tally = run.stop().tally;
     assert_eq!((tally.offered, tally.sent), (MEMBERS, MEMBERS));
     assert_eq!(tally.completed + tally.unfinished, MEMBERS);
     assert_eq!(tally.good, tally.completed);
@@ -109,9 +109,9 @@ fn who_is_refused_counts_it() {
         ..StubOptions::default()
     });
     let address = nobody.as_ref().unwrap().address();
-    let show = Show::begin(plan(address, idle::user_group(None).of(1, 3), AGES));
-    assert_eq!(show.ready, 0);
-    let tally = show.stop().tally;
+    let run = TestRun::begin(plan(address, idle::user_group(None).of(1, 3), AGES));
+    assert_eq!(run.ready, 0);
+    let tally = run.stop().tally;
     assert_eq!(tally.errors_of(ErrorKind::Refused) % 3, 0, "{tally:?}");
     assert_eq!(tally.connections, 0);
 }

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use loadline_clients::player;
 
 use crate::server;
-use crate::user_groups::{AGES, Show, get, plan};
+use crate::user_groups::{AGES, TestRun, get, plan};
 
 /// A file of 500,000 bytes; a second of video is 100,000.
 const LENGTH: u64 = 500_000;
@@ -33,9 +33,9 @@ fn players_ask_for_ranges_until_they_are_ten_seconds_ahead() {
         }
     });
     let user_group = player::user_group(BITS_PER_SECOND, get()).of(1, 1);
-    let show = Show::begin(plan(address, user_group, AGES));
+    let run = TestRun::begin(plan(address, user_group, AGES));
     let spec: Vec<(u64, u64)> = (0..6).map(|_| notified.recv().unwrap()).collect();
-    let tally = show.stop().tally;
+    let tally = run.stop().tally;
     let file = [(0, 199_999), (200_000, 399_999), (400_000, 499_999)];
     assert_eq!(spec, [file, file].concat());
     assert_eq!(tally.errors_total(), 0, "{tally:?}");

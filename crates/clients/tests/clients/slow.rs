@@ -7,7 +7,7 @@ use loadline_proto::Method;
 use loadline_record::ErrorKind;
 
 use crate::server;
-use crate::user_groups::{AGES, Show, get, plan, spec};
+use crate::user_groups::{AGES, TestRun, get, plan, spec};
 
 #[test]
 fn slow_readers_get_whole_answers() {
@@ -23,11 +23,11 @@ fn slow_readers_get_whole_answers() {
         }
     });
     let user_group = slow_reader::user_group(100_000, get()).of(1, MEMBERS);
-    let show = Show::begin(plan(address, user_group, AGES));
+    let run = TestRun::begin(plan(address, user_group, AGES));
     for _ in 0..3 * MEMBERS {
         notified.recv().unwrap();
     }
-    let tally = show.stop().tally;
+    let tally = run.stop().tally;
     // Of each reader all but the last answer were complete before it asked again.
     assert!(tally.completed >= 2 * MEMBERS, "{tally:?}");
     assert_eq!(tally.good, tally.completed);
@@ -55,13 +55,13 @@ fn a_reader_that_sleeps_leaves_the_bytes_where_they_are() {
         stream.set_nonblocking(false).unwrap();
         let _ = stream.read(&mut [0; 8]);
     });
-    let show = Show::begin(plan(
+    let run = TestRun::begin(plan(
         address,
         slow_reader::user_group(10, get()).of(1, 1),
         AGES,
     ));
     notified.recv().unwrap();
-    let tally = show.stop().tally;
+    let tally = run.stop().tally;
     assert_eq!((tally.sent, tally.unfinished), (1, 1));
     assert!(tally.bytes_received < 10_000, "{tally:?}");
 }
@@ -83,7 +83,7 @@ fn a_slow_head_that_is_answered_408_is_counted_by_that_status() {
         let _ = stream.read_to_end(&mut rest);
         let _ = notify.send(rest.len());
     });
-    let show = Show::begin(plan(
+    let run = TestRun::begin(plan(
         address,
         slow_sender::heads(10, get()).of(1, MEMBERS),
         AGES,
@@ -91,7 +91,7 @@ fn a_slow_head_that_is_answered_408_is_counted_by_that_status() {
     for _ in 0..3 * MEMBERS {
         notified.recv().unwrap();
     }
-    let tally = show.stop().tally;
+    let tally = run.stop().tally;
     assert!(tally.completed >= 3 * MEMBERS, "{tally:?}");
     assert_eq!(tally.errors_of(ErrorKind::Status4xx), tally.completed);
     assert_eq!(tally.errors_total(), tally.completed);
@@ -126,11 +126,11 @@ fn slow_heads_and_bodies_get_through_where_they_are_let() {
     let mut plan = plan(address, bodies, AGES);
     plan.user_groups
         .push(slow_sender::heads(500, get()).of(1, 3));
-    let show = Show::begin(plan);
+    let run = TestRun::begin(plan);
     for _ in 0..12 {
         notified.recv().unwrap();
     }
-    let tally = show.stop().tally;
+    let tally = run.stop().tally;
     assert_eq!(tally.errors_total(), 0, "{tally:?}");
     assert_eq!(tally.sent, tally.completed + tally.unfinished);
     assert!(answered.load(Ordering::Relaxed) >= tally.completed);
@@ -157,9 +157,9 @@ fn vanishing_clients_come_back_and_vanish_in_every_manner() {
         }
         let _ = notify.send(seen);
     });
-    let show = Show::begin(plan(address, vanishing::user_group(get()).of(1, 6), AGES));
+    let run = TestRun::begin(plan(address, vanishing::user_group(get()).of(1, 6), AGES));
     let mut seen: Vec<Seen> = (0..60).map(|_| notified.recv().unwrap()).collect();
-    let tally = show.stop().tally;
+    let tally = run.stop().tally;
     seen.sort_unstable();
     // A third of them is halves; what was reset before it was read looks like one, too.
     assert!(

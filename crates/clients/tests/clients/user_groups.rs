@@ -34,12 +34,12 @@ pub(crate) fn get() -> RequestSpec {
 }
 
 /// What is run: a plan without plain clients, and user groups.
-pub(crate) struct Staged {
+pub(crate) struct TestPlan {
     pub(crate) plan: Plan,
     pub(crate) user_groups: Vec<UserGroup>,
 }
 
-pub(crate) fn plan(server: SocketAddr, user_group: UserGroup, duration: Duration) -> Staged {
+pub(crate) fn plan(server: SocketAddr, user_group: UserGroup, duration: Duration) -> TestPlan {
     let phase = Phase {
         label: "all".to_owned(),
         end_ns: duration.as_nanos() as u64,
@@ -53,14 +53,14 @@ pub(crate) fn plan(server: SocketAddr, user_group: UserGroup, duration: Duration
         groups: groups.to_vec(),
         ..Plan::new(server, get().request, vec![phase])
     };
-    Staged {
+    TestPlan {
         plan,
         user_groups: vec![user_group],
     }
 }
 
 /// A run on a thread of its own.
-pub(crate) struct Show {
+pub(crate) struct TestRun {
     control: Arc<Control>,
     messages: Receiver<Message>,
     thread: JoinHandle<()>,
@@ -74,17 +74,17 @@ pub(crate) struct Outcome {
     pub(crate) report: ThreadReport,
 }
 
-impl Show {
+impl TestRun {
     /// Runs the plan, from the start on.
-    pub(crate) fn begin(staged: Staged) -> Self {
+    pub(crate) fn begin(planned: TestPlan) -> Self {
         let control = Arc::new(Control::new());
         let (notify, messages) = channel();
         let looked_at = Arc::clone(&control);
         let thread = thread::spawn(move || {
             let mut out = |message| notify.send(message).unwrap();
             loadline_clients::run(
-                &staged.plan,
-                &staged.user_groups,
+                &planned.plan,
+                &planned.user_groups,
                 Share::WHOLE,
                 &looked_at,
                 &mut out,
