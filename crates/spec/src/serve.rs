@@ -3,6 +3,10 @@
 //! Each option is declared once, here, as those of a load are. What only a part of the server can read
 //! (a media type, a database) is a text here; that part says what is wrong with it when the server is
 //! planned.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the comments are help texts, too: brackets stand for themselves"
+)]
 
 mod values;
 
