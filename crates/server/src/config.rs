@@ -154,7 +154,7 @@ impl<H> SharedConfig<H> {
 }
 
 /// What one thread serves.
-pub(crate) struct Snapshot<H: Handler> {
+pub(crate) struct ThreadConfig<H: Handler> {
     shared: Arc<SharedConfig<H>>,
     generation: u64,
     pub(crate) config: Arc<Config<H>>,
@@ -162,7 +162,7 @@ pub(crate) struct Snapshot<H: Handler> {
     pub(crate) local: H::Local,
 }
 
-impl<H: Handler> Snapshot<H> {
+impl<H: Handler> ThreadConfig<H> {
     pub(crate) fn new(shared: &Arc<SharedConfig<H>>) -> Self {
         let generation = shared.generation.load(Ordering::Acquire);
         let config = shared.current();

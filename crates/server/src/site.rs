@@ -89,12 +89,8 @@ impl<H: Handler> Site<H> {
     }
 
     /// The same on a thread whose result nobody awaits: the handle says why the server has ended.
-    pub(crate) fn guarded_alone(&self, who: &str, run: impl FnOnce()) {
-        let result = self.guarded(who, || {
-            run();
-            Ok(())
-        });
-        if let Err(error) = result {
+    pub(crate) fn guarded_alone(&self, who: &str, run: impl FnOnce() -> io::Result<()>) {
+        if let Err(error) = self.guarded(who, run) {
             self.lock_failure().get_or_insert(error);
         }
     }
@@ -228,7 +224,7 @@ pub(crate) mod tests {
     #[test]
     fn what_the_server_cannot_do_without_ends_it_and_says_why() {
         let site = quiet_site();
-        site.guarded_alone("a worker", || ());
+        site.guarded_alone("a worker", || Ok(()));
         assert_eq!(site.shutdown.stage(), Stage::Up);
         site.guarded_alone("a worker", || panic!("on purpose"));
         assert_eq!(site.shutdown.stage(), Stage::Stopping);

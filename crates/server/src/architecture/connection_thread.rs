@@ -4,6 +4,7 @@
 //! deadline; then it reads or writes without waiting. So a deadline holds to the millisecond, and a
 //! drain reaches every thread at once, without signals or time limits on the socket.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use loadline_base::{LogLimit, Millis};
 use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_BYTES};
 use loadline_sys::{Accepted, Waker, wait_socket};
 
+use crate::accept::acceptor::{Acceptor, NewConnection};
 use crate::admission::Verdict;
 use crate::connection::{Connection, Placement, Step, TaskStart};
 use crate::shutdown::Stage;
@@ -44,6 +46,31 @@ impl IdleGuard for NeverEvicted {
 
     fn resume(&self) -> bool {
         true
+    }
+}
+
+/// Waits for the next connection; `None` at the end of a drain.
+pub(crate) fn next_accepted<H: Handler>(
+    site: &Site<H>,
+    acceptor: &mut Acceptor,
+    thread: &mut ThreadContext<H>,
+) -> io::Result<Option<Accepted>> {
+    let row = Arc::clone(&thread.row);
+    loop {
+        let seen = site.shutdown.stage();
+        if site.shutdown.is_cut(thread.tick()) {
+            return Ok(None);
+        }
+        if seen != Stage::Up {
+            acceptor.begin_drain();
+        }
+        match acceptor.next(thread.now(), &row)? {
+            Some(NewConnection::Regular(accepted) | NewConnection::LastDescriptor(accepted)) => {
+                return Ok(Some(accepted));
+            }
+            None if acceptor.is_drained() => return Ok(None),
+            None => acceptor.wait(thread.now(), site.shutdown.next_fd(seen))?,
+        }
     }
 }
 

@@ -9,12 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use loadline_proto::Handler;
-use loadline_sys::Accepted;
 
 use crate::Listener;
-use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
-use crate::architecture::connection_thread::serve_accepted;
-use crate::shutdown::Stage;
+use crate::accept::acceptor::{Acceptor, AtLimit};
+use crate::architecture::connection_thread::{next_accepted, serve_accepted};
 use crate::site::{Site, Started};
 use crate::telemetry::counters::Role;
 use crate::thread::context::ThreadContext;
@@ -41,41 +39,16 @@ fn run<H: Handler>(
     threads.wait_empty(site)
 }
 
-fn follow<H: Handler>(site: &Arc<Site<H>>, lead: &Mutex<Acceptor>) {
+fn follow<H: Handler>(site: &Arc<Site<H>>, lead: &Mutex<Acceptor>) -> io::Result<()> {
     let mut thread = ThreadContext::new(site, Role::Thread);
     loop {
         let next = {
             let mut acceptor = lead.lock().unwrap_or_else(PoisonError::into_inner);
-            wait_for_one(site, &mut acceptor, &mut thread)
+            next_accepted(site, &mut acceptor, &mut thread)
         };
-        let Ok(Some(accepted)) = next else { return };
+        let Some(accepted) = next? else { return Ok(()) };
         let record = thread.journal_accepted(accepted.peer);
         serve_accepted(&accepted, record, site, &mut thread);
-    }
-}
-
-/// The next connection; `None` at the end of a drain.
-fn wait_for_one<H: Handler>(
-    site: &Site<H>,
-    acceptor: &mut Acceptor,
-    thread: &mut ThreadContext<H>,
-) -> io::Result<Option<Accepted>> {
-    let row = Arc::clone(&thread.row);
-    loop {
-        let seen = site.shutdown.stage();
-        if site.shutdown.is_cut(thread.tick()) {
-            return Ok(None);
-        }
-        if seen != Stage::Up {
-            acceptor.begin_drain();
-        }
-        match acceptor.next(thread.now(), &row)? {
-            Some(NewConnection::Regular(accepted) | NewConnection::LastDescriptor(accepted)) => {
-                return Ok(Some(accepted));
-            }
-            None if acceptor.is_drained() => return Ok(None),
-            None => acceptor.wait(thread.now(), site.shutdown.next_fd(seen))?,
-        }
     }
 }
 

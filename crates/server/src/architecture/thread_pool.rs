@@ -109,7 +109,7 @@ fn accept_all<H: Handler>(
     }
 }
 
-fn work<H: Handler>(site: &Arc<Site<H>>, line: &Line) {
+fn work<H: Handler>(site: &Arc<Site<H>>, line: &Line) -> io::Result<()> {
     let mut thread =
         ThreadContext::with_read_buffer(site, Role::Thread, connection_thread::READ_BUFFER_BYTES);
     while let Some(waiting) = line.pop() {
@@ -117,6 +117,7 @@ fn work<H: Handler>(site: &Arc<Site<H>>, line: &Line) {
         thread.row.queue_wait_us.add(waited_us);
         connection_thread::serve_accepted(&waiting.accepted, waiting.record, site, &mut thread);
     }
+    Ok(())
 }
 
 /// The bounded queue of connections. One thread pushes, many pop.

@@ -11,7 +11,7 @@ use loadline_sys::Waker;
 use loadline_sys::write::FileBuffer;
 
 use crate::AccessSink;
-use crate::config::{Config, Snapshot};
+use crate::config::{Config, ThreadConfig};
 use crate::site::{Clock, Site};
 use crate::task::TaskPool;
 use crate::telemetry::counters::{Registry, Role, Row};
@@ -32,7 +32,7 @@ pub(crate) struct ThreadContext<H: Handler> {
     pub(crate) row: Arc<Row>,
     role: Role,
     registry: Arc<Registry>,
-    snapshot: Snapshot<H>,
+    served: ThreadConfig<H>,
     pool: Pool,
     clock: Clock,
     now_us: u64,
@@ -74,7 +74,7 @@ impl<H: Handler> ThreadContext<H> {
             row,
             role,
             registry: Arc::clone(&site.registry),
-            snapshot: Snapshot::new(&site.config),
+            served: ThreadConfig::new(&site.config),
             pool: Pool::new(),
             clock: site.clock,
             now_us: 0,
@@ -99,7 +99,7 @@ impl<H: Handler> ThreadContext<H> {
     /// Reads the clock and takes up the current configuration: to be called once at the begin of a turn,
     /// after waiting.
     pub(crate) fn tick(&mut self) -> Millis {
-        self.snapshot.refresh();
+        self.served.refresh();
         self.now_us = self.clock.now_us();
         self.now = Millis(self.now_us / 1000);
         if self.now >= self.date_ends {
@@ -127,7 +127,7 @@ impl<H: Handler> ThreadContext<H> {
 
     /// What this thread serves.
     pub(crate) fn config(&self) -> &Arc<Config<H>> {
-        &self.snapshot.config
+        &self.served.config
     }
 
     /// Lends what sessions need.
@@ -140,8 +140,8 @@ impl<H: Handler> ThreadContext<H> {
     #[inline]
     pub(crate) fn borrow(&mut self) -> Borrowed<'_, H> {
         Borrowed {
-            config: &self.snapshot.config,
-            local: &mut self.snapshot.local,
+            config: &self.served.config,
+            local: &mut self.served.local,
             read_buffer: &mut self.read_buffer,
             files: &mut self.files,
             tasks: &mut self.tasks,

@@ -53,7 +53,10 @@ impl Workers {
                 .name(format!("worker {pool}.{index}"))
                 .spawn(move || {
                     let _leaving = Leaving(of);
-                    site.guarded_alone("a worker", || desk.work(&site));
+                    site.guarded_alone("a worker", || {
+                        desk.work(&site);
+                        Ok(())
+                    });
                 });
             if let Err(error) = started {
                 workers.close();
