@@ -64,7 +64,7 @@ pub struct Layered<L, S> {
     /// The session's output, as far as it is not in `out` yet, and what follows it.
     output: Option<(Transmit, Then)>,
     filling: Filling,
-    on_the_way: Option<OnTheWay>,
+    in_flight: Option<InFlight>,
     /// When it was accepted, or its last bytes were made: for the deadline of either.
     since: Millis,
     /// The peer's end was reported to the session.
@@ -86,9 +86,9 @@ enum Filling {
     Cached(Box<Fill>),
 }
 
-/// Bytes on their way: how many of the socket's, and of the session's.
+/// A batch on its way: how many of the socket's, and of the session's.
 #[derive(Clone, Copy, Debug)]
-struct OnTheWay {
+struct InFlight {
     bytes: u64,
     bytes_sent: u64,
     plain: u64,
@@ -120,7 +120,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
             out_plain: 0,
             output: None,
             filling: Filling::No,
-            on_the_way: None,
+            in_flight: None,
             since: cx.now,
             eof: false,
             gone: false,
@@ -144,7 +144,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
                 return None;
             }
         }
-        if self.on_the_way.is_some() {
+        if self.in_flight.is_some() {
             return None;
         }
         if self.layer.is_open()
@@ -207,7 +207,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
             self.end = End::Last;
             self.since = cx.now;
         }
-        self.on_the_way = Some(OnTheWay {
+        self.in_flight = Some(InFlight {
             bytes: self.out.len() as u64,
             bytes_sent: 0,
             plain: std::mem::take(&mut self.out_plain),
@@ -223,7 +223,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
 
     /// The session closes: the peer learns where the bytes end, if that is possible.
     fn close(&mut self, cx: &Context<'_>) {
-        let may_send = self.layer.is_open() && !self.gone && self.on_the_way.is_none();
+        let may_send = self.layer.is_open() && !self.gone && self.in_flight.is_none();
         match self.end {
             End::Open if may_send => {
                 self.layer.finish(&mut self.out);
@@ -231,7 +231,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
                 self.since = cx.now;
             }
             End::Finishing | End::Last
-                if !self.gone && (!self.out.is_empty() || self.on_the_way.is_some()) =>
+                if !self.gone && (!self.out.is_empty() || self.in_flight.is_some()) =>
             {
                 self.end = End::Last;
             }
@@ -271,7 +271,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
                     if self.end == End::Closed {
                         return Action::Close;
                     }
-                    if self.on_the_way.is_some() {
+                    if self.in_flight.is_some() {
                         return Action::Wait {
                             read: false,
                             hang_up: false,
@@ -321,12 +321,12 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
 
     /// The session's part of it, for its minimum rate.
     fn progressed(&mut self, bytes: u64, cx: &mut Context<'_>) {
-        let Some(way) = &mut self.on_the_way else {
+        let Some(batch) = &mut self.in_flight else {
             return;
         };
-        way.bytes_sent += bytes;
-        let plain = way.plain * way.bytes_sent / way.bytes.max(1) - way.plain_sent;
-        way.plain_sent += plain;
+        batch.bytes_sent += bytes;
+        let plain = batch.plain * batch.bytes_sent / batch.bytes.max(1) - batch.plain_sent;
+        batch.plain_sent += plain;
         if plain > 0 {
             self.session.progressed(plain, cx);
         }
@@ -334,7 +334,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
 
     fn sent(&mut self, transmit: Transmit, cx: &mut Context<'_>) {
         cx.pool.give_segments(transmit.into_segments());
-        let Some(way) = self.on_the_way.take() else {
+        let Some(batch) = self.in_flight.take() else {
             return;
         };
         if self.end == End::Last && self.output.is_none() && self.out.is_empty() {
@@ -343,8 +343,8 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         // `out` may hold a handshake's bytes by now, but none of the session's: they come after `sent`.
         if let Some((done, _)) = self.output.take_if(|(rest, _)| rest.is_done()) {
             self.session.sent(done, cx);
-        } else if way.plain > way.plain_sent {
-            self.session.progressed(way.plain - way.plain_sent, cx);
+        } else if batch.plain > batch.plain_sent {
+            self.session.progressed(batch.plain - batch.plain_sent, cx);
         }
     }
 
@@ -460,7 +460,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
     }
 
     fn is_idle(&self) -> bool {
-        let nothing_out = self.out.is_empty() && self.on_the_way.is_none();
+        let nothing_out = self.out.is_empty() && self.in_flight.is_none();
         nothing_out && self.layer.is_open() && self.session.is_idle()
     }
 }
