@@ -16,8 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Metric, Run};
 use crate::journal::{Level, Levels};
+use crate::plan::PlanError;
 use loadline_capacity::stats::Comparison;
 use table::Table;
+use thiserror::Error;
 
 /// A difference below this is none, whatever the interval says: machines of the same kind differ by
 /// more. Where A/A cells differ by more, that counts.
@@ -153,12 +155,28 @@ pub struct Change {
     pub comparison: Comparison,
 }
 
+/// Why nothing can be said: one line.
+#[derive(Clone, Debug, Error)]
+pub enum AdviceError {
+    /// The plan does not say which factors are choices.
+    #[error("the plan of the run cannot be read by this version: {0}")]
+    Plan(#[from] PlanError),
+    /// There are no trials, or too few.
+    #[error("{0}")]
+    TooFew(String),
+    /// The question is not one that this run can be asked.
+    #[error("{0}")]
+    Question(String),
+    /// The workload lies outside of what was measured, or between what disagrees.
+    #[error("{0}")]
+    NotMeasured(String),
+}
+
 /// Advises.
 ///
 /// # Errors
-/// Why nothing can be said, in one line: the workload lies outside of what was measured, its
-/// neighbours disagree, or there are too few trials.
-pub fn advise(run: &Run, question: &Question) -> Result<Advice, String> {
+/// Why nothing can be said.
+pub fn advise(run: &Run, question: &Question) -> Result<Advice, AdviceError> {
     let series = series(run, question.series.as_deref())?;
     let table = Table::of(run, series, question)?;
     let workload = table.completed(&question.workload)?;
@@ -171,17 +189,17 @@ pub fn advise(run: &Run, question: &Question) -> Result<Advice, String> {
     let mut answers = answers.into_iter();
     let (mut best, runner_up, mut tied) = answers
         .next()
-        .ok_or_else(|| "nothing was measured".to_owned())?;
+        .ok_or_else(|| AdviceError::TooFew("nothing was measured".to_owned()))?;
     for (other, _, other_tied) in answers {
         let is_best = |choice: &Choice| choice.levels == best.levels;
         if !is_best(&other) && !other_tied.iter().any(is_best) {
-            return Err(format!(
+            return Err(AdviceError::NotMeasured(format!(
                 "between the workloads that were measured around it the best choice changes, from {} \
                  to {}: right would be to measure {} itself",
                 text(&best.levels),
                 text(&other.levels),
                 text(&workload)
-            ));
+            )));
         }
         tied.retain(|choice| {
             choice.levels == other.levels
@@ -207,28 +225,26 @@ pub fn advise(run: &Run, question: &Question) -> Result<Advice, String> {
 
 /// The series that was asked for, or the only one: cells of different series differ in more than their
 /// levels.
-fn series<'r>(run: &'r Run, asked: Option<&str>) -> Result<&'r str, String> {
+fn series<'r>(run: &'r Run, asked: Option<&str>) -> Result<&'r str, AdviceError> {
     let mut names: Vec<&str> = run.trials.iter().map(|it| it.series.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     match (asked, names.as_slice()) {
-        (_, []) => Err("the run has no trial yet: there is nothing to advise from".to_owned()),
+        (_, []) => Err(AdviceError::TooFew(
+            "the run has no trial yet: there is nothing to advise from".to_owned(),
+        )),
         (Some(asked), names) => {
             let found = names.iter().find(|name| **name == asked);
-            found.copied().ok_or_else(|| {
-                format!(
-                    "no series {}; right would be one of {}",
-                    asked.escape_debug(),
-                    names.join(", ")
-                )
-            })
+            let (asked, names) = (asked.escape_debug(), names.join(", "));
+            let problem = format!("no series {asked}; right would be one of {names}");
+            found.copied().ok_or(AdviceError::Question(problem))
         }
         (None, [only]) => Ok(only),
-        (None, names) => Err(format!(
+        (None, names) => Err(AdviceError::Question(format!(
             "the run has several series, which differ in more than their levels; right would be \
              --series with one of {}",
             names.join(", ")
-        )),
+        ))),
     }
 }
 

@@ -16,7 +16,7 @@ pub use client::{Client, ClientOptions, check_load};
 pub use fresh::{Fresh, FreshOptions};
 pub use limiter::{Limiter, LimiterKind};
 pub use page::page;
-pub use runs::Runs;
+pub use runs::{OtherSearch, Runs};
 
 use loadline_capacity::search::{Finding, Length, Limits, Outcome, Search, Step, Tried, Try};
 
@@ -162,7 +162,7 @@ pub fn measure(
     trials: &mut dyn Trials,
     observer: &mut dyn SearchObserver,
 ) -> Result<Capacity, Stop> {
-    let mut search = Search::new(limits.clone()).map_err(|why| Stop::Failed(why.to_string()))?;
+    let mut search = Search::new(limits.clone()).map_err(|why| why.to_string())?;
     let mut evidence: Vec<Evidence> = Vec::new();
     let mut interrupted = false;
     while let Step::Try(trial) = search.next() {
@@ -433,8 +433,9 @@ mod tests {
         let near = Runs::of(std::slice::from_ref(&first), &found(985.0, 1002.0, 1019.0));
         assert_eq!(near.unwrap().between, 0.0);
         let mut other = first;
-        let why = |one: &Capacity| Runs::check(one, "p99 < 20ms", "made up").unwrap_err();
-        assert_eq!(Runs::check(&other, "p99 < 20ms", "made up"), Ok(()));
+        let check = |one: &Capacity| Runs::check(one, "p99 < 20ms", "made up");
+        let why = |one: &Capacity| check(one).unwrap_err().to_string();
+        assert_eq!(check(&other), Ok(()));
         assert!(Runs::check(&other, "p99 < 20ms", "another").is_err());
         other.finding.interval = None;
         assert!(why(&other).contains("no capacity"));

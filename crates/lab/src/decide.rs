@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loadline_capacity::stats::{Interval, Range, mean_interval};
+use loadline_spec::SpecError;
 
 use crate::advice::MATTERS_MIN;
 use crate::analysis::{Measured, Metric, Run};
@@ -29,12 +30,12 @@ impl Looks {
     /// From the blocks of the plan and the most that there may be.
     ///
     /// # Errors
-    /// The bound is less than what the plan has, in one line.
-    pub fn new(planned: u32, blocks_max: u32) -> Result<Self, String> {
+    /// The bound is less than what the plan has.
+    pub fn new(planned: u32, blocks_max: u32) -> Result<Self, SpecError> {
         if blocks_max < planned {
-            return Err(format!(
-                "--blocks-max {blocks_max}: the plan has {planned} blocks; right would be at least as many"
-            ));
+            let problem = format!("the plan has {planned} blocks");
+            let error = SpecError::new("blocks-max", problem, "at least as many");
+            return Err(error.with_value(blocks_max));
         }
         let mut blocks = vec![planned.max(1)];
         while let Some(last) = blocks.last().copied().filter(|last| *last < blocks_max) {
@@ -215,7 +216,7 @@ mod tests {
         );
         assert_eq!(Looks::new(1, 3).unwrap().blocks, [1, 2, 3]);
         assert_eq!(Looks::new(5, 5).unwrap().blocks, [5]);
-        let refused = Looks::new(5, 4).unwrap_err();
+        let refused = Looks::new(5, 4).unwrap_err().to_string();
         assert!(
             refused.contains("the plan has 5 blocks; right would be"),
             "{refused}"

@@ -4,6 +4,7 @@
 //! loses the trial in progress and nothing else. Whatever a report says is derived from these
 //! lines.
 
+mod error;
 mod store;
 
 use std::collections::BTreeMap;
@@ -13,10 +14,15 @@ use loadline_record::TrialRecord;
 use loadline_spec::load::values::Cpus;
 use serde::{Deserialize, Serialize};
 
-pub use store::{Contents, JOURNAL_FILE, Store, read};
+pub use error::JournalError;
+pub(crate) use store::each_line;
+pub use store::{Contents, Store, read};
 
 /// Name and version of the form: the number grows when a field changes its meaning.
 pub const SCHEMA: &str = "loadline-lab/1";
+
+/// Its name in the folder of a run.
+pub const JOURNAL_FILE: &str = "journal.jsonl";
 
 /// One line of `journal.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

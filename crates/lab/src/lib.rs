@@ -19,6 +19,7 @@ pub mod capacity;
 pub mod cells;
 pub mod decide;
 pub mod expand;
+pub mod file_error;
 pub mod folded;
 pub mod goals;
 pub mod journal;

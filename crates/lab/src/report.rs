@@ -23,6 +23,7 @@ pub mod svg;
 pub(crate) mod table;
 pub mod words;
 
+use loadline_spec::ValueError;
 use serde::{Deserialize, Serialize};
 
 use crate::folded::{Folded, folded};
@@ -77,6 +78,11 @@ pub struct Report {
     /// Where it was measured, and how to measure it again.
     pub environment: Environment,
 }
+
+/// A number of the report that JSON has no form for.
+#[derive(Debug, thiserror::Error)]
+#[error("report: {0}")]
+pub struct ReportError(#[from] serde_json::Error);
 
 /// A trial that does not count.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -142,7 +148,7 @@ impl Report {
         for chart in charts {
             match resolved(chart, &cells, &order, run.head.seed) {
                 Ok(figure) => report.push(figure),
-                Err(why) => report.left_out.push(why),
+                Err(why) => report.left_out.push(why.to_string()),
             }
         }
         report.answer = match (none_counts(run), report.figures.first()) {
@@ -177,7 +183,7 @@ fn resolved(
     cells: &[analysis::Cell<'_>],
     order: &Order,
     seed: u64,
-) -> Result<Figure, String> {
+) -> Result<Figure, ValueError> {
     let named = || match chart.title.as_str() {
         "" => format!("a chart of series {}", chart.series),
         title => format!("“{title}”"),
@@ -189,13 +195,11 @@ fn resolved(
     factors.sort_unstable();
     factors.dedup();
     if factors.is_empty() && !cells.iter().any(|cell| cell.series == chart.series) {
-        return Err(format!("{}: no trial of its series", named()));
+        return Err(ValueError::from("no trial of its series").at(named()));
     }
-    chart
-        .check(&factors)
-        .map_err(|why| format!("{}: {why}", named()))?;
+    chart.check(&factors).map_err(|why| why.at(named()))?;
     resolve::figure(chart, cells, order, seed)
-        .ok_or_else(|| format!("{}: no trial of its cells", named()))
+        .ok_or_else(|| ValueError::from("no trial of its cells").at(named()))
 }
 
 /// Those that have a reason.

@@ -8,6 +8,7 @@ mod child;
 mod client;
 mod configurations;
 mod databases;
+mod error;
 pub mod guard;
 mod judge;
 mod launch_context;
@@ -27,6 +28,7 @@ mod trial;
 use std::collections::BTreeMap;
 
 pub(crate) use client::{client_command, judge_answer, read_record};
+pub use error::RunnerError;
 pub(crate) use network::check as check_network;
 pub use own_capacity::{Listener, OwnCapacities};
 pub use prepare::{Prepared, RunRequest, prepare};
@@ -56,14 +58,20 @@ pub trait TrialRunner {
 }
 
 /// Why a trial did not come to its end.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, Error)]
 pub enum Stop {
     /// The run is to end.
     #[error("interrupted")]
     Interrupted,
-    /// Nothing can be measured or recorded here, in one line.
-    #[error("{0}")]
-    Failed(String),
+    /// Nothing can be measured or recorded here.
+    #[error(transparent)]
+    Failed(RunnerError),
+}
+
+impl<E: Into<RunnerError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
 }
 
 /// How a run ended.
@@ -138,12 +146,12 @@ impl<'a> Runner<'a> {
     /// Runs what is missing.
     ///
     /// # Errors
-    /// One line: a trial cannot be run or recorded at all, or not one block fits into the budget.
+    /// A trial cannot be run or recorded at all, or not one block fits into the budget.
     pub fn run(
         &mut self,
         trial_runner: &mut dyn TrialRunner,
         observer: &mut dyn RunObserver,
-    ) -> Result<Ending, String> {
+    ) -> Result<Ending, RunnerError> {
         for block in 0..self.expansion.block_count() {
             let of_block = |trial: &&PlannedTrial| trial.block == block;
             let trials = self.expansion.trials.iter().filter(of_block);
@@ -174,7 +182,7 @@ impl<'a> Runner<'a> {
         planned: &PlannedTrial,
         trial_runner: &mut dyn TrialRunner,
         observer: &mut dyn RunObserver,
-    ) -> Result<Option<Ending>, String> {
+    ) -> Result<Option<Ending>, RunnerError> {
         let before = self.recorded.get(&planned.number);
         let repeat = before.map_or(0, |before| before.repeat + 1);
         observer.begins(planned, &self.progress(planned));
@@ -267,7 +275,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Whether a block may be begun.
-    fn fits(&self, block: &[PlannedTrial]) -> Result<bool, String> {
+    fn fits(&self, block: &[PlannedTrial]) -> Result<bool, RunnerError> {
         let Some(budget_s) = self.plan.budget_s else {
             return Ok(true);
         };
@@ -279,7 +287,8 @@ impl<'a> Runner<'a> {
             return Err(format!(
                 "budget_s {budget_s} is not enough for one block, which takes about {needed_s:.0} s; \
                  right would be more, or fewer levels, or a shorter duration_s"
-            ));
+            )
+            .into());
         }
         Ok(false)
     }

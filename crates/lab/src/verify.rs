@@ -10,16 +10,18 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Component, Path};
 
-use hdrhistogram::Histogram;
-use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-use loadline_record::distribution::from_text;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry, LogIteratorError};
+use hdrhistogram::{AdditionError, Histogram};
+use loadline_record::distribution::{HistogramError, from_text};
 use loadline_record::{GroupRecord, TrialRecord, latencies};
 use serde_json::Value;
+use thiserror::Error;
 
 use crate::analysis::{Run, spectrum};
-use crate::journal::Trial;
-use crate::report::Report;
+use crate::file_error::FileError;
+use crate::journal::{JournalError, Trial};
 use crate::report::page::{DATA_BEGIN, DATA_END, page};
+use crate::report::{Report, ReportError};
 
 /// What is read of a report or an HDR log: far beyond what any run writes.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -41,6 +43,42 @@ pub struct Verification {
     pub unchecked: Vec<String>,
 }
 
+/// Why a report cannot be compared: one line.
+#[derive(Debug, Error)]
+pub enum VerifyError {
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A report or a log cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The report cannot be derived.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// The file is no report, or its data is broken.
+    #[error("{file}: {problem}")]
+    NoReport {
+        /// The file.
+        file: String,
+        /// What is wrong, and what would be right.
+        problem: DataError,
+    },
+}
+
+/// Why a file has no data of a report.
+#[derive(Debug, Error)]
+pub enum DataError {
+    /// It has none.
+    #[error("no data; right would be a file of loadline lab report")]
+    None,
+    /// It is cut off.
+    #[error("its data has no end")]
+    NoEnd,
+    /// It is no JSON.
+    #[error("its data: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
 impl Verification {
     fn differs(&mut self, what: String) {
         if self.differences.len() < DIFFERENCES_MAX {
@@ -52,16 +90,19 @@ impl Verification {
 /// Compares the report in `file` with the run in `folder`, of which `report` was made just now.
 ///
 /// # Errors
-/// A file cannot be read, or is not what it should be: one line.
-pub fn verify(folder: &Path, file: &Path, report: &Report) -> Result<Verification, String> {
+/// A file cannot be read, or is not what it should be.
+pub fn verify(folder: &Path, file: &Path, report: &Report) -> Result<Verification, VerifyError> {
     let mut outcome = Verification::default();
     Run::each_trial(folder, |trial| {
         check_trial(folder, trial, &mut outcome);
-        Ok(())
+        Ok::<(), JournalError>(())
     })?;
     let text = read(file)?;
-    let derived = serde_json::to_value(report).map_err(|error| format!("report: {error}"))?;
-    let said = data_of(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+    let derived = serde_json::to_value(report).map_err(ReportError::from)?;
+    let said = data_of(&text).map_err(|problem| VerifyError::NoReport {
+        file: file.display().to_string(),
+        problem,
+    })?;
     compare("report", &said, &derived, &mut outcome);
     if outcome.differences.is_empty() {
         compare_pages(&text, &page(report)?, &mut outcome);
@@ -69,23 +110,18 @@ pub fn verify(folder: &Path, file: &Path, report: &Report) -> Result<Verificatio
     Ok(outcome)
 }
 
-fn read(path: &Path) -> Result<String, String> {
-    let fail = |error: std::io::Error| format!("{}: {error}", path.display());
+fn read(path: &Path) -> Result<String, FileError> {
     let mut text = String::new();
-    let file = fs::File::open(path).map_err(fail)?;
-    file.take(FILE_BYTES_MAX)
-        .read_to_string(&mut text)
-        .map_err(fail)?;
-    Ok(text)
+    let read =
+        fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
+    read.map(|_| text).map_err(FileError::of(path))
 }
 
 /// The data in a report.
-fn data_of(page: &str) -> Result<Value, String> {
-    let (_, rest) = page
-        .split_once(DATA_BEGIN)
-        .ok_or("no data; right would be a file of loadline lab report")?;
-    let (json, _) = rest.split_once(DATA_END).ok_or("its data has no end")?;
-    serde_json::from_str(json).map_err(|error| format!("its data: {error}"))
+fn data_of(page: &str) -> Result<Value, DataError> {
+    let (_, rest) = page.split_once(DATA_BEGIN).ok_or(DataError::None)?;
+    let (json, _) = rest.split_once(DATA_END).ok_or(DataError::NoEnd)?;
+    Ok(serde_json::from_str(json)?)
 }
 
 /// Every value below `path`.
@@ -166,8 +202,12 @@ fn check_trial(folder: &Path, trial: &Trial, outcome: &mut Verification) {
         ));
         return;
     }
-    match read(&folder.join(file)).and_then(|log| sums(&log)) {
-        Err(error) => outcome.differs(format!("{name}: {error}")),
+    let log = match read(&folder.join(file)) {
+        Ok(log) => log,
+        Err(error) => return outcome.differs(format!("{name}: {error}")),
+    };
+    match sums(&log) {
+        Err(error) => outcome.differs(format!("{name}: its HDR log: {error}")),
         Ok(sums) => {
             outcome.trials += 1;
             check_log(&name, load, &sums, outcome);
@@ -178,21 +218,29 @@ fn check_trial(folder: &Path, trial: &Trial, outcome: &mut Verification) {
 /// Latencies of a group, or service times.
 type Sums = BTreeMap<String, Histogram<u64>>;
 
+/// What is wrong with an HDR log.
+#[derive(Debug, Error)]
+enum LogError {
+    #[error("{0:?}")]
+    Line(LogIteratorError),
+    #[error(transparent)]
+    Histogram(#[from] HistogramError),
+    #[error(transparent)]
+    Addition(#[from] AdditionError),
+}
+
 /// By tag, warm-up or not.
-fn sums(log: &str) -> Result<Sums, String> {
+fn sums(log: &str) -> Result<Sums, LogError> {
     let mut sums = Sums::new();
     for entry in IntervalLogIterator::new(log.as_bytes()) {
-        let entry = entry.map_err(|error| format!("its HDR log: {error:?}"))?;
-        let LogEntry::Interval(interval) = entry else {
+        let LogEntry::Interval(interval) = entry.map_err(LogError::Line)? else {
             continue;
         };
-        let histogram = from_text(interval.encoded_histogram())
-            .map_err(|error| format!("its HDR log: {error}"))?;
+        let histogram = from_text(interval.encoded_histogram())?;
         let tag = interval.tag().map_or("", |tag| tag.as_str());
         let tag = tag.strip_prefix("warm-up.").unwrap_or(tag);
         let sum = sums.entry(tag.to_owned()).or_insert_with(latencies);
-        sum.add(&histogram)
-            .map_err(|error| format!("its HDR log: {error}"))?;
+        sum.add(&histogram)?;
     }
     Ok(sums)
 }

@@ -30,6 +30,8 @@ use loadline_lab::report::order::Order;
 use loadline_lab::report::{Fact, Report, words};
 use quantity::SERIES;
 
+use crate::PaperError;
+
 /// `lab/compare.toml`, with its reduced and its full grid (see [`crate::Grid`]).
 pub const PLAN: &str = include_str!("../../../lab/compare.toml");
 
@@ -154,7 +156,7 @@ pub fn goals(run: &Run) -> Vec<Judged> {
 ///
 /// # Errors
 /// A number that JSON has no form for.
-pub fn json(run: &Run, report: &Report) -> Result<String, String> {
+pub fn json(run: &Run, report: &Report) -> Result<String, PaperError> {
     #[derive(Serialize)]
     struct File<'a> {
         schema: &'a str,
@@ -172,8 +174,7 @@ pub fn json(run: &Run, report: &Report) -> Result<String, String> {
         loads: loads(run),
         goals: goals(run),
     };
-    let text = serde_json::to_string_pretty(&file).map_err(|error| format!("compare: {error}"))?;
-    Ok(text + "\n")
+    Ok(serde_json::to_string_pretty(&file)? + "\n")
 }
 
 /// The series of the plan. A plan of another version may have what this one cannot read: then there are

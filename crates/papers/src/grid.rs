@@ -2,6 +2,8 @@
 
 use toml::{Table, Value};
 
+use crate::error::{GridError, PaperError};
+
 /// Which part of a plan is run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Grid {
@@ -22,30 +24,31 @@ impl Grid {
     /// The plan of this grid, as a plan file without `full`. `name` stands for the file in messages.
     ///
     /// # Errors
-    /// One line: what is wrong with the file, or no series is left, and what would be right.
-    pub fn plan_text(&self, text: &str, name: &str) -> Result<String, String> {
-        let fail = |error: &dyn std::fmt::Display| {
-            format!("{name}: {}", error.to_string().trim().replace('\n', " "))
-        };
-        let mut plan: Table = text.parse().map_err(|error| fail(&error))?;
-        self.resolve(&mut plan).map_err(|error| fail(&error))?;
-        toml::to_string(&plan).map_err(|error| fail(&error))
+    /// What is wrong with the file, or no series is left, and what would be right.
+    pub fn plan_text(&self, text: &str, name: &str) -> Result<String, PaperError> {
+        self.plain(text).map_err(|problem| PaperError::Plan {
+            file: name.to_owned(),
+            problem,
+        })
     }
 
-    fn resolve(&self, plan: &mut Table) -> Result<(), String> {
+    fn plain(&self, text: &str) -> Result<String, GridError> {
+        let mut plan: Table = text.parse()?;
+        self.resolve(&mut plan)?;
+        Ok(toml::to_string(&plan)?)
+    }
+
+    fn resolve(&self, plan: &mut Table) -> Result<(), GridError> {
         self.take_full(plan)?;
         let Some(Value::Array(series)) = plan.get_mut("series") else {
-            return Err("no series; right would be at least one [[series]]".to_owned());
+            return Err(GridError::NoSeries);
         };
         let names: Vec<String> = series.iter().map(name_of).collect();
         if let Some(unknown) = self.only.iter().find(|name| !names.contains(name)) {
             let mut names = names;
             names.dedup();
-            return Err(format!(
-                "no series {}; right would be one of {}",
-                unknown.escape_debug(),
-                names.join(", ")
-            ));
+            let unknown = unknown.escape_debug().to_string();
+            return Err(GridError::UnknownSeries(unknown, names.join(", ")));
         }
         if !self.only.is_empty() {
             series.retain(|one| self.only.contains(&name_of(one)));
@@ -66,7 +69,7 @@ impl Grid {
     }
 
     /// Removes the table `full`; under `--full`, what stands there goes over what stands beside it.
-    fn take_full(&self, table: &mut Table) -> Result<(), String> {
+    fn take_full(&self, table: &mut Table) -> Result<(), GridError> {
         match table.remove(FULL) {
             None => Ok(()),
             Some(Value::Table(full)) => {
@@ -75,7 +78,7 @@ impl Grid {
                 }
                 Ok(())
             }
-            Some(_) => Err("full is not a table; right would be full = { replicates = 5 }".into()),
+            Some(_) => Err(GridError::Full),
         }
     }
 

@@ -10,6 +10,7 @@
 
 pub mod claims;
 pub mod compare;
+mod error;
 mod forms;
 mod grid;
 mod paper;
@@ -17,5 +18,6 @@ pub mod results;
 #[cfg(test)]
 mod tests;
 
+pub use error::{GridError, PaperError};
 pub use grid::Grid;
 pub use paper::{PAPERS, Paper};

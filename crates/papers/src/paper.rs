@@ -2,6 +2,8 @@
 
 use loadline_record::report::Style;
 
+use crate::PaperError;
+
 /// A paper that can be reproduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paper {
@@ -76,17 +78,12 @@ impl Paper {
     /// By name, in either case.
     ///
     /// # Errors
-    /// One line: there is none of this name, and which there are.
-    pub fn named(name: &str) -> Result<&'static Self, String> {
+    /// There is none of this name, and which there are.
+    pub fn named(name: &str) -> Result<&'static Self, PaperError> {
         let found = PAPERS
             .iter()
             .find(|paper| paper.name.eq_ignore_ascii_case(name));
-        found.ok_or_else(|| {
-            format!(
-                "no paper {}; right would be one of {}",
-                name.escape_debug(),
-                PAPERS.map(|paper| paper.name).join(", ")
-            )
-        })
+        let names = PAPERS.map(|paper| paper.name).join(", ");
+        found.ok_or_else(|| PaperError::Unknown(name.escape_debug().to_string(), names))
     }
 }

@@ -155,6 +155,7 @@ fn a_part_can_be_chosen() {
         ..Grid::default()
     };
     let message = unknown.plan_text(PAPERS[0].text, "P1").unwrap_err();
+    let message = message.to_string();
     assert!(message.starts_with("P1: no series sok; right would be one of models, threads"));
 }
 
@@ -169,6 +170,7 @@ fn what_is_wrong_with_a_file_is_one_line() {
         ),
     ] {
         let message = Grid::default().plan_text(text, "x").unwrap_err();
+        let message = message.to_string();
         assert!(message.starts_with(right), "{message}");
         assert!(!message.contains('\n'), "{message}");
     }
@@ -177,7 +179,7 @@ fn what_is_wrong_with_a_file_is_one_line() {
 #[test]
 fn papers_have_names() {
     assert_eq!(Paper::named("p3").unwrap().name, "P3");
-    let message = Paper::named("P6").unwrap_err();
+    let message = Paper::named("P6").unwrap_err().to_string();
     assert_eq!(
         message,
         "no paper P6; right would be one of P1, P2, P3, P4, P5"

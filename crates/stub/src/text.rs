@@ -2,12 +2,28 @@
 //!
 //! Every function says in one line what is wrong with a text that it does not understand.
 
+use std::borrow::Cow;
+
 use clap::ValueEnum;
+use thiserror::Error;
 
 use crate::{ConnectionFault, Draw, Every, Fault, Latency, Stall};
 
+/// A text, and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("'{text}'{problem}")]
+pub(crate) struct TextError {
+    text: String,
+    problem: Cow<'static, str>,
+}
+
+fn wrong<T>(text: &str, problem: impl Into<Cow<'static, str>>) -> Result<T, TextError> {
+    let (text, problem) = (text.to_owned(), problem.into());
+    Err(TextError { text, problem })
+}
+
 /// A time in nanoseconds: a number and one of `ns`, `us`, `ms`, `s`; or `0`.
-pub(crate) fn duration_ns(text: &str) -> Result<u64, String> {
+pub(crate) fn duration_ns(text: &str) -> Result<u64, TextError> {
     const YEAR_NS: f64 = 366.0 * 86_400.0 * 1e9;
     if text == "0" {
         return Ok(0);
@@ -19,18 +35,18 @@ pub(crate) fn duration_ns(text: &str) -> Result<u64, String> {
         "us" => 1e3,
         "ms" => 1e6,
         "s" => 1e9,
-        _ => return Err(format!("'{text}': a time has a unit: ns, us, ms or s")),
+        _ => return wrong(text, ": a time has a unit: ns, us, ms or s"),
     };
     match number.parse::<f64>() {
         Ok(number) if (0.0..=YEAR_NS).contains(&(number * unit_ns)) => {
             Ok((number * unit_ns).round() as u64)
         }
-        _ => Err(format!("'{text}' is not a time")),
+        _ => wrong(text, " is not a time"),
     }
 }
 
 /// `5ms`, `exp:5ms` (the mean), or `bimodal:1ms,10ms,5%` (the usual time, the other, its share).
-pub(crate) fn latency(text: &str) -> Result<Latency, String> {
+pub(crate) fn latency(text: &str) -> Result<Latency, TextError> {
     match text.split_once(':') {
         None => Ok(Latency::Constant {
             ns: duration_ns(text)?,
@@ -41,8 +57,7 @@ pub(crate) fn latency(text: &str) -> Result<Latency, String> {
         Some(("bimodal", parts)) => {
             let parts: Vec<&str> = parts.split(',').collect();
             let &[first, second, share] = parts.as_slice() else {
-                let form = "bimodal:TIME,TIME,SHARE";
-                return Err(format!("'{text}' has another form than {form}"));
+                return wrong(text, " has another form than bimodal:TIME,TIME,SHARE");
             };
             Ok(Latency::Bimodal {
                 first_ns: duration_ns(first)?,
@@ -50,25 +65,26 @@ pub(crate) fn latency(text: &str) -> Result<Latency, String> {
                 second_share: self::share(share)?,
             })
         }
-        Some((name, _)) => Err(format!(
-            "'{name}' is no distribution: TIME, exp:TIME, bimodal:TIME,TIME,SHARE"
-        )),
+        Some((name, _)) => wrong(
+            name,
+            " is no distribution: TIME, exp:TIME, bimodal:TIME,TIME,SHARE",
+        ),
     }
 }
 
-fn share(text: &str) -> Result<f64, String> {
+fn share(text: &str) -> Result<f64, TextError> {
     let percent = text.strip_suffix('%');
     match (percent.unwrap_or(text).trim().parse::<f64>(), percent) {
         (Ok(number), Some(_)) if (0.0..=100.0).contains(&number) => Ok(number / 100.0),
         (Ok(number), None) if (0.0..=1.0).contains(&number) => Ok(number),
-        _ => Err(format!("'{text}' is no share: 5% or 0.05, say")),
+        _ => wrong(text, " is no share: 5% or 0.05, say"),
     }
 }
 
 /// `1s/10s`: how long, and how often.
-pub(crate) fn stall(text: &str) -> Result<Stall, String> {
+pub(crate) fn stall(text: &str) -> Result<Stall, TextError> {
     let Some((length, every)) = text.split_once('/') else {
-        return Err(format!("'{text}' has another form than TIME/TIME"));
+        return wrong(text, " has another form than TIME/TIME");
     };
     Ok(Stall {
         length_ns: duration_ns(length)?,
@@ -77,7 +93,7 @@ pub(crate) fn stall(text: &str) -> Result<Stall, String> {
 }
 
 /// `NAME@N` or `NAME:ARGUMENT@N`: what happens to every Nth answer.
-pub(crate) fn fault(text: &str) -> Result<Every<Fault>, String> {
+pub(crate) fn fault(text: &str) -> Result<Every<Fault>, TextError> {
     let (what, every) = every(text)?;
     let (name, argument) = match what.split_once(':') {
         Some((name, argument)) => (name, Some(argument)),
@@ -106,46 +122,47 @@ pub(crate) fn fault(text: &str) -> Result<Every<Fault>, String> {
         },
         ("malformed", Some(how)) => Fault::Malformed(named(how, "no way to be malformed")?),
         _ => {
-            return Err(format!(
-                "'{what}' is no fault: close, reset, cut-head, cut-body, reset-in-body, content, \
-                 never, status:N, longer:N, shorter:N, excess:N, late:TIME, malformed:HOW"
-            ));
+            return wrong(
+                what,
+                " is no fault: close, reset, cut-head, cut-body, reset-in-body, content, never, \
+                 status:N, longer:N, shorter:N, excess:N, late:TIME, malformed:HOW",
+            );
         }
     };
     Ok(Every { every, fault })
 }
 
-fn named<T: ValueEnum>(text: &str, otherwise: &str) -> Result<T, String> {
-    T::from_str(text, false).map_err(|_| {
+fn named<T: ValueEnum>(text: &str, otherwise: &str) -> Result<T, TextError> {
+    T::from_str(text, false).or_else(|_| {
         let values = T::value_variants().iter();
         let names =
             values.filter_map(|value| Some(value.to_possible_value()?.get_name().to_owned()));
         let names: Vec<String> = names.collect();
-        format!("'{text}' is {otherwise}: {}", names.join(", "))
+        wrong(text, format!(" is {otherwise}: {}", names.join(", ")))
     })
 }
 
 /// `close@N` or `reset@N`: what happens to every Nth connection.
-pub(crate) fn connection_fault(text: &str) -> Result<Every<ConnectionFault>, String> {
+pub(crate) fn connection_fault(text: &str) -> Result<Every<ConnectionFault>, TextError> {
     let (name, every) = every(text)?;
     let fault = named(name, "no fault")?;
     Ok(Every { every, fault })
 }
 
-fn every(text: &str) -> Result<(&str, u64), String> {
+fn every(text: &str) -> Result<(&str, u64), TextError> {
     let Some((what, every)) = text.split_once('@') else {
-        return Err(format!("'{text}': which ones? NAME@10 is every tenth"));
+        return wrong(text, ": which ones? NAME@10 is every tenth");
     };
     Ok((what, number(every)?))
 }
 
-fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
-    let fails = |_| format!("'{text}' is not a number, or not one that fits");
-    text.parse().map_err(fails)
+fn number<N: std::str::FromStr>(text: &str) -> Result<N, TextError> {
+    text.parse()
+        .or_else(|_| wrong(text, " is not a number, or not one that fits"))
 }
 
 /// How many parts of the distribution there are, or `independent`.
-pub(crate) fn draw(text: &str) -> Result<Draw, String> {
+pub(crate) fn draw(text: &str) -> Result<Draw, TextError> {
     match text {
         "independent" => Ok(Draw::Independent),
         _ => Ok(Draw::Stratified {
@@ -155,7 +172,7 @@ pub(crate) fn draw(text: &str) -> Result<Draw, String> {
 }
 
 /// Content, by its number of bytes.
-pub(crate) fn body(text: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn body(text: &str) -> Result<Vec<u8>, TextError> {
     let bytes = b"Hello, world!".iter().copied().cycle();
     Ok(bytes.take(number(text)?).collect())
 }

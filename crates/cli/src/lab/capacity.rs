@@ -89,7 +89,7 @@ fn earlier(paths: &[PathBuf], slo: &str, target: &str) -> Result<Vec<Capacity>, 
         let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
         let read = serde_json::from_slice(&bytes);
         let read: Capacity = read.map_err(|error| wrong(error.to_string()))?;
-        Runs::check(&read, slo, target).map_err(wrong)?;
+        Runs::check(&read, slo, target).map_err(|other| wrong(other.to_string()))?;
         Ok(read)
     };
     paths.iter().map(read).collect()

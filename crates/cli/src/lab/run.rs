@@ -64,13 +64,13 @@ fn carry_out(
     }
     match own_capacity::measure(&mut prepared, &flags.out, &say) {
         Ok(()) => {}
-        Err(Stop::Interrupted) => return finish(flags, Ok(Ending::Interrupted)),
+        Err(Stop::Interrupted) => return finish(flags, Ending::Interrupted),
         Err(Stop::Failed(why)) => return Err(Failure::failed(why)),
     }
     loop {
         let ending = go(flags, &mut prepared, &say)?;
-        let is_more = match (looks, &ending) {
-            (Some(looks), Ok(Ending::Complete)) => decide::add_blocks(&mut prepared, flags, looks)?,
+        let is_more = match (looks, ending) {
+            (Some(looks), Ending::Complete) => decide::add_blocks(&mut prepared, flags, looks)?,
             _ => false,
         };
         if !is_more {
@@ -80,11 +80,7 @@ fn carry_out(
 }
 
 /// Runs what is missing.
-fn go(
-    flags: &LabRunFlags,
-    prepared: &mut Prepared,
-    say: &dyn Fn(&str),
-) -> Result<Result<Ending, String>, Failure> {
+fn go(flags: &LabRunFlags, prepared: &mut Prepared, say: &dyn Fn(&str)) -> Result<Ending, Failure> {
     let Prepared {
         plan,
         expansion,
@@ -117,7 +113,7 @@ fn go(
     let mut progress = Progress::new(stderr, plan, expansion, terminal_width());
     let ending = runner.run(&mut trial_runner, &mut progress);
     progress.clear();
-    Ok(ending)
+    ending.map_err(Failure::failed)
 }
 
 /// Trials without those that were run again.
@@ -127,52 +123,49 @@ fn distinct(recorded: &[Trial]) -> usize {
 }
 
 /// What is said at the end, and by the exit code.
-fn finish(flags: &LabRunFlags, ending: Result<Ending, String>) -> Result<(), Failure> {
+fn finish(flags: &LabRunFlags, ending: Ending) -> Result<(), Failure> {
     let out = flags.out.display();
-    match ending {
-        Ok(Ending::Interrupted) => Err(Failure {
-            exit: Exit::Interrupted,
-            message: format!(
-                "interrupted: what was recorded is in {out}; the same command goes on"
-            ),
-        }),
-        Ok(ending) => {
-            let recorded = loadline_lab::journal::read(&flags.out).map_err(Failure::failed)?;
-            // The last of a number counts; those before it were disturbed.
-            let last: BTreeMap<u32, &Trial> = (recorded.trials.iter())
-                .map(|trial| (trial.number, trial))
-                .collect();
-            let discarded = last.values().filter(|it| !it.discarded.is_empty()).count();
-            let is_late = |it: &&&Trial| it.discarded.is_empty() && !it.times_discarded.is_empty();
-            let late = match last.values().filter(is_late).count() {
-                0 => String::new(),
-                count => format!(" and {count} in their times alone"),
-            };
-            let all = last.len();
-            let again = match recorded.trials.len() - all {
-                0 => String::new(),
-                1 => "; 1 was disturbed and run again".to_owned(),
-                count => format!("; {count} were disturbed and run again"),
-            };
-            let why = match ending {
-                Ending::BudgetSpent => "; the budget is spent",
-                Ending::Complete | Ending::Interrupted => "",
-            };
-            let recorded = format!(
-                "{all} trials are recorded in {out}, {discarded} of them discarded{late}{again}{why}"
-            );
-            if discarded < all || all == 0 {
-                crate::say(&recorded);
-                return Ok(());
-            }
-            let reasons = last.values().filter_map(|it| it.discarded.first());
-            Err(Failure {
-                exit: Exit::BindOrAssert,
-                message: format!("{recorded}: {}", most_frequent(reasons)),
-            })
+    let why = match ending {
+        Ending::Interrupted => {
+            return Err(Failure {
+                exit: Exit::Interrupted,
+                message: format!(
+                    "interrupted: what was recorded is in {out}; the same command goes on"
+                ),
+            });
         }
-        Err(why) => Err(Failure::failed(why)),
+        Ending::BudgetSpent => "; the budget is spent",
+        Ending::Complete => "",
+    };
+    let recorded = loadline_lab::journal::read(&flags.out).map_err(Failure::failed)?;
+    // The last of a number counts; those before it were disturbed.
+    let last: BTreeMap<u32, &Trial> = (recorded.trials.iter())
+        .map(|trial| (trial.number, trial))
+        .collect();
+    let discarded = last.values().filter(|it| !it.discarded.is_empty()).count();
+    let is_late = |it: &&&Trial| it.discarded.is_empty() && !it.times_discarded.is_empty();
+    let late = match last.values().filter(is_late).count() {
+        0 => String::new(),
+        count => format!(" and {count} in their times alone"),
+    };
+    let all = last.len();
+    let again = match recorded.trials.len() - all {
+        0 => String::new(),
+        1 => "; 1 was disturbed and run again".to_owned(),
+        count => format!("; {count} were disturbed and run again"),
+    };
+    let recorded = format!(
+        "{all} trials are recorded in {out}, {discarded} of them discarded{late}{again}{why}"
+    );
+    if discarded < all || all == 0 {
+        crate::say(&recorded);
+        return Ok(());
     }
+    let reasons = last.values().filter_map(|it| it.discarded.first());
+    Err(Failure {
+        exit: Exit::BindOrAssert,
+        message: format!("{recorded}: {}", most_frequent(reasons)),
+    })
 }
 
 /// Of sentences that differ in their numbers alone, those that come most often, as one.

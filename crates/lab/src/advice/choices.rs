@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::analysis::Run;
-use crate::plan::{Factor, FactorLevel, Plan};
+use crate::plan::{Factor, FactorLevel, Plan, PlanError};
 
 /// Options of the server that stand for what its handlers do: a workload, made up.
 const WORK: [&str; 2] = ["service-time", "service-kind"];
@@ -21,10 +21,9 @@ pub(super) struct Known {
 /// Reads it.
 ///
 /// # Errors
-/// One line: the plan of the run cannot be read.
-pub(super) fn known(run: &Run, series: &str) -> Result<Known, String> {
-    let plan = Plan::parse(&run.head.plan_toml, &run.head.name, Path::new("."))
-        .map_err(|why| format!("the plan of the run cannot be read by this version: {why}"))?;
+/// The plan of the run cannot be read.
+pub(super) fn known(run: &Run, series: &str) -> Result<Known, PlanError> {
+    let plan = Plan::parse(&run.head.plan_toml, &run.head.name, Path::new("."))?;
     let mut choices = BTreeSet::from(["server".to_owned()]);
     for of_plan in plan.series.iter().filter(|one| one.name == series) {
         let chosen = of_plan.factors.iter().filter(|factor| is_choice(factor));

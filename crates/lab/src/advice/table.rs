@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::choices::{Known, known};
-use super::{Change, Choice, Goal, Question, text};
+use super::{AdviceError, Change, Choice, Goal, Question, text};
 use crate::analysis::{Measured, Run, compare};
 use crate::journal::{Level, Levels};
 use loadline_capacity::stats::{
@@ -42,7 +42,7 @@ struct Cell<'r> {
 }
 
 impl<'r> Table<'r> {
-    pub(super) fn of(run: &'r Run, series: &str, question: &Question) -> Result<Self, String> {
+    pub(super) fn of(run: &'r Run, series: &str, question: &Question) -> Result<Self, AdviceError> {
         let Known {
             choices,
             references,
@@ -116,7 +116,7 @@ impl<'r> Table<'r> {
     }
 
     /// The workload with the factors that were not named, if they never varied.
-    pub(super) fn completed(&self, asked: &Levels) -> Result<Levels, String> {
+    pub(super) fn completed(&self, asked: &Levels) -> Result<Levels, AdviceError> {
         let mut levels: BTreeMap<&String, Vec<&Level>> = BTreeMap::new();
         for (factor, level) in self.cells.values().flat_map(|it| &it.levels) {
             let of_factor = levels.entry(factor).or_default();
@@ -125,10 +125,10 @@ impl<'r> Table<'r> {
             }
         }
         if self.cells.is_empty() {
-            return Err(
+            return Err(AdviceError::TooFew(
                 "no trial of this series counts with these levels: there is nothing to advise from"
                     .to_owned(),
-            );
+            ));
         }
         let is_known =
             |factor: &String| levels.contains_key(factor) || self.choices.contains(factor);
@@ -137,10 +137,10 @@ impl<'r> Table<'r> {
             let known: Vec<&str> = known
                 .chain(self.choices.iter().map(String::as_str))
                 .collect();
-            return Err(format!(
+            return Err(AdviceError::Question(format!(
                 "{strange} was not varied in this series; right would be one of {}",
                 known.join(", ")
-            ));
+            )));
         }
         let mut workload = asked.clone();
         workload.retain(|factor, _| levels.contains_key(factor));
@@ -152,10 +152,10 @@ impl<'r> Table<'r> {
                 let mut several = of_factor;
                 several.sort_by(|one, other| compare(one, other));
                 let several: Vec<String> = several.iter().map(ToString::to_string).collect();
-                return Err(format!(
+                return Err(AdviceError::Question(format!(
                     "{factor} was varied: right would be to name it, one of {}",
                     several.join(", ")
-                ));
+                )));
             };
             workload.insert(factor.clone(), (*only).clone());
         }
@@ -163,7 +163,7 @@ impl<'r> Table<'r> {
     }
 
     /// The measured workload, or the two around it where one number lies between.
-    pub(super) fn around(&self, workload: &Levels) -> Result<Vec<Levels>, String> {
+    pub(super) fn around(&self, workload: &Levels) -> Result<Vec<Levels>, AdviceError> {
         if self.cells.contains_key(&text(workload)) {
             return Ok(vec![workload.clone()]);
         }
@@ -190,12 +190,12 @@ impl<'r> Table<'r> {
                 return Ok(vec![below.1.clone(), above.1.clone()]);
             }
         }
-        Err(format!(
+        Err(AdviceError::NotMeasured(format!(
             "{} was not measured and does not lie between workloads that were: nothing can be said; \
              measured were {}",
             text(workload),
             self.measured()
-        ))
+        )))
     }
 
     /// The workloads that were measured, the first of them by name.
@@ -221,16 +221,16 @@ impl<'r> Table<'r> {
         }
     }
 
-    pub(super) fn answer(&self, workload: &Levels, matters: f64) -> Result<Answer, String> {
+    pub(super) fn answer(&self, workload: &Levels, matters: f64) -> Result<Answer, AdviceError> {
         let cells: Vec<&Cell<'_>> = self.of_workload(workload).collect();
         let blocks = common_blocks(&cells);
         if cells.len() > 1 && blocks.len() < BLOCKS_MIN {
-            return Err(format!(
+            return Err(AdviceError::TooFew(format!(
                 "blocks of {} in which every choice was measured: {}; right would be at least \
                  {BLOCKS_MIN}",
                 text(workload),
                 blocks.len()
-            ));
+            )));
         }
         // Ranks are by the largest: times are turned over.
         let of_cell = |cell: &&Cell<'_>| -> Vec<Range> {
@@ -253,7 +253,9 @@ impl<'r> Table<'r> {
             blocks: blocks.len(),
             is_client_limited: cells[index].is_client_limited && self.goal.is_limited_by_clients(),
         };
-        let first = places.first().ok_or("no choice has a value above 0")?;
+        let first = places
+            .first()
+            .ok_or_else(|| AdviceError::TooFew("no choice has a value above 0".to_owned()))?;
         let best = choice(first.index, first.value);
         let to_best = |index: usize| {
             let pairs = ranges[first.index].iter().zip(&ranges[index]);

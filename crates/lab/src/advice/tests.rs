@@ -61,7 +61,7 @@ fn question(workload: Levels) -> Question {
     }
 }
 
-fn ask(run: &Run, service_us: f64) -> Result<Advice, String> {
+fn ask(run: &Run, service_us: f64) -> Result<Advice, AdviceError> {
     let asked = levels(&[("service_us", Level::Number(service_us))]);
     advise(run, &question(asked))
 }
@@ -122,20 +122,22 @@ fn less_is_better_where_times_are_asked_for() {
 #[test]
 fn nothing_is_said_beyond_what_was_measured() {
     let trials = run(&RUN);
-    let refused = ask(&trials, 1000.0).unwrap_err();
+    let refused = ask(&trials, 1000.0).unwrap_err().to_string();
     assert!(refused.contains("nothing can be said"), "{refused}");
     let backwards = run(&[("reactor", 500.0, 2_000.0), ("reactor", 60.0, 9_000.0)]);
-    let refused = ask(&backwards, 1000.0).unwrap_err();
+    let refused = ask(&backwards, 1000.0).unwrap_err().to_string();
     let measured = "measured were service_us = 60; service_us = 500";
     assert!(refused.ends_with(measured), "{refused}");
     // Between the two the best one changes.
-    let refused = ask(&trials, 100.0).unwrap_err();
+    let refused = ask(&trials, 100.0).unwrap_err().to_string();
     assert!(refused.contains("the best choice changes"), "{refused}");
     let strange = question(levels(&[("moon", Level::Number(1.0))]));
-    let refused = advise(&trials, &strange).unwrap_err();
+    let refused = advise(&trials, &strange).unwrap_err().to_string();
     assert!(refused.contains("moon was not varied"), "{refused}");
     assert!(refused.contains("service_us, architecture"), "{refused}");
-    let refused = advise(&trials, &Question::default()).unwrap_err();
+    let refused = advise(&trials, &Question::default())
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("service_us was varied"), "{refused}");
     assert!(advise(&Run::default(), &Question::default()).is_err());
     // Two blocks are not enough.
@@ -144,6 +146,7 @@ fn nothing_is_said_beyond_what_was_measured() {
     assert!(
         ask(&few, 0.0)
             .unwrap_err()
+            .to_string()
             .contains("every choice was measured: 2;")
     );
 }
@@ -258,7 +261,7 @@ fn where_the_client_was_the_limit_cpu_time_still_decides() {
 fn one_of_several_series_has_to_be_named() {
     let mut made_up = run(&RUN);
     made_up.trials[0].series = "others".to_owned();
-    let refused = ask(&made_up, 0.0).unwrap_err();
+    let refused = ask(&made_up, 0.0).unwrap_err().to_string();
     assert!(
         refused.contains("--series with one of models, others"),
         "{refused}"
@@ -267,7 +270,7 @@ fn one_of_several_series_has_to_be_named() {
         series: Some("moon".to_owned()),
         ..Question::default()
     };
-    let refused = advise(&made_up, &asked).unwrap_err();
+    let refused = advise(&made_up, &asked).unwrap_err().to_string();
     assert!(
         refused.contains("no series moon; right would be one of models"),
         "{refused}"

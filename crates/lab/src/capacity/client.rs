@@ -73,7 +73,7 @@ impl Client {
         let record = self.record(&load, "check.json")?;
         judge_answer(&record).map_err(|what| {
             let url = &self.options.url;
-            Stop::Failed(format!(
+            Stop::from(format!(
                 "{url} is not answered as it should be: {what}; right would be a URL that a single \
                  request gets a good answer from"
             ))
@@ -101,7 +101,7 @@ impl Client {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .output()
-            .map_err(|error| Stop::Failed(format!("the client cannot be started: {error}")))?;
+            .map_err(|error| format!("the client cannot be started: {error}"))?;
         if (self.is_over)() {
             return Err(Stop::Interrupted);
         }
@@ -111,7 +111,7 @@ impl Client {
             let last = last.map_or("it left no record", |line| {
                 line.trim_start_matches("loadline: ")
             });
-            Stop::Failed(format!("the client gave up: {last}"))
+            Stop::from(format!("the client gave up: {last}"))
         })
     }
 }
@@ -191,7 +191,7 @@ pub(super) fn own_folder() -> Result<TempDir, Stop> {
         .tempdir();
     folder.map_err(|error| {
         let place = std::env::temp_dir();
-        Stop::Failed(format!(
+        Stop::from(format!(
             "{}: no folder can be made: {error}",
             place.display()
         ))

@@ -12,7 +12,7 @@ use crate::expand::expand;
 use crate::plan::{
     Allow, Network, Placement, Plan, Repeated, Series, Server, ServerKind, ServerSpec, Site,
 };
-use crate::runner::{self, Processes, TrialRunner as _};
+use crate::runner::{self, Processes, RunnerError, TrialRunner as _};
 use loadline_spec::load::LoadSpec;
 use loadline_spec::load::values::Rate;
 use loadline_spec::values::Count;
@@ -68,11 +68,10 @@ impl Fresh {
     /// one line.
     pub fn new(options: FreshOptions, is_over: fn() -> bool) -> Result<Self, Stop> {
         if let Some(cpus) = options.cpu_quota {
-            runner::check_quota(cpus)
-                .map_err(|why| Stop::Failed(format!("--cpu-quota {cpus}: {why}")))?;
+            runner::check_quota(cpus).map_err(RunnerError::at(format!("--cpu-quota {cpus}")))?;
         }
         if options.network == Network::Namespaces {
-            runner::check_network().map_err(|why| Stop::Failed(format!("--namespaces: {why}")))?;
+            runner::check_network().map_err(RunnerError::at("--namespaces"))?;
         }
         Ok(Self {
             folder: own_folder()?,
@@ -167,17 +166,15 @@ impl Fresh {
         let mut cpus = [placement.server.clone(), placement.client.clone()].concat();
         cpus.sort_unstable();
         cpus.dedup();
-        let expansion =
-            expand(plan, seed, &cpus, &[]).map_err(|why| Stop::Failed(why.to_string()))?;
+        let expansion = expand(plan, seed, &cpus, &[])?;
         let folder = self.folder.path();
-        let mut processes =
-            Processes::new(plan, &expansion, folder, self.is_over).map_err(Stop::Failed)?;
+        let mut processes = Processes::new(plan, &expansion, folder, self.is_over)?;
         let planned = expansion.trials.first();
-        let planned = planned.ok_or_else(|| Stop::Failed("no trial was planned".to_owned()))?;
+        let planned = planned.ok_or_else(|| "no trial was planned".to_owned())?;
         let ran = processes.run(planned, 0)?;
         // A server that does not even start will not do so the next time.
         if self.trials == 1 && ran.load.is_none() {
-            return Err(Stop::Failed(ran.discarded.join(" ")));
+            return Err(ran.discarded.join(" ").into());
         }
         Ok(Ran {
             load: ran.load,

@@ -3,6 +3,7 @@
 
 use loadline_capacity::stats::{Interval, LEVEL, mean, mean_interval};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use super::Capacity;
 
@@ -21,23 +22,39 @@ pub struct Runs {
     pub between: f64,
 }
 
+/// Why two searches cannot stand beside each other: one line.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum OtherSearch {
+    /// They are for different things.
+    #[error("its {what} was '{then}', that of this search is '{now}'")]
+    Differs {
+        /// In what they differ.
+        what: &'static str,
+        /// That of the earlier one.
+        then: String,
+        /// That of this one.
+        now: String,
+    },
+    /// The earlier one is no figure.
+    #[error("it found no capacity with an interval")]
+    FoundNoCapacity,
+}
+
 impl Runs {
     /// Whether an earlier search can stand beside one of this SLO and server.
     ///
     /// # Errors
-    /// What differs, or that it found no capacity, in one line.
-    pub fn check(earlier: &Capacity, slo: &str, target: &str) -> Result<(), String> {
+    /// What differs, or that it found no capacity.
+    pub fn check(earlier: &Capacity, slo: &str, target: &str) -> Result<(), OtherSearch> {
         let pairs = [
             ("SLO", &*earlier.slo, slo),
             ("server", &*earlier.target, target),
         ];
         if let Some((what, then, now)) = pairs.into_iter().find(|(_, then, now)| then != now) {
-            return Err(format!(
-                "its {what} was '{then}', that of this search is '{now}'"
-            ));
+            let (then, now) = (then.to_owned(), now.to_owned());
+            return Err(OtherSearch::Differs { what, then, now });
         }
-        let found = found(earlier).map(|_| ());
-        found.ok_or_else(|| "it found no capacity with an interval".to_owned())
+        found(earlier).map(drop).ok_or(OtherSearch::FoundNoCapacity)
     }
 
     /// Of earlier searches that were checked and this one. `None`: this one found no capacity.

@@ -3,11 +3,10 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::{AddedBlocks, CapacityTrial, Line, RunHead, SCHEMA, Trial};
-
-/// Its name in the folder of a run.
-pub const JOURNAL_FILE: &str = "journal.jsonl";
+use super::{AddedBlocks, CapacityTrial, JOURNAL_FILE, JournalError, Line, RunHead, SCHEMA, Trial};
+use crate::file_error::FileError;
 
 /// A line with more is none of ours: a trial of a day, second by second, has less.
 const LINE_BYTES_MAX: u64 = 256 << 20;
@@ -25,24 +24,51 @@ pub struct Contents {
     pub trials: Vec<Trial>,
 }
 
+impl Contents {
+    fn add(&mut self, line: Line) {
+        match line {
+            Line::Run(head) => self.head = Some(head),
+            Line::Capacity(one) => self.capacities.push(*one),
+            Line::Blocks(blocks) => self.blocks.push(blocks),
+            Line::Trial(trial) => self.trials.push(*trial),
+            Line::Charts(change) => {
+                if let Some(head) = &mut self.head {
+                    head.plan_toml = change.plan_toml;
+                }
+            }
+        }
+    }
+}
+
 /// Reads the journal of a run, also of one that still goes on. A last line that was torn off is passed
 /// over.
 ///
 /// # Errors
-/// One line: the folder, what is wrong, what would be right.
-pub fn read(folder: &Path) -> Result<Contents, String> {
-    let path = folder.join(JOURNAL_FILE);
-    let mut file = File::open(&path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => format!(
-            "{}: no {JOURNAL_FILE}; right would be the folder that `loadline lab run` was given with \
-             --out",
-            folder.display()
-        ),
-        _ => format!("{}: {error}", path.display()),
+/// The folder or the line, what is wrong, what would be right.
+pub fn read(folder: &Path) -> Result<Contents, JournalError> {
+    let mut contents = Contents::default();
+    each_line(folder, |line| {
+        contents.add(line);
+        Ok::<(), JournalError>(())
     })?;
-    let (contents, _) =
-        read_lines(&mut file).map_err(|why| format!("{}: {why}", path.display()))?;
     Ok(contents)
+}
+
+/// Gives every whole line of a run's journal to `look`, and says whether a torn one follows.
+///
+/// # Errors
+/// As [`read`], or what `look` says.
+pub(crate) fn each_line<E: From<JournalError>>(
+    folder: &Path,
+    look: impl FnMut(Line) -> Result<(), E>,
+) -> Result<bool, E> {
+    let path = folder.join(JOURNAL_FILE);
+    let file = File::open(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => JournalError::NoRun(folder.to_owned()),
+        _ => FileError::of(&path)(error).into(),
+    })?;
+    let (_, is_torn) = each_line_of(&file, &path, look)?;
+    Ok(is_torn)
 }
 
 /// The journal of a run that goes on, held against a second one in the same folder.
@@ -57,29 +83,26 @@ impl Store {
     /// that was torn off, and nothing else.
     ///
     /// # Errors
-    /// One line: another run holds it, or it cannot be read or written.
-    pub fn open(folder: &Path) -> Result<(Self, Contents), String> {
+    /// Another run holds it, or it cannot be read or written.
+    pub fn open(folder: &Path) -> Result<(Self, Contents), JournalError> {
         let path = folder.join(JOURNAL_FILE);
-        let fail = |error: io::Error| format!("{}: {error}", path.display());
+        let fail = FileError::of(&path);
         fs::create_dir_all(folder)
-            .map_err(|error| format!("--out {}: {error}", folder.display()))?;
+            .map_err(|error| JournalError::Folder(FileError::of(folder)(error)))?;
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
-        let mut file = options.open(&path).map_err(fail)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(format!(
-                    "{}: another run is going on in this folder; right would be another --out",
-                    folder.display()
-                ));
-            }
-            Err(TryLockError::Error(error)) => return Err(fail(error)),
-        }
-        let (contents, end) =
-            read_lines(&mut file).map_err(|why| format!("{}: {why}", path.display()))?;
-        file.set_len(end).map_err(fail)?;
-        file.seek(SeekFrom::Start(end)).map_err(fail)?;
+        let mut file = options.open(&path).map_err(&fail)?;
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => JournalError::Held(folder.to_owned()),
+            TryLockError::Error(error) => fail(error).into(),
+        })?;
+        let mut contents = Contents::default();
+        let (end, _) = each_line_of(&file, &path, |line| {
+            contents.add(line);
+            Ok::<(), JournalError>(())
+        })?;
+        file.set_len(end).map_err(&fail)?;
+        file.seek(SeekFrom::Start(end)).map_err(&fail)?;
         sync_folder(folder).map_err(fail)?;
         Ok((Self { file, path }, contents))
     }
@@ -88,14 +111,15 @@ impl Store {
     ///
     /// # Errors
     /// It cannot be written. What was written of it is a torn line for whoever opens it next.
-    pub fn append(&mut self, line: &Line) -> Result<(), String> {
-        let mut bytes = serde_json::to_vec(line).map_err(|error| error.to_string())?;
+    pub fn append(&mut self, line: &Line) -> Result<(), JournalError> {
+        let bytes = serde_json::to_vec(line);
+        let mut bytes = bytes.map_err(|error| JournalError::Json(Arc::new(error)))?;
         bytes.push(b'\n');
         let written = self
             .file
             .write_all(&bytes)
             .and_then(|()| self.file.sync_data());
-        written.map_err(|error| format!("{}: {error}", self.path.display()))
+        Ok(written.map_err(FileError::of(&self.path))?)
     }
 }
 
@@ -104,53 +128,49 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// All whole lines, and where the last of them ends.
-fn read_lines(file: &mut File) -> Result<(Contents, u64), String> {
-    let mut contents = Contents::default();
+/// Gives every whole line to `look`: the first is that of the run, and no other. Returns where the last
+/// of them ends, and whether a torn one follows.
+fn each_line_of<E: From<JournalError>>(
+    file: &File,
+    path: &Path,
+    mut look: impl FnMut(Line) -> Result<(), E>,
+) -> Result<(u64, bool), E> {
+    let wrong = |problem: String| JournalError::Line {
+        path: path.to_owned(),
+        problem,
+    };
     let mut reader = BufReader::new(file);
     let (mut number, mut end) = (0, 0);
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
-        let count = reader
-            .by_ref()
-            .take(LINE_BYTES_MAX)
-            .read_until(b'\n', &mut bytes)
-            .map_err(|error| error.to_string())?;
-        if bytes.last() != Some(&b'\n') {
-            if count as u64 == LINE_BYTES_MAX {
-                return Err(format!("line {}: longer than any line of ours", number + 1));
-            }
-            return Ok((contents, end)); // the end, or a line that was torn off
-        }
         number += 1;
-        end += count as u64;
-        let line = serde_json::from_slice::<Line>(&bytes)
-            .map_err(|error| format!("line {number} is no line of a journal: {error}"))?;
-        match line {
-            Line::Run(head) if number == 1 && head.schema == SCHEMA => contents.head = Some(head),
-            Line::Run(head) if number == 1 => {
-                let schema = &head.schema;
-                return Err(format!("its form is {schema}; right would be {SCHEMA}"));
+        let mut line = reader.by_ref().take(LINE_BYTES_MAX);
+        let count = line.read_until(b'\n', &mut bytes);
+        let count = count.map_err(|error| JournalError::from(FileError::of(path)(error)))? as u64;
+        if bytes.last() != Some(&b'\n') {
+            if count == LINE_BYTES_MAX {
+                return Err(wrong(format!("line {number}: longer than any line of ours")).into());
             }
-            Line::Capacity(one) if number > 1 => contents.capacities.push(*one),
-            Line::Blocks(blocks) if number > 1 => contents.blocks.push(blocks),
-            Line::Trial(trial) if number > 1 => contents.trials.push(*trial),
-            Line::Charts(change) if number > 1 => {
-                if let Some(head) = &mut contents.head {
-                    head.plan_toml = change.plan_toml;
-                }
-            }
-            Line::Run(_)
-            | Line::Charts(_)
-            | Line::Capacity(_)
-            | Line::Blocks(_)
-            | Line::Trial(_) => {
-                return Err(format!(
-                    "line {number} is out of place: the first line is the run, and none of the others"
-                ));
-            }
+            return Ok((end, count > 0));
         }
+        end += count;
+        let line: Line = serde_json::from_slice(&bytes)
+            .map_err(|error| wrong(format!("line {number} is no line of a journal: {error}")))?;
+        let problem = match &line {
+            Line::Run(head) if number == 1 && head.schema != SCHEMA => {
+                let schema = head.schema.escape_debug();
+                format!("its form is {schema}; right would be {SCHEMA}")
+            }
+            line if matches!(line, Line::Run(_)) != (number == 1) => format!(
+                "line {number} is out of place: the first line is the run, and none of the others"
+            ),
+            _ => {
+                look(line)?;
+                continue;
+            }
+        };
+        return Err(wrong(problem).into());
     }
 }
 
@@ -240,7 +260,7 @@ mod tests {
     fn two_runs_in_one_folder_are_one_too_many() {
         let folder = tempfile::tempdir().unwrap();
         let _held = Store::open(folder.path()).unwrap();
-        let message = Store::open(folder.path()).unwrap_err();
+        let message = Store::open(folder.path()).unwrap_err().to_string();
         assert!(message.contains("another run is going on"), "{message}");
     }
 
@@ -251,6 +271,10 @@ mod tests {
             ("{\"line\":\"run\",\"schema\":\"x/1\"}\n", "its form is x/1"),
             ("{\"line\":\"trial\"}\n", "line 1 is out of place"),
             (
+                "{\"line\":\"run\",\"schema\":\"loadline-lab/1\"}\n{\"line\":\"run\"}\n",
+                "line 2 is out of place",
+            ),
+            (
                 "{\"line\":\"run\",\"schema\":\"loadline-lab/1\"}\nx\n{\"line\":\"trial\"}\n",
                 "line 2 is no line",
             ),
@@ -258,13 +282,14 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join(JOURNAL_FILE);
             fs::write(&path, text).unwrap();
-            let message = Store::open(folder.path()).unwrap_err();
+            let message = Store::open(folder.path()).unwrap_err().to_string();
             assert!(message.contains(right), "{message}");
-            assert!(read(folder.path()).unwrap_err().contains(right));
+            let message = read(folder.path()).unwrap_err().to_string();
+            assert!(message.contains(right), "{message}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         let nowhere = tempfile::tempdir().unwrap();
-        let message = read(nowhere.path()).unwrap_err();
+        let message = read(nowhere.path()).unwrap_err().to_string();
         assert!(
             message.contains("no journal.jsonl; right would be"),
             "{message}"

@@ -1,21 +1,16 @@
 //! Why a plan cannot be run.
 
-use std::sync::Arc;
-
 use loadline_spec::{SpecError, ValueError};
 use thiserror::Error;
+
+use crate::file_error::FileError;
 
 /// What is wrong with a plan, where, and what would be right: one line.
 #[derive(Clone, Debug, Error)]
 pub enum PlanError {
     /// Its file cannot be read.
-    #[error("{file}: {error}")]
-    Unreadable {
-        /// The file.
-        file: String,
-        /// What the kernel says.
-        error: Arc<std::io::Error>,
-    },
+    #[error(transparent)]
+    Unreadable(#[from] FileError),
     /// The file as a whole is no plan.
     #[error("{file}: {problem}")]
     NoPlan {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
 
 use loadline_spec::load::values::Cpus;
 use loadline_spec::{Table, ValueError};
@@ -20,6 +19,7 @@ use super::{
     PLAN_BYTES_MAX, Placement, Plan, PlanError, Repeated, Series, Server, ServerKind, ServerSpec,
     Settings, Site,
 };
+use crate::file_error::FileError;
 
 /// All files of a document root together: they are made on the disk, and kept in memory by servers.
 const SITE_BYTES_MAX: u64 = 8 << 30;
@@ -77,19 +77,16 @@ struct ServerTable {
 
 pub(super) fn read(path: &Path) -> Result<Plan, PlanError> {
     let name = path.display().to_string();
-    let fail = |error: std::io::Error| PlanError::Unreadable {
-        file: name.clone(),
-        error: Arc::new(error),
-    };
+    let fail = FileError::of(path);
     let no_plan = |problem: String| PlanError::NoPlan {
         file: name.clone(),
         problem,
     };
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(fail)?;
+    let file = File::open(path).map_err(&fail)?;
     file.take(PLAN_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
-        .map_err(fail)?;
+        .map_err(&fail)?;
     if bytes.len() as u64 > PLAN_BYTES_MAX {
         let most = PLAN_BYTES_MAX >> 20;
         return Err(no_plan(format!("larger than a plan may be ({most} MiB)")));

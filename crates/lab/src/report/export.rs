@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::table::{self, Of};
-use super::{Figure, Report};
+use super::{Figure, Report, ReportError};
 use crate::analysis::{Metric, Run};
 
 /// One line for each trial, discarded ones and A/A ones among them: what it was, and every metric.
@@ -125,9 +125,8 @@ pub fn figure_csv(figure: &Figure) -> String {
 ///
 /// # Errors
 /// A number that JSON has no form for.
-pub fn json(report: &Report) -> Result<String, String> {
-    let text = serde_json::to_string_pretty(report).map_err(|error| format!("report: {error}"))?;
-    Ok(text + "\n")
+pub fn json(report: &Report) -> Result<String, ReportError> {
+    Ok(serde_json::to_string_pretty(report)? + "\n")
 }
 
 fn number(value: Option<f64>) -> String {

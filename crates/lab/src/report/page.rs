@@ -15,7 +15,7 @@ use super::export;
 use super::figure::{Figure, Point};
 use super::svg::{self, COLOURS, DASHES};
 use super::table::{self, Of};
-use super::{Report, scaling, words};
+use super::{Report, ReportError, scaling, words};
 use crate::plan::ChartKind;
 
 const STYLE: &str = include_str!("assets/report.css");
@@ -36,7 +36,7 @@ use super::words::escaped;
 ///
 /// # Errors
 /// A number that JSON has no form for.
-pub fn page(report: &Report) -> Result<String, String> {
+pub fn page(report: &Report) -> Result<String, ReportError> {
     let mut page = String::with_capacity(2 * LIBRARY.len() + (1 << 20));
     let title = escaped(&report.title);
     let _ = writeln!(
@@ -72,9 +72,8 @@ pub fn page(report: &Report) -> Result<String, String> {
 }
 
 /// JSON that ends no element.
-fn embedded(report: &Report) -> Result<String, String> {
-    let json = serde_json::to_string(report).map_err(|error| format!("report: {error}"))?;
-    Ok(json.replace('<', "\\u003c"))
+fn embedded(report: &Report) -> Result<String, ReportError> {
+    Ok(serde_json::to_string(report)?.replace('<', "\\u003c"))
 }
 
 fn chart(figure: &Figure, page: &mut String) {

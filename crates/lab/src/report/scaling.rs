@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use loadline_capacity::stats::Interval;
-use loadline_capacity::usl::{LEVELS_MIN, Parameter, Usl, Weighting};
+use loadline_capacity::usl::{FitError, LEVELS_MIN, Parameter, Usl, Weighting};
+
+use thiserror::Error;
 
 use super::figure::{Curve, Figure, Scaling};
 use super::words;
@@ -40,7 +42,7 @@ pub(super) fn of(chart: &Chart, figure: &Figure, picked: &[&Cell<'_>], seed: u64
             let fitted = fit(curve, &values, seed);
             let says = match &fitted {
                 Ok(law) => law.peak_claim.clone(),
-                Err(why) => why.clone(),
+                Err(why) => format!("not fitted: {why}"),
             };
             Scaling {
                 panel: panel.title.clone(),
@@ -55,9 +57,18 @@ pub(super) fn of(chart: &Chart, figure: &Figure, picked: &[&Cell<'_>], seed: u64
 /// Throughput and block by the number of the trial.
 type Values = BTreeMap<u32, (f64, u32)>;
 
-fn fit(curve: &Curve, values: &Values, seed: u64) -> Result<Usl, String> {
+/// Why a curve has no law.
+#[derive(Debug, Error)]
+enum Unfitted {
+    #[error("the client was the limit in some trials")]
+    ClientLimited,
+    #[error(transparent)]
+    Points(#[from] FitError),
+}
+
+fn fit(curve: &Curve, values: &Values, seed: u64) -> Result<Usl, Unfitted> {
     if curve.points.iter().any(|point| point.room.is_some()) {
-        return Err("not fitted: the client was the limit in some trials".to_owned());
+        return Err(Unfitted::ClientLimited);
     }
     let trials = curve.points.iter().flat_map(|point| {
         let numbers = point.trials.iter();
@@ -68,8 +79,7 @@ fn fit(curve: &Curve, values: &Values, seed: u64) -> Result<Usl, String> {
         Some(((x, *per_s), *block))
     });
     let (points, blocks): (Vec<(f64, f64)>, Vec<u32>) = measured.unzip();
-    Usl::fit(&points, &blocks, Weighting::Relative, seed)
-        .map_err(|why| format!("not fitted: {why}"))
+    Ok(Usl::fit(&points, &blocks, Weighting::Relative, seed)?)
 }
 
 /// The table of a chart's laws.

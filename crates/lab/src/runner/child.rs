@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::error::RunnerError;
 use super::guard::GRACE;
 use crate::cells::cpus_text;
 
@@ -56,7 +57,7 @@ impl Guarded {
         command: &[String],
         bounds: &Bounds<'_>,
         log: &Path,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, RunnerError> {
         let mut guard = Command::new(THIS_PROGRAM);
         guard.args(["lab", "guard", "--log"]).arg(log);
         let paths = [
@@ -108,7 +109,7 @@ impl Guarded {
         Ok(guarded)
     }
 
-    fn wait_for_start(&self) -> Result<u32, String> {
+    fn wait_for_start(&self) -> Result<u32, RunnerError> {
         let line = self.lines.recv_timeout(GUARD_GRACE);
         let line = line.map_err(|_| "its guard says nothing".to_owned())?;
         match line.split_once(' ') {
@@ -116,6 +117,7 @@ impl Guarded {
             Some(("failed", why)) => Err(why.to_owned()),
             _ => Err(format!("its guard says: {line}")),
         }
+        .map_err(RunnerError::from)
     }
 
     /// The process itself, not its guard.

@@ -12,6 +12,7 @@ use loadline_spec::values::{Auto, Count, RunTime, Size, Timeout};
 use loadline_spec::{SpecError, words};
 
 use super::child::{Bounds, Guarded, THIS_PROGRAM, last_words};
+use super::error::RunnerError;
 use super::launch_context::LaunchContext;
 use super::servers::names;
 use super::site::Content;
@@ -179,10 +180,10 @@ pub(super) fn check(
     (path, load): (&str, &LoadSpec),
     content: Option<&Content>,
     cpus: &[usize],
-) -> Result<(), String> {
+) -> Result<(), RunnerError> {
     let json = context.scratch.join("check.json");
     let log = context.scratch.join("check.log");
-    let asked = in_place(load, &names(context)).map_err(|error| error.to_string())?;
+    let asked = in_place(load, &names(context))?;
     let mut one = LoadSpec {
         url: vec![format!("http://{}{path}", context.address()).into()],
         ..LoadSpec::default()
@@ -212,13 +213,13 @@ pub(super) fn check(
     let how = client.ended_by(Instant::now() + within).map(str::to_owned);
     let Some(record) = read_record(&json) else {
         let words = last_words(&log).or(how);
-        return Err(words.unwrap_or_else(|| "no answer came".to_owned()));
+        return Err(words.unwrap_or_else(|| "no answer came".to_owned()).into());
     };
     judge_answer(&record)
 }
 
 /// What is wrong with the one answer of a record.
-pub(crate) fn judge_answer(record: &TrialRecord) -> Result<(), String> {
+pub(crate) fn judge_answer(record: &TrialRecord) -> Result<(), RunnerError> {
     let tally = &record.everything;
     if tally.good > 0 {
         return Ok(());
@@ -238,7 +239,8 @@ pub(crate) fn judge_answer(record: &TrialRecord) -> Result<(), String> {
         }
         Some(status) => format!("status {status}"),
         None => kind.to_owned(),
-    })
+    }
+    .into())
 }
 
 #[cfg(test)]
@@ -293,19 +295,15 @@ mod tests {
         let mut record = TrialRecord::default();
         let tally = &mut record.everything;
         tally.errors[loadline_record::ErrorKind::Refused as usize] = 1;
-        assert_eq!(judge_answer(&record), Err("refused".to_owned()));
+        let why = |record: &TrialRecord| judge_answer(record).unwrap_err().to_string();
+        assert_eq!(why(&record), "refused");
         record.everything.status_codes = vec![(403, 1)];
-        assert!(
-            judge_answer(&record)
-                .unwrap_err()
-                .contains("status 403; right would be")
-        );
+        assert!(why(&record).contains("status 403; right would be"));
         record.everything.status_codes = vec![(200, 1)];
         record.everything.errors = Default::default();
         record.everything.errors[loadline_record::ErrorKind::WrongContent as usize] = 1;
-        let right = "status 200, and wrong_content".to_owned();
-        assert_eq!(judge_answer(&record), Err(right));
+        assert_eq!(why(&record), "status 200, and wrong_content");
         record.everything.good = 1;
-        assert_eq!(judge_answer(&record), Ok(()));
+        judge_answer(&record).unwrap();
     }
 }

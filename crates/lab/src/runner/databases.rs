@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use loadline_databases::{Installed, Kind, NotInstalled, make_folder};
 
 use super::child::{Bounds, Guarded, last_words};
+use super::error::RunnerError;
 use crate::cells::{Cell, cpus_text};
 use crate::journal::DatabaseFacts;
 use crate::plan::Server;
@@ -31,7 +32,7 @@ pub(super) struct Databases {
     folder: PathBuf,
     find: fn(Kind) -> Result<Installed, NotInstalled>,
     /// By kind and CPUs; or why there is none.
-    servers: BTreeMap<(Kind, String), Result<Running, String>>,
+    servers: BTreeMap<(Kind, String), Result<Running, RunnerError>>,
 }
 
 /// What a trial has been given.
@@ -70,7 +71,7 @@ impl Databases {
     }
 
     /// New, empty databases for a trial, of the kinds that it asks for.
-    pub(super) fn give(&mut self, server: &Server, cell: &Cell) -> Result<Given, String> {
+    pub(super) fn give(&mut self, server: &Server, cell: &Cell) -> Result<Given, RunnerError> {
         let mut given = Given::default();
         for kind in Kind::ALL {
             if !asks_for(kind, server, cell) {
@@ -88,7 +89,7 @@ impl Databases {
     }
 
     /// The server of this kind on these CPUs, started if there is none.
-    fn running(&mut self, kind: Kind, cpus: &[usize]) -> Result<&mut Running, String> {
+    fn running(&mut self, kind: Kind, cpus: &[usize]) -> Result<&mut Running, RunnerError> {
         let key = (kind, cpus_text(cpus));
         if let Some(Ok(running)) = self.servers.get_mut(&key)
             && running.server.ended_by(Instant::now()).is_some()
@@ -120,11 +121,11 @@ impl Running {
         cpus: &[usize],
         log: &Path,
         client_log: &Path,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, RunnerError> {
         let kind = installed.kind();
-        let fail = |why: &str| format!("{} cannot be started: {why}", kind.title());
+        let cannot = format!("{} cannot be started", kind.title());
         let version = said(&installed.version(), cpus, client_log).unwrap_or_default();
-        let folder = make_folder().map_err(|error| fail(&format!("its folder: {error}")))?;
+        let folder = make_folder().map_err(|error| format!("{cannot}: its folder: {error}"))?;
         let prepared = carried_out(&installed.prepare(&folder), cpus, log, PREPARED_WITHIN);
         let command = installed.serve(&folder, true);
         let bounds = Bounds {
@@ -135,7 +136,7 @@ impl Running {
         let server = started.map_err(|why| {
             // No guard has it, or that of the server has removed it.
             let _ = std::fs::remove_dir_all(&folder);
-            fail(&why)
+            RunnerError::at(&cannot)(why)
         })?;
         let mut running = Self {
             facts: DatabaseFacts {
@@ -152,19 +153,18 @@ impl Running {
             log: client_log.to_owned(),
             made: 0,
         };
-        running
-            .wait_until_it_answers(log)
-            .map_err(|why| fail(&why))?;
+        let answers = running.wait_until_it_answers(log);
+        answers.map_err(RunnerError::at(cannot))?;
         Ok(running)
     }
 
     /// It announces itself nowhere else.
-    fn wait_until_it_answers(&mut self, log: &Path) -> Result<(), String> {
+    fn wait_until_it_answers(&mut self, log: &Path) -> Result<(), RunnerError> {
         let until = Instant::now() + ANSWERS_WITHIN;
         while let Err(why) = self.ask(&["SELECT 1"]) {
             if let Some(how) = self.server.ended_by(Instant::now()) {
                 let how = how.to_owned();
-                return Err(last_words(log).unwrap_or(how));
+                return Err(last_words(log).unwrap_or(how).into());
             }
             if Instant::now() > until {
                 return Err(why);
@@ -175,18 +175,19 @@ impl Running {
     }
 
     /// The address of a new database; the one before goes.
-    fn new_database(&mut self) -> Result<String, String> {
+    fn new_database(&mut self) -> Result<String, RunnerError> {
         let name = |number: u32| format!("trial{number}");
         let drop = format!("DROP DATABASE IF EXISTS {}", name(self.made));
         self.made += 1;
         let name = name(self.made);
         let create = format!("CREATE DATABASE {name}");
-        self.ask(&[&drop, &create])
-            .map_err(|why| format!("{} makes no database: {why}", self.facts.name))?;
+        let made = self.ask(&[&drop, &create]);
+        let no_database = format!("{} makes no database", self.facts.name);
+        made.map_err(RunnerError::at(no_database))?;
         Ok(self.installed.url(&self.folder, &name))
     }
 
-    fn ask(&self, statements: &[&str]) -> Result<(), String> {
+    fn ask(&self, statements: &[&str]) -> Result<(), RunnerError> {
         let command = self.installed.ask(&self.folder, statements);
         carried_out(&command, &self.cpus, &self.log, ASKED_WITHIN)
     }
@@ -198,12 +199,12 @@ fn carried_out(
     cpus: &[usize],
     log: &Path,
     within: Duration,
-) -> Result<(), String> {
+) -> Result<(), RunnerError> {
     let mut child = Guarded::start(command, &Bounds::cpus(cpus), log)?;
     match child.ended_by(Instant::now() + within) {
         Some("exit status 0") => Ok(()),
-        Some(how) => Err(last_words(log).unwrap_or_else(|| how.to_owned())),
-        None => Err(format!("no end within {} s", within.as_secs())),
+        Some(how) => Err(last_words(log).unwrap_or_else(|| how.to_owned()).into()),
+        None => Err(format!("no end within {} s", within.as_secs()).into()),
     }
 }
 
@@ -272,7 +273,8 @@ mod tests {
         let cells = Cells::of(&plan, &[0], &[]).unwrap().cells;
         let given = cells.iter().map(|cell| {
             let given = databases.give(&plan.servers[&cell.server], cell);
-            given.map(|given| given.addresses.len())
+            let count = given.map(|given| given.addresses.len());
+            count.map_err(|why| why.to_string())
         });
         let expected = [
             Ok(0),

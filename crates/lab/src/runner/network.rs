@@ -25,6 +25,7 @@ use std::process::{Command, Stdio};
 use loadline_sys::network::{inside, new_namespace, open_sysfs};
 
 use super::child::find_program;
+use super::error::RunnerError;
 use crate::plan::{Network, Placement};
 
 /// The namespaces are private, so these addresses meet no others.
@@ -62,8 +63,8 @@ pub(super) struct Cable {
 /// Whether namespaces can be made and joined here.
 ///
 /// # Errors
-/// One line: what is in the way and what would be right.
-pub(crate) fn check() -> Result<(), String> {
+/// What is in the way and what would be right.
+pub(crate) fn check() -> Result<(), RunnerError> {
     let cpus = loadline_sys::affinity::cpus_allowed();
     let placement = Placement {
         server: cpus.clone(),
@@ -73,7 +74,7 @@ pub(crate) fn check() -> Result<(), String> {
 }
 
 impl Link {
-    pub(super) fn make(network: Network, placement: &Placement) -> Result<Self, String> {
+    pub(super) fn make(network: Network, placement: &Placement) -> Result<Self, RunnerError> {
         match network {
             Network::Loopback => Ok(Self::Loopback),
             Network::Namespaces => Cable::lay(placement).map(Self::Cable),
@@ -125,7 +126,7 @@ impl Link {
 }
 
 impl Cable {
-    fn lay(placement: &Placement) -> Result<Self, String> {
+    fn lay(placement: &Placement) -> Result<Self, RunnerError> {
         let program = find_program("ip").ok_or_else(|| {
             "two network namespaces are joined by the program ip, which is not installed; right would \
              be to install it (iproute2)"

@@ -97,7 +97,7 @@ impl OwnCapacities {
             let missing: Vec<PlannedTrial> = planned.iter().filter(is_missing).copied().collect();
             let Some(first) = missing.first() else { break };
             if attempt == ATTEMPTS_MAX {
-                return Err(Stop::Failed(self.failure(first.cell, recorded)));
+                return Err(self.failure(first.cell, recorded).into());
             }
             for planned in missing {
                 let before = recorded.iter().filter(|it| it.of as usize == planned.cell);
@@ -117,7 +117,7 @@ impl OwnCapacities {
                     trial,
                 };
                 let line = Line::Capacity(Box::new(one.clone()));
-                store.append(&line).map_err(Stop::Failed)?;
+                store.append(&line)?;
                 recorded.push(one);
             }
         }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     /// One go; what the journal has at its end.
-    fn go(folder: &Path, per_s: &[Option<f64>], stops_after: usize) -> Result<usize, Stop> {
+    fn go(folder: &Path, per_s: &[Option<f64>], stops_after: usize) -> Result<usize, String> {
         let (_, _, own) = run();
         let (mut store, contents) = Store::open(folder).unwrap();
         if contents.head.is_none() {
@@ -277,7 +277,8 @@ mod tests {
             stops_after,
         };
         let mut recorded = contents.capacities;
-        own.measure(&mut trial_runner, &mut store, &mut recorded, &mut Silent)?;
+        own.measure(&mut trial_runner, &mut store, &mut recorded, &mut Silent)
+            .map_err(|stop| stop.to_string())?;
         Ok(trial_runner.runs)
     }
 
@@ -358,7 +359,10 @@ mod tests {
     fn an_interruption_costs_the_trial_in_progress_and_no_number() {
         let folder = tempfile::tempdir().unwrap();
         let all = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(|tens| Some(tens * 10.0));
-        assert_eq!(go(folder.path(), &all, 4), Err(Stop::Interrupted));
+        assert_eq!(
+            go(folder.path(), &all, 4),
+            Err(Stop::Interrupted.to_string())
+        );
         assert_eq!(go(folder.path(), &all[4..], usize::MAX), Ok(2));
         let recorded = journal::read(folder.path()).unwrap().capacities;
         let (_, _, own) = run();
@@ -373,13 +377,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let discarded = [None; 2 * ATTEMPTS_MAX];
         let ended = go(folder.path(), &discarded, usize::MAX);
-        assert_eq!(
-            ended,
-            Err(Stop::Failed(
-                "the capacity of server=one cannot be measured, and rates are multiples of it: others"
-                    .to_owned()
-            ))
-        );
+        let why =
+            "the capacity of server=one cannot be measured, and rates are multiples of it: others";
+        assert_eq!(ended, Err(why.to_owned()));
     }
 
     #[test]

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 
 use super::child::find_program;
+use super::error::RunnerError;
 use super::servers::program;
 use super::{network, quota};
 use crate::cells::levels_text;
 use crate::expand::{Expansion, expand};
 use crate::journal::{
-    self, AddedBlocks, CapacityTrial, ChartsChange, Contents, Line, RunHead, SCHEMA, Store, Trial,
+    self, AddedBlocks, CapacityTrial, ChartsChange, Contents, JournalError, Line, RunHead, SCHEMA,
+    Store, Trial,
 };
 use crate::plan::{Network, Plan};
 
@@ -66,7 +68,7 @@ impl Prepared {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn begin(&mut self) -> Result<(), String> {
+    pub fn begin(&mut self) -> Result<(), JournalError> {
         let line = match (self.is_new, self.has_other_charts) {
             (true, _) => Line::Run(self.head.clone()),
             (false, true) => Line::Charts(Box::new(ChartsChange {
@@ -83,9 +85,9 @@ impl Prepared {
 /// Prepares.
 ///
 /// # Errors
-/// One line: what is wrong with the plan, a server, or the folder, and what would be right.
-pub fn prepare(request: &RunRequest) -> Result<Prepared, String> {
-    let plan = Plan::read(&request.plan).map_err(|why| why.to_string())?;
+/// What is wrong with the plan, a server, or the folder, and what would be right.
+pub fn prepare(request: &RunRequest) -> Result<Prepared, RunnerError> {
+    let plan = Plan::read(&request.plan)?;
     let (store, contents) = open(request)?;
     let (head, is_new) = match contents.head {
         Some(head) => {
@@ -94,26 +96,25 @@ pub fn prepare(request: &RunRequest) -> Result<Prepared, String> {
         }
         None => (Box::new(new_head(&plan, request)?), true),
     };
-    let named = |why: String| format!("{}: {why}", request.plan.display());
-    let mut expansion = expand(&plan, head.seed, &head.cpus, &head.left_out)
-        .map_err(|why| named(why.to_string()))?;
+    let (in_plan, in_run) = (request.plan.display(), request.out.display());
+    let expansion = expand(&plan, head.seed, &head.cpus, &head.left_out);
+    let mut expansion = expansion.map_err(RunnerError::at(&in_plan))?;
     let blocks_planned = expansion.block_count();
     for blocks in &contents.blocks {
         let added = expansion.add_blocks(head.seed, blocks);
-        added.map_err(|why| format!("{}: {why}", request.out.display()))?;
+        added.map_err(RunnerError::at(&in_run))?;
     }
     // The smallest is what the kernel is likeliest to refuse.
     let quotas = expansion.cells.iter().filter_map(|cell| cell.cpu_quota);
     if let Some(smallest) = quotas.min_by(f64::total_cmp) {
-        quota::check(smallest).map_err(|why| named(format!("cpu_quota: {why}")))?;
+        quota::check(smallest).map_err(RunnerError::at(format!("{in_plan}: cpu_quota")))?;
     }
     let mut networks = expansion.cells.iter().map(|cell| cell.network);
     if networks.any(|network| network == Network::Namespaces) {
-        network::check().map_err(|why| named(format!("network: {why}")))?;
+        network::check().map_err(RunnerError::at(format!("{in_plan}: network")))?;
     }
     for trial in &contents.trials {
-        refuse_stranger(&plan, &expansion, trial)
-            .map_err(|why| format!("{}: {why}", request.out.display()))?;
+        refuse_stranger(&plan, &expansion, trial).map_err(RunnerError::at(&in_run))?;
     }
     Ok(Prepared {
         has_other_charts: head.plan_toml != plan.text,
@@ -129,7 +130,7 @@ pub fn prepare(request: &RunRequest) -> Result<Prepared, String> {
     })
 }
 
-fn open(request: &RunRequest) -> Result<(Option<Store>, Contents), String> {
+fn open(request: &RunRequest) -> Result<(Option<Store>, Contents), JournalError> {
     if !request.is_dry {
         let (store, contents) = Store::open(&request.out)?;
         return Ok((Some(store), contents));
@@ -141,7 +142,7 @@ fn open(request: &RunRequest) -> Result<(Option<Store>, Contents), String> {
     Ok((None, contents))
 }
 
-fn new_head(plan: &Plan, request: &RunRequest) -> Result<RunHead, String> {
+fn new_head(plan: &Plan, request: &RunRequest) -> Result<RunHead, RunnerError> {
     Ok(RunHead {
         schema: SCHEMA.to_owned(),
         name: plan.name.clone(),
@@ -156,7 +157,7 @@ fn new_head(plan: &Plan, request: &RunRequest) -> Result<RunHead, String> {
 }
 
 /// Servers that are not installed, if the plan can do without them.
-fn missing_servers(plan: &Plan, file: &Path) -> Result<Vec<String>, String> {
+fn missing_servers(plan: &Plan, file: &Path) -> Result<Vec<String>, RunnerError> {
     let mut left_out = Vec::new();
     for server in plan.servers.values() {
         let Some(program) = program(server).filter(|name| find_program(name).is_none()) else {
@@ -168,7 +169,8 @@ fn missing_servers(plan: &Plan, file: &Path) -> Result<Vec<String>, String> {
                  = true to go on without it",
                 file.display(),
                 server.name
-            ));
+            )
+            .into());
         }
         left_out.push(server.name.clone());
     }
@@ -176,12 +178,12 @@ fn missing_servers(plan: &Plan, file: &Path) -> Result<Vec<String>, String> {
 }
 
 /// A folder holds one run, of one plan, by one version, on one machine.
-fn refuse_other(plan: &Plan, request: &RunRequest, head: &RunHead) -> Result<(), String> {
+fn refuse_other(plan: &Plan, request: &RunRequest, head: &RunHead) -> Result<(), RunnerError> {
     let out = request.out.display();
     let refuse = |what: &str| {
-        Err(format!(
+        Err(RunnerError::Refused(format!(
             "{out}: {what}; right would be another --out, or the run as it was begun"
-        ))
+        )))
     };
     if !is_same_but_for_charts(&head.plan_toml, &plan.text) {
         return refuse(&format!(
@@ -222,7 +224,7 @@ fn is_same_but_for_charts(one: &str, other: &str) -> bool {
 }
 
 /// A trial that the plan does not have there.
-fn refuse_stranger(plan: &Plan, expansion: &Expansion, trial: &Trial) -> Result<(), String> {
+fn refuse_stranger(plan: &Plan, expansion: &Expansion, trial: &Trial) -> Result<(), RunnerError> {
     let planned = expansion.trials.get(trial.number as usize);
     let is_planned = planned.is_some_and(|planned| {
         let cell = expansion.cell(planned);
@@ -240,5 +242,6 @@ fn refuse_stranger(plan: &Plan, expansion: &Expansion, trial: &Trial) -> Result<
         trial.number,
         trial.series,
         levels_text(&trial.levels)
-    ))
+    )
+    .into())
 }

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::error::RunnerError;
+use crate::file_error::FileError;
 use crate::journal::CpuQuota;
 
 /// The period of a quota: short, so that a server that is held back is not seen to pause.
@@ -55,16 +57,15 @@ pub(super) struct QuotaGroup {
 /// Whether quotas can be set here.
 ///
 /// # Errors
-/// One line: what is in the way and what would be right.
-pub(crate) fn check(cpus: f64) -> Result<(), String> {
+/// What is in the way and what would be right.
+pub(crate) fn check(cpus: f64) -> Result<(), RunnerError> {
     QuotaGroup::make(cpus).map(drop)
 }
 
 impl QuotaGroup {
     /// A group whose processes have this number of CPUs together, or this part of one.
-    pub(super) fn make(cpus: f64) -> Result<Self, String> {
-        let read =
-            |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
+    pub(super) fn make(cpus: f64) -> Result<Self, RunnerError> {
+        let read = |path: &str| fs::read_to_string(path).map_err(FileError::of(Path::new(path)));
         let mounts = read("/proc/self/mountinfo")?;
         let groups = read("/proc/self/cgroup")?;
         let hierarchy = Hierarchy::find(&mounts, &groups).ok_or_else(|| {
@@ -137,11 +138,13 @@ impl Hierarchy {
         of_form(Form::Version1).or_else(|| of_form(Form::Version2))
     }
 
-    fn make(&self, cpus: f64) -> Result<QuotaGroup, String> {
+    fn make(&self, cpus: f64) -> Result<QuotaGroup, RunnerError> {
         let period_us = (QUOTA_US_MIN / cpus).max(PERIOD_US);
         let quota_us = (period_us * cpus).round() as u64;
         let period_us = period_us.round() as u64;
-        let folder = self.make_folder().map_err(|error| refusal(&error))?;
+        let folder = self
+            .make_folder()
+            .map_err(|error| refusal(&error.to_string()))?;
         let group = QuotaGroup {
             form: self.form,
             folder,
@@ -164,7 +167,7 @@ impl Hierarchy {
     }
 
     /// A folder below the own group or, where that cannot be, below the nearest one above it.
-    fn make_folder(&self) -> Result<PathBuf, String> {
+    fn make_folder(&self) -> Result<PathBuf, FileError> {
         let above = self.own.ancestors();
         let places = above.take_while(|place| place.starts_with(&self.top));
         let mut why = None;
@@ -177,11 +180,11 @@ impl Hierarchy {
                 Ok(folder) => return Ok(folder),
                 // The first says most: further up, less is allowed.
                 Err(error) => {
-                    why.get_or_insert_with(|| format!("{}: {error}", place.display()));
+                    why.get_or_insert_with(|| FileError::of(place)(error));
                 }
             }
         }
-        Err(why.unwrap_or_else(|| format!("{}: no such group", self.own.display())))
+        Err(why.unwrap_or_else(|| FileError::of(&self.own)(io::Error::other("no such group"))))
     }
 }
 
@@ -366,13 +369,14 @@ mod tests {
         group_2(top.path(), "memory", "");
         let refused = hierarchy(Form::Version2, top.path(), "")
             .make(0.4)
-            .unwrap_err();
+            .unwrap_err()
+            .to_string();
         assert!(
             refused.contains("it has no cpu controller") && refused.contains("right would be root"),
             "{refused}"
         );
         let nowhere = hierarchy(Form::Version1, &top.path().join("none"), "");
-        let refused = nowhere.make(0.4).unwrap_err();
+        let refused = nowhere.make(0.4).unwrap_err().to_string();
         assert!(
             refused.contains("No such file") && !refused.contains('\n'),
             "{refused}"

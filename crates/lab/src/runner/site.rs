@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use super::error::RunnerError;
+use crate::file_error::FileError;
+
 /// What a file holds is made in pieces of this size.
 const PIECE_BYTES: usize = 1 << 16;
 /// From this size on, files are large: they do not go out in one write.
@@ -36,15 +39,14 @@ pub(super) fn large_files(files: &BTreeMap<String, u64>) -> Vec<String> {
 
 impl Root {
     /// Makes files of these sizes below a folder; those that are there already stay.
-    pub(super) fn make(folder: &Path, files: &BTreeMap<String, u64>) -> Result<Self, String> {
-        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    pub(super) fn make(folder: &Path, files: &BTreeMap<String, u64>) -> Result<Self, RunnerError> {
+        fs::create_dir_all(folder).map_err(FileError::of(folder))?;
         open_to_all(folder);
         let mut known = BTreeMap::new();
         for (name, bytes) in files {
             let path = folder.join(name);
             let made = make_file(&path, *bytes).and_then(|()| content(&path));
-            let content = made.map_err(|error| format!("{}: {error}", path.display()))?;
-            known.insert(format!("/{name}"), content);
+            known.insert(format!("/{name}"), made.map_err(FileError::of(&path))?);
         }
         Ok(Self {
             folder: folder.to_owned(),
@@ -53,14 +55,15 @@ impl Root {
     }
 
     /// A folder that is there.
-    pub(super) fn found(folder: &Path) -> Result<Self, String> {
+    pub(super) fn found(folder: &Path) -> Result<Self, RunnerError> {
         let folder = fs::canonicalize(folder)
             .map_err(|error| format!("root {}: {error}", folder.display()))?;
         if !folder.is_dir() {
             return Err(format!(
                 "root {}: not a folder; right would be the folder that servers are to serve",
                 folder.display()
-            ));
+            )
+            .into());
         }
         Ok(Self {
             folder,

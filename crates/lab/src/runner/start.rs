@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::child::find_program;
+use super::error::RunnerError;
 use super::launch_context::LaunchContext;
 use super::network::Link;
 use super::servers::{is_root, launch, program, shown};
@@ -45,8 +46,8 @@ pub struct Start {
 /// Every server of a plan, with its own options: what a series adds to them is not known here.
 ///
 /// # Errors
-/// One line: an option that a server does not have, and what would be right.
-pub fn starts(plan: &Plan, context: &Where) -> Result<Vec<Start>, String> {
+/// An option that a server does not have, and what would be right.
+pub fn starts(plan: &Plan, context: &Where) -> Result<Vec<Start>, RunnerError> {
     let large_files = match &plan.site {
         Site::Made(files) => large_files(files),
         Site::Folder(_) => Vec::new(),
@@ -67,7 +68,7 @@ pub fn starts(plan: &Plan, context: &Where) -> Result<Vec<Start>, String> {
             descriptors: loadline_sys::usage::descriptor_limit().hard.min(1 << 20),
         };
         let launch = launch(server, &server.spec, &context)
-            .map_err(|why| format!("server {}: {why}", server.name))?;
+            .map_err(RunnerError::at(format!("server {}", server.name)))?;
         Ok(Start {
             name: server.name.clone(),
             is_installed: program(server).is_none_or(|name| find_program(name).is_some()),

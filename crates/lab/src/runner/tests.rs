@@ -103,6 +103,7 @@ fn run_on(plan: &Plan, folder: &Path, mut trial_runner: MadeUp) -> Outcome {
     let mut notes = Notes::default();
     let mut runner = Runner::new(plan, &expansion, &mut store, &contents.trials);
     let ending = runner.run(&mut trial_runner, &mut notes);
+    let ending = ending.map_err(|why| why.to_string());
     Outcome {
         ending,
         waits: trial_runner.waits,
@@ -148,7 +149,7 @@ fn a_run_goes_on_where_it_stopped_wherever_that_was() {
 #[test]
 fn what_cannot_be_measured_at_all_ends_the_run_with_its_reason() {
     let folder = tempfile::tempdir().unwrap();
-    let stop = Stop::Failed("disk full".to_owned());
+    let stop = Stop::from("disk full".to_owned());
     let outcome = run(&plan(""), folder.path(), Some((2, stop)));
     assert_eq!(outcome.ending, Err("disk full".to_owned()));
     assert_eq!(recorded(folder.path()), [0, 1]);

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -14,6 +13,7 @@ use loadline_record::TrialRecord;
 use super::child::{Bounds, Guarded, find_program, last_words};
 use super::client::{ClientEnd, Task, check};
 use super::databases::{Databases, Given};
+use super::error::RunnerError;
 use super::judge::judge;
 use super::launch_context::LaunchContext;
 use super::network::Link;
@@ -24,6 +24,7 @@ use super::site::{Root, large_files};
 use super::{Stop, TrialRunner};
 use crate::cells::{Cell, cpus_text};
 use crate::expand::{Expansion, PlannedTrial};
+use crate::file_error::FileError;
 use crate::journal::{CpuQuota, ServerFacts, Trial};
 use crate::observer::IDLE_WAIT_MAX;
 use crate::plan::{Plan, Server, ServerKind, Site};
@@ -87,18 +88,18 @@ impl<'p> Processes<'p> {
     /// progress is to be given up.
     ///
     /// # Errors
-    /// One line: a file or folder cannot be made or read.
+    /// A file or folder cannot be made or read.
     pub fn new(
         plan: &'p Plan,
         expansion: &'p Expansion,
         folder: &Path,
         is_over: fn() -> bool,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, RunnerError> {
         // Servers are started elsewhere.
-        let folder = fs::canonicalize(folder).map_err(|error| named(folder, &error))?;
+        let folder = fs::canonicalize(folder).map_err(FileError::of(folder))?;
         for name in ["trials", "scratch"] {
             let path = folder.join(name);
-            fs::create_dir_all(&path).map_err(|error| named(&path, &error))?;
+            fs::create_dir_all(&path).map_err(FileError::of(&path))?;
         }
         let root = match &plan.site {
             Site::Made(_) => Root::make(&folder.join("root"), &expansion.files)?,
@@ -151,15 +152,15 @@ impl<'p> Processes<'p> {
         cell: &Cell,
         own: Own<'_>,
         facts: &mut ServerFacts,
-    ) -> Result<Running, String> {
+    ) -> Result<Running, RunnerError> {
         let server = &self.plan.servers[&cell.server];
-        let mut why = String::new();
+        let mut why = RunnerError::Refused(String::new());
         for attempt in 0..STARTS_MAX {
             // Runs beside each other begin their search in different places.
             let from = std::process::id().wrapping_mul(31) + planned.number * STARTS_MAX + attempt;
-            let port = free_port(from).ok_or("No port is free.")?;
+            let port = free_port(from).ok_or_else(|| "No port is free.".to_owned())?;
             let context = self.context(cell, own, port);
-            let launch = launch(server, &cell.serve, &context).map_err(|why| why.to_string())?;
+            let launch = launch(server, &cell.serve, &context)?;
             facts.command = shown(&launch.command);
             facts.configuration.clone_from(&launch.configuration);
             match start_one(&launch, cell, &context, facts, self.is_over) {
@@ -196,7 +197,7 @@ impl<'p> Processes<'p> {
         cell: &Cell,
         (scratch, link): (&Path, &Link),
         trial: &mut Trial,
-    ) -> Result<(Running, Given), String> {
+    ) -> Result<(Running, Given), RunnerError> {
         let server = &self.plan.servers[&cell.server];
         let given = self.databases.give(server, cell);
         let given = given.map_err(|why| format!("{why}."))?;
@@ -246,7 +247,7 @@ impl<'p> Processes<'p> {
             }
             Err(_) if (self.is_over)() => Err(Stop::Interrupted),
             Err(why) => {
-                trial.discarded.push(why);
+                trial.discarded.push(why.to_string());
                 Ok(())
             }
         }
@@ -315,17 +316,12 @@ impl<'p> Processes<'p> {
         running.server.stop();
         seen(&record, &mut trial.server);
         judge(&record, &trial.server, &series.allow).record_in(trial);
-        reach_disk(&hdr)?;
+        let file = fs::File::open(&hdr).and_then(|file| file.sync_all());
+        file.map_err(FileError::of(&hdr))?;
         trial.hdr_file = Some(hdr_file);
         trial.load = Some(record);
         Ok(())
     }
-}
-
-fn reach_disk(file: &Path) -> Result<(), Stop> {
-    fs::File::open(file)
-        .and_then(|file| file.sync_all())
-        .map_err(|error| Stop::Failed(named(file, &error)))
 }
 
 impl TrialRunner for Processes<'_> {
@@ -339,7 +335,7 @@ impl TrialRunner for Processes<'_> {
             }
             fs::create_dir_all(&scratch)
         };
-        fresh().map_err(|error| Stop::Failed(named(&scratch, &error)))?;
+        fresh().map_err(FileError::of(&scratch))?;
         let server = &self.plan.servers[&cell.server];
         let mut trial = Trial {
             number: planned.number,
@@ -396,15 +392,15 @@ fn start_one(
     context: &LaunchContext<'_>,
     facts: &ServerFacts,
     is_over: fn() -> bool,
-) -> Result<Running, String> {
+) -> Result<Running, RunnerError> {
     let name = &facts.name;
     if let Some(text) = &launch.configuration {
         let path = context.configuration_file();
-        fs::write(&path, text).map_err(|error| format!("{}.", named(&path, &error)))?;
+        fs::write(&path, text).map_err(|error| format!("{}.", FileError::of(&path)(error)))?;
     }
     let log = context.scratch.join("server.log");
     let command = resolved(launch.command.clone());
-    let fail = |why: String| format!("The server {name} cannot be started: {why}.");
+    let fail = |why: RunnerError| format!("The server {name} cannot be started: {why}.");
     let group = cell.cpu_quota.map(QuotaGroup::make).transpose();
     let group = group.map_err(fail)?;
     let namespace = context.link.of_server();
@@ -427,16 +423,16 @@ fn start_one(
 }
 
 impl Running {
-    fn wait_until_it_listens(&mut self, link: &Link) -> Result<(), String> {
+    fn wait_until_it_listens(&mut self, link: &Link) -> Result<(), RunnerError> {
         let until = Instant::now() + LISTENS_WITHIN;
         let mut pause = LOOK;
         loop {
             let name = &self.name;
             if let Some(how) = self.server.ended_by(Instant::now() + pause) {
                 let words = last_words(&self.log).unwrap_or_default();
-                return Err(format!(
-                    "The server {name} ended before it answered: {how}. {words}"
-                ));
+                return Err(
+                    format!("The server {name} ended before it answered: {how}. {words}").into(),
+                );
             }
             if listens(link, self.address.port()) {
                 return Ok(());
@@ -450,21 +446,25 @@ impl Running {
                     "The server {name} does not listen on {} after {} s.{hint}",
                     self.address,
                     LISTENS_WITHIN.as_secs()
-                ));
+                )
+                .into());
             }
             pause = (pause * 2).min(LOOK_MAX);
         }
     }
 
     /// Some listen before they have everything to answer with.
-    fn wait_until_right(&mut self, check: impl Fn() -> Result<(), String>) -> Result<(), String> {
+    fn wait_until_right(
+        &mut self,
+        check: impl Fn() -> Result<(), RunnerError>,
+    ) -> Result<(), RunnerError> {
         let until = Instant::now() + RIGHT_WITHIN;
         let mut pause = LOOK;
         loop {
             let Err(why) = check() else { return Ok(()) };
             if let Some(how) = self.server.ended_by(Instant::now() + pause) {
                 let words = last_words(&self.log).unwrap_or_default();
-                return Err(format!("it ended: {how} {words}"));
+                return Err(format!("it ended: {how} {words}").into());
             }
             if Instant::now() > until || (self.is_over)() {
                 return Err(why);
@@ -550,10 +550,6 @@ fn seen(record: &TrialRecord, facts: &mut ServerFacts) {
     facts.context_switches = Some(watched.switches_voluntary + watched.switches_involuntary);
     facts.pss_bytes_max = watched.pss_bytes_max;
     facts.threads_max = u32::try_from(watched.threads_max).ok();
-}
-
-fn named(path: &Path, error: &io::Error) -> String {
-    format!("{}: {error}", path.display())
 }
 
 fn unix_ms() -> u64 {

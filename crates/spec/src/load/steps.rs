@@ -27,14 +27,14 @@ impl Steps {
     ///
     /// # Errors
     /// A bound or a step is not a rate, or there are more than [`STEPS_MAX`].
-    pub fn rates(self) -> Result<Vec<f64>, String> {
+    pub fn rates(self) -> Result<Vec<f64>, ValueError> {
         checked_rate("first rate", self.from)?;
         checked_rate("last rate", self.to)?;
         checked_rate("step", self.by)?;
         // A step more or less by rounding would be a rate more or less: 0.1..0.3/0.1 has three.
         let count = ((self.to - self.from).abs() / self.by + 1e-9).floor() as usize + 1;
         if count > STEPS_MAX {
-            return Err(format!("{count} steps are too many: at most {STEPS_MAX}"));
+            return Err(format!("{count} steps are too many: at most {STEPS_MAX}").into());
         }
         let by = self.by.copysign(self.to - self.from);
         Ok((0..count).map(|k| self.from + k as f64 * by).collect())
@@ -59,10 +59,8 @@ impl FromStr for Steps {
             to: rate(to)?,
             by: rate(step)?,
         };
-        match steps.rates() {
-            Ok(_) => Ok(steps),
-            Err(why) => Err(ValueError::new(why, RIGHT)),
-        }
+        steps.rates().map_err(|error| error.or(RIGHT))?;
+        Ok(steps)
     }
 }
 
@@ -77,11 +75,9 @@ impl fmt::Display for Steps {
 ///
 /// # Errors
 /// Says which rate, and what it is.
-pub fn checked_rate(name: &str, rate: f64) -> Result<(), String> {
+pub fn checked_rate(name: &str, rate: f64) -> Result<(), ValueError> {
     if rate > 0.0 && rate <= RATE_MAX {
         return Ok(());
     }
-    Err(format!(
-        "the {name} is {rate}: requests per second above 0, at most {RATE_MAX:e}"
-    ))
+    Err(format!("the {name} is {rate}: requests per second above 0, at most {RATE_MAX:e}").into())
 }

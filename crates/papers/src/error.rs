@@ -1,0 +1,50 @@
+//! Why a study cannot be run or written down.
+
+use loadline_lab::file_error::FileError;
+use loadline_lab::journal::JournalError;
+use thiserror::Error;
+
+/// What is wrong, and what would be right: one line.
+#[derive(Debug, Error)]
+pub enum PaperError {
+    /// There is no paper of this name.
+    #[error("no paper {0}; right would be one of {1}")]
+    Unknown(String, String),
+    /// Its plan is not one, or has not what was asked for.
+    #[error("{file}: {problem}")]
+    Plan {
+        /// The file of the plan.
+        file: String,
+        /// What is wrong.
+        problem: GridError,
+    },
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A file cannot be written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A number that JSON has no form for.
+    #[error("compare: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// What is wrong with a plan of two grids.
+#[derive(Debug, Error)]
+pub enum GridError {
+    /// It is no TOML.
+    #[error("{}", .0.to_string().trim().replace('\n', " "))]
+    Toml(#[from] toml::de::Error),
+    /// It has no form as TOML.
+    #[error(transparent)]
+    Form(#[from] toml::ser::Error),
+    /// It measures nothing.
+    #[error("no series; right would be at least one [[series]]")]
+    NoSeries,
+    /// It has not what was asked for, but these.
+    #[error("no series {0}; right would be one of {1}")]
+    UnknownSeries(String, String),
+    /// Its other grid is none.
+    #[error("full is not a table; right would be full = {{ replicates = 5 }}")]
+    Full,
+}
