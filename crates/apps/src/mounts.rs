@@ -127,6 +127,15 @@ impl<H: Handler> Handler for Mounts<H> {
         }
     }
 
+    fn is_exempt(&self, exchange: &Exchange) -> bool {
+        let is_status = || (self.status.as_ref()).is_some_and(|status| status.matches(exchange));
+        let is_probe = || {
+            let probes = self.probes.as_ref();
+            probes.is_some_and(|probes| probes.find(exchange.request.path()).is_some())
+        };
+        is_status() || is_probe() || self.site.is_exempt(exchange)
+    }
+
     fn handle_blocking(&self, exchange: &mut Exchange) {
         match self.app(exchange) {
             Some(app) => app.handle_blocking(exchange),

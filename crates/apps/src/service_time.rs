@@ -49,6 +49,10 @@ impl<H: Handler> Handler for ServiceTime<H> {
         }
     }
 
+    fn is_exempt(&self, exchange: &Exchange) -> bool {
+        self.inner.is_exempt(exchange)
+    }
+
     fn handle_blocking(&self, exchange: &mut Exchange) {
         spend(self.time, self.kind);
         if !exchange.inner_ready {

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use loadline_base::{Buffer, Millis};
 
 use crate::client::Forwarded;
-use crate::{Client, ForwardedField, Request, Response};
+use crate::{Client, ForwardedField, HangUp, Request, Response};
 
 /// Which of a connection's requests this is. HTTP/1 has one at a time; the seam for HTTP/2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -33,6 +33,8 @@ pub struct Exchange {
     pub request: Request,
     /// The answer in the making.
     pub response: Response,
+    /// Whether its client has left while a worker has it.
+    pub hang_up: HangUp,
     /// For a handler that wraps another: the other has answered, only the wrapper's own blocking
     /// step is left.
     pub inner_ready: bool,

@@ -40,6 +40,12 @@ pub trait Handler: Send + Sync + 'static {
         cx: &mut Context<'_>,
     ) -> Outcome;
 
+    /// Whether this request is answered however late it is and however much there is to do: a page that
+    /// shows an operator how the server is, for instance.
+    fn is_exempt(&self, _exchange: &Exchange) -> bool {
+        false
+    }
+
     /// Called after `Blocking`, on a thread that may block. Leaves the answer in the exchange.
     fn handle_blocking(&self, exchange: &mut Exchange);
 
@@ -69,6 +75,10 @@ impl<H: Handler> Handler for std::sync::Arc<H> {
         cx: &mut Context<'_>,
     ) -> Outcome {
         (**self).handle(local, exchange, cx)
+    }
+
+    fn is_exempt(&self, exchange: &Exchange) -> bool {
+        (**self).is_exempt(exchange)
     }
 
     fn handle_blocking(&self, exchange: &mut Exchange) {

@@ -159,7 +159,17 @@ impl Http1Session {
             State::Discarding => self.state = State::Ending { linger: false },
             State::Lingering => self.close(CloseReason::Finished),
             State::AnswerDue => self.answer_due(cx),
+            State::Blocking => self.half_closed(),
             _ => {}
+        }
+    }
+
+    /// The peer has closed its end, behind input that was not received yet.
+    pub fn half_closed(&mut self) {
+        if let (State::Blocking, Some(progress)) = (self.state, &self.progress)
+            && let Some(hang_up) = &progress.hang_up
+        {
+            hang_up.half_close();
         }
     }
 
@@ -251,6 +261,7 @@ impl Http1Session {
             cx.pool.give_exchange(exchange);
             return;
         }
+        self.progress(cx).hang_up = None;
         if self.draining && !self.eof && !self.has_unread() {
             self.progress(cx).exchange = Some(exchange);
             self.state = State::AnswerDue;
@@ -450,7 +461,7 @@ impl Http1Session {
             cx.stamp(&mut exchange);
         }
         match status {
-            Status::SERVICE_UNAVAILABLE => exchange.response.overloaded(),
+            Status::SERVICE_UNAVAILABLE => exchange.response.overloaded(1),
             _ => exchange.response.error(status),
         }
         exchange.response.close = true;
@@ -488,6 +499,11 @@ impl Http1Session {
 
     fn close(&mut self, reason: CloseReason) {
         self.reason.get_or_insert(reason);
+        if let Some(progress) = &mut self.progress
+            && let Some(hang_up) = progress.hang_up.take()
+        {
+            hang_up.close();
+        }
         self.state = match self.state {
             State::Streaming | State::CancelDue { .. } => State::CancelDue { close: true },
             _ => State::Closed,

@@ -315,6 +315,10 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         }
     }
 
+    fn half_closed(&mut self) {
+        self.session.half_closed();
+    }
+
     fn nothing_pending(&mut self, cx: &mut Context<'_>) {
         self.session.nothing_pending(cx);
     }

@@ -5,7 +5,7 @@ use loadline_base::{Buffer, Segment};
 
 use crate::http1::{ChunkedDecoder, Framing, HeadScanner};
 use crate::stream::Stream;
-use crate::{Exchange, Fault, Limits, RECEIVE_BYTES, Status, TaskOptions};
+use crate::{Exchange, Fault, HangUp, Limits, RECEIVE_BYTES, Status, TaskOptions};
 
 /// Room for content that was announced and has not come yet: what one read brings.
 const COLLECT_BYTES_AT_FIRST: usize = 64 << 10;
@@ -83,6 +83,8 @@ pub(crate) struct Progress {
     pub(crate) scanner: HeadScanner,
     /// The request that waits for the handler.
     pub(crate) exchange: Option<Box<Exchange>>,
+    /// Of the request whose blocking step is in progress.
+    pub(crate) hang_up: Option<HangUp>,
     pub(crate) body: BodyReader,
     pub(crate) persist: bool,
     pub(crate) expects_continue: bool,

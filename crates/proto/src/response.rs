@@ -136,11 +136,11 @@ impl Response {
         self.status = status;
     }
 
-    /// Starts over as the answer of a server that has no room for the request: 503, with a time after
-    /// which to come back (RFC 9110 section 15.6.4).
-    pub fn overloaded(&mut self) {
+    /// Starts over as the answer of a server that has no room for the request: 503, with the seconds
+    /// after which to come back (RFC 9110 sections 15.6.4 and 10.2.3).
+    pub fn overloaded(&mut self, retry_after_s: u32) {
         self.error(Status::SERVICE_UNAVAILABLE);
-        self.field("Retry-After", "1");
+        self.field("Retry-After", retry_after_s.to_string());
     }
 
     /// Empties it for the next answer, keeping its memory.

@@ -129,6 +129,10 @@ session! {
         /// that do not work for a client which may have left.
         fn received_eof(cx: &mut Context<'_>);
 
+        /// The peer has closed its end, behind input that was not received yet: for requests that wait
+        /// for a worker. `received_eof` follows in its place.
+        fn half_closed();
+
         /// The socket holds nothing: the answer to `ReceivePending`.
         fn nothing_pending(cx: &mut Context<'_>);
 

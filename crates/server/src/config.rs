@@ -242,6 +242,17 @@ impl<H: Handler> Config<H> {
     }
 }
 
+impl<H: Handler> Config<H> {
+    /// Whether a request is answered however much there is to do.
+    #[cold]
+    pub(crate) fn is_exempt(&self, exchange: &Exchange) -> bool {
+        let ask = AssertUnwindSafe(|| self.handler.is_exempt(exchange));
+        catch_unwind(ask)
+            .inspect_err(|panic| log_panic("a handler", panic.as_ref()))
+            .unwrap_or(false)
+    }
+}
+
 #[cold]
 fn answer_panic(exchange: &mut Exchange, panic: &(dyn Any + Send)) {
     log_panic("a handler", panic);

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use loadline_base::Millis;
 use loadline_proto::{
-    Action, CloseReason, ConnectionRecord, Context, Exchange, Fill, Handler, ServerSession, Status,
-    StreamId,
+    Action, CloseReason, ConnectionRecord, Context, Exchange, Fill, Handler, Outcome,
+    ServerSession, Status, StreamId,
 };
 use loadline_sys::Accepted;
 use loadline_sys::file::{self, Filled};
@@ -255,7 +255,10 @@ impl<T> Connection<T> {
         match self.session.next_action(io.cx) {
             Action::Run(mut exchange) => {
                 site.check_proxy(&exchange);
-                let outcome = (borrowed.config).handle(borrowed.local, &mut exchange, io.cx);
+                let outcome = match borrowed.late.refuses(borrowed.config, &mut exchange) {
+                    true => Outcome::Ready,
+                    false => (borrowed.config).handle(borrowed.local, &mut exchange, io.cx),
+                };
                 self.session.ran(exchange, outcome, io.cx);
             }
             Action::Block(exchange) => {
@@ -405,8 +408,11 @@ impl<T> Connection<T> {
         if site.shutdown.is_draining() {
             self.session.draining(&mut borrowed.cx); // shows in a head that is still to come
         }
-        self.tasks
-            .poll(borrowed.tasks, &mut self.session, &mut borrowed.cx)
+        let polled = self
+            .tasks
+            .poll(borrowed.tasks, &mut self.session, &mut borrowed.cx);
+        thread.tick_in_long_turn();
+        polled
     }
 
     /// The deadline may have passed.

@@ -86,6 +86,7 @@ mod connection;
 mod event_loop;
 mod handle;
 mod options;
+mod overload;
 mod shutdown;
 #[cfg(test)]
 mod simulation;
@@ -136,6 +137,7 @@ pub use telemetry::counters::{Counts, Role, RowSnapshot, Snapshot};
 
 pub use accept::listener::ListenError;
 pub(crate) use accept::listener::Listener;
+use overload::InProgress;
 use shutdown::Shutdown;
 use site::{Clock, Site, Started};
 use telemetry::journal::Journal;
@@ -215,6 +217,7 @@ fn start<H: Handler>(
     let listeners = Listener::bind_all(&addresses, &config.options, config.unix_mode)?;
     let addresses = listeners.iter().map(|l| l.address().clone()).collect();
     let site = Arc::new(Site {
+        in_progress: config.options.latency_goal.map(InProgress::new),
         config: served,
         clock: Clock::new(),
         descriptor_log_after: accept::acceptor::LogAfter::default(),

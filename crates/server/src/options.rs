@@ -57,14 +57,19 @@ pub struct ServerOptions {
     pub balance: Balance,
     /// Shared: as the papers, and as quick while jobs are longer than some microseconds.
     pub queue: Queue,
-    /// Jobs (reactor) or connections (thread-pool) that may wait for a thread. 1024: with 1 ms of
-    /// work each and two workers, half a second of waiting.
+    /// Jobs (reactor) or connections (thread-pool) that may wait for a thread. 8192: one for each
+    /// connection; the goal bounds how long they wait.
     pub queue_max: usize,
     /// Loop: a request costs no hand-over unless it blocks.
     pub socket_io: SocketIo,
     /// Auto: a reader on this machine copies faster from memory that was just written, and a network
     /// card takes pages as they are. Threads that serve one connection each use `sendfile`.
     pub file_io: FileIo,
+    /// What those are promised whose requests are accepted: a response within this time, as far as
+    /// the server can know. What cannot be done by then is refused with 503. `None`: nothing is
+    /// refused for its time. 1 s: what people wait for without losing the thread (Nielsen, "Response
+    /// Times", 1993).
+    pub latency_goal: Option<Duration>,
     /// Connections that a loop takes; `None`: no bound but `connections_max`.
     pub capacity_per_loop: Option<usize>,
     /// What a loop at its capacity does.
@@ -94,9 +99,10 @@ impl Default for ServerOptions {
             accept: Accept::Shared,
             balance: Balance::RoundRobin,
             queue: Queue::Shared,
-            queue_max: 1024,
+            queue_max: 8192,
             socket_io: SocketIo::Loop,
             file_io: FileIo::Auto,
+            latency_goal: Some(Duration::from_secs(1)),
             capacity_per_loop: None,
             at_capacity: AtCapacity::Close,
             connections_max: 8192,
@@ -125,6 +131,9 @@ impl fmt::Display for OptionError {
 }
 
 impl std::error::Error for OptionError {}
+
+/// Below it, what the server itself and the kernel take decides.
+const LATENCY_GOAL_MIN: Duration = Duration::from_millis(1);
 
 /// A drain of more than a day is a mistake in the unit.
 const GRACE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -157,6 +166,16 @@ impl ServerOptions {
                 option: "--grace",
                 value: format!("{}s", self.grace.as_secs()),
                 expected: "at most a day, 86400s".into(),
+            });
+        }
+        if self
+            .latency_goal
+            .is_some_and(|goal| goal < LATENCY_GOAL_MIN)
+        {
+            return Err(OptionError {
+                option: "--latency-goal",
+                value: format!("{:?}", self.latency_goal.unwrap_or_default()),
+                expected: "at least 1ms, or off".into(),
             });
         }
         if !self.architecture.has_loops() {

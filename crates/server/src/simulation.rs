@@ -191,6 +191,7 @@ impl Simulation {
         let network = Arc::new(Mutex::new(network));
         enter(&network);
         let site = Arc::new(Site {
+            in_progress: None,
             config: config_of(Echo),
             clock: Clock::simulated(now_us),
             descriptor_log_after: Default::default(),

@@ -14,6 +14,7 @@ use loadline_proto::{AccessFormat, Exchange, ForwardedField, Handler, Task};
 
 use crate::accept::acceptor::LogAfter;
 use crate::config::SharedConfig;
+use crate::overload::InProgress;
 use crate::shutdown::Shutdown;
 use crate::telemetry::counters::Registry;
 use crate::telemetry::journal::Journal;
@@ -26,6 +27,8 @@ pub(crate) struct Site<H: Handler> {
     pub(crate) config: Arc<SharedConfig<H>>,
     pub(crate) options: ServerOptions,
     pub(crate) clock: Clock,
+    /// Requests on threads that share the CPUs, if there is a latency goal.
+    pub(crate) in_progress: Option<InProgress>,
     pub(crate) descriptor_log_after: LogAfter,
     pub(crate) shutdown: Shutdown,
     pub(crate) registry: Arc<Registry>,
@@ -210,6 +213,7 @@ pub(crate) mod tests {
             config: config_of(Quiet),
             options: ServerOptions::default(),
             clock: Clock::new(),
+            in_progress: None,
             descriptor_log_after: LogAfter::default(),
             shutdown: Shutdown::new().unwrap(),
             registry: Arc::default(),

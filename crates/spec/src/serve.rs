@@ -110,7 +110,7 @@ spec! {
         pub queue: Option<Named<Queue>>,
 
         /// Jobs (reactor, proactor) or connections (thread-pool) that may wait for a thread; auto
-        /// is 1024, or what descriptors allow.
+        /// is 1024, or what descriptors allow; for jobs with a --latency-goal, one for each connection.
         #[arg(long, value_name = "N", default_value = "auto")]
         pub queue_max: Preset<Auto<Count<1, QUEUE_MAX>>>,
 
@@ -177,6 +177,12 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Requests")]
     pub struct RequestSpec {
+        /// Within which time those get their response whose requests are accepted. Requests that could
+        /// not be answered by then are refused at once (503, with Retry-After). off: nothing is
+        /// refused for its time.
+        #[arg(long, value_name = "TIME", default_value = "1s")]
+        pub latency_goal: Preset<OrOff<AnyTime>>,
+
         /// Time allowed to receive a whole request head, at any speed.
         #[arg(long, value_name = "TIME", default_value = "30s")]
         pub head_timeout: Preset<AnyTime>,

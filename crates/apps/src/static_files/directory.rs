@@ -26,7 +26,7 @@ impl StaticFiles {
             }
             Err(Errno::NOENT | Errno::NOTDIR) => response.error(Status::NOT_FOUND),
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
-                response.overloaded();
+                response.overloaded(1);
             }
             Err(_) => response.error(Status::FORBIDDEN),
         }

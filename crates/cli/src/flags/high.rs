@@ -9,7 +9,9 @@ use std::sync::Arc;
 use loadline_accounts::Database;
 use loadline_apps::{CacheControlRule, MediaTypeRule, MediaTypes};
 use loadline_proto::{Limits, TrustedProxies};
-use loadline_server::{Architecture, DESCRIPTORS_RESERVED, OptionError, ServerOptions, SocketIo};
+use loadline_server::{
+    Architecture, DESCRIPTORS_RESERVED, OptionError, QUEUE_MAX, ServerOptions, SocketIo,
+};
 use loadline_spec::serve::{ArchitectureSpec, ProxySpec, ServeSpec};
 use loadline_spec::values::{Auto, Count};
 use loadline_spec::{SpecError, Value, ValueError};
@@ -173,9 +175,17 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
         Architecture::ThreadPool => room.saturating_sub(threads).max(1),
         _ => QUEUE_AUTO,
     };
+    let latency_goal = flags.requests.latency_goal.0.map(|goal| *goal);
     let connections_most = match architecture {
         Architecture::ThreadPerConnection => THREAD_CONNECTIONS_AUTO,
         _ => CONNECTIONS_AUTO,
+    };
+    let connections_max = or_auto(&flags.connections.connections_max, || {
+        room.min(connections_most)
+    });
+    let queue_auto = match architecture.has_loops() && latency_goal.is_some() {
+        true => connections_max.min(QUEUE_MAX), // the goal bounds it
+        false => QUEUE_AUTO.min(queue_room),
     };
     ServerOptions {
         architecture,
@@ -186,14 +196,13 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
         accept: typed.accept.map_or(defaults.accept, |it| it.0),
         balance: typed.balance.map_or(defaults.balance, |it| it.0),
         queue: typed.queue.map_or(defaults.queue, |it| it.0),
-        queue_max: or_auto(&typed.queue_max, || QUEUE_AUTO.min(queue_room)),
+        queue_max: or_auto(&typed.queue_max, || queue_auto),
         socket_io: typed.socket_io.map_or(defaults.socket_io, |it| it.0),
         file_io: typed.file_io.map_or(defaults.file_io, |it| it.0),
         capacity_per_loop: typed.capacity_per_loop.map(|count| *count),
         at_capacity: typed.at_capacity.map_or(defaults.at_capacity, |it| it.0),
-        connections_max: or_auto(&flags.connections.connections_max, || {
-            room.min(connections_most)
-        }),
+        latency_goal,
+        connections_max,
         backlog: flags.connections.backlog.saturating_u32(),
         defer_accept: flags.connections.defer_accept,
         grace: **flags.running.grace,

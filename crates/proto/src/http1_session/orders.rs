@@ -65,6 +65,8 @@ impl Http1Session {
             State::RunDue => Action::Close, // there is a request, and so there is its progress
             State::BlockDue => match self.progress(cx).exchange.take() {
                 Some(exchange) => {
+                    exchange.hang_up.reset();
+                    self.progress(cx).hang_up = Some(exchange.hang_up.clone());
                     self.state = State::Blocking;
                     Action::Block(exchange)
                 }

@@ -129,11 +129,22 @@ impl Acceptor {
     /// Waits until `next` may have something, or `stage_fd` is readable. For threads that do
     /// nothing else.
     pub(crate) fn wait(&self, now: Millis, stage_fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.wait_at_most(now, stage_fd, None)
+    }
+
+    /// The same, no longer than this.
+    pub(crate) fn wait_at_most(
+        &self,
+        now: Millis,
+        stage_fd: BorrowedFd<'_>,
+        timeout_ms: Option<u64>,
+    ) -> io::Result<()> {
         let mut fds = vec![stage_fd];
         if self.paused_until.is_none() {
             fds.extend(self.listeners.iter().map(AsFd::as_fd));
         }
-        wait_any(&fds, self.paused_until.map(|until| until.since(now)))
+        let paused_ms = self.paused_until.map(|until| until.since(now));
+        wait_any(&fds, paused_ms.into_iter().chain(timeout_ms).min())
     }
 
     /// Descriptors have run out: pauses, and accepts one connection by the spare if it is to be refused.

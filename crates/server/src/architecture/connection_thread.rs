@@ -15,7 +15,9 @@ use loadline_sys::{Accepted, Waker, wait_socket};
 
 use crate::accept::acceptor::{Acceptor, NewConnection};
 use crate::admission::Verdict;
+use crate::config::Steps as _;
 use crate::connection::{Connection, Placement, Step, TaskStart};
+use crate::overload::Permit;
 use crate::shutdown::Stage;
 use crate::site::Site;
 use crate::task::Notify;
@@ -36,6 +38,11 @@ pub(crate) trait IdleGuard {
 
     /// It goes on; `false` if it was taken away meanwhile.
     fn resume(&self) -> bool;
+
+    /// Others wait for the thread, and its connection has had its share.
+    fn is_to_yield(&self, _now: Millis) -> bool {
+        false
+    }
 }
 
 /// It is never evicted.
@@ -81,7 +88,7 @@ pub(crate) fn serve_accepted<H: Handler>(
     record: Option<Box<ConnectionRecord>>,
     site: &Site<H>,
     thread: &mut ThreadContext<H>,
-) {
+) -> BusyTime {
     serve(
         accepted,
         site,
@@ -89,7 +96,7 @@ pub(crate) fn serve_accepted<H: Handler>(
         &NeverEvicted,
         Verdict::Admit,
         record,
-    );
+    )
 }
 
 /// Serves a connection until its end. The caller has noted it in the journal, and closes the socket.
@@ -100,7 +107,7 @@ pub(crate) fn serve<H: Handler, T: IdleGuard>(
     guard: &T,
     verdict: Verdict,
     record: Option<Box<ConnectionRecord>>,
-) {
+) -> BusyTime {
     thread.tick();
     thread.row.connections.add(1);
     let transport = Socket::of_thread(accepted.socket.as_fd());
@@ -108,6 +115,7 @@ pub(crate) fn serve<H: Handler, T: IdleGuard>(
     if verdict == Verdict::Refuse {
         connection.refuse(&mut thread.cx());
     }
+    let visit_us = thread.now_us();
     let mut thread = Thread {
         site,
         thread,
@@ -115,12 +123,18 @@ pub(crate) fn serve<H: Handler, T: IdleGuard>(
         connection,
         seen: Stage::Up,
         waker: None,
+        permit: None,
+        busy: BusyTime::default(),
+        visit_us,
+        is_yielding: false,
     };
     // Whatever panics ends this connection, and no thread: what is left half done goes with it.
     let run = catch_unwind(AssertUnwindSafe(|| thread.run()));
+    thread.end_visit();
     let Thread {
         thread,
         mut connection,
+        busy,
         ..
     } = thread;
     if let Err(panic) = run {
@@ -132,6 +146,7 @@ pub(crate) fn serve<H: Handler, T: IdleGuard>(
     let record = connection.end(&mut (), &mut thread.cx());
     thread.journal_closed(record);
     thread.offer_log();
+    busy
 }
 
 #[cold]
@@ -155,7 +170,10 @@ pub(crate) fn refuse_at_once<H: Handler>(
     let transport = Socket::of_thread(accepted.socket.as_fd());
     let mut connection = Connection::new(transport, accepted.into(), record, thread);
     connection.refuse(&mut thread.cx());
-    let placement = &mut OnThread { waker: &mut None };
+    let placement = &mut OnThread {
+        waker: &mut None,
+        permit: &mut None,
+    };
     while !matches!(
         connection.drive(site, thread, &mut (), placement),
         Step::Close
@@ -176,6 +194,21 @@ struct Thread<'c, H: Handler, T> {
     seen: Stage,
     /// What wakes this thread for an app's task, once there was one.
     waker: Option<Arc<Waker>>,
+    /// Of the app's task that it polls, until it waits.
+    permit: Option<Permit>,
+    busy: BusyTime,
+    /// When this visit began, in microseconds; only with a latency goal.
+    visit_us: u64,
+    /// Others wait for the thread: the connection closes behind its next response.
+    is_yielding: bool,
+}
+
+/// How long a thread was busy with connections, without what it waited for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BusyTime {
+    /// Times that it had something to do.
+    pub(crate) visits: u64,
+    pub(crate) us: u64,
 }
 
 impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
@@ -184,8 +217,10 @@ impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
             if self.site.shutdown.stage() > self.seen {
                 self.follow_shutdown();
             }
+            self.yield_to_others();
             let placement = &mut OnThread {
                 waker: &mut self.waker,
+                permit: &mut self.permit,
             };
             match (self.connection).drive(self.site, self.thread, &mut (), placement) {
                 Step::Wait => self.wait(),
@@ -202,6 +237,7 @@ impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
             self.guard.rest(self.thread.now());
         }
         self.thread.offer_log();
+        self.end_visit();
         let stage_fd = self.site.shutdown.next_fd(self.seen);
         let has_tasks = self.connection.has_tasks();
         let waker = self.waker.as_ref().filter(|_| has_tasks);
@@ -217,6 +253,7 @@ impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
             self.connection.notified(None);
         }
         self.thread.tick();
+        self.visit_us = self.thread.now_us();
         if idle && !self.guard.resume() {
             self.connection.abort(CloseReason::Evicted);
             return;
@@ -236,6 +273,27 @@ impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
         });
         if !ready.readable && !ready.gone {
             self.connection.expired(&mut self.thread.cx());
+        }
+    }
+
+    /// A thread that others wait for gives up a connection that is idle, or has had its share.
+    fn yield_to_others(&mut self) {
+        if !self.is_yielding && self.guard.is_to_yield(self.thread.now()) {
+            self.is_yielding = true;
+            (self.connection).drain(true, &mut (), &mut self.thread.cx());
+        }
+    }
+
+    /// It has nothing to do before an event.
+    fn end_visit(&mut self) {
+        let Some(in_progress) = &self.site.in_progress else {
+            return;
+        };
+        let now_us = self.site.clock.now_us();
+        self.busy.visits += 1;
+        self.busy.us += now_us.saturating_sub(self.visit_us);
+        if let Some(permit) = self.permit.take() {
+            in_progress.end(now_us, &permit);
         }
     }
 
@@ -270,18 +328,68 @@ impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
     }
 }
 
+/// The request has its 503.
+struct Refused;
+
+/// A request is about to begin on a thread that shares the CPUs with others.
+fn begin<H: Handler>(
+    site: &Site<H>,
+    thread: &ThreadContext<H>,
+    exchange: &mut Exchange,
+) -> Result<Option<Permit>, Refused> {
+    let Some(in_progress) = &site.in_progress else {
+        return Ok(None);
+    };
+    in_progress
+        .begin(site.clock.now_us())
+        .map(Some)
+        .map_err(|retry_after_s| {
+            exchange.response.overloaded(retry_after_s);
+            thread.row.refused_late.add(1);
+            Refused
+        })
+}
+
 /// Where a blocking thread has the work of its connection done: on itself.
 struct OnThread<'t> {
     waker: &'t mut Option<Arc<Waker>>,
+    permit: &'t mut Option<Permit>,
 }
 
 impl<H: Handler> Placement<H> for OnThread<'_> {
+    fn block(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> Option<Box<Exchange>> {
+        match begin(site, thread, &mut exchange) {
+            Err(Refused) => {}
+            Ok(permit) => {
+                thread.config().handle_blocking(&mut exchange);
+                thread.tick();
+                if let (Some(permit), Some(in_progress)) = (permit, &site.in_progress) {
+                    in_progress.end(thread.now_us(), &permit);
+                }
+            }
+        }
+        Some(exchange)
+    }
+
     fn start(
         &mut self,
         mut exchange: Box<Exchange>,
-        _site: &Site<H>,
+        site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) -> TaskStart {
+        // Of a pipelined request before.
+        if let (Some(permit), Some(in_progress)) = (self.permit.take(), &site.in_progress) {
+            in_progress.end(site.clock.now_us(), &permit);
+        }
+        match begin(site, thread, &mut exchange) {
+            Ok(permit) => *self.permit = permit,
+            Err(Refused) => return TaskStart::Refused(exchange),
+        }
         match thread.task_waker() {
             Ok(waker) => {
                 *self.waker = Some(Arc::clone(&waker));
@@ -294,7 +402,7 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
                 log::say_within(&LIMIT, |more| {
                     tracing::warn!("no descriptor to wait for an app with: {error}{more}");
                 });
-                exchange.response.overloaded();
+                exchange.response.overloaded(1);
                 TaskStart::Refused(exchange)
             }
         }

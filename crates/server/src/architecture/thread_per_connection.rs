@@ -4,20 +4,18 @@
 //! honest weakness: memory and scheduling for every connection, idle or not.
 
 use std::io;
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use loadline_base::slab::Slab;
 use loadline_base::{LogLimit, Millis, Token};
 use loadline_proto::Handler;
-use loadline_sys::{Accepted, socket};
+use loadline_sys::Accepted;
 
 use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
 use crate::admission::{Admission, Kind, Load, Verdict};
-use crate::architecture::connection_thread::{self, IdleGuard};
+use crate::architecture::connection_thread;
+use crate::architecture::idle_slots::{IdleSlots, Slot};
 use crate::shutdown::Stage;
 use crate::site::{Site, Started};
 use crate::telemetry::counters::Role;
@@ -97,7 +95,7 @@ impl<H: Handler> Default for Shared<H> {
 
 #[derive(Default)]
 struct Slots {
-    occupied: Slab<Arc<Slot>>,
+    occupied: IdleSlots,
     /// Slots of evicted connections whose threads have not ended yet.
     leaving: usize,
     /// Slots of connections that are being refused.
@@ -132,14 +130,11 @@ impl<H: Handler> Connections<H> {
 
     /// Gives a connection a thread of its own.
     fn slot(&self, accepted: Accepted, verdict: Verdict, thread: &mut ThreadContext<H>) {
-        let slot = Arc::new(Slot {
-            accepted,
-            idle_since: AtomicU64::new(BUSY),
-        });
+        let slot = Slot::new(accepted);
         let token = {
             let mut slots = self.shared.lock();
             slots.refusals += usize::from(verdict == Verdict::Refuse);
-            slots.occupied.insert(Arc::clone(&slot))
+            slots.occupied.insert(&slot)
         };
         let site = Arc::clone(&self.site);
         let taken = ThreadSlot {
@@ -182,25 +177,11 @@ impl<H: Handler> Shared<H> {
     }
 
     /// Evicts the connection that is idle the longest, if any is.
-    ///
-    /// Looks at each slot, some ns: little beside starting the thread of the new connection.
     fn evict(&self) -> bool {
         let mut slots = self.lock();
-        loop {
-            let oldest = (0..slots.occupied.slot_count())
-                .filter_map(|index| slots.occupied.get(slots.occupied.token_at(index)?))
-                .map(|slot| (slot.idle_since.load(Ordering::Relaxed), slot))
-                .filter(|(since, _)| *since < BUSY)
-                .min_by_key(|(since, _)| *since);
-            let Some((since, slot)) = oldest else {
-                return false;
-            };
-            // It may have got a request just now: then it stays, and another one is looked for.
-            if slot.evict(since) {
-                slots.leaving += 1;
-                return true;
-            }
-        }
+        let is_evicted = slots.occupied.evict_oldest(Millis(u64::MAX));
+        slots.leaving += usize::from(is_evicted);
+        is_evicted
     }
 
     /// A thread is done with its slot.
@@ -210,7 +191,7 @@ impl<H: Handler> Shared<H> {
             return;
         };
         slots.refusals -= usize::from(verdict == Verdict::Refuse);
-        slots.leaving -= usize::from(slot.idle_since.load(Ordering::Relaxed) == EVICTED);
+        slots.leaving -= usize::from(slot.is_evicted());
     }
 
     fn take_context(&self, site: &Site<H>) -> ThreadContext<H> {
@@ -254,42 +235,5 @@ struct ThreadSlot<H: Handler> {
 impl<H: Handler> Drop for ThreadSlot<H> {
     fn drop(&mut self) {
         self.shared.leave(self.token, self.verdict);
-    }
-}
-
-/// A connection that the accepting thread may evict while it is idle.
-struct Slot {
-    accepted: Accepted,
-    /// Since when it has been idle, in ms; or one of the two below. The thread that changes it from idle,
-    /// by one atomic step, decides: the thread goes on, or the connection ends.
-    idle_since: AtomicU64,
-}
-
-/// Not idle.
-const BUSY: u64 = u64::MAX - 1;
-/// Evicted: nothing comes after it.
-const EVICTED: u64 = u64::MAX;
-
-impl Slot {
-    fn evict(&self, since: u64) -> bool {
-        let (order, state) = (Ordering::AcqRel, &self.idle_since);
-        let won = state
-            .compare_exchange(since, EVICTED, order, Ordering::Relaxed)
-            .is_ok();
-        if won {
-            socket::cut(self.accepted.socket.as_fd()); // wakes its thread
-        }
-        won
-    }
-}
-
-impl IdleGuard for Slot {
-    fn rest(&self, now: Millis) {
-        self.idle_since.store(now.0, Ordering::Release);
-    }
-
-    fn resume(&self) -> bool {
-        let (order, state) = (Ordering::AcqRel, &self.idle_since);
-        state.fetch_max(BUSY, order) != EVICTED
     }
 }

@@ -1,26 +1,28 @@
 //! A fixed number of blocking threads, one connection each at a time, and a bounded queue before
 //! them (P3's second).
 //!
-//! Connections without a thread wait in the queue, then in the kernel's backlog: no 503, no
-//! eviction. Its honest weakness: idle keep-alive clients hold threads until their idle time is
-//! over.
+//! Connections without a thread wait in the queue, then in the kernel's backlog. With a latency goal,
+//! idle connections make room for them, each has its thread for a share of the goal, and who could
+//! not be served in time gets a 503. Without one there is no 503 and no eviction, and idle keep-alive
+//! clients hold threads until their idle time is over.
 
-use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use loadline_proto::{ConnectionRecord, Handler};
-use loadline_sys::{Accepted, Waker, wait_readable};
+use loadline_base::Millis;
+use loadline_proto::Handler;
+use loadline_sys::wait_readable;
 
 use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
 use crate::admission::{Admission, Kind, Load, Verdict};
-use crate::architecture::connection_thread;
+use crate::architecture::connection_queue::{ConnectionQueue, TooLate, Waiting};
+use crate::architecture::connection_thread::{self, BusyTime, IdleGuard};
+use crate::architecture::idle_slots::{IdleSlots, Slot};
 use crate::shutdown::Stage;
 use crate::site::{Site, Started};
-use crate::telemetry::counters::{Role, Row};
+use crate::telemetry::counters::Role;
 use crate::thread::context::ThreadContext;
 use crate::thread::group::{STACK_BYTES, ThreadGroup};
 
@@ -32,21 +34,26 @@ pub(crate) fn run<H: Handler>(
     let mut acceptor = Acceptor::new(listeners, AtLimit::Wait, &site.descriptor_log_after)?;
     let mut thread = ThreadContext::with_read_buffer(site, Role::Acceptor, 0);
     let row = Arc::clone(&thread.row);
-    let line = Arc::new(Line::new(site.options.queue_max, Arc::clone(&row))?);
+    let options = &site.options;
+    let (max, goal) = (options.queue_max, options.latency_goal);
+    let shared = Arc::new(Shared {
+        queue: ConnectionQueue::new(max, options.threads, goal, Arc::clone(&row))?,
+        slots: goal.map(|_| Mutex::default()),
+    });
     let threads = ThreadGroup::new()?;
     for index in 0..site.options.threads {
-        let (worker_site, worker_line) = (Arc::clone(site), Arc::clone(&line));
+        let (worker_site, own) = (Arc::clone(site), Arc::clone(&shared));
         let member = threads.enter();
         let spawned = thread::Builder::new()
             .name(format!("serving {index}"))
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 let _member = member;
-                let work = || work(&worker_site, &worker_line);
+                let work = || work(&worker_site, &own);
                 worker_site.guarded_alone("a serving thread", work);
             });
         if let Err(error) = spawned {
-            line.close();
+            shared.queue.close();
             let text = format!(
                 "only {index} of {} threads could be started: {error}",
                 site.options.threads
@@ -56,10 +63,10 @@ pub(crate) fn run<H: Handler>(
     }
     started.tell();
     let result = site.guarded("the accepting thread", || {
-        accept_all(site, &mut acceptor, &line, &mut thread)
+        accept_all(site, &mut acceptor, &shared, &mut thread)
     });
     drop(acceptor);
-    line.close();
+    shared.queue.close();
     result?;
     threads.wait_empty(site)
 }
@@ -68,7 +75,7 @@ pub(crate) fn run<H: Handler>(
 fn accept_all<H: Handler>(
     site: &Site<H>,
     acceptor: &mut Acceptor,
-    line: &Line,
+    shared: &Shared,
     thread: &mut ThreadContext<H>,
 ) -> io::Result<()> {
     let row = Arc::clone(&thread.row);
@@ -84,123 +91,134 @@ fn accept_all<H: Handler>(
         }
         let stage_fd = site.shutdown.next_fd(seen);
         let load = Load {
-            is_queue_full: !line.has_room(),
+            is_queue_full: !shared.queue.has_room(),
             ..Load::default()
         };
         if admission.decide(Kind::Backlog, &load) == Verdict::Queue {
             let end = site.shutdown.cut_at();
             let timeout_ms = end.map(|at| at.since(now));
-            wait_readable(&[line.room.as_fd(), stage_fd], timeout_ms)?;
+            wait_readable(&[shared.queue.room_fd(), stage_fd], timeout_ms)?;
             continue;
         }
         match acceptor.next(now, &row)? {
             Some(NewConnection::Regular(accepted) | NewConnection::LastDescriptor(accepted)) => {
                 let record = thread.journal_accepted(accepted.peer);
                 thread.offer_log(); // before the line of its end, which another thread writes
-                line.push(Waiting {
+                let waiting = Waiting {
                     accepted,
                     since_us: thread.now_us(),
                     record,
-                });
+                };
+                match shared.queue.push(waiting) {
+                    Ok(()) => {}
+                    Err(TooLate(waiting)) => {
+                        row.refused_late.add(1);
+                        connection_thread::refuse_at_once(&waiting.accepted, site, thread);
+                    }
+                }
             }
             None if acceptor.is_drained() => return Ok(()),
-            None => acceptor.wait(now, stage_fd)?,
+            None => {
+                let is_waiting = shared.make_room(now);
+                acceptor.wait_at_most(now, stage_fd, is_waiting.then_some(IDLE_MIN_MS / 2))?;
+            }
         }
     }
 }
 
-fn work<H: Handler>(site: &Arc<Site<H>>, line: &Line) -> io::Result<()> {
+/// How long a connection is idle before it makes room for another, at least: its next request may be on
+/// its way, and an evicted client does not see why.
+const IDLE_MIN_MS: u64 = 100;
+
+/// What the serving threads share.
+struct Shared {
+    queue: ConnectionQueue,
+    /// Connections on threads, if idle ones are evicted for others.
+    slots: Option<Mutex<IdleSlots>>,
+}
+
+impl Shared {
+    /// Evicts an idle connection if another waits for a thread; `true`: one does.
+    fn make_room(&self, now: Millis) -> bool {
+        let Some(slots) = self.lock_slots().filter(|_| self.queue.is_waiting()) else {
+            return false;
+        };
+        slots.evict_oldest(Millis(now.0.saturating_sub(IDLE_MIN_MS)));
+        true
+    }
+
+    fn lock_slots(&self) -> Option<MutexGuard<'_, IdleSlots>> {
+        let slots = self.slots.as_ref()?;
+        Some(slots.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn work<H: Handler>(site: &Arc<Site<H>>, shared: &Shared) -> io::Result<()> {
     let mut thread =
         ThreadContext::with_read_buffer(site, Role::Thread, connection_thread::READ_BUFFER_BYTES);
-    while let Some(waiting) = line.pop() {
-        let waited_us = site.clock.now_us().saturating_sub(waiting.since_us);
-        thread.row.queue_wait_us.add(waited_us);
-        connection_thread::serve_accepted(&waiting.accepted, waiting.record, site, &mut thread);
+    let mut busy = BusyTime::default();
+    while let Some(popped) = shared.queue.pop(busy, || site.clock.now_us()) {
+        busy = BusyTime::default();
+        match popped {
+            Ok(waiting) => {
+                let waited_us = site.clock.now_us().saturating_sub(waiting.since_us);
+                thread.row.queue_wait_us.add(waited_us);
+                busy = serve(waiting, site, shared, &mut thread);
+            }
+            Err(TooLate(waiting)) => {
+                thread.row.refused_late.add(1);
+                connection_thread::refuse_at_once(&waiting.accepted, site, &mut thread);
+            }
+        }
     }
     Ok(())
 }
 
-/// The bounded queue of connections. One thread pushes, many pop.
-struct Line {
-    state: Mutex<State>,
-    some: Condvar,
-    /// Readable when there may be room again, after `has_room` has said no.
-    room: Waker,
-    max: usize,
-    row: Arc<Row>,
+fn serve<H: Handler>(
+    waiting: Waiting,
+    site: &Site<H>,
+    shared: &Shared,
+    thread: &mut ThreadContext<H>,
+) -> BusyTime {
+    let Waiting {
+        accepted, record, ..
+    } = waiting;
+    let Some(mut slots) = shared.lock_slots() else {
+        return connection_thread::serve_accepted(&accepted, record, site, thread);
+    };
+    let slot = Slot::new(accepted);
+    let token = slots.insert(&slot);
+    drop(slots);
+    let guard = Share {
+        slot: &slot,
+        queue: &shared.queue,
+        since: thread.tick(),
+    };
+    let verdict = Verdict::Admit;
+    let busy = connection_thread::serve(&slot.accepted, site, thread, &guard, verdict, record);
+    if let Some(mut slots) = shared.lock_slots() {
+        slots.remove(token);
+    }
+    busy
 }
 
-/// A connection in the queue.
-struct Waiting {
-    accepted: Accepted,
-    since_us: u64,
-    /// Of the journal of connections, where the accepting thread has noted it.
-    record: Option<Box<ConnectionRecord>>,
+/// A connection's share of its thread.
+struct Share<'s> {
+    slot: &'s Slot,
+    queue: &'s ConnectionQueue,
+    since: Millis,
 }
 
-#[derive(Default)]
-struct State {
-    waiting: VecDeque<Waiting>,
-    closed: bool,
-    pusher_waits: bool,
-}
-
-impl Line {
-    fn new(max: usize, row: Arc<Row>) -> io::Result<Self> {
-        Ok(Self {
-            state: Mutex::default(),
-            some: Condvar::new(),
-            room: Waker::new()?,
-            max,
-            row,
-        })
+impl IdleGuard for Share<'_> {
+    fn rest(&self, now: Millis) {
+        self.slot.rest(now);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn resume(&self) -> bool {
+        self.slot.resume()
     }
 
-    /// Whether one more fits. If not, `room` becomes readable once one does.
-    fn has_room(&self) -> bool {
-        let mut state = self.lock();
-        state.pusher_waits = state.waiting.len() >= self.max;
-        if state.pusher_waits {
-            self.room.clear();
-        }
-        !state.pusher_waits
-    }
-
-    fn push(&self, waiting: Waiting) {
-        self.row.queue_depth.add(1);
-        self.lock().waiting.push_back(waiting);
-        self.some.notify_one();
-    }
-
-    /// The next one; `None` when the queue is closed and empty.
-    fn pop(&self) -> Option<Waiting> {
-        let mut state = self.lock();
-        loop {
-            if let Some(next) = state.waiting.pop_front() {
-                if std::mem::take(&mut state.pusher_waits) {
-                    self.room.wake();
-                }
-                drop(state);
-                self.row.queue_depth.sub(1);
-                return Some(next);
-            }
-            if state.closed {
-                return None;
-            }
-            state = self
-                .some
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// No more will come.
-    fn close(&self) {
-        self.lock().closed = true;
-        self.some.notify_all();
+    fn is_to_yield(&self, now: Millis) -> bool {
+        self.queue.is_share_used_up(now.since(self.since))
     }
 }

@@ -10,6 +10,7 @@ use crate::admission::Kind;
 use crate::shutdown::Stage;
 use crate::transport::socket::Readiness;
 use crate::transport::{Driver, LoopTransport};
+use crate::worker::dispatcher::NotQueued;
 use crate::worker::job::Message;
 use crate::worker::job::{After, Served, Work};
 
@@ -38,7 +39,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let submitted = self
             .dispatcher
             .submit(Kind::Job, work, token, &self.site, load);
-        if let Err((work, _)) = submitted {
+        if let Err(NotQueued { work, .. }) = submitted {
             // The queue is full: 503, unless an answer is on its way already.
             self.give_back(token, work);
             if let Some(connection) = self

@@ -43,6 +43,7 @@ fn has_rings() -> bool {
 
 fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
     let site = Arc::new(Site {
+        in_progress: None,
         config: config_of(Hello(Fields::default().with("X", "y"))),
         options: ServerOptions::default(),
         clock: Clock::new(),

@@ -33,6 +33,14 @@ impl WorkerTask {
         }
     }
 
+    /// Answers with 503 in its place.
+    pub(crate) fn refuse(&mut self, retry_after_s: u32) {
+        if let Some(mut exchange) = self.exchange.take() {
+            exchange.response.overloaded(retry_after_s);
+            self.channel.answer(exchange);
+        }
+    }
+
     /// Carries the task out, to its end or until it is cancelled; sleeps in between.
     pub(crate) fn run(&mut self, sleeper: &Arc<Sleeper>) {
         let Some(exchange) = self.exchange.take_if(|_| !self.channel.is_gone()) else {

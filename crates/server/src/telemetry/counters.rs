@@ -85,6 +85,10 @@ pub(crate) struct Row {
     pub(crate) queue_depth: SharedCounter,
     /// Jobs that were refused because the queue was full. Many writers.
     pub(crate) queue_full: SharedCounter,
+    /// Requests that were refused since they could not have been answered in time. Many writers.
+    pub(crate) refused_late: SharedCounter,
+    /// Jobs that were not done since their client had left.
+    pub(crate) abandoned: Counter,
 }
 
 /// Every row of a server.
@@ -219,6 +223,10 @@ counts! {
     queue_depth,
     /// Jobs refused because the queue was full.
     queue_full,
+    /// Requests refused since they could not have been answered within the latency goal.
+    refused_late,
+    /// Jobs that were not done since their client had left.
+    abandoned,
 }
 
 fn add_all<const N: usize>(to: &mut [u64; N], from: &[u64; N]) {
@@ -248,6 +256,8 @@ impl Counts {
             accepts_deferred: row.accepts_deferred.value(),
             queue_depth: row.queue_depth.value(),
             queue_full: row.queue_full.value(),
+            refused_late: row.refused_late.value(),
+            abandoned: row.abandoned.value(),
         }
     }
 

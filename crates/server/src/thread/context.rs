@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use loadline_base::Millis;
-use loadline_proto::{AccessLog, ConnectionRecord, Context, Handler, HttpDate, Pool};
+use loadline_proto::{AccessLog, ConnectionRecord, Context, Exchange, Handler, HttpDate, Pool};
 use loadline_sys::Waker;
 use loadline_sys::write::FileBuffer;
 
 use crate::AccessSink;
 use crate::config::{Config, ThreadConfig};
+use crate::overload::TurnControl;
 use crate::site::{Clock, Site};
 use crate::task::TaskPool;
 use crate::telemetry::counters::{Registry, Role, Row};
@@ -49,6 +50,8 @@ pub(crate) struct ThreadContext<H: Handler> {
     /// What wakes a blocking thread for an app's task, once it has had one.
     task_waker: Option<Arc<Waker>>,
     pub(crate) tasks: TaskPool,
+    /// Of a loop, if there is a latency goal.
+    pub(crate) turn: Option<TurnControl>,
 }
 
 /// The parts of a thread's context, borrowed at once for a turn.
@@ -58,7 +61,35 @@ pub(crate) struct Borrowed<'k, H: Handler> {
     pub(crate) read_buffer: &'k mut [u8],
     pub(crate) files: &'k mut FileBuffer,
     pub(crate) tasks: &'k mut TaskPool,
+    pub(crate) late: Late<'k>,
     pub(crate) cx: Context<'k>,
+}
+
+/// What comes too late to be answered within the latency goal.
+pub(crate) struct Late<'k> {
+    turn: Option<&'k mut TurnControl>,
+    now_us: u64,
+    row: &'k Row,
+}
+
+impl Late<'_> {
+    /// Answers a request with 503 if it is too old, unless its handler exempts it; `false`: it is not.
+    #[inline]
+    pub(crate) fn refuses<H: Handler>(
+        &mut self,
+        config: &Config<H>,
+        exchange: &mut Exchange,
+    ) -> bool {
+        let turn = self.turn.as_deref_mut();
+        match turn.and_then(|turn| turn.check(self.now_us).err()) {
+            Some(retry_after_s) if !config.is_exempt(exchange) => {
+                exchange.response.overloaded(retry_after_s);
+                self.row.refused_late.add(1);
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 impl<H: Handler> ThreadContext<H> {
@@ -91,6 +122,7 @@ impl<H: Handler> ThreadContext<H> {
             sink: site.access.as_ref().map(|(_, sink)| Arc::clone(sink)),
             journal: site.journal.as_ref().map(Page::new),
             task_waker: None,
+            turn: None,
         };
         thread.tick();
         thread
@@ -109,6 +141,13 @@ impl<H: Handler> ThreadContext<H> {
             log.tick(self.now_us, self.began_unix_us + self.now_us);
         }
         self.now
+    }
+
+    /// In the middle of a turn, where what is late is refused: after work that may have taken long.
+    pub(crate) fn tick_in_long_turn(&mut self) {
+        if self.turn.is_some() {
+            self.tick();
+        }
     }
 
     #[cold]
@@ -145,6 +184,11 @@ impl<H: Handler> ThreadContext<H> {
             read_buffer: &mut self.read_buffer,
             files: &mut self.files,
             tasks: &mut self.tasks,
+            late: Late {
+                turn: self.turn.as_mut(),
+                now_us: self.now_us,
+                row: &self.row,
+            },
             cx: Context {
                 now: self.now,
                 date: &self.date,

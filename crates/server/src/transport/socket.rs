@@ -281,6 +281,8 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
         let may_read = read && self.ready.readable && !self.ready.ended;
         if may_read {
             self.receive(session, io.read_buffer, io.cx);
+        } else if self.ready.hung_up && !self.ready.ended {
+            session.half_closed();
         }
         may_read
     }

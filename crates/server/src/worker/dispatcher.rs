@@ -30,7 +30,7 @@ pub(crate) struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Queues work for a worker. `Err`: it is not queued, and what becomes of it.
+    /// Queues work for a worker.
     pub(crate) fn submit<H: Handler>(
         &self,
         kind: Kind,
@@ -38,11 +38,15 @@ impl Dispatcher {
         token: Token,
         site: &Site<H>,
         load: &Load,
-    ) -> Result<(), (Work, Verdict)> {
+    ) -> Result<(), NotQueued> {
         let admission = Admission::new(site.options.connections_max);
         let Some(workers) = &self.workers else {
             let nobody = Pressure::default();
-            return Err((work, admission.decide(kind, &nobody)));
+            return Err(NotQueued {
+                work,
+                verdict: admission.decide(kind, &nobody),
+                retry_after_s: 0,
+            });
         };
         let job = Job {
             work,
@@ -50,13 +54,17 @@ impl Dispatcher {
             reply: Arc::clone(&self.mailbox),
             queued_us: site.clock.now_us(),
         };
-        if let Err(job) = workers.submit(job) {
+        if let Err(refused) = workers.submit(job) {
             let full = Pressure {
                 workers: site.options.workers,
                 is_queue_full: true,
                 ..Pressure::default()
             };
-            return Err((job.work, admission.decide(kind, &full)));
+            return Err(NotQueued {
+                work: refused.job.work,
+                verdict: admission.decide(kind, &full),
+                retry_after_s: refused.retry_after_s,
+            });
         }
         load.under_way.fetch_add(1, Relaxed);
         Ok(())
@@ -78,6 +86,14 @@ impl Dispatcher {
     }
 }
 
+/// Work that no worker will do, and what becomes of it.
+pub(crate) struct NotQueued {
+    pub(crate) work: Work,
+    pub(crate) verdict: Verdict,
+    /// If it is refused.
+    pub(crate) retry_after_s: u32,
+}
+
 /// Where a loop has work of one connection done: by workers, or here if there are none.
 pub(crate) struct OnLoop<'l> {
     pub(crate) dispatcher: &'l Dispatcher,
@@ -87,12 +103,7 @@ pub(crate) struct OnLoop<'l> {
 
 impl OnLoop<'_> {
     /// `Some`: it is not queued, and what becomes of it.
-    fn submit<H: Handler>(
-        &self,
-        kind: Kind,
-        work: Work,
-        site: &Site<H>,
-    ) -> Option<(Work, Verdict)> {
+    fn submit<H: Handler>(&self, kind: Kind, work: Work, site: &Site<H>) -> Option<NotQueued> {
         let (dispatcher, load) = (self.dispatcher, self.load);
         dispatcher.submit(kind, work, self.token, site, load).err()
     }
@@ -106,12 +117,12 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         thread: &mut ThreadContext<H>,
     ) -> Option<Box<Exchange>> {
         let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
-        let (work, verdict) = self.submit(Kind::Job, Work::Block(exchange, steps), site)?;
-        let Work::Block(mut exchange, steps) = work else {
+        let not_queued = self.submit(Kind::Job, Work::Block(exchange, steps), site)?;
+        let Work::Block(mut exchange, steps) = not_queued.work else {
             return None;
         };
-        match verdict {
-            Verdict::Refuse => exchange.response.overloaded(),
+        match not_queued.verdict {
+            Verdict::Refuse => exchange.response.overloaded(not_queued.retry_after_s),
             _ => {
                 let block = |_: &mut ThreadContext<H>| steps.handle_blocking(&mut exchange);
                 self.dispatcher.do_here(thread, block);
@@ -121,9 +132,8 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
     }
 
     fn prefetch(&mut self, range: Range, site: &Site<H>, thread: &mut ThreadContext<H>) -> bool {
-        let Some((Work::Prefetch(range), _)) =
-            self.submit(Kind::Prefetch, Work::Prefetch(range), site)
-        else {
+        let not_queued = self.submit(Kind::Prefetch, Work::Prefetch(range), site);
+        let Some(Work::Prefetch(range)) = not_queued.map(|it| it.work) else {
             return false;
         };
         let read = |thread: &mut ThreadContext<H>| range.prefetch(thread.borrow().read_buffer);
@@ -148,10 +158,11 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
             return TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config));
         }
         let (handle, task) = thread.tasks.for_worker(exchange, notify, config);
-        if let Some((Work::Task(task), _)) = self.submit(Kind::Task, Work::Task(task), site)
+        if let Some(not_queued) = self.submit(Kind::Task, Work::Task(task), site)
+            && let Work::Task(task) = not_queued.work
             && let Some(mut exchange) = task.exchange
         {
-            exchange.response.overloaded();
+            exchange.response.overloaded(not_queued.retry_after_s);
             thread.tasks.end(handle);
             return TaskStart::Refused(exchange);
         }

@@ -59,6 +59,38 @@ pub(crate) enum Work {
     Task(WorkerTask),
 }
 
+impl Work {
+    /// Whether it can be refused, and is then answered with 503.
+    pub(crate) fn can_be_refused(&self) -> bool {
+        match self {
+            Self::Block(..) | Self::Task(_) => true,
+            // Its answer has begun; its request is not known yet.
+            Self::Prefetch(_) | Self::Serve(_) => false,
+        }
+    }
+
+    /// Whether its client has left: for certain, or so it seems and it has `waited_long`.
+    pub(crate) fn is_abandoned(&self, waited_long: bool) -> bool {
+        match self {
+            Self::Block(exchange, _) => {
+                let hang_up = &exchange.hang_up;
+                hang_up.is_gone() || (waited_long && hang_up.is_half_closed())
+            }
+            // A task that was cancelled does not begin.
+            Self::Task(_) | Self::Prefetch(_) | Self::Serve(_) => false,
+        }
+    }
+
+    /// Answers it with 503.
+    pub(crate) fn refuse(&mut self, retry_after_s: u32) {
+        match self {
+            Self::Block(exchange, _) => exchange.response.overloaded(retry_after_s),
+            Self::Task(task) => task.refuse(retry_after_s),
+            Self::Prefetch(_) | Self::Serve(_) => {}
+        }
+    }
+}
+
 /// A connection on its way to a worker and back. The box is made once and used again.
 #[derive(Debug, Default)]
 pub(crate) struct Served {

@@ -163,7 +163,7 @@ impl<J> JobQueue<J> {
         }
     }
 
-    #[cfg(test)]
+    /// Jobs that wait, about.
     pub(crate) fn depth(&self) -> usize {
         self.depth.load(Ordering::Relaxed)
     }
@@ -219,6 +219,11 @@ impl<J> JobSource<J> {
                 }
             },
         }
+    }
+
+    /// Jobs that wait, about.
+    pub(crate) fn depth(&self) -> usize {
+        self.queue.depth()
     }
 
     /// The next job, if there is one.

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use loadline_proto::{Exchange, Handler, Status};
 
 use crate::connection::{Placement, Step, TaskStart};
 use crate::options::SocketIo;
+use crate::overload::QueueControl;
 use crate::site::Site;
 use crate::task::Sleeper;
 use crate::telemetry::counters::{Role, Row};
@@ -23,12 +24,27 @@ use crate::thread::context::{READ_BUFFER_BYTES, ThreadContext};
 use crate::worker::job::{After, Job, Message, Served, Work};
 use crate::worker::job_queue::{JobQueue, JobSource, Taken};
 
+/// When clients are to come back to a queue that is full: it bounds a number, and says nothing of time.
+const RETRY_AFTER_FULL_S: u32 = 1;
+
 /// A pool of workers.
 pub(crate) struct Workers {
     queue: Arc<JobQueue<Job>>,
     /// Of the first worker; the pool's own counts are kept there.
     row: Arc<Row>,
     alive: Alive,
+    control: Control,
+}
+
+/// Decides whether jobs can be done in time; `None`: there is no goal.
+type Control = Option<Arc<Mutex<QueueControl>>>;
+
+/// A job that was not queued.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) job: Job,
+    /// When its client is to come back, in seconds.
+    pub(crate) retry_after_s: u32,
 }
 
 /// How many workers still run.
@@ -78,25 +94,41 @@ impl Workers {
             .into_iter()
             .map(|source| WorkerDesk::new(site, source))
             .collect();
+        let control = options
+            .latency_goal
+            .map(|goal| Arc::new(Mutex::new(QueueControl::new(goal, count))));
         let row = Arc::clone(&desks[0].row);
-        desks
-            .iter_mut()
-            .for_each(|desk| desk.pool_row = Arc::clone(&row));
+        for desk in &mut desks {
+            desk.pool_row = Arc::clone(&row);
+            desk.control.clone_from(&control);
+        }
         let workers = Arc::new(Self {
             queue,
             row,
             alive: Alive::default(),
+            control,
         });
         (workers, desks)
     }
 
-    /// Queues a job; gives it back if the queue is full.
-    pub(crate) fn submit(&self, job: Job) -> Result<(), Job> {
+    /// Queues a job; gives it back if the queue is full, or if it could not be done in time.
+    pub(crate) fn submit(&self, job: Job) -> Result<(), Refused> {
+        if let Some(control) = &self.control
+            && job.work.can_be_refused()
+            && let Err(retry_after_s) = lock(control).offer(job.queued_us, self.queue.depth())
+        {
+            self.row.refused_late.add(1);
+            return Err(Refused { job, retry_after_s });
+        }
         // Before the push: a worker must not take away what was not added yet.
         self.row.queue_depth.add(1);
-        self.queue.push(job).inspect_err(|_| {
+        self.queue.push(job).map_err(|job| {
             self.row.queue_depth.sub(1);
             self.row.queue_full.add(1);
+            Refused {
+                job,
+                retry_after_s: RETRY_AFTER_FULL_S,
+            }
         })
     }
 
@@ -146,6 +178,7 @@ pub(crate) struct WorkerDesk<H: Handler> {
     /// Files are read through it.
     read_buffer: Vec<u8>,
     sleeper: Option<Arc<Sleeper>>,
+    control: Control,
     /// Only where workers serve whole connections.
     thread: Option<ThreadContext<H>>,
 }
@@ -171,6 +204,7 @@ impl<H: Handler> WorkerDesk<H> {
                 }
             ],
             sleeper: None,
+            control: None,
             thread,
         }
     }
@@ -185,6 +219,30 @@ impl<H: Handler> WorkerDesk<H> {
         }
     }
 
+    /// Whether a job comes too late, or its client has left: then it is answered with 503.
+    fn is_in_vain(&self, work: &mut Work, now_us: u64, waited_us: u64) -> bool {
+        let Some(control) = &self.control else {
+            return false;
+        };
+        let mut control = lock(control);
+        let taken = control.take(now_us, waited_us, self.source.depth());
+        let waited_long = control.is_long(waited_us);
+        drop(control);
+        if work.is_abandoned(waited_long) {
+            self.row.abandoned.add(1);
+            work.refuse(RETRY_AFTER_FULL_S);
+            return true;
+        }
+        match taken {
+            Err(retry_after_s) if work.can_be_refused() => {
+                self.row.refused_late.add(1);
+                work.refuse(retry_after_s);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// The next job, if there is one.
     #[cfg(test)]
     pub(crate) fn try_take(&self) -> Option<Taken<Job>> {
@@ -194,12 +252,10 @@ impl<H: Handler> WorkerDesk<H> {
     /// Carries a job out, and gives it back to its loop.
     pub(crate) fn carry_out(&mut self, taken: Taken<Job>, site: &Site<H>) {
         let Taken { job, stolen } = taken;
-        let sleeper = self.sleeper.get_or_insert_with(Sleeper::new);
         let began_us = site.clock.now_us();
         self.pool_row.queue_depth.sub(1);
-        self.row
-            .queue_wait_us
-            .add(began_us.saturating_sub(job.queued_us));
+        let waited_us = began_us.saturating_sub(job.queued_us);
+        self.row.queue_wait_us.add(waited_us);
         self.row.steals.add(u64::from(stolen));
         let Job {
             mut work,
@@ -207,6 +263,10 @@ impl<H: Handler> WorkerDesk<H> {
             reply,
             ..
         } = job;
+        if self.is_in_vain(&mut work, began_us, waited_us) {
+            return reply.post(Message::Done { token, work });
+        }
+        let sleeper = self.sleeper.get_or_insert_with(Sleeper::new);
         // What a panic leaves half done is this job's, which ends here.
         let carry_out = AssertUnwindSafe(|| match (&mut work, &mut self.thread) {
             (Work::Block(exchange, steps), _) => steps.handle_blocking(exchange),
@@ -224,10 +284,19 @@ impl<H: Handler> WorkerDesk<H> {
             give_up(&mut work, log::panic_text(panic.as_ref()));
         }
         self.row.jobs.add(1);
-        let took_us = site.clock.now_us().saturating_sub(began_us);
+        let ended_us = site.clock.now_us();
+        let took_us = ended_us.saturating_sub(began_us);
         self.row.busy_us.add(took_us);
+        if let Some(control) = &self.control {
+            lock(control).done(ended_us, took_us);
+        }
         reply.post(Message::Done { token, work });
     }
+}
+
+fn lock(control: &Mutex<QueueControl>) -> MutexGuard<'_, QueueControl> {
+    // Nothing panics while it holds the lock.
+    control.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes of a job that has panicked what its loop can end: an answer, or a connection to be closed.

@@ -54,10 +54,11 @@ fn under_sequential_a_second_client_waits_for_the_first_to_go() {
 }
 
 #[test]
-fn a_pool_queues_whom_it_has_no_thread_for() {
+fn a_pool_queues_connections_that_it_has_no_thread_for() {
     let server = start(ServerOptions {
         threads: 2,
         queue_max: 1,
+        latency_goal: None,
         ..options(Architecture::ThreadPool)
     });
     let mut busy: Vec<Client> = (0..2).map(|_| server.connect()).collect();
@@ -81,6 +82,25 @@ fn a_pool_queues_whom_it_has_no_thread_for() {
     assert!(total.queue_wait_us >= 100_000, "{total:?}");
     assert_eq!(total.queue_depth, 0);
     drop(waiting);
+    assert!(server.end().is_clean());
+}
+
+#[test]
+fn with_a_latency_goal_idle_clients_of_a_pool_make_room() {
+    let server = start(ServerOptions {
+        threads: 2,
+        ..options(Architecture::ThreadPool)
+    });
+    let mut idle: Vec<Client> = (0..2).map(|_| server.connect()).collect();
+    for client in &mut idle {
+        assert_eq!(client.get("/").status, 200);
+    }
+    for _ in 0..20 {
+        let mut client = server.connect();
+        assert_eq!(client.get("/").status, 200);
+        idle.push(client);
+    }
+    drop(idle);
     assert!(server.end().is_clean());
 }
 

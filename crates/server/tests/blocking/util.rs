@@ -76,6 +76,7 @@ pub(crate) fn options(architecture: Architecture) -> ServerOptions {
     ServerOptions {
         architecture,
         threads: 4,
+        latency_goal: Some(Duration::from_secs(60)),
         ..ServerOptions::default()
     }
 }

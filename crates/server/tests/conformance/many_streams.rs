@@ -244,6 +244,10 @@ impl Session for ManyStreams {
         self.every(|http| http.received_eof(cx));
     }
 
+    fn half_closed(&mut self) {
+        self.every(Http1Session::half_closed);
+    }
+
     fn nothing_pending(&mut self, _cx: &mut Context<'_>) {}
 
     fn progressed(&mut self, _bytes: u64, _cx: &mut Context<'_>) {}

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use loadline_server::{Accept, Architecture, Balance, FileIo, Queue, ServerOptions, SocketIo};
 
@@ -69,6 +70,8 @@ impl Model {
             architecture: Architecture::Reactor,
             loops,
             workers,
+            // No test waits for so long, however crowded the machine is.
+            latency_goal: Some(Duration::from_secs(60)),
             ..ServerOptions::default()
         };
         let proactor = |loops, workers| ServerOptions {
@@ -78,6 +81,8 @@ impl Model {
         let blocking = |architecture| ServerOptions {
             architecture,
             threads: 16,
+            // No test waits for so long, however crowded the machine is.
+            latency_goal: Some(Duration::from_secs(60)),
             ..ServerOptions::default()
         };
         match self {

@@ -135,6 +135,7 @@ pub(crate) fn options(loops: usize, workers: usize) -> ServerOptions {
         architecture: crate::ARCHITECTURE,
         loops,
         workers,
+        latency_goal: Some(Duration::from_secs(60)),
         ..ServerOptions::default()
     }
 }

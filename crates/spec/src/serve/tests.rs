@@ -40,6 +40,7 @@ const EVERY: &[(&str, &str)] = &[
     ("keep-alive", "false"),
     ("idle-timeout", r#""off""#),
     ("proxy-idle-timeout", r#""11m""#),
+    ("latency-goal", r#""500ms""#),
     ("head-timeout", r#""1.5s""#),
     ("body-timeout", r#""5s""#),
     ("body-rate-min", "1000"),

@@ -1,0 +1,97 @@
+//! Connections on threads of their own, of which the idle ones may have to make room.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use loadline_base::slab::Slab;
+use loadline_base::{Millis, Token};
+use loadline_sys::{Accepted, socket};
+
+use crate::architecture::connection_thread::IdleGuard;
+
+/// A connection that the accepting thread may evict while it is idle.
+pub(crate) struct Slot {
+    pub(crate) accepted: Accepted,
+    /// Since when it has been idle, in ms; or one of the two below. The thread that changes it from idle,
+    /// by one atomic step, decides: the thread goes on, or the connection ends.
+    idle_since: AtomicU64,
+}
+
+/// Not idle.
+const BUSY: u64 = u64::MAX - 1;
+/// Evicted: nothing comes after it.
+const EVICTED: u64 = u64::MAX;
+
+impl Slot {
+    pub(crate) fn new(accepted: Accepted) -> Arc<Self> {
+        Arc::new(Self {
+            accepted,
+            idle_since: AtomicU64::new(BUSY),
+        })
+    }
+
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.idle_since.load(Ordering::Relaxed) == EVICTED
+    }
+
+    fn evict(&self, since: u64) -> bool {
+        let (order, state) = (Ordering::AcqRel, &self.idle_since);
+        let won = state
+            .compare_exchange(since, EVICTED, order, Ordering::Relaxed)
+            .is_ok();
+        if won {
+            socket::cut(self.accepted.socket.as_fd()); // wakes its thread
+        }
+        won
+    }
+}
+
+impl IdleGuard for Slot {
+    fn rest(&self, now: Millis) {
+        self.idle_since.store(now.0, Ordering::Release);
+    }
+
+    fn resume(&self) -> bool {
+        let (order, state) = (Ordering::AcqRel, &self.idle_since);
+        state.fetch_max(BUSY, order) != EVICTED
+    }
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct IdleSlots(Slab<Arc<Slot>>);
+
+impl IdleSlots {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn insert(&mut self, slot: &Arc<Slot>) -> Token {
+        self.0.insert(Arc::clone(slot))
+    }
+
+    pub(crate) fn remove(&mut self, token: Token) -> Option<Arc<Slot>> {
+        self.0.remove(token)
+    }
+
+    /// Evicts the connection that is idle the longest, since `latest` at least; `false`: none is.
+    ///
+    /// Looks at each slot, some ns: little beside starting the thread of the new connection.
+    pub(crate) fn evict_oldest(&self, latest: Millis) -> bool {
+        loop {
+            let oldest = (0..self.0.slot_count())
+                .filter_map(|index| self.0.get(self.0.token_at(index)?))
+                .map(|slot| (slot.idle_since.load(Ordering::Relaxed), slot))
+                .filter(|(since, _)| *since < BUSY && *since <= latest.0)
+                .min_by_key(|(since, _)| *since);
+            let Some((since, slot)) = oldest else {
+                return false;
+            };
+            // It may have got a request just now: then it stays, and another one is looked for.
+            if slot.evict(since) {
+                return true;
+            }
+        }
+    }
+}

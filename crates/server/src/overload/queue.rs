@@ -1,0 +1,229 @@
+//! Which jobs a queue before workers takes.
+
+use std::time::Duration;
+
+use super::delay::DelayControl;
+use super::retry_after::RetryAfter;
+
+/// Jobs that show a change: enough that one slow job does not decide.
+const JOBS_OF_A_MEAN: u64 = 32;
+
+/// Those before count as so many while the mean is about the same.
+const JOBS_REMEMBERED: u64 = 256;
+
+/// The time that a mean covers at least.
+const TIME_OF_A_MEAN_US: u64 = 250_000;
+
+/// No worker was free for so many mean intervals: what is in progress takes longer than what was
+/// before. Intervals four times the mean are common (one in 55, if they are exponential).
+const STALL_INTERVALS: u64 = 4;
+
+/// Decides whether a job would be done in time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueControl {
+    delay: DelayControl,
+    workers: u64,
+    service: MeanService,
+    retry_after: RetryAfter,
+    /// When a worker last took a job, or a job came to an empty queue.
+    moved_at_us: u64,
+}
+
+impl QueueControl {
+    pub(crate) fn new(goal: Duration, workers: usize) -> Self {
+        Self {
+            delay: DelayControl::new(goal),
+            workers: workers.max(1) as u64,
+            service: MeanService::default(),
+            retry_after: RetryAfter::new(),
+            moved_at_us: 0,
+        }
+    }
+
+    /// A job comes to a queue in which `depth` jobs wait. `Err`: it is refused, and its client is to
+    /// come back after this many seconds.
+    pub(crate) fn offer(&mut self, now_us: u64, depth: usize) -> Result<(), u32> {
+        if depth == 0 {
+            self.moved_at_us = now_us;
+            return Ok(());
+        }
+        let Some(service_us) = self.service.mean_us() else {
+            return Ok(());
+        };
+        let stalled_us = now_us.saturating_sub(self.moved_at_us) / STALL_INTERVALS;
+        let interval_us = (service_us / self.workers).max(stalled_us);
+        let wait_us = interval_us.saturating_mul(depth as u64);
+        if wait_us <= self.wait_max_us(service_us) {
+            return Ok(());
+        }
+        Err(self.refuse(now_us, interval_us))
+    }
+
+    /// A worker takes a job that has waited for `wait_us`; `depth` others still wait. `Err`: it is too
+    /// late for it.
+    pub(crate) fn take(&mut self, now_us: u64, wait_us: u64, depth: usize) -> Result<(), u32> {
+        self.moved_at_us = now_us;
+        self.delay.waited(wait_us);
+        let service_us = self.service.mean_us().unwrap_or(0);
+        // The last one keeps nobody from being in time.
+        if depth == 0 || wait_us <= self.longest_wait_us(service_us) {
+            return Ok(());
+        }
+        Err(self.refuse(now_us, service_us / self.workers))
+    }
+
+    /// Whether a job that has waited for so long is done only for a client that certainly waits for it.
+    pub(crate) fn is_long(&self, wait_us: u64) -> bool {
+        self.delay.is_long(wait_us)
+    }
+
+    /// A worker has done a job in `took_us`.
+    pub(crate) fn done(&mut self, now_us: u64, took_us: u64) {
+        self.service.add(now_us, 1, took_us);
+    }
+
+    /// A worker was busy with `jobs` for `took_us` in all.
+    pub(crate) fn done_many(&mut self, now_us: u64, jobs: u64, took_us: u64) {
+        self.service.add(now_us, jobs, took_us);
+    }
+
+    fn refuse(&mut self, now_us: u64, interval_us: u64) -> u32 {
+        self.delay.refused(now_us);
+        self.retry_after.next_s(now_us, interval_us)
+    }
+
+    /// The goal, less the service itself. Jobs that take longer than the goal may wait for half of it:
+    /// they were slow before there was any queue.
+    fn longest_wait_us(&self, service_us: u64) -> u64 {
+        let goal_us = self.delay.goal_us();
+        goal_us.saturating_sub(service_us).max(goal_us / 2)
+    }
+
+    /// Under lasting overload less, but two jobs for each worker at least, so that none has to wait
+    /// for the next one.
+    fn wait_max_us(&self, service_us: u64) -> u64 {
+        let longest_us = self.longest_wait_us(service_us);
+        match self.delay.is_lasting() {
+            true => longest_us.min(self.delay.accepted_us().max(2 * service_us)),
+            false => longest_us,
+        }
+    }
+}
+
+/// The mean of the service times of late: over many jobs, since single ones differ much, and over the
+/// last ones alone where these are clearly different.
+#[derive(Clone, Copy, Debug, Default)]
+struct MeanService {
+    known_us: Option<u64>,
+    since_us: u64,
+    jobs: u64,
+    sum_us: u64,
+}
+
+impl MeanService {
+    fn add(&mut self, now_us: u64, jobs: u64, took_us: u64) {
+        if self.jobs == 0 {
+            self.since_us = now_us;
+        }
+        self.jobs += jobs;
+        self.sum_us = self.sum_us.saturating_add(took_us);
+        let covered_us = now_us.saturating_sub(self.since_us);
+        if self.jobs >= JOBS_OF_A_MEAN && covered_us >= TIME_OF_A_MEAN_US {
+            self.known_us = self.mean_us();
+            self.jobs = 0;
+            self.sum_us = 0;
+        }
+    }
+
+    fn mean_us(&self) -> Option<u64> {
+        let latest_us = self.sum_us.checked_div(self.jobs);
+        let (Some(known_us), Some(latest_us)) = (self.known_us, latest_us) else {
+            return self.known_us.or(latest_us);
+        };
+        let changed = latest_us > 2 * known_us || latest_us < known_us / 2;
+        let weight = match changed {
+            true => JOBS_OF_A_MEAN.saturating_sub(self.jobs),
+            false => JOBS_REMEMBERED,
+        };
+        Some((known_us * weight + self.sum_us) / (weight + self.jobs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOAL: Duration = Duration::from_secs(1);
+
+    /// Two workers that have done 64 jobs of 10 ms each by half a second.
+    fn after_some_jobs() -> QueueControl {
+        let mut queue = QueueControl::new(GOAL, 2);
+        for index in 0..64 {
+            queue.done(index * 5_000, 10_000);
+        }
+        queue
+    }
+
+    #[test]
+    fn a_job_is_taken_if_it_can_be_done_within_the_goal() {
+        let mut queue = after_some_jobs();
+        assert_eq!(queue.offer(500_000, 0), Ok(()));
+        // 198 jobs of 5 ms each are 990 ms of waiting, and 10 ms of service.
+        assert_eq!(queue.offer(500_000, 198), Ok(()));
+        assert!(queue.offer(500_000, 199).is_err());
+    }
+
+    #[test]
+    fn nothing_is_refused_before_anything_is_known_or_while_nothing_waits() {
+        let mut queue = QueueControl::new(GOAL, 2);
+        assert_eq!(queue.offer(0, 100_000), Ok(()));
+        queue.done(9_000_000, 9_000_000);
+        assert_eq!(queue.offer(9_000_000, 0), Ok(()), "slower than the goal");
+        assert!(queue.offer(9_000_000, 1).is_err());
+    }
+
+    #[test]
+    fn a_job_that_comes_too_late_to_a_worker_is_refused_if_others_wait() {
+        let mut queue = after_some_jobs();
+        assert_eq!(queue.take(2_000_000, 990_000, 7), Ok(()));
+        assert!(queue.take(2_000_000, 991_000, 7).is_err());
+        assert_eq!(queue.take(2_000_000, 991_000, 0), Ok(()));
+    }
+
+    #[test]
+    fn under_lasting_overload_little_waits_until_the_queue_was_empty() {
+        let mut queue = after_some_jobs();
+        for now_ms in 500..=750 {
+            assert_eq!(queue.take(now_ms * 1000, 900_000, 200), Ok(()));
+            assert!(queue.offer(now_ms * 1000, 200).is_err());
+        }
+        assert!(queue.offer(751_000, 21).is_err());
+        assert_eq!(queue.offer(751_000, 20), Ok(()), "100 ms");
+        assert_eq!(queue.take(1_000_000, 0, 0), Ok(()));
+        assert_eq!(queue.offer(1_000_000, 198), Ok(()));
+    }
+
+    #[test]
+    fn workers_that_do_not_come_back_are_seen_at_once() {
+        let mut queue = after_some_jobs();
+        assert_eq!(queue.take(500_000, 0, 0), Ok(()));
+        assert_eq!(queue.offer(600_000, 1), Ok(()));
+        // 2 s without a free worker: half a second for each job at least.
+        assert!(queue.offer(2_500_000, 3).is_err());
+        assert_eq!(queue.offer(2_500_000, 1), Ok(()));
+    }
+
+    #[test]
+    fn the_mean_follows_a_change_within_some_jobs() {
+        let mut service = MeanService::default();
+        assert_eq!(service.mean_us(), None);
+        for index in 0..100 {
+            service.add(index * 5_000, 1, 10_000);
+        }
+        assert_eq!(service.mean_us(), Some(10_000));
+        for index in 100..132 {
+            service.add(index * 5_000, 1, 100_000);
+        }
+        assert!(service.mean_us() > Some(70_000), "{service:?}");
+    }
+}

@@ -1,0 +1,76 @@
+//! When clients that were refused are to come back (`Retry-After`, RFC 9110 section 10.2.3).
+
+/// The longest time over which they are spread.
+const SPREAD_MAX_S: u64 = 60;
+
+/// Spreads clients over as much time as the server needs for them, so that they do not come back
+/// together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RetryAfter {
+    /// When the current second of counting began.
+    since_us: u64,
+    refused: u64,
+    /// In the second before.
+    refused_before: u64,
+    random: u64,
+}
+
+impl RetryAfter {
+    pub(super) fn new() -> Self {
+        Self {
+            since_us: 0,
+            refused: 0,
+            refused_before: 0,
+            random: 0x9e37_79b9_7f4a_7c15,
+        }
+    }
+
+    /// One more is refused by a server that would need `service_us` for it, all its workers together.
+    /// In seconds.
+    pub(super) fn next_s(&mut self, now_us: u64, service_us: u64) -> u32 {
+        let passed_us = now_us.saturating_sub(self.since_us);
+        if passed_us >= 1_000_000 {
+            self.refused_before = match passed_us < 2_000_000 {
+                true => self.refused,
+                false => 0,
+            };
+            self.refused = 0;
+            self.since_us = now_us;
+        }
+        self.refused += 1;
+        let refused = self.refused.max(self.refused_before);
+        let needed_us = refused.saturating_mul(service_us);
+        let spread_s = needed_us.div_ceil(1_000_000).clamp(1, SPREAD_MAX_S);
+        // Xorshift (Marsaglia): nobody gains by guessing it.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        u32::try_from(1 + self.random % (spread_s + 1)).unwrap_or(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_come_back_soon_and_many_are_spread_over_the_time_that_they_need() {
+        let mut retry = RetryAfter::new();
+        for index in 0..10 {
+            let after_s = retry.next_s(index * 100_000, 5_000);
+            assert!((1..=2).contains(&after_s), "{after_s}");
+        }
+        let mut seen = [0; 8];
+        for index in 0..4_000_u64 {
+            // 1000 a second of 5 ms each: five seconds of work
+            let after_s = retry.next_s(2_000_000 + index * 1000, 5_000);
+            if index >= 2_000 {
+                seen[after_s as usize] += 1;
+            }
+        }
+        assert_eq!((seen[0], seen[7]), (0, 0), "{seen:?}");
+        assert!(seen[1..=6].iter().all(|count| *count > 250), "{seen:?}");
+        let after_s = retry.next_s(90_000_000, 5_000);
+        assert!((1..=2).contains(&after_s), "long after: {after_s}");
+    }
+}

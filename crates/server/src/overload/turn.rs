@@ -1,0 +1,101 @@
+//! Which requests a loop answers that does the work itself.
+
+use std::time::Duration;
+
+use super::delay::DelayControl;
+use super::retry_after::RetryAfter;
+
+/// Decides by the age of what a loop finds: an event of this turn came after the last turn began to
+/// report its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TurnControl {
+    delay: DelayControl,
+    retry_after: RetryAfter,
+    /// When this turn began, and the one before.
+    began_us: u64,
+    began_before_us: u64,
+    /// In this turn.
+    has_refused: bool,
+}
+
+impl TurnControl {
+    pub(crate) fn new(goal: Duration) -> Self {
+        Self {
+            delay: DelayControl::new(goal),
+            retry_after: RetryAfter::new(),
+            began_us: 0,
+            began_before_us: 0,
+            has_refused: false,
+        }
+    }
+
+    /// A turn begins. `waited`: the loop has waited for an event, so that nothing is older than that.
+    pub(crate) fn begin(&mut self, now_us: u64, waited: bool) {
+        self.began_before_us = match waited {
+            true => now_us,
+            false => self.began_us,
+        };
+        self.began_us = now_us;
+        // A turn that refuses is short for that reason.
+        if !std::mem::take(&mut self.has_refused) || waited {
+            self.delay.waited(now_us - self.began_before_us);
+        }
+    }
+
+    /// A request is about to be answered. `Err`: it is too old for that, and its client is to come
+    /// back after this many seconds.
+    #[inline]
+    pub(crate) fn check(&mut self, now_us: u64) -> Result<(), u32> {
+        // On average an event came in the middle of the turn before.
+        let age_us = now_us - (self.began_before_us / 2 + self.began_us / 2).min(now_us);
+        if age_us <= self.delay.accepted_us() {
+            return Ok(());
+        }
+        Err(self.refuse(now_us))
+    }
+
+    #[cold]
+    fn refuse(&mut self, now_us: u64) -> u32 {
+        self.has_refused = true;
+        self.delay.refused(now_us);
+        self.retry_after.next_s(now_us, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waited_for_longer_than_the_goal_is_refused() {
+        let mut turn = TurnControl::new(Duration::from_secs(1));
+        turn.begin(5_000_000, true);
+        assert_eq!(turn.check(5_000_000), Ok(()));
+        assert_eq!(turn.check(6_000_000), Ok(()));
+        assert!(turn.check(6_000_001).is_err());
+        // Events of the next turn came while that one lasted.
+        turn.begin(6_200_000, false);
+        assert_eq!(turn.check(6_600_000), Ok(()));
+        assert!(turn.check(6_700_000).is_err());
+        turn.begin(6_700_000, true);
+        assert_eq!(turn.check(7_000_000), Ok(()));
+    }
+
+    #[test]
+    fn under_lasting_overload_turns_become_short() {
+        let mut turn = TurnControl::new(Duration::from_secs(1));
+        turn.begin(0, true);
+        turn.begin(1, false);
+        for now_us in (1_000_100..1_300_000).step_by(50_000) {
+            assert!(turn.check(now_us).is_err());
+        }
+        turn.begin(1_300_000, false);
+        assert!(turn.check(1_300_000).is_err(), "from a turn of 1.3 s");
+        turn.begin(1_301_000, false);
+        assert_eq!(turn.check(1_380_000), Ok(()));
+        assert!(turn.check(1_402_000).is_err());
+        // Nothing waits any more.
+        turn.begin(1_410_000, true);
+        assert_eq!(turn.check(2_400_000), Ok(()));
+    }
+}
