@@ -233,11 +233,11 @@ impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
     /// Waits for the socket, the deadline, a task or the shutdown, and reports what came.
     fn wait(&mut self) {
         let idle = self.connection.is_idle::<()>();
-        if idle {
-            self.guard.rest(self.thread.now());
-        }
         self.thread.offer_log();
         self.end_visit();
+        if idle {
+            self.guard.rest(self.site.clock.now());
+        }
         let stage_fd = self.site.shutdown.next_fd(self.seen);
         let has_tasks = self.connection.has_tasks();
         let waker = self.waker.as_ref().filter(|_| has_tasks);

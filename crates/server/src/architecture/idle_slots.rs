@@ -79,19 +79,21 @@ impl IdleSlots {
     ///
     /// Looks at each slot, some ns: little beside starting the thread of the new connection.
     pub(crate) fn evict_oldest(&self, latest: Millis) -> bool {
+        let mut least = 0;
         loop {
             let oldest = (0..self.0.slot_count())
                 .filter_map(|index| self.0.get(self.0.token_at(index)?))
                 .map(|slot| (slot.idle_since.load(Ordering::Relaxed), slot))
-                .filter(|(since, _)| *since < BUSY && *since <= latest.0)
+                .filter(|(since, _)| (least..BUSY).contains(since) && *since <= latest.0)
                 .min_by_key(|(since, _)| *since);
             let Some((since, slot)) = oldest else {
                 return false;
             };
             // It may have got a request just now: then it stays, and another one is looked for.
-            if slot.evict(since) {
+            if !socket::has_input(slot.accepted.socket.as_fd()) && slot.evict(since) {
                 return true;
             }
+            least = since + 1;
         }
     }
 }
