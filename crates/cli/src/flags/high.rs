@@ -175,7 +175,7 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
         Architecture::ThreadPool => room.saturating_sub(threads).max(1),
         _ => QUEUE_AUTO,
     };
-    let latency_goal = flags.requests.latency_goal.0.map(|goal| *goal);
+    let latency_goal = flags.requests.latency_goal.0.0.map(|goal| *goal);
     let connections_most = match architecture {
         Architecture::ThreadPerConnection => THREAD_CONNECTIONS_AUTO,
         _ => CONNECTIONS_AUTO,
