@@ -49,8 +49,8 @@ use loop_group::LoopGroup;
 pub(crate) use threads::run;
 
 /// Between two turns, in microseconds: the loop has waited for an event, which is as old as the turn
-/// then. Less is the time of a system call.
-const WAIT_US: u64 = 50;
+/// then. Less may be the time of a system call that reports many events.
+const WAIT_US: u64 = 1000;
 
 /// Events between two looks at the clock in a long turn: often enough for a goal of milliseconds, and
 /// less than 1 % of what small requests cost.

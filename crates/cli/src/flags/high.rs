@@ -277,6 +277,7 @@ mod tests {
             loops: 4,
             workers: 4,
             connections_max: options.connections_max,
+            queue_max: options.connections_max, // the goal bounds it
             ..ServerOptions::default()
         };
         assert_eq!(*options, right);
