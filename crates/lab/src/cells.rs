@@ -1,35 +1,18 @@
 //! Cells: one combination of levels each, with everything that its trials need.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 
 use loadline_spec::load::LoadSpec;
 use loadline_spec::load::values::Cpus;
-use loadline_spec::rules::refuse;
-use loadline_spec::{SpecError, Table, Value, ValueError};
+use loadline_spec::{SpecError, Table, ValueError};
 
 use crate::journal::{Level, Levels};
 use crate::plan::{
-    Factor, Network, Placement, Plan, PlanError, Repeated, Series, ServerSpec, Site,
+    Factor, Network, Placement, Plan, PlanError, PlannedLoad, Repeated, Series, ServerSpec, Site,
 };
 
 /// Cells of a plan: more is a slip, a trial of a second each would take days.
 const CELLS_MAX: usize = 50_000;
-
-/// Options of a load that the lab sets itself, and what a plan has in their place.
-const OWN: [(&str, &str); 8] = [
-    ("url", "path"),
-    ("duration", "duration_s"),
-    ("warm-up", "warm_up_s"),
-    ("requests", "duration_s"),
-    ("steps", "a factor rate_per_s"),
-    ("cpus", "cpus"),
-    ("seed", "the plan's seed"),
-    ("server-pid", "nothing"),
-];
-
-/// Rates as multiples of a capacity: beyond them is a slip.
-const MULTIPLES: RangeInclusive<f64> = 0.001..=100.0;
 
 /// One combination of levels.
 #[derive(Clone, Debug, PartialEq)]
@@ -298,9 +281,7 @@ impl Maker<'_> {
         let serve = server.varied(&serve)?;
         let mut load = self.series.load.clone();
         load.extend(draft.load);
-        let (rate_of_capacity, capacity_of) = take_multiple(&mut load)?.unzip();
-        let may_spin = load.get("spin") != Some(&Value::Switch(false));
-        let load = typed(&load)?;
+        let load = PlannedLoad::new(load)?;
         let path = match draft.file_bytes {
             None => draft.path,
             Some(_) if matches!(self.plan.site, Site::Folder(_)) => {
@@ -330,10 +311,10 @@ impl Maker<'_> {
             levels: draft.levels,
             server: draft.server,
             serve,
-            load,
-            may_spin,
-            rate_of_capacity,
-            capacity_of: capacity_of.flatten(),
+            load: load.spec,
+            may_spin: load.may_spin,
+            rate_of_capacity: load.rate_of_capacity,
+            capacity_of: load.capacity_of,
             path,
             placement,
             cpu_quota: draft.cpu_quota,
@@ -379,45 +360,6 @@ impl Draft {
         self.file_bytes = sets.file_bytes.or(self.file_bytes);
         Ok(())
     }
-}
-
-/// A load as a plan gives it.
-fn typed(load: &Table) -> Result<LoadSpec, SpecError> {
-    refuse(&OWN, "the lab sets it itself", load)?;
-    loadline_spec::fill(load)
-}
-
-/// The rate as a multiple of the capacity, which is no option of `loadline load`.
-fn take_multiple(load: &mut Table) -> Result<Option<(f64, Option<String>)>, SpecError> {
-    const NAME: &str = "rate-of-capacity";
-    const OTHERS: [&str; 5] = ["rate", "steps", "ramp", "replay", "scenario"];
-    let Some(value) = load.remove(NAME).filter(|it| *it != Value::Switch(false)) else {
-        return Ok(None);
-    };
-    let is_given = |name: &&str| {
-        load.get(*name)
-            .is_some_and(|it| *it != Value::Switch(false))
-    };
-    if let Some(other) = OTHERS.iter().find(|name| is_given(name)) {
-        return Err(SpecError::from(format!(
-            "load {other} and rate_of_capacity exclude each other; right would be one of them"
-        )));
-    }
-    let text = value.text().unwrap_or_default();
-    let (multiple, server) = match text.split_once(" of ") {
-        Some((multiple, server)) => (multiple, Some(server.trim().to_owned())),
-        None => (text, None),
-    };
-    let multiple = multiple.trim().parse::<f64>().ok();
-    let multiple = multiple.filter(|multiple| MULTIPLES.contains(multiple));
-    multiple.map(|it| Some((it, server))).ok_or_else(|| {
-        SpecError::from(format!(
-            "rate_of_capacity is no multiple; right would be {} to {}: 0.9 for nine tenths of what the \
-             server carries, \"0.9 of NAME\" for what another one does",
-            MULTIPLES.start(),
-            MULTIPLES.end()
-        ))
-    })
 }
 
 /// CPUs as people write them: `0-2,5`.

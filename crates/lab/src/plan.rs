@@ -8,6 +8,7 @@ mod error;
 mod factors;
 mod file;
 mod goal;
+mod load;
 mod located;
 mod options;
 mod series;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 pub use chart::{Chart, ChartKind, Reference, Spread};
 pub use error::PlanError;
 pub use goal::{Bound, CellLevels, Goal};
+pub(crate) use load::PlannedLoad;
 pub use loadline_spec::table_words as words;
 pub(crate) use options::fill;
 pub use options::in_place;
@@ -30,6 +32,7 @@ pub use server::{Server, ServerKind, ServerSpec};
 
 use loadline_base::choice;
 use loadline_spec::{Table, ValueError};
+use serde::Deserialize;
 
 use crate::analysis::Metric;
 use crate::journal::{Level, Levels};
@@ -119,7 +122,8 @@ impl Placement {
 
 choice! {
     /// What server and client are joined by, in the order of the documentation.
-    #[derive(Default)]
+    #[derive(Default, Deserialize)]
+    #[serde(try_from = "String")]
     Network {
         /// The loopback of this machine.
         #[default]
@@ -129,13 +133,11 @@ choice! {
     }
 }
 
-impl Network {
-    /// By name.
-    ///
-    /// # Errors
-    /// There is none of that name.
-    pub fn named(name: &str) -> Result<Self, ValueError> {
-        Self::parse(name).ok_or_else(|| {
+impl TryFrom<String> for Network {
+    type Error = ValueError;
+
+    fn try_from(name: String) -> Result<Self, ValueError> {
+        Self::parse(&name).ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|it| it.name()).collect();
             ValueError::new(format!("no network {name}"), names.join(" or "))
         })
@@ -143,35 +145,45 @@ impl Network {
 }
 
 /// A part of the plan that belongs together, as a chart does.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Series {
     /// "models", "surface".
+    #[serde(deserialize_with = "series::name")]
     pub name: String,
     /// What it shows, in words; may be empty.
     pub title: String,
     /// The servers that it is run with: the levels of the factor `server`.
     pub servers: Vec<String>,
     /// What is varied, each with each: names with their levels.
+    #[serde(deserialize_with = "series::elsewhere")]
     pub factors: Vec<Factor>,
     /// Cells that are left out: those that have all levels of one of these.
     pub except: Vec<Levels>,
     /// Options of the server in every cell.
+    #[serde(deserialize_with = "series::options")]
     pub serve: Table,
     /// Options of `loadline load` in every cell.
+    #[serde(deserialize_with = "series::options")]
     pub load: Table,
     /// What is asked for: "/index.html".
+    #[serde(deserialize_with = "series::path")]
     pub path: String,
     /// Name of the placement.
     pub cpus: String,
     /// CPUs that the server's processes may use on average; `None`: all of theirs.
+    #[serde(deserialize_with = "series::quota")]
     pub cpu_quota: Option<f64>,
     /// What both sides are joined by.
     pub network: Network,
     /// How often each cell is run.
+    #[serde(deserialize_with = "series::replicates")]
     pub replicates: u32,
     /// How long each trial is measured.
+    #[serde(deserialize_with = "series::duration")]
     pub duration_s: f64,
     /// How long each trial is under load before that.
+    #[serde(deserialize_with = "series::warm_up")]
     pub warm_up_s: f64,
     /// Which cells are run twice in each block, under two names.
     pub a_a: Repeated,
@@ -182,17 +194,20 @@ pub struct Series {
 }
 
 /// What a series is to decide: how each cell compares with the one that differs in these levels alone.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Compared {
     /// In what.
     pub metric: Metric,
     /// Levels of the cells that others are compared with.
+    #[serde(deserialize_with = "series::some_levels")]
     pub with: Levels,
 }
 
 /// Which cells are A/A cells: run twice in each block, so that the difference of the two is the noise
 /// of the machine.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "RepeatedTable")]
 pub enum Repeated {
     /// None.
     None,
@@ -200,6 +215,26 @@ pub enum Repeated {
     First,
     /// Those that have all levels of one of these.
     Of(Vec<Levels>),
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected true (the first cell), false, or a list of levels as [{ loops = 1 }]"
+)]
+enum RepeatedTable {
+    Switch(bool),
+    Of(Vec<Levels>),
+}
+
+impl From<RepeatedTable> for Repeated {
+    fn from(table: RepeatedTable) -> Self {
+        match table {
+            RepeatedTable::Switch(true) => Self::First,
+            RepeatedTable::Switch(false) => Self::None,
+            RepeatedTable::Of(cells) => Self::Of(cells),
+        }
+    }
 }
 
 /// Something that is varied.
@@ -221,13 +256,16 @@ pub struct FactorLevel {
 }
 
 /// What a level sets; what it does not set stays as it is.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Name of the server.
     pub server: Option<String>,
     /// Options of the server.
+    #[serde(deserialize_with = "series::options")]
     pub serve: Table,
     /// Options of `loadline load`.
+    #[serde(deserialize_with = "series::options")]
     pub load: Table,
     /// What is asked for.
     pub path: Option<String>,
@@ -236,24 +274,29 @@ pub struct Settings {
     /// Name of the placement.
     pub cpus: Option<String>,
     /// CPUs that the server's processes may use on average.
+    #[serde(deserialize_with = "series::quota")]
     pub cpu_quota: Option<f64>,
     /// What both sides are joined by.
     pub network: Option<Network>,
 }
 
 /// What may be amiss although the trial counts. It is noted all the same.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Allow {
     /// Share of requests that may fail or be answered otherwise than expected.
+    #[serde(deserialize_with = "series::share")]
     pub errors: f64,
     /// That the client was the limit.
     pub client_limited: bool,
     /// That connections were refused or delayed because a queue of the kernel was full.
     pub overflows: bool,
     /// Share of the machine's time that the hypervisor may keep.
+    #[serde(deserialize_with = "series::share")]
     pub steal: f64,
     /// Share of its time that a thread of the client may wait for a CPU that others have, where
     /// nothing of the trial shares the CPU with it.
+    #[serde(deserialize_with = "series::share")]
     pub others: f64,
 }
 

@@ -99,11 +99,7 @@ impl Fresh {
         load.clients.connections = Some(Count::clamped(options.connections));
         let series = Series {
             name: NAME.to_owned(),
-            title: String::new(),
             servers: vec![NAME.to_owned()],
-            factors: Vec::new(),
-            except: Vec::new(),
-            serve: Table::new(),
             load: given(&load),
             path: options.path.clone(),
             cpus: NAME.to_owned(),
@@ -113,7 +109,6 @@ impl Fresh {
             duration_s: seconds,
             warm_up_s,
             a_a: Repeated::None,
-            compare: None,
             // What the SLO says about errors decides, and its judge knows about the client.
             allow: Allow {
                 errors: 1.0,
@@ -121,6 +116,7 @@ impl Fresh {
                 overflows: true,
                 ..Allow::default()
             },
+            ..Series::default()
         };
         Plan {
             name: NAME.to_owned(),

@@ -6,13 +6,14 @@ use super::*;
 use crate::plan::in_place;
 use loadline_spec::{table_words, words};
 
-fn plan(text: &str) -> Plan {
+fn plan(text: &str) -> Result<Plan, PlanError> {
     let text = format!("name = \"t\"\n{text}");
-    Plan::parse(&text, "plan.toml", Path::new("/")).unwrap()
+    Plan::parse(&text, "plan.toml", Path::new("/"))
 }
 
 fn cells(text: &str) -> Result<Cells, String> {
-    Cells::of(&plan(text), &[0, 1], &[]).map_err(|error| error.to_string())
+    let cells = plan(text).and_then(|plan| Cells::of(&plan, &[0, 1], &[]));
+    cells.map_err(|error| error.to_string())
 }
 
 const SERVERS: &str = "[servers.loadline]\noptions = { loops = 1 }\n[servers.nginx-tuned]\n\
@@ -56,7 +57,8 @@ fn servers_are_a_factor_and_may_be_missing() {
     let plan = plan(&format!(
         "{SERVERS}[[series]]\nname = \"s\"\nservers = [\"nginx-tuned\", \"loadline\"]\n\
          a_a = [{{ server = \"loadline\" }}]"
-    ));
+    ))
+    .unwrap();
     let all = Cells::of(&plan, &[0, 1], &[]).unwrap();
     let repeated: Vec<bool> = all.cells.iter().map(|it| it.is_repeated).collect();
     assert_eq!(repeated, [false, true]);
@@ -88,16 +90,16 @@ fn what_does_not_fit_is_refused() {
             "series s: server=loadline: --json: no such option",
         ),
         (
-            "servers = [\"loadline\"]\nfactors = { connections = [\"many\"] }",
-            "connections=many, server=loadline: --connections many: not a number",
+            "servers = [\"loadline\"]\nload = { connections = \"many\" }",
+            "server=loadline: --connections many: not a number",
         ),
         (
             "servers = [\"loadline\"]\nserve = { listen = \"x\" }",
             "--listen: the lab sets it itself; right would be nothing: a free port is taken",
         ),
         (
-            "servers = [\"loadline\"]\nfactors = { loops = [\"many\"] }",
-            "loops=many, server=loadline: --loops many: not a number; right would be",
+            "servers = [\"loadline\"]\nserve = { loops = \"many\" }",
+            "server=loadline: --loops many: not a number; right would be",
         ),
         (
             "servers = [\"loadline\"]\nserve = { loopss = 1 }",
@@ -105,7 +107,7 @@ fn what_does_not_fit_is_refused() {
         ),
         (
             "servers = [\"nginx-tuned\"]\nfactors = { loops = [1] }",
-            "loops=1, server=nginx-tuned: nginx-tuned has no option loops here",
+            "factor loops: level 1: nginx-tuned has no option loops here",
         ),
         (
             "servers = [\"own\"]\nfactors = { workers = [1] }",
@@ -121,7 +123,7 @@ fn what_does_not_fit_is_refused() {
         ),
         (
             "servers = [\"loadline\"]\nfactors = { rate_of_capacity = [0.5, 0] }",
-            "rate_of_capacity=0, server=loadline: rate_of_capacity is no multiple",
+            "factor rate_of_capacity: level 0: rate_of_capacity is no multiple",
         ),
         (
             "servers = [\"loadline\"]\n[[series]]\nname = \"s\"\nservers = [\"loadline\"]",

@@ -1,11 +1,15 @@
 //! Factors: the names that the lab knows with what their levels set, and those that a plan defines
 //! itself.
 
-use loadline_spec::load::LoadSpec;
-use loadline_spec::{Table, Value, ValueError};
-use serde::Deserialize;
+use std::ops::Range;
 
-use super::options::options;
+use loadline_spec::load::LoadSpec;
+use loadline_spec::{Value, ValueError};
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::located::{Located, at, read};
 use super::{Factor, FactorLevel, Network, Settings, check_cpu_quota};
 use crate::journal::Level;
 
@@ -72,23 +76,10 @@ const KNOWN: [(&str, Meaning); 31] = [
     ("network", Meaning::Network),
 ];
 
-/// A factor as it stands in the file.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected a list of levels, a row of numbers as \"100..2500/100\", or a table with \
-                 serve or load (an option) and levels"
-)]
-pub(super) enum FactorTable {
-    Row(String),
-    Levels(Vec<LevelTable>),
-    Option(OptionFactorTable),
-}
-
 /// Levels that set one option.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct OptionFactorTable {
+struct OptionFactor {
     serve: Option<String>,
     load: Option<String>,
     /// What is put behind a number: "us".
@@ -97,95 +88,77 @@ pub(super) struct OptionFactorTable {
     levels: Levels,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(
     untagged,
     expecting = "expected a list of numbers and names, or a row of numbers as \"100..2500/100\""
 )]
 enum Levels {
     Row(String),
-    List(Vec<Plain>),
+    List(Vec<Level>),
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected a number, a name, or a table with level and any of server, serve, load, \
-                 path, file_bytes, cpus, cpu_quota, network"
-)]
-pub(super) enum LevelTable {
-    Plain(Plain),
-    Table(SettingsTable),
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a number or a name")]
-pub(super) enum Plain {
-    Number(f64),
-    Text(String),
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SettingsTable {
-    level: Plain,
-    server: Option<String>,
-    #[serde(default)]
-    serve: Table,
-    #[serde(default)]
-    load: Table,
-    path: Option<String>,
-    file_bytes: Option<u64>,
-    cpus: Option<String>,
-    cpu_quota: Option<f64>,
-    network: Option<String>,
-}
-
-/// Makes a factor of what stands in the file.
-pub(super) fn factor(name: &str, table: &FactorTable) -> Result<Factor, ValueError> {
-    let levels = match table {
-        FactorTable::Row(row) => known(name, &self::row(row)?)?,
-        FactorTable::Option(table) => of_option(table)?,
-        FactorTable::Levels(levels) => levels
-            .iter()
-            .map(|level| match level {
-                LevelTable::Plain(plain) => known_level(name, plain),
-                LevelTable::Table(table) => described(table),
-            })
-            .collect::<Result<_, _>>()?,
+/// A factor as it stands in the file, and the place of each level.
+pub(super) fn factor(
+    name: &str,
+    value: Spanned<DeValue<'_>>,
+) -> Located<(Factor, Vec<Range<usize>>)> {
+    let named =
+        |(span, problem): (Range<usize>, ValueError)| (span, problem.at(format!("factor {name}")));
+    let place = value.span();
+    let whole = |problem| named((place.clone(), problem));
+    let everywhere = |levels: Vec<FactorLevel>| {
+        let places = vec![place.clone(); levels.len()];
+        (levels, places)
     };
-    check(&levels)?;
-    Ok(Factor {
-        name: name.to_owned(),
-        levels,
-    })
+    let (levels, places) = match value.get_ref() {
+        DeValue::String(row) => {
+            let levels = row_of(row).map_err(whole)?.into_iter();
+            let known = levels.map(|level| known(name, level));
+            everywhere(known.collect::<Result<_, _>>().map_err(whole)?)
+        }
+        DeValue::Table(_) => {
+            let option = read(value).map_err(named)?;
+            everywhere(of_option(option).map_err(whole)?)
+        }
+        DeValue::Array(levels) => {
+            let levels = levels.iter().map(|value| {
+                let place = value.span();
+                Ok((level(name, value.clone()).map_err(named)?, place))
+            });
+            levels.collect::<Located<Vec<_>>>()?.into_iter().unzip()
+        }
+        _ => {
+            return Err(whole(ValueError::from(
+                "expected a list of levels, a row of numbers as \"100..2500/100\", or a table with serve \
+                 or load (an option) and levels",
+            )));
+        }
+    };
+    check(&levels).map_err(whole)?;
+    let name = name.to_owned();
+    Ok((Factor { name, levels }, places))
 }
 
 fn check(levels: &[FactorLevel]) -> Result<(), ValueError> {
     if levels.is_empty() {
-        return Err(ValueError::from(
-            "no levels; right would be a list of at least one",
-        ));
+        return Err(ValueError::new("no levels", "a list of at least one"));
     }
     if levels.len() > LEVELS_MAX {
-        return Err(ValueError::from(format!(
-            "{} levels; right would be {LEVELS_MAX} at most",
-            levels.len()
-        )));
+        let problem = format!("{} levels", levels.len());
+        return Err(ValueError::new(problem, format!("{LEVELS_MAX} at most")));
     }
     for (index, level) in levels.iter().enumerate() {
         if levels[..index].iter().any(|one| one.level == level.level) {
-            return Err(ValueError::from(format!(
-                "the level {} stands there twice",
-                level.level
-            )));
+            let level = &level.level;
+            return Err(format!("the level {level} stands there twice").into());
         }
     }
     Ok(())
 }
 
 /// `100..2500/100`: from, to and step.
-fn row(text: &str) -> Result<Vec<Plain>, ValueError> {
+fn row_of(text: &str) -> Result<Vec<Level>, ValueError> {
     let fail = || {
         let problem = format!("`{text}` is not a row of numbers");
         ValueError::new(problem, "100..2500/100")
@@ -198,82 +171,67 @@ fn row(text: &str) -> Result<Vec<Plain>, ValueError> {
         return Err(fail());
     }
     let numbers = (0..=(to - from) / step).map(|index| from + index * step);
-    Ok(numbers.map(|at| Plain::Number(f64::from(at))).collect())
+    Ok(numbers.map(|at| Level::Number(f64::from(at))).collect())
 }
 
-fn of_option(table: &OptionFactorTable) -> Result<Vec<FactorLevel>, ValueError> {
-    let (option, is_load) = match (&table.serve, &table.load) {
+fn of_option(factor: OptionFactor) -> Result<Vec<FactorLevel>, ValueError> {
+    let (option, is_load) = match (&factor.serve, &factor.load) {
         (Some(option), None) => (option, false),
         (None, Some(option)) => (option, true),
         _ => {
-            return Err(ValueError::from(
-                "either serve or load has to name an option; right would be serve = \"queue\"",
-            ));
+            let problem = "either serve or load has to name an option";
+            return Err(ValueError::new(problem, "serve = \"queue\""));
         }
     };
-    let levels = match &table.levels {
-        Levels::Row(text) => row(text)?,
-        Levels::List(levels) => levels.clone(),
+    let levels = match factor.levels {
+        Levels::Row(text) => row_of(&text)?,
+        Levels::List(levels) => levels,
     };
-    let level = |plain: &Plain| {
-        let value = Value::Text(plain.with_unit(&table.unit));
+    let level = |level: Level| {
+        let value = Value::Text(with_unit(&level, &factor.unit));
         let options = [(option.replace('_', "-"), value)].into();
         let mut sets = Settings::default();
-        if is_load {
-            sets.load = options;
+        *(if is_load {
+            &mut sets.load
         } else {
-            sets.serve = options;
-        }
-        FactorLevel {
-            level: plain.level(),
-            sets,
-        }
+            &mut sets.serve
+        }) = options;
+        FactorLevel { level, sets }
     };
-    Ok(levels.iter().map(level).collect())
+    Ok(levels.into_iter().map(level).collect())
 }
 
-fn described(table: &SettingsTable) -> Result<FactorLevel, ValueError> {
+/// A level of a known factor, or a table with what it sets.
+fn level(name: &str, mut value: Spanned<DeValue<'_>>) -> Located<FactorLevel> {
+    let fail = at(&value);
+    let DeValue::Table(table) = value.get_mut() else {
+        return known(name, read(value)?).map_err(fail);
+    };
+    let level = table.remove("level");
+    let level =
+        level.ok_or_else(|| fail("level is missing; right would be level = \"name\"".into()))?;
     Ok(FactorLevel {
-        level: table.level.level(),
-        sets: Settings {
-            server: table.server.clone(),
-            serve: options(&table.serve),
-            load: options(&table.load),
-            path: table.path.clone(),
-            file_bytes: table.file_bytes,
-            cpus: table.cpus.clone(),
-            cpu_quota: table.cpu_quota.map(check_cpu_quota).transpose()?,
-            network: table.network.as_deref().map(Network::named).transpose()?,
-        },
+        level: read(level)?,
+        sets: read(value)?,
     })
 }
 
-fn known(name: &str, levels: &[Plain]) -> Result<Vec<FactorLevel>, ValueError> {
-    levels
-        .iter()
-        .map(|plain| known_level(name, plain))
-        .collect()
-}
-
-fn known_level(name: &str, plain: &Plain) -> Result<FactorLevel, ValueError> {
+fn known(name: &str, level: Level) -> Result<FactorLevel, ValueError> {
     let known = KNOWN.iter().find(|(known, _)| *known == name);
     let sets = match known {
-        Some((_, meaning)) => sets(*meaning, plain)?,
+        Some((_, meaning)) => sets(*meaning, &level)?,
         None => {
             let option = name.replace('_', "-");
             if !loadline_spec::names::<LoadSpec>().contains(&option) {
                 return Err(unknown(name));
             }
             Settings {
-                load: [(option, Value::Text(plain.text()))].into(),
+                load: [(option, Value::Text(level.to_string()))].into(),
                 ..Settings::default()
             }
         }
     };
-    Ok(FactorLevel {
-        level: plain.level(),
-        sets,
-    })
+    Ok(FactorLevel { level, sets })
 }
 
 fn unknown(name: &str) -> ValueError {
@@ -286,83 +244,59 @@ fn unknown(name: &str) -> ValueError {
     ValueError::new(format!("what {name} sets is not known"), remedy)
 }
 
-fn sets(meaning: Meaning, plain: &Plain) -> Result<Settings, ValueError> {
+fn sets(meaning: Meaning, level: &Level) -> Result<Settings, ValueError> {
     let mut sets = Settings::default();
     let option = |name: &str, value| [(name.to_owned(), value)].into();
     match meaning {
         Meaning::Serve(name, unit) => {
-            sets.serve = option(name, Value::Text(plain.with_unit(unit)));
+            sets.serve = option(name, Value::Text(with_unit(level, unit)));
         }
-        Meaning::LoadUnlessZero(name, _) if plain.is_zero() => {
+        Meaning::LoadUnlessZero(name, _) if *level == Level::Number(0.0) => {
             sets.load = option(name, Value::Switch(false));
         }
         Meaning::Load(name, unit) | Meaning::LoadUnlessZero(name, unit) => {
-            sets.load = option(name, Value::Text(plain.with_unit(unit)));
+            sets.load = option(name, Value::Text(with_unit(level, unit)));
         }
         Meaning::KeepAlive => {
-            let value = match plain.text().as_str() {
+            let value = match level.to_string().as_str() {
                 "on" => Value::Switch(false),
                 "off" => Value::Switch(true),
-                _ => return Err(ValueError::from("right would be the levels on and off")),
+                _ => return Err("right would be the levels on and off".into()),
             };
             sets.load = option("new-connection", value);
         }
-        Meaning::Server => sets.server = Some(plain.text()),
-        Meaning::Path => sets.path = Some(plain.text()),
-        Meaning::Cpus => sets.cpus = Some(plain.text()),
-        Meaning::CpuQuota => sets.cpu_quota = Some(check_cpu_quota(plain.number()?)?),
-        Meaning::Network => sets.network = Some(Network::named(&plain.text())?),
-        Meaning::FileBytes => sets.file_bytes = Some(plain.bytes()?),
+        Meaning::Server => sets.server = Some(level.to_string()),
+        Meaning::Path => sets.path = Some(level.to_string()),
+        Meaning::Cpus => sets.cpus = Some(level.to_string()),
+        Meaning::CpuQuota => match level {
+            Level::Number(cpus) => sets.cpu_quota = Some(check_cpu_quota(*cpus)?),
+            Level::Text(text) => {
+                return Err(ValueError::new(format!("`{text}` is not a number"), "0.4"));
+            }
+        },
+        Meaning::Network => sets.network = Some(Network::try_from(level.to_string())?),
+        Meaning::FileBytes => sets.file_bytes = Some(bytes(level)?),
     }
     Ok(sets)
 }
 
-impl Plain {
-    fn level(&self) -> Level {
-        match self {
-            Self::Number(number) => Level::Number(*number),
-            Self::Text(text) => Level::Text(text.clone()),
-        }
+/// A name has its unit, if any, with it.
+fn with_unit(level: &Level, unit: &str) -> String {
+    match level {
+        Level::Number(number) => format!("{number}{unit}"),
+        Level::Text(text) => text.clone(),
     }
+}
 
-    fn text(&self) -> String {
-        match self {
-            Self::Number(number) => number.to_string(),
-            Self::Text(text) => text.clone(),
+fn bytes(level: &Level) -> Result<u64, ValueError> {
+    match level {
+        // Sizes of files are far from where whole numbers end.
+        Level::Number(number) if *number >= 0.0 && number.fract() == 0.0 && *number < 1e15 => {
+            Ok(*number as u64)
         }
-    }
-
-    fn number(&self) -> Result<f64, ValueError> {
-        match self {
-            Self::Number(number) => Ok(*number),
-            Self::Text(text) => Err(ValueError::from(format!(
-                "`{text}` is not a number; right would be 0.4"
-            ))),
-        }
-    }
-
-    /// A name has its unit, if any, with it.
-    fn with_unit(&self, unit: &str) -> String {
-        match self {
-            Self::Number(number) => format!("{number}{unit}"),
-            Self::Text(text) => text.clone(),
-        }
-    }
-
-    fn is_zero(&self) -> bool {
-        matches!(self, Self::Number(number) if *number == 0.0)
-    }
-
-    fn bytes(&self) -> Result<u64, ValueError> {
-        match self {
-            // Sizes of files are far from where whole numbers end.
-            Self::Number(number) if *number >= 0.0 && number.fract() == 0.0 && *number < 1e15 => {
-                Ok(*number as u64)
-            }
-            _ => Err(ValueError::from(format!(
-                "`{}` is not a size in bytes; right would be 1024",
-                self.text()
-            ))),
-        }
+        _ => Err(ValueError::new(
+            format!("`{level}` is not a size in bytes"),
+            "1024",
+        )),
     }
 }

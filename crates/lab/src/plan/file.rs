@@ -9,15 +9,15 @@ use loadline_spec::load::values::Cpus;
 use loadline_spec::{Table, ValueError};
 use serde::Deserialize;
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use super::chart::Chart;
 use super::goal::GoalTable;
-use super::located::{Located, at};
+use super::located::{Located, at, of_toml, read_table};
 use super::options::options;
-use super::series::{Defaults, SeriesTable};
+use super::series::{series, take};
 use super::{
-    PLAN_BYTES_MAX, Placement, Plan, PlanError, Repeated, Series, Server, ServerKind, ServerSpec,
-    Settings, Site,
+    PLAN_BYTES_MAX, Placement, Plan, PlanError, Series, Server, ServerKind, ServerSpec, Site,
 };
 use crate::file_error::FileError;
 
@@ -37,10 +37,6 @@ struct PlanTable {
     #[serde(default)]
     cpus: BTreeMap<String, Spanned<CpusTable>>,
     servers: BTreeMap<String, Spanned<ServerTable>>,
-    #[serde(default)]
-    defaults: Defaults,
-    #[serde(default)]
-    series: Vec<Spanned<SeriesTable>>,
     #[serde(default)]
     goal: Vec<GoalTable>,
     #[serde(default)]
@@ -110,14 +106,20 @@ pub(super) fn parse(text: &str, name: &str, folder: &Path) -> Result<Plan, PlanE
         line: line(at),
         problem,
     };
-    let table: PlanTable = toml::from_str(text).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
-        wrong(at, error.message().replace('\n', " ").into())
-    })?;
-    plan(table, text, folder).map_err(|(span, problem)| wrong(span.start, problem))
+    let read = || {
+        let mut table = DeTable::parse(text).map_err(of_toml)?;
+        let series = take(table.get_mut())?;
+        plan(read_table(table)?, series, text, folder)
+    };
+    read().map_err(|(span, problem)| wrong(span.start, problem))
 }
 
-fn plan(table: PlanTable, text: &str, folder: &Path) -> Located<Plan> {
+fn plan(
+    table: PlanTable,
+    all_series: Vec<Spanned<DeValue<'_>>>,
+    text: &str,
+    folder: &Path,
+) -> Located<Plan> {
     if table.name.get_ref().is_empty() {
         return Err(at(&table.name)(
             "the name is empty; right would be \"models\", say".to_owned(),
@@ -130,7 +132,7 @@ fn plan(table: PlanTable, text: &str, folder: &Path) -> Located<Plan> {
         .into_iter()
         .map(|(name, table)| Ok((name.clone(), server(name, table)?)))
         .collect::<Located<BTreeMap<_, _>>>()?;
-    if servers.is_empty() || table.series.is_empty() {
+    if servers.is_empty() || all_series.is_empty() {
         return Err((
             0..0,
             "nothing to measure; right would be at least one [servers.NAME] and one [[series]]"
@@ -142,20 +144,10 @@ fn plan(table: PlanTable, text: &str, folder: &Path) -> Located<Plan> {
         .into_iter()
         .map(|(name, table)| Ok((name.clone(), placement(&name, &table)?)))
         .collect::<Located<BTreeMap<_, _>>>()?;
-    let all_servers: Vec<String> = servers.keys().cloned().collect();
-    let mut series = Vec::new();
-    for one in table.series {
-        let span = one.span();
-        let name = one.get_ref().name().get_ref().clone();
-        let named =
-            |(span, problem): (_, ValueError)| (span, format!("series {name}: {problem}").into());
-        let one = one.into_inner();
-        let one = one
-            .into_series(&table.defaults, &all_servers)
-            .map_err(named)?;
-        check_names(&one, &servers, &placements).map_err(|message| named((span, message)))?;
-        series.push(one);
-    }
+    let all_series = all_series.into_iter();
+    let series = all_series
+        .map(|one| series(one, &servers, &placements))
+        .collect::<Located<Vec<_>>>()?;
     let goals = table.goal.into_iter().map(|goal| goal.into_goal(&series));
     let goals = goals.collect::<Located<Vec<_>>>()?;
     let charts = table
@@ -329,61 +321,4 @@ fn placement(name: &str, table: &Spanned<CpusTable>) -> Located<Placement> {
         server: list(&table.get_ref().server)?,
         client: list(&table.get_ref().client)?,
     })
-}
-
-/// Whether all servers, placements and factors that a series names are there.
-fn check_names(
-    series: &Series,
-    servers: &BTreeMap<String, Server>,
-    placements: &BTreeMap<String, Placement>,
-) -> Result<(), ValueError> {
-    let settings = || {
-        let levels = series.factors.iter().flat_map(|factor| &factor.levels);
-        levels.map(|level| &level.sets)
-    };
-    let of_levels = settings().filter_map(|sets: &Settings| sets.server.as_ref());
-    for name in series.servers.iter().chain(of_levels) {
-        if !servers.contains_key(name) {
-            let names: Vec<&str> = servers.keys().map(String::as_str).collect();
-            let names = names.join(", ");
-            return Err(ValueError::from(format!(
-                "no server {name}; right would be one of {names}"
-            )));
-        }
-    }
-    if series.servers.is_empty() {
-        return Err(ValueError::from(
-            "servers is empty; right would be at least one name",
-        ));
-    }
-    let of_levels = settings().filter_map(|sets: &Settings| sets.cpus.as_ref());
-    for name in of_levels.chain([&series.cpus]) {
-        if !placements.contains_key(name) && !Placement::NAMES.contains(&name.as_str()) {
-            let own = placements.keys().map(String::as_str);
-            let names: Vec<&str> = Placement::NAMES.into_iter().chain(own).collect();
-            let names = names.join(", ");
-            return Err(ValueError::from(format!(
-                "no cpus {name}; right would be one of {names}"
-            )));
-        }
-    }
-    let selected = match &series.a_a {
-        Repeated::Of(cells) => cells.as_slice(),
-        Repeated::None | Repeated::First => &[],
-    };
-    for name in series
-        .except
-        .iter()
-        .chain(selected)
-        .chain(series.compare.iter().map(|compared| &compared.with))
-        .flat_map(|it| it.keys())
-    {
-        let is_factor = |name: &String| series.factors.iter().any(|factor| factor.name == *name);
-        if name != "server" && !is_factor(name) {
-            return Err(ValueError::from(format!(
-                "except, a_a and compare name levels of factors, and {name} is none of this series"
-            )));
-        }
-    }
-    Ok(())
 }

@@ -1,16 +1,19 @@
-//! One `[[series]]` of a plan.
+//! `[[series]]` of a plan: its fields, checked one by one, and what `[defaults]` says for all of them.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::{Range, RangeInclusive};
 
-use loadline_spec::Table;
-use serde::Deserialize;
+use loadline_spec::{SpecError, Table, ValueError};
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny};
 use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
 
-use super::factors::{FactorTable, factor};
-use super::located::{Located, at};
-use super::options::options;
-use super::{Allow, Compared, Network, Repeated, Series, check_cpu_quota};
-use crate::analysis::Metric;
+use super::check_cpu_quota;
+use super::factors::factor;
+use super::load::PlannedLoad;
+use super::located::{Located, at, read};
+use super::{Allow, Factor, Network, Placement, Repeated, Series, Server};
 use crate::journal::Levels;
 
 /// The longest trial: a day, beyond which a slip is likelier.
@@ -19,134 +22,12 @@ const DURATION_S_MAX: f64 = 24.0 * 3600.0;
 const DURATION_S_MIN: f64 = 0.01;
 /// More are never needed; each is another block.
 const REPLICATES_MAX: u32 = 1000;
+/// What each series says for itself.
+const NO_DEFAULTS: [&str; 5] = ["name", "title", "factors", "except", "compare"];
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SeriesTable {
-    name: Spanned<String>,
-    #[serde(default)]
-    title: String,
-    servers: Option<Vec<String>>,
-    #[serde(default)]
-    factors: BTreeMap<String, Spanned<FactorTable>>,
-    #[serde(default)]
-    except: Vec<Spanned<Levels>>,
-    #[serde(default)]
-    serve: Table,
-    #[serde(default)]
-    load: Table,
-    path: Option<Spanned<String>>,
-    cpus: Option<String>,
-    cpu_quota: Option<Spanned<f64>>,
-    network: Option<Spanned<String>>,
-    replicates: Option<Spanned<u32>>,
-    duration_s: Option<Spanned<f64>>,
-    warm_up_s: Option<Spanned<f64>>,
-    a_a: Option<Spanned<RepeatedTable>>,
-    #[serde(default)]
-    allow: AllowTable,
-    compare: Option<Spanned<ComparedTable>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ComparedTable {
-    metric: Metric,
-    with: Levels,
-}
-
-/// `[defaults]`: what holds for every series that does not say otherwise.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Defaults {
-    servers: Option<Vec<String>>,
-    #[serde(default)]
-    serve: Table,
-    #[serde(default)]
-    load: Table,
-    path: Option<Spanned<String>>,
-    cpus: Option<String>,
-    cpu_quota: Option<Spanned<f64>>,
-    network: Option<Spanned<String>>,
-    replicates: Option<Spanned<u32>>,
-    duration_s: Option<Spanned<f64>>,
-    warm_up_s: Option<Spanned<f64>>,
-    a_a: Option<Spanned<RepeatedTable>>,
-    #[serde(default)]
-    allow: AllowTable,
-}
-
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected true (the first cell), false, or a list of levels as [{ loops = 1 }]"
-)]
-enum RepeatedTable {
-    Switch(bool),
-    Of(Vec<Levels>),
-}
-
-#[derive(Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AllowTable {
-    errors: Option<Spanned<f64>>,
-    client_limited: Option<bool>,
-    overflows: Option<bool>,
-    steal: Option<Spanned<f64>>,
-    others: Option<Spanned<f64>>,
-}
-
-impl SeriesTable {
-    pub(super) fn name(&self) -> &Spanned<String> {
-        &self.name
-    }
-
-    /// `all_servers` are those of a series that names none.
-    pub(super) fn into_series(
-        self,
-        defaults: &Defaults,
-        all_servers: &[String],
-    ) -> Located<Series> {
-        if self.name.get_ref().is_empty() {
-            return Err(at(&self.name)(
-                "the name is empty; right would be \"models\", say".to_owned(),
-            ));
-        }
-        let factors = self.factors.iter().map(|(name, table)| {
-            factor(name, table.get_ref())
-                .map_err(|message| at(table)(format!("factor {name}: {message}")))
-        });
-        let factors = factors.collect::<Located<Vec<_>>>()?;
-        let except = self.except.iter().map(|levels| levels.get_ref().clone());
-        let except = except.collect();
-        let compare = self.compare.as_ref().map(compared).transpose()?;
-        let common = self.common(defaults)?;
-        Ok(Series {
-            title: self.title,
-            servers: (self.servers.as_ref())
-                .or(defaults.servers.as_ref())
-                .map_or_else(|| all_servers.to_vec(), Clone::clone),
-            factors,
-            except,
-            serve: over(&defaults.serve, &self.serve),
-            load: over(&defaults.load, &self.load),
-            compare,
-            name: self.name.into_inner(),
-            ..common
-        })
-    }
-
-    /// What can stand in either table.
-    fn common(&self, defaults: &Defaults) -> Located<Series> {
-        let path = self.path.as_ref().or(defaults.path.as_ref());
-        let cpus = self.cpus.as_ref().or(defaults.cpus.as_ref());
-        let cpu_quota = self.cpu_quota.as_ref().or(defaults.cpu_quota.as_ref());
-        let network = self.network.as_ref().or(defaults.network.as_ref());
-        let replicates = self.replicates.as_ref().or(defaults.replicates.as_ref());
-        let duration_s = self.duration_s.as_ref().or(defaults.duration_s.as_ref());
-        let warm_up_s = self.warm_up_s.as_ref().or(defaults.warm_up_s.as_ref());
-        let a_a = self.a_a.as_ref().or(defaults.a_a.as_ref());
-        Ok(Series {
+impl Default for Series {
+    fn default() -> Self {
+        Self {
             name: String::new(),
             title: String::new(),
             servers: Vec::new(),
@@ -154,109 +35,280 @@ impl SeriesTable {
             except: Vec::new(),
             serve: Table::new(),
             load: Table::new(),
-            path: path.map_or_else(|| Ok("/".to_owned()), checked_path)?,
-            cpus: cpus.map_or("split", String::as_str).to_owned(),
-            cpu_quota: cpu_quota.map(checked_quota).transpose()?,
-            network: network.map_or(Ok(Network::Loopback), checked_network)?,
-            replicates: replicates.map_or(Ok(5), checked_replicates)?,
-            duration_s: duration_s.map_or(Ok(5.0), |it| seconds(it, DURATION_S_MIN))?,
-            warm_up_s: warm_up_s.map_or(Ok(1.0), |it| seconds(it, 0.0))?,
-            a_a: a_a.map_or(Ok(Repeated::First), repeated)?,
-            allow: self.allow.over(&defaults.allow)?,
+            path: "/".to_owned(),
+            cpus: "split".to_owned(),
+            cpu_quota: None,
+            network: Network::Loopback,
+            replicates: 5,
+            duration_s: 5.0,
+            warm_up_s: 1.0,
+            a_a: Repeated::First,
+            allow: Allow::default(),
             compare: None,
+        }
+    }
+}
+
+/// Takes the series out of a plan's file, each with what `[defaults]` says and it does not.
+pub(super) fn take<'t>(plan: &mut DeTable<'t>) -> Located<Vec<Spanned<DeValue<'t>>>> {
+    let defaults = match plan.remove("defaults") {
+        None => DeTable::new(),
+        Some(value) => match value.get_ref() {
+            DeValue::Table(table) => table.clone(),
+            _ => {
+                return Err(at(&value)(
+                    "defaults is not a table; right would be [defaults]",
+                ));
+            }
+        },
+    };
+    if let Some(name) = (defaults.keys()).find(|it| NO_DEFAULTS.contains(&it.get_ref().as_ref())) {
+        let problem = format!(
+            "{} is of a single series; right would be in [[series]]",
+            name.get_ref()
+        );
+        return Err(at(name)(problem));
+    }
+    let Some(series) = plan.remove("series") else {
+        return Ok(Vec::new());
+    };
+    let fail = at(&series);
+    let DeValue::Array(series) = series.into_inner() else {
+        return Err(fail("series is not a list; right would be [[series]]"));
+    };
+    let mut all: Vec<Spanned<DeValue<'t>>> = series.into_iter().collect();
+    for one in &mut all {
+        if let DeValue::Table(one) = one.get_mut() {
+            merge(&defaults, one);
+        }
+    }
+    Ok(all)
+}
+
+/// Adds what is not there. `keep_alive` and `keep-alive` are the same.
+fn merge<'t>(under: &DeTable<'t>, over: &mut DeTable<'t>) {
+    for (name, value) in under {
+        let plain = |name: &Spanned<DeString<'t>>| name.get_ref().replace('_', "-");
+        let own = over.iter_mut().find(|(own, _)| plain(own) == plain(name));
+        match own.map(|(_, own)| (own.get_mut(), value.get_ref())) {
+            None => _ = over.insert(name.clone(), value.clone()),
+            Some((DeValue::Table(own), DeValue::Table(value))) => merge(value, own),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Reads a series, of servers and CPUs that are there.
+pub(super) fn series(
+    table: Spanned<DeValue<'_>>,
+    servers: &BTreeMap<String, Server>,
+    placements: &BTreeMap<String, Placement>,
+) -> Located<Series> {
+    let place = table.span();
+    let name = table
+        .get_ref()
+        .get("name")
+        .and_then(|name| name.get_ref().as_str());
+    let name = name.map_or_else(String::new, |name| format!("series {name}"));
+    let named = |(span, problem): (Range<usize>, ValueError)| match name.as_str() {
+        "" => (span, problem),
+        name => (span, problem.at(name)),
+    };
+    let names_servers = table.get_ref().get("servers").is_some();
+    let factors = table.get_ref().get("factors").cloned();
+    let mut series: Series = read(table).map_err(named)?;
+    let mut places = Vec::new();
+    for (name, value) in factors
+        .map_or_else(|| Ok(DeTable::new()), factors_of)
+        .map_err(named)?
+    {
+        let (factor, of_levels) = factor(name.get_ref(), value).map_err(named)?;
+        series.factors.push(factor);
+        places.push(of_levels);
+    }
+    if !names_servers {
+        series.servers = servers.keys().cloned().collect();
+    }
+    if series.name.is_empty() {
+        let problem = ValueError::new("a series has no name", "name = \"models\", say");
+        return Err((place, problem));
+    }
+    check_names(&series, servers, placements).map_err(|problem| named((place, problem)))?;
+    check_levels(&series, &places, servers).map_err(named)?;
+    Ok(series)
+}
+
+fn factors_of(value: Spanned<DeValue<'_>>) -> Located<DeTable<'_>> {
+    let fail = at(&value);
+    match value.into_inner() {
+        DeValue::Table(factors) => Ok(factors),
+        _ => Err(fail(
+            "factors is not a table; right would be factors = { loops = [1, 2] }",
+        )),
+    }
+}
+
+/// Whether all servers, placements and factors that a series names are there.
+fn check_names(
+    series: &Series,
+    servers: &BTreeMap<String, Server>,
+    placements: &BTreeMap<String, Placement>,
+) -> Result<(), ValueError> {
+    let levels = || series.factors.iter().flat_map(|factor| &factor.levels);
+    let of_levels = levels().filter_map(|level| level.sets.server.as_ref());
+    for name in series.servers.iter().chain(of_levels) {
+        if !servers.contains_key(name) {
+            let names: Vec<&str> = servers.keys().map(String::as_str).collect();
+            let right = format!("one of {}", names.join(", "));
+            return Err(ValueError::new(format!("no server {name}"), right));
+        }
+    }
+    if series.servers.is_empty() {
+        return Err(ValueError::new("servers is empty", "at least one name"));
+    }
+    let of_levels = levels().filter_map(|level| level.sets.cpus.as_ref());
+    for name in of_levels.chain([&series.cpus]) {
+        if !placements.contains_key(name) && !Placement::NAMES.contains(&name.as_str()) {
+            let own = placements.keys().map(String::as_str);
+            let names: Vec<&str> = Placement::NAMES.into_iter().chain(own).collect();
+            let right = format!("one of {}", names.join(", "));
+            return Err(ValueError::new(format!("no cpus {name}"), right));
+        }
+    }
+    let selected = match &series.a_a {
+        Repeated::Of(cells) => cells.as_slice(),
+        Repeated::None | Repeated::First => &[],
+    };
+    let compared = series.compare.iter().map(|compared| &compared.with);
+    let named = series.except.iter().chain(selected).chain(compared);
+    let is_factor = |name: &String| series.factors.iter().any(|factor| factor.name == *name);
+    let mut unknown = named.flat_map(Levels::keys);
+    match unknown.find(|name| *name != "server" && !is_factor(name)) {
+        None => Ok(()),
+        Some(name) => Err(ValueError::from(format!(
+            "except, a_a and compare name levels of factors, and {name} is none of this series"
+        ))),
+    }
+}
+
+/// Whether the load takes what each level sets, and so does a server that may have it. `places` are
+/// those of the levels.
+fn check_levels(
+    series: &Series,
+    places: &[Vec<Range<usize>>],
+    servers: &BTreeMap<String, Server>,
+) -> Located<()> {
+    let levels = || series.factors.iter().flat_map(|factor| &factor.levels);
+    let of_levels = levels().filter_map(|level| level.sets.server.as_ref());
+    let all: Vec<&String> = series.servers.iter().chain(of_levels).collect();
+    let checked = |factor: &Factor, index: usize| -> Result<(), SpecError> {
+        let sets = &factor.levels[index].sets;
+        PlannedLoad::new(sets.load.clone())?;
+        let own = sets.server.as_ref().map(|server| vec![server]);
+        let taken = own.as_ref().unwrap_or(&all).iter();
+        let mut taken = taken.map(|name| servers[*name].varied(&sets.serve).map(drop));
+        let first = taken.next().unwrap_or(Ok(()));
+        first.or_else(|error| match taken.any(|other| other.is_ok()) {
+            true => Ok(()),
+            false => Err(error),
         })
+    };
+    for (factor, places) in series.factors.iter().zip(places) {
+        for (index, place) in places.iter().enumerate() {
+            checked(factor, index).map_err(|error| {
+                let (name, level) = (&factor.name, &factor.levels[index].level);
+                let problem = format!("factor {name}: level {level}: {error}");
+                (place.clone(), problem.into())
+            })?;
+        }
     }
+    Ok(())
 }
 
-impl AllowTable {
-    /// What this table says, else the other, else the default.
-    fn over(&self, under: &Self) -> Located<Allow> {
-        let default = Allow::default();
-        let either = |one: &Option<Spanned<f64>>, other: &Option<Spanned<f64>>, default| {
-            one.as_ref().or(other.as_ref()).map_or(Ok(default), share)
-        };
-        let switch = |one: Option<bool>, other: Option<bool>| one.or(other);
-        Ok(Allow {
-            errors: either(&self.errors, &under.errors, default.errors)?,
-            steal: either(&self.steal, &under.steal, default.steal)?,
-            others: either(&self.others, &under.others, default.others)?,
-            client_limited: switch(self.client_limited, under.client_limited)
-                .unwrap_or(default.client_limited),
-            overflows: switch(self.overflows, under.overflows).unwrap_or(default.overflows),
-        })
-    }
+/// A value of a file, or what is wrong with it.
+fn checked<'de, T: Deserialize<'de>, D: Deserializer<'de>, U, E: Display>(
+    from: D,
+    check: impl Fn(T) -> Result<U, E>,
+) -> Result<U, D::Error> {
+    check(T::deserialize(from)?).map_err(D::Error::custom)
 }
 
-fn over(under: &Table, upper: &Table) -> Table {
-    let mut merged = options(under);
-    merged.extend(options(upper));
-    merged
+/// Factors are read with the places of their levels: see [`series`].
+pub(super) fn elsewhere<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Factor>, D::Error> {
+    IgnoredAny::deserialize(from).map(|_| Vec::new())
 }
 
-fn checked_path(path: &Spanned<String>) -> Located<String> {
-    let text = path.get_ref();
-    let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());
-    if text.starts_with('/') && is_visible {
-        return Ok(text.clone());
-    }
-    Err(at(path)(format!(
-        "`{}` is not a path; right would be /index.html",
-        text.escape_debug()
-    )))
-}
-
-fn checked_quota(cpus: &Spanned<f64>) -> Located<f64> {
-    check_cpu_quota(*cpus.get_ref()).map_err(at(cpus))
-}
-
-fn checked_network(name: &Spanned<String>) -> Located<Network> {
-    Network::named(name.get_ref()).map_err(at(name))
-}
-
-fn checked_replicates(replicates: &Spanned<u32>) -> Located<u32> {
-    match *replicates.get_ref() {
-        count if (1..=REPLICATES_MAX).contains(&count) => Ok(count),
-        count => Err(at(replicates)(format!(
-            "{count} replicates; right would be 1 to {REPLICATES_MAX}"
-        ))),
-    }
-}
-
-fn seconds(seconds: &Spanned<f64>, least: f64) -> Located<f64> {
-    match *seconds.get_ref() {
-        some if (least..=DURATION_S_MAX).contains(&some) => Ok(some),
-        some => Err(at(seconds)(format!(
-            "{some} seconds; right would be {least} to {DURATION_S_MAX}"
-        ))),
-    }
-}
-
-fn share(share: &Spanned<f64>) -> Located<f64> {
-    match *share.get_ref() {
-        some if (0.0..=1.0).contains(&some) => Ok(some),
-        some => Err(at(share)(format!(
-            "{some} is not a share; right would be 0 to 1: 0.01 for one in a hundred"
-        ))),
-    }
-}
-
-fn compared(table: &Spanned<ComparedTable>) -> Located<Compared> {
-    let with = table.get_ref().with.clone();
-    if with.is_empty() {
-        return Err(at(table)(
-            "compare names no level; right would be with = { loops = 1 }".to_owned(),
-        ));
-    }
-    Ok(Compared {
-        metric: table.get_ref().metric,
-        with,
+pub(super) fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    checked(from, |name: String| match name.is_empty() {
+        true => Err("the name is empty; right would be \"models\", say"),
+        false => Ok(name),
     })
 }
 
-fn repeated(table: &Spanned<RepeatedTable>) -> Located<Repeated> {
-    match table.get_ref() {
-        RepeatedTable::Switch(true) => Ok(Repeated::First),
-        RepeatedTable::Switch(false) => Ok(Repeated::None),
-        RepeatedTable::Of(cells) => Ok(Repeated::Of(cells.clone())),
+pub(super) fn options<'de, D: Deserializer<'de>>(from: D) -> Result<Table, D::Error> {
+    Table::deserialize(from).map(|table| super::options::options(&table))
+}
+
+pub(super) fn path<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    checked(from, |path: String| {
+        let is_visible = path.bytes().all(|byte| byte.is_ascii_graphic());
+        match path.starts_with('/') && is_visible {
+            true => Ok(path),
+            false => Err(ValueError::new(
+                format!("`{}` is not a path", path.escape_debug()),
+                "/index.html",
+            )),
+        }
+    })
+}
+
+pub(super) fn quota<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    checked(from, check_cpu_quota).map(Some)
+}
+
+pub(super) fn replicates<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    checked(from, |count: u32| {
+        within(count, 1..=REPLICATES_MAX, "replicates")
+    })
+}
+
+pub(super) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    checked(from, |s: f64| {
+        within(s, DURATION_S_MIN..=DURATION_S_MAX, "seconds")
+    })
+}
+
+pub(super) fn warm_up<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    checked(from, |s: f64| within(s, 0.0..=DURATION_S_MAX, "seconds"))
+}
+
+pub(super) fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    checked(from, |share: f64| match (0.0..=1.0).contains(&share) {
+        true => Ok(share),
+        false => Err(ValueError::new(
+            format!("{share} is not a share"),
+            "0 to 1: 0.01 for one in a hundred",
+        )),
+    })
+}
+
+pub(super) fn some_levels<'de, D: Deserializer<'de>>(from: D) -> Result<Levels, D::Error> {
+    checked(from, |levels: Levels| match levels.is_empty() {
+        true => Err("compare names no level; right would be with = { loops = 1 }"),
+        false => Ok(levels),
+    })
+}
+
+fn within<T: PartialOrd + Display>(
+    value: T,
+    range: RangeInclusive<T>,
+    unit: &str,
+) -> Result<T, ValueError> {
+    match range.contains(&value) {
+        true => Ok(value),
+        false => Err(ValueError::new(
+            format!("{value} {unit}"),
+            format!("{} to {}", range.start(), range.end()),
+        )),
     }
 }

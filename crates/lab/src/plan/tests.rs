@@ -166,7 +166,7 @@ fn mistakes_are_told_in_one_line() {
         ),
         (
             "[[series]]\nname = \"s\"\n[series.factors]\nx = [{ level = 1, lood = {} }]",
-            "plan.toml:6: expected a list of levels",
+            "plan.toml:6: series s: factor x: unknown field `lood`",
         ),
         (
             "[[series]]\nname = \"s\"\na_a = [{ loops = 1 }]",
@@ -222,6 +222,59 @@ fn mistakes_are_told_in_one_line() {
             .to_string();
         assert!(message.contains(right), "{message:?} is not {right:?}");
     }
+}
+
+/// A level that the load or the server does not take is found with its line, before cells are made.
+#[test]
+fn levels_are_typed_when_they_are_read() {
+    let series = "[servers.own]\ncommand = [\"own\", \"{loops}\"]\n[[series]]\nname = \"s\"\n";
+    for (rest, right) in [
+        (
+            "[series.factors]\nconnections = [1,\n\"many\"]",
+            "plan.toml:9: series s: factor connections: level many: --connections many: not a number",
+        ),
+        (
+            "servers = [\"loadline\"]\nfactors.loops = [1, \"many\"]",
+            "plan.toml:8: series s: factor loops: level many: --loops many: not a number",
+        ),
+        (
+            "[series.factors]\nx = [\n{ level = \"a\", load = { rate = 5 } },\n{ level = \"b\", load = \
+             { duration = \"5s\" } }]",
+            "plan.toml:10: series s: factor x: level b: --duration: the lab sets it itself",
+        ),
+        (
+            "factors.rate_of_capacity = [0.5, 0]",
+            "plan.toml:7: series s: factor rate_of_capacity: level 0: rate_of_capacity is no multiple",
+        ),
+        (
+            "[series.factors]\ny = { load = \"think\", unit = \"lightyears\", levels = [1] }",
+            "plan.toml:8: series s: factor y: level 1: --think 1lightyears",
+        ),
+    ] {
+        let message = parsed(&format!("{series}{rest}")).unwrap_err();
+        assert!(message.starts_with(right), "{message:?} is not {right:?}");
+    }
+    // One of the servers takes it: which of them is run with it, cells decide.
+    parsed(&format!("{series}factors.loops = [\"many\"]")).unwrap();
+}
+
+#[test]
+fn defaults_are_of_every_series() {
+    let message = parsed("[defaults]\nname = \"x\"\n[[series]]\nname = \"s\"").unwrap_err();
+    let right = "plan.toml:4: name is of a single series; right would be";
+    assert!(message.starts_with(right), "{message}");
+    let message = parsed("[defaults]\nreplicates = 0\n[[series]]\nname = \"s\"").unwrap_err();
+    assert!(message.starts_with("plan.toml:4: series s: 0 replicates"));
+    // Either spelling of an option is the same option.
+    let plan = parsed(
+        "[defaults]\nserve = { keep_alive = true }\n[[series]]\nname = \"s\"\nserve = { keep-alive = \
+         false }",
+    );
+    let serve = plan.unwrap().series.remove(0).serve;
+    assert_eq!(
+        serve,
+        [("keep-alive".to_owned(), loadline_spec::Value::Switch(false))].into()
+    );
 }
 
 #[test]
