@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::child::THIS_PROGRAM;
-use super::configurations;
+use super::configurations::Configured;
 use super::launch_context::LaunchContext;
 use crate::plan::{Server, ServerKind, ServerSpec, fill, in_place, spellings};
 use loadline_spec::field::Preset;
@@ -34,16 +34,13 @@ pub(super) fn is_root() -> bool {
 pub(super) fn program(server: &Server) -> Option<&str> {
     match server.kind {
         ServerKind::Loadline => None,
-        ServerKind::NginxDefault | ServerKind::NginxTuned => Some("nginx"),
-        ServerKind::ApacheEvent => Some("apache2"),
-        ServerKind::Lighttpd => Some("lighttpd"),
-        ServerKind::H2o => Some("h2o"),
         // Placeholders are for what comes behind it, but for this program itself.
         ServerKind::Command => server
             .command
             .first()
             .map(String::as_str)
             .filter(|program| *program != "{loadline}"),
+        kind => Configured::of(kind).map(|it| it.command[0]),
     }
 }
 
@@ -62,48 +59,12 @@ pub(super) fn launch(
     }
 }
 
-fn other(server: &Server, options: &Table, context: &LaunchContext<'_>) -> Launch {
-    let file = context.configuration_file().display().to_string();
-    let workers = options.get("workers").and_then(Value::text);
-    let of = |words: &[&str], configuration: String| Launch {
-        command: words.iter().map(|word| (*word).to_owned()).collect(),
-        configuration: Some(configuration),
-    };
-    match server.kind {
-        ServerKind::NginxDefault | ServerKind::NginxTuned => {
-            let is_tuned = server.kind == ServerKind::NginxTuned;
-            let folder = context.scratch.display().to_string();
-            let early = context.scratch.join("early.log").display().to_string();
-            of(
-                &["nginx", "-p", &folder, "-e", &early, "-c", &file],
-                configurations::nginx(is_tuned, workers, context),
-            )
-        }
-        ServerKind::ApacheEvent => of(
-            &["apache2", "-D", "FOREGROUND", "-f", &file],
-            configurations::apache_event(workers, context),
-        ),
-        ServerKind::Lighttpd => of(
-            &["lighttpd", "-D", "-f", &file],
-            configurations::lighttpd(workers, context),
-        ),
-        ServerKind::H2o => of(
-            &["h2o", "-m", "worker", "-c", &file],
-            configurations::h2o(workers, context),
-        ),
-        ServerKind::Command | ServerKind::Loadline => own(server, options, context),
-    }
-}
-
 /// What prints its version in the first line.
 pub(super) fn version_command(server: &Server) -> Vec<String> {
     let words: &[&str] = match server.kind {
         ServerKind::Loadline => &[THIS_PROGRAM, "--version"],
-        ServerKind::NginxDefault | ServerKind::NginxTuned => &["nginx", "-v"],
-        ServerKind::ApacheEvent => &["apache2", "-v"],
-        ServerKind::Lighttpd => &["lighttpd", "-v"],
-        ServerKind::H2o => &["h2o", "--version"],
         ServerKind::Command => return server.version.clone(),
+        kind => Configured::of(kind).map_or(&[], |it| it.version),
     };
     words.iter().map(|word| (*word).to_owned()).collect()
 }
@@ -120,7 +81,7 @@ fn loadline(spec: &ServeSpec, context: &LaunchContext<'_>) -> Result<Launch, Spe
     })
 }
 
-fn own(server: &Server, options: &Table, context: &LaunchContext<'_>) -> Launch {
+fn other(server: &Server, options: &Table, context: &LaunchContext<'_>) -> Launch {
     let mut names = names(context);
     for (option, value) in options {
         if let Some(text) = value.text() {
@@ -133,13 +94,22 @@ fn own(server: &Server, options: &Table, context: &LaunchContext<'_>) -> Launch 
     // Behind a shell, the program's own path is that of the shell.
     let path = std::env::current_exe().unwrap_or_else(|_| THIS_PROGRAM.into());
     names.insert("{loadline}".to_owned(), path.display().to_string());
-    let mut command: Vec<String> = server.command.iter().map(|it| fill(it, &names)).collect();
-    if server.command.first().is_some_and(|it| it == "{loadline}") {
+    let (words, configuration) = match Configured::of(server.kind) {
+        Some(known) => {
+            let workers = options.get("workers").and_then(Value::text);
+            known.add_names(workers, context, &mut names);
+            let words: Vec<String> = known.command.iter().map(|it| (*it).to_owned()).collect();
+            (words, Some(known.configuration))
+        }
+        None => (server.command.clone(), server.configuration.as_deref()),
+    };
+    let mut command: Vec<String> = words.iter().map(|it| fill(it, &names)).collect();
+    if words.first().is_some_and(|it| it == "{loadline}") {
         command[0] = THIS_PROGRAM.to_owned();
     }
     Launch {
         command,
-        configuration: server.configuration.as_ref().map(|text| fill(text, &names)),
+        configuration: configuration.map(|text| fill(text, &names)),
     }
 }
 
