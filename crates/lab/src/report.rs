@@ -79,10 +79,16 @@ pub struct Report {
     pub environment: Environment,
 }
 
-/// A number of the report that JSON has no form for.
+/// A report that cannot be written down: a number that JSON has no form for.
 #[derive(Debug, thiserror::Error)]
-#[error("report: {0}")]
-pub struct ReportError(#[from] serde_json::Error);
+pub enum ReportError {
+    /// Its data.
+    #[error("report: {0}")]
+    Data(#[from] serde_json::Error),
+    /// Its page.
+    #[error("report: {0}")]
+    Page(#[from] askama::Error),
+}
 
 /// A trial that does not count.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -225,10 +225,33 @@ impl Figure {
         }
     }
 
+    /// Whether a curve of the legend was measured by others.
+    #[must_use]
+    pub fn is_reference(&self, legend: usize) -> bool {
+        let is_it = |curve: &Curve| curve.is_reference && curve.legend == legend;
+        self.points().any(|(_, curve, _)| is_it(curve))
+    }
+
+    /// Whether its curves have names.
+    #[must_use]
+    pub fn has_legend(&self) -> bool {
+        !self.kind.is_grid() && self.legend.iter().any(|name| !name.is_empty())
+    }
+
     /// Name of the row or line of a curve.
     #[must_use]
     pub fn name_of(&self, curve: &Curve) -> &str {
         self.legend.get(curve.legend).map_or("", String::as_str)
+    }
+}
+
+impl Scaling {
+    /// Its panel and its curve.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let names = [self.panel.as_str(), self.curve.as_str()];
+        let names = names.into_iter().filter(|name| !name.is_empty());
+        names.collect::<Vec<_>>().join(", ")
     }
 }
 

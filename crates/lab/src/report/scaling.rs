@@ -1,16 +1,12 @@
 //! How throughput grows with the number of what works at once: Gunther's law for the curves of a chart.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
-use loadline_capacity::stats::Interval;
-use loadline_capacity::usl::{FitError, LEVELS_MIN, Parameter, Usl, Weighting};
+use loadline_capacity::usl::{FitError, LEVELS_MIN, Usl, Weighting};
 
 use thiserror::Error;
 
 use super::figure::{Curve, Figure, Scaling};
-use super::words;
-use super::words::escaped;
 use crate::analysis::{Cell, Metric};
 use crate::plan::{Chart, ChartKind};
 
@@ -82,69 +78,13 @@ fn fit(curve: &Curve, values: &Values, seed: u64) -> Result<Usl, Unfitted> {
     Ok(Usl::fit(&points, &blocks, Weighting::Relative, seed)?)
 }
 
-/// The table of a chart's laws.
-pub(super) fn table(figure: &Figure, page: &mut String) {
-    if figure.scaling.is_empty() {
-        return;
-    }
-    let _ = write!(
-        page,
-        "<details><summary>Scalability law, N is {}</summary>\n<p class=\"note\">Throughput X(N) = λN / \
-         (1 + σ(N − 1) + κN(N − 1)): λ is that of one, σ what has to wait in line, κ what all have to \
-         agree on. Behind each its 95 % interval.</p>\n\
-         <div class=\"table\" tabindex=\"0\" role=\"region\" aria-label=\"Scalability law of {}\"><table>\n\
-         <thead><tr><th scope=\"col\">Curve</th>",
-        escaped(&words::factor(&figure.x.name).0.to_lowercase()),
-        escaped(&figure.title)
-    );
-    for name in ["λ per second", "σ", "κ", "Explained"] {
-        let _ = write!(page, "<th scope=\"col\" class=\"number\">{name}</th>");
-    }
-    page.push_str("<th scope=\"col\">Peak</th></tr></thead>\n<tbody>\n");
-    for scaling in &figure.scaling {
-        let names = [scaling.panel.as_str(), scaling.curve.as_str()];
-        let names = names.into_iter().filter(|name| !name.is_empty());
-        let name = names.collect::<Vec<_>>().join(", ");
-        let _ = write!(page, "<tr><td>{}</td>", escaped(&name));
-        match &scaling.law {
-            Some(law) => {
-                for parameter in [&law.lambda, &law.sigma, &law.kappa] {
-                    parameter_cell(parameter, page);
-                }
-                let _ = write!(
-                    page,
-                    "<td class=\"number\" data-value=\"{}\">{} %</td>",
-                    law.explained,
-                    words::digits(law.explained * 100.0, 3)
-                );
-            }
-            None => page.push_str("<td colspan=\"4\"></td>"),
-        }
-        let _ = writeln!(page, "<td>{}</td></tr>", escaped(&scaling.says));
-    }
-    page.push_str("</tbody></table></div></details>\n");
-}
-
-fn parameter_cell(parameter: &Parameter, page: &mut String) {
-    let Interval { low, high, .. } = parameter.interval;
-    let text = |value| words::digits(value, 3);
-    let _ = write!(
-        page,
-        "<td class=\"number\" data-value=\"{}\">{} (<span data-low=\"{low}\" data-high=\"{high}\">{} to \
-         {}</span>)</td>",
-        parameter.value,
-        text(parameter.value),
-        text(low),
-        text(high)
-    );
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::analysis::{Measured, Run};
     use crate::journal::Level;
     use crate::report::Report;
+    use crate::report::page::page;
 
     /// Throughput by workers: three trials at each number.
     fn run(at: impl Fn(f64) -> f64) -> Run {
@@ -172,8 +112,7 @@ mod tests {
             ..Chart::default()
         };
         let report = Report::new(run, &[chart], Vec::new());
-        let mut page = String::new();
-        table(&report.figures[0], &mut page);
+        let page = page(&report).unwrap();
         (report.figures[0].scaling.clone(), page)
     }
 
@@ -207,6 +146,6 @@ mod tests {
         let is_few = |trial: &Measured| trial.levels["workers"] != Level::Number(32.0);
         few.trials.retain(is_few);
         let (scaling, page) = scaling(&few);
-        assert!(scaling.is_empty() && page.is_empty());
+        assert!(scaling.is_empty() && !page.contains("Scalability law, N is"));
     }
 }

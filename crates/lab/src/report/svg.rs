@@ -25,14 +25,19 @@ const WIDTH: f64 = 960.0;
 /// Height of a panel that has the width for itself, and of one of several.
 const HEIGHTS: [f64; 2] = [400.0, 290.0];
 
-/// Draws a chart: the same figure always gives the same text.
-#[must_use]
-pub fn draw(figure: &Figure) -> String {
-    let columns = match figure.panels.len() {
+/// Panels side by side.
+pub(crate) fn columns(figure: &Figure) -> usize {
+    match figure.panels.len() {
         1 => 1,
         2 | 4 => 2,
         _ => 3,
-    };
+    }
+}
+
+/// Draws a chart: the same figure always gives the same text.
+#[must_use]
+pub fn draw(figure: &Figure) -> String {
+    let columns = columns(figure);
     let height = HEIGHTS[usize::from(columns > 1)];
     let rows = figure.panels.len().div_ceil(columns);
     let legend_lines = lines::legend_lines(figure, WIDTH);

@@ -45,7 +45,7 @@ fn entry_width(name: &str) -> f64 {
 
 /// Lines that the legend takes; none if there is a single curve without a name.
 pub(super) fn legend_lines(figure: &Figure, width: f64) -> usize {
-    if figure.kind.is_grid() || figure.legend.iter().all(String::is_empty) {
+    if !figure.has_legend() {
         return 0;
     }
     let mut lines = 1;
@@ -61,19 +61,17 @@ pub(super) fn legend_lines(figure: &Figure, width: f64) -> usize {
 }
 
 pub(super) fn legend(figure: &Figure, canvas: &mut Canvas, left: f64, top: f64) {
-    if legend_lines(figure, super::WIDTH) == 0 {
+    if !figure.has_legend() {
         return;
     }
     let (mut x, mut y) = (left, top);
-    let references = figure.points().filter(|(_, curve, _)| curve.is_reference);
-    let references: Vec<usize> = references.map(|(_, curve, _)| curve.legend).collect();
     for (index, name) in figure.legend.iter().enumerate() {
         if x + entry_width(name) > super::WIDTH && x > left {
             (x, y) = (left, y + 22.0);
         }
         let curve = Curve {
             legend: index,
-            is_reference: references.contains(&index),
+            is_reference: figure.is_reference(index),
             ..Curve::default()
         };
         if figure.kind == ChartKind::Bars {
