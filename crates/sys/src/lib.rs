@@ -23,7 +23,8 @@ pub mod waker;
 pub mod write;
 
 pub use poller::{
-    Event, Events, Interest, Poller, wait_any, wait_readable, wait_socket, wait_writable,
+    Event, Events, Interest, Poller, has_hung_up, wait_any, wait_readable, wait_socket,
+    wait_writable,
 };
 pub use socket::{Accepted, ListenAddr, ListenOptions};
 pub use waker::Waker;

@@ -282,6 +282,13 @@ pub fn wait_socket(
     })
 }
 
+/// Whether the peer has closed its end, or all of the connection, as far as is known now.
+#[must_use]
+pub fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+    poll_some(&mut polled, Some(0)).is_err() || !polled[0].revents().is_empty()
+}
+
 fn poll_some(polled: &mut [PollFd<'_>], timeout_ms: Option<u64>) -> io::Result<()> {
     let timeout = timeout_ms.map(timespec);
     match poll(polled, timeout.as_ref()) {

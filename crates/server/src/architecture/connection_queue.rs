@@ -8,9 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use loadline_proto::ConnectionRecord;
-use loadline_sys::{Accepted, Waker};
+use loadline_sys::{Accepted, Waker, has_hung_up};
 
-use crate::architecture::connection_thread::BusyTime;
 use crate::overload::QueueControl;
 use crate::telemetry::counters::Row;
 
@@ -22,8 +21,21 @@ pub(crate) struct Waiting {
     pub(crate) record: Option<Box<ConnectionRecord>>,
 }
 
-/// A connection that comes too late, or left the queue too late.
-pub(crate) struct TooLate(pub(crate) Waiting);
+/// How long a thread was busy with connections, without what it waited for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BusyTime {
+    /// Times that it had something to do.
+    pub(crate) visits: u64,
+    pub(crate) us: u64,
+}
+
+/// A connection for a thread.
+pub(crate) struct Popped {
+    pub(crate) waiting: Waiting,
+    pub(crate) waited_us: u64,
+    /// It has waited for long, and its client has left.
+    pub(crate) has_left: bool,
+}
 
 /// The queue.
 pub(crate) struct ConnectionQueue {
@@ -94,33 +106,28 @@ impl ConnectionQueue {
         !state.pusher_waits
     }
 
-    /// Queues a connection.
-    pub(crate) fn push(&self, waiting: Waiting) -> Result<(), TooLate> {
+    /// Whether one more would be served in time.
+    pub(crate) fn is_in_time(&self, now_us: u64) -> bool {
         let mut state = self.lock();
-        let depth = state.waiting.len();
-        let now_us = waiting.since_us;
-        // Threads that are about to take those before it.
-        let ahead = depth.saturating_sub(state.asleep);
-        if let Some(control) = &mut state.control
-            && control.offer(now_us, ahead).is_err()
-        {
-            return Err(TooLate(waiting));
-        }
-        self.row.queue_depth.add(1);
-        state.waiting.push_back(waiting);
-        self.depth.store(depth + 1, Ordering::Relaxed);
-        drop(state);
-        self.some.notify_one();
-        Ok(())
+        // Less those that threads are about to take.
+        let ahead = state.waiting.len().saturating_sub(state.asleep);
+        let control = state.control.as_mut();
+        control.is_none_or(|control| control.offer(now_us, ahead).is_ok())
     }
 
-    /// The next one, for a thread that was `busy` since its last; `None` when the queue is closed and
-    /// empty. An error: it has waited for too long.
-    pub(crate) fn pop(
-        &self,
-        busy: BusyTime,
-        now_us: impl Fn() -> u64,
-    ) -> Option<Result<Waiting, TooLate>> {
+    /// Queues a connection.
+    pub(crate) fn push(&self, waiting: Waiting) {
+        self.row.queue_depth.add(1);
+        let mut state = self.lock();
+        state.waiting.push_back(waiting);
+        self.depth.store(state.waiting.len(), Ordering::Relaxed);
+        drop(state);
+        self.some.notify_one();
+    }
+
+    /// The next one, for a thread that was `busy` since its last; `None` when the queue is
+    /// closed and empty.
+    pub(crate) fn pop(&self, busy: BusyTime, now_us: impl Fn() -> u64) -> Option<Popped> {
         let mut state = self.lock();
         if let Some(control) = &mut state.control
             && busy.visits > 0
@@ -134,15 +141,19 @@ impl ConnectionQueue {
                 let now_us = now_us();
                 let waited_us = now_us.saturating_sub(next.since_us);
                 let control = state.control.as_mut();
-                let taken = control.map_or(Ok(()), |it| it.take(now_us, waited_us, depth));
+                let is_long = control.is_some_and(|control| {
+                    let _ = control.take(now_us, waited_us, 0); // it is served, however late
+                    control.is_long(waited_us)
+                });
                 if std::mem::take(&mut state.pusher_waits) {
                     self.room.wake();
                 }
                 drop(state);
                 self.row.queue_depth.sub(1);
-                return Some(match taken {
-                    Ok(()) => Ok(next),
-                    Err(_) => Err(TooLate(next)),
+                return Some(Popped {
+                    has_left: is_long && has_hung_up(next.accepted.socket.as_fd()),
+                    waiting: next,
+                    waited_us,
                 });
             }
             if state.closed {

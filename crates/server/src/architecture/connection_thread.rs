@@ -15,8 +15,9 @@ use loadline_sys::{Accepted, Waker, wait_socket};
 
 use crate::accept::acceptor::{Acceptor, NewConnection};
 use crate::admission::Verdict;
+use crate::architecture::connection_queue::{BusyTime, Waiting};
 use crate::config::Steps as _;
-use crate::connection::{Connection, Placement, Step, TaskStart};
+use crate::connection::{Connection, Origin, Placement, Step, TaskStart};
 use crate::overload::Permit;
 use crate::shutdown::Stage;
 use crate::site::Site;
@@ -184,6 +185,19 @@ pub(crate) fn refuse_at_once<H: Handler>(
     thread.journal_closed(record);
 }
 
+/// Closes a connection whose client has left before any thread had time for it.
+pub(crate) fn close<H: Handler>(waiting: Waiting, thread: &mut ThreadContext<H>) {
+    thread.tick();
+    let Waiting {
+        accepted, record, ..
+    } = waiting;
+    let transport = Socket::of_thread(accepted.socket.as_fd());
+    let mut connection = Connection::new(transport, Origin::from(&accepted), record, thread);
+    connection.abort(CloseReason::Vanished);
+    let record = connection.end(&mut (), &mut thread.cx());
+    thread.journal_closed(record);
+}
+
 /// A thread and its connection.
 struct Thread<'c, H: Handler, T> {
     site: &'c Site<H>,
@@ -201,14 +215,6 @@ struct Thread<'c, H: Handler, T> {
     visit_us: u64,
     /// Others wait for the thread: the connection closes behind its next response.
     is_yielding: bool,
-}
-
-/// How long a thread was busy with connections, without what it waited for them.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct BusyTime {
-    /// Times that it had something to do.
-    pub(crate) visits: u64,
-    pub(crate) us: u64,
 }
 
 impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {

@@ -17,9 +17,10 @@ use loadline_sys::wait_readable;
 use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
 use crate::admission::{Admission, Kind, Load, Verdict};
-use crate::architecture::connection_queue::{ConnectionQueue, TooLate, Waiting};
-use crate::architecture::connection_thread::{self, BusyTime, IdleGuard};
+use crate::architecture::connection_queue::{BusyTime, ConnectionQueue, Waiting};
+use crate::architecture::connection_thread::{self, IdleGuard};
 use crate::architecture::idle_slots::{IdleSlots, Slot};
+use crate::event_loop::refusals::Refusals;
 use crate::shutdown::Stage;
 use crate::site::{Site, Started};
 use crate::telemetry::counters::Role;
@@ -41,6 +42,7 @@ pub(crate) fn run<H: Handler>(
         slots: goal.map(|_| Mutex::default()),
     });
     let threads = ThreadGroup::new()?;
+    let refusals = goal.map(|_| Refusals::start(site, &threads)).transpose()?;
     for index in 0..site.options.threads {
         let (worker_site, own) = (Arc::clone(site), Arc::clone(&shared));
         let member = threads.enter();
@@ -63,9 +65,10 @@ pub(crate) fn run<H: Handler>(
     }
     started.tell();
     let result = site.guarded("the accepting thread", || {
-        accept_all(site, &mut acceptor, &shared, &mut thread)
+        accept_all(site, &mut acceptor, &shared, refusals.as_ref(), &mut thread)
     });
     drop(acceptor);
+    drop(refusals);
     shared.queue.close();
     result?;
     threads.wait_empty(site)
@@ -76,6 +79,7 @@ fn accept_all<H: Handler>(
     site: &Site<H>,
     acceptor: &mut Acceptor,
     shared: &Shared,
+    refusals: Option<&Refusals>,
     thread: &mut ThreadContext<H>,
 ) -> io::Result<()> {
     let row = Arc::clone(&thread.row);
@@ -102,20 +106,20 @@ fn accept_all<H: Handler>(
         }
         match acceptor.next(now, &row)? {
             Some(NewConnection::Regular(accepted) | NewConnection::LastDescriptor(accepted)) => {
+                if let Some(refusals) = refusals
+                    && !shared.queue.is_in_time(thread.now_us())
+                {
+                    row.refused_late.add(1);
+                    refusals.refuse(accepted);
+                    continue;
+                }
                 let record = thread.journal_accepted(accepted.peer);
                 thread.offer_log(); // before the line of its end, which another thread writes
-                let waiting = Waiting {
+                shared.queue.push(Waiting {
                     accepted,
                     since_us: thread.now_us(),
                     record,
-                };
-                match shared.queue.push(waiting) {
-                    Ok(()) => {}
-                    Err(TooLate(waiting)) => {
-                        row.refused_late.add(1);
-                        connection_thread::refuse_at_once(&waiting.accepted, site, thread);
-                    }
-                }
+                });
             }
             None if acceptor.is_drained() => return Ok(()),
             None => {
@@ -159,17 +163,13 @@ fn work<H: Handler>(site: &Arc<Site<H>>, shared: &Shared) -> io::Result<()> {
     let mut busy = BusyTime::default();
     while let Some(popped) = shared.queue.pop(busy, || site.clock.now_us()) {
         busy = BusyTime::default();
-        match popped {
-            Ok(waiting) => {
-                let waited_us = site.clock.now_us().saturating_sub(waiting.since_us);
-                thread.row.queue_wait_us.add(waited_us);
-                busy = serve(waiting, site, shared, &mut thread);
-            }
-            Err(TooLate(waiting)) => {
-                thread.row.refused_late.add(1);
-                connection_thread::refuse_at_once(&waiting.accepted, site, &mut thread);
-            }
+        thread.row.queue_wait_us.add(popped.waited_us);
+        if popped.has_left {
+            thread.row.abandoned.add(1);
+            connection_thread::close(popped.waiting, &mut thread);
+            continue;
         }
+        busy = serve(popped.waiting, site, shared, &mut thread);
     }
     Ok(())
 }
