@@ -246,7 +246,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let began_us = self.thread.now_us();
         self.load().turn_begins(began_us);
         if let Some(turn) = &mut self.thread.turn {
-            turn.begin(began_us, began_us > self.ended_us + WAIT_US);
+            let waited = began_us > self.ended_us + WAIT_US;
+            turn.begin(began_us, waited, self.driver.is_full());
         }
         began_us
     }

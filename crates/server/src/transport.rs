@@ -170,6 +170,11 @@ pub(crate) trait Driver: Watch + Send + Sized {
     /// Events that are still to be reported.
     fn left(&self) -> usize;
 
+    /// Whether the last wait may have left events for the next one.
+    fn is_full(&self) -> bool {
+        false
+    }
+
     /// Whether input is reported by `next` alone, so that a drain has to report all of it before idle
     /// connections drain.
     const REPORTS_BEFORE_DRAIN: bool;

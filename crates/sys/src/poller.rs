@@ -133,6 +133,12 @@ impl Events {
         self.0.is_empty()
     }
 
+    /// Whether the last wait may have left some for the next one.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= EVENTS_MAX
+    }
+
     /// One of the last wait's events.
     ///
     /// # Panics

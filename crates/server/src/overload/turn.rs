@@ -5,16 +5,19 @@ use std::time::Duration;
 use super::delay::DelayControl;
 use super::retry_after::RetryAfter;
 
-/// Decides by the age of what a loop finds: an event of this turn came after the last turn began to
-/// report its own.
+/// Decides by the age of what a loop finds: an event of this turn came after the last turn began that
+/// has reported all there was.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TurnControl {
     delay: DelayControl,
     retry_after: RetryAfter,
-    /// When this turn began, and the one before.
+    /// When this turn began.
     began_us: u64,
-    began_before_us: u64,
-    /// In this turn.
+    /// Its events came after this.
+    oldest_us: u64,
+    /// There may be more events than it reports.
+    is_full: bool,
+    /// It has refused something.
     has_refused: bool,
 }
 
@@ -24,21 +27,25 @@ impl TurnControl {
             delay: DelayControl::new(goal),
             retry_after: RetryAfter::new(),
             began_us: 0,
-            began_before_us: 0,
+            oldest_us: 0,
+            is_full: false,
             has_refused: false,
         }
     }
 
     /// A turn begins. `waited`: the loop has waited for an event, so that nothing is older than that.
-    pub(crate) fn begin(&mut self, now_us: u64, waited: bool) {
-        self.began_before_us = match waited {
-            true => now_us,
-            false => self.began_us,
+    /// `is_full`: there may be more events than the turn reports.
+    pub(crate) fn begin(&mut self, now_us: u64, waited: bool, is_full: bool) {
+        self.oldest_us = match (waited, self.is_full) {
+            (true, _) => now_us,
+            (false, true) => self.oldest_us,
+            (false, false) => self.began_us,
         };
         self.began_us = now_us;
+        self.is_full = is_full;
         // A turn that refuses is short for that reason.
         if !std::mem::take(&mut self.has_refused) || waited {
-            self.delay.waited(now_us - self.began_before_us);
+            self.delay.waited(now_us - self.oldest_us);
         }
     }
 
@@ -46,8 +53,12 @@ impl TurnControl {
     /// back after this many seconds.
     #[inline]
     pub(crate) fn check(&mut self, now_us: u64) -> Result<(), u32> {
-        // On average an event came in the middle of the turn before.
-        let age_us = now_us - (self.began_before_us / 2 + self.began_us / 2).min(now_us);
+        // On average an event came in the middle of the time; the oldest are reported first.
+        let came_us = match self.is_full {
+            true => self.oldest_us,
+            false => self.oldest_us / 2 + self.began_us / 2,
+        };
+        let age_us = now_us.saturating_sub(came_us);
         if age_us <= self.delay.accepted_us() {
             return Ok(());
         }
@@ -69,33 +80,46 @@ mod tests {
     #[test]
     fn what_waited_for_longer_than_the_goal_is_refused() {
         let mut turn = TurnControl::new(Duration::from_secs(1));
-        turn.begin(5_000_000, true);
+        turn.begin(5_000_000, true, false);
         assert_eq!(turn.check(5_000_000), Ok(()));
         assert_eq!(turn.check(6_000_000), Ok(()));
         assert!(turn.check(6_000_001).is_err());
         // Events of the next turn came while that one lasted.
-        turn.begin(6_200_000, false);
+        turn.begin(6_200_000, false, false);
         assert_eq!(turn.check(6_600_000), Ok(()));
         assert!(turn.check(6_700_000).is_err());
-        turn.begin(6_700_000, true);
+        turn.begin(6_700_000, true, false);
         assert_eq!(turn.check(7_000_000), Ok(()));
     }
 
     #[test]
     fn under_lasting_overload_turns_become_short() {
         let mut turn = TurnControl::new(Duration::from_secs(1));
-        turn.begin(0, true);
-        turn.begin(1, false);
+        turn.begin(0, true, false);
+        turn.begin(1, false, false);
         for now_us in (1_000_100..1_300_000).step_by(50_000) {
             assert!(turn.check(now_us).is_err());
         }
-        turn.begin(1_300_000, false);
+        turn.begin(1_300_000, false, false);
         assert!(turn.check(1_300_000).is_err(), "from a turn of 1.3 s");
-        turn.begin(1_301_000, false);
+        turn.begin(1_301_000, false, false);
         assert_eq!(turn.check(1_380_000), Ok(()));
         assert!(turn.check(1_402_000).is_err());
         // Nothing waits any more.
-        turn.begin(1_410_000, true);
+        turn.begin(1_410_000, true, false);
         assert_eq!(turn.check(2_400_000), Ok(()));
+    }
+
+    #[test]
+    fn events_that_did_not_fit_into_a_turn_are_as_old_as_the_first_of_them() {
+        let mut turn = TurnControl::new(Duration::from_secs(1));
+        turn.begin(0, true, true);
+        turn.begin(900_000, false, true);
+        assert_eq!(turn.check(1_000_000), Ok(()));
+        assert!(turn.check(1_000_001).is_err());
+        turn.begin(1_100_000, false, false);
+        assert_eq!(turn.check(1_500_000), Ok(()), "the last of them");
+        turn.begin(1_600_000, false, false);
+        assert_eq!(turn.check(2_300_000), Ok(()));
     }
 }

@@ -85,6 +85,11 @@ impl Driver for Epoll {
         self.events.len() - self.next
     }
 
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.events.is_full()
+    }
+
     const REPORTS_BEFORE_DRAIN: bool = false;
 
     fn miss(missed: &mut Readiness, event: Event) {
