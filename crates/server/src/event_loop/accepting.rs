@@ -16,6 +16,9 @@ use crate::transport::socket::Readiness;
 use crate::transport::{Driver, LoopTransport};
 use loadline_base::Token;
 
+/// Connections accepted for each millisecond of a long turn: 8 take some 25 us of it.
+const ACCEPTS_PER_MS: usize = 8;
+
 impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Accepts a bounded batch, if a listener is ready.
     pub(super) fn accept(&mut self, is_accept_ready: bool) -> io::Result<()> {
@@ -31,8 +34,16 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         Ok(())
     }
 
+    /// More in a long turn, so that those who wait to be accepted do not wait for many of them.
+    fn accept_batch_max(&self) -> usize {
+        let turn = self.thread.turn.as_ref();
+        let turn_us = turn.map_or(0, |turn| turn.lasts_us(self.thread.now_us()));
+        let more = usize::try_from(turn_us / 1000).unwrap_or(0) * ACCEPTS_PER_MS;
+        ACCEPT_BATCH.saturating_add(more)
+    }
+
     pub(super) fn accept_batch(&mut self) -> io::Result<()> {
-        for count in 0..ACCEPT_BATCH {
+        for count in 0..self.accept_batch_max() {
             let Some(listeners) = &mut self.listeners else {
                 return Ok(());
             };

@@ -49,6 +49,11 @@ impl TurnControl {
         }
     }
 
+    /// How long it has lasted.
+    pub(crate) fn lasts_us(&self, now_us: u64) -> u64 {
+        now_us.saturating_sub(self.began_us)
+    }
+
     /// A request is about to be answered. `Err`: it is too old for that, and its client is to come
     /// back after this many seconds.
     #[inline]
