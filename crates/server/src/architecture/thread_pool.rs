@@ -7,12 +7,13 @@
 //! clients hold threads until their idle time is over.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use loadline_base::Millis;
 use loadline_proto::Handler;
-use loadline_sys::wait_readable;
+use loadline_sys::{socket, wait_readable};
 
 use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
@@ -108,6 +109,8 @@ fn accept_all<H: Handler>(
             Some(NewConnection::Regular(accepted) | NewConnection::LastDescriptor(accepted)) => {
                 if let Some(refusals) = refusals
                     && !shared.queue.is_in_time(thread.now_us())
+                    && socket::has_input(accepted.socket.as_fd())
+                // what nobody asked for is no answer
                 {
                     row.refused_late.add(1);
                     refusals.refuse(accepted);
