@@ -53,6 +53,10 @@ pub(crate) use threads::run;
 /// then. Less may be the time of a system call that reports many events.
 const WAIT_US: u64 = 1000;
 
+/// How long a turn reports events, in microseconds, if those that are left stay for the next one. What
+/// a ring is to send leaves when the turn has ended.
+const TURN_MAX_US: u64 = 5000;
+
 /// Events between two looks at the clock in a long turn: often enough for a goal of milliseconds, and
 /// less than 1 % of what small requests cost.
 const EVENTS_PER_TICK: u32 = 16;
@@ -115,8 +119,11 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     served: usize,
     refused: usize,
     stage: Stage,
-    /// When the last turn ended, in microseconds.
+    /// When this turn began and the last one ended, in microseconds.
+    began_us: u64,
     ended_us: u64,
+    /// The last turn has left events for this one.
+    is_cut_short: bool,
     /// A drain has begun; idle connections learn of it after all pending events were reported.
     is_reporting: bool,
 }
@@ -175,7 +182,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             served: 0,
             refused: 0,
             stage: Stage::Up,
+            began_us: 0,
             ended_us: 0,
+            is_cut_short: false,
             is_reporting: false,
         })
     }
@@ -244,10 +253,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     fn begin_turn(&mut self) -> u64 {
         self.thread.tick();
         let began_us = self.thread.now_us();
+        self.began_us = began_us;
         self.load().turn_begins(began_us);
         if let Some(turn) = &mut self.thread.turn {
             let waited = began_us > self.ended_us + WAIT_US;
-            turn.begin(began_us, waited, self.driver.is_full());
+            turn.begin(began_us, waited, self.driver.is_full() || self.is_cut_short);
         }
         began_us
     }
@@ -274,6 +284,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             if count.is_multiple_of(EVENTS_PER_TICK) {
                 self.thread.tick_in_long_turn();
             }
+            if D::KEEPS_EVENTS && self.thread.now_us() > self.began_us + TURN_MAX_US {
+                self.is_cut_short = true;
+                return is_accept_ready;
+            }
             let left = self.driver.left();
             self.load().ready.store(left, Relaxed);
             match self.next_event() {
@@ -286,9 +300,15 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 }
                 Some(Next::AcceptReady) => is_accept_ready = true,
                 Some(Next::Nothing) => {}
-                None => return is_accept_ready,
+                None => break,
             }
             self.thread.offer_full_log();
+        }
+        self.is_cut_short = false;
+        if let Some(turn) = &mut self.thread.turn
+            && !self.driver.is_full()
+        {
+            turn.has_reported_all();
         }
         is_accept_ready
     }

@@ -175,6 +175,9 @@ pub(crate) trait Driver: Watch + Send + Sized {
         false
     }
 
+    /// Whether events that were not asked for stay for the next wait.
+    const KEEPS_EVENTS: bool;
+
     /// Whether input is reported by `next` alone, so that a drain has to report all of it before idle
     /// connections drain.
     const REPORTS_BEFORE_DRAIN: bool;

@@ -312,11 +312,12 @@ impl Ring {
     /// # Errors
     /// Only for a mistake of ours.
     pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
-        if self.left() > 0 {
-            return Ok(());
-        }
         self.enable()?;
         self.prepare();
+        if self.left() > 0 {
+            // What was ordered leaves. Which quiet sends are done is seen once all completions are taken.
+            return self.enter(Some(0));
+        }
         self.enter(timeout_ns)?;
         self.take_completions();
         self.find_submitted();

@@ -49,6 +49,11 @@ impl TurnControl {
         }
     }
 
+    /// All that there was when it began.
+    pub(crate) fn has_reported_all(&mut self) {
+        self.is_full = false;
+    }
+
     /// How long it has lasted.
     pub(crate) fn lasts_us(&self, now_us: u64) -> u64 {
         now_us.saturating_sub(self.began_us)

@@ -101,6 +101,7 @@ impl Driver for SimDriver {
         self.batch.len()
     }
 
+    const KEEPS_EVENTS: bool = false;
     const REPORTS_BEFORE_DRAIN: bool = true;
 
     fn miss(_missed: &mut Readiness, _event: Event) {}

@@ -90,6 +90,7 @@ impl Driver for Epoll {
         self.events.is_full()
     }
 
+    const KEEPS_EVENTS: bool = false;
     const REPORTS_BEFORE_DRAIN: bool = false;
 
     fn miss(missed: &mut Readiness, event: Event) {

@@ -131,6 +131,7 @@ impl Driver for RingDriver {
         self.ring.left()
     }
 
+    const KEEPS_EVENTS: bool = true;
     const REPORTS_BEFORE_DRAIN: bool = true;
 
     fn miss(_missed: &mut Readiness, _event: RingEvent<'_>) {}
