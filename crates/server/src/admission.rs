@@ -5,7 +5,7 @@ use loadline_sys::Accepted;
 
 /// Connections that are answered with 503 at the same time, beside those that the cap counts. Each
 /// needs a descriptor (or a thread) until its client has read the answer.
-const REFUSALS_MAX: usize = 512;
+const REFUSALS_MAX: usize = 64;
 
 /// Connections over the cap that wait until an idle one was closed for each of them. That may take
 /// some turns, and until then all of them see the same idle connection.

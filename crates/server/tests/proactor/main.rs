@@ -23,6 +23,8 @@ mod limits;
 mod many;
 #[path = "../reactor/models.rs"]
 mod models;
+#[path = "../reactor/overload.rs"]
+mod overload;
 mod ring;
 #[path = "../shared/mod.rs"]
 mod shared;

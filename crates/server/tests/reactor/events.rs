@@ -70,7 +70,7 @@ fn a_client_that_vanishes_while_its_request_is_worked_on() {
 }
 
 /// Closes with a reset instead of a regular end.
-fn reset(client: Client) {
+pub(crate) fn reset(client: Client) {
     let at_once = Some(std::time::Duration::ZERO);
     rustix::net::sockopt::set_socket_linger(&client.stream, at_once).unwrap();
 }

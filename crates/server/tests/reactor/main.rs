@@ -13,6 +13,7 @@ mod held_up;
 mod limits;
 mod many;
 mod models;
+mod overload;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod util;

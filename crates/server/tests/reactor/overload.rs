@@ -1,0 +1,97 @@
+//! More work than can be done within the latency goal.
+
+use std::time::Duration;
+
+use loadline_server::ServerOptions;
+
+use crate::events::reset;
+use crate::util::*;
+
+/// One worker, held at the gate after it has done enough short jobs to know how long they take.
+fn with_a_held_worker(latency_goal: Option<Duration>) -> (Server, Client) {
+    let server = start(ServerOptions {
+        latency_goal,
+        ..options(1, 1)
+    });
+    let mut client = server.connect();
+    for _ in 0..40 {
+        assert_eq!(client.get("/nap").status, 200);
+    }
+    client.ask("/gate");
+    server.handler.gate.await_waiting(1);
+    (server, client)
+}
+
+/// Sends many requests of 2 ms each, and counts the responses: answered and refused.
+fn ask_many(server: &Server, path: &str, open: impl FnOnce()) -> (usize, usize) {
+    let mut clients: Vec<_> = (0..300).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.ask(path));
+    open();
+    let mut refused = 0;
+    for client in &mut clients {
+        let answer = client.answer().unwrap();
+        match answer.status {
+            200 => {}
+            503 => {
+                assert!(answer.says("retry-after: "), "{answer:?}");
+                refused += 1;
+            }
+            other => panic!("{other}"),
+        }
+    }
+    (clients.len() - refused, refused)
+}
+
+#[test]
+fn jobs_that_could_not_be_done_in_time_are_refused_at_once() {
+    let (server, mut held) = with_a_held_worker(Some(Duration::from_millis(200)));
+    let handler = server.handler.clone();
+    let (_, refused) = ask_many(&server, "/nap", || {
+        // Before a worker is free: 300 jobs are 600 ms of work.
+        eventually(|| server.total().refused_late > 0);
+        handler.gate.open();
+    });
+    assert_eq!(held.answer().unwrap().status, 200);
+    let total = server.total();
+    assert!(refused > 0);
+    assert_eq!(total.refused_late, refused as u64, "{total:?}");
+    // And what comes when all is done is answered again.
+    assert_eq!(server.connect().get("/nap").status, 200);
+}
+
+#[test]
+fn without_a_goal_all_of_them_wait() {
+    let (server, mut held) = with_a_held_worker(None);
+    let handler = server.handler.clone();
+    let seen = ask_many(&server, "/nap", || handler.gate.open());
+    assert_eq!(held.answer().unwrap().status, 200);
+    assert_eq!(seen, (300, 0));
+}
+
+#[test]
+fn jobs_of_clients_that_have_left_are_not_done() {
+    let (server, mut held) = with_a_held_worker(Some(Duration::from_secs(60)));
+    let jobs = server.total().jobs;
+    let mut leaving: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    leaving.iter_mut().for_each(|client| client.ask("/nap"));
+    eventually(|| server.total().queue_depth == 20);
+    leaving.into_iter().for_each(reset);
+    eventually(|| server.total().connections == 1);
+    server.handler.gate.open();
+    assert_eq!(held.answer().unwrap().status, 200);
+    eventually(|| server.total().abandoned == 20);
+    assert_eq!(server.total().jobs, jobs + 1, "of the one that has stayed");
+}
+
+#[test]
+fn a_loop_that_does_the_work_itself_refuses_what_comes_too_late() {
+    let server = start(ServerOptions {
+        latency_goal: Some(Duration::from_millis(100)),
+        ..options(1, 0)
+    });
+    // 1.5 s of work.
+    let (answered, refused) = ask_many(&server, "/spin", || {});
+    assert!(answered > 0 && refused > 0, "{answered} and {refused}");
+    assert_eq!(server.total().refused_late, refused as u64);
+    assert_eq!(server.connect().get("/spin").status, 200);
+}
