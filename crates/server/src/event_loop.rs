@@ -49,9 +49,9 @@ use crate::worker::pool::Workers;
 use loop_group::LoopGroup;
 pub(crate) use threads::run;
 
-/// Between two turns, in microseconds: the loop has waited for an event, which is as old as the turn
-/// then. Less may be the time of a system call that reports many events.
-const WAIT_US: u64 = 1000;
+/// A turn of this length, in microseconds, may make what came meanwhile late: the loop then looks whether
+/// anything did before it waits.
+const LONG_TURN_US: u64 = 5000;
 
 /// How long a turn reports events, in microseconds, if those that are left stay for the next one. What
 /// a ring is to send leaves when the turn has ended.
@@ -122,6 +122,8 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     /// When this turn began and the last one ended, in microseconds.
     began_us: u64,
     ended_us: u64,
+    /// The last turn was long, and nothing came meanwhile.
+    has_waited: bool,
     /// The last turn has left events for this one.
     is_cut_short: bool,
     /// A drain has begun; idle connections learn of it after all pending events were reported.
@@ -184,6 +186,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             stage: Stage::Up,
             began_us: 0,
             ended_us: 0,
+            has_waited: false,
             is_cut_short: false,
             is_reporting: false,
         })
@@ -221,7 +224,14 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Waits until something is ready, the earliest deadline comes, or mail does.
     fn wait(&mut self) -> io::Result<()> {
         let timeout_ms = self.begin_wait();
-        self.driver.wait(timeout_ms)?;
+        let was_long = self.ended_us > self.began_us + LONG_TURN_US;
+        if was_long {
+            self.driver.wait(Some(0))?;
+        }
+        self.has_waited = was_long && self.driver.left() == 0;
+        if !was_long || self.has_waited {
+            self.driver.wait(timeout_ms)?;
+        }
         self.dispatcher.mailbox.wake_up();
         Ok(())
     }
@@ -256,8 +266,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.began_us = began_us;
         self.load().turn_begins(began_us);
         if let Some(turn) = &mut self.thread.turn {
-            let waited = began_us > self.ended_us + WAIT_US;
-            turn.begin(began_us, waited, self.driver.is_full() || self.is_cut_short);
+            let is_full = self.driver.is_full() || self.is_cut_short;
+            turn.begin(began_us, self.has_waited, is_full);
         }
         began_us
     }
