@@ -122,7 +122,7 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     /// When this turn began and the last one ended, in microseconds.
     began_us: u64,
     ended_us: u64,
-    /// The last turn was long, and nothing came meanwhile.
+    /// Nothing came during the last turn, or it was short.
     has_waited: bool,
     /// The last turn has left events for this one.
     is_cut_short: bool,
@@ -186,7 +186,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             stage: Stage::Up,
             began_us: 0,
             ended_us: 0,
-            has_waited: false,
+            has_waited: true,
             is_cut_short: false,
             is_reporting: false,
         })
@@ -228,8 +228,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if was_long {
             self.driver.wait(Some(0))?;
         }
-        self.has_waited = was_long && self.driver.left() == 0;
-        if !was_long || self.has_waited {
+        self.has_waited = !was_long || self.driver.left() == 0;
+        if self.has_waited {
             self.driver.wait(timeout_ms)?;
         }
         self.dispatcher.mailbox.wake_up();

@@ -95,3 +95,19 @@ fn a_loop_that_does_the_work_itself_refuses_what_comes_too_late() {
     assert_eq!(server.total().refused_late, refused as u64);
     assert_eq!(server.connect().get("/spin").status, 200);
 }
+
+#[test]
+fn what_comes_after_a_quiet_time_is_not_late() {
+    let goal = Duration::from_millis(20);
+    for workers in [0, 1] {
+        let server = start(ServerOptions {
+            latency_goal: Some(goal),
+            ..options(1, workers)
+        });
+        let mut client = server.connect();
+        for _ in 0..3 {
+            assert_eq!(client.get("/").status, 200);
+            std::thread::sleep(3 * goal);
+        }
+    }
+}
