@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use loadline_base::Millis;
 use loadline_proto::{
-    Action, CloseReason, ConnectionRecord, Context, Exchange, Fill, Handler, Outcome,
-    ServerSession, Status, StreamId,
+    Action, CloseReason, ConnectionRecord, Context, Exchange, Fill, Handler, ServerSession, Status,
+    StreamId,
 };
 use loadline_sys::Accepted;
 use loadline_sys::file::{self, Filled};
@@ -255,10 +255,8 @@ impl<T> Connection<T> {
         match self.session.next_action(io.cx) {
             Action::Run(mut exchange) => {
                 site.check_proxy(&exchange);
-                let outcome = match borrowed.late.refuses(borrowed.config, &mut exchange) {
-                    true => Outcome::Ready,
-                    false => (borrowed.config).handle(borrowed.local, &mut exchange, io.cx),
-                };
+                let (config, local) = (borrowed.config, borrowed.local);
+                let outcome = borrowed.late.handle(config, local, &mut exchange, io.cx);
                 self.session.ran(exchange, outcome, io.cx);
             }
             Action::Block(exchange) => {

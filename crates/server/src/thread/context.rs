@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use loadline_base::Millis;
-use loadline_proto::{AccessLog, ConnectionRecord, Context, Exchange, Handler, HttpDate, Pool};
+use loadline_proto::{
+    AccessLog, ConnectionRecord, Context, Exchange, Handler, HttpDate, Outcome, Pool,
+};
 use loadline_sys::Waker;
 use loadline_sys::write::FileBuffer;
 
@@ -73,21 +75,23 @@ pub(crate) struct Late<'k> {
 }
 
 impl Late<'_> {
-    /// Answers a request with 503 if it is too old, unless its handler exempts it; `false`: it is not.
+    /// The handler's quick step; 503 instead if the request is too old, unless the handler exempts it.
     #[inline]
-    pub(crate) fn refuses<H: Handler>(
+    pub(crate) fn handle<H: Handler>(
         &mut self,
         config: &Config<H>,
+        local: &mut H::Local,
         exchange: &mut Exchange,
-    ) -> bool {
+        cx: &mut Context<'_>,
+    ) -> Outcome {
         let turn = self.turn.as_deref_mut();
         match turn.and_then(|turn| turn.check(self.now_us).err()) {
             Some(retry_after_s) if !config.is_exempt(exchange) => {
                 exchange.response.overloaded(retry_after_s);
                 self.row.refused_late.add(1);
-                true
+                Outcome::Ready
             }
-            _ => false,
+            _ => config.handle(local, exchange, cx),
         }
     }
 }
