@@ -1,9 +1,12 @@
 //! What measured figures say about a server's capacity: statistics with intervals, the Universal
-//! Scalability Law, and the search for the highest rate that a server holds.
+//! Scalability Law, the search for the highest rate that a server holds; and what a server decides by
+//! such figures while it runs: how many threads it has, and which loop has which connection.
 //!
 //! All of it is pure: it starts nothing and reads no clock and no file.
 #![forbid(unsafe_code)]
 
+pub mod balance;
 pub mod search;
+pub mod sizing;
 pub mod stats;
 pub mod usl;

@@ -135,6 +135,17 @@ const BANNED: &[(&str, &[&str], &str)] = &[
         "sans-IO: no socket, file, clock or thread",
     ),
     (
+        "crates/capacity/",
+        &[
+            "std::net",
+            "std::thread",
+            "std::fs",
+            "Instant::now",
+            "SystemTime::now",
+        ],
+        "functions of what was measured: no clock, file or thread",
+    ),
+    (
         "crates/apps/",
         &["std::net", "epoll"],
         "handlers see no sockets",
