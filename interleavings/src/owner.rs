@@ -6,15 +6,17 @@ use std::sync::Arc;
 use loadline_base::{Chunk, Millis, Token, Transmit};
 use loadline_proto::{
     Action, Context, Counters, Exchange, HttpDate, Limits, Outcome, Pool, ServerSession,
-    SessionConfig, TaskOptions,
+    SessionConfig, StreamId, Task, TaskOptions,
 };
 use loom::thread::JoinHandle;
 
 use crate::config::App;
+use crate::options::Queue;
 use crate::sync::Waker;
-use crate::task::{Notify, Sleeper, TaskNotices, TaskPool, Tasks, WorkerTask};
+use crate::task::{Channel, Notify, TaskHome, TaskPool, Tasks, WorkerTask};
 use crate::telemetry::counters::Row;
 use crate::worker::job::Message;
+use crate::worker::job_queue::{JobQueue, JobSource};
 use crate::worker::mailbox::Mailbox;
 
 /// Room for answers and content in progress, in bytes.
@@ -25,6 +27,23 @@ enum Place {
     Loop,
     Thread(Arc<Waker>),
     Worker,
+}
+
+/// As a loop with workers, or without.
+struct Home {
+    mailbox: Arc<Mailbox<Message>>,
+    queue: Option<Arc<JobQueue<WorkerTask>>>,
+}
+
+impl TaskHome for Home {
+    fn notify(&self, token: Token, stream: StreamId) {
+        self.mailbox.post(Message::Task { token, stream });
+    }
+
+    fn queue_again(&self, _: Token, task: Task, channel: Arc<Channel>) {
+        let queue = self.queue.as_ref().expect("there are workers");
+        let _ = queue.push_again(WorkerTask::begun(task, channel)); // closed: it ends
+    }
 }
 
 pub(crate) struct Owner {
@@ -38,8 +57,9 @@ pub(crate) struct Owner {
     pool: Pool,
     counters: Counters,
     date: HttpDate,
-    /// For a worker to carry out.
-    started: Option<WorkerTask>,
+    home: Arc<Home>,
+    /// Ends of the queue for workers that have not started.
+    sources: Vec<JobSource<WorkerTask>>,
     /// What the client has received.
     pub(crate) received: Vec<u8>,
     pub(crate) is_closed: bool,
@@ -60,20 +80,28 @@ macro_rules! cx {
 impl Owner {
     /// A loop that polls its tasks.
     pub(crate) fn on_loop(app: App) -> Self {
-        Self::new(app, Place::Loop)
+        Self::new(app, Place::Loop, None)
     }
 
     /// A blocking thread.
     pub(crate) fn on_thread(app: App) -> Self {
-        Self::new(app, Place::Thread(Arc::default()))
+        Self::new(app, Place::Thread(Arc::default()), None)
     }
 
-    /// A loop whose tasks a worker carries out.
+    /// A loop whose tasks a worker polls.
     pub(crate) fn with_worker(app: App) -> Self {
-        Self::new(app, Place::Worker)
+        Self::with_workers(app, Queue::Shared, 1)
     }
 
-    fn new(app: App, place: Place) -> Self {
+    /// A loop whose tasks are polled by as many workers. Their queue has room for one new job.
+    pub(crate) fn with_workers(app: App, kind: Queue, workers: usize) -> Self {
+        let (queue, sources) = JobQueue::new(kind, workers, 1);
+        let mut owner = Self::new(app, Place::Worker, Some(queue));
+        owner.sources = sources;
+        owner
+    }
+
+    fn new(app: App, place: Place, queue: Option<Arc<JobQueue<WorkerTask>>>) -> Self {
         let limits = Limits {
             stream_window_bytes: WINDOW_BYTES,
             ..Limits::default()
@@ -91,10 +119,15 @@ impl Owner {
             log: None,
         };
         let row = Arc::new(Row::default());
+        let mailbox = Arc::new(Mailbox::new().unwrap());
         Self {
             app: Arc::new(app),
             session: ServerSession::new(&Arc::new(config), None, cx),
-            mailbox: Arc::new(Mailbox::new().unwrap()),
+            home: Arc::new(Home {
+                mailbox: Arc::clone(&mailbox),
+                queue,
+            }),
+            mailbox,
             place,
             tasks: Tasks::default(),
             task_pool: TaskPool::new(Arc::clone(&row)),
@@ -102,7 +135,7 @@ impl Owner {
             pool,
             counters,
             date,
-            started: None,
+            sources: Vec::new(),
             received: Vec::new(),
             is_closed: false,
         }
@@ -122,15 +155,19 @@ impl Owner {
         assert!(self.is_closed && self.tasks.is_empty());
     }
 
-    /// The task that has started, for a worker.
-    pub(crate) fn take_started(&mut self) -> WorkerTask {
-        self.started.take().expect("a task has started")
+    /// Another worker's end of the queue.
+    pub(crate) fn take_source(&mut self) -> JobSource<WorkerTask> {
+        self.sources.pop().expect("a worker that has not started")
     }
 
-    /// A worker carries the task out that has started, and ends.
+    /// A worker polls tasks until the queue is closed.
     pub(crate) fn spawn_worker(&mut self) -> JoinHandle<()> {
-        let mut task = self.take_started();
-        loom::thread::spawn(move || task.run(&Sleeper::new()))
+        let source = self.take_source();
+        loom::thread::spawn(move || {
+            while let Some(mut taken) = source.take() {
+                let _ = taken.job.poll();
+            }
+        })
     }
 
     /// Takes turns until the client has received an answer with this end.
@@ -201,7 +238,7 @@ impl Owner {
         let notify = match &self.place {
             Place::Thread(waker) => Notify::Thread(Arc::clone(waker)),
             Place::Loop | Place::Worker => Notify::Loop {
-                mailbox: Arc::clone(&self.mailbox) as Arc<dyn TaskNotices>,
+                home: Arc::clone(&self.home) as Arc<dyn TaskHome>,
                 token: Token {
                     index: 0,
                     generation: 0,
@@ -213,7 +250,8 @@ impl Owner {
                 let (handle, task) =
                     self.task_pool
                         .for_worker(exchange, notify, Arc::clone(&self.app) as _);
-                self.started = Some(task);
+                let queue = self.home.queue.as_ref().expect("there are workers");
+                assert!(queue.push(task).is_ok(), "there is room for it");
                 handle
             }
             Place::Loop | Place::Thread(_) => {
@@ -241,9 +279,15 @@ impl Owner {
         self.text().matches("HTTP/1.1 ").count()
     }
 
-    /// Drops what is left, and checks that every request is counted out.
+    /// Drops what is left, lets the workers go, and checks that every request is counted out.
     pub(crate) fn end(mut self) {
         self.tasks = Tasks::default();
+        self.close_queue();
         assert_eq!(self.row.app_requests_in_progress.value(), 0);
+    }
+
+    /// Lets the workers go once nothing is queued.
+    pub(crate) fn close_queue(&self) {
+        self.home.queue.iter().for_each(|queue| queue.close());
     }
 }

@@ -61,20 +61,15 @@ impl Waker {
     }
 }
 
-/// Parking by a lock of its own: loom's `unpark` also wakes a thread that waits for a mutex.
+/// Yielding, some times.
 pub(crate) mod thread {
     use std::cell::Cell;
-    use std::sync::Arc;
 
     /// How often a thread yields before its orders are no longer varied: two that yield to each other
     /// in turn would go on for ever, past a third.
     const YIELDS_MAX: usize = 2;
 
-    #[derive(Clone)]
-    pub(crate) struct Thread(Arc<super::Waker>);
-
     loom::thread_local! {
-        static CURRENT: Thread = Thread(Arc::default());
         static YIELDS: Cell<usize> = Cell::new(0);
     }
 
@@ -84,20 +79,6 @@ pub(crate) mod thread {
             loom::skip_branch();
         }
         loom::thread::yield_now();
-    }
-
-    pub(crate) fn current() -> Thread {
-        CURRENT.with(Thread::clone)
-    }
-
-    pub(crate) fn park() {
-        current().0.wait_edge();
-    }
-
-    impl Thread {
-        pub(crate) fn unpark(&self) {
-            self.0.wake();
-        }
     }
 }
 

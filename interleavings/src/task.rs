@@ -7,6 +7,6 @@ mod handle;
 #[path = "../../crates/server/src/task/worker.rs"]
 mod worker;
 
-pub(crate) use channel::{Notify, TaskNotices};
+pub(crate) use channel::{Channel, Notify, TaskHome};
 pub(crate) use handle::{TaskPool, Tasks};
-pub(crate) use worker::{Sleeper, WorkerTask};
+pub(crate) use worker::WorkerTask;

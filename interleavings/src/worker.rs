@@ -9,22 +9,13 @@ pub(crate) mod job {
     use loadline_base::Token;
     use loadline_proto::StreamId;
 
-    use super::mailbox::Mailbox;
-    use crate::task::TaskNotices;
-
     #[derive(Debug)]
     pub(crate) enum Message {
         Task {
             token: Token,
             stream: StreamId,
         },
-        /// A worker has carried a task out.
+        /// A task is over.
         Done,
-    }
-
-    impl TaskNotices for Mailbox<Message> {
-        fn notify(&self, token: Token, stream: StreamId) {
-            self.post(Message::Task { token, stream });
-        }
     }
 }

@@ -49,8 +49,8 @@ pub trait Handler: Send + Sync + 'static {
     /// Called after `Blocking`, on a thread that may block. Leaves the answer in the exchange.
     fn handle_blocking(&self, exchange: &mut Exchange);
 
-    /// Called after `Later`, once, on the thread that will poll the task: makes the future that
-    /// answers through its port. The task ends when the answer has been handed over, all of it.
+    /// Called after `Later`, once, on the thread that polls the task first: makes the future that
+    /// answers through its port. Workers pass it on to each other between two polls. The task ends when the answer has been handed over, all of it.
     fn start(&self, mut exchange: Box<Exchange>, port: Port) -> Task {
         Box::pin(async move {
             exchange.response.error(Status::INTERNAL_SERVER_ERROR); // said `Later` and has no task

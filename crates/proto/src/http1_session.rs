@@ -107,14 +107,14 @@ impl Http1Session {
                 self.progress(cx).keep(bytes, cx);
                 self.read_head(None, bytes.len(), cx);
             }
-            State::Collecting => {
-                self.moved(bytes.len() as u64, self.config.limits.body_pace, cx);
+            State::Collecting { .. } => {
                 self.progress(cx).keep(bytes, cx);
                 self.read_body(cx);
             }
             State::Discarding => {
-                self.moved += bytes.len() as u64; // bounded in all
-                self.progress(cx).keep(bytes, cx);
+                let progress = self.progress(cx);
+                progress.discarded_bytes += bytes.len() as u64;
+                progress.keep(bytes, cx);
                 self.read_body(cx);
             }
             State::Lingering => {
@@ -150,7 +150,7 @@ impl Http1Session {
         match self.state {
             State::Idle => self.close(CloseReason::Client),
             State::Head => self.close(CloseReason::Vanished),
-            State::Collecting => {
+            State::Collecting { .. } => {
                 self.fault(
                     Fault::bad_request("the content ended before its length"),
                     cx,
@@ -205,7 +205,7 @@ impl Http1Session {
         }
         match self.state {
             State::Idle | State::Head if self.has_unread() => self.read_head(None, 0, cx),
-            State::Collecting | State::Discarding => self.read_body(cx),
+            State::Collecting { .. } | State::Discarding => self.read_body(cx),
             State::Idle => self.release_progress(cx),
             _ => {}
         }
@@ -290,7 +290,7 @@ impl Http1Session {
             }
             State::Streaming => self.expired_streaming(cx),
             State::Idle => self.close(CloseReason::Idle),
-            State::Head | State::Collecting => {
+            State::Head | State::Collecting { .. } => {
                 let status = Some(Status::REQUEST_TIMEOUT);
                 self.fault(Fault::timeout(status, "the request took too long"), cx);
             }
@@ -362,9 +362,7 @@ impl Http1Session {
                 timeout_ms => Some(Millis(self.since.0.saturating_add(timeout_ms))),
             },
             State::Head => Some(limits.head_pace.deadline(self.since, self.moved)),
-            State::Collecting | State::Discarding => {
-                Some(limits.body_pace.deadline(self.since, self.moved))
-            }
+            State::Collecting { .. } | State::Discarding => Some(self.body_deadline()),
             State::Lingering => Some(limits.linger_pace.deadline(self.since, self.moved)),
             State::Streaming => self.streaming_deadline(),
             _ => None,
@@ -431,6 +429,7 @@ impl Http1Session {
         }
         if body_left {
             self.state = State::Discarding;
+            self.progress(cx).discarded_bytes = 0;
             self.read_body(cx);
         } else {
             self.next_request(cx);

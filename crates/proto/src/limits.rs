@@ -77,7 +77,8 @@ pub struct Limits {
     /// pieces cost 0.5 us more than one, a copy of 16 KiB about as much.
     pub inline_body_bytes_max: usize,
     /// Content that is on its way to an app, and as much of its answer on its way to the client. 64
-    /// KiB: a socket's receive window begins with it, and two wake-ups for each are cheap enough.
+    /// KiB: a socket's receive window begins with it, and two wake-ups for each are cheap enough. Content
+    /// of a known length that fits into it is gathered in it before the app's task is started.
     pub stream_window_bytes: usize,
     /// Time for an app to answer, from its request's head or from its last step in reading the
     /// content on: 60 s, as proxies give it. Then 503.
@@ -101,7 +102,8 @@ pub struct Limits {
     pub proxy_idle_timeout_ms: u64,
     /// Time for a head: a drip of one byte a second ends after 30 s.
     pub head_pace: Pace,
-    /// Time for a body.
+    /// Time for a body. Content counts, its framing does not: a chunk-size line or the trailers have the
+    /// grace from where they began.
     pub body_pace: Pace,
     /// Time for an answer to be taken.
     pub write_pace: Pace,

@@ -1,7 +1,7 @@
 //! What a connection needs only while something is in progress: bytes ahead of their turn, the
 //! request being read, output that waits to be sent.
 
-use loadline_base::{Buffer, Segment};
+use loadline_base::{Buffer, Millis, Segment};
 
 use crate::http1::{ChunkedDecoder, Framing, HeadScanner};
 use crate::stream::Stream;
@@ -88,6 +88,10 @@ pub(crate) struct Progress {
     pub(crate) body: BodyReader,
     pub(crate) persist: bool,
     pub(crate) expects_continue: bool,
+    /// Since when a chunk-size line or the trailer section is incomplete.
+    pub(crate) line_since: Option<Millis>,
+    /// What came of content that is thrown away, with its framing.
+    pub(crate) discarded_bytes: u64,
     /// Chunked content that came with the head, as far as it was looked at.
     pub(crate) content_ahead_bytes: u64,
     pub(crate) collected: Vec<u8>,
@@ -170,6 +174,16 @@ impl Progress {
             BodyReader::Done => 0,
             BodyReader::Length { left } => *left,
             BodyReader::Chunked(_) => self.content_ahead_bytes,
+        }
+    }
+
+    /// Follows whether a line of the framing is incomplete, after a read that brought this much content.
+    pub(crate) fn note_line(&mut self, content_bytes: u64, now: Millis) {
+        let is_in_line = matches!(&self.body, BodyReader::Chunked(decoder) if decoder.is_in_line());
+        match self.line_since {
+            _ if !is_in_line => self.line_since = None,
+            Some(_) if content_bytes == 0 => {}
+            _ => self.line_since = Some(now), // this line began behind that content
         }
     }
 

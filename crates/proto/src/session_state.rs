@@ -25,8 +25,10 @@ pub(crate) enum State {
     CancelDue {
         close: bool,
     },
-    /// Content is gathered for the handler.
-    Collecting,
+    /// Content is gathered: for the handler, or before an app's task is started.
+    Collecting {
+        for_task: bool,
+    },
     /// Answered; content that was not asked for is read and thrown away.
     Discarding,
     /// The last answer is out; `linger`: input may still come.

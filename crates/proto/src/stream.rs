@@ -74,10 +74,12 @@ pub(crate) struct Stream {
     client_moved: u64,
     /// Since when no content is awaited.
     fed_since: Option<Millis>,
+    /// When content was last awaited anew.
+    hungry_since: Millis,
 }
 
 impl Stream {
-    /// A task begins.
+    /// A task begins, perhaps with content that was gathered for it.
     pub(crate) fn begin(&mut self, request_copy: Box<Exchange>, window: usize, now: Millis) {
         *self = Self {
             request_copy: Some(request_copy),
@@ -85,6 +87,9 @@ impl Stream {
             app_since: now,
             client_since: now,
             fed_since: Some(now),
+            offer: std::mem::take(&mut self.offer),
+            offered_bytes: self.offered_bytes,
+            received_bytes: self.received_bytes,
             ..Self::default()
         };
     }
@@ -98,9 +103,9 @@ impl Stream {
         self.app_since = now;
     }
 
-    /// Bytes of content came.
-    pub(crate) fn client_moved(&mut self, bytes: usize, limits: &Limits, now: Millis) {
-        self.client_moved += bytes as u64;
+    /// Content came; its framing does not count.
+    pub(crate) fn client_moved(&mut self, bytes: u64, limits: &Limits, now: Millis) {
+        self.client_moved += bytes;
         let (since, moved) = (self.client_since, self.client_moved);
         if let Some(since) = limits.body_pace.renewed(since, moved, now) {
             self.client_since = since;
@@ -115,6 +120,7 @@ impl Stream {
             Some(since) if hungry => {
                 self.client_since.0 += now.since(since);
                 self.fed_since = None;
+                self.hungry_since = now;
             }
             None if !hungry => {
                 self.fed_since = Some(now);
@@ -124,11 +130,13 @@ impl Stream {
         }
     }
 
-    /// Who is awaited, and until when.
-    pub(crate) fn awaited(&self, limits: &Limits) -> Awaited {
+    /// Who is awaited, and until when. `line_since`: when a line of the framing began that is incomplete.
+    pub(crate) fn awaited(&self, line_since: Option<Millis>, limits: &Limits) -> Awaited {
         if self.fed_since.is_none() {
             let pace = &limits.body_pace;
-            return Awaited::Client(pace.deadline(self.client_since, self.client_moved));
+            let deadline = pace.deadline(self.client_since, self.client_moved);
+            let line = line_since.map(|since| pace.deadline(since.max(self.hungry_since), 0));
+            return Awaited::Client(line.map_or(deadline, |line| line.min(deadline)));
         }
         let ms = match self.has_head() {
             false => limits.app_answer_timeout_ms,

@@ -42,7 +42,7 @@ use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
 use crate::transport::socket::Readiness;
 use crate::transport::{Driver, Happened, LoopTransport, Reported};
-use crate::worker::dispatcher::{Dispatcher, OnLoop};
+use crate::worker::dispatcher::{Dispatcher, LoopTasks, OnLoop};
 use crate::worker::job::Message;
 use crate::worker::job::{Served, Work};
 use crate::worker::pool::Workers;
@@ -165,6 +165,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         Ok(Self {
             index,
             dispatcher: Dispatcher {
+                tasks: Arc::new(LoopTasks {
+                    mailbox: Arc::clone(&mailbox),
+                    workers: workers.clone(),
+                }),
                 workers,
                 mailbox,
                 row: Arc::clone(&thread.row),

@@ -158,7 +158,6 @@ struct Simulation {
     happened: u64,
     clients: Vec<Client>,
     still_to_connect: usize,
-    with_tasks: bool,
 }
 
 /// What came of it.
@@ -233,7 +232,6 @@ impl Simulation {
             happened: 0,
             clients: Vec::with_capacity(connections),
             still_to_connect: connections,
-            with_tasks: workers == 0,
             site,
             luck,
         };
@@ -378,7 +376,7 @@ impl Simulation {
 
     fn connect(&mut self) {
         let first_id = 10 * self.clients.len() as u64;
-        let mut client = Client::random(first_id, self.with_tasks, &mut self.luck);
+        let mut client = Client::random(first_id, &mut self.luck);
         let loop_index = self.luck.random_range(0..self.loops.len());
         let window = self.luck.random_range(500..20_000);
         let pipe = lock(&self.network).connect(loop_index, window);

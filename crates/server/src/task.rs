@@ -7,6 +7,18 @@
 //!                                      └─────────┘
 //! ```
 //!
+//! A loop, if it has no workers, and a blocking thread poll their tasks themselves. A worker polls a task
+//! once and takes its next job: where the task waits, its future stays in the channel until it is woken,
+//! which queues it again, once.
+//!
+//! ```text
+//!              a worker takes it            pending
+//!   queued ─────────────────────► polled ───────────► waiting
+//!      ▲                          │ │                   │
+//!      ├── woken meanwhile ◄──────┘ └──► over           │
+//!      └───────────────── woken, or cancelled ◄─────────┘
+//! ```
+//!
 //! What the task produces is kept until the owner takes it, and the owner is notified once for all
 //! of it: by its mailbox, or by an eventfd that a blocking thread polls. Bounded by the windows of
 //! the session.
@@ -15,6 +27,6 @@ mod channel;
 mod handle;
 mod worker;
 
-pub(crate) use channel::{Notify, TaskNotices};
+pub(crate) use channel::{Channel, Notify, TaskHome};
 pub(crate) use handle::{TaskHandle, TaskPool, Tasks};
-pub(crate) use worker::{Sleeper, WorkerTask};
+pub(crate) use worker::WorkerTask;

@@ -188,7 +188,7 @@ spec! {
         pub head_timeout: Preset<AnyTime>,
 
         /// Time allowed to receive a request body; extended by one second per --body-rate-min bytes
-        /// received.
+        /// of content received.
         #[arg(long, value_name = "TIME", default_value = "10s")]
         pub body_timeout: Preset<AnyTime>,
 

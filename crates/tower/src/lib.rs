@@ -1,9 +1,9 @@
 //! Any tower service as a handler: an axum app runs under every architecture of Loadline.
 //!
 //! [`Tower`] turns a `tower_service::Service<http::Request<`[`Body`]`>>`, whose response has an
-//! `http_body::Body`, into a [`Handler`] for `loadline_server::Server`. A worker polls the service's
-//! future; an event loop, if it has no workers; or the connection's own thread, as the architecture
-//! says. Content streams in both directions with backpressure.
+//! `http_body::Body`, into a [`Handler`] for `loadline_server::Server`. Whichever worker is free polls the
+//! service's future; an event loop, if it has no workers; or the connection's own thread, as the
+//! architecture says. Content streams in both directions with backpressure.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -32,7 +32,8 @@
 //! Work that has to be finished in any case belongs into `tokio::spawn`. A client that half-closes has
 //! not left, unless [`cancel_on_half_close`](Tower::cancel_on_half_close) says so.
 //!
-//! **Content** may have any length, unless [`body_bytes_max`](Tower::body_bytes_max) sets a limit.
+//! **Content** may have any length, unless [`body_bytes_max`](Tower::body_bytes_max) sets a limit. If its
+//! length is known and at most 64 KiB, all of it is there when the service is called.
 //!
 //! **The runtime.** Each poll is inside the context of a tokio runtime, so timers, sockets,
 //! `tokio::spawn` and `spawn_blocking` work. This process has one ([`runtime`]), with one thread,

@@ -113,6 +113,26 @@ fn a_bound(kind: Queue) {
     });
 }
 
+/// What was admitted before has a place in a full queue, and none in a closed one.
+fn beyond_the_bound(kind: Queue) {
+    check(move || {
+        let (queue, sources) = JobQueue::new(kind, 1, 1);
+        let done: Arc<Done> = Arc::default();
+        queue.push(0).unwrap();
+        let workers = workers(sources, &done);
+        let again = thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || queue.push_again(1).unwrap()
+        });
+        again.join().unwrap();
+        queue.close();
+        join(workers);
+        let jobs = done.jobs.each_ref();
+        assert_eq!(jobs.map(|count| count.load(Ordering::Relaxed)), [1, 1]);
+        assert_eq!((queue.depth(), queue.push_again(2)), (0, Err(2)));
+    });
+}
+
 macro_rules! both_kinds {
     ($($case:ident),*) => {
         mod shared {
@@ -128,5 +148,6 @@ both_kinds!(
     jobs_one_by_one,
     a_close_with_jobs,
     a_close_beside_a_push,
-    a_bound
+    a_bound,
+    beyond_the_bound
 );

@@ -35,6 +35,10 @@ impl<T> Mutex<T> {
         Ok(self.guard(turn))
     }
 
+    pub(crate) fn get_mut(&mut self) -> LockResult<&mut T> {
+        self.value.get_mut()
+    }
+
     fn guard<'m>(&'m self, turn: Option<loom::sync::MutexGuard<'m, ()>>) -> MutexGuard<'m, T> {
         MutexGuard {
             value: self.value.lock().unwrap_or_else(PoisonError::into_inner),

@@ -98,6 +98,14 @@ impl ChunkedDecoder {
         self.state == State::Done
     }
 
+    /// Whether a chunk-size line or the trailer section has begun and not ended.
+    pub(crate) fn is_in_line(&self) -> bool {
+        !matches!(
+            self.state,
+            State::SizeStart | State::Data | State::DataCr | State::DataLf | State::Done
+        )
+    }
+
     fn step(&mut self, byte: u8, limits: &Limits) -> Result<(), Fault> {
         self.count(limits)?;
         self.state = match (self.state, byte) {

@@ -70,16 +70,18 @@ impl Progress {
         self.output.extend_from_slice(CONTINUE);
     }
 
-    /// Uses up what was kept of the content; returns whether all of it has come.
+    /// Uses up what was kept of the content; returns how much of it there was, without framing.
     pub(crate) fn read_body(
         &mut self,
         collecting: bool,
         limits: &Limits,
         cx: &mut Context<'_>,
-    ) -> Result<bool, Fault> {
+    ) -> Result<u64, Fault> {
         let unread = &self.unread[self.unread_start..];
         let collected = &mut self.collected;
+        let mut content_bytes = 0;
         let take = |piece: &[u8]| {
+            content_bytes += piece.len() as u64;
             if collecting {
                 collected.extend_from_slice(piece);
             }
@@ -99,22 +101,25 @@ impl Progress {
                 exchange.request.body = RequestBody::Whole(content);
             }
         }
-        Ok(done)
+        self.note_line(content_bytes, cx.now);
+        Ok(content_bytes)
     }
 
     /// Decodes content for an app's task, from `fresh` bytes (then nothing was kept) or from what
-    /// was kept, as far as the window allows. The rest is kept.
+    /// was kept, as far as the window allows. The rest is kept. Returns how much of it there was, without
+    /// framing.
     pub(crate) fn read_stream(
         &mut self,
         fresh: Option<&[u8]>,
         limits: &Limits,
         cx: &mut Context<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<u64, Fault> {
         let unread = match fresh {
             Some(bytes) => bytes,
             None => &self.unread[self.unread_start..],
         };
         let stream = &mut self.stream;
+        let received_before = stream.received_bytes;
         let mut used = 0_usize;
         loop {
             let room = limits
@@ -148,6 +153,8 @@ impl Progress {
             Some(bytes) => self.keep(&bytes[used..], cx),
             None => self.used(used, cx),
         }
-        Ok(())
+        let content_bytes = self.stream.received_bytes - received_before;
+        self.note_line(content_bytes, cx.now);
+        Ok(content_bytes)
     }
 }

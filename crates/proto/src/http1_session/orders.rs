@@ -77,10 +77,12 @@ impl Http1Session {
             State::Running | State::Blocking => WAIT_FOR_OWNER,
             State::AnswerDue => Action::ReceivePending { certain: true },
             State::Idle if self.draining => self.close_idle(),
-            State::Idle | State::Head | State::Collecting | State::Discarding => Action::Wait {
-                read: !self.eof,
-                hang_up: false,
-            },
+            State::Idle | State::Head | State::Collecting { .. } | State::Discarding => {
+                Action::Wait {
+                    read: !self.eof,
+                    hang_up: false,
+                }
+            }
             State::Lingering => Action::Wait {
                 read: true,
                 hang_up: false,

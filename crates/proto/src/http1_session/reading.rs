@@ -1,5 +1,7 @@
 //! From bytes to requests: heads, content, and what comes behind them.
 
+use loadline_base::Millis;
+
 use super::Http1Session;
 use crate::http1::HeadScan;
 use crate::http1::forwarded::field_of_a_proxy;
@@ -131,19 +133,28 @@ impl Http1Session {
         if wants_continue {
             progress.push_continue(cx);
         }
-        self.state = State::Collecting;
+        self.gather(false, cx);
+    }
+
+    /// Gathers content: for the handler, or before an app's task is started.
+    pub(super) fn gather(&mut self, for_task: bool, cx: &mut Context<'_>) {
+        self.state = State::Collecting { for_task };
         self.begin_period(cx);
         self.read_body(cx);
     }
 
-    /// Reads the content from what was kept, for the handler or to throw it away.
+    /// Reads the content from what was kept, to gather it or to throw it away.
     pub(super) fn read_body(&mut self, cx: &mut Context<'_>) {
         let limits = &self.config.limits;
-        let collecting = self.state == State::Collecting;
+        let collecting = matches!(self.state, State::Collecting { .. });
         let Some(progress) = &mut self.progress else {
             return;
         };
-        match progress.read_body(collecting, limits, cx) {
+        let read = match self.state {
+            State::Collecting { for_task: true } => progress.read_stream(None, limits, cx),
+            _ => progress.read_body(collecting, limits, cx),
+        };
+        match read {
             Err(fault) if collecting => self.fault(fault, cx),
             Err(fault) => {
                 // Its request is answered already: a second answer would be taken for another's.
@@ -151,15 +162,35 @@ impl Http1Session {
                 self.reason.get_or_insert(CloseReason::BadRequest);
                 self.state = State::Ending { linger: true };
             }
-            Ok(false) if self.eof => self.received_eof(cx),
-            Ok(false) => {
-                // Thrown away beyond its bound: closing is cheaper than reading on.
-                if !collecting && self.moved > limits.discard_bytes_max {
-                    self.state = State::Ending { linger: true };
-                }
-            }
-            Ok(true) if collecting => self.state = State::RunDue,
-            Ok(true) => self.next_request(cx),
+            Ok(content_bytes) => self.body_read(content_bytes, cx),
         }
+    }
+
+    fn body_read(&mut self, content_bytes: u64, cx: &mut Context<'_>) {
+        let progress = self.progress(cx);
+        let is_whole = matches!(progress.body, BodyReader::Done);
+        let discarded_bytes = progress.discarded_bytes;
+        match self.state {
+            State::Collecting { for_task: true } if is_whole => self.state = State::StartDue,
+            State::Collecting { .. } if is_whole => self.state = State::RunDue,
+            _ if is_whole => self.next_request(cx),
+            _ if self.eof => self.received_eof(cx),
+            State::Collecting { .. } => {
+                self.moved(content_bytes, self.config.limits.body_pace, cx);
+            }
+            // Thrown away beyond its bound: closing is cheaper than reading on.
+            _ if discarded_bytes > self.config.limits.discard_bytes_max => {
+                self.state = State::Ending { linger: true };
+            }
+            _ => self.moved += content_bytes, // bounded in all
+        }
+    }
+
+    /// Until when content has to move on. A line of its framing has the grace, once.
+    pub(super) fn body_deadline(&self) -> Millis {
+        let pace = &self.config.limits.body_pace;
+        let deadline = pace.deadline(self.since, self.moved);
+        let line_since = (self.progress.as_ref()).and_then(|progress| progress.line_since);
+        line_since.map_or(deadline, |since| deadline.min(pace.deadline(since, 0)))
     }
 }

@@ -1,5 +1,7 @@
 //! A request that an app's task has: its content and its answer, piece by piece.
 //!
+//! Content that fits into a window is gathered before the task is started (`Collecting`).
+//!
 //! ```text
 //!            Start          answered (whole)
 //!  StartDue ──────► Streaming ───────────────────────────► (answer)
@@ -98,7 +100,9 @@ impl Http1Session {
         }
     }
 
-    /// An app's task is to have the request, unless it has more content than that takes.
+    /// An app's task is to have the request, unless it has more content than that takes. Content that
+    /// fits into its window comes first, unless the client waits for the app to ask for it: so a slow
+    /// client holds its connection, and nothing of the app.
     #[inline(never)]
     pub(super) fn start_due(
         &mut self,
@@ -109,10 +113,16 @@ impl Http1Session {
         if self.has_content_beyond(options.body_bytes_max) {
             return self.refuse_content(exchange, cx);
         }
+        let window = self.config.limits.stream_window_bytes as u64;
         self.state = State::StartDue;
         let progress = self.progress(cx);
         progress.task = options;
         progress.exchange = Some(exchange);
+        let fits = matches!(progress.body, BodyReader::Length { left } if left <= window);
+        if fits && (!progress.expects_continue || progress.has_unread()) {
+            progress.expects_continue = false;
+            self.gather(true, cx);
+        }
     }
 
     /// Orders `Start`, or nothing more if the client has left meanwhile.
@@ -195,11 +205,9 @@ impl Http1Session {
     /// Bytes came while a task has the request.
     #[inline(never)]
     pub(super) fn received_streaming(&mut self, bytes: &[u8], cx: &mut Context<'_>) {
-        let limits = &self.config.limits;
         let Some(progress) = &mut self.progress else {
             return;
         };
-        progress.stream.client_moved(bytes.len(), limits, cx.now);
         if progress.has_unread() {
             progress.keep(bytes, cx);
             self.read_stream(None, cx);
@@ -216,7 +224,7 @@ impl Http1Session {
             return;
         };
         let has_head = progress.stream.has_head();
-        let (status, text) = match progress.stream.awaited(limits) {
+        let (status, text) = match progress.stream.awaited(progress.line_since, limits) {
             Awaited::Client(_) => (Status::REQUEST_TIMEOUT, "the request took too long"),
             Awaited::App(_) => (Status::SERVICE_UNAVAILABLE, "the app took too long"),
         };
@@ -229,7 +237,8 @@ impl Http1Session {
     #[inline(never)]
     pub(super) fn streaming_deadline(&self) -> Option<loadline_base::Millis> {
         let progress = self.progress.as_ref()?;
-        match progress.stream.awaited(&self.config.limits) {
+        let awaited = (progress.stream).awaited(progress.line_since, &self.config.limits);
+        match awaited {
             Awaited::Client(at) | Awaited::App(at) => Some(at),
         }
     }
@@ -240,8 +249,9 @@ impl Http1Session {
         let Some(progress) = &mut self.progress else {
             return;
         };
-        if let Err(fault) = progress.read_stream(fresh, &config.limits, cx) {
-            return self.fail_stream(fault, CloseReason::BadRequest, cx);
+        match progress.read_stream(fresh, &config.limits, cx) {
+            Ok(bytes) => progress.stream.client_moved(bytes, &config.limits, cx.now),
+            Err(fault) => return self.fail_stream(fault, CloseReason::BadRequest, cx),
         }
         let content_left = !matches!(progress.body, BodyReader::Done);
         if content_left && self.eof && !progress.has_unread() {

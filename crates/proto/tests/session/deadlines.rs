@@ -1,7 +1,7 @@
 //! Deadlines of a connection on a fake clock: who is too slow goes, who is merely slow stays.
 
 use crate::drive::{Driver, config, echo};
-use loadline_proto::{Body, CloseReason, Limits, Outcome, Pace};
+use loadline_proto::{Body, CloseReason, Context, Exchange, Limits, Outcome, Pace, TaskOptions};
 
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -177,6 +177,91 @@ fn content_that_is_thrown_away_has_a_deadline_too() {
         driver.feed(b"a").pass(200);
         assert!(driver.now.since(start) < 20_000, "a drip into the bin");
     }
+}
+
+/// Each way in which content is read: for the handler, thrown away, by an app.
+fn readers<'h>() -> [(&'static str, Driver<'h>); 3] {
+    let app = |_: &mut Exchange, _: &mut Context<'_>| Outcome::Later(TaskOptions::default());
+    [
+        ("gathered", driver()),
+        (
+            "thrown away",
+            Driver::new(&config(limits()), |_, _| Outcome::Ready),
+        ),
+        ("by an app", Driver::new(&config(limits()), app)),
+    ]
+}
+
+/// The app has read all that there is.
+fn read_on(driver: &mut Driver<'_>) {
+    if let Some(app) = &driver.app {
+        let left = app.content.len() - app.consumed;
+        driver.app_consumes(left).go();
+    }
+}
+
+/// Whether it is still awaited, by the answers that came before.
+fn is_awaited(driver: &Driver<'_>) -> bool {
+    !driver.is_closed() && !driver.statuses().contains(&408)
+}
+
+const CHUNKED: &[u8] = b"POST /p HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+#[test]
+fn framing_buys_no_time() {
+    let chunk = format!("1;{}\r\nx\r\n", "e".repeat(240));
+    for (reader, mut driver) in readers() {
+        driver.feed(CHUNKED);
+        read_on(&mut driver);
+        let start = driver.now;
+        while is_awaited(&driver) {
+            driver.feed(chunk.as_bytes());
+            read_on(&mut driver);
+            driver.pass(200);
+            let took_ms = driver.now.since(start);
+            assert!(took_ms < 8_000, "{reader}: 5 bytes of content a second");
+        }
+    }
+}
+
+#[test]
+fn a_line_of_framing_has_the_grace_whatever_came_before() {
+    for line in ["1;extension", "1", "1\r", "0\r\n", "0\r\nX: y"] {
+        for (reader, mut driver) in readers() {
+            driver.feed(CHUNKED);
+            read_on(&mut driver);
+            driver.feed(format!("2710\r\n{}\r\n", "x".repeat(10_000)).as_bytes());
+            read_on(&mut driver);
+            driver.pass(4_000).feed(line.as_bytes());
+            driver.pass(4_999);
+            assert!(is_awaited(&driver), "{reader}, {line:?}");
+            driver.pass(1);
+            assert!(!is_awaited(&driver), "{reader}, {line:?}");
+        }
+    }
+    // Between two chunks it has what the content has bought.
+    for (reader, mut driver) in readers() {
+        driver.feed(CHUNKED);
+        read_on(&mut driver);
+        driver.feed(format!("2710\r\n{}\r\n", "x".repeat(10_000)).as_bytes());
+        read_on(&mut driver);
+        driver.pass(14_000);
+        assert!(is_awaited(&driver), "{reader}");
+        driver.feed(b"0\r\n\r\n");
+        assert!(is_awaited(&driver), "{reader}");
+    }
+}
+
+/// An app that reads late has taken the time, not its client.
+#[test]
+fn a_line_of_framing_is_not_late_while_the_app_does_not_read() {
+    let [.., (_, mut driver)] = readers();
+    driver.feed(CHUNKED).app_consumes(0).go();
+    driver.feed(b"1\r\nx\r\n1;extension").pass(50_000);
+    driver.app_consumes(1).go().pass(4_999);
+    assert!(is_awaited(&driver));
+    driver.pass(1);
+    assert!(!is_awaited(&driver));
 }
 
 #[test]

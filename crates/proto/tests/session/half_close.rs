@@ -86,7 +86,7 @@ fn content_that_it_cuts_short_is_malformed() {
     // Before anybody has read it, and behind what was read.
     for read in [false, true] {
         let mut driver = driver(false);
-        driver.feed(&post(1000)).feed(&[b'x'; 500]);
+        driver.feed(&post(100_000)).feed(&[b'x'; 500]);
         if read {
             driver.app_consumes(500).go();
         }
@@ -95,6 +95,12 @@ fn content_that_it_cuts_short_is_malformed() {
         assert!(driver.cancelled.is_some() && driver.is_closed());
         assert_eq!(driver.closes(CloseReason::BadRequest), 1);
     }
+    // While it is gathered.
+    let mut driver = driver(false);
+    driver.feed(&post(1000)).feed(&[b'x'; 500]).eof();
+    assert_eq!(driver.statuses(), [400]);
+    assert!(!driver.events.contains(&Event::Start) && driver.is_closed());
+    assert_eq!(driver.closes(CloseReason::BadRequest), 1);
     // What waits for the window is read first.
     let limits = Limits {
         stream_window_bytes: 100,
@@ -107,7 +113,7 @@ fn content_that_it_cuts_short_is_malformed() {
     // Nothing can be added to an answer that has begun.
     let mut driver = self::driver(false);
     driver
-        .feed(&post(1000))
+        .feed(&post(100_000))
         .app_begins(None)
         .app_says(b"x")
         .go();

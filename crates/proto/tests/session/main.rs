@@ -14,6 +14,7 @@ mod cuts;
 mod deadlines;
 mod encoded_then_blocking;
 mod framing_table;
+mod gathered;
 mod half_close;
 mod idle_table;
 mod layered;

@@ -249,7 +249,7 @@ fn a_client_that_waits_for_100_in_vain_may_not_send_its_content() {
 
 #[test]
 fn content_that_no_app_reads_is_thrown_away_within_bounds() {
-    let mut driver = driver();
+    let mut driver = within(100);
     driver.feed(&post(1000, "")).app_answers(|_| {}).go();
     assert_eq!(driver.statuses(), [200]);
     assert!(!driver.is_idle());
@@ -342,7 +342,7 @@ fn an_app_may_read_for_long_and_a_client_may_not_starve_it() {
 #[test]
 fn time_in_which_the_app_does_not_read_is_not_the_clients() {
     let limits = Limits::default();
-    let mut driver = driver();
+    let mut driver = within(999);
     driver.feed(&post(1000, "")).app_consumes(0).go();
     driver.feed(&[b'x'; 500]);
     driver.pass(limits.app_answer_timeout_ms - 1000);

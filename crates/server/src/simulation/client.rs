@@ -79,11 +79,11 @@ pub(super) fn content(id: u64, bytes: usize) -> Vec<u8> {
 }
 
 impl Request {
-    fn random(id: u64, with_tasks: bool, luck: &mut Pcg64Mcg) -> Self {
+    fn random(id: u64, luck: &mut Pcg64Mcg) -> Self {
         let kind = match luck.random_range(0..10) {
             0..4 => Kind::Quick,
             4..6 => Kind::Collect,
-            6..8 if with_tasks => Kind::Task,
+            6..8 => Kind::Task,
             _ => Kind::Block,
         };
         let answer_bytes = match luck.random_range(0..20) {
@@ -126,7 +126,7 @@ impl Request {
 }
 
 impl Client {
-    pub(super) fn random(first_id: u64, with_tasks: bool, luck: &mut Pcg64Mcg) -> Self {
+    pub(super) fn random(first_id: u64, luck: &mut Pcg64Mcg) -> Self {
         let manner = match luck.random_range(0..20) {
             0..10 => Manner::Regular,
             10..12 => Manner::Stays,
@@ -137,7 +137,7 @@ impl Client {
         };
         let count = luck.random_range(1..5);
         let requests: Vec<Request> = (0..count)
-            .map(|index| Request::random(first_id + index, with_tasks, luck))
+            .map(|index| Request::random(first_id + index, luck))
             .collect();
         let pipelines = luck.random_bool(0.3);
         let mut parts = VecDeque::new();

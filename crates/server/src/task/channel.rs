@@ -6,8 +6,9 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use loadline_base::{Buffer, Token};
-use loadline_proto::{Body, Courier, Exchange, Gone, Piece, RequestBody, StreamId};
+use loadline_proto::{Body, Courier, Exchange, Gone, Piece, RequestBody, StreamId, Task};
 
+use crate::site;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{self, Mutex, MutexGuard};
 
@@ -19,17 +20,20 @@ pub(super) enum TaskEvent {
     Consumed(usize),
 }
 
-/// Where a loop is notified of events.
-pub(crate) trait TaskNotices: Send + Sync {
-    /// A task of this connection and stream has events.
+/// The loop that a task's connection belongs to, and its workers.
+pub(crate) trait TaskHome: Send + Sync {
+    /// A task of this connection and stream has events, or the loop is to poll it.
     fn notify(&self, token: Token, stream: StreamId);
+
+    /// Queues a task of this connection for a worker once more. It was admitted before, so it fits.
+    fn queue_again(&self, token: Token, task: Task, channel: Arc<Channel>);
 }
 
 /// How the owner learns that there are events.
 pub(crate) enum Notify {
     /// A loop, of this connection.
     Loop {
-        mailbox: Arc<dyn TaskNotices>,
+        home: Arc<dyn TaskHome>,
         token: Token,
     },
     /// A blocking thread.
@@ -39,7 +43,7 @@ pub(crate) enum Notify {
 impl Notify {
     fn notify(&self, stream: StreamId) {
         match self {
-            Self::Loop { mailbox, token } => mailbox.notify(*token, stream),
+            Self::Loop { home, token } => home.notify(*token, stream),
             Self::Thread(waker) => waker.wake(),
         }
     }
@@ -53,6 +57,8 @@ pub(crate) struct Channel {
     pub(super) notified: AtomicBool,
     /// The task is to be polled. Only where the owner polls it.
     pub(super) woken: AtomicBool,
+    /// Workers poll the task, not the owner.
+    is_for_worker: bool,
     notify: Notify,
 }
 
@@ -67,8 +73,11 @@ pub(super) struct State {
     gone: bool,
     pub(super) reader: Option<Waker>,
     pub(super) writer: Option<Waker>,
-    /// Wakes the worker that polls the task, to drop it.
-    pub(super) poller: Option<Waker>,
+    /// The task, while it waits to be woken. Only where workers poll it; at other times it is in their
+    /// queue, or one of them polls it.
+    pub(super) waiting: Option<Task>,
+    /// It was woken while it did not wait.
+    pub(super) is_woken: bool,
     /// What it has produced: mostly one thing.
     pub(super) first: Option<TaskEvent>,
     pub(super) more: Vec<TaskEvent>,
@@ -112,6 +121,7 @@ impl Channel {
             stream: exchange.stream,
             notified: AtomicBool::new(is_local),
             woken: AtomicBool::new(is_local),
+            is_for_worker: !is_local,
             notify,
         }
     }
@@ -124,6 +134,15 @@ impl Channel {
     /// Forgets what it carried, to be kept for another task.
     pub(super) fn clear(&mut self) {
         self.state = Mutex::default();
+    }
+
+    /// Whether the task waits to be woken.
+    pub(super) fn is_waiting(&mut self) -> bool {
+        let state = self.state.get_mut();
+        state
+            .unwrap_or_else(PoisonError::into_inner)
+            .waiting
+            .is_some()
     }
 
     /// Notifies the owner, unless it knows.
@@ -150,23 +169,56 @@ impl Channel {
         }
     }
 
-    pub(super) fn is_gone(&self) -> bool {
-        self.lock().gone
+    /// A worker is about to poll the task. `false`: it is to be dropped.
+    pub(super) fn begin_poll(&self) -> bool {
+        let mut state = self.lock();
+        state.is_woken = false;
+        !state.gone
     }
 
-    pub(super) fn cancel(&self) {
+    /// A worker has polled the task, which is to wait until it is woken.
+    pub(super) fn put_aside(self: &Arc<Self>, task: Task) {
+        let mut state = self.lock();
+        if state.is_woken {
+            drop(state);
+            self.queue_again(task); // others first
+        } else {
+            state.waiting = Some(task);
+        }
+    }
+
+    /// Has a worker poll the task, now or as soon as it waits.
+    fn wake_for_worker(self: &Arc<Self>) {
+        let mut state = self.lock();
+        match state.waiting.take() {
+            Some(task) => {
+                drop(state);
+                self.queue_again(task);
+            }
+            None => state.is_woken = true,
+        }
+    }
+
+    fn queue_again(self: &Arc<Self>, task: Task) {
+        match &self.notify {
+            Notify::Loop { home, token } => home.queue_again(*token, task, Arc::clone(self)),
+            Notify::Thread(_) => site::drop_guarded(Some(task)), // it polls its tasks itself
+        }
+    }
+
+    /// The answer is no longer awaited. A worker drops the task.
+    pub(super) fn cancel(self: &Arc<Self>) {
         let mut state = self.lock();
         state.gone = true;
         state.content.clear();
         state.first = None;
         state.more.clear();
-        let wakers = [
-            state.reader.take(),
-            state.writer.take(),
-            state.poller.take(),
-        ];
+        let wakers = [state.reader.take(), state.writer.take()];
         drop(state);
         wakers.into_iter().flatten().for_each(Waker::wake);
+        if self.is_for_worker {
+            self.wake_for_worker();
+        }
     }
 }
 
@@ -228,13 +280,16 @@ fn remember(waker: &mut Option<Waker>, context: &Context<'_>) {
     }
 }
 
-/// Wakes a task that its owner polls.
+/// Wakes the task.
 impl Wake for Channel {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        if self.is_for_worker {
+            return self.wake_for_worker();
+        }
         if !self.woken.swap(true, Ordering::SeqCst) {
             self.notify();
         }

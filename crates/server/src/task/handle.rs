@@ -145,7 +145,8 @@ enum Reported {
 impl TaskHandle {
     /// Whether no task, port or waker of it is left.
     fn is_alone(&mut self) -> bool {
-        self.task.is_none() && Arc::get_mut(&mut self.channel).is_some()
+        let channel = Arc::get_mut(&mut self.channel);
+        self.task.is_none() && channel.is_some_and(|channel| !channel.is_waiting())
     }
 
     /// Cancels what is not over.

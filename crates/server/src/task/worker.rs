@@ -1,23 +1,33 @@
-//! A task that a worker carries out.
+//! A task that workers poll.
 
+use std::fmt;
+use std::mem;
 use std::sync::Arc;
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
-use loadline_proto::{Courier, Exchange, Port};
+use loadline_proto::{Courier, Exchange, Port, Task};
 
 use super::channel::Channel;
 use crate::config::Steps;
 use crate::site;
-use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::thread::{self, Thread};
 
-/// A task on its way to a worker.
-#[derive(Debug)]
+/// A task on its way to a worker. Dropped, it ends.
 pub(crate) struct WorkerTask {
-    /// Until it begins.
-    pub(crate) exchange: Option<Box<Exchange>>,
+    stage: Stage,
     channel: Arc<Channel>,
-    steps: Arc<dyn Steps>,
+}
+
+enum Stage {
+    New(Box<Exchange>, Arc<dyn Steps>),
+    Begun(Task),
+    /// It is over, or somewhere else.
+    Left,
+}
+
+impl fmt::Debug for WorkerTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WorkerTask")
+    }
 }
 
 impl WorkerTask {
@@ -27,85 +37,85 @@ impl WorkerTask {
         steps: Arc<dyn Steps>,
     ) -> Self {
         Self {
-            exchange: Some(exchange),
+            stage: Stage::New(exchange, steps),
             channel,
-            steps,
         }
     }
 
-    /// Answers with 503 in its place.
+    /// Answers with 503 in its place, if it has not begun.
     pub(crate) fn refuse(&mut self, retry_after_s: u32) {
-        if let Some(mut exchange) = self.exchange.take() {
+        if let Some(mut exchange) = self.take_exchange() {
             exchange.response.overloaded(retry_after_s);
             self.channel.answer(exchange);
         }
     }
 
-    /// Carries the task out, to its end or until it is cancelled; sleeps in between.
-    pub(crate) fn run(&mut self, sleeper: &Arc<Sleeper>) {
-        let Some(exchange) = self.exchange.take_if(|_| !self.channel.is_gone()) else {
-            return;
+    /// Whether no worker has polled it.
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(self.stage, Stage::New(..))
+    }
+
+    /// One that has been polled before.
+    pub(crate) fn begun(task: Task, channel: Arc<Channel>) -> Self {
+        Self {
+            stage: Stage::Begun(task),
+            channel,
+        }
+    }
+
+    /// Polls the task once, unless it was cancelled. `Pending`: it waits, or is queued again.
+    pub(crate) fn poll(&mut self) -> Poll<()> {
+        if !self.channel.begin_poll() || self.poll_task().is_ready() {
+            self.end();
+            return Poll::Ready(());
+        }
+        if let Stage::Begun(task) = mem::replace(&mut self.stage, Stage::Left) {
+            self.channel.put_aside(task);
+        }
+        Poll::Pending
+    }
+
+    fn poll_task(&mut self) -> Poll<()> {
+        if let Stage::New(..) = self.stage
+            && let Stage::New(exchange, steps) = mem::replace(&mut self.stage, Stage::Left)
+        {
+            let port = Port::new(Arc::clone(&self.channel) as Arc<dyn Courier>);
+            match steps.start(exchange, port) {
+                Some(task) => self.stage = Stage::Begun(task),
+                None => self.channel.finish(), // making it has panicked
+            }
+        }
+        let Stage::Begun(task) = &mut self.stage else {
+            return Poll::Ready(());
         };
-        let _ending = Ending(&self.channel);
-        let waker = Waker::from(Arc::clone(sleeper));
-        self.channel.lock().poller = Some(waker.clone());
-        let port = Port::new(Arc::clone(&self.channel) as Arc<dyn Courier>);
-        let mut task = self.steps.start(exchange, port);
-        while let Some(running) = &mut task {
-            if self.channel.is_gone() {
-                break;
+        let waker = Waker::from(Arc::clone(&self.channel));
+        site::poll_guarded(task, &mut Context::from_waker(&waker))
+    }
+
+    /// Takes the request back from a task that no worker has polled.
+    pub(crate) fn take_exchange(&mut self) -> Option<Box<Exchange>> {
+        match mem::replace(&mut self.stage, Stage::Left) {
+            Stage::New(exchange, _) => Some(exchange),
+            other => {
+                self.stage = other;
+                None
             }
-            if site::poll_guarded(running, &mut Context::from_waker(&waker)).is_ready() {
-                break;
-            }
-            sleeper.sleep();
         }
-        site::drop_guarded(task);
+    }
+
+    /// Drops the task, and reports its end.
+    pub(crate) fn end(&mut self) {
+        match mem::replace(&mut self.stage, Stage::Left) {
+            Stage::New(..) => {}
+            Stage::Begun(task) => site::drop_guarded(Some(task)),
+            Stage::Left => return,
+        }
+        self.channel.finish();
     }
 }
 
-/// Reports the end of a task, also after a panic.
-struct Ending<'e>(&'e Channel);
-
-impl Drop for Ending<'_> {
+impl Drop for WorkerTask {
     fn drop(&mut self) {
-        self.0.lock().poller = None;
-        self.0.finish();
-    }
-}
-
-/// How a worker sleeps while its task waits.
-pub(crate) struct Sleeper {
-    thread: Thread,
-    woken: AtomicBool,
-}
-
-impl Sleeper {
-    /// Of this thread.
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self {
-            thread: thread::current(),
-            woken: AtomicBool::new(false),
-        })
-    }
-
-    /// Until somebody wakes it; not at all if somebody has. A task may still be woken by wakers of an
-    /// earlier one: then it is polled once in vain.
-    fn sleep(&self) {
-        while !self.woken.swap(false, Ordering::Acquire) {
-            thread::park();
-        }
-    }
-}
-
-impl Wake for Sleeper {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if !self.woken.swap(true, Ordering::Release) {
-            self.thread.unpark();
-        }
+        self.end();
     }
 }

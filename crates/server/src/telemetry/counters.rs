@@ -65,13 +65,13 @@ pub(crate) struct Row {
     pub(crate) connections: Counter,
     /// Requests that went to an app's task, for connections of this thread.
     pub(crate) app_requests: Counter,
-    /// Those whose task has not ended, or waits for a worker.
+    /// Those whose task has not ended, or has not begun.
     pub(crate) app_requests_in_progress: Counter,
     /// Blocking steps that ran on a thread that should not block, for want of workers.
     pub(crate) blocked_in_place: Counter,
     /// Time that they took, in microseconds.
     pub(crate) blocked_in_place_us: Counter,
-    /// Jobs that the thread finished (workers).
+    /// Jobs that the thread carried out (workers). Each poll of a task is one.
     pub(crate) jobs: Counter,
     /// Time that jobs or connections waited in a queue before the thread took them, microseconds.
     pub(crate) queue_wait_us: Counter,
@@ -203,13 +203,13 @@ counts! {
     connections,
     /// Requests that went to an app's task.
     app_requests,
-    /// Those whose task has not ended, or waits for a worker.
+    /// Those whose task has not ended, or has not begun.
     app_requests_in_progress,
     /// Blocking steps that ran where nothing should block, for want of workers.
     blocked_in_place,
     /// Time that they took, in microseconds.
     blocked_in_place_us,
-    /// Jobs that workers finished.
+    /// Jobs that workers carried out. Each poll of a task is one.
     jobs,
     /// Time that jobs or connections waited in a queue, in microseconds.
     queue_wait_us,

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use loadline_base::Token;
-use loadline_proto::{Exchange, Handler};
+use loadline_proto::{Exchange, Handler, StreamId, Task};
 
 use crate::accept::balance::Load;
 use crate::admission::{Admission, Kind, Load as Pressure, Verdict};
 use crate::config::Steps;
 use crate::connection::{Placement, TaskStart};
 use crate::site::Site;
-use crate::task::{Notify, TaskNotices};
+use crate::task::{Channel, Notify, TaskHome, WorkerTask};
 use crate::telemetry::counters::Row;
 use crate::thread::context::ThreadContext;
 use crate::transport::Range;
@@ -26,7 +26,29 @@ pub(crate) struct Dispatcher {
     /// Of the loop.
     pub(crate) mailbox: Arc<Mailbox<Message>>,
     /// Of the loop.
+    pub(crate) tasks: Arc<LoopTasks>,
+    /// Of the loop.
     pub(crate) row: Arc<Row>,
+}
+
+/// Where tasks of a loop's connections report to, and where they are polled.
+pub(crate) struct LoopTasks {
+    pub(crate) mailbox: Arc<Mailbox<Message>>,
+    /// `None`: the loop polls them.
+    pub(crate) workers: Option<Arc<Workers>>,
+}
+
+impl TaskHome for LoopTasks {
+    fn notify(&self, token: Token, stream: StreamId) {
+        self.mailbox.post(Message::Task { token, stream });
+    }
+
+    fn queue_again(&self, token: Token, task: Task, channel: Arc<Channel>) {
+        let task = WorkerTask::begun(task, channel);
+        if let Some(workers) = &self.workers {
+            workers.submit_again(task, token, &self.mailbox);
+        }
+    }
 }
 
 impl Dispatcher {
@@ -141,8 +163,7 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         true
     }
 
-    /// A task that a worker has holds it until it ends. Without workers the loop polls it: an event
-    /// stream must never hold a lone loop up.
+    /// A worker polls the task whenever it is woken. Without workers the loop does.
     fn start(
         &mut self,
         exchange: Box<Exchange>,
@@ -150,7 +171,7 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         thread: &mut ThreadContext<H>,
     ) -> TaskStart {
         let notify = Notify::Loop {
-            mailbox: Arc::clone(&self.dispatcher.mailbox) as Arc<dyn TaskNotices>,
+            home: Arc::clone(&self.dispatcher.tasks) as Arc<dyn TaskHome>,
             token: self.token,
         };
         let config = Arc::clone(thread.config());
@@ -159,8 +180,8 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         }
         let (handle, task) = thread.tasks.for_worker(exchange, notify, config);
         if let Some(not_queued) = self.submit(Kind::Task, Work::Task(task), site)
-            && let Work::Task(task) = not_queued.work
-            && let Some(mut exchange) = task.exchange
+            && let Work::Task(mut task) = not_queued.work
+            && let Some(mut exchange) = task.take_exchange()
         {
             exchange.response.overloaded(not_queued.retry_after_s);
             thread.tasks.end(handle);

@@ -8,7 +8,7 @@ use loadline_proto::{Exchange, StreamId};
 use crate::admission::Handoff;
 use crate::config::Steps;
 use crate::connection::Connection;
-use crate::task::{TaskNotices, WorkerTask};
+use crate::task::WorkerTask;
 use crate::transport::Range;
 use crate::transport::socket::Socket;
 use crate::worker::mailbox::Mailbox;
@@ -55,7 +55,7 @@ pub(crate) enum Work {
     /// Serve a connection that is ready, from reading to writing (`--socket-io worker`). Back with
     /// the connection, and what is to be done next.
     Serve(Box<Served>),
-    /// Carry out an app's task. Back when it has ended; its answer goes its own way.
+    /// Poll an app's task. Back when it has ended; its answer goes its own way.
     Task(WorkerTask),
 }
 
@@ -63,7 +63,8 @@ impl Work {
     /// Whether it can be refused, and is then answered with 503.
     pub(crate) fn can_be_refused(&self) -> bool {
         match self {
-            Self::Block(..) | Self::Task(_) => true,
+            Self::Block(..) => true,
+            Self::Task(task) => task.is_new(),
             // Its answer has begun; its request is not known yet.
             Self::Prefetch(_) | Self::Serve(_) => false,
         }
@@ -112,10 +113,4 @@ pub(crate) enum After {
     Start(Box<Exchange>),
     /// To be closed.
     Close,
-}
-
-impl TaskNotices for Mailbox<Message> {
-    fn notify(&self, token: Token, stream: StreamId) {
-        self.post(Message::Task { token, stream });
-    }
 }

@@ -101,10 +101,23 @@ impl<J> JobQueue<J> {
     /// # Errors
     /// Gives the job back if the queue is full or closed.
     pub(crate) fn push(&self, job: J) -> Result<(), J> {
+        self.push_within(self.bound, job)
+    }
+
+    /// Queues a job that was admitted before, and so has a place whatever the bound: as many as were
+    /// admitted and are not done.
+    ///
+    /// # Errors
+    /// Gives the job back if the queue is closed.
+    pub(crate) fn push_again(&self, job: J) -> Result<(), J> {
+        self.push_within(usize::MAX, job)
+    }
+
+    fn push_within(&self, bound: usize, job: J) -> Result<(), J> {
         match &self.kind {
             Kind::Shared { state, changed } => {
                 let mut state = lock(state);
-                if state.jobs.len() >= self.bound || state.closed {
+                if state.jobs.len() >= bound || state.closed {
                     return Err(job);
                 }
                 state.jobs.push_back(job);
@@ -125,7 +138,7 @@ impl<J> JobQueue<J> {
             } => {
                 // The depth is raised before this look at `closed`, and a worker looks at `closed`
                 // before the depth: none ends before a job that was accepted.
-                let is_full = self.depth.fetch_add(1, Ordering::SeqCst) >= self.bound;
+                let is_full = self.depth.fetch_add(1, Ordering::SeqCst) >= bound;
                 if is_full || closed.load(Ordering::SeqCst) {
                     self.depth.fetch_sub(1, Ordering::SeqCst);
                     return Err(job);

@@ -7,22 +7,24 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::thread::Builder;
 use std::time::Duration;
 
-use loadline_base::LogLimit;
+use loadline_base::{LogLimit, Token};
 use loadline_proto::{Exchange, Handler, Status};
 
 use crate::connection::{Placement, Step, TaskStart};
 use crate::options::SocketIo;
 use crate::overload::QueueControl;
-use crate::site::Site;
-use crate::task::Sleeper;
+use crate::site::{Clock, Site};
+use crate::task::WorkerTask;
 use crate::telemetry::counters::{Role, Row};
 use crate::telemetry::log;
 use crate::thread::context::{READ_BUFFER_BYTES, ThreadContext};
 use crate::worker::job::{After, Job, Message, Served, Work};
 use crate::worker::job_queue::{JobQueue, JobSource, Taken};
+use crate::worker::mailbox::Mailbox;
 
 /// When clients are to come back to a queue that is full: it bounds a number, and says nothing of time.
 const RETRY_AFTER_FULL_S: u32 = 1;
@@ -32,6 +34,7 @@ pub(crate) struct Workers {
     queue: Arc<JobQueue<Job>>,
     /// Of the first worker; the pool's own counts are kept there.
     row: Arc<Row>,
+    clock: Clock,
     alive: Alive,
     control: Control,
 }
@@ -105,6 +108,7 @@ impl Workers {
         let workers = Arc::new(Self {
             queue,
             row,
+            clock: site.clock,
             alive: Alive::default(),
             control,
         });
@@ -130,6 +134,26 @@ impl Workers {
                 retry_after_s: RETRY_AFTER_FULL_S,
             }
         })
+    }
+
+    /// Queues a task that was woken, behind what waits. It was admitted before: it fits. In a queue that
+    /// is closed it ends; nobody awaits it any more.
+    pub(crate) fn submit_again(
+        &self,
+        task: WorkerTask,
+        token: Token,
+        reply: &Arc<Mailbox<Message>>,
+    ) {
+        let job = Job {
+            work: Work::Task(task),
+            token,
+            reply: Arc::clone(reply),
+            queued_us: self.clock.now_us(),
+        };
+        self.row.queue_depth.add(1);
+        if self.queue.push_again(job).is_err() {
+            self.row.queue_depth.sub(1);
+        }
     }
 
     /// Lets the workers go once nothing waits any more.
@@ -177,7 +201,6 @@ pub(crate) struct WorkerDesk<H: Handler> {
     pool_row: Arc<Row>,
     /// Files are read through it.
     read_buffer: Vec<u8>,
-    sleeper: Option<Arc<Sleeper>>,
     control: Control,
     /// Only where workers serve whole connections.
     thread: Option<ThreadContext<H>>,
@@ -203,7 +226,6 @@ impl<H: Handler> WorkerDesk<H> {
                     READ_BUFFER_BYTES
                 }
             ],
-            sleeper: None,
             control: None,
             thread,
         }
@@ -249,7 +271,7 @@ impl<H: Handler> WorkerDesk<H> {
         self.source.try_take()
     }
 
-    /// Carries a job out, and gives it back to its loop.
+    /// Carries a job out, and gives it back to its loop, unless it is a task that waits.
     pub(crate) fn carry_out(&mut self, taken: Taken<Job>, site: &Site<H>) {
         let Taken { job, stolen } = taken;
         let began_us = site.clock.now_us();
@@ -266,23 +288,28 @@ impl<H: Handler> WorkerDesk<H> {
         if self.is_in_vain(&mut work, began_us, waited_us) {
             return reply.post(Message::Done { token, work });
         }
-        let sleeper = self.sleeper.get_or_insert_with(Sleeper::new);
         // What a panic leaves half done is this job's, which ends here.
-        let carry_out = AssertUnwindSafe(|| match (&mut work, &mut self.thread) {
-            (Work::Block(exchange, steps), _) => steps.handle_blocking(exchange),
-            (Work::Prefetch(range), Some(thread)) => range.prefetch(thread.borrow().read_buffer),
-            (Work::Prefetch(range), None) => range.prefetch(&mut self.read_buffer),
-            (Work::Serve(served), Some(thread)) => {
-                thread.tick();
-                serve(served, site, thread);
-                thread.offer_log();
+        let carry_out = AssertUnwindSafe(|| {
+            match (&mut work, &mut self.thread) {
+                (Work::Block(exchange, steps), _) => steps.handle_blocking(exchange),
+                (Work::Prefetch(range), Some(thread)) => {
+                    range.prefetch(thread.borrow().read_buffer);
+                }
+                (Work::Prefetch(range), None) => range.prefetch(&mut self.read_buffer),
+                (Work::Serve(served), Some(thread)) => {
+                    thread.tick();
+                    serve(served, site, thread);
+                    thread.offer_log();
+                }
+                (Work::Task(task), _) => return task.poll(),
+                (Work::Serve(_), None) => unreachable!("ordered by `--socket-io worker` alone"),
             }
-            (Work::Task(task), _) => task.run(sleeper),
-            (Work::Serve(_), None) => unreachable!("ordered by `--socket-io worker` alone"),
+            Poll::Ready(())
         });
-        if let Err(panic) = catch_unwind(carry_out) {
+        let polled = catch_unwind(carry_out).unwrap_or_else(|panic| {
             give_up(&mut work, log::panic_text(panic.as_ref()));
-        }
+            Poll::Ready(())
+        });
         self.row.jobs.add(1);
         let ended_us = site.clock.now_us();
         let took_us = ended_us.saturating_sub(began_us);
@@ -290,7 +317,9 @@ impl<H: Handler> WorkerDesk<H> {
         if let Some(control) = &self.control {
             lock(control).done(ended_us, took_us);
         }
-        reply.post(Message::Done { token, work });
+        if polled.is_ready() {
+            reply.post(Message::Done { token, work });
+        }
     }
 }
 
@@ -309,8 +338,8 @@ fn give_up(work: &mut Work, text: &str) {
     match work {
         Work::Block(exchange, _) => exchange.response.error(Status::INTERNAL_SERVER_ERROR),
         Work::Serve(served) => served.after = After::Close,
-        // The loop meets again what was not read; a task has reported its end when it was dropped.
-        Work::Prefetch(_) | Work::Task(_) => {}
+        Work::Task(task) => task.end(),
+        Work::Prefetch(_) => {} // the loop meets again what was not read
     }
 }
 
@@ -350,8 +379,6 @@ impl<H: Handler> Placement<H> for OnWorker {
 mod tests {
     use super::*;
     use crate::site::tests::quiet_site;
-    use crate::worker::mailbox::Mailbox;
-    use loadline_base::Token;
 
     #[test]
     fn a_job_that_panics_takes_no_worker_with_it_and_comes_back() {

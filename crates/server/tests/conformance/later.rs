@@ -99,7 +99,7 @@ pub fn task(mut exchange: Box<Exchange>, port: Port, at_work: &Arc<AtomicU64>) -
                 }
                 port.produce(Piece::End);
             }
-            b"collect-limited" => {
+            b"collect" | b"collect-limited" => {
                 let mut sum = 0;
                 while let Ok(Some(content)) = port.content().await {
                     sum += content.len();

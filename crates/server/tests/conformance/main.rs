@@ -30,6 +30,7 @@ mod replaced;
 mod ring_features;
 mod selection;
 mod shutdown;
+mod slow_uploads;
 mod streams;
 
 #[test]
