@@ -1,6 +1,6 @@
 //! A driver and a transport over the simulated network, by readiness or by completion.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -37,6 +37,8 @@ pub(super) struct SimDriver {
     network: Arc<Mutex<Network>>,
     index: usize,
     wakers: Poller,
+    /// A waker was written since the last wait. Kept, since the poller says so once.
+    is_written: Cell<bool>,
     /// What the last wait brought.
     batch: Vec<Pending>,
 }
@@ -47,11 +49,12 @@ impl SimDriver {
         self.index = index;
     }
 
-    /// Whether a waker was written since the last call, or an event waits.
+    /// Whether a waker was written since the last wait, or an event waits.
     pub(super) fn is_woken(&self) -> bool {
-        let is_written = self.wakers.wait(&mut Events::new(), Some(0));
-        is_written.is_ok_and(|count| count > 0)
-            || !lock(&self.network).queues[self.index].is_empty()
+        let written = self.wakers.wait(&mut Events::new(), Some(0));
+        let is_written = self.is_written.get() || written.is_ok_and(|count| count > 0);
+        self.is_written.set(is_written);
+        is_written || !lock(&self.network).queues[self.index].is_empty()
     }
 }
 
@@ -75,6 +78,7 @@ impl Driver for SimDriver {
             network: network.expect("a simulation on this thread"),
             index: 0,
             wakers: Poller::new()?,
+            is_written: Cell::new(false),
             batch: Vec::new(),
         })
     }
@@ -84,6 +88,7 @@ impl Driver for SimDriver {
     }
 
     fn wait(&mut self, _timeout_ms: Option<u64>) -> io::Result<()> {
+        self.is_written.set(false);
         let mut network = lock(&self.network);
         self.batch.extend(network.queues[self.index].drain(..));
         self.batch.reverse();
