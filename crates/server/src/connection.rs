@@ -266,8 +266,7 @@ impl<T> Connection<T> {
                 }
             }
             Action::Start(mut exchange) => {
-                let addresses = &site.local_addresses;
-                exchange.local = self.transport.local_address(addresses, io.driver);
+                exchange.local = (self.transport).local_address(&site.local_addresses, io.driver);
                 match placement.start(exchange, site, visit.thread) {
                     TaskStart::Elsewhere(exchange) => return Err(Step::Start(exchange)),
                     start => self.started(start, &mut visit.thread.cx()),
