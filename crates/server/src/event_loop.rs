@@ -270,8 +270,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.began_us = began_us;
         self.load().turn_begins(began_us);
         if let Some(turn) = &mut self.thread.turn {
-            let is_full = self.driver.is_full() || self.is_cut_short;
-            turn.begin(began_us, self.has_waited, is_full);
+            match self.is_cut_short {
+                true => turn.go_on(began_us),
+                false => turn.begin(began_us, self.has_waited, self.driver.is_full()),
+            }
         }
         began_us
     }
@@ -319,11 +321,6 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.thread.offer_full_log();
         }
         self.is_cut_short = false;
-        if let Some(turn) = &mut self.thread.turn
-            && !self.driver.is_full()
-        {
-            turn.has_reported_all();
-        }
         is_accept_ready
     }
 

@@ -13,9 +13,11 @@ pub(crate) struct TurnControl {
     retry_after: RetryAfter,
     /// When this turn began.
     began_us: u64,
+    /// When its events were taken from the kernel, and when those before.
+    taken_us: u64,
     /// Its events came after this.
     oldest_us: u64,
-    /// There may be more events than it reports.
+    /// There may be more events than were taken.
     is_full: bool,
     /// It has refused something.
     has_refused: bool,
@@ -27,6 +29,7 @@ impl TurnControl {
             delay: DelayControl::new(goal),
             retry_after: RetryAfter::new(),
             began_us: 0,
+            taken_us: 0,
             oldest_us: 0,
             is_full: false,
             has_refused: false,
@@ -34,24 +37,30 @@ impl TurnControl {
     }
 
     /// A turn begins. `waited`: the loop has waited for an event, so that nothing is older than that.
-    /// `is_full`: there may be more events than the turn reports.
+    /// `is_full`: there may be more events than were taken.
     pub(crate) fn begin(&mut self, now_us: u64, waited: bool, is_full: bool) {
         self.oldest_us = match (waited, self.is_full) {
             (true, _) => now_us,
             (false, true) => self.oldest_us,
-            (false, false) => self.began_us,
+            (false, false) => self.taken_us,
         };
         self.began_us = now_us;
+        self.taken_us = now_us;
         self.is_full = is_full;
-        // A turn that refuses is short for that reason.
-        if !std::mem::take(&mut self.has_refused) || waited {
-            self.delay.waited(now_us - self.oldest_us);
-        }
+        self.look_for_calm(waited);
     }
 
-    /// All that there was when it began.
-    pub(crate) fn has_reported_all(&mut self) {
-        self.is_full = false;
+    /// A turn begins with events that the one before has left.
+    pub(crate) fn go_on(&mut self, now_us: u64) {
+        self.began_us = now_us;
+        self.look_for_calm(false);
+    }
+
+    fn look_for_calm(&mut self, waited: bool) {
+        // A turn that refuses is short for that reason.
+        if !std::mem::take(&mut self.has_refused) || waited {
+            self.delay.waited(self.began_us - self.oldest_us);
+        }
     }
 
     /// How long it has lasted.
@@ -66,7 +75,7 @@ impl TurnControl {
         // On average an event came in the middle of the time; the oldest are reported first.
         let came_us = match self.is_full {
             true => self.oldest_us,
-            false => self.oldest_us / 2 + self.began_us / 2,
+            false => self.oldest_us / 2 + self.taken_us / 2,
         };
         let age_us = now_us.saturating_sub(came_us);
         if age_us <= self.delay.accepted_us() {
@@ -131,5 +140,20 @@ mod tests {
         assert_eq!(turn.check(1_500_000), Ok(()), "the last of them");
         turn.begin(1_600_000, false, false);
         assert_eq!(turn.check(2_300_000), Ok(()));
+    }
+
+    #[test]
+    fn what_came_while_a_batch_was_worked_off_is_as_old_as_the_batch() {
+        let mut turn = TurnControl::new(Duration::from_secs(1));
+        turn.begin(0, true, false);
+        turn.go_on(500_000);
+        assert_eq!(turn.check(900_000), Ok(()));
+        turn.begin(1_000_000, false, false);
+        assert_eq!(
+            turn.check(1_500_000),
+            Ok(()),
+            "half a second old when it was taken"
+        );
+        assert!(turn.check(1_500_001).is_err());
     }
 }
