@@ -60,7 +60,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Whether it can be refused, and is then answered with 503.
+    /// Whether a worker can refuse it: it is then answered with 503.
     pub(crate) fn can_be_refused(&self) -> bool {
         match self {
             Self::Block(..) => true,

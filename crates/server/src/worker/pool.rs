@@ -118,7 +118,7 @@ impl Workers {
     /// Queues a job; gives it back if the queue is full, or if it could not be done in time.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Refused> {
         if let Some(control) = &self.control
-            && job.work.can_be_refused()
+            && !matches!(job.work, Work::Prefetch(_)) // its answer has begun
             && let Err(retry_after_s) = lock(control).offer(job.queued_us, self.queue.depth())
         {
             self.row.refused_late.add(1);
