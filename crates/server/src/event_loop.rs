@@ -321,6 +321,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.thread.offer_full_log();
         }
         self.is_cut_short = false;
+        if let Some(turn) = &mut self.thread.turn
+            && self.driver.is_full()
+        {
+            turn.has_left_some();
+        }
         is_accept_ready
     }
 

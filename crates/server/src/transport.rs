@@ -170,7 +170,7 @@ pub(crate) trait Driver: Watch + Send + Sized {
     /// Events that are still to be reported.
     fn left(&self) -> usize;
 
-    /// Whether the last wait may have left events for the next one.
+    /// Whether the last wait may have left events for the next one; for certain once all were reported.
     fn is_full(&self) -> bool {
         false
     }

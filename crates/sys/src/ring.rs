@@ -227,6 +227,8 @@ pub struct Ring {
     put_back: bool,
     /// Sockets whose receive has ended and is to be armed again, once buffers are back.
     rearm: Vec<SocketId>,
+    /// Of what the last wait brought, something had no buffer to be received in.
+    is_starved: bool,
     /// Entries that found no room in the queue although what was there had been submitted.
     unqueued: VecDeque<Entry>,
     listeners: Vec<Watched>,
@@ -287,6 +289,7 @@ impl Ring {
             lent: None,
             put_back: false,
             rearm: Vec::new(),
+            is_starved: false,
             unqueued: VecDeque::new(),
             listeners: Vec::new(),
             watched: Vec::new(),

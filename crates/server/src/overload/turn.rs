@@ -63,6 +63,11 @@ impl TurnControl {
         }
     }
 
+    /// There were more events than were taken.
+    pub(crate) fn has_left_some(&mut self) {
+        self.is_full = true;
+    }
+
     /// How long it has lasted.
     pub(crate) fn lasts_us(&self, now_us: u64) -> u64 {
         now_us.saturating_sub(self.began_us)

@@ -86,6 +86,7 @@ impl Ring {
         debug_assert_eq!(self.reported, self.taken.len());
         self.taken.clear();
         self.reported = 0;
+        self.is_starved = false;
         let queue = self.uring.completion();
         self.taken.extend(queue.map(|entry| Taken {
             user_data: entry.user_data(),
@@ -292,6 +293,7 @@ impl Ring {
         }
         let passing = [libc::ENOBUFS, libc::ECANCELED, libc::EINTR, libc::EAGAIN];
         if passing.iter().any(|errno| taken.is_errno(*errno)) {
+            self.is_starved |= taken.is_errno(libc::ENOBUFS);
             if wanted {
                 self.rearm.push(id); // when the buffers of this turn are back
             }

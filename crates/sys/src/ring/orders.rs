@@ -54,6 +54,13 @@ impl Ring {
         self.taken.len() - self.reported + self.quiet_submitted
     }
 
+    /// Whether sockets have input that the last `wait` did not bring, since buffers had run out. Known
+    /// once all was reported.
+    #[must_use]
+    pub fn is_starved(&self) -> bool {
+        self.is_starved
+    }
+
     /// Whether there are no sockets.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -131,6 +131,10 @@ impl Driver for RingDriver {
         self.ring.left()
     }
 
+    fn is_full(&self) -> bool {
+        self.ring.is_starved()
+    }
+
     const KEEPS_EVENTS: bool = true;
     const REPORTS_BEFORE_DRAIN: bool = true;
 
