@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use loadline_record::report::number::span_s;
 use serde::{Deserialize, Serialize};
 
 use super::words;
@@ -126,7 +127,7 @@ fn facts(run: &Run) -> Vec<Fact> {
             ),
         ),
         ("Begun", utc(run.head.start_unix_ms)),
-        ("Time in trials", duration(took)),
+        ("Time in trials", span_s(took.max(0.0).round())),
         ("Seed", run.head.seed.to_string()),
         ("Left out, not installed", run.head.left_out.join(", ")),
         (
@@ -204,16 +205,6 @@ fn servers(run: &Run) -> Vec<ServerSheet> {
     sheets
 }
 
-/// "2 h 5 min", "3 min 20 s", "12 s".
-pub(super) fn duration(seconds: f64) -> String {
-    let seconds = seconds.max(0.0).round() as u64;
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds} s"),
-        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
-        (hours, minutes, _) => format!("{hours} h {minutes} min"),
-    }
-}
-
 /// Date and time of day, by the proleptic Gregorian calendar (Hinnant, "chrono-compatible low-level
 /// date algorithms").
 fn utc(unix_ms: u64) -> String {
@@ -242,8 +233,5 @@ mod tests {
     fn times_are_those_of_the_calendar() {
         assert_eq!(utc(951_782_400_000), "2000-02-29 00:00 UTC");
         assert_eq!(utc(1_795_271_520_000), "2026-11-21 14:32 UTC");
-        assert_eq!(duration(3.4), "3 s");
-        assert_eq!(duration(200.0), "3 min 20 s");
-        assert_eq!(duration(7500.0), "2 h 5 min");
     }
 }

@@ -1,6 +1,7 @@
 //! What a test comes to, and how it is said.
 
 use loadline_capacity::stats::Interval;
+use loadline_lab::report::words::capital;
 use loadline_lab::report::{Claim, Verdict};
 use serde::Deserialize;
 
@@ -260,7 +261,7 @@ impl ClaimFinding {
                 parts.push(format!("{word}: {}", texts.join(", ")));
             }
         }
-        let why = format!("{what}. {}.", capitalised(&parts.join("; ")));
+        let why = format!("{what}. {}.", capital(&parts.join("; ")));
         Self::new(verdict, why)
     }
 }
@@ -284,13 +285,6 @@ fn percent(level: f64) -> String {
     let digits = (1.0 - missing.log10().floor()).clamp(0.0, 8.0);
     let text = format!("{:.*}", digits as usize, level * 100.0);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
 }
 
 /// Three digits, without a tail of zeros.

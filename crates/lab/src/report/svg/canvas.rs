@@ -86,6 +86,29 @@ impl Canvas {
         );
     }
 
+    /// A number or a title at an axis.
+    pub(super) fn label(&mut self, at: (f64, f64), text: &str, size: f64, anchor: &str) {
+        let style = format!("font-size=\"{size}\" fill=\"{SOFT}\" text-anchor=\"{anchor}\"");
+        self.text(at.0, at.1, text, &style);
+    }
+
+    /// The titles of both axes of a plot, which is in a frame.
+    pub(super) fn axis_titles(
+        &mut self,
+        frame: &Frame,
+        plot: &Frame,
+        foot: f64,
+        titles: [&str; 2],
+    ) {
+        let middle = plot.left + plot.width / 2.0;
+        self.label((middle, plot.bottom() + foot), titles[0], 12.5, "middle");
+        let (x, y) = (frame.left + 14.0, plot.top + plot.height / 2.0);
+        let style = format!(
+            "font-size=\"12.5\" fill=\"{SOFT}\" text-anchor=\"middle\" transform=\"rotate(-90 {x:.1} {y:.1})\""
+        );
+        self.text(x, y, titles[1], &style);
+    }
+
     pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str, width: f64) {
         let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(short);
         let _ = write!(
@@ -134,40 +157,22 @@ impl Canvas {
             true => format!("fill=\"#fff\" stroke=\"{colour}\" stroke-width=\"2\""),
             false => format!("fill=\"{colour}\" stroke=\"#fff\" stroke-width=\"1\""),
         };
-        match form % 4 {
+        // A circle, a square, a diamond and a triangle.
+        let corners: &[(f64, f64)] = match form % 4 {
             0 => {
                 let (x, y) = (short(x), short(y));
                 let _ = write!(
                     self.text,
                     "<circle cx=\"{x}\" cy=\"{y}\" r=\"{R}\" {fill}/>"
                 );
+                return;
             }
-            1 => {
-                let corners = [
-                    (x - R, y - R),
-                    (x + R, y - R),
-                    (x + R, y + R),
-                    (x - R, y + R),
-                ];
-                self.path(&corners.map(|(x, y)| (x, y)), true, &fill);
-            }
-            2 => {
-                let r = R * 1.3;
-                self.path(
-                    &[(x, y - r), (x + r, y), (x, y + r), (x - r, y)],
-                    true,
-                    &fill,
-                );
-            }
-            _ => {
-                let r = R * 1.25;
-                self.path(
-                    &[(x, y - r), (x + r, y + r * 0.8), (x - r, y + r * 0.8)],
-                    true,
-                    &fill,
-                );
-            }
-        }
+            1 => &[(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)],
+            2 => &[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)],
+            _ => &[(0.0, -1.25), (1.25, 1.0), (-1.25, 1.0)],
+        };
+        let corners = corners.iter().map(|(dx, dy)| (x + dx * R, y + dy * R));
+        self.path(&corners.collect::<Vec<_>>(), true, &fill);
     }
 
     /// The mark of a trial that does not count.

@@ -57,31 +57,17 @@ pub(super) fn heat_map(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &m
             }
         }
     }
-    let style =
-        |anchor: &str| format!("font-size=\"11.5\" fill=\"{SOFT}\" text-anchor=\"{anchor}\"");
     for (index, at) in xs.iter().enumerate() {
         let x = plot.left + (index as f64 + 0.5) * width;
-        canvas.text(
-            x,
-            plot.bottom() + 17.0,
-            &name_at(&figure.x, *at),
-            &style("middle"),
-        );
+        let place = (x, plot.bottom() + 17.0);
+        canvas.label(place, &name_at(&figure.x, *at), 11.5, "middle");
     }
     let y_axis = figure.y.clone().unwrap_or_default();
     for (index, at) in ys.iter().enumerate() {
         let y = plot.bottom() - (index as f64 + 0.5) * height + 4.0;
-        canvas.text(plot.left - 7.0, y, &name_at(&y_axis, *at), &style("end"));
+        canvas.label((plot.left - 7.0, y), &name_at(&y_axis, *at), 11.5, "end");
     }
-    let style = format!("font-size=\"12.5\" fill=\"{SOFT}\" text-anchor=\"middle\"");
-    canvas.text(
-        plot.left + plot.width / 2.0,
-        plot.bottom() + 37.0,
-        &figure.x.title(),
-        &style,
-    );
-    let (x, y) = (frame.left + 14.0, plot.top + plot.height / 2.0);
-    let turned = format!("{style} transform=\"rotate(-90 {x:.1} {y:.1})\"");
-    canvas.text(x, y, &y_axis.title(), &turned);
+    let titles = [&*figure.x.title(), &y_axis.title()];
+    canvas.axis_titles(frame, &plot, 37.0, titles);
     colour_bar(figure, range, frame, canvas);
 }

@@ -4,7 +4,7 @@ use super::canvas::{Canvas, Frame, INK, RULE, SOFT};
 use super::scale::Scale;
 use super::{COLOURS, DASHES};
 use crate::plan::ChartKind;
-use crate::report::figure::{Axis, Curve, Figure, Panel};
+use crate::report::figure::{Curve, Figure, Panel};
 use crate::report::words;
 
 /// Where things stand in a panel.
@@ -99,20 +99,17 @@ fn stroke(canvas: &mut Canvas, points: &[(f64, f64)], curve: &Curve) {
 
 pub(super) fn lines(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut Canvas) {
     let plot = frame.inner(MARGINS);
-    let xs = figure.points().map(|(_, _, point)| point.x);
-    let (low, high) = xs.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| {
-        (low.min(x), high.max(x))
-    });
-    let is_named = !figure.x.names.is_empty();
-    let range = if is_named {
-        (-0.4, figure.x.names.len() as f64 - 0.6)
-    } else {
-        (low, high)
+    let xs = || figure.points().map(|(_, _, point)| point.x);
+    let range = match figure.x.names.len() {
+        0 => (
+            xs().fold(f64::INFINITY, f64::min),
+            xs().fold(f64::NEG_INFINITY, f64::max),
+        ),
+        count => (-0.4, count as f64 - 0.6),
     };
     let x = Scale::new(range, figure.x.log, false, (plot.left, plot.right()));
     let y = value_scale(figure, &plot);
-    value_axis(figure, &y, &plot, frame, canvas);
-    x_axis(figure, &x, &plot, canvas);
+    axes(figure, [&x, &y], &plot, frame, canvas);
     for curve in &panel.curves {
         let at = |value: f64, of: f64| (x.at(of), y.at(value));
         let drawn = curve
@@ -167,8 +164,7 @@ pub(super) fn bars(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut C
     let count = figure.x.names.len().max(1) as f64;
     let x = Scale::new((-0.5, count - 0.5), false, false, (plot.left, plot.right()));
     let y = value_scale(figure, &plot);
-    value_axis(figure, &y, &plot, frame, canvas);
-    x_axis(figure, &x, &plot, canvas);
+    axes(figure, [&x, &y], &plot, frame, canvas);
     let group = plot.width / count * 0.74;
     let width = (group / panel.curves.len().max(1) as f64).min(90.0);
     let all = width * panel.curves.len() as f64;
@@ -203,43 +199,29 @@ fn value_scale(figure: &Figure, plot: &Frame) -> Scale {
     Scale::new(range, figure.value.log, true, (plot.bottom(), plot.top))
 }
 
-fn value_axis(figure: &Figure, y: &Scale, plot: &Frame, frame: &Frame, canvas: &mut Canvas) {
+/// Both axes, with their numbers and titles.
+fn axes(figure: &Figure, [x, y]: [&Scale; 2], plot: &Frame, frame: &Frame, canvas: &mut Canvas) {
     let count = if plot.height > 250.0 { 6 } else { 4 };
     for (value, text) in y.ticks(count, figure.value.divisor) {
         let at = y.at(value);
         canvas.line((plot.left, at), (plot.right(), at), RULE, 1.0);
-        let style = format!("font-size=\"11.5\" fill=\"{SOFT}\" text-anchor=\"end\"");
-        canvas.text(plot.left - 7.0, at + 4.0, &text, &style);
+        canvas.label((plot.left - 7.0, at + 4.0), &text, 11.5, "end");
     }
-    let (x, y) = (frame.left + 14.0, plot.top + plot.height / 2.0);
-    let style = format!(
-        "font-size=\"12.5\" fill=\"{SOFT}\" text-anchor=\"middle\" transform=\"rotate(-90 {x:.1} {y:.1})\""
-    );
-    canvas.text(x, y, &figure.value.title(), &style);
-}
-
-fn x_axis(figure: &Figure, x: &Scale, plot: &Frame, canvas: &mut Canvas) {
     let foot = plot.bottom();
     canvas.line((plot.left, foot), (plot.right(), foot), "#9fb0bd", 1.0);
     let count = (plot.width / 90.0) as usize;
-    for (value, text) in x_ticks(figure, &figure.x, x, count) {
+    for (value, text) in x_ticks(figure, x, count) {
         let at = x.at(value);
         canvas.line((at, foot), (at, foot + 4.0), "#9fb0bd", 1.0);
-        let style = format!("font-size=\"11.5\" fill=\"{SOFT}\" text-anchor=\"middle\"");
-        canvas.text(at, foot + 18.0, &text, &style);
+        canvas.label((at, foot + 18.0), &text, 11.5, "middle");
     }
-    let style = format!("font-size=\"12.5\" fill=\"{SOFT}\" text-anchor=\"middle\"");
-    canvas.text(
-        plot.left + plot.width / 2.0,
-        foot + 38.0,
-        &figure.x.title(),
-        &style,
-    );
+    let titles = [&*figure.x.title(), &figure.value.title()];
+    canvas.axis_titles(frame, plot, 38.0, titles);
 }
 
-fn x_ticks(figure: &Figure, axis: &Axis, x: &Scale, count: usize) -> Vec<(f64, String)> {
-    if !axis.names.is_empty() {
-        let names = axis.names.iter().enumerate();
+fn x_ticks(figure: &Figure, x: &Scale, count: usize) -> Vec<(f64, String)> {
+    if !figure.x.names.is_empty() {
+        let names = figure.x.names.iter().enumerate();
         return names
             .map(|(index, name)| (index as f64, name.clone()))
             .collect();
