@@ -12,6 +12,7 @@ mod tests;
 
 use std::fmt::Write as _;
 
+use loadline_base::choice;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Metric, Run};
@@ -25,41 +26,24 @@ use thiserror::Error;
 /// more. Where A/A cells differ by more, that counts.
 pub const MATTERS_MIN: f64 = 0.02;
 
-/// What is better.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Goal {
-    /// More good answers a second.
-    #[default]
-    Throughput,
-    /// A lower 99th percentile of the latency.
-    TailLatency,
-    /// Less CPU time of the server for an answer.
-    CpuTime,
-    /// Less memory of the server.
-    Memory,
+choice! {
+    /// What is better.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    Goal {
+        /// More good answers a second.
+        #[default]
+        Throughput "throughput",
+        /// A lower 99th percentile of the latency.
+        TailLatency "latency",
+        /// Less CPU time of the server for an answer.
+        CpuTime "cpu",
+        /// Less memory of the server.
+        Memory "memory",
+    }
 }
 
 impl Goal {
-    /// All, in the order of the documentation.
-    pub const ALL: [Self; 4] = [
-        Self::Throughput,
-        Self::TailLatency,
-        Self::CpuTime,
-        Self::Memory,
-    ];
-
-    /// As on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Throughput => "throughput",
-            Self::TailLatency => "latency",
-            Self::CpuTime => "cpu",
-            Self::Memory => "memory",
-        }
-    }
-
     /// What it looks at.
     #[must_use]
     pub fn metric(self) -> Metric {

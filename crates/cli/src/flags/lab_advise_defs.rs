@@ -42,7 +42,7 @@ pub(crate) struct LabAdviseFlags {
     /// What is better: more good responses a second, a lower 99th percentile of the latency, less
     /// CPU time of the server for a response, or less memory.
     #[arg(long, value_name = "GOAL", default_value = "throughput",
-        value_parser = one_of(&Goal::ALL, Goal::name))]
+        value_parser = one_of(Goal::ALL, Goal::name))]
     pub(crate) goal: Goal,
 
     /// Write the advice also as JSON.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use loadline_base::choice;
 use loadline_spec::ValueError;
 use serde::{Deserialize, Serialize};
 
@@ -49,39 +50,28 @@ pub struct Chart {
     pub reference: Vec<Reference>,
 }
 
-/// How a chart is drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ChartKind {
-    /// A line through the cells, with its spread.
-    #[default]
-    Lines,
-    /// Bars, for factors that are names.
-    Bars,
-    /// Two factors, the metric as colour.
-    HeatMap,
-    /// Two factors, the metric as height: it can be turned.
-    Surface,
-    /// Latency over all percentiles.
-    Spectrum,
-    /// The metric second by second.
-    TimeSeries,
+choice! {
+    /// How a chart is drawn.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    ChartKind {
+        /// A line through the cells, with its spread.
+        #[default]
+        Lines "lines",
+        /// Bars, for factors that are names.
+        Bars "bars",
+        /// Two factors, the metric as colour.
+        HeatMap "heat_map",
+        /// Two factors, the metric as height: it can be turned.
+        Surface "surface",
+        /// Latency over all percentiles.
+        Spectrum "spectrum",
+        /// The metric second by second.
+        TimeSeries "time_series",
+    }
 }
 
 impl ChartKind {
-    /// As in a plan.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Lines => "lines",
-            Self::Bars => "bars",
-            Self::HeatMap => "heat_map",
-            Self::Surface => "surface",
-            Self::Spectrum => "spectrum",
-            Self::TimeSeries => "time_series",
-        }
-    }
-
     /// Whether the cells lie on two factors.
     #[must_use]
     pub fn is_grid(self) -> bool {
@@ -117,68 +107,49 @@ impl Chart {
     /// # Errors
     /// See above.
     pub fn check(&self, factors: &[&str]) -> Result<(), ValueError> {
+        let (kind, series) = (self.kind.name(), &self.series);
+        let fail = |problem: String, right: String| Err(ValueError::new(problem, right));
+        let needs = |needed| if needed { "needs" } else { "has no" };
         let needs_x = !matches!(self.kind, ChartKind::Spectrum | ChartKind::TimeSeries);
         if needs_x == self.x.is_empty() {
-            let wrong = if needs_x { "needs" } else { "has no" };
+            let right = if needs_x { &factors.join(", ") } else { "none" };
+            let problem = format!("a chart of kind {kind} {} x", needs(needs_x));
+            return fail(problem, format!("one of {right}"));
+        }
+        let is_grid = self.kind.is_grid();
+        if is_grid == self.y.is_empty() {
             return Err(ValueError::from(format!(
-                "a chart of kind {} {wrong} x; right would be one of {}",
-                self.kind.name(),
-                if needs_x {
-                    factors.join(", ")
-                } else {
-                    "none".to_owned()
-                }
+                "a chart of kind {kind} {} y; heat maps and surfaces have a second factor, others none",
+                needs(is_grid)
             )));
         }
-        if self.kind.is_grid() == self.y.is_empty() {
-            return Err(ValueError::from(format!(
-                "a chart of kind {} {} y; heat maps and surfaces have a second factor, others none",
-                self.kind.name(),
-                if self.kind.is_grid() {
-                    "needs"
-                } else {
-                    "has no"
-                }
-            )));
-        }
-        let named = [&self.x, &self.y]
-            .into_iter()
-            .filter(|name| !name.is_empty())
-            .chain(&self.lines)
-            .chain(&self.facets);
+        let axes = [&self.x, &self.y].into_iter();
+        let axes = axes.filter(|name| !name.is_empty());
+        let named = axes.chain(&self.lines).chain(&self.facets);
         let mut seen: Vec<&str> = Vec::new();
         for name in named.chain(self.only.keys()) {
             if !factors.contains(&name.as_str()) {
-                return Err(ValueError::from(format!(
-                    "{name} is no factor of series {}; right would be one of {}",
-                    self.series,
-                    factors.join(", ")
-                )));
+                let problem = format!("{name} is no factor of series {series}");
+                return fail(problem, format!("one of {}", factors.join(", ")));
             }
             if seen.contains(&name.as_str()) && !self.only.contains_key(name) {
-                return Err(ValueError::from(format!(
-                    "{name} is drawn twice; right would be once"
-                )));
+                return fail(format!("{name} is drawn twice"), "once".to_owned());
             }
             seen.push(name);
         }
-        if self.kind.is_grid() && !self.lines.is_empty() {
-            return Err(ValueError::from(
-                "heat maps and surfaces have no lines; right would be facets",
-            ));
+        if is_grid && !self.lines.is_empty() {
+            let problem = "heat maps and surfaces have no lines";
+            return Err(ValueError::new(problem, "facets"));
         }
-        match (self.kind, self.metric.per_second()) {
-            (ChartKind::TimeSeries, false) => Err(ValueError::from(format!(
-                "{} is not known second by second; right would be one of {}",
-                self.metric.name(),
-                Metric::names(Metric::per_second)
-            ))),
-            (ChartKind::Spectrum, _) if self.metric.spectrum().is_none() => {
-                Err(ValueError::from(format!(
-                    "a spectrum of {}; right would be one of {}",
-                    self.metric.name(),
-                    Metric::names(|metric| metric.spectrum().is_some())
-                )))
+        let metric = self.metric.name();
+        match self.kind {
+            ChartKind::TimeSeries if !self.metric.per_second() => fail(
+                format!("{metric} is not known second by second"),
+                format!("one of {}", Metric::names(Metric::per_second)),
+            ),
+            ChartKind::Spectrum if self.metric.spectrum().is_none() => {
+                let names = Metric::names(|metric| metric.spectrum().is_some());
+                fail(format!("a spectrum of {metric}"), format!("one of {names}"))
             }
             _ => Ok(()),
         }

@@ -1,5 +1,6 @@
 //! What somebody claimed, and whether it holds here.
 
+use loadline_base::choice;
 use serde::{Deserialize, Serialize};
 
 use loadline_capacity::stats::Interval;
@@ -25,18 +26,20 @@ pub struct Claim {
     pub interval: Option<Interval>,
 }
 
-/// What came of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// It holds here.
-    Reproduced,
-    /// It does not hold here.
-    NotReproduced,
-    /// This machine, or this run, cannot tell.
-    NotTestable,
-    /// It is about a number that no other machine has to have: what was measured stands beside it.
-    NotComparable,
+choice! {
+    /// What came of a claim.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    Verdict {
+        /// It holds here.
+        Reproduced "reproduced",
+        /// It does not hold here.
+        NotReproduced "not_reproduced",
+        /// This machine, or this run, cannot tell.
+        NotTestable "not_testable",
+        /// It is about a number that no other machine has to have: what was measured stands beside it.
+        NotComparable "not_comparable",
+    }
 }
 
 impl Verdict {
@@ -59,17 +62,6 @@ impl Verdict {
             Self::NotReproduced => "✗",
             Self::NotTestable => "–",
             Self::NotComparable => "≠",
-        }
-    }
-
-    /// As in the JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Reproduced => "reproduced",
-            Self::NotReproduced => "not_reproduced",
-            Self::NotTestable => "not_testable",
-            Self::NotComparable => "not_comparable",
         }
     }
 }
