@@ -27,7 +27,8 @@ mod trial;
 
 use std::collections::BTreeMap;
 
-pub(crate) use client::{client_command, judge_answer, read_record};
+pub(crate) use child::Bounds;
+pub(crate) use client::{client_command, judge_answer, run_client};
 pub use error::RunnerError;
 pub(crate) use network::check as check_network;
 pub use own_capacity::{Listener, OwnCapacities};

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use loadline_capacity::search::{Length, Try};
@@ -17,7 +16,7 @@ use tempfile::TempDir;
 
 use super::{Ran, Stop, Trials};
 use crate::journal::ServerFacts;
-use crate::runner::{client_command, judge_answer, read_record};
+use crate::runner::{Bounds, client_command, judge_answer, run_client};
 
 /// What every trial has in common.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +69,7 @@ impl Client {
         let mut load = self.load(1);
         load.clients.requests = Some(Count::clamped(1));
         load.machine.threads = Preset(Auto::Given(Count::clamped(1)));
-        let record = self.record(&load, "check.json")?;
+        let record = self.record(&load, 0.0)?;
         judge_answer(&record).map_err(|what| {
             let url = &self.options.url;
             Stop::from(format!(
@@ -90,29 +89,18 @@ impl Client {
         load
     }
 
-    /// Runs it and reads what it leaves.
-    fn record(&self, load: &LoadSpec, name: &str) -> Result<Box<TrialRecord>, Stop> {
-        let path = self.folder.path().join(name);
-        let _ = fs::remove_file(&path); // of the trial before: it must not be taken for this one's
-        let command = client_command(load, &path);
-        let output = Command::new(&command[0])
-            .args(&command[1..])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .output()
-            .map_err(|error| format!("the client cannot be started: {error}"))?;
-        if (self.is_over)() {
-            return Err(Stop::Interrupted);
-        }
-        read_record(&path).ok_or_else(|| {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let last = said.lines().rev().find(|line| !line.trim().is_empty());
-            let last = last.map_or("it left no record", |line| {
-                line.trim_start_matches("loadline: ")
-            });
-            Stop::from(format!("the client gave up: {last}"))
-        })
+    /// Runs it, which is to take so long, and reads what it leaves.
+    fn record(&self, load: &LoadSpec, seconds: f64) -> Result<Box<TrialRecord>, Stop> {
+        let files = ["load.json", "load.log"].map(|name| self.folder.path().join(name));
+        let command = client_command(load, &files[0]);
+        let bounds = Bounds::default();
+        run_client(
+            &command,
+            &bounds,
+            (&files[0], &files[1]),
+            seconds,
+            &self.is_over,
+        )
     }
 }
 
@@ -131,7 +119,7 @@ impl Trials for Client {
         let warm_up_s = warm_up_s(options.warm_up_s, trial.length);
         load.clients.warm_up = (warm_up_s > 0.0).then(|| in_whole_ms(warm_up_s));
         load.machine.server_pid = options.server_pid.map(Pid);
-        let record = self.record(&load, "trial.json")?;
+        let record = self.record(&load, trial.seconds + warm_up_s)?;
         if record.run.interrupted {
             return Err(Stop::Interrupted);
         }
@@ -154,7 +142,7 @@ impl Trials for Client {
     fn closed_loop(&mut self, seconds: f64) -> Result<f64, Stop> {
         let mut load = self.load(self.options.connections);
         load.clients.duration = Some(in_whole_ms(seconds));
-        let record = self.record(&load, "closed.json")?;
+        let record = self.record(&load, seconds)?;
         Ok(completed_per_s(&record))
     }
 }

@@ -20,7 +20,7 @@ const GUARD_GRACE: Duration = Duration::from_secs(20);
 
 /// Where a process runs, and what goes with it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Bounds<'a> {
+pub(crate) struct Bounds<'a> {
     /// CPUs that it may use; empty: those of this process.
     pub(super) cpus: &'a [usize],
     /// A control group that it runs in, and that is removed with its end.

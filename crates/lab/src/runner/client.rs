@@ -11,6 +11,7 @@ use loadline_spec::load::values::{Cpus, Pid, Seed, Watched};
 use loadline_spec::values::{Auto, Count, RunTime, Size, Timeout};
 use loadline_spec::{SpecError, words};
 
+use super::Stop;
 use super::child::{Bounds, Guarded, THIS_PROGRAM, last_words};
 use super::error::RunnerError;
 use super::launch_context::LaunchContext;
@@ -24,6 +25,8 @@ const CLIENT_GRACE: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A process may have 20,000 descriptors on many machines, and needs some for itself.
 const SPIN_CONNECTIONS_MAX: usize = 16_000;
+/// Before the reason.
+const CANNOT: &str = "the client cannot be started";
 /// Time for a single answer.
 const ANSWER_TIMEOUT_S: u64 = 5;
 
@@ -44,17 +47,6 @@ pub(super) struct Task<'a> {
     /// What is watched besides, by name.
     pub(super) watched: &'a [(String, u32)],
     pub(super) hdr: &'a Path,
-}
-
-/// How a client ended.
-#[derive(Debug)]
-pub(super) enum ClientEnd {
-    /// With a record.
-    Record(Box<TrialRecord>),
-    /// Without one, for this reason.
-    Failed(String),
-    /// It was given up, since the run is to end.
-    Interrupted,
 }
 
 impl Task<'_> {
@@ -86,43 +78,54 @@ impl Task<'_> {
     }
 
     /// Runs it to its end, or until the run is to end.
-    pub(super) fn run(&self, is_over: &dyn Fn() -> bool) -> ClientEnd {
+    pub(super) fn run(&self, is_over: &dyn Fn() -> bool) -> Result<Box<TrialRecord>, Stop> {
         let json = self.context.scratch.join("load.json");
         let log = self.context.scratch.join("load.log");
-        let command = match self.command(&json) {
-            Ok(command) => command,
-            Err(why) => return ClientEnd::Failed(format!("The client cannot be started: {why}.")),
-        };
+        let command = self.command(&json).map_err(RunnerError::at(CANNOT))?;
         let namespace = self.context.link.of_client();
         let bounds = Bounds {
             network: namespace.as_deref(),
             ..Bounds::cpus(self.cpus)
         };
-        let mut client = match Guarded::start(&command, &bounds, &log) {
-            Ok(client) => client,
-            Err(why) => return ClientEnd::Failed(format!("The client cannot be started: {why}.")),
-        };
         let planned_s = self.duration_s + self.warm_up_s;
-        let until = Instant::now() + Duration::from_secs_f64(planned_s) + CLIENT_GRACE;
-        let how = loop {
-            if let Some(how) = client.ended_by(Instant::now() + POLL_INTERVAL) {
-                break how.to_owned();
-            }
-            if is_over() {
-                return ClientEnd::Interrupted;
-            }
-            if Instant::now() > until {
-                return ClientEnd::Failed("The client did not end.".to_owned());
-            }
-        };
-        match read_record(&json) {
-            Some(record) => ClientEnd::Record(record),
-            None => {
-                let words = last_words(&log).unwrap_or(how);
-                ClientEnd::Failed(format!("The client gave up: {words}."))
-            }
-        }
+        run_client(&command, &bounds, (&json, &log), planned_s, is_over)
     }
+}
+
+/// Runs `loadline load`, which is to take so long, to its end, or until all is to end. Its record and its
+/// output go into these files.
+pub(crate) fn run_client(
+    command: &[String],
+    bounds: &Bounds<'_>,
+    (json, log): (&Path, &Path),
+    planned_s: f64,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Box<TrialRecord>, Stop> {
+    let _ = fs::remove_file(json); // of the one before: it must not be taken for this one's
+    let client = Guarded::start(command, bounds, log);
+    let mut client = client.map_err(RunnerError::at(CANNOT))?;
+    let until = Instant::now() + Duration::from_secs_f64(planned_s) + CLIENT_GRACE;
+    let how = loop {
+        if let Some(how) = client.ended_by(Instant::now() + POLL_INTERVAL) {
+            break how.to_owned();
+        }
+        if is_over() {
+            return Err(Stop::Interrupted);
+        }
+        if Instant::now() > until {
+            return Err("the client did not end".to_owned().into());
+        }
+    };
+    let record = fs::read(json).ok();
+    let record = record.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    record.ok_or_else(|| {
+        let words = last_words(log).unwrap_or(how);
+        format!(
+            "the client gave up: {}",
+            words.trim_start_matches("loadline: ")
+        )
+        .into()
+    })
 }
 
 /// Where requests are due by the clock, and the client has CPUs of its own, it need not sleep on
@@ -168,12 +171,6 @@ pub(crate) fn client_command(load: &LoadSpec, json: &Path) -> Vec<String> {
     first.into_iter().chain(words(load)).chain([json]).collect()
 }
 
-/// The record that it left; `None`: it left none.
-pub(crate) fn read_record(path: &Path) -> Option<Box<TrialRecord>> {
-    let bytes = fs::read(path).ok()?;
-    serde_json::from_slice(&bytes).ok()
-}
-
 /// Asks once, as the load will, and says what is wrong with the answer.
 pub(super) fn check(
     context: &LaunchContext<'_>,
@@ -208,14 +205,12 @@ pub(super) fn check(
         network: namespace.as_deref(),
         ..Bounds::cpus(cpus)
     };
-    let mut client = Guarded::start(&command, &bounds, &log)?;
-    let within = Duration::from_secs(ANSWER_TIMEOUT_S) + CLIENT_GRACE;
-    let how = client.ended_by(Instant::now() + within).map(str::to_owned);
-    let Some(record) = read_record(&json) else {
-        let words = last_words(&log).or(how);
-        return Err(words.unwrap_or_else(|| "no answer came".to_owned()).into());
-    };
-    judge_answer(&record)
+    let answer_s = ANSWER_TIMEOUT_S as f64;
+    match run_client(&command, &bounds, (&json, &log), answer_s, &|| false) {
+        Ok(record) => judge_answer(&record),
+        Err(Stop::Failed(why)) => Err(why),
+        Err(Stop::Interrupted) => Err("interrupted".to_owned().into()),
+    }
 }
 
 /// What is wrong with the one answer of a record.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use loadline_record::TrialRecord;
 
 use super::child::{Bounds, Guarded, find_program, last_words};
-use super::client::{ClientEnd, Task, check};
+use super::client::{Task, check};
 use super::databases::{Databases, Given};
 use super::error::RunnerError;
 use super::judge::judge;
@@ -28,6 +28,7 @@ use crate::file_error::FileError;
 use crate::journal::{CpuQuota, ServerFacts, Trial};
 use crate::observer::IDLE_WAIT_MAX;
 use crate::plan::{Plan, Server, ServerKind, Site};
+use crate::report::words::capital;
 
 /// How long a server may take until it listens: those with a virtual machine take seconds.
 const LISTENS_WITHIN: Duration = Duration::from_secs(30);
@@ -298,17 +299,16 @@ impl<'p> Processes<'p> {
                 .discarded
                 .push(format!("The server ended under load: {how}. {words}"));
         }
-        let record = match end {
-            ClientEnd::Interrupted => return Err(Stop::Interrupted),
-            ClientEnd::Failed(why) => {
-                trial.discarded.push(why);
+        let mut record = match end {
+            Ok(record) => record,
+            Err(Stop::Interrupted) => return Err(Stop::Interrupted),
+            Err(Stop::Failed(why)) => {
+                let why = capital(&why.to_string());
+                trial.discarded.push(format!("{why}."));
                 return Ok(());
             }
-            ClientEnd::Record(mut record) => {
-                add_overflows(&mut record, counters.overflows.unwrap_or(0));
-                record
-            }
         };
+        add_overflows(&mut record, counters.overflows.unwrap_or(0));
         if let Some(before) = counted_before {
             let completed = record.everything.completed;
             trial.server.requests_counted = counted_since(link, port, before, completed);
