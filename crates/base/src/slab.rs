@@ -95,11 +95,9 @@ impl<T> Slab<T> {
     /// The value of this token, if its slot has no later tenant.
     #[inline]
     pub fn get_mut(&mut self, token: Token) -> Option<&mut T> {
-        match self.slots.get_mut(token.index as usize) {
-            Some(Slot {
-                generation,
-                entry: Entry::Occupied(value),
-            }) if *generation == token.generation => Some(value),
+        let slot = self.slots.get_mut(token.index as usize)?;
+        match &mut slot.entry {
+            Entry::Occupied(value) if slot.generation == token.generation => Some(value),
             _ => None,
         }
     }
@@ -108,11 +106,9 @@ impl<T> Slab<T> {
     #[must_use]
     #[inline]
     pub fn get(&self, token: Token) -> Option<&T> {
-        match self.slots.get(token.index as usize) {
-            Some(Slot {
-                generation,
-                entry: Entry::Occupied(value),
-            }) if *generation == token.generation => Some(value),
+        let slot = self.slots.get(token.index as usize)?;
+        match &slot.entry {
+            Entry::Occupied(value) if slot.generation == token.generation => Some(value),
             _ => None,
         }
     }
@@ -120,16 +116,10 @@ impl<T> Slab<T> {
     /// The token of whoever is in the slot `index` now.
     #[must_use]
     pub fn token_at(&self, index: usize) -> Option<Token> {
-        match self.slots.get(index) {
-            Some(Slot {
-                generation,
-                entry: Entry::Occupied(_),
-            }) => Some(Token {
-                index: index as u32,
-                generation: *generation,
-            }),
-            _ => None,
-        }
+        let slot = self.slots.get(index)?;
+        let generation = slot.generation;
+        let index = index as u32;
+        matches!(slot.entry, Entry::Occupied(_)).then_some(Token { index, generation })
     }
 
     /// Slots, taken or not; indexes below this are worth asking `token_at` for.

@@ -7,6 +7,8 @@ use std::ptr;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use crate::socket::set_option;
+
 /// What was received of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamped {
@@ -25,22 +27,7 @@ struct Control([u8; 64]);
 /// # Errors
 /// The kernel does not know how.
 pub fn stamp(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: the descriptor is open as long as `socket` is borrowed, and the kernel reads
-    // `size_of_val(&on)` bytes at the address of `on`, which lives through the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_TIMESTAMPNS,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
-        )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
 /// Receives what is there over a socket that is stamped, without waiting; `discards`: throws it away

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{self, RecvFlags, SendFlags, sockopt};
+
+use crate::socket::{set_option, tcp_socket, unless_blocked};
 
 /// Begins to connect to `address`, from `source` if given, without waiting.
 ///
@@ -14,70 +16,32 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, Socket
 /// when the connection is made, so that one source address serves as many connections as there are
 /// ports for each destination, rather than in all (`IP_BIND_ADDRESS_NO_PORT`, Linux 4.2).
 ///
+/// `receive_buffer_bytes` bounds what the kernel takes in before it is read, from the first byte on, as
+/// [`bound_receive_buffer`] does.
+///
 /// # Errors
 /// At the descriptor limit, without a free port (`AddrNotAvailable`), without a route, or refused at
 /// once.
-pub fn connect(address: &SocketAddr, source: Option<IpAddr>) -> io::Result<OwnedFd> {
-    begin(address, source, None)
-}
-
-/// As [`connect`], with a bound to what the kernel takes in before it is read: from the first byte
-/// on, so that a peer never sends more than that to a client that does not read. Linux doubles it and
-/// has a least of some KiB.
-///
-/// # Errors
-/// As [`connect`].
-pub fn connect_bounded(
-    address: &SocketAddr,
-    source: Option<IpAddr>,
-    receive_buffer_bytes: usize,
-) -> io::Result<OwnedFd> {
-    begin(address, source, Some(receive_buffer_bytes))
-}
-
-fn begin(
+pub fn connect(
     address: &SocketAddr,
     source: Option<IpAddr>,
     receive_buffer_bytes: Option<usize>,
 ) -> io::Result<OwnedFd> {
-    let family = match address {
-        SocketAddr::V4(_) => AddressFamily::INET,
-        SocketAddr::V6(_) => AddressFamily::INET6,
-    };
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    let socket = tcp_socket(*address)?;
     // A request leaves in one call, so there is nothing for Nagle's algorithm to gather.
     sockopt::set_tcp_nodelay(&socket, true)?;
     if let Some(bytes) = receive_buffer_bytes {
         bound_receive_buffer(socket.as_fd(), bytes)?;
     }
     if let Some(source) = source {
-        choose_port_late(&socket)?;
+        let name = libc::IP_BIND_ADDRESS_NO_PORT;
+        set_option(socket.as_fd(), libc::IPPROTO_IP, name, 1)?;
         net::bind(&socket, &SocketAddr::new(source, 0))?;
     }
     match net::connect(&socket, address) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error.into()),
     }
-}
-
-fn choose_port_late(socket: &OwnedFd) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: the descriptor is open as long as `socket` is borrowed, and the kernel reads
-    // `size_of_val(&on)` bytes at the address of `on`, which lives through the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_IP,
-            libc::IP_BIND_ADDRESS_NO_PORT,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        return Ok(());
-    }
-    Err(io::Error::last_os_error())
 }
 
 /// What became of a connection that was begun: call it once the socket is writable.
@@ -94,14 +58,7 @@ pub fn outcome(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// The connection is broken. There is no signal.
 #[inline]
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<Option<usize>> {
-    loop {
-        match net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-            Ok(count) => return Ok(Some(count)),
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
-    }
+    unless_blocked(|| net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT))
 }
 
 /// What reading would bring.
@@ -121,15 +78,12 @@ pub enum Unread {
 /// The connection is broken, and everything that came before has been read.
 pub fn unread(socket: BorrowedFd<'_>) -> io::Result<Unread> {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    loop {
-        match net::recv(socket, &mut [0_u8; 1], flags) {
-            Ok((0, _)) => return Ok(Unread::End),
-            Ok(_) => return Ok(Unread::Some),
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Ok(Unread::None),
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let peeked = unless_blocked(|| net::recv(socket, &mut [0_u8; 1], flags))?;
+    Ok(match peeked {
+        Some((0, _)) => Unread::End,
+        Some(_) => Unread::Some,
+        None => Unread::None,
+    })
 }
 
 /// Has the coming close of the socket reset the connection instead of ending it in good order.
@@ -165,7 +119,7 @@ mod tests {
     fn connects_from_the_address_asked_for_and_sends() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let source = "127.0.0.9".parse().unwrap();
-        let socket = connect(&listener.local_addr().unwrap(), Some(source)).unwrap();
+        let socket = connect(&listener.local_addr().unwrap(), Some(source), None).unwrap();
         let (mut accepted, peer) = listener.accept().unwrap();
         wait_for(&socket);
         outcome(socket.as_fd()).unwrap();
@@ -183,7 +137,7 @@ mod tests {
     #[test]
     fn a_full_socket_takes_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let socket = connect(&listener.local_addr().unwrap(), None).unwrap();
+        let socket = connect(&listener.local_addr().unwrap(), None, None).unwrap();
         let (mut accepted, _) = listener.accept().unwrap();
         wait_for(&socket);
         let bytes = vec![0; 1 << 20];
@@ -203,7 +157,7 @@ mod tests {
     fn the_end_shows_without_reading_and_only_behind_what_came_before() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let socket = connect_bounded(&address, None, 4096).unwrap();
+        let socket = connect(&address, None, Some(4096)).unwrap();
         let (mut accepted, _) = listener.accept().unwrap();
         wait_for(&socket);
         assert_eq!(unread(socket.as_fd()).unwrap(), Unread::None);
@@ -225,7 +179,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let bound = 8 << 10;
-        let socket = connect_bounded(&address, None, bound).unwrap();
+        let socket = connect(&address, None, Some(bound)).unwrap();
         let (accepted, _) = listener.accept().unwrap();
         wait_for(&socket);
         let taken = sockopt::socket_recv_buffer_size(&socket).unwrap();
@@ -236,10 +190,11 @@ mod tests {
     #[test]
     fn where_nobody_listens_it_is_refused() {
         // Bound, so that the port stays reserved meanwhile.
-        let bound = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        net::bind(&bound, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let bound = tcp_socket(anywhere).unwrap();
+        net::bind(&bound, &anywhere).unwrap();
         let address = SocketAddr::try_from(net::getsockname(&bound).unwrap()).unwrap();
-        let refused = connect(&address, None).and_then(|socket| {
+        let refused = connect(&address, None, None).and_then(|socket| {
             wait_for(&socket);
             outcome(socket.as_fd())
         });

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode};
@@ -77,11 +77,7 @@ pub fn listen(address: &ListenAddr, options: ListenOptions) -> io::Result<(Owned
 }
 
 fn listen_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<(OwnedFd, ListenAddr)> {
-    let family = match address {
-        SocketAddr::V4(_) => AddressFamily::INET,
-        SocketAddr::V6(_) => AddressFamily::INET6,
-    };
-    let socket = new_socket(family)?;
+    let socket = tcp_socket(address)?;
     // A server restarts on its port at once, past connections of its predecessor in TIME_WAIT.
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if options.reuse_port {
@@ -94,7 +90,13 @@ fn listen_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<(OwnedF
     // An answer leaves in one call, so there is nothing for Nagle's algorithm to gather.
     sockopt::set_tcp_nodelay(&socket, true)?;
     if options.defer_accept {
-        set_defer_accept(&socket)?;
+        let name = libc::TCP_DEFER_ACCEPT;
+        set_option(
+            socket.as_fd(),
+            libc::IPPROTO_TCP,
+            name,
+            DEFER_ACCEPT_SECONDS,
+        )?;
     }
     net::bind(&socket, &address)?;
     net::listen(&socket, backlog(options))?;
@@ -105,23 +107,27 @@ fn listen_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<(OwnedF
 /// Seconds that the kernel waits for first bytes before it shows the connection without them.
 const DEFER_ACCEPT_SECONDS: libc::c_int = 5;
 
-fn set_defer_accept(socket: &OwnedFd) -> io::Result<()> {
-    let seconds = DEFER_ACCEPT_SECONDS;
+/// Sets an option that is a number, for which rustix has no function.
+pub(crate) fn set_option(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     // SAFETY: the descriptor is open as long as `socket` is borrowed, and the kernel reads
-    // `size_of_val(&seconds)` bytes at the address of `seconds`, which lives through the call.
+    // `size_of_val(&value)` bytes at the address of `value`, which lives through the call.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            (&raw const seconds).cast(),
-            size_of_val(&seconds) as libc::socklen_t,
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
         )
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -155,6 +161,14 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
         Err(Errno::CONNREFUSED) => Ok(rustix::fs::unlink(path)?),
         _ => Err(in_use()), // connected, or its backlog is full: a server listens
     }
+}
+
+/// A TCP socket of the family of an address: non-blocking, closed on exec.
+pub(crate) fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+    new_socket(match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    })
 }
 
 fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
@@ -230,9 +244,20 @@ fn internet_address(address: SocketAddrAny) -> Option<SocketAddr> {
 /// The connection failed.
 #[inline]
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    unless_blocked(|| {
+        let (count, _) = net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT)?;
+        Ok(count)
+    })
+}
+
+/// A call again as long as it is interrupted; `None`: it would have to wait.
+#[inline]
+pub(crate) fn unless_blocked<T>(
+    mut call: impl FnMut() -> rustix::io::Result<T>,
+) -> io::Result<Option<T>> {
     loop {
-        match net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
-            Ok((count, _)) => return Ok(Some(count)),
+        match call() {
+            Ok(value) => return Ok(Some(value)),
             Err(Errno::AGAIN) => return Ok(None),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -254,14 +279,11 @@ pub fn has_input(socket: BorrowedFd<'_>) -> bool {
 /// The connection failed.
 #[inline]
 pub fn discard(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-    loop {
-        match net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
-            Ok((_, count)) => return Ok(Some(count)),
-            Err(Errno::AGAIN) => return Ok(None),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    unless_blocked(|| {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+        let (_, count) = net::recv(socket, &mut *buffer, flags)?;
+        Ok(count)
+    })
 }
 
 /// Half-closes: the peer reads the end after what was sent.
@@ -301,7 +323,6 @@ pub fn backlog_len(listener: BorrowedFd<'_>) -> Option<u32> {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
-    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     use super::*;

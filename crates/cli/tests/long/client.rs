@@ -46,7 +46,7 @@ impl Connection {
 
     /// From an address of loopback.
     pub(crate) fn from(source: IpAddr, address: SocketAddr) -> Self {
-        let socket = connect(&address, Some(source)).expect("an address of this machine");
+        let socket = connect(&address, Some(source), None).expect("an address of this machine");
         let (poller, mut events) = (Poller::new().unwrap(), Events::new());
         poller.add(&socket, 1, Interest::Connection).unwrap();
         let patience_ms = u64::try_from(GRACE.as_millis()).unwrap();

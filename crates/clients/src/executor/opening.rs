@@ -67,11 +67,7 @@ impl Executor<'_> {
         };
         member.doing = Doing::Connecting;
         member.link = None;
-        let socket = match user_group.receive_buffer_bytes {
-            None => connect::connect(&address, source),
-            Some(bytes) => connect::connect_bounded(&address, source, bytes),
-        };
-        let socket = match socket {
+        let socket = match connect::connect(&address, source, user_group.receive_buffer_bytes) {
             Ok(socket) => socket,
             Err(error) => return self.not_connected(index, connect_fault(&error)),
         };

@@ -79,7 +79,7 @@ impl Engine<'_> {
             0 => None,
             sources => plan.sources.get((number % sources) as usize).copied(),
         };
-        match connect::connect(&address, source) {
+        match connect::connect(&address, source, None) {
             Ok(socket) => {
                 if is_stamped(index) {
                     let _ = arrival::stamp(socket.as_fd()); // without, nothing is known of reading
