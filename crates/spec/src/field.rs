@@ -53,12 +53,13 @@ fn read<T: Text>(text: &str) -> Result<T, ValueError> {
 fn single<T: Text>(value: &Value) -> Result<T, ValueError> {
     match (value, value.text()) {
         (_, Some(text)) => read(text),
-        (Value::Switch(_), None) => Err(ValueError::new(
-            "the value is missing",
-            "a number or a text",
-        )),
+        (Value::Switch(_), None) => Err(value_missing()),
         _ => Err(ValueError::new("given more than once", "one of them")),
     }
+}
+
+fn value_missing() -> ValueError {
+    ValueError::new("the value is missing", "a number or a text")
 }
 
 /// An option without a value.
@@ -97,6 +98,9 @@ impl<T: Text> Field for Option<T> {
 impl<T: Text> Field for Vec<T> {
     fn set(&mut self, own: &str, name: &str, value: &Value) -> Option<Result<(), ValueError>> {
         is_named(own, name).then(|| {
+            if matches!(value, Value::Switch(_)) {
+                return Err(value_missing());
+            }
             *self = value
                 .texts()
                 .iter()

@@ -9,6 +9,27 @@
 //! would be right.
 #![forbid(unsafe_code)]
 
+/// Gives a type its form as text: how it is read, and how it is shown.
+macro_rules! as_text {
+    ($type:ty, $read:expr, $show:expr) => {
+        impl std::str::FromStr for $type {
+            type Err = $crate::ValueError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let read: fn(&str) -> Result<Self, Self::Err> = $read;
+                read(text)
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let show: fn(&Self, &mut std::fmt::Formatter<'_>) -> std::fmt::Result = $show;
+                show(self, f)
+            }
+        }
+    };
+}
+
 mod error;
 pub mod field;
 pub mod load;
@@ -63,6 +84,7 @@ pub fn fill<S: Spec>(table: &Table) -> Result<S, SpecError> {
         let filled = match value {
             // Whatever was set before: the option is not given.
             Value::Switch(false) if !spec.takes_off("", name) => Some(Ok(())),
+            Value::Several(texts) if texts.is_empty() => Some(Ok(())),
             value => spec.set("", name, value),
         };
         match filled {

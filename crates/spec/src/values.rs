@@ -8,7 +8,6 @@ pub use number::{Auto, Count, decimal, split_unit};
 pub use size::Size;
 pub use time::{AnyTime, DAY_S, RunTime, SomeTime, Time, Timeout, duration};
 
-use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt;
 use std::ops::Deref;
@@ -22,23 +21,17 @@ use crate::{Table, Value, ValueError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnOff(pub bool);
 
-impl FromStr for OnOff {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    OnOff,
+    |text| {
         match text {
             "on" => Ok(Self(true)),
             "off" => Ok(Self(false)),
             _ => Err(ValueError::new("unknown", "on or off")),
         }
-    }
-}
-
-impl fmt::Display for OnOff {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0 { "on" } else { "off" })
-    }
-}
+    },
+    |it, f| { f.write_str(if it.0 { "on" } else { "off" }) }
+);
 
 impl Field for OnOff {
     fn set(&mut self, own: &str, name: &str, value: &Value) -> Option<Result<(), ValueError>> {
@@ -105,16 +98,6 @@ impl From<OsString> for FilePath {
     }
 }
 
-impl FromStr for FilePath {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self(text.into()))
-    }
-}
-
-impl fmt::Display for FilePath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.display().fmt(f)
-    }
-}
+as_text!(FilePath, |text| Ok(Self(text.into())), |it, f| {
+    fmt::Display::fmt(&it.0.display(), f)
+});

@@ -1,10 +1,7 @@
 //! What a load can say already and no client can do yet: https, HTTP/2 and HTTP/3, figures for each step
 //! of a scenario, and the path between client and server. Each is refused in one line.
 
-use std::convert::Infallible;
-use std::fmt;
 use std::ops::Deref;
-use std::str::FromStr;
 
 use super::LoadSpec;
 use super::mask::mask_url;
@@ -50,41 +47,24 @@ impl From<String> for Address {
     }
 }
 
-impl FromStr for Address {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self(text.to_owned()))
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self)
-    }
-}
+as_text!(Address, |text| Ok(Self(text.to_owned())), |it, f| f
+    .write_str(it));
 
 /// A share in hundredths: `1%`, `0.5%`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Percent(pub f64);
 
-impl FromStr for Percent {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    Percent,
+    |text| {
         let number = text.strip_suffix('%').and_then(decimal);
         match number.filter(|number| *number <= 100.0) {
             Some(number) => Ok(Self(number)),
             None => Err(ValueError::new("not a share", "0% to 100%: 0.5%, say")),
         }
-    }
-}
-
-impl fmt::Display for Percent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}%", self.0)
-    }
-}
+    },
+    |it, f| { write!(f, "{}%", it.0) }
+);
 
 /// Options that are foreseen, with what is not there yet and what would be right.
 const FORESEEN: [(&str, &str, &str); 4] = [

@@ -1,8 +1,5 @@
 //! Rates in equal steps.
 
-use std::fmt;
-use std::str::FromStr;
-
 use super::values::{Rate, Shown};
 use crate::ValueError;
 
@@ -41,11 +38,10 @@ impl Steps {
     }
 }
 
-/// Rates one after the other: `100..2500/100`, or downwards.
-impl FromStr for Steps {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+// Rates one after the other: `100..2500/100`, or downwards.
+as_text!(
+    Steps,
+    |text| {
         const RIGHT: &str = "FROM..TO/STEP in requests a second, 100..2500/100 say";
         let parts = text
             .rsplit_once('/')
@@ -61,15 +57,12 @@ impl FromStr for Steps {
         };
         steps.rates().map_err(|error| error.or(RIGHT))?;
         Ok(steps)
-    }
-}
-
-impl fmt::Display for Steps {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { from, to, by } = *self;
+    },
+    |it, f| {
+        let Self { from, to, by } = *it;
         write!(f, "{}..{}/{}", Shown(from), Shown(to), Shown(by))
     }
-}
+);
 
 /// Refuses what is no rate.
 ///

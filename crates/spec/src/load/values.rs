@@ -6,7 +6,9 @@ pub use machine::{Cpus, Part, Pid, Seed, Sources, Watched};
 
 use std::fmt;
 use std::ops::Deref;
-use std::str::FromStr;
+
+use loadline_base::choice;
+use loadline_base::choices::Choice;
 
 use crate::values::{Count, Size, SomeTime, decimal, split_unit};
 use crate::{SpecError, ValueError};
@@ -36,10 +38,9 @@ impl Deref for Rate {
     }
 }
 
-impl FromStr for Rate {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    Rate,
+    |text| {
         match rate_or_zero(text)? {
             0.0 => Err(ValueError::new(
                 "nothing would be sent",
@@ -47,14 +48,9 @@ impl FromStr for Rate {
             )),
             rate => Ok(Self(rate)),
         }
-    }
-}
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show_decimal(self.0, 6, f)
-    }
-}
+    },
+    |it, f| { show_decimal(it.0, 6, f) }
+);
 
 fn in_millionths(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
@@ -92,10 +88,9 @@ pub struct Ramp {
     pub to: f64,
 }
 
-impl FromStr for Ramp {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    Ramp,
+    |text| {
         const RIGHT: &str = "FROM..TO in requests a second, 100..2500 say";
         let ends = text.split_once("..");
         let (from, to) = ends.ok_or_else(|| ValueError::new("not a ramp", RIGHT))?;
@@ -104,14 +99,9 @@ impl FromStr for Ramp {
             0.0 => Err(ValueError::new("nothing would be sent", RIGHT)),
             _ => Ok(Self { from, to }),
         }
-    }
-}
-
-impl fmt::Display for Ramp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}..{}", Shown(self.from), Shown(self.to))
-    }
-}
+    },
+    |it, f| { write!(f, "{}..{}", Shown(it.from), Shown(it.to)) }
+);
 
 /// A rate that may be 0, as text.
 pub(super) struct Shown(pub(super) f64);
@@ -131,10 +121,9 @@ pub struct Burst {
     pub off: SomeTime,
 }
 
-impl FromStr for Burst {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    Burst,
+    |text| {
         let periods = text.split_once('/');
         let (on, off) =
             periods.ok_or_else(|| ValueError::new("not a burst", "ON/OFF, 1s/4s say"))?;
@@ -142,14 +131,9 @@ impl FromStr for Burst {
             on: on.parse()?,
             off: off.parse()?,
         })
-    }
-}
-
-impl fmt::Display for Burst {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.on, self.off)
-    }
-}
+    },
+    |it, f| { write!(f, "{}/{}", it.on, it.off) }
+);
 
 /// Bytes a second: `10KB/s`, `1B/s`, in powers of 1024 as sizes are.
 fn byte_rate(text: &str) -> Result<u64, ValueError> {
@@ -172,10 +156,9 @@ pub struct SlowGroup {
     pub bytes_per_second: u64,
 }
 
-impl FromStr for SlowGroup {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    SlowGroup,
+    |text| {
         let parts = text.split_once('@');
         let (count, speed) = parts.ok_or_else(|| {
             ValueError::new("the speed is missing", "COUNT@SPEED, 200@10KB/s say")
@@ -185,23 +168,17 @@ impl FromStr for SlowGroup {
             count: *count as u64,
             bytes_per_second: byte_rate(speed)?,
         })
-    }
-}
-
-impl fmt::Display for SlowGroup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}B/s", self.count, self.bytes_per_second)
-    }
-}
+    },
+    |it, f| { write!(f, "{}@{}B/s", it.count, it.bytes_per_second) }
+);
 
 /// Bits a second, as video is rated: `5Mbps`, `800kbps`; in powers of 1000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitRate(pub u64);
 
-impl FromStr for BitRate {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    BitRate,
+    |text| {
         const RIGHT: &str = "800kbps or 5Mbps";
         let wrong = || ValueError::new("not a bit rate", RIGHT);
         let (number, unit) = split_unit(text);
@@ -223,23 +200,17 @@ impl FromStr for BitRate {
             bits if bits > 1e11 => Err(ValueError::new("too fast", RIGHT)),
             bits => Ok(Self(bits as u64)),
         }
-    }
-}
-
-impl fmt::Display for BitRate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}bps", self.0)
-    }
-}
+    },
+    |it, f| { write!(f, "{}bps", it.0) }
+);
 
 /// The factor for the times of a log: `1`, `0.1`, `2.5`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeScale(pub f64);
 
-impl FromStr for TimeScale {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    TimeScale,
+    |text| {
         match decimal(text) {
             Some(scale) if (0.000_001..=1000.0).contains(&scale) => Ok(Self(scale)),
             Some(_) => Err(ValueError::new("out of range", "0.000001 to 1000")),
@@ -248,97 +219,56 @@ impl FromStr for TimeScale {
                 "1 for the log's own times, 0.1 for ten times as fast",
             )),
         }
+    },
+    |it, f| { show_decimal(it.0, 9, f) }
+);
+
+choice! {
+    /// How arrivals are spread around the rate.
+    Arrivals {
+        /// Independent of each other, as many users are: gaps are exponential.
+        Poisson "poisson",
+        /// Evenly spaced.
+        Constant "constant",
     }
 }
 
-impl fmt::Display for TimeScale {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show_decimal(self.0, 9, f)
+choice! {
+    /// What happens to a request that is due while no connection is free.
+    Overflow {
+        /// It waits; its latency counts from when it was due.
+        Queue "queue",
+        /// It is dropped, and counted as such.
+        Drop "drop",
     }
 }
 
-/// Gives a type with names its text: `from_str` by name, shown by name.
-macro_rules! by_name {
-    ($type:ty { $($variant:path = $name:literal,)* }) => {
-        impl $type {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$($variant,)*];
-
-            /// As on the command line and in plans.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $($variant => $name,)*
-                }
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = ValueError;
-
-            fn from_str(text: &str) -> Result<Self, ValueError> {
-                match text {
-                    $($name => Ok($variant),)*
-                    _ => Err(ValueError::new("unknown", [$($name),*].join(" or "))),
-                }
-            }
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.name())
-            }
-        }
-    };
+choice! {
+    /// Versions of HTTP.
+    HttpVersion {
+        /// HTTP/1.0.
+        Http10 "1.0",
+        /// HTTP/1.1.
+        Http11 "1.1",
+        /// HTTP/2; foreseen.
+        Http2 "2",
+        /// HTTP/3; foreseen.
+        Http3 "3",
+    }
 }
 
-/// How arrivals are spread around the rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrivals {
-    /// Independent of each other, as many users are: gaps are exponential.
-    Poisson,
-    /// Evenly spaced.
-    Constant,
+/// One of a closed set, by its name.
+fn named<T: Choice>(text: &str) -> Result<T, ValueError> {
+    let found = T::CHOICES.iter().find(|choice| choice.text() == text);
+    found.copied().ok_or_else(|| {
+        let names: Vec<&str> = T::CHOICES.iter().map(|choice| choice.text()).collect();
+        ValueError::new("unknown", names.join(" or "))
+    })
 }
 
-by_name!(Arrivals {
-    Arrivals::Poisson = "poisson",
-    Arrivals::Constant = "constant",
-});
-
-/// What happens to a request that is due while no connection is free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overflow {
-    /// It waits; its latency counts from when it was due.
-    Queue,
-    /// It is dropped, and counted as such.
-    Drop,
-}
-
-by_name!(Overflow {
-    Overflow::Queue = "queue",
-    Overflow::Drop = "drop",
-});
-
-/// Versions of HTTP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HttpVersion {
-    /// HTTP/1.0.
-    Http10,
-    /// HTTP/1.1.
-    Http11,
-    /// HTTP/2; foreseen.
-    Http2,
-    /// HTTP/3; foreseen.
-    Http3,
-}
-
-by_name!(HttpVersion {
-    HttpVersion::Http10 = "1.0",
-    HttpVersion::Http11 = "1.1",
-    HttpVersion::Http2 = "2",
-    HttpVersion::Http3 = "3",
-});
+as_text!(Arrivals, named, |it, f| f.write_str(it.name()));
+as_text!(Overflow, named, |it, f| f.write_str(it.name()));
+as_text!(HttpVersion, named, |it, f| f.write_str(it.name()));
 
 impl HttpVersion {
     /// Whether clients speak it.

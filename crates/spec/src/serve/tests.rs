@@ -114,6 +114,15 @@ fn words_tables_and_data_say_the_same() {
     }
 }
 
+/// It was a server that listens nowhere, whose words were those of one that listens at the default.
+#[test]
+fn an_empty_list_is_an_option_that_is_not_given() {
+    for text in [r#"{"listen": []}"#, r#"{"listen": false}"#] {
+        let spec: ServeSpec = fill(&table(text)).unwrap();
+        assert_eq!(spec, ServeSpec::default(), "{text}");
+    }
+}
+
 #[test]
 fn what_is_wrong_is_data() {
     let refused = |text: &str| fill::<ServeSpec>(&table(text)).unwrap_err();
@@ -133,6 +142,8 @@ fn what_is_wrong_is_data() {
             r#"{"keep-alive": "maybe"}"#,
             "--keep-alive maybe: unknown; right would be on or off",
         ),
+        (r#"{"listen": true}"#, "--listen: the value is missing"),
+        (r#"{"loops": true}"#, "--loops: the value is missing"),
         (
             r#"{"accounts-proxy": "unix"}"#,
             "right would be --trust-proxy unix",

@@ -1,6 +1,5 @@
 //! Values of a server as people type them, beside those that every command has.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -59,19 +58,8 @@ pub(super) fn named<T: Choice>() -> impl TypedValueParser<Value = Named<T>> {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
-impl FromStr for Secret {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self(text.to_owned()))
-    }
-}
-
-impl fmt::Display for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+as_text!(Secret, |text| Ok(Self(text.to_owned())), |it, f| f
+    .write_str(&it.0));
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,31 +71,24 @@ impl fmt::Debug for Secret {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileName(pub String);
 
-impl FromStr for FileName {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    FileName,
+    |text| {
         if matches!(text, "" | "." | "..") || text.contains(['/', '\0']) {
             return Err(ValueError::new("not the name of a file", "index.html, say"));
         }
         Ok(Self(text.to_owned()))
-    }
-}
-
-impl fmt::Display for FileName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+    },
+    |it, f| { f.write_str(&it.0) }
+);
 
 /// The path of the status page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusPath(pub String);
 
-impl FromStr for StatusPath {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    StatusPath,
+    |text| {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
         let dots = text.split('/').any(|part| part == "." || part == "..");
         if text.len() > 1 && text.starts_with('/') && text.bytes().all(is_plain) && !dots {
@@ -124,38 +105,29 @@ impl FromStr for StatusPath {
             "not a path for it",
             "a path of letters, digits and -_.~ such as /-/status",
         ))
-    }
-}
-
-impl fmt::Display for StatusPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+    },
+    |it, f| { f.write_str(&it.0) }
+);
 
 /// Permissions of a file, in octal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnixMode(pub u32);
 
-impl FromStr for UnixMode {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    UnixMode,
+    |text| {
         match u32::from_str_radix(text, 8) {
-            Ok(mode) if mode <= 0o777 && text.len() >= 3 => Ok(Self(mode)),
+            Ok(mode) if mode <= 0o777 && text.len() >= 3 && !text.starts_with('+') => {
+                Ok(Self(mode))
+            }
             _ => Err(ValueError::new(
                 "not permissions",
                 "three octal digits such as 660",
             )),
         }
-    }
-}
-
-impl fmt::Display for UnixMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:03o}", self.0)
-    }
-}
+    },
+    |it, f| { write!(f, "{:03o}", it.0) }
+);
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,11 +138,10 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
-/// `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `unix:/run/loadline.sock`.
-impl FromStr for Listen {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+// `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `unix:/run/loadline.sock`.
+as_text!(
+    Listen,
+    |text| {
         if let Some(path) = text.strip_prefix("unix:") {
             return unix_address(path);
         }
@@ -183,26 +154,22 @@ impl FromStr for Listen {
             return Ok(Self::Tcp((Ipv4Addr::LOCALHOST, port).into()));
         }
         Err(hint_for(text))
-    }
-}
-
-impl fmt::Display for Listen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+    },
+    |it, f| {
+        match it {
             Self::Tcp(address) => address.fmt(f),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
-}
+);
 
 /// The value of `--accounts-proxy`: there is none any more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gone {}
 
-impl FromStr for Gone {
-    type Err = ValueError;
-
-    fn from_str(value: &str) -> Result<Self, ValueError> {
+as_text!(
+    Gone,
+    |value| {
         Err(ValueError::new(
             "no such option any more",
             format!(
@@ -210,14 +177,9 @@ impl FromStr for Gone {
                  accounts, logs and apps alike"
             ),
         ))
-    }
-}
-
-impl fmt::Display for Gone {
-    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {}
-    }
-}
+    },
+    |it, _| match *it {}
+);
 
 /// The longest path of a Unix socket: `sun_path` has 108 bytes, the last of them NUL.
 const UNIX_PATH_BYTES_MAX: usize = 107;
@@ -261,6 +223,14 @@ fn hint_for(text: &str) -> ValueError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn permissions_are_octal_digits() {
+        assert_eq!("0660".parse(), Ok(UnixMode(0o660)));
+        for text in ["", "66", "+66", "1000", "888", "-660"] {
+            assert!(text.parse::<UnixMode>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn addresses() {

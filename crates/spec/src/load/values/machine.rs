@@ -16,10 +16,9 @@ const CPU_MAX: usize = 8191;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sources(pub Vec<IpAddr>);
 
-impl FromStr for Sources {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    Sources,
+    |text| {
         const RIGHT: &str = "127.0.0.2-127.0.0.9 or a list with commas";
         let mut found = Vec::new();
         for part in text.split(',') {
@@ -47,20 +46,17 @@ impl FromStr for Sources {
             }
         }
         Ok(Self(found))
-    }
-}
-
-impl fmt::Display for Sources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    },
+    |it, f| {
         let follows = |one: &IpAddr, next: &IpAddr| match (one, next) {
             (IpAddr::V4(one), IpAddr::V4(next)) => {
                 u32::from(*one).checked_add(1) == Some(u32::from(*next))
             }
             _ => false,
         };
-        show_runs(&self.0, follows, f)
+        show_runs(&it.0, follows, f)
     }
-}
+);
 
 /// A list with commas in which what follows on one another is a range.
 fn show_runs<T: fmt::Display>(
@@ -85,10 +81,9 @@ fn show_runs<T: fmt::Display>(
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpus(pub Vec<usize>);
 
-impl FromStr for Cpus {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    Cpus,
+    |text| {
         const RIGHT: &str = "CPU numbers: 1 or 0,2-3";
         let number = |text: &str| match text.parse::<usize>() {
             Ok(cpu) if cpu <= CPU_MAX => Ok(cpu),
@@ -106,14 +101,9 @@ impl FromStr for Cpus {
         found.sort_unstable();
         found.dedup();
         Ok(Self(found))
-    }
-}
-
-impl fmt::Display for Cpus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show_runs(&self.0, |one, next| one + 1 == *next, f)
-    }
-}
+    },
+    |it, f| { show_runs(&it.0, |one, next| one + 1 == *next, f) }
+);
 
 /// A process that is watched, under a name: `nginx=1234`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,10 +114,9 @@ pub struct Watched {
     pub pid: Pid,
 }
 
-impl FromStr for Watched {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    Watched,
+    |text| {
         const RIGHT: &str = "NAME=PID, nginx=1234 say";
         let parts = text.split_once('=');
         let (name, number) =
@@ -143,56 +132,39 @@ impl FromStr for Watched {
             name: name.to_owned(),
             pid: number.parse()?,
         })
-    }
-}
-
-impl fmt::Display for Watched {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.name, self.pid)
-    }
-}
+    },
+    |it, f| { write!(f, "{}={}", it.name, it.pid) }
+);
 
 /// A process by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pid(pub u32);
 
-impl FromStr for Pid {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    Pid,
+    |text| {
         match text.parse::<u32>() {
             Ok(pid) if pid > 0 && pid <= 1 << 22 => Ok(Self(pid)),
             _ => Err(ValueError::new("not a process", "its number, 1234 say")),
         }
-    }
-}
-
-impl fmt::Display for Pid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+    },
+    |it, f| { it.0.fmt(f) }
+);
 
 /// What repeats choices made at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
-impl FromStr for Seed {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
+as_text!(
+    Seed,
+    |text| {
         text.parse().map(Self).map_err(|_| {
             let right = format!("a whole number from 0 to {}", u64::MAX);
             ValueError::new("not a seed", right)
         })
-    }
-}
-
-impl fmt::Display for Seed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+    },
+    |it, f| { it.0.fmt(f) }
+);
 
 /// The part of a run that a process has: `0/3`, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
