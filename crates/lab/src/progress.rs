@@ -141,11 +141,11 @@ fn result(trial: &Trial) -> String {
     if let Some(reason) = trial.times_discarded.first() {
         return format!("{per_s}/s, times discarded: {reason}");
     }
-    let percentiles = group.total.latency.percentiles();
+    let latency = &group.total.latency;
     format!(
         "{per_s}/s, p50 {}, p99 {}",
-        maybe_us(percentiles.p50),
-        maybe_us(percentiles.p99)
+        maybe_us(latency.percentile_us(50.0)),
+        maybe_us(latency.percentile_us(99.0))
     )
 }
 

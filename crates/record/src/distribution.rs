@@ -1,6 +1,8 @@
 //! A distribution of times as it stands in results: the whole histogram, and what people look for
 //! in it. A percentile that is not backed by enough samples is not a number.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
@@ -32,30 +34,8 @@ pub struct Distribution {
     histogram: Histogram<u64>,
 }
 
-/// Values in microseconds below which that percentage of the samples lies; `None`: not enough
-/// samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Percentiles {
-    /// 50 %.
-    pub p50: Option<u64>,
-    /// 75 %.
-    pub p75: Option<u64>,
-    /// 90 %.
-    pub p90: Option<u64>,
-    /// 95 %.
-    pub p95: Option<u64>,
-    /// 99 %.
-    pub p99: Option<u64>,
-    /// 99.9 %.
-    pub p99_9: Option<u64>,
-    /// 99.99 %.
-    pub p99_99: Option<u64>,
-}
-
-impl Percentiles {
-    /// What is given, in percent.
-    pub const PERCENTS: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
-}
+/// The percentiles that are given in results, in percent: "p50" to "p99_99" there.
+pub const PERCENTS: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 
 impl Default for Distribution {
     fn default() -> Self {
@@ -111,22 +91,6 @@ impl Distribution {
     #[must_use]
     pub fn percentile_us(&self, percent: f64) -> Option<u64> {
         percentile_us(&self.histogram, percent)
-    }
-
-    /// All that are given in results.
-    #[must_use]
-    pub fn percentiles(&self) -> Percentiles {
-        let values = Percentiles::PERCENTS.map(|percent| self.percentile_us(percent));
-        let [p50, p75, p90, p95, p99, p99_9, p99_99] = values;
-        Percentiles {
-            p50,
-            p75,
-            p90,
-            p95,
-            p99,
-            p99_9,
-            p99_99,
-        }
     }
 
     fn backed(&self, count: u64) -> bool {
@@ -242,7 +206,8 @@ struct Written {
     stdev_us: Option<f64>,
     min_us: Option<u64>,
     max_us: Option<u64>,
-    percentiles: Percentiles,
+    /// Null: not enough samples.
+    percentiles: BTreeMap<String, Option<u64>>,
     histogram: String,
 }
 
@@ -259,7 +224,10 @@ impl Serialize for Distribution {
             stdev_us: self.stdev_us(),
             min_us: self.min_us(),
             max_us: self.max_us(),
-            percentiles: self.percentiles(),
+            percentiles: BTreeMap::from(PERCENTS.map(|percent| {
+                let name = format!("p{percent}").replace('.', "_");
+                (name, self.percentile_us(percent))
+            })),
             histogram: to_text(&self.histogram).map_err(serde::ser::Error::custom)?,
         };
         written.serialize(serializer)
@@ -317,9 +285,9 @@ mod tests {
 
     #[test]
     fn a_percentile_needs_ten_samples_beyond_it() {
-        let needed = Percentiles::PERCENTS.map(samples_min);
+        let needed = PERCENTS.map(samples_min);
         assert_eq!(needed, [20, 40, 100, 200, 1_000, 10_000, 100_000]);
-        for (percent, samples) in Percentiles::PERCENTS.into_iter().zip(needed) {
+        for (percent, samples) in PERCENTS.into_iter().zip(needed) {
             let mut histogram = latencies();
             histogram.saturating_record_n(7, samples - 1);
             assert_eq!(percentile_us(&histogram, percent), None);
@@ -350,7 +318,7 @@ mod tests {
         let none = Distribution::default();
         assert_eq!((none.mean_us(), none.stdev_us()), (None, None));
         assert_eq!((none.min_us(), none.max_us()), (None, None));
-        assert_eq!(none.percentiles(), Percentiles::default());
+        assert_eq!(none.percentile_us(50.0), None);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub mod verdict;
 mod watched;
 
 pub use assertion::Assertion;
-pub use distribution::{Distribution, Percentiles};
+pub use distribution::Distribution;
 pub use histogram::latencies;
 pub use rounds::Spread;
 pub use snapshot::Snapshot;

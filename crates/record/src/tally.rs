@@ -2,64 +2,72 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Why a request did not end well, or a connection was not established. Each is counted apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorKind {
+/// Declares the kinds of errors: each with its name in results and its words for people.
+macro_rules! error_kinds {
+    ($($(#[$doc:meta])* $kind:ident $name:literal $words:literal,)+) => {
+        /// Why a request did not end well, or a connection was not established. Each is counted apart.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum ErrorKind {
+            $($(#[$doc])* #[serde(rename = $name)] $kind,)+
+        }
+
+        impl ErrorKind {
+            /// All kinds, in the order of their numbers.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$kind),+];
+
+            /// As it stands in results.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)+
+                }
+            }
+
+            /// As people say it, with its cause where that is known.
+            #[must_use]
+            pub fn words(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $words,)+
+                }
+            }
+        }
+    };
+}
+
+error_kinds! {
     /// The connection was refused.
-    Refused,
+    Refused "refused" "connection refused",
     /// The connection was not established within the timeout.
-    ConnectTimeout,
+    ConnectTimeout "connect_timeout" "no connection within the timeout",
     /// The connection failed for another reason (no route, no port left, no descriptor left).
-    ConnectFailed,
+    ConnectFailed "connect_failed" "connection failed (no route, port or descriptor)",
     /// The peer reset the connection.
-    Reset,
-    /// The peer closed the connection before the first byte of an answer.
-    ClosedEarly,
-    /// The answer ended before its announced length.
-    ShortBody,
-    /// There were bytes behind the answer, or the length is not the expected one and larger.
-    LongBody,
-    /// The answer is not HTTP.
-    Malformed,
+    Reset "reset" "connection reset by the server",
+    /// The peer closed the connection before the first byte of a response.
+    ClosedEarly "closed_early" "connection closed before a response",
+    /// The response ended before its announced length.
+    ShortBody "short_body" "response shorter than announced",
+    /// There were bytes behind the response, or the length is not the expected one and larger.
+    LongBody "long_body" "response longer than announced or expected",
+    /// The response is not HTTP.
+    Malformed "malformed" "response that is not HTTP",
     /// The content is not the expected one (checked on a sample).
-    WrongContent,
-    /// A complete answer whose status is not among those expected: 1xx and 3xx.
-    OtherStatus,
-    /// A complete answer with a status 400 to 499 that was not expected.
-    #[serde(rename = "status_4xx")]
-    Status4xx,
-    /// A complete answer with a status 500 to 599 that was not expected.
-    #[serde(rename = "status_5xx")]
-    Status5xx,
-    /// No complete answer within the timeout after it was sent.
-    Timeout,
-    /// Answered well, but later than the deadline after it was due; or given up unsent for that.
-    Late,
+    WrongContent "wrong_content" "response with wrong content",
+    /// A complete response whose status is not among those expected: 1xx and 3xx.
+    OtherStatus "other_status" "unexpected status below 400",
+    /// A complete response with a status 400 to 499 that was not expected.
+    Status4xx "status_4xx" "unexpected status 400 to 499",
+    /// A complete response with a status 500 to 599 that was not expected.
+    Status5xx "status_5xx" "unexpected status 500 to 599",
+    /// No complete response within the timeout after the request was sent.
+    Timeout "timeout" "no complete response within the timeout",
+    /// A good response, but later than the deadline after it was due; or given up unsent for that.
+    Late "late" "later than the deadline",
     /// Never sent: no connection was free, and queueing was not wanted.
-    Dropped,
+    Dropped "dropped" "never sent: no connection was free",
 }
 
 impl ErrorKind {
-    /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 15] = [
-        Self::Refused,
-        Self::ConnectTimeout,
-        Self::ConnectFailed,
-        Self::Reset,
-        Self::ClosedEarly,
-        Self::ShortBody,
-        Self::LongBody,
-        Self::Malformed,
-        Self::WrongContent,
-        Self::OtherStatus,
-        Self::Status4xx,
-        Self::Status5xx,
-        Self::Timeout,
-        Self::Late,
-        Self::Dropped,
-    ];
-
     /// Whether it is about the status of a complete answer.
     #[must_use]
     pub fn is_of_status(self) -> bool {
@@ -73,28 +81,6 @@ impl ErrorKind {
             400..500 => Self::Status4xx,
             500..600 => Self::Status5xx,
             _ => Self::OtherStatus,
-        }
-    }
-
-    /// As it stands in results.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Refused => "refused",
-            Self::ConnectTimeout => "connect_timeout",
-            Self::ConnectFailed => "connect_failed",
-            Self::Reset => "reset",
-            Self::ClosedEarly => "closed_early",
-            Self::ShortBody => "short_body",
-            Self::LongBody => "long_body",
-            Self::Malformed => "malformed",
-            Self::WrongContent => "wrong_content",
-            Self::OtherStatus => "other_status",
-            Self::Status4xx => "status_4xx",
-            Self::Status5xx => "status_5xx",
-            Self::Timeout => "timeout",
-            Self::Late => "late",
-            Self::Dropped => "dropped",
         }
     }
 }

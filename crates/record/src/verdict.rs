@@ -196,7 +196,7 @@ fn judge_threads(evidence: &Evidence, verdict: &mut Verdict) {
         let is_in_time = is_in_time && thread.is_stamped;
         if is_in_time && share <= BUSY_SHARE_LIMIT {
             verdict.notes.push(format!(
-                "{reason}); requests were sent and answers read in time all the same."
+                "{reason}); requests were sent and responses read in time all the same."
             ));
             continue;
         }
@@ -274,7 +274,7 @@ fn judge_plan(plan: &PlanEvidence, verdict: &mut Verdict) {
     if is_held_back {
         verdict.notes.push(format!(
             "{fact}: held back by the bound of requests in flight, since all {} connections were \
-             waiting for the server. It answers no faster, or more --connections are needed.",
+             waiting for the server. It responds no faster, or more --connections are needed.",
             plan.connections
         ));
     } else {

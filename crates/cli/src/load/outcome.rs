@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use loadline_record::assertion::Assertion;
-use loadline_record::report::{self, Style, words};
+use loadline_record::report::{self, Style};
 use loadline_record::{ErrorKind, GroupRecord, StepReport, TrialRecord, export};
 use loadline_spec::load::{CLIENTS_MAX, LoadSpec};
 use loadline_spec::values::Count;
@@ -163,7 +163,7 @@ fn nothing_good(record: &TrialRecord) -> Option<String> {
         Some((status, _)) => {
             format!("status {status}; if that is right, --expect-status {status} says so")
         }
-        None => words(most).to_owned(),
+        None => most.words().to_owned(),
     };
     let name = &group.name;
     Some(format!("no response to the {name} was good: {cause}"))
@@ -185,10 +185,10 @@ fn verdict(
     reasons_are_printed: bool,
     allow_client_limited: bool,
 ) -> Result<(), Failure> {
-    let fail = |exit, message: String| Err(Failure { exit, message });
+    let fail = |exit, message: &str| Err(Failure::new(exit, message));
     if records.iter().any(|record| record.run.interrupted) {
         let message = "interrupted: this is what was measured so far";
-        return fail(Exit::Interrupted, message.to_owned());
+        return fail(Exit::Interrupted, message);
     }
     if let Some(record) = records
         .iter()
@@ -202,7 +202,7 @@ fn verdict(
         // Idle and slow clients may run without plain clients, and so without responses; but they
         // have connections.
         if all.offered > 0 || (all.connections == 0 && all.errors_total() > 0) {
-            return fail(Exit::Failed, message.to_owned());
+            return fail(Exit::Failed, message);
         }
     }
     if findings.broken_count > 0 {
@@ -210,20 +210,19 @@ fn verdict(
             1 => "an --assert does not hold".to_owned(),
             count => format!("{count} of --assert do not hold"),
         };
-        return fail(Exit::BindOrAssert, message);
+        return fail(Exit::BindOrAssert, &message);
     }
     if let Some(message) = &findings.nothing_good {
-        return fail(Exit::NothingGood, message.clone());
+        return fail(Exit::NothingGood, message);
     }
     match records.iter().find(|record| record.verdict.client_limited) {
         Some(_) if reasons_are_printed && !allow_client_limited => fail(
             Exit::ClientLimited,
-            "client-limited: the server may do more than this; --allow-client-limited accepts that"
-                .to_owned(),
+            "client-limited: the server may do more than this; --allow-client-limited accepts that",
         ),
         Some(record) if !allow_client_limited => {
             let reasons = record.verdict.reasons.join(" ");
-            fail(Exit::ClientLimited, format!("client-limited: {reasons}"))
+            fail(Exit::ClientLimited, &format!("client-limited: {reasons}"))
         }
         _ => Ok(()),
     }

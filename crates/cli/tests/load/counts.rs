@@ -95,8 +95,8 @@ fn more_clients_than_a_process_may_have_descriptors_share_processes() {
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", both(&output));
     let limit = "a process may have 256 descriptors: 3 processes share 300 clients";
-    let told = text(&output.stderr).matches(limit).count();
-    assert_eq!(told, 1, "{}", both(&output));
+    let noted = text(&output.stderr).matches(limit).count();
+    assert_eq!(noted, 1, "{}", both(&output));
     let record = record(&path);
     assert_eq!(record["limits"][0], limit);
     assert_eq!(record["run"]["processes"], 3);
@@ -122,7 +122,7 @@ fn an_open_loop_sends_what_is_due() {
 }
 
 #[test]
-fn steps_are_told_apart() {
+fn steps_are_distinguished() {
     let (server, _site) = server(&[]);
     let url = format!("http://{}/", server.address());
     let record = measured(&format!(

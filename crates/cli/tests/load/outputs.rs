@@ -101,7 +101,10 @@ fn conditions_decide_the_exit_code() {
     assert_eq!(broken.status.code(), Some(3), "{}", both(&broken));
     let err = text(&broken.stderr);
     assert!(err.contains("rate>=10000000"), "{err}");
-    assert!(!err.contains("errors<50%"), "what holds is not told: {err}");
+    assert!(
+        !err.contains("errors<50%"),
+        "what holds is not printed: {err}"
+    );
     assert!(
         text(&broken.stdout).contains("99 %"),
         "the result is printed all the same"
@@ -128,7 +131,7 @@ fn a_run_of_wrong_answers_alone_does_not_end_well() {
 }
 
 #[test]
-fn rounds_are_told_one_by_one_and_together() {
+fn rounds_are_printed_one_by_one_and_together() {
     let (server, _site) = server(&[]);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rounds.json");
@@ -235,7 +238,7 @@ fn users_go_through_their_scenario_from_addresses_of_their_own() {
 }
 
 #[test]
-fn a_step_that_fails_is_told_in_words() {
+fn a_step_that_fails_is_reported_in_words() {
     let (server, site) = server(&[]);
     let scenario = site.path().join("scenario.toml");
     let steps = "repeat = 1\n[[step]]\nname = \"home\"\npath = \"/\"\n\
@@ -251,7 +254,10 @@ fn a_step_that_fails_is_told_in_words() {
     assert!(err.contains("the step 'gone' never succeeded"), "{err}");
     assert!(err.contains("gone: 3 of 3 failed; first: user "), "{err}");
     assert!(err.contains("the status 404, not 200 to 299"), "{err}");
-    assert!(!err.contains("home: "), "what went well is not told: {err}");
+    assert!(
+        !err.contains("home: "),
+        "what went well is not printed: {err}"
+    );
 }
 
 #[test]
@@ -271,7 +277,7 @@ fn players_ask_for_ranges() {
 }
 
 #[test]
-fn steps_that_fail_are_told_whichever_process_they_failed_in() {
+fn steps_that_fail_are_reported_whichever_process_they_failed_in() {
     let (server, _site) = server(&[]);
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("scenario.toml");

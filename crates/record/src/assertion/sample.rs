@@ -86,7 +86,7 @@ impl Sample {
         };
         let remark = match self.missing {
             0 => String::new(),
-            _ => format!(", of complete answers: {}", self.without_answer()),
+            _ => format!(", of complete responses: {}", self.without_answer()),
         };
         Ok((value, remark))
     }

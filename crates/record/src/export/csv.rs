@@ -8,27 +8,33 @@ use std::io::{self, Write};
 
 use crate::{GroupRecord, SecondRecord, Tally, TrialRecord};
 
-/// Names of the columns, in order, as in the first row. Those that are also fields of the JSON's
-/// `series` are the same.
-pub const COLUMNS: [&str; 18] = [
-    "round",
-    "second",
-    "unix_ms",
-    "phase",
-    "counted",
-    "group",
-    "offered",
-    "sent",
-    "completed",
-    "good",
-    "errors",
-    "bytes_received",
-    "p50_us",
-    "p90_us",
-    "p99_us",
-    "max_us",
-    "in_flight",
-    "lag_max_us",
+/// The columns in order: the name, and what stands below it. Those that are also fields of the JSON's
+/// `series` have the same names.
+const COLUMNS: [(&str, fn(&Row<'_>) -> String); 18] = [
+    ("round", |row| row.record.run.round.to_string()),
+    ("second", |row| row.second.second.to_string()),
+    ("unix_ms", |row| {
+        (row.record.run.start_unix_ms + row.begin_ms).to_string()
+    }),
+    ("phase", |row| quoted(row.phase)),
+    ("counted", |row| row.is_counted.to_string()),
+    ("group", |row| quoted(&row.group.name)),
+    ("offered", |row| row.second.offered.to_string()),
+    ("sent", |row| row.second.sent.to_string()),
+    ("completed", |row| row.second.completed.to_string()),
+    ("good", |row| row.second.good.to_string()),
+    ("errors", |row| row.second.errors.to_string()),
+    ("bytes_received", |row| {
+        row.second.bytes_received.to_string()
+    }),
+    ("p50_us", |row| or_empty(row.second.p50_us)),
+    ("p90_us", |row| or_empty(row.second.p90_us)),
+    ("p99_us", |row| or_empty(row.second.p99_us)),
+    ("max_us", |row| or_empty(row.second.max_us)),
+    ("in_flight", |row| {
+        or_empty(row.second.in_flight.map(|mean| format!("{mean:.2}")))
+    }),
+    ("lag_max_us", |row| row.second.lag_max_us.to_string()),
 ];
 
 /// In place of the phase, in the row of what came after the end.
@@ -39,19 +45,22 @@ const AFTER_END: &str = "after the end";
 /// # Errors
 /// The file cannot be written.
 pub fn write_csv(records: &[TrialRecord], to: &mut impl Write) -> io::Result<()> {
-    writeln!(to, "{}", COLUMNS.join(","))?;
+    writeln!(to, "{}", COLUMNS.map(|(name, _)| name).join(","))?;
     for record in records {
         let seconds = record.groups.iter().map(|group| group.series.len()).max();
         for at in 0..seconds.unwrap_or(0) {
             for group in &record.groups {
                 if let Some(second) = group.series.get(at) {
                     let phase = record.phase_of(second.second);
-                    let stretch = Stretch {
+                    let row = Row {
+                        record,
+                        group,
+                        second,
                         phase: phase.map_or("", |phase| &phase.label),
                         is_counted: phase.is_some_and(|phase| phase.counted),
                         begin_ms: u64::from(second.second) * 1000,
                     };
-                    write_row(record, group, &stretch, second, to)?;
+                    row.write(to)?;
                 }
             }
         }
@@ -63,7 +72,10 @@ pub fn write_csv(records: &[TrialRecord], to: &mut impl Write) -> io::Result<()>
 }
 
 /// What a row is of.
-struct Stretch<'r> {
+struct Row<'r> {
+    record: &'r TrialRecord,
+    group: &'r GroupRecord,
+    second: &'r SecondRecord,
     phase: &'r str,
     is_counted: bool,
     /// From the start.
@@ -92,46 +104,25 @@ fn write_after_end(
     if late.sent + late.completed + late.errors + late.bytes_received == 0 {
         return Ok(());
     }
-    let stretch = Stretch {
+    let row = Row {
+        record,
+        group,
+        second: &late,
         phase: AFTER_END,
         is_counted: true,
         begin_ms: (record.run.ran_s * 1000.0).round() as u64,
     };
-    write_row(record, group, &stretch, &late, to)
+    row.write(to)
 }
 
-fn write_row(
-    record: &TrialRecord,
-    group: &GroupRecord,
-    stretch: &Stretch<'_>,
-    second: &SecondRecord,
-    to: &mut impl Write,
-) -> io::Result<()> {
-    let unix_ms = record.run.start_unix_ms + stretch.begin_ms;
-    let or_empty = |us: Option<u64>| us.map_or_else(String::new, |us| us.to_string());
-    let cells: [String; COLUMNS.len()] = [
-        record.run.round.to_string(),
-        second.second.to_string(),
-        unix_ms.to_string(),
-        quoted(stretch.phase),
-        stretch.is_counted.to_string(),
-        quoted(&group.name),
-        second.offered.to_string(),
-        second.sent.to_string(),
-        second.completed.to_string(),
-        second.good.to_string(),
-        second.errors.to_string(),
-        second.bytes_received.to_string(),
-        or_empty(second.p50_us),
-        or_empty(second.p90_us),
-        or_empty(second.p99_us),
-        or_empty(second.max_us),
-        second
-            .in_flight
-            .map_or_else(String::new, |mean| format!("{mean:.2}")),
-        second.lag_max_us.to_string(),
-    ];
-    writeln!(to, "{}", cells.join(","))
+impl Row<'_> {
+    fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        writeln!(to, "{}", COLUMNS.map(|(_, cell)| cell(self)).join(","))
+    }
+}
+
+fn or_empty<T: ToString>(figure: Option<T>) -> String {
+    figure.map_or_else(String::new, |figure| figure.to_string())
 }
 
 fn quoted(text: &str) -> String {

@@ -5,6 +5,6 @@ mod csv;
 mod hdr;
 mod json;
 
-pub use csv::{COLUMNS, write_csv};
+pub use csv::write_csv;
 pub use hdr::write_hdr;
 pub use json::{ReadError, read_json, write_json};

@@ -18,7 +18,7 @@ mod wrk2;
 
 use crate::{PhaseRecord, Results, TrialRecord};
 
-pub use words::{notes, words};
+pub use words::notes;
 
 /// In which form results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

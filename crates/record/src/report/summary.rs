@@ -7,10 +7,10 @@ use super::words::{
     client, completed_only, errors as errors_of, interrupted, little, loopback, surroundings,
 };
 use super::{Page, blocks, spectrum};
-use crate::distribution::samples_min;
+use crate::distribution::{PERCENTS as GIVEN, samples_min};
 use crate::{
-    Distribution, GroupRecord, LoadRecord, Percentiles, PhaseRecord, Results, SegmentRecord,
-    Spread, ThreadRecord, TrialRecord, WatchedRecord,
+    Distribution, GroupRecord, LoadRecord, PhaseRecord, Results, SegmentRecord, Spread,
+    ThreadRecord, TrialRecord, WatchedRecord,
 };
 
 /// Percentiles that are shown.
@@ -165,13 +165,7 @@ fn offered(segments: &[SegmentRecord]) -> String {
 fn requests(group: &GroupRecord) -> String {
     let (rates, tally) = (&group.total.rates, &group.total.tally);
     let mut table = Table::new(2, 3);
-    table.row([
-        "Requests",
-        "  per second",
-        "while it ran",
-        "    in all",
-        "of offered",
-    ]);
+    table.row("Requests|  per second|while it ran|    in all|of offered".split('|'));
     let rows = [
         ("  offered", rates.offered_per_s, tally.offered),
         ("  sent", rates.sent_per_s, tally.sent),
@@ -203,13 +197,7 @@ fn requests(group: &GroupRecord) -> String {
 
 fn stats(record: &TrialRecord, group: &GroupRecord) -> String {
     let mut table = Table::new(2, 3);
-    table.row([
-        "Stats",
-        "      Mean",
-        "     Stdev",
-        "       Max",
-        "+/- Stdev",
-    ]);
+    table.row("Stats|      Mean|     Stdev|       Max|+/- Stdev".split('|'));
     let times = [
         ("  Latency", &group.total.latency),
         ("  Service time", &group.total.service),
@@ -241,7 +229,7 @@ fn moments_row(name: &str, moments: Moments, shown: fn(f64) -> String) -> [Strin
 
 fn distribution(results: &Results, page: Page) -> String {
     if results.latency.count() == 0 {
-        return "  No answer was complete: there is no latency.\n".to_owned();
+        return "  No response was complete: there is no latency.\n".to_owned();
     }
     let mut out = format!(
         "  {:<12}{:>16}{:>16}\n",
@@ -292,17 +280,8 @@ fn others(record: &TrialRecord, headline: &GroupRecord) -> String {
         return String::new();
     }
     let mut table = Table::new(2, 2);
-    let head = [
-        "connections",
-        "sent",
-        "good",
-        "errors",
-        "p50",
-        "p99",
-        "received",
-    ];
-    let first = format!("Apart from {}", headline.name);
-    table.row(std::iter::once(first.as_str()).chain(head));
+    let head = "connections|sent|good|errors|p50|p99|received";
+    table.row(format!("Apart from {}|{head}", headline.name).split('|'));
     for group in &others {
         let (tally, latency) = (&group.total.tally, &group.total.latency);
         table.row([
@@ -363,17 +342,7 @@ fn steps(record: &TrialRecord, group: &GroupRecord) -> String {
         return String::new();
     }
     let mut table = Table::new(2, 2);
-    table.row([
-        "Steps",
-        "offered",
-        "sent",
-        "completed",
-        "good",
-        "p50",
-        "p99",
-        "max",
-        "errors",
-    ]);
+    table.row("Steps|offered|sent|completed|good|p50|p99|max|errors".split('|'));
     let phases = record.phases.iter().zip(&group.phases);
     let begun = phases.filter(|(phase, _)| phase.counted && phase.len_s() > 0.0);
     for (phase, results) in begun {
@@ -479,16 +448,8 @@ fn client_threads(threads: &[ThreadRecord]) -> String {
         0 => "thread".to_owned(),
         more => format!("busiest threads, {more} more"),
     };
-    let head = [
-        "CPU",
-        "busy",
-        "events/turn",
-        "lag p50",
-        "p99",
-        "max",
-        "read p99",
-    ];
-    table.row(std::iter::once(title.as_str()).chain(head));
+    let head = "CPU|busy|events/turn|lag p50|p99|max|read p99";
+    table.row(format!("{title}|{head}").split('|'));
     for thread in &busiest {
         table.row([
             format!("  {}", thread.name),
@@ -548,11 +509,11 @@ fn spread(rounds: &[TrialRecord]) -> String {
     });
     row("latency mean", time_us, &|it| it.latency.mean_us());
     let at = |times: &Distribution, percent| times.percentile_us(percent).map(|us| us as f64);
-    for percent in Percentiles::PERCENTS {
+    for percent in GIVEN {
         let name = format!("latency p{percent}");
         row(&name, time_us, &|it| at(&it.latency, percent));
     }
-    for percent in Percentiles::PERCENTS {
+    for percent in GIVEN {
         let name = format!("service p{percent}");
         row(&name, time_us, &|it| at(&it.service, percent));
     }

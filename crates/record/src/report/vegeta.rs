@@ -9,7 +9,7 @@
 use super::Block;
 use super::family::go_rounded;
 use super::parts::Fates;
-use super::words::{reason, words};
+use super::words::reason;
 use crate::distribution::value_at_percent;
 use crate::{Distribution, ErrorKind, Tally};
 
@@ -116,7 +116,7 @@ fn error_set(tally: &Tally) -> Vec<String> {
         .collect();
     for kind in ErrorKind::ALL {
         if tally.errors_of(kind) > 0 && !kind.is_of_status() {
-            errors.push(words(kind).to_owned());
+            errors.push(kind.words().to_owned());
         }
     }
     errors

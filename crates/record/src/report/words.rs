@@ -4,35 +4,11 @@ use std::net::SocketAddr;
 
 use super::number::{count, percent, significant, span_s, time_us};
 use super::parts::Fates;
-use crate::distribution::samples_min;
-use crate::{
-    Distribution, ErrorKind, LittleRecord, Percentiles, Results, Tally, TrialRecord, Verdict,
-};
+use crate::distribution::{PERCENTS, samples_min};
+use crate::{Distribution, ErrorKind, LittleRecord, Results, Tally, TrialRecord, Verdict};
 
 /// From this part of the machine's CPU time on, it is noted that other guests had it.
 const STEAL_SHARE_NOTED: f64 = 0.01;
-
-/// An error as people say it, with its cause where that is known.
-#[must_use]
-pub fn words(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::Refused => "connection refused",
-        ErrorKind::ConnectTimeout => "no connection within the timeout",
-        ErrorKind::ConnectFailed => "connection failed (no route, port or descriptor)",
-        ErrorKind::Reset => "connection reset by the server",
-        ErrorKind::ClosedEarly => "connection closed before an answer",
-        ErrorKind::ShortBody => "answer shorter than announced",
-        ErrorKind::LongBody => "answer longer than announced or expected",
-        ErrorKind::Malformed => "answer that is not HTTP",
-        ErrorKind::WrongContent => "answer with wrong content",
-        ErrorKind::OtherStatus => "unexpected status below 400",
-        ErrorKind::Status4xx => "unexpected status 400 to 499",
-        ErrorKind::Status5xx => "unexpected status 500 to 599",
-        ErrorKind::Timeout => "no complete answer within the timeout",
-        ErrorKind::Late => "later than the deadline",
-        ErrorKind::Dropped => "never sent: no connection was free",
-    }
-}
 
 /// Statuses of one kind that are listed one by one.
 const STATUSES_LISTED_MAX: usize = 5;
@@ -55,7 +31,7 @@ pub(super) fn errors(tally: &Tally) -> Vec<(String, u64)> {
             errors.push((format!("unexpected status {status}"), *count));
         }
         if rest > 0 {
-            errors.push((format!("{other}{}", words(kind)), rest));
+            errors.push((format!("{other}{}", kind.words()), rest));
         }
     }
     errors
@@ -237,7 +213,7 @@ pub(super) fn completed_only(results: &Results) -> Option<String> {
     }
     (!without.is_empty()).then(|| {
         let without = without.join("; ");
-        format!("latencies are of complete answers only: {without}")
+        format!("latencies are of complete responses only: {without}")
     })
 }
 
@@ -254,7 +230,7 @@ fn failed_after(failure: &Distribution) -> String {
 fn unbacked(results: &Results) -> Option<String> {
     let samples = results.latency.count();
     let unbacked = |percent: &&f64| samples < samples_min(**percent);
-    let first = Percentiles::PERCENTS.iter().find(unbacked)?;
+    let first = PERCENTS.iter().find(unbacked)?;
     Some(format!(
         "percentiles from p{first} on are not backed by {} samples: {} are needed",
         count(samples),
@@ -272,7 +248,7 @@ fn without_a_place(tally: &Tally) -> Vec<String> {
     ];
     let there = kinds.into_iter().filter(|&kind| tally.errors_of(kind) > 0);
     let mut notes: Vec<String> = there
-        .map(|kind| format!("{}: {}", words(kind), count(tally.errors_of(kind))))
+        .map(|kind| format!("{}: {}", kind.words(), count(tally.errors_of(kind))))
         .collect();
     if tally.unfinished > 0 {
         notes.push(format!(

@@ -248,7 +248,7 @@ fn requests_without_an_answer_are_beyond_every_time() {
     assert!(holds);
     assert_eq!(
         line,
-        "mean < 50ms holds: it was 1.03 ms, of complete answers: 90 of the 10,000 requests due \
+        "mean < 50ms holds: it was 1.03 ms, of complete responses: 90 of the 10,000 requests due \
          (0.900 %) never got one"
     );
 }

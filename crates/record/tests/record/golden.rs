@@ -179,7 +179,7 @@ fn a_crowd_without_plain_clients_is_the_headline() {
 }
 
 #[test]
-fn players_alone_are_told_as_what_they_are_and_how_often_they_stood_still() {
+fn players_alone_are_shown_as_what_they_are_and_how_often_they_stood_still() {
     let mut record = records::closed(1, 1);
     record.run.connections = 0;
     record.groups.truncate(1);
