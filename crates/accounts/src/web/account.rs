@@ -1,18 +1,16 @@
 //! What one has an account for: home, the page behind the login, changing the password, leaving.
 
 use std::slice;
-use std::sync::Arc;
 
-use axum::Extension;
+use axum::extract::Form;
 use axum::extract::rejection::FormRejection;
-use axum::extract::{Form, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use super::cookies::Cookie;
-use super::pages::{DeletePage, Failure, Frame, Home, Member, PasswordPage, render, with_cookie};
-use super::visitor::Visitor;
+use super::pages::{DeletePage, Failure, Frame, Home, Member, PasswordPage, ok, render};
+use super::visitor::Asked;
 use super::{App, as_ms};
 use crate::limits::SEEN_EVERY_MS;
 use crate::log::visited;
@@ -27,24 +25,16 @@ pub(super) struct Session {
     pub(super) row: SessionRow,
 }
 
-impl App {
-    /// The session of a visitor, if there is one.
-    pub(super) async fn session(&self, visitor: &Visitor) -> Result<Option<Session>, Failure> {
-        let now_ms = self.options.clock.now_ms();
-        let idle_ms = as_ms(self.options.session_idle);
-        for token in &visitor.sessions {
-            let Some(row) = self.store.session(token.stored(), now_ms, idle_ms).await? else {
-                continue;
-            };
-            if now_ms.saturating_sub(row.seen_ms) >= SEEN_EVERY_MS {
-                self.store.session_seen(token.stored(), now_ms).await?;
-            }
-            let token = token.clone();
-            return Ok(Some(Session { token, row }));
-        }
-        Ok(None)
+impl Session {
+    /// The session that a page needs, and the page's frame.
+    async fn needed(asked: &Asked) -> Result<(Self, Frame), Failure> {
+        let session = asked.session().await?.ok_or(Failure::NotLoggedIn)?;
+        let frame = asked.app.frame_of(&session);
+        Ok((session, frame))
     }
+}
 
+impl App {
     /// Begins a session for a user whose password was verified. `None` if it has changed since.
     pub(super) async fn begin_session(&self, user: User) -> Result<Option<Token>, Failure> {
         let token = Token::random()?;
@@ -60,11 +50,31 @@ impl App {
         self.purge().await;
         Ok(began.then_some(token))
     }
+}
+
+impl Asked {
+    /// The session of the visitor, if there is one.
+    pub(super) async fn session(&self) -> Result<Option<Session>, Failure> {
+        let App { options, store, .. } = &*self.app;
+        let now_ms = options.clock.now_ms();
+        let idle_ms = as_ms(options.session_idle);
+        for token in &self.visitor.sessions {
+            let Some(row) = store.session(token.stored(), now_ms, idle_ms).await? else {
+                continue;
+            };
+            if now_ms.saturating_sub(row.seen_ms) >= SEEN_EVERY_MS {
+                store.session_seen(token.stored(), now_ms).await?;
+            }
+            let token = token.clone();
+            return Ok(Some(Session { token, row }));
+        }
+        Ok(None)
+    }
 
     /// Ends every session whose cookie the browser has sent.
-    pub(super) async fn end_sessions(&self, visitor: &Visitor) -> Result<(), Failure> {
-        for token in &visitor.sessions {
-            self.store.end_session(token.stored()).await?;
+    pub(super) async fn end_sessions(&self) -> Result<(), Failure> {
+        for token in &self.visitor.sessions {
+            self.app.store.end_session(token.stored()).await?;
         }
         Ok(())
     }
@@ -72,17 +82,26 @@ impl App {
     /// Checks where a form comes from and whether it carries one of these tokens; the token, if so.
     pub(super) fn check_form<'t>(
         &self,
-        fields: &HeaderMap,
         tokens: &'t [Token],
         given: &str,
     ) -> Result<&'t Token, Failure> {
-        let site = fields.get("sec-fetch-site").map(HeaderValue::as_bytes);
+        let site = self.fields.get("sec-fetch-site").map(HeaderValue::as_bytes);
         let is_foreign = matches!(site, Some(b"cross-site" | b"same-site"));
         let token = tokens.iter().find(|token| token.is_of_form(given));
         token.filter(|_| !is_foreign).ok_or_else(|| {
-            self.counts.forged.add(1);
+            self.app.counts.forged.add(1);
             Failure::Forged
         })
+    }
+
+    /// What the address has after `?`, if it is one of ours, in words.
+    fn notice(&self) -> &'static str {
+        match self.query.as_deref() {
+            Some("after=logout") => "You are logged out.",
+            Some("after=deleted") => "Your account is deleted.",
+            Some("after=password") => "Your password is changed, and other sessions are ended.",
+            _ => "",
+        }
     }
 }
 
@@ -96,57 +115,24 @@ pub(super) fn read<T>(sent: Sent<T>) -> Result<T, Failure> {
     }
 }
 
-/// What an address has after `?`, if it is one of ours, in words.
-fn notice(uri: &Uri) -> &'static str {
-    match uri.query() {
-        Some("after=logout") => "You are logged out.",
-        Some("after=deleted") => "Your account is deleted.",
-        Some("after=password") => "Your password is changed, and other sessions are ended.",
-        _ => "",
-    }
-}
-
-pub(super) async fn home(
-    State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Result<Response, Failure> {
-    let session = app.session(&visitor).await?;
-    let frame = match &session {
-        Some(session) => app.frame_of(&session.row, &session.token),
-        None => app.frame(),
+pub(super) async fn home(asked: Asked) -> Result<Response, Failure> {
+    let frame = match &asked.session().await? {
+        Some(session) => asked.app.frame_of(session),
+        None => asked.app.frame(),
     };
-    let notice = notice(&uri);
-    Ok(render(
-        StatusCode::OK,
-        &Home::new(Frame { notice, ..frame }),
-    ))
+    let notice = asked.notice();
+    Ok(ok(&Home::new(Frame { notice, ..frame })))
 }
 
-/// The session that a page needs.
-async fn logged_in(app: &App, visitor: &Visitor) -> Result<Session, Failure> {
-    app.session(visitor).await?.ok_or(Failure::NotLoggedIn)
-}
-
-pub(super) async fn member(
-    State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Result<Response, Failure> {
-    let session = logged_in(&app, &visitor).await?;
-    let frame = Frame {
-        notice: notice(&uri),
-        ..app.frame_of(&session.row, &session.token)
-    };
-    Ok(render(StatusCode::OK, &Member::new(frame)))
+pub(super) async fn member(asked: Asked) -> Result<Response, Failure> {
+    let (_, frame) = Session::needed(&asked).await?;
+    let notice = asked.notice();
+    Ok(ok(&Member::new(Frame { notice, ..frame })))
 }
 
 /// The picture of the page behind the login: only for users who are logged in.
-pub(super) async fn picture(
-    State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
-) -> Result<Response, Failure> {
-    logged_in(&app, &visitor).await?;
+pub(super) async fn picture(asked: Asked) -> Result<Response, Failure> {
+    Session::needed(&asked).await?;
     let kind = HeaderValue::from_static("image/png");
     let picture: &'static [u8] = include_bytes!("../../assets/harbour.png");
     Ok(([(header::CONTENT_TYPE, kind)], picture).into_response())
@@ -161,82 +147,61 @@ pub(super) struct PasswordForm {
     repeat: String,
 }
 
-pub(super) async fn password_form(
-    State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
-) -> Result<Response, Failure> {
-    let session = logged_in(&app, &visitor).await?;
-    Ok(render(
-        StatusCode::OK,
-        &PasswordPage::new(app.frame_of(&session.row, &session.token)),
-    ))
+pub(super) async fn password_form(asked: Asked) -> Result<Response, Failure> {
+    let (_, frame) = Session::needed(&asked).await?;
+    Ok(ok(&PasswordPage::new(frame)))
 }
 
 pub(super) async fn change_password(
-    State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
-    fields: HeaderMap,
+    asked: Asked,
     sent: Sent<PasswordForm>,
 ) -> Result<Response, Failure> {
-    let session = logged_in(&app, &visitor).await?;
+    let (session, frame) = Session::needed(&asked).await?;
     let form = read(sent)?;
-    app.check_form(&fields, slice::from_ref(&session.token), &form.token)?;
-    let mut page = PasswordPage::new(app.frame_of(&session.row, &session.token));
-    let name = UserName {
-        shown: session.row.name.clone(),
-        key: session.row.name_key.clone(),
-    };
-    page.password_warning = password::check(&form.password, &name)
-        .err()
-        .unwrap_or_default();
+    asked.check_form(slice::from_ref(&session.token), &form.token)?;
+    let mut page = PasswordPage::new(frame);
+    let SessionRow { name, name_key, .. } = session.row;
+    let (shown, key) = (name, name_key);
+    let name = UserName { shown, key };
+    let checked = password::check(&form.password, &name);
+    page.password_warning = checked.err().unwrap_or_default();
     if form.password != form.repeat {
         page.repeat_warning = "The two passwords differ.";
     }
     if !page.password_warning.is_empty() || !page.repeat_warning.is_empty() {
         return Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &page));
     }
-    let proven = app.prove(&visitor, &fields, Some(&name.key), form.current);
-    let proof = match proven.await {
+    let proof = match asked.prove(Some(&name.key), form.current).await {
         Ok(proof) => proof,
         Err(refused) => {
             let wrong = "This is not your present password.";
             return refused.shown(page, |page| page.current_warning = wrong);
         }
     };
-    let replaced = replace_password(&app, &visitor, proof.user, form.password).await?;
+    let replaced = replace_password(&asked, proof.user, form.password).await?;
     let Some([session, device]) = replaced else {
         return Err(Failure::NotLoggedIn); // changed or deleted from elsewhere in between
     };
-    let response = app.redirect("/member?after=password");
-    let response = app.with_device(response, device.as_ref(), &visitor, &fields, &name.key);
-    let session = session.as_ref();
-    Ok(with_cookie(
-        response,
-        Cookie::Session,
-        session,
-        &app,
-        &visitor,
-    ))
+    let response = asked.app.redirect("/member?after=password");
+    let response = asked.with_device(response, device.as_ref(), &name.key);
+    Ok(asked.with_cookie(response, Cookie::Session, session.as_ref()))
 }
 
 /// Stores the new password, and goes on in a new session, known by a new token: what was there before
 /// ends. `None` if the password is another one already.
 async fn replace_password(
-    app: &App,
-    visitor: &Visitor,
+    asked: &Asked,
     user: User,
     password: String,
 ) -> Result<Option<[Option<Token>; 2]>, Failure> {
+    let app = &asked.app;
     let password_hash = app.hasher.hash(password).await?;
     let id = user.id;
-    if !app
-        .store
-        .change_password(user, password_hash.clone())
-        .await?
-    {
+    let new_hash = password_hash.clone();
+    if !app.store.change_password(user, new_hash).await? {
         return Ok(None);
     }
-    visited!("password changed", visitor, id);
+    visited!("password changed", asked.visitor, id);
     let user = User { id, password_hash };
     let session = app.begin_session(user.clone()).await?;
     let device = app.know_device(user, None).await?;
@@ -250,30 +215,18 @@ pub(super) struct DeleteForm {
     current: String,
 }
 
-pub(super) async fn delete_form(
-    State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
-) -> Result<Response, Failure> {
-    let session = logged_in(&app, &visitor).await?;
-    Ok(render(
-        StatusCode::OK,
-        &DeletePage::new(app.frame_of(&session.row, &session.token)),
-    ))
+pub(super) async fn delete_form(asked: Asked) -> Result<Response, Failure> {
+    let (_, frame) = Session::needed(&asked).await?;
+    Ok(ok(&DeletePage::new(frame)))
 }
 
-pub(super) async fn delete(
-    State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
-    fields: HeaderMap,
-    sent: Sent<DeleteForm>,
-) -> Result<Response, Failure> {
-    let session = logged_in(&app, &visitor).await?;
+pub(super) async fn delete(asked: Asked, sent: Sent<DeleteForm>) -> Result<Response, Failure> {
+    let (session, frame) = Session::needed(&asked).await?;
     let form = read(sent)?;
-    app.check_form(&fields, slice::from_ref(&session.token), &form.token)?;
-    let page = DeletePage::new(app.frame_of(&session.row, &session.token));
-    let key = session.row.name_key.clone();
-    let proven = app.prove(&visitor, &fields, Some(&key), form.current);
-    let user = match proven.await {
+    asked.check_form(slice::from_ref(&session.token), &form.token)?;
+    let page = DeletePage::new(frame);
+    let key = session.row.name_key;
+    let user = match asked.prove(Some(&key), form.current).await {
         Ok(proof) => proof.user,
         Err(refused) => {
             let wrong = "This is not your password.";
@@ -281,13 +234,13 @@ pub(super) async fn delete(
         }
     };
     let id = user.id;
-    if !app.store.remove_user(user).await? {
+    if !asked.app.store.remove_user(user).await? {
         return Err(Failure::NotLoggedIn);
     }
-    visited!("deleted", visitor, id);
-    let response = app.redirect("/?after=deleted");
-    let response = with_cookie(response, Cookie::Device(&key), None, &app, &visitor);
-    Ok(with_cookie(response, Cookie::Session, None, &app, &visitor))
+    visited!("deleted", asked.visitor, id);
+    let response = asked.app.redirect("/?after=deleted");
+    let response = asked.with_cookie(response, Cookie::Device(&key), None);
+    Ok(asked.with_cookie(response, Cookie::Session, None))
 }
 
 #[derive(Default, Deserialize)]
@@ -296,17 +249,12 @@ pub(super) struct LogoutForm {
     token: String,
 }
 
-pub(super) async fn logout(
-    State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
-    fields: HeaderMap,
-    sent: Sent<LogoutForm>,
-) -> Result<Response, Failure> {
+pub(super) async fn logout(asked: Asked, sent: Sent<LogoutForm>) -> Result<Response, Failure> {
     let form = read(sent)?;
-    if !visitor.sessions.is_empty() {
-        app.check_form(&fields, &visitor.sessions, &form.token)?;
-        app.end_sessions(&visitor).await?;
+    if !asked.visitor.sessions.is_empty() {
+        asked.check_form(&asked.visitor.sessions, &form.token)?;
+        asked.end_sessions().await?;
     }
-    let response = app.redirect("/?after=logout");
-    Ok(with_cookie(response, Cookie::Session, None, &app, &visitor))
+    let response = asked.app.redirect("/?after=logout");
+    Ok(asked.with_cookie(response, Cookie::Session, None))
 }

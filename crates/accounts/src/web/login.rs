@@ -1,20 +1,14 @@
 //! Logging in.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::Extension;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::App;
 use super::account::{Sent, read};
 use super::cookies::Cookie;
-use super::pages::{Failure, LoginPage, render, with_cookie};
+use super::pages::{Failure, LoginPage, ok};
 use super::proof::{Proof, Refused};
-use super::visitor::Visitor;
+use super::visitor::Asked;
 use crate::log::visited;
 use crate::name::UserName;
 use crate::token::Token;
@@ -27,39 +21,30 @@ pub(super) struct LoginForm {
     password: String,
 }
 
-pub(super) async fn form(
-    State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Result<Response, Failure> {
-    app.show_to_guest(&visitor, |guest| {
-        let mut page = LoginPage::new(app.frame_for_guest(guest));
-        if uri.query() == Some("after=registered") {
-            page.frame.notice = "Your account is made. Log in with it.";
-        }
-        page
-    })
-    .await
+pub(super) async fn form(asked: Asked) -> Result<Response, Failure> {
+    asked
+        .show_to_guest(|guest| {
+            let mut page = LoginPage::new(asked.app.frame_for_guest(guest));
+            if asked.query.as_deref() == Some("after=registered") {
+                page.frame.notice = "Your account is made. Log in with it.";
+            }
+            page
+        })
+        .await
 }
 
-pub(super) async fn login(
-    State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
-    fields: HeaderMap,
-    sent: Sent<LoginForm>,
-) -> Result<Response, Failure> {
+pub(super) async fn login(asked: Asked, sent: Sent<LoginForm>) -> Result<Response, Failure> {
     let form = read(sent)?;
-    let guest = app.check_form(&fields, &visitor.guests, &form.token)?;
+    let guest = asked.check_form(&asked.visitor.guests, &form.token)?;
     let page = LoginPage {
         name: form.name.clone(),
-        ..LoginPage::new(app.frame_for_guest(guest))
+        ..LoginPage::new(asked.app.frame_for_guest(guest))
     };
     let key = UserName::parse(&form.name).ok().map(|name| name.key);
-    let proven = app.prove(&visitor, &fields, key.as_deref(), form.password);
-    let refused = match proven.await {
+    let refused = match asked.prove(key.as_deref(), form.password).await {
         Ok(proof) => {
             let key = key.unwrap_or_default();
-            match enter(&app, &visitor, &fields, &key, proof).await? {
+            match enter(&asked, &key, proof).await? {
                 Some(response) => return Ok(response),
                 None => Refused::Wrong,
             }
@@ -67,58 +52,44 @@ pub(super) async fn login(
         Err(refused) => refused,
     };
     refused.shown(page, |page| {
-        visited!("login refused", visitor);
+        visited!("login refused", asked.visitor);
         page.frame.warning = "The user name or the password is wrong.".to_owned();
     })
 }
 
 /// A new session in place of the one that was there, of a browser that is known from now on; `None` if
 /// the password has changed meanwhile.
-async fn enter(
-    app: &App,
-    visitor: &Visitor,
-    fields: &HeaderMap,
-    name_key: &str,
-    proof: Proof,
-) -> Result<Option<Response>, Failure> {
+async fn enter(asked: &Asked, name_key: &str, proof: Proof) -> Result<Option<Response>, Failure> {
     let Proof { user, device } = proof;
-    let id = user.id;
+    let (app, id) = (&asked.app, user.id);
     let Some(token) = app.begin_session(user.clone()).await? else {
         return Ok(None);
     };
     let device = app.know_device(user, device).await?;
-    app.end_sessions(visitor).await?;
+    asked.end_sessions().await?;
     app.counts.logins.add(1);
-    visited!("logged in", visitor, id);
+    visited!("logged in", asked.visitor, id);
     let response = app.redirect("/member");
-    let response = app.with_device(response, device.as_ref(), visitor, fields, name_key);
-    let response = with_cookie(response, Cookie::Session, Some(&token), app, visitor);
-    let response = with_cookie(response, Cookie::Guest, None, app, visitor);
-    Ok(Some(response))
+    let response = asked.with_device(response, device.as_ref(), name_key);
+    let response = asked.with_cookie(response, Cookie::Session, Some(&token));
+    Ok(Some(asked.with_cookie(response, Cookie::Guest, None)))
 }
 
-impl App {
+impl Asked {
     /// A page with a form for visitors who are not logged in, and the cookie that goes with it if the
     /// browser has none; a user who is logged in is redirected.
     pub(super) async fn show_to_guest<P: Template>(
         &self,
-        visitor: &Visitor,
         page: impl FnOnce(&Token) -> P,
     ) -> Result<Response, Failure> {
-        if self.session(visitor).await?.is_some() {
-            return Ok(self.redirect("/member"));
+        if self.session().await?.is_some() {
+            return Ok(self.app.redirect("/member"));
         }
-        if let Some(guest) = visitor.guests.first() {
-            return Ok(render(StatusCode::OK, &page(guest)));
+        if let Some(guest) = self.visitor.guests.first() {
+            return Ok(ok(&page(guest)));
         }
         let guest = Token::random()?;
-        let response = render(StatusCode::OK, &page(&guest));
-        Ok(with_cookie(
-            response,
-            Cookie::Guest,
-            Some(&guest),
-            self,
-            visitor,
-        ))
+        let response = ok(&page(&guest));
+        Ok(self.with_cookie(response, Cookie::Guest, Some(&guest)))
     }
 }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::App;
-use super::cookies::Cookie;
+use super::account::Session;
 use super::visitor::Visitor;
 use crate::hashing::HashError;
 use crate::log::failed;
-use crate::store::{SessionRow, StoreError};
+use crate::store::StoreError;
 use crate::token::Token;
 
 /// Seconds after which to try again what failed because a database or time was missing.
@@ -134,10 +134,10 @@ impl App {
     }
 
     /// The frame for a user who is logged in.
-    pub(super) fn frame_of(&self, session: &SessionRow, token: &Token) -> Frame {
+    pub(super) fn frame_of(&self, session: &Session) -> Frame {
         Frame {
-            user: Some(session.name.clone()),
-            form_token: token.for_forms(),
+            user: Some(session.row.name.clone()),
+            form_token: session.token.for_forms(),
             ..self.frame()
         }
     }
@@ -215,6 +215,11 @@ fn problem(app: &App, status: StatusCode, title: &'static str, text: &'static st
     )
 }
 
+/// The page that was asked for.
+pub(super) fn ok(page: &impl Template) -> Response {
+    render(StatusCode::OK, page)
+}
+
 /// A page.
 pub(super) fn render(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
@@ -227,26 +232,6 @@ pub(super) fn render(status: StatusCode, page: &impl Template) -> Response {
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
-}
-
-/// Adds a cookie that ends with the browser to an answer, or ends it.
-pub(super) fn with_cookie(
-    response: Response,
-    cookie: Cookie<'_>,
-    token: Option<&Token>,
-    app: &App,
-    visitor: &Visitor,
-) -> Response {
-    let field = cookie.set(token, None, visitor.is_secure, &app.options.base);
-    with_field(response, field)
-}
-
-/// Adds the field of a cookie to an answer.
-pub(super) fn with_field(mut response: Response, field: Option<HeaderValue>) -> Response {
-    if let Some(field) = field {
-        response.headers_mut().append(header::SET_COOKIE, field);
-    }
-    response
 }
 
 /// The page of a form that was sent too often, with when the next try may come.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::App;
 use super::pages::{Failure, FormPage, render, render_throttled};
-use super::visitor::Visitor;
+use super::visitor::Asked;
 use crate::guard::{Key, Outcome, Who};
 use crate::limits::PASSWORD_CHARS_MAX;
 use crate::store::User;
@@ -53,45 +53,46 @@ impl Refused {
     }
 }
 
-impl App {
+impl Asked {
     /// Whether a password is the one of a user, within the limits on tries. It takes as long for a
     /// user who is not there, and all limits are the same.
     pub(super) async fn prove(
         &self,
-        visitor: &Visitor,
-        fields: &HeaderMap,
         name_key: Option<&str>,
         password: String,
     ) -> Result<Proof, Refused> {
+        let app = &self.app;
         let device = match name_key {
-            Some(key) => self.device(visitor, fields, key).await?,
+            Some(key) => self.device(key).await?,
             None => None,
         };
         let who = match &device {
             Some(device) => Who::Device(Key::of(device.as_cookie())),
             None => Who::Stranger {
                 account: name_key.map(Key::of),
-                address: visitor.address,
+                address: self.visitor.address,
             },
         };
-        let now_ms = self.options.clock.now_ms();
-        self.guard.begin(&who, now_ms).map_err(|wait| {
-            self.counts.throttled.add(1);
+        let now_ms = app.options.clock.now_ms();
+        app.guard.begin(&who, now_ms).map_err(|wait| {
+            app.counts.throttled.add(1);
             Refused::TooMany(wait)
         })?;
-        let verified = self.verify(name_key.unwrap_or_default(), password).await;
+        let verified = app.verify(name_key.unwrap_or_default(), password).await;
         let outcome = match &verified {
             Ok(_) => Outcome::Right,
             Err(Refused::Wrong) => {
-                self.counts.logins_refused.add(1);
+                app.counts.logins_refused.add(1);
                 Outcome::Wrong
             }
             Err(_) => Outcome::Unknown,
         };
-        self.guard.end(&who, outcome);
+        app.guard.end(&who, outcome);
         verified.map(|user| Proof { user, device })
     }
+}
 
+impl App {
     async fn verify(&self, key: &str, password: String) -> Result<User, Refused> {
         let user = self.store.user(key.to_owned()).await?;
         let stored = user.as_ref().map(|user| user.password_hash.clone());

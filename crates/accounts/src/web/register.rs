@@ -1,17 +1,13 @@
 //! Making an account.
 
-use std::sync::Arc;
-
-use axum::Extension;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 
 use super::App;
 use super::account::{Sent, read};
 use super::pages::{Failure, RegisterPage, render, render_throttled};
-use super::visitor::Visitor;
+use super::visitor::Asked;
 use crate::log::visited;
 use crate::name::UserName;
 use crate::password;
@@ -26,24 +22,15 @@ pub(super) struct RegisterForm {
     repeat: String,
 }
 
-pub(super) async fn form(
-    State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
-) -> Result<Response, Failure> {
-    app.show_to_guest(&visitor, |guest| {
-        RegisterPage::new(app.frame_for_guest(guest))
-    })
-    .await
+pub(super) async fn form(asked: Asked) -> Result<Response, Failure> {
+    let page = |guest: &_| RegisterPage::new(asked.app.frame_for_guest(guest));
+    asked.show_to_guest(page).await
 }
 
-pub(super) async fn register(
-    State(app): State<Arc<App>>,
-    Extension(visitor): Extension<Visitor>,
-    fields: HeaderMap,
-    sent: Sent<RegisterForm>,
-) -> Result<Response, Failure> {
+pub(super) async fn register(asked: Asked, sent: Sent<RegisterForm>) -> Result<Response, Failure> {
     let form = read(sent)?;
-    let guest = app.check_form(&fields, &visitor.guests, &form.token)?;
+    let (app, visitor) = (&asked.app, &asked.visitor);
+    let guest = asked.check_form(&visitor.guests, &form.token)?;
     let mut page = RegisterPage {
         name: form.name.clone(),
         ..RegisterPage::new(app.frame_for_guest(guest))
@@ -57,7 +44,7 @@ pub(super) async fn register(
         app.counts.throttled.add(1);
         return Ok(render_throttled(page, wait));
     }
-    match add(&app, name, form.password).await {
+    match add(app, name, form.password).await {
         Ok(true) => {
             app.counts.registered.add(1);
             visited!("registered", visitor);

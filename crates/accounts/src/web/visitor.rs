@@ -1,12 +1,17 @@
 //! The visitor: the address that limits apply to, whether by TLS, and the cookies.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, Request};
+use axum::Extension;
+use axum::extract::rejection::ExtensionRejection;
+use axum::extract::{ConnectInfo, FromRequestParts, Request};
+use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap};
 use axum::middleware::Next;
 use axum::response::Response;
 
+use super::App;
 use super::cookies::Cookie;
 use crate::guard::network;
 use crate::token::Token;
@@ -33,6 +38,32 @@ pub(super) struct Visitor {
     pub(super) sessions: Vec<Token>,
     /// Of visitors who are not logged in, for forms.
     pub(super) guests: Vec<Token>,
+}
+
+/// What every page gets of a request.
+pub(super) struct Asked {
+    pub(super) app: Arc<App>,
+    pub(super) visitor: Visitor,
+    pub(super) fields: HeaderMap,
+    /// What stands behind `?`.
+    pub(super) query: Option<String>,
+}
+
+impl FromRequestParts<Arc<App>> for Asked {
+    type Rejection = ExtensionRejection;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        app: &Arc<App>,
+    ) -> Result<Self, ExtensionRejection> {
+        let Extension(visitor) = Extension::from_request_parts(parts, app).await?;
+        Ok(Self {
+            app: Arc::clone(app),
+            visitor,
+            fields: parts.headers.clone(),
+            query: parts.uri.query().map(str::to_owned),
+        })
+    }
 }
 
 /// Adds the visitor to a request.
