@@ -144,7 +144,7 @@ impl VirtualUser for Idle {
     fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
         let is_asking = matches!(self.state, State::Sending | State::Waiting { .. });
         if context.is_ending && !is_asking && self.state != State::Over {
-            let stays = matches!(self.state, State::Staying);
+            let stays = matches!(self.state, State::Staying | State::Connected);
             context.recorder.tally(context.phase).held += u64::from(stays);
             self.state = State::Over;
             return Order::Close { reset: false };

@@ -276,6 +276,15 @@ fn idle_clients_come_back_after_pauses_of_their_own() {
     assert!(pauses[99] - pauses[0] > NS_PER_S / 2);
 }
 
+/// One that was connected when the run ended was not counted.
+#[test]
+fn what_is_open_at_the_end_is_held() {
+    let mut client = connected(&idle::user_group(Some(spec())), 0);
+    client.is_ending = true;
+    assert_eq!(client.order(), Order::Close { reset: false });
+    assert_eq!(client.tally().held, 1);
+}
+
 /// What may happen to a virtual user that has given this order, by a number.
 fn happen(client: &mut Client, order: Order, what: u8) {
     let fail = |client: &mut Client, kind| {

@@ -7,7 +7,7 @@ use loadline_sys::{Interest, connect};
 
 use super::Executor;
 use super::member::{Doing, Link};
-use super::visit::Step;
+use super::visit::GoesOn;
 use crate::{Event, Order};
 
 /// Connections in the making at once before the start. Listeners have room for at least 128, mostly
@@ -50,11 +50,9 @@ impl Executor<'_> {
     }
 
     /// Begins to connect.
-    pub(super) fn connect(&mut self, index: u32) -> Step {
+    pub(super) fn connect(&mut self, index: u32) -> Option<GoesOn> {
         self.time.look_at_clock();
-        let Some(member) = &mut self.members[index as usize] else {
-            return Step::Waits;
-        };
+        let member = self.members[index as usize].as_mut()?;
         let user_group = &self.user_groups[usize::from(member.user_group)];
         let address = self.plan.servers[usize::from(user_group.server)];
         let sources = match user_group.sources.is_empty() {
@@ -81,18 +79,16 @@ impl Executor<'_> {
         let until_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
         member.until_ns = until_ns;
         self.timers.set(index, until_ns);
-        Step::Waits
+        None
     }
 
     /// Looks what has become of a connection in the making.
-    pub(super) fn connecting(&mut self, index: u32) -> Step {
-        let Some(member) = &mut self.members[index as usize] else {
-            return Step::Waits;
-        };
+    pub(super) fn connecting(&mut self, index: u32) -> Option<GoesOn> {
+        let member = self.members[index as usize].as_mut()?;
         let link = member.link.as_ref();
         let Some(link) = link.filter(|link| link.is_decided) else {
             if member.until_ns > self.time.now_ns {
-                return Step::Waits;
+                return None;
             }
             return self.not_connected(index, ErrorKind::ConnectTimeout);
         };
@@ -106,13 +102,13 @@ impl Executor<'_> {
         if !self.time.is_started && !member.is_preparing {
             member.doing = Doing::Opened(Ok(()));
             self.opening.end();
-            return Step::Waits;
+            return None;
         }
         self.time.look_at_clock();
         self.notify(index, Event::Connected)
     }
 
-    fn not_connected(&mut self, index: u32, kind: ErrorKind) -> Step {
+    fn not_connected(&mut self, index: u32, kind: ErrorKind) -> Option<GoesOn> {
         let member = self.members[index as usize].as_ref();
         if self.time.is_started || member.is_some_and(|member| member.is_preparing) {
             return self.failed(index, kind);
@@ -123,7 +119,7 @@ impl Executor<'_> {
             member.doing = Doing::Opened(Err(kind));
             self.opening.end();
         }
-        Step::Waits
+        None
     }
 
     /// A member no longer opens a connection.

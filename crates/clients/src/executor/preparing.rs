@@ -2,7 +2,7 @@
 
 use super::Executor;
 use super::member::Doing;
-use super::visit::Step;
+use super::visit::GoesOn;
 
 /// Members that prepare at once, on each thread. Preparing is work for the server, logging in say,
 /// and it is not what is measured: all users at once would reach its limits.
@@ -35,21 +35,21 @@ impl Executor<'_> {
     }
 
     /// A member has prepared.
-    pub(super) fn prepared(&mut self, index: u32) -> Step {
+    pub(super) fn prepared(&mut self, index: u32) -> Option<GoesOn> {
         self.timers.clear(index);
         if let Some(member) = &mut self.members[index as usize] {
             member.doing = Doing::Prepared;
             member.until_ns = u64::MAX;
         }
         self.no_longer_preparing(index);
-        Step::Waits
+        None
     }
 
     /// A member cannot prepare: the first reason is kept.
-    pub(super) fn gave_up(&mut self, index: u32, why: String) -> Step {
+    pub(super) fn gave_up(&mut self, index: u32, why: String) -> Option<GoesOn> {
         self.failure.get_or_insert(why);
         self.retire(index);
-        Step::Waits
+        None
     }
 
     pub(super) fn no_longer_preparing(&mut self, index: u32) {

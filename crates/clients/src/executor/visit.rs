@@ -13,31 +13,24 @@ use crate::{Event, Order};
 /// user that never has to wait does not delay them.
 pub(super) const STEPS_MAX: usize = 32;
 
-/// What a step has come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// There is more to do at once. Where a step returns none of it, there is nothing to do until something
+/// happens.
 #[must_use]
-pub(super) enum Step {
-    /// There is more to do at once.
-    GoesOn,
-    /// Nothing to do until something happens.
-    Waits,
-}
+pub(super) struct GoesOn;
 
 impl Executor<'_> {
     /// Goes on with this member until it has to wait.
     pub(super) fn visit(&mut self, index: u32) {
         for _ in 0..STEPS_MAX {
-            if self.step(index) == Step::Waits {
+            if self.step(index).is_none() {
                 return;
             }
         }
         self.revisit_later(index);
     }
 
-    fn step(&mut self, index: u32) -> Step {
-        let Some(member) = &mut self.members[index as usize] else {
-            return Step::Waits;
-        };
+    fn step(&mut self, index: u32) -> Option<GoesOn> {
+        let member = self.members[index as usize].as_mut()?;
         match &mut member.doing {
             Doing::Nothing => self.ask(index),
             Doing::Connecting => self.connecting(index),
@@ -51,7 +44,7 @@ impl Executor<'_> {
             | Doing::Prepared
                 if !self.time.is_started =>
             {
-                Step::Waits
+                None
             }
             Doing::Held(order) => {
                 let order = std::mem::replace(order, Order::Done);
@@ -71,18 +64,14 @@ impl Executor<'_> {
         }
     }
 
-    fn ask(&mut self, index: u32) -> Step {
-        match self.call(index, |user, context| user.next_order(context)) {
-            Some(order) => self.begin(index, order),
-            None => Step::Waits,
-        }
+    fn ask(&mut self, index: u32) -> Option<GoesOn> {
+        let order = self.call(index, |user, context| user.next_order(context))?;
+        self.begin(index, order)
     }
 
     /// Begins to carry out an order.
-    fn begin(&mut self, index: u32, order: Order) -> Step {
-        let Some(member) = &mut self.members[index as usize] else {
-            return Step::Waits;
-        };
+    fn begin(&mut self, index: u32, order: Order) -> Option<GoesOn> {
+        let member = self.members[index as usize].as_mut()?;
         let mut until_ns = u64::MAX;
         member.doing = match order {
             Order::Connect => return self.connect(index),
@@ -111,7 +100,7 @@ impl Executor<'_> {
             Order::GiveUp(why) => return self.gave_up(index, why),
             Order::Done => {
                 self.retire(index);
-                return Step::Waits;
+                return None;
             }
         };
         member.until_ns = until_ns;
@@ -120,15 +109,13 @@ impl Executor<'_> {
             true => self.timers.clear(index),
             false => self.timers.set(index, until_ns),
         }
-        Step::GoesOn
+        Some(GoesOn)
     }
 
-    fn sending(&mut self, index: u32) -> Step {
-        let Some(member) = &mut self.members[index as usize] else {
-            return Step::Waits;
-        };
+    fn sending(&mut self, index: u32) -> Option<GoesOn> {
+        let member = self.members[index as usize].as_mut()?;
         let Doing::Sending { bytes, sent } = &mut member.doing else {
-            return Step::Waits;
+            return None;
         };
         let Some(link) = &mut member.link else {
             return self.closed(index);
@@ -138,7 +125,7 @@ impl Executor<'_> {
             rest => link.send(rest),
         };
         match result {
-            Ok(None) if member.until_ns > self.time.now_ns => Step::Waits,
+            Ok(None) if member.until_ns > self.time.now_ns => None,
             Ok(None) => {
                 connect::reset_on_close(link.fd()); // or the kernel goes on trying
                 self.failed(index, ErrorKind::Timeout)
@@ -158,7 +145,7 @@ impl Executor<'_> {
                 self.time.look_at_clock();
                 match is_whole {
                     true => self.notify(index, Event::Sent),
-                    false => Step::GoesOn,
+                    false => Some(GoesOn),
                 }
             }
             // It takes no more, but has sent something first, which is read.
@@ -171,12 +158,10 @@ impl Executor<'_> {
         }
     }
 
-    fn receiving(&mut self, index: u32) -> Step {
-        let Some(member) = &mut self.members[index as usize] else {
-            return Step::Waits;
-        };
+    fn receiving(&mut self, index: u32) -> Option<GoesOn> {
+        let member = self.members[index as usize].as_mut()?;
         let (Doing::Receiving { bytes_max }, link) = (&member.doing, &mut member.link) else {
-            return Step::Waits;
+            return None;
         };
         let Some(link) = link else {
             return self.closed(index);
@@ -207,7 +192,7 @@ impl Executor<'_> {
     }
 
     /// Nothing is read, but the end is seen: once nothing that could be read lies before it.
-    fn sleeping(&mut self, index: u32) -> Step {
+    fn sleeping(&mut self, index: u32) -> Option<GoesOn> {
         let member = self.members[index as usize].as_ref();
         let link = member.and_then(|member| member.link.as_ref());
         if let Some(link) = link
@@ -222,15 +207,15 @@ impl Executor<'_> {
         self.woken_or_waiting(index)
     }
 
-    fn woken_or_waiting(&mut self, index: u32) -> Step {
+    fn woken_or_waiting(&mut self, index: u32) -> Option<GoesOn> {
         let member = self.members[index as usize].as_ref();
         if member.is_some_and(|member| member.until_ns > self.time.now_ns) {
-            return Step::Waits;
+            return None;
         }
         self.notify(index, Event::Woken)
     }
 
-    fn received(&mut self, index: u32, count: usize) -> Step {
+    fn received(&mut self, index: u32, count: usize) -> Option<GoesOn> {
         if let Some(member) = &self.members[index as usize]
             && self.time.is_started
         {
@@ -245,13 +230,13 @@ impl Executor<'_> {
     }
 
     /// The peer has ended the connection in good order.
-    fn closed(&mut self, index: u32) -> Step {
+    fn closed(&mut self, index: u32) -> Option<GoesOn> {
         self.drop_link(index);
         self.notify(index, Event::Closed)
     }
 
     /// The connection did not come to be, or broke.
-    pub(super) fn failed(&mut self, index: u32, kind: ErrorKind) -> Step {
+    pub(super) fn failed(&mut self, index: u32, kind: ErrorKind) -> Option<GoesOn> {
         self.drop_link(index);
         self.notify(index, Event::Failed(kind))
     }
@@ -263,13 +248,11 @@ impl Executor<'_> {
     }
 
     /// The order at hand has come to this event; the next one is asked for.
-    pub(super) fn notify(&mut self, index: u32, event: Event<'_>) -> Step {
+    pub(super) fn notify(&mut self, index: u32, event: Event<'_>) -> Option<GoesOn> {
         if let Some(member) = &mut self.members[index as usize] {
             member.doing = Doing::Nothing;
         }
-        match self.call(index, |user, context| user.on_event(event, context)) {
-            Some(()) => Step::GoesOn,
-            None => Step::Waits,
-        }
+        self.call(index, |user, context| user.on_event(event, context))?;
+        Some(GoesOn)
     }
 }

@@ -21,7 +21,7 @@ const AHEAD_NS: u64 = 10 * NS_PER_S;
 const SEGMENT_NS: u64 = 2 * NS_PER_S;
 
 /// A player's buffer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Buffer {
     bits_per_second: u64,
     /// Up to where time has been accounted for.
@@ -42,11 +42,7 @@ impl Buffer {
         Self {
             bits_per_second: bits_per_second.max(1),
             at_ns: now_ns,
-            fetched_bytes: 0,
-            is_playing: false,
-            played_ns: 0,
-            stalled_ns: 0,
-            stalls: 0,
+            ..Self::default()
         }
     }
 

@@ -52,6 +52,7 @@ pub fn user_group(bits_per_second: u64, mut spec: RequestSpec) -> UserGroup {
     caller::user_group(spec, move |_, _| Player::new(bits_per_second))
 }
 
+#[derive(Default)]
 struct Player {
     bits_per_second: u64,
     /// From the first connection on, or from the failure to get one.
@@ -123,11 +124,7 @@ impl Player {
     fn new(bits_per_second: u64) -> Self {
         Self {
             bits_per_second,
-            buffer: None,
-            next_byte: 0,
-            length: None,
-            look: Look::default(),
-            room_ns: None,
+            ..Self::default()
         }
     }
 

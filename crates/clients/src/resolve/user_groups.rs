@@ -10,7 +10,6 @@ use crate::player;
 use crate::scenario::{Scenario, Setting};
 use crate::{RequestSpec, UserGroup, idle, slow_reader, slow_sender, vanishing};
 use loadline_spec::load::LoadSpec;
-use loadline_spec::load::values::SlowGroup;
 
 /// Plain connections, unless something else is asked for: as weighttp's and Webbench's users write it
 /// most often, and little enough for any server.
@@ -56,22 +55,9 @@ pub(super) fn count(spec: &LoadSpec) -> Result<Counts, SpecError> {
     let others: usize = others.iter().flatten().map(|count| **count).sum();
     let counts = Counts {
         plain: u32::try_from(plain).unwrap_or(u32::MAX),
-        users: if users.scenario.is_some() {
-            user_count
-        } else {
-            0
-        },
-        players: if users.player.is_some() {
-            user_count
-        } else {
-            0
-        },
-        hostile: slow
-            .iter()
-            .flatten()
-            .map(|user_group| user_group.count)
-            .sum::<u64>()
-            + others as u64,
+        users: users.scenario.as_ref().map_or(0, |_| user_count),
+        players: users.player.map_or(0, |_| user_count),
+        hostile: slow.iter().flatten().map(|slow| slow.count).sum::<u64>() + others as u64,
     };
     if counts.total() == 0 || (spec.is_open() && plain == 0) {
         return Err(SpecError::new("connections", "nobody would send", "at least 1").with_value(0));
@@ -128,39 +114,18 @@ fn add_hostile(
         let request = hostile.idle_request.then(|| first.clone());
         add("idle", *count as u64, idle::user_group(request));
     }
-    if let Some(SlowGroup {
-        count,
-        bytes_per_second,
-    }) = hostile.slow_readers
-    {
-        add(
-            "slow-readers",
-            count,
-            slow_reader::user_group(bytes_per_second, first.clone()),
-        );
+    if let Some(slow) = hostile.slow_readers {
+        let made = slow_reader::user_group(slow.bytes_per_second, first.clone());
+        add("slow-readers", slow.count, made);
     }
-    if let Some(SlowGroup {
-        count,
-        bytes_per_second,
-    }) = hostile.slow_heads
-    {
-        add(
-            "slow-heads",
-            count,
-            slow_sender::heads(bytes_per_second, first.clone()),
-        );
+    if let Some(slow) = hostile.slow_heads {
+        let made = slow_sender::heads(slow.bytes_per_second, first.clone());
+        add("slow-heads", slow.count, made);
     }
-    if let Some(SlowGroup {
-        count,
-        bytes_per_second,
-    }) = hostile.slow_bodies
-    {
-        let request = with_content(spec, bytes_per_second, first.clone())?;
-        add(
-            "slow-bodies",
-            count,
-            slow_sender::bodies(bytes_per_second, request),
-        );
+    if let Some(slow) = hostile.slow_bodies {
+        let request = with_content(spec, slow.bytes_per_second, first.clone())?;
+        let made = slow_sender::bodies(slow.bytes_per_second, request);
+        add("slow-bodies", slow.count, made);
     }
     if let Some(count) = hostile.vanishing {
         add("vanishing", *count as u64, vanishing::user_group(first));

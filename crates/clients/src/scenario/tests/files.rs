@@ -11,16 +11,33 @@ fn fault(text: &str) -> String {
 
 #[test]
 fn mistakes_name_their_line() {
+    // A file that begins with a step whose third line this is; the line, and the words.
+    let of_steps = r#"
+        method = "FETCH" => `FETCH` cannot be sent
+        method = "CONNECT" => cannot be sent
+        think = "2 minutes" => not a time
+        think = "25h" => not a time
+        think = ["2s", "1s"] => other way round
+        think = 2 => expected a time
+        expect.status = 99 => 99 is not the status
+        expect = { statsu = 200 } => unknown field `statsu`
+        headers = { "A B" = "c" } => not the name of a header
+        headers = { Cookie = "c" } => set by the client
+        headers = { A = "b\nc" } => control character
+        body_file = "none.bin" => none.bin
+        body = "x"; form = { a = "b" } => more than one of
+        capture.user = { header = "A" } => already
+        capture.a = { heder = "A" } => unknown variant `heder`
+        capture.a = { between = ["", "x"] } => empty text"#;
     let step = "[[step]]\npath = \"/\"\n";
+    for row in of_steps.lines().skip(1) {
+        let (lines, words) = row.trim().split_once(" => ").unwrap();
+        let text = format!("{step}{}\n", lines.replace("; ", "\n"));
+        check(&text, 3, words);
+    }
     for (text, line, words) in [
         ("", 1, "no steps"),
         ("[[setup]]\npath = \"/\"\n", 1, "no steps"),
-        (
-            "[[step]]\npath = \"/\"\n[[setup]]\npath = \"/{{who}}\"\n",
-            4,
-            "setup 1: there is no variable `who`",
-        ),
-        ("repeat = 0\n[[step]]\npath = \"/\"\n", 1, "repeat 0"),
         ("reapeat = 1\n", 1, "unknown field `reapeat`"),
         ("x = [\n", 1, "unclosed array"),
         ("[[step]]\n", 1, "missing field `path`"),
@@ -28,101 +45,31 @@ fn mistakes_name_their_line() {
         ("[[step]]\npath = \"/a b\"\n", 2, "not a path"),
         ("[[step]]\npath = \"/{{who}}\"\n", 2, "no variable `who`"),
         ("[[step]]\npath = \"/{{user\"\n", 2, "has no end"),
-        (
-            "[[step]]\npath = \"/\"\nmethod = \"FETCH\"\n",
-            3,
-            "`FETCH` cannot be sent",
-        ),
-        (
-            "[[step]]\npath = \"/\"\nmethod = \"CONNECT\"\n",
-            3,
-            "cannot be sent",
-        ),
-        (
-            "[[step]]\npath = \"/\"\nbody = \"x\"\nform = { a = \"b\" }\n",
-            3,
-            "more than one of",
-        ),
-        (
-            "[[step]]\npath = \"/\"\nthink = \"2 minutes\"\n",
-            3,
-            "not a time",
-        ),
-        ("[[step]]\npath = \"/\"\nthink = \"25h\"\n", 3, "not a time"),
-        (
-            "[[step]]\npath = \"/\"\nthink = [\"2s\", \"1s\"]\n",
-            3,
-            "other way round",
-        ),
-        ("[[step]]\npath = \"/\"\nthink = 2\n", 3, "expected a time"),
-        (
-            "[[step]]\npath = \"/\"\nexpect.status = 99\n",
-            3,
-            "99 is not the status",
-        ),
-        (
-            "[[step]]\npath = \"/\"\nexpect = { statsu = 200 }\n",
-            3,
-            "unknown field `statsu`",
-        ),
-        (
-            "[[step]]\npath = \"/\"\nheaders = { \"A B\" = \"c\" }\n",
-            3,
-            "not the name of a header",
-        ),
-        (
-            "[[step]]\npath = \"/\"\nheaders = { Cookie = \"c\" }\n",
-            3,
-            "set by the client",
-        ),
-        (
-            "[[step]]\npath = \"/\"\nheaders = { A = \"b\\nc\" }\n",
-            3,
-            "control character",
-        ),
-        (
-            "[[step]]\npath = \"/\"\nbody_file = \"none.bin\"\n",
-            3,
-            "none.bin",
-        ),
-        (
-            "[[step]]\npath = \"/\"\ncapture.user = { header = \"A\" }\n",
-            3,
-            "already",
-        ),
-        (
-            "[[step]]\npath = \"/\"\ncapture.a = { heder = \"A\" }\n",
-            3,
-            "unknown variant `heder`",
-        ),
-        (
-            "[[step]]\npath = \"/\"\ncapture.a = { between = [\"\", \"x\"] }\n",
-            3,
-            "empty text",
-        ),
-        (
-            "[[step]]\npath = \"/\"\nmethod = \"HEAD\"\nexpect.contains = \"x\"\n",
-            2,
-            "HEAD",
-        ),
-        ("[variables]\nuser = \"x\"\n", 2, "already"),
-        ("[users]\nfile = \"none.csv\"\n", 2, "none.csv"),
     ] {
-        let text = if text.contains("[[step]]") || line == 1 || text.starts_with('x') {
-            text.to_owned()
-        } else {
-            format!("{text}{step}")
-        };
-        let message = fault(&text);
-        assert!(
-            message.starts_with(&format!("s.toml:{line}: ")),
-            "{message}"
-        );
-        assert!(
-            message.contains(words) && !message.contains('\n'),
-            "{message}"
-        );
+        check(text, line, words);
     }
+    check(&format!("repeat = 0\n{step}"), 1, "repeat 0");
+    check(&format!("[variables]\nuser = \"x\"\n{step}"), 2, "already");
+    check(
+        &format!("[users]\nfile = \"none.csv\"\n{step}"),
+        2,
+        "none.csv",
+    );
+    let setup = "[[setup]]\npath = \"/{{who}}\"\n";
+    let words = "setup 1: there is no variable `who`";
+    check(&format!("{step}{setup}"), 4, words);
+    let head = "method = \"HEAD\"\nexpect.contains = \"x\"\n";
+    check(&format!("{step}{head}"), 2, "HEAD");
+}
+
+fn check(text: &str, line: usize, words: &str) {
+    let message = fault(text);
+    let place = format!("s.toml:{line}: ");
+    assert!(message.starts_with(&place), "{text}: {message}");
+    assert!(
+        message.contains(words) && !message.contains('\n'),
+        "{message}"
+    );
 }
 
 #[test]
