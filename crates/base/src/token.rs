@@ -1,7 +1,7 @@
 //! A name for a connection that cannot be mistaken for its successor's.
 
 /// Index of a slot plus the generation of its tenant: a token of an earlier tenant misses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Token {
     /// Which slot.
     pub index: u32,

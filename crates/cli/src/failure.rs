@@ -40,18 +40,17 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl fmt::Display) -> Self {
+        let message = message.to_string();
+        Self { exit, message }
+    }
+
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
-        Self {
-            exit: Exit::Usage,
-            message: message.to_string(),
-        }
+        Self::new(Exit::Usage, message)
     }
 
     pub(crate) fn failed(message: impl fmt::Display) -> Self {
-        Self {
-            exit: Exit::Failed,
-            message: message.to_string(),
-        }
+        Self::new(Exit::Failed, message)
     }
 
     /// A file or a folder, and what went wrong with it.
@@ -71,8 +70,8 @@ impl Failure {
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
-            RunError::Watch(_) => Self::usage(error.to_string()),
-            _ => Self::failed(error.to_string()),
+            RunError::Watch(_) => Self::usage(error),
+            _ => Self::failed(error),
         }
     }
 }
@@ -80,7 +79,7 @@ impl From<RunError> for Failure {
 /// An option that is wrong, in the words of the command line.
 impl From<SpecError> for Failure {
     fn from(error: SpecError) -> Self {
-        Self::usage(error.to_string())
+        Self::usage(error)
     }
 }
 

@@ -152,20 +152,18 @@ fn wait(
         tracing::info!("ended: {} requests answered, none cut", total.requests());
         return Ok(());
     }
-    Err(Failure {
-        exit: Exit::Cut,
-        message: match ending.connections_cut {
-            1 => "ended: 1 connection was cut".to_owned(),
-            count => format!("ended: {count} connections were cut"),
-        },
-    })
+    let why = match ending.connections_cut {
+        1 => "ended: 1 connection was cut".to_owned(),
+        count => format!("ended: {count} connections were cut"),
+    };
+    Err(Failure::new(Exit::Cut, why))
 }
 
 /// Why the server did not start, in the words of the command line.
 fn refused(error: &io::Error) -> Failure {
     let inner = error.get_ref();
     if let Some(option) = inner.and_then(|inner| inner.downcast_ref::<OptionError>()) {
-        return Failure::usage(option.to_string());
+        return Failure::usage(option);
     }
     let Some(ListenError { address, reason }) = inner.and_then(|inner| inner.downcast_ref()) else {
         return Failure::failed(format!("the server cannot start: {error}"));
@@ -195,10 +193,7 @@ fn refused(error: &io::Error) -> Failure {
         io::ErrorKind::NotFound => "no such directory for the socket's file".to_owned(),
         _ => reason.to_string(),
     };
-    Failure {
-        exit: Exit::BindOrAssert,
-        message: format!("--listen {address}: {why}"),
-    }
+    Failure::new(Exit::BindOrAssert, format!("--listen {address}: {why}"))
 }
 
 /// A directory that can be entered and read, with its full path.
@@ -221,14 +216,9 @@ fn directory(option: &str, path: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
+/// The names of the levels are the same.
 fn level(level: LogLevel) -> tracing::Level {
-    match level {
-        LogLevel::Error => tracing::Level::ERROR,
-        LogLevel::Warn => tracing::Level::WARN,
-        LogLevel::Info => tracing::Level::INFO,
-        LogLevel::Debug => tracing::Level::DEBUG,
-        LogLevel::Trace => tracing::Level::TRACE,
-    }
+    level.name().parse().unwrap_or(tracing::Level::INFO)
 }
 
 fn address(listen: &Listen) -> ListenAddr {

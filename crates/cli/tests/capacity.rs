@@ -1,5 +1,5 @@
 //! `loadline lab capacity` as people meet it. How near it comes to the truth is tested in crates/lab,
-//! without a clock; here, that trials are run, judged and told.
+//! without a clock; here, that trials are run, judged and printed.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::path::Path;
@@ -76,7 +76,7 @@ fn a_server_that_pauses_holds_no_rate() {
 }
 
 #[test]
-fn a_url_is_searched_and_every_trial_is_told() {
+fn a_url_is_searched_and_every_trial_is_printed() {
     let stub = Stub::start(StubOptions::default()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("capacity.json");
@@ -104,11 +104,11 @@ fn a_url_is_searched_and_every_trial_is_told() {
     );
     let trials = capacity.evidence.len();
     assert_eq!(trials, capacity.finding.trials as usize);
-    let told = said(&output)
+    let printed = said(&output)
         .lines()
         .filter(|line| line.contains("/s for "))
         .count();
-    assert_eq!(told, trials);
+    assert_eq!(printed, trials);
     // Beside a search for something else it does not stand.
     let again = format!("--again={}", json.display());
     let url = format!("http://{}/", stub.address());

@@ -26,7 +26,7 @@ use util::{Running, both, load, number, record, server, signal};
 /// Held by the test that has the machine.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Lets a process run for a fifth of the time, until told to stop.
+/// Lets a process run for a fifth of the time, until it is stopped.
 fn held_to_a_fifth(id: u32) -> (Arc<AtomicBool>, std::thread::JoinHandle<()>) {
     let is_over = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&is_over);
@@ -76,7 +76,7 @@ fn is_disturbed(record: &Value) -> bool {
 }
 
 /// That a client is not the limit in one of some runs: what is called a limit in every one is an
-/// error of the verdict, unless the machine explains it most of the time, which is told.
+/// error of the verdict, unless the machine explains it most of the time, which is printed.
 fn is_free_once(case: &str, mut run: impl FnMut(&Path) -> std::process::Output) {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("record.json");

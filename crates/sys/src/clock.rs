@@ -1,4 +1,7 @@
-//! The monotonic clock, as a number that all processes of the machine agree on.
+//! The clocks as numbers: the monotonic one, on which all processes of the machine agree, and the
+//! calendar's.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -9,4 +12,11 @@ pub fn monotonic_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     // Both are positive by the clock's definition.
     (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Milliseconds since 1970-01-01 UTC; 0 before that.
+#[must_use]
+pub fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64) // 64 bits are enough for all of history
 }

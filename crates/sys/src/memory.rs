@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_relocations_are_told_by_a_tag_or_a_flag_before_the_end() {
+    fn text_relocations_are_known_by_a_tag_or_a_flag_before_the_end() {
         let has_text_relocations = |entries: &[(isize, usize)]| {
             let entry = |&(tag, value): &(isize, usize)| DynamicEntry { tag, value };
             relocates_text(&entries.iter().map(entry).collect::<Vec<_>>())

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_a_socket_tells_what_was_asked() {
+    fn waiting_for_a_socket_reports_what_was_asked() {
         let (mut ours, theirs) = connected();
         let other = Waker::new().unwrap();
         let look = |read, write| {

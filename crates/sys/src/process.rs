@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_child_ended_is_told_before_it_is_taken() {
+    fn how_a_child_ended_is_known_before_it_is_taken() {
         let mut child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
         assert_eq!(wait_for_end(child.id()).unwrap(), "exit status 7");
         assert!(children().contains(&child.id()));

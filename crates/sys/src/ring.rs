@@ -327,8 +327,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Finds the quiet sends that the kernel has taken. What it has not, for want of memory, is still
-    /// to be read by it; and while it keeps completions back it may still complain of any.
+    /// Finds the quiet sends that the kernel has taken. What it has not, without memory for it, is
+    /// still to be read by it; and while it keeps completions back it may still complain of any.
     fn find_submitted(&mut self) {
         let queue = self.uring.submission();
         if queue.cq_overflow() {

@@ -123,7 +123,7 @@ fn neighbours_that_cannot_be_had_are_none() {
 }
 
 #[test]
-fn neighbours_are_left_alone_if_told_so() {
+fn neighbours_are_left_alone_if_asked_to() {
     let options = StaticOptions {
         precompressed: false,
         ..settled()

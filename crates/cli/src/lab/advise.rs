@@ -32,10 +32,8 @@ pub(super) fn advice(flags: &LabAdviseFlags) -> Result<(), Failure> {
         workload: flags.workload.iter().cloned().collect::<Levels>(),
         goal: flags.goal,
     };
-    let advice = advise(&run, &question).map_err(|why| Failure {
-        exit: Exit::BindOrAssert,
-        message: format!("no advice: {why}"),
-    })?;
+    let advice = advise(&run, &question)
+        .map_err(|why| Failure::new(Exit::BindOrAssert, format!("no advice: {why}")))?;
     if let Some(path) = &flags.json {
         let text = serde_json::to_string_pretty(&advice).map_err(std::io::Error::from);
         text.and_then(|text| fs::write(path, text + "\n"))

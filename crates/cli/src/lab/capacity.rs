@@ -32,9 +32,7 @@ const CLOSED_LOOP_S: f64 = 1.0;
 pub(super) fn capacity(flags: &CapacityFlags) -> Result<(), Failure> {
     let slo: Slo = (flags.slo.parse()).map_err(|why| Failure::usage(format!("--slo {why}")))?;
     let mut limits = limits(flags, &slo);
-    limits
-        .check()
-        .map_err(|why| Failure::usage(why.to_string()))?;
+    limits.check().map_err(Failure::usage)?;
     check_fit(flags)?;
     let load = load(&flags.load)?;
     let json = Output::open("--json", flags.json.as_deref())?;
@@ -49,9 +47,7 @@ pub(super) fn capacity(flags: &CapacityFlags) -> Result<(), Failure> {
         };
         limits.begin_per_s = begin_per_s(limits.begin_per_s, carried_per_s, *flags.to);
         limits.budget_s -= CLOSED_LOOP_S;
-        limits
-            .check()
-            .map_err(|why| Failure::usage(why.to_string()))?;
+        limits.check().map_err(Failure::usage)?;
     }
     let mut lines = Lines {
         is_quiet: flags.quiet,
@@ -136,7 +132,7 @@ fn trials(flags: &CapacityFlags, load: LoadSpec) -> Result<(Box<dyn Trials>, Str
         interrupt::is_over,
     );
     Ok((
-        Box::new(fresh.map_err(|stop| Failure::usage(stop.to_string()))?),
+        Box::new(fresh.map_err(Failure::usage)?),
         flags.command.join(" "),
     ))
 }
@@ -213,36 +209,28 @@ fn load(words: &[String]) -> Result<LoadSpec, Failure> {
 fn stopped(stop: Stop) -> Failure {
     match stop {
         Stop::Failed(why) => Failure::failed(why),
-        Stop::Interrupted => Failure {
-            exit: Exit::Interrupted,
-            message: "interrupted before the first trial".to_owned(),
-        },
+        Stop::Interrupted => Failure::new(Exit::Interrupted, "interrupted before the first trial"),
     }
 }
 
 fn ending(result: &Capacity) -> Result<(), Failure> {
-    let fail = |exit, message: &str| {
-        let message = message.to_owned();
-        Err(Failure { exit, message })
-    };
-    if result.interrupted {
-        return fail(
+    let (exit, why) = match result.finding.bound {
+        _ if result.interrupted => (
             Exit::Interrupted,
             "interrupted: this is what was found so far",
-        );
-    }
-    match result.finding.bound {
-        Bound::Found => Ok(()),
-        Bound::NoneHolds => fail(Exit::BindOrAssert, "no rate holds the SLO"),
-        Bound::AtLeast => fail(
+        ),
+        Bound::Found => return Ok(()),
+        Bound::NoneHolds => (Exit::BindOrAssert, "no rate holds the SLO"),
+        Bound::AtLeast => (
             Exit::ClientLimited,
             "the capacity is beyond what could be tried",
         ),
-        Bound::BudgetTooSmall => fail(
+        Bound::BudgetTooSmall => (
             Exit::Cut,
             "the budget is too small for an interval of 10 %; --budget gives it more",
         ),
-    }
+    };
+    Err(Failure::new(exit, why))
 }
 
 /// A line for each trial, on standard error.

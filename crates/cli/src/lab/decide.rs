@@ -71,7 +71,7 @@ pub(super) fn add_blocks(
         store.append(&line).map_err(Failure::failed)?;
     }
     let grown = expansion.add_blocks(prepared.head.seed, &added);
-    grown.map_err(|why| Failure::failed(why.to_string()))?;
+    grown.map_err(Failure::failed)?;
     prepared.recorded = journal::read(&flags.out).map_err(Failure::failed)?.trials;
     Ok(true)
 }

@@ -97,7 +97,7 @@ fn named_plan(path: &Path) -> Result<(String, String), Failure> {
     let folder = fs::canonicalize(folder.join(".")).map_err(fail)?;
     let plain = Grid::default().plan_text(&text, &shown);
     let plan = Plan::parse(&plain.map_err(Failure::usage)?, &shown, &folder);
-    let name = plan.map_err(|why| Failure::usage(why.to_string()))?.name;
+    let name = plan.map_err(Failure::usage)?.name;
     Ok((name, text.replace("{plan}", &folder.display().to_string())))
 }
 

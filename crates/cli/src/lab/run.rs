@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use loadline_lab::cells::levels_text;
 use loadline_lab::decide::Looks;
@@ -32,7 +31,7 @@ pub(super) fn run(flags: &LabRunFlags) -> Result<(), Failure> {
         cpus: loadline_sys::affinity::cpus_allowed(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: typed(),
-        now_unix_ms: unix_ms(),
+        now_unix_ms: loadline_sys::clock::unix_ms(),
         is_dry: flags.running.dry_run,
     })
     .map_err(Failure::usage)?;
@@ -127,12 +126,9 @@ fn finish(flags: &LabRunFlags, ending: Ending) -> Result<(), Failure> {
     let out = flags.out.display();
     let why = match ending {
         Ending::Interrupted => {
-            return Err(Failure {
-                exit: Exit::Interrupted,
-                message: format!(
-                    "interrupted: what was recorded is in {out}; the same command goes on"
-                ),
-            });
+            let why =
+                format!("interrupted: what was recorded is in {out}; the same command goes on");
+            return Err(Failure::new(Exit::Interrupted, why));
         }
         Ending::BudgetSpent => "; the budget is spent",
         Ending::Complete => "",
@@ -162,10 +158,8 @@ fn finish(flags: &LabRunFlags, ending: Ending) -> Result<(), Failure> {
         return Ok(());
     }
     let reasons = last.values().filter_map(|it| it.discarded.first());
-    Err(Failure {
-        exit: Exit::BindOrAssert,
-        message: format!("{recorded}: {}", most_frequent(reasons)),
-    })
+    let why = format!("{recorded}: {}", most_frequent(reasons));
+    Err(Failure::new(Exit::BindOrAssert, why))
 }
 
 /// Of sentences that differ in their numbers alone, those that come most often, as one.
@@ -232,11 +226,4 @@ fn terminal_width() -> Option<usize> {
             usize::from(width)
         }),
     )
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    })
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use loadline_lab::plan::{Plan, PlanError};
+use loadline_lab::plan::Plan;
 use loadline_lab::runner::{Where, starts};
 use loadline_papers::Grid;
 use loadline_papers::compare;
@@ -47,15 +47,11 @@ pub(super) fn server(flags: &LabServerFlags) -> Result<(), Failure> {
 
 fn plan(flags: &LabServerFlags) -> Result<Plan, Failure> {
     if let Some(path) = &flags.plan {
-        return Plan::read(path).map_err(usage);
+        return Plan::read(path).map_err(Failure::usage);
     }
     let text = Grid::default().plan_text(compare::PLAN, "compare");
     let text = text.map_err(Failure::usage)?;
-    Plan::parse(&text, "compare", Path::new(".")).map_err(usage)
-}
-
-fn usage(error: PlanError) -> Failure {
-    Failure::usage(error.to_string())
+    Plan::parse(&text, "compare", Path::new(".")).map_err(Failure::usage)
 }
 
 /// Servers are started elsewhere.

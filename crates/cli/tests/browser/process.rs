@@ -15,10 +15,10 @@ use loadline_sys::process::die_with_parent;
 pub(crate) fn address() -> &'static str {
     static ADDRESS: OnceLock<String> = OnceLock::new();
     ADDRESS.get_or_init(|| {
-        let (tell, told) = channel();
+        let (sender, address) = channel();
         // The process ends with the thread that starts it, so that thread stays.
-        thread::spawn(move || keep(&tell));
-        told.recv().expect("Chromium starts")
+        thread::spawn(move || keep(&sender));
+        address.recv().expect("Chromium starts")
     })
 }
 

@@ -286,12 +286,12 @@ fn where_the_client_was_the_limit_marks_are_hollow() {
         .filter_map(|(_, _, point)| point.room)
         .collect();
     assert_eq!(rooms.len(), 1);
-    let told = browser.evaluate(&format!(
+    let shown = browser.evaluate(&format!(
         "[...document.querySelectorAll('#{0} [data-room]')].map((it) => [Number(it.dataset.room), it.textContent.slice(0, 2), it.title.slice(0, 18)])",
         figure.id
     ));
     assert_eq!(
-        told,
+        shown,
         serde_json::json!([[rooms[0], "≥ ", "by CPU time up to "]])
     );
     let symbols = browser.evaluate(&format!(

@@ -33,17 +33,17 @@ fn killed_at_random_moments_nothing_is_lost_but_the_trial_in_progress() {
         let life = Duration::from_millis(random.hash_one(kill) % LIFE_MS_MAX);
         let until = Instant::now() + life;
         let mut running = bench.start();
-        let mut told = before.len();
+        let mut printed = before.len();
         while Instant::now() < until {
             let rest = until.saturating_duration_since(Instant::now());
-            told += running.line_within(rest).map_or(0, |line| is_trial(&line));
+            printed += running.line_within(rest).map_or(0, |line| is_trial(&line));
         }
         running.signal("KILL");
         let (_, rest) = running.end();
-        told += rest.iter().map(|line| is_trial(line)).sum::<usize>();
+        printed += rest.iter().map(|line| is_trial(line)).sum::<usize>();
         bench.wait_until_nothing_runs();
         if !bench.out().join("journal.jsonl").exists() {
-            assert_eq!(told, 0);
+            assert_eq!(printed, 0);
             continue;
         }
         let recorded = numbers(&bench.journal().trials);
@@ -52,8 +52,8 @@ fn killed_at_random_moments_nothing_is_lost_but_the_trial_in_progress() {
             "{recorded:?} after {before:?}"
         );
         assert!(
-            recorded.len() >= told,
-            "{told} were told, {recorded:?} are there"
+            recorded.len() >= printed,
+            "{printed} were printed, {recorded:?} are there"
         );
         before = recorded;
     }

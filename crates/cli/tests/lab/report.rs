@@ -87,7 +87,7 @@ fn what_was_measured_is_advised_on_and_nothing_else() {
     let tied = "Not distinguishable from loops = ";
     let ahead = "Runner-up: loops = ";
     assert!(page.contains(tied) != page.contains(ahead), "{page}");
-    // The first line names no winner that cannot be told from another.
+    // The first line names no winner that is not distinguishable from another.
     let first = page.lines().next().unwrap_or_default();
     let is_undecided = first.contains("none is distinguishably the best");
     assert_eq!(is_undecided, page.contains(tied), "{page}");

@@ -1,4 +1,4 @@
-//! Servers that the lab knows, told to other programs; and where a comparison may be written to.
+//! Servers that the lab knows, printed for other programs; and where a comparison may be written to.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::bench::said;
 use crate::program::run;
 
 #[test]
-fn servers_are_told_with_how_they_are_started() {
+fn servers_are_printed_with_how_they_are_started() {
     let output = run(&["lab", "server"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let all: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -97,7 +97,7 @@ fn a_server_that_does_not_do_its_work_discards_trials_and_no_more() {
 }
 
 #[test]
-fn mistakes_are_told_before_the_first_trial() {
+fn mistakes_are_reported_before_the_first_trial() {
     let files = "files = { \"index.html\" = 93 }";
     for (servers, series, right) in [
         ("[servers.loadline]", "a", "plan.toml:"),

@@ -141,7 +141,7 @@ fn is_in(visitor: &mut Visitor, name: &str) {
     assert_eq!(&picture.body[..4], b"\x89PNG");
 }
 
-/// Who is logged in is told to come back; what needs no database is there.
+/// A user who is logged in is asked to come back; what needs no database is there.
 fn go_without(users: &mut [(String, Visitor)]) {
     for (name, visitor) in users {
         let page = visitor.get("/accounts/member");

@@ -8,7 +8,7 @@ use crate::client::{Answer, Connection, request};
 pub(crate) const PASSWORD: &str = "wind and tide wait for no one";
 pub(crate) const NEW_PASSWORD: &str = "a new and better one";
 
-/// One browser, which keeps its connection unless it is told not to.
+/// One browser, which keeps its connection unless it is asked not to.
 pub(crate) struct Visitor {
     server: SocketAddr,
     address: IpAddr,

@@ -123,7 +123,7 @@ fn request_of_json(line: &str) -> String {
     format!("{}?{}", part("url.path"), part("url.query"))
 }
 
-/// The line tells when the request came, and how long its answer took.
+/// The line says when the request came, and how long its answer took.
 #[test]
 fn json_has_times_in_microseconds() {
     let site = site();

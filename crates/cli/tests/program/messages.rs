@@ -156,9 +156,9 @@ fn without_io_uring_auto_is_the_reactor_and_says_why() {
     command.arg("serve").arg(site.path()).args(listen);
     command.env("LOADLINE_RING_WITHOUT", "io-uring");
     let server = Server::start_command(command, &listen);
-    let told = "loadline: the reactor instead of the proactor: io_uring is off";
+    let note = "loadline: the reactor instead of the proactor: io_uring is off";
     let lines = server.start_up.iter();
-    assert_eq!(lines.filter(|line| line.starts_with(told)).count(), 1);
+    assert_eq!(lines.filter(|line| line.starts_with(note)).count(), 1);
     assert_eq!(server.get("/"), "<p>hello</p>");
 }
 
@@ -207,7 +207,7 @@ fn a_directory_that_cannot_be_served() {
     );
 }
 
-/// The program as an ordinary user, whom root's permissions do not help.
+/// The program as an ordinary user, without root's permissions.
 fn as_nobody(copy: &Path, arguments: &[&str]) -> std::process::Output {
     let mut command = Command::new(copy);
     command.args(arguments);

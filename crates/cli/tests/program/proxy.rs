@@ -61,7 +61,7 @@ impl Way<'_> {
 #[test]
 fn the_log_and_accounts_see_the_same_client_under_every_architecture() {
     for architecture in architectures() {
-        for (field, told) in [
+        for (field, forwarded) in [
             (
                 "x-forwarded-for",
                 "X-Forwarded-For: 6.6.6.6, 203.0.113.9:80\r\nX-Forwarded-Proto: https\r\n\
@@ -100,7 +100,7 @@ fn the_log_and_accounts_see_the_same_client_under_every_architecture() {
             ];
             let mut server = Server::start_with(site.path(), &more, std::process::Stdio::null());
             for way in [Way::Tcp(&server), Way::Unix(&socket)] {
-                let head = log_in(&way, told);
+                let head = log_in(&way, forwarded);
                 let line = server.line_with("login refused");
                 assert!(
                     line.contains("203.0.113.9"),
@@ -131,7 +131,7 @@ fn the_log_and_accounts_see_the_same_client_under_every_architecture() {
 
 #[test]
 fn fields_of_who_is_no_trusted_proxy_change_nothing() {
-    let told = "X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\n";
+    let forwarded = "X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\n";
     for trusted in [&[][..], &["--trust-proxy", "192.0.2.1"]] {
         let site = site();
         let state = tempfile::tempdir().unwrap();
@@ -140,7 +140,7 @@ fn fields_of_who_is_no_trusted_proxy_change_nothing() {
         let path = log.to_str().unwrap();
         let more = [&["--accounts", &accounts, "--access-log", path], trusted].concat();
         let mut server = Server::start(site.path(), &more);
-        let head = log_in(&Way::Tcp(&server), told);
+        let head = log_in(&Way::Tcp(&server), forwarded);
         assert!(
             !head.contains("__Host-") && !head.contains("Secure"),
             "{head}"

@@ -206,7 +206,7 @@ pub(crate) fn unix(path: &Path) -> UnixStream {
     stream
 }
 
-/// Asks again and again until there is an answer; for what no event tells.
+/// Asks again and again until there is an answer; for what comes without an event.
 pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + GRACE;
     loop {

@@ -6,9 +6,10 @@ use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use loadline_record::TrialRecord;
+use loadline_sys::clock::unix_ms;
 
 use super::child::{Bounds, Guarded, find_program, last_words};
 use super::client::{Task, check};
@@ -550,11 +551,4 @@ fn seen(record: &TrialRecord, facts: &mut ServerFacts) {
     facts.context_switches = Some(watched.switches_voluntary + watched.switches_involuntary);
     facts.pss_bytes_max = watched.pss_bytes_max;
     facts.threads_max = u32::try_from(watched.threads_max).ok();
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    })
 }

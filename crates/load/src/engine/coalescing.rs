@@ -30,7 +30,7 @@ const LATE_FORGOTTEN: u64 = 4096;
 const RUN_DRY_SHARE: u64 = 8;
 
 /// How fast answers come, and what follows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Coalescing {
     is_on: bool,
     answers: u64,
@@ -45,11 +45,7 @@ impl Coalescing {
     pub(super) fn new(is_on: bool) -> Self {
         Self {
             is_on,
-            answers: 0,
-            over_ns: 0,
-            woken_ns: 0,
-            last: 0,
-            late_ns: 0,
+            ..Self::default()
         }
     }
 

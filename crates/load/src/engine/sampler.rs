@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 /// Hands out hashes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sampler {
     every: u32,
     passed: u32,
@@ -16,8 +16,7 @@ impl Sampler {
     pub(super) fn new(every: u32) -> Self {
         Self {
             every,
-            passed: 0,
-            spare: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use loadline_record::{StepReport, TrialRecord};
 use loadline_spec::Table;
-use loadline_sys::clock::monotonic_ns;
+use loadline_sys::clock::{monotonic_ns, unix_ms};
 
 use super::RunError;
 use super::division::Division;
@@ -289,13 +289,6 @@ impl RoundState {
             }
         }
     }
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    })
 }
 
 #[cfg(test)]

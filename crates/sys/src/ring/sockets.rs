@@ -35,7 +35,7 @@ pub(super) enum Sending {
 pub struct SocketId(pub(super) Token);
 
 /// A socket of the ring.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Socket {
     /// The name of it in completions.
     pub(super) owner: Token,
@@ -85,16 +85,7 @@ impl Sockets {
         let token = self.slots.insert(Socket {
             owner,
             fd: Some(fd),
-            sending: Sending::Idle,
-            receiving: Operation::Idle,
-            wanted: false,
-            has_spoken: false,
-            ended: false,
-            closing: false,
-            watching_hang_up: false,
-            awaiting_room: false,
-            reading: None,
-            in_flight: 0,
+            ..Socket::default()
         });
         let index = token.index as usize;
         if index == self.tokens.len() {

@@ -226,7 +226,7 @@ fn pieces_of_a_batch_leave_without_a_short_packet_between() {
 
 /// More completions than the queue has room for: the kernel keeps them.
 #[test]
-fn completions_that_overflow_the_queue_are_all_told() {
+fn completions_that_overflow_the_queue_are_all_reported() {
     let Some(mut ring) = ring(&SMALL) else { return };
     let mut clients = Vec::new();
     for _ in 0..100 {
@@ -430,7 +430,7 @@ fn a_peer_that_vanishes_ends_receiving_and_fails_sending() {
 }
 
 #[test]
-fn accepts_until_told_to_stop() {
+fn accepts_until_it_is_stopped() {
     let Some(mut ring) = ring(&SMALL) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap(); // as the server's own
@@ -481,7 +481,7 @@ fn accepting_that_is_stopped_and_asked_for_again_at_once_goes_on() {
 }
 
 #[test]
-fn what_may_be_told_with_the_next_is_told_soon_also_if_nothing_happens() {
+fn what_may_be_reported_with_the_next_is_reported_soon_also_if_nothing_happens() {
     let Some(mut ring) = ring(&SMALL) else { return };
     let (_ours, theirs) = connected();
     let (id, token) = adopt(&mut ring, theirs);
@@ -516,7 +516,7 @@ fn a_wait_keeps_what_was_not_taken() {
 }
 
 #[test]
-fn each_wake_is_a_signal_and_room_is_told_once() {
+fn each_wake_is_a_signal_and_room_is_reported_once() {
     let Some(mut ring) = ring(&RingOptions::default()) else {
         return;
     };

@@ -13,15 +13,15 @@ use crate::fixture::{Running, eventually};
 use crate::model::Model;
 
 every_model! {
-    a_client_that_leaves_drops_the_future_of_an_app_that_is_told,
+    a_client_that_leaves_drops_the_future_of_an_app_that_is_notified,
     a_client_that_resets_drops_the_future,
     a_client_that_half_closes_gets_its_answer,
     an_app_that_takes_too_long,
     workers_bound_the_requests_in_progress,
 }
 
-fn a_client_that_leaves_drops_the_future_of_an_app_that_is_told(model: Model) {
-    let server = Running::start_told(model);
+fn a_client_that_leaves_drops_the_future_of_an_app_that_is_notified(model: Model) {
+    let server = Running::start_notifying(model);
     for target in ["GET /hang", "GET /hang-late", "POST /hang"] {
         let mut client = server.connect();
         client.send(format!(
@@ -135,7 +135,7 @@ fn workers_bound_the_requests_in_progress(model: Model) {
     if !options.architecture.has_loops() || options.workers == 0 {
         return;
     }
-    let server = Running::start_told(model);
+    let server = Running::start_notifying(model);
     let workers = options.workers;
     let await_bound = |clients: usize| {
         server.await_hanging(clients.min(workers) as u64);

@@ -31,7 +31,7 @@ impl Running {
     }
 
     /// Whose app is notified of clients that half-close.
-    pub fn start_told(model: Model) -> Self {
+    pub fn start_notifying(model: Model) -> Self {
         Self::start_mounted(model.options(), Limits::default(), |app| {
             app.cancel_on_half_close(true)
         })

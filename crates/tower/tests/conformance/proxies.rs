@@ -74,12 +74,12 @@ fn a_client_behind_a_proxy(model: Model) {
         let lines: Vec<&str> = lines.lines().collect();
         assert_eq!(lines.len(), 2, "{lines:?}");
         for (client, said) in expected.into_iter().zip(said) {
-            let is_told = !client.is_empty() && client != "127.0.0.1";
+            let is_forwarded = !client.is_empty() && client != "127.0.0.1";
             let (client, logged) = match client {
                 "" => ("None".to_owned(), "- - - [".to_owned()),
                 client => (format!("Some({client})"), format!("{client} - - [")),
             };
-            let line = format!("\nclient {client} secure {is_told}\n");
+            let line = format!("\nclient {client} secure {is_forwarded}\n");
             assert!(said.contains(&line), "{line} {said}");
             assert!(
                 lines.iter().any(|line| line.starts_with(&logged)),

@@ -18,7 +18,7 @@ every_model! {
 }
 
 fn events_arrive_as_they_are_written(model: Model) {
-    let server = Running::start_told(model);
+    let server = Running::start_notifying(model);
     let mut client = server.connect();
     client.send("GET /events HTTP/1.1\r\nHost: h\r\n\r\n");
     let mut bytes = Vec::new();

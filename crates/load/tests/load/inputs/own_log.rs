@@ -58,7 +58,7 @@ fn log(format: AccessFormat) -> Vec<u8> {
 }
 
 #[test]
-fn every_form_tells_what_was_sent() {
+fn every_form_says_what_was_sent() {
     for format in [
         AccessFormat::Common,
         AccessFormat::Combined,

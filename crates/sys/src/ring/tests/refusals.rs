@@ -1,4 +1,4 @@
-//! A kernel that takes only some of the entries, for want of memory: what it has not taken has not
+//! A kernel that takes only some of the entries, without memory for all: what it has not taken has not
 //! been sent, and may not be reported so.
 
 use std::io::ErrorKind;
@@ -50,7 +50,7 @@ fn order_nothing(ring: &mut Ring) {
 /// stood in the list twice: for that one and for its next. So the one after the next was reported as sent
 /// with it, before the kernel had seen it.
 #[test]
-fn a_send_that_the_kernel_had_not_taken_was_told_as_sent() {
+fn a_send_that_the_kernel_had_not_taken_was_reported_as_sent() {
     let Some(mut ring) = ring(&SMALL) else { return };
     if !ring.features().quiet_sends {
         return;
@@ -132,7 +132,7 @@ fn next(random: &mut u32) -> u32 {
 /// However few entries the kernel takes at a time, and in whichever pieces they go: when a batch is
 /// reported as sent, all of it has arrived, and nothing ever arrives that was not ordered.
 #[test]
-fn what_is_told_as_sent_has_left_whatever_the_kernel_refuses() {
+fn what_is_reported_as_sent_has_left_whatever_the_kernel_refuses() {
     for seed in 0..10 {
         let Some(mut ring) = ring(&SMALL) else { return };
         let mut random = seed;
