@@ -8,9 +8,11 @@ use std::io::{self, Write};
 
 use crate::{GroupRecord, SecondRecord, Tally, TrialRecord};
 
-/// The columns in order: the name, and what stands below it. Those that are also fields of the JSON's
-/// `series` have the same names.
-const COLUMNS: [(&str, fn(&Row<'_>) -> String); 18] = [
+/// A column's name, and what stands below it.
+type Column = (&'static str, fn(&Row<'_>) -> String);
+
+/// The columns in order. Those that are also fields of the JSON's `series` have the same names.
+const COLUMNS: [Column; 18] = [
     ("round", |row| row.record.run.round.to_string()),
     ("second", |row| row.second.second.to_string()),
     ("unix_ms", |row| {
