@@ -16,7 +16,7 @@ use loadline_spec::values::Count;
 use loadline_spec::{SpecError, given};
 
 use crate::scenario::Scenario;
-use pace::{nanos, pace, replay_pace};
+use pace::{nanos, pace, replay_pace, retries};
 use requests::Sent;
 use user_groups::Counts;
 
@@ -125,6 +125,8 @@ pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> 
         requests_per_connection,
         timeout_ns: nanos(**clients.timeout),
         deadline_ns: clients.deadline.map(|time| nanos(*time)),
+        latency_goal_ns: clients.latency_goal.map(|time| nanos(*time)),
+        retries: retries(spec),
         content_sample: sample.map_or(CONTENT_SAMPLE, Count::saturating_u32),
         spins: spec.machine.spin,
         sources: division.sources.clone(),

@@ -41,7 +41,7 @@ pub use control::Control;
 pub use loadline_spec::load::values::Overflow;
 pub use message::{Interval, Message, ThreadReport};
 pub use mix::{Expectation, Mix, MixOrder, Prepared};
-pub use plan::{Loop, Plan};
+pub use plan::{Loop, Plan, Retries};
 pub use recorder::{GroupRecorder, Recorder};
 pub use schedule::{Arrivals, Phase, Schedule, Segment};
 pub use share::Share;

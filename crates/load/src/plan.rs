@@ -34,6 +34,17 @@ pub enum Loop {
     },
 }
 
+/// Whether and when an open loop tries failed requests again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retries {
+    /// Attempts after the first, at most.
+    pub count: u8,
+    /// Pause before the first of them; it doubles, and half of it is drawn at random.
+    pub pause_ns: u64,
+    /// The longest pause that a `Retry-After` can ask for.
+    pub retry_after_ns_max: u64,
+}
+
 /// A run: the same for all threads and processes; each takes its share.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -55,6 +66,10 @@ pub struct Plan {
     pub timeout_ns: u64,
     /// Time from due to the last byte beyond which an answer is not good.
     pub deadline_ns: Option<u64>,
+    /// Time from when an attempt was due to the last byte within which a good answer meets the goal.
+    pub latency_goal_ns: Option<u64>,
+    /// `None`: each request has one attempt. Of an open loop alone.
+    pub retries: Option<Retries>,
     /// Of how many answers the content is checked: every n-th.
     pub content_sample: u32,
     /// Whether the threads of the plain clients look for answers and for what is due without ever
@@ -87,6 +102,8 @@ impl Plan {
             requests_per_connection: None,
             timeout_ns: 10_000_000_000,
             deadline_ns: None,
+            latency_goal_ns: None,
+            retries: None,
             content_sample: 1,
             spins: false,
             sources: Vec::new(),

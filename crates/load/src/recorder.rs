@@ -71,21 +71,29 @@ impl GroupRecorder {
     /// Records a complete answer, good or not: its times. Counts are the caller's.
     #[inline]
     pub fn completed(&mut self, phase: u16, stamps: &Stamps) {
+        let latency_ns = stamps.last_ns.saturating_sub(stamps.due_ns);
+        record(&mut self.book(phase).sums.latency, latency_ns);
+        self.attempt_completed(phase, stamps);
+    }
+
+    /// Records a complete answer after which the request is tried again: latency is that of its last
+    /// attempt.
+    #[inline]
+    pub fn attempt_completed(&mut self, phase: u16, stamps: &Stamps) {
         let book = self.book(phase);
-        let last_ns = stamps.last_ns;
-        record(
-            &mut book.sums.latency,
-            last_ns.saturating_sub(stamps.due_ns),
-        );
-        record(
-            &mut book.sums.service,
-            last_ns.saturating_sub(stamps.sent_ns),
-        );
+        let service_ns = stamps.last_ns.saturating_sub(stamps.sent_ns);
+        record(&mut book.sums.service, service_ns);
         let first_ns = stamps.first_ns.saturating_sub(stamps.sent_ns);
         record(&mut book.sums.first_byte, first_ns);
     }
 
-    /// Counts a request that failed, `after_ns` after it was due.
+    /// Records an attempt that failed without an answer, `after_ns` after it was due; the request is
+    /// tried again.
+    pub fn attempt_failed(&mut self, phase: u16, after_ns: u64) {
+        record(&mut self.book(phase).sums.failure, after_ns);
+    }
+
+    /// Counts a request whose last attempt failed, `after_ns` after that was due.
     pub fn failed(&mut self, phase: u16, kind: ErrorKind, after_ns: u64) {
         let book = self.book(phase);
         book.sums.tally.error(kind);

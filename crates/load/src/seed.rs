@@ -18,6 +18,8 @@ pub enum Purpose {
     Choices,
     /// What users with a scenario do; the share stands for the user.
     Users,
+    /// How long a request waits before it is tried again.
+    Retries,
 }
 
 /// The generator of one share for one purpose.
@@ -27,6 +29,7 @@ pub fn generator(seed: u64, purpose: Purpose, share: Share) -> Pcg64Mcg {
         Purpose::Arrivals => 1,
         Purpose::Choices => 2,
         Purpose::Users => 3,
+        Purpose::Retries => 4,
     };
     let share = u64::from(share.of) << 32 | u64::from(share.index);
     let stream = mixed(mixed(mixed(seed) ^ purpose) ^ share);

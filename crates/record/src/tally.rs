@@ -90,6 +90,9 @@ impl ErrorKind {
 /// A request that was due is `offered`; it becomes `sent`, then `completed` (a complete answer of
 /// any status), then `good` (expected status, length and content, in time). What is not good is one
 /// of `errors`, once.
+///
+/// A request that is tried again is due and sent once: its further attempts are `retries`, and the
+/// errors of all attempts but its last are in `retried`. Complete answers are those of all attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tally {
@@ -101,6 +104,10 @@ pub struct Tally {
     pub completed: u64,
     /// Complete answers that were as expected and in time.
     pub good: u64,
+    /// Those of them that came within the latency goal after their attempt was due; 0 without a goal.
+    pub in_goal: u64,
+    /// Further attempts of requests that had failed before, of which the first byte was sent.
+    pub retries: u64,
     /// Complete answers by the first digit of their status; `[0]` is 1xx.
     pub statuses: [u64; 5],
     /// The same by exact status, in the order of the statuses: usually one or two entries.
@@ -110,6 +117,9 @@ pub struct Tally {
     /// By kind, in the order of `ErrorKind::ALL`; in JSON by name, without those that did not occur.
     #[serde(with = "by_name")]
     pub errors: [u64; ErrorKind::ALL.len()],
+    /// Errors of attempts that were followed by another attempt, in the same form.
+    #[serde(with = "by_name")]
+    pub retried: [u64; ErrorKind::ALL.len()],
     /// Connections that were established.
     pub connections: u64,
     /// Requests given up because the run ended: neither completed nor an error.
@@ -171,6 +181,17 @@ impl Tally {
         self.errors[kind as usize] += 1;
     }
 
+    /// Counts an error of an attempt that is followed by another.
+    pub fn retried(&mut self, kind: ErrorKind) {
+        self.retried[kind as usize] += 1;
+    }
+
+    /// Attempts that failed and were followed by another.
+    #[must_use]
+    pub fn retried_total(&self) -> u64 {
+        self.retried.iter().sum()
+    }
+
     /// How many errors of a kind there were.
     #[must_use]
     pub fn errors_of(&self, kind: ErrorKind) -> u64 {
@@ -189,6 +210,8 @@ impl Tally {
         self.sent += other.sent;
         self.completed += other.completed;
         self.good += other.good;
+        self.in_goal += other.in_goal;
+        self.retries += other.retries;
         self.connections += other.connections;
         self.unfinished += other.unfinished;
         self.bytes_received += other.bytes_received;
@@ -208,6 +231,9 @@ impl Tally {
             *sum += part;
         }
         for (sum, part) in self.errors.iter_mut().zip(other.errors) {
+            *sum += part;
+        }
+        for (sum, part) in self.retried.iter_mut().zip(other.retried) {
             *sum += part;
         }
     }

@@ -73,6 +73,10 @@ pub struct RunRecord {
     pub timeout_s: f64,
     /// Time from due to the last byte beyond which an answer was not good.
     pub deadline_s: Option<f64>,
+    /// Time from when an attempt was due to the last byte within which a good answer met the goal.
+    pub latency_goal_s: Option<f64>,
+    /// Attempts after the first that a request could have.
+    pub retries_max: u32,
     /// Length that was planned, warm-up included; null: until the requests were done.
     pub planned_s: Option<f64>,
     /// Length that it had, warm-up included, without the wait for the last answers.
@@ -278,6 +282,10 @@ pub struct Rates {
     pub completed_per_s: f64,
     /// Complete answers that were as expected and in time.
     pub good_per_s: f64,
+    /// Those of them that came within the latency goal.
+    pub in_goal_per_s: f64,
+    /// Further attempts of requests that had failed.
+    pub retries_per_s: f64,
     /// Bytes received, heads included.
     pub bytes_received_per_s: f64,
     /// Bytes sent.
@@ -298,6 +306,10 @@ pub struct SecondRecord {
     pub completed: u64,
     /// Complete answers that were good.
     pub good: u64,
+    /// Those of them that came within the latency goal.
+    pub in_goal: u64,
+    /// Further attempts of requests that had failed.
+    pub retries: u64,
     /// Errors of all kinds.
     pub errors: u64,
     /// Bytes received.

@@ -19,7 +19,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 
 use crate::field::Preset;
-use crate::values::{Auto, Count, FilePath, RunTime, Size, SomeTime, Timeout};
+use crate::values::{AnyTime, Auto, Count, FilePath, RunTime, Size, SomeTime, Timeout};
 use crate::{one_of, spec, whole};
 use values::{
     Arrivals, BitRate, Burst, Cpus, HttpVersion, Overflow, Pid, Ramp, Rate, Seed, SlowGroup,
@@ -28,6 +28,9 @@ use values::{
 
 /// The name of the process that `--server-pid` watches.
 pub const SERVER: &str = "server";
+
+/// Retries of a request, at most: pauses double, so more would take days.
+pub const RETRIES_MAX: usize = 16;
 
 /// Processes that share a load, at most.
 pub const PROCESSES_MAX: usize = 256;
@@ -115,6 +118,10 @@ spec! {
         /// Time from when a request was due to the end of its response; a later response is not good.
         #[arg(long, value_name = "TIME")]
         pub deadline: Option<Timeout>,
+
+        /// Count good responses apart that came within this time after their attempt was due.
+        #[arg(long, value_name = "TIME")]
+        pub latency_goal: Option<Timeout>,
     }
 }
 
@@ -148,11 +155,30 @@ spec! {
         #[arg(long, value_name = "ON/OFF")]
         pub burst: Option<Burst>,
 
+        /// The rate between bursts, instead of nothing (with --burst).
+        #[arg(long, value_name = "RATE")]
+        pub burst_base: Option<Rate>,
+
         /// What happens to a request that is due while every connection is busy: it waits, which
         /// counts in its latency, or is dropped, which is counted [default: queue].
         #[arg(long, value_name = "WHAT",
             value_parser = one_of(Overflow::ALL, Overflow::name))]
         pub overflow: Option<Overflow>,
+
+        /// Try a request again up to N times after a connection failure, a timeout or status 408, 429,
+        /// 500, 502, 503 or 504. Latency counts from when the first attempt was due [default: 0].
+        #[arg(long, value_name = "N")]
+        pub retries: Option<Count<0, RETRIES_MAX>>,
+
+        /// Pause before the first retry, doubled for each further one; the actual pause is drawn
+        /// between half of it and all of it (with --retries) [default: 100ms].
+        #[arg(long, value_name = "TIME")]
+        pub retry_pause: Option<SomeTime>,
+
+        /// Longest pause that a Retry-After of a response can ask for; 0s: ignore it (with --retries)
+        /// [default: 10s].
+        #[arg(long, value_name = "TIME")]
+        pub retry_after_max: Option<AnyTime>,
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod counts;
 mod outputs;
+mod overload;
 #[allow(dead_code, reason = "the tests of the server use the rest of it")]
 #[path = "../program/util.rs"]
 mod program;

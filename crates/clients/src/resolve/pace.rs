@@ -6,7 +6,7 @@ use loadline_spec::{SpecError, ValueError};
 
 use loadline_load::replay::Timing;
 use loadline_load::schedule::{Split, closed_phases};
-use loadline_load::{Arrivals, Loop, Overflow, Phase, Schedule};
+use loadline_load::{Arrivals, Loop, Overflow, Phase, Retries, Schedule};
 use loadline_spec::load::LoadSpec;
 
 /// As wrk and wrk2 have it.
@@ -15,6 +15,11 @@ const DURATION: Duration = Duration::from_secs(10);
 const STEP_DURATION: Duration = Duration::from_secs(10);
 /// For a run that is to end with its requests: it is not to go on for ever either.
 const DURATION_MOST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Pause before the first retry: long beside a round trip, short beside a user's patience.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// The longest Retry-After that is obeyed: within the default length of a run.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(10);
 
 /// When requests are due by the options; a replay by its log's own timing is not among them.
 pub(super) fn pace(spec: &LoadSpec) -> Result<(Loop, Vec<Phase>), SpecError> {
@@ -30,7 +35,10 @@ pub(super) fn pace(spec: &LoadSpec) -> Result<(Loop, Vec<Phase>), SpecError> {
         (Some(rate), _, _) => {
             let schedule = match pace.burst {
                 None => Schedule::constant(*rate, duration),
-                Some(burst) => Schedule::bursts(0.0, *rate, *burst.on, *burst.off, duration),
+                Some(burst) => {
+                    let base = pace.burst_base.map_or(0.0, |rate| *rate);
+                    Schedule::bursts(base, *rate, *burst.on, *burst.off, duration)
+                }
             };
             (refused("rate", schedule)?, Split::Whole)
         }
@@ -59,6 +67,17 @@ pub(super) fn pace(spec: &LoadSpec) -> Result<(Loop, Vec<Phase>), SpecError> {
         overflow: pace.overflow.unwrap_or(Overflow::Queue),
     };
     Ok((open, phases))
+}
+
+/// Whether and when failed requests are tried again.
+pub(super) fn retries(spec: &LoadSpec) -> Option<Retries> {
+    let pace = &spec.pace;
+    let count = pace.retries.map_or(0, |count| *count);
+    (count > 0).then(|| Retries {
+        count: u8::try_from(count).unwrap_or(u8::MAX),
+        pause_ns: nanos(pace.retry_pause.map_or(RETRY_PAUSE, |time| *time)),
+        retry_after_ns_max: nanos(pace.retry_after_max.map_or(RETRY_AFTER_MAX, |time| *time)),
+    })
 }
 
 /// When the lines of a log say.

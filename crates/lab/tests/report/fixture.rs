@@ -397,6 +397,7 @@ fn results(histogram: &hdrhistogram::Histogram<u64>, count: u64, seconds: f64) -
             good_per_s: rate,
             bytes_received_per_s: rate * 300.0,
             bytes_sent_per_s: rate * 80.0,
+            ..Rates::default()
         },
         tally: Tally {
             offered: count,

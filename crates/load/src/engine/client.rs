@@ -29,6 +29,8 @@ pub(super) enum Stage {
 pub(super) struct Client {
     /// When things happened to the request in hand; `due_ns` also of the next one, while it waits.
     pub(super) stamps: Stamps,
+    /// When the attempt in hand was due: of a first attempt, as the request.
+    pub(super) attempt_due_ns: u64,
     /// Until when the stage may last: connecting, the answer, or a pause.
     pub(super) deadline_ns: u64,
     pub(super) session: ClientSession,
@@ -44,10 +46,14 @@ pub(super) struct Client {
     /// Requests that this connection may still carry.
     pub(super) requests_left: u32,
     pub(super) pause_ms: u16,
+    /// What the answer in hand asks to wait before another attempt; 0: nothing.
+    pub(super) retry_after_s: u16,
     /// Index into `Plan::servers`.
     pub(super) server: u16,
     /// That in which the request was due.
     pub(super) phase: u16,
+    /// Attempts that the request in hand has had before this one.
+    pub(super) retries: u8,
     pub(super) stage: Stage,
     pub(super) has_request: bool,
     /// Whether this connection is opened without a request: the opener counts it.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::Engine;
 use super::client::Stage;
+use super::retries::Attempt;
 
 /// Requests begun in one go before events are looked at again: the first ones of 10,000 clients do
 /// not keep the answers to each other waiting.
@@ -150,6 +151,6 @@ impl Engine<'_> {
         let phase = self.time.calendar.phase_of(due_ns);
         self.recorder.tally(phase).offered += 1;
         self.lagged(self.time.now_ns.saturating_sub(self.woken_ns.max(due_ns)));
-        self.take_up(index, request, due_ns, phase);
+        self.take_up(index, Attempt::first(request, due_ns, phase));
     }
 }

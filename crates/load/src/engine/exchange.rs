@@ -11,6 +11,7 @@ use loadline_sys::socket;
 use sha2::{Digest, Sha256};
 
 use super::client::Stage;
+use super::retries::{Attempt, Looking};
 use super::{Driver, Engine};
 use crate::{Prepared, judge};
 
@@ -63,11 +64,13 @@ enum Fate {
 impl Engine<'_> {
     /// Gives a request to a client, which sends it as soon as it has a connection.
     #[inline]
-    pub(super) fn take_up(&mut self, index: u32, request: u32, due_ns: u64, phase: u16) {
+    pub(super) fn take_up(&mut self, index: u32, attempt: Attempt) {
         let client = self.client(index);
-        client.request = request;
-        client.stamps.due_ns = due_ns;
-        client.phase = phase;
+        client.request = attempt.request;
+        client.stamps.due_ns = attempt.due_ns;
+        client.attempt_due_ns = attempt.attempt_due_ns;
+        client.retries = attempt.retries;
+        client.phase = attempt.phase;
         client.sent_bytes = 0;
         client.has_request = true;
         let stage = client.stage;
@@ -133,8 +136,12 @@ impl Engine<'_> {
         let tally = self.recorder.tally(client.phase);
         tally.bytes_sent += count as u64;
         if client.sent_bytes == 0 {
-            tally.sent += 1;
+            match client.retries {
+                0 => tally.sent += 1,
+                _ => tally.retries += 1,
+            }
             self.in_flight += 1;
+            client.retry_after_s = 0;
             client.stamps.sent_ns = self.time.now_ns;
             client.stamps.first_ns = 0;
             client.session.requested(request.method);
@@ -231,6 +238,13 @@ impl Engine<'_> {
             return client.session.skipped(count as u64);
         }
         let (bytes, limits) = (&self.buffer[..count], &self.limits);
+        if self.plan.retries.is_some() {
+            let mut looking = Looking {
+                hasher: client.hasher.as_deref_mut(),
+                retry_after_s: &mut client.retry_after_s,
+            };
+            return client.session.received(bytes, limits, &mut looking);
+        }
         match &mut client.hasher {
             None => client.session.received(bytes, limits, &mut ()),
             Some(hasher) => client
@@ -253,8 +267,15 @@ impl Engine<'_> {
             .or_else(|| is_late.then_some(ErrorKind::Late));
         let tally = self.recorder.tally(client.phase);
         tally.answered(reply.status, reply.content_bytes);
-        tally.judged(fault, reply.status);
-        self.recorder.completed(client.phase, &client.stamps);
+        match fault {
+            Some(kind) if self.is_tried_again(index, kind, Some(reply.status)) => {
+                let client = &self.clients[index as usize];
+                self.recorder
+                    .attempt_completed(client.phase, &client.stamps);
+            }
+            _ => self.judged(index, fault, reply.status),
+        }
+        let client = &mut self.clients[index as usize];
         client.has_request = false;
         client.is_used = true;
         client.pause_ms = 0;
@@ -275,6 +296,19 @@ impl Engine<'_> {
         self.in_hand -= 1;
         self.in_flight -= 1;
         self.go_on(index, fate);
+    }
+
+    /// Counts the complete answer that ends a request.
+    #[inline]
+    fn judged(&mut self, index: u32, fault: Option<ErrorKind>, status: u16) {
+        let client = &self.clients[index as usize];
+        let attempt_ns = client.stamps.last_ns.saturating_sub(client.attempt_due_ns);
+        let goal_ns = self.plan.latency_goal_ns;
+        let is_in_goal = fault.is_none() && goal_ns.is_some_and(|most| attempt_ns <= most);
+        let tally = self.recorder.tally(client.phase);
+        tally.judged(fault, status);
+        tally.in_goal += u64::from(is_in_goal);
+        self.recorder.completed(client.phase, &client.stamps);
     }
 
     /// What comes after a complete answer.
@@ -368,13 +402,16 @@ impl Engine<'_> {
         }
     }
 
-    /// Counts the request in hand as failed.
+    /// Counts the attempt in hand as failed; the request is over, unless it is tried again.
     pub(super) fn count_failure(&mut self, index: u32, kind: ErrorKind) {
         let now_ns = self.time.now_ns;
         self.drop_request(index);
         let client = &self.clients[index as usize];
-        let after_ns = now_ns.saturating_sub(client.stamps.due_ns);
-        self.recorder.failed(client.phase, kind, after_ns);
+        let (phase, after_ns) = (client.phase, now_ns.saturating_sub(client.attempt_due_ns));
+        match self.is_tried_again(index, kind, None) {
+            true => self.recorder.attempt_failed(phase, after_ns),
+            false => self.recorder.failed(phase, kind, after_ns),
+        }
     }
 
     /// The client has no request any more.

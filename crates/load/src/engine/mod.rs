@@ -53,6 +53,12 @@
 //! waiting. A request that is later than the deadline before it was sent is given up as `Late`.
 //! What is late is sent at once.
 //!
+//! # Retries
+//!
+//! A request of an open loop whose attempt failed may be tried again after a pause (`retries`). It
+//! keeps the phase and the due time of its first attempt, from which its latency counts. Requests that
+//! are due for the first time come before it.
+//!
 //! # The end
 //!
 //! After the end of the plan nothing is begun. What is out is waited for, each until its timeout
@@ -74,6 +80,7 @@ mod exchange;
 mod idle;
 mod open;
 mod opening;
+mod retries;
 mod sampler;
 mod starts;
 mod turn;
@@ -84,6 +91,7 @@ use closed::ClosedLoop;
 use coalescing::Coalescing;
 use open::OpenLoop;
 use opening::Opener;
+use retries::RetryQueue;
 use sampler::Sampler;
 use starts::IntendedStarts;
 
@@ -291,6 +299,7 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
     fn end(&mut self, until_ns: u64) {
         self.count_offered(until_ns, self.time.calendar.phase());
         let given_up = self.give_up_queue(until_ns);
+        self.give_up_retries();
         if !self.has_free_clients() {
             self.time.meter.held_back(given_up);
         }
@@ -356,7 +365,8 @@ fn driver(plan: &Plan, share: Share, clients: usize) -> Driver {
     let open = |starts: IntendedStarts, overflow: Overflow| {
         let is_dropping = overflow == Overflow::Drop;
         let servers = plan.servers.len();
-        Driver::Open(OpenLoop::new(starts, servers, is_dropping))
+        let retries = RetryQueue::new(plan, share);
+        Driver::Open(OpenLoop::new(starts, servers, is_dropping, retries))
     };
     match &plan.load {
         Loop::Closed {

@@ -3,6 +3,7 @@
 use loadline_record::ErrorKind;
 
 use super::idle::IdleClients;
+use super::retries::{Attempt, RetryQueue};
 use super::starts::IntendedStarts;
 use super::{Driver, Engine};
 
@@ -22,23 +23,33 @@ pub(super) struct OpenLoop {
     /// By server.
     idle: Vec<IdleClients>,
     is_dropping: bool,
+    /// Whether the first request of the queue waits for a connection.
+    is_held: bool,
     /// Until when the first request of the queue, and all behind it, last waited for a connection.
     held_until_ns: u64,
     /// The request that is next in the queue, once it has been looked at.
     chosen: Option<u32>,
+    pub(super) retries: Box<RetryQueue>,
     next_ns: u64,
 }
 
 impl OpenLoop {
     /// No client is free yet.
-    pub(super) fn new(starts: IntendedStarts, servers: usize, is_dropping: bool) -> Self {
+    pub(super) fn new(
+        starts: IntendedStarts,
+        servers: usize,
+        is_dropping: bool,
+        retries: RetryQueue,
+    ) -> Self {
         Self {
             offered: starts.clone(),
             queue: starts,
             idle: (0..servers).map(|_| IdleClients::default()).collect(),
             is_dropping,
+            is_held: false,
             held_until_ns: 0,
             chosen: None,
+            retries: Box::new(retries),
             next_ns: u64::MAX,
         }
     }
@@ -51,7 +62,22 @@ impl OpenLoop {
 
     /// Whether no request is due any more.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.queue.is_exhausted()
+        self.queue.is_exhausted() && self.retries.is_empty()
+    }
+
+    /// A request is to be tried again at `at_ns`.
+    pub(super) fn look_at(&mut self, at_ns: u64) {
+        self.next_ns = self.next_ns.min(at_ns);
+    }
+
+    /// A client is free now, or the queue is another: whatever comes first is next.
+    #[inline]
+    fn look_at_all(&mut self, now_ns: u64) {
+        let retry_ns = match self.retries.is_held() {
+            true => now_ns,
+            false => self.retries.next_ns(),
+        };
+        self.next_ns = self.queue.next_ns().min(retry_ns);
     }
 
     fn pop(&mut self) {
@@ -89,11 +115,11 @@ impl Engine<'_> {
         let (server, now_ns) = (usize::from(self.client(index).server), self.time.now_ns);
         if let Driver::Open(open) = &mut self.driver {
             open.idle[server].put(index, now_ns);
-            if open.next_ns == u64::MAX {
-                open.next_ns = open.queue.next_ns();
+            if std::mem::take(&mut open.is_held) {
                 open.held_until_ns = now_ns;
                 self.time.meter.released(now_ns);
             }
+            open.look_at_all(now_ns);
         }
     }
 
@@ -113,12 +139,17 @@ impl Engine<'_> {
             };
             let due_ns = open.queue.next_ns();
             if due_ns > self.time.now_ns {
-                open.next_ns = due_ns;
+                if self.retry() {
+                    continue;
+                }
+                let open = self.open();
+                open.next_ns = due_ns.min(open.retries.next_ns());
                 return;
             }
             match self.next_step(due_ns) {
                 Step::Wait => {
-                    self.open().next_ns = u64::MAX;
+                    let open = self.open();
+                    (open.is_held, open.next_ns) = (true, u64::MAX);
                     self.time.meter.held(self.time.now_ns);
                     return;
                 }
@@ -166,6 +197,41 @@ impl Engine<'_> {
         Step::Send(index)
     }
 
+    /// Sends the first request that is to be tried again, if it is due and a client is free. Those that
+    /// are due for the first time come before it.
+    fn retry(&mut self) -> bool {
+        let (now_ns, deadline_ns) = (self.time.now_ns, self.plan.deadline_ns);
+        let open = self.open();
+        let Some((attempt, server)) = open.retries.due(now_ns) else {
+            return false;
+        };
+        let is_late = deadline_ns.is_some_and(|most| now_ns - attempt.due_ns > most);
+        let idle = &mut open.idle[usize::from(server)];
+        match idle.first() {
+            _ if is_late => {
+                open.retries.pop();
+                let late_ns = now_ns - attempt.attempt_due_ns;
+                self.recorder
+                    .failed(attempt.phase, ErrorKind::Late, late_ns);
+            }
+            Some(index) => {
+                idle.remove(index);
+                open.retries.pop();
+                self.take_up(index, attempt);
+                self.time.look_at_clock();
+            }
+            None if open.is_dropping => {
+                open.retries.pop();
+                self.recorder.tally(attempt.phase).error(ErrorKind::Dropped);
+            }
+            None => {
+                open.retries.hold();
+                return false;
+            }
+        }
+        true
+    }
+
     fn send_on(&mut self, index: u32, due_ns: u64) {
         let (server, now_ns) = (usize::from(self.client(index).server), self.time.now_ns);
         let request = self.chosen();
@@ -179,7 +245,7 @@ impl Engine<'_> {
             self.lagged(now_ns - due_ns);
         }
         let phase = self.time.calendar.phase_of(due_ns);
-        self.take_up(index, request, due_ns, phase);
+        self.take_up(index, Attempt::first(request, due_ns, phase));
     }
 
     fn chosen(&mut self) -> u32 {
@@ -222,12 +288,23 @@ impl Engine<'_> {
         count
     }
 
+    /// Gives up what was to be tried again.
+    pub(super) fn give_up_retries(&mut self) {
+        let Driver::Open(open) = &mut self.driver else {
+            return;
+        };
+        for phase in open.retries.drain() {
+            self.recorder.tally(phase).unfinished += 1;
+        }
+    }
+
     /// The warm-up is over: what was due in it and still waits is given up, or a server that is
     /// behind would answer nothing else while it is measured.
     pub(super) fn forget_queue(&mut self, until_ns: u64) {
         self.give_up_queue(until_ns);
         if let Driver::Open(open) = &mut self.driver {
-            open.next_ns = open.queue.next_ns();
+            open.is_held = false;
+            open.look_at_all(until_ns);
             self.time.meter.released(until_ns);
         }
     }

@@ -421,6 +421,8 @@ fn describe(plan: &Plan) -> RunRecord {
         requests_per_connection: plan.requests_per_connection,
         timeout_s: seconds(plan.timeout_ns),
         deadline_s: plan.deadline_ns.map(seconds),
+        latency_goal_s: plan.latency_goal_ns.map(seconds),
+        retries_max: plan.retries.map_or(0, |retries| u32::from(retries.count)),
         planned_s: planned_ns.map(seconds),
         spins: plan.spins,
         seed: plan.seed,

@@ -113,6 +113,8 @@ impl PhaseSums {
                 sent_per_s: per_s(self.during.sent),
                 completed_per_s: per_s(self.during.completed),
                 good_per_s: per_s(self.during.good),
+                in_goal_per_s: per_s(self.during.in_goal),
+                retries_per_s: per_s(self.during.retries),
                 bytes_received_per_s: per_s(self.during.bytes_received),
                 bytes_sent_per_s: per_s(self.during.bytes_sent),
             },
@@ -214,6 +216,8 @@ impl Second {
         record.sent += tally.sent;
         record.completed += tally.completed;
         record.good += tally.good;
+        record.in_goal += tally.in_goal;
+        record.retries += tally.retries;
         record.errors += tally.errors_total();
         record.bytes_received += tally.bytes_received;
         record.lag_max_us = record.lag_max_us.max(interval.lag_max_us);

@@ -12,7 +12,7 @@ use crate::{GroupRecord, SecondRecord, Tally, TrialRecord};
 type Column = (&'static str, fn(&Row<'_>) -> String);
 
 /// The columns in order. Those that are also fields of the JSON's `series` have the same names.
-const COLUMNS: [Column; 18] = [
+const COLUMNS: [Column; 20] = [
     ("round", |row| row.record.run.round.to_string()),
     ("second", |row| row.second.second.to_string()),
     ("unix_ms", |row| {
@@ -37,6 +37,8 @@ const COLUMNS: [Column; 18] = [
         or_empty(row.second.in_flight.map(|mean| format!("{mean:.2}")))
     }),
     ("lag_max_us", |row| row.second.lag_max_us.to_string()),
+    ("in_goal", |row| row.second.in_goal.to_string()),
+    ("retries", |row| row.second.retries.to_string()),
 ];
 
 /// In place of the phase, in the row of what came after the end.
@@ -99,6 +101,8 @@ fn write_after_end(
         sent: tally.sent,
         completed: tally.completed,
         good: tally.good,
+        in_goal: tally.in_goal,
+        retries: tally.retries,
         errors: tally.errors_total(),
         bytes_received: tally.bytes_received,
         ..group.after_end.figures()
@@ -168,6 +172,8 @@ mod tests {
             p50_us: Some(150),
             max_us: Some(2000),
             in_flight: Some(1.5),
+            in_goal: u64::from(second) * 8,
+            retries: u64::from(second) * 4,
             ..SecondRecord::default()
         };
         let group = |name: &str, series| GroupRecord {
@@ -180,6 +186,7 @@ mod tests {
         let mut results = Results::default();
         results.after_end.completed = 3;
         results.after_end.good = 2;
+        results.after_end.in_goal = 1;
         results.after_end.errors[0] = 1;
         results.after_end.bytes_received = 270;
         clients.phases = vec![Results::default(), results];
@@ -190,11 +197,11 @@ mod tests {
         let mut file = Vec::new();
         write_csv(&[record], &mut file).unwrap();
         let expected = "\
-round,second,unix_ms,phase,counted,group,offered,sent,completed,good,errors,bytes_received,p50_us,p90_us,p99_us,max_us,in_flight,lag_max_us
-1,0,1000000,warm-up,false,clients,12,11,10,9,1,900,150,,,2000,1.50,0
-1,0,1000000,warm-up,false,idle,0,0,0,0,0,0,,,,,,0
-1,1,1001000,\"all, \"\"really\"\"\",true,clients,12,11,20,9,1,900,150,,,2000,1.50,0
-1,2,1001500,after the end,true,clients,0,0,3,2,1,270,,,,700,,0
+round,second,unix_ms,phase,counted,group,offered,sent,completed,good,errors,bytes_received,p50_us,p90_us,p99_us,max_us,in_flight,lag_max_us,in_goal,retries
+1,0,1000000,warm-up,false,clients,12,11,10,9,1,900,150,,,2000,1.50,0,0,0
+1,0,1000000,warm-up,false,idle,0,0,0,0,0,0,,,,,,0,0,0
+1,1,1001000,\"all, \"\"really\"\"\",true,clients,12,11,20,9,1,900,150,,,2000,1.50,0,8,4
+1,2,1001500,after the end,true,clients,0,0,3,2,1,270,,,,700,,0,1,0
 ";
         assert_eq!(String::from_utf8(file).unwrap(), expected);
     }

@@ -9,8 +9,8 @@ use super::words::{
 use super::{Page, blocks, spectrum};
 use crate::distribution::{PERCENTS as GIVEN, samples_min};
 use crate::{
-    Distribution, GroupRecord, LoadRecord, PhaseRecord, Results, SegmentRecord, Spread,
-    ThreadRecord, TrialRecord, WatchedRecord,
+    Distribution, ErrorKind, GroupRecord, LoadRecord, PhaseRecord, Results, SegmentRecord, Spread,
+    Tally, ThreadRecord, TrialRecord, WatchedRecord,
 };
 
 /// Percentiles that are shown.
@@ -36,7 +36,7 @@ fn one(record: &TrialRecord, page: Page) -> String {
     };
     let mut parts = vec![
         head(record, page),
-        requests(group),
+        requests(record, group),
         stats(record, group),
         distribution(&group.total, page),
         picture(record, group, page),
@@ -162,7 +162,7 @@ fn offered(segments: &[SegmentRecord]) -> String {
     }
 }
 
-fn requests(group: &GroupRecord) -> String {
+fn requests(record: &TrialRecord, group: &GroupRecord) -> String {
     let (rates, tally) = (&group.total.rates, &group.total.tally);
     let mut table = Table::new(2, 3);
     table.row("Requests|  per second|while it ran|    in all|of offered".split('|'));
@@ -184,6 +184,17 @@ fn requests(group: &GroupRecord) -> String {
         ]);
     }
     let mut out = table.text();
+    if let Some(goal_s) = record.run.latency_goal_s {
+        let share = percent(tally.in_goal as f64, tally.good as f64);
+        out += &format!(
+            "    {} of the good ones ({share}) came within the latency goal of {}\n",
+            count(tally.in_goal),
+            time_us(goal_s * 1e6)
+        );
+    }
+    if record.run.retries_max > 0 {
+        out += &retries(tally);
+    }
     let late = group.total.after_end.completed;
     if late > 0 {
         out += &format!("    {} of all completed after the end\n", count(late));
@@ -193,6 +204,20 @@ fn requests(group: &GroupRecord) -> String {
         out += &format!("    {unfinished} were given up because the run ended\n");
     }
     out
+}
+
+/// Failed attempts after which requests were tried again, by kind.
+fn retries(tally: &Tally) -> String {
+    let kinds = ErrorKind::ALL.iter().zip(tally.retried);
+    let kinds = kinds.filter(|(_, failed)| *failed > 0);
+    let kinds: Vec<String> = kinds
+        .map(|(kind, failed)| format!("{} {}", kind.name(), count(failed)))
+        .collect();
+    let after = match kinds.as_slice() {
+        [] => String::new(),
+        kinds => format!(" after failures ({})", kinds.join(", ")),
+    };
+    format!("    {} further attempts{after}\n", count(tally.retries))
 }
 
 fn stats(record: &TrialRecord, group: &GroupRecord) -> String {

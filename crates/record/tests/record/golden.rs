@@ -48,6 +48,10 @@ fn all() -> Vec<(&'static str, String)> {
             "summary-rounds.txt",
             text(&rounds, Style::Summary, Page::default()),
         ),
+        (
+            "summary-retries.txt",
+            shown(records::retried(), Style::Summary),
+        ),
         ("summary-steps.txt", shown(records::steps(), Style::Summary)),
         (
             "summary-interrupted.txt",

@@ -30,6 +30,8 @@ fn rates(tally: &Tally, seconds: f64) -> Rates {
         offered_per_s: per_second(tally.offered),
         sent_per_s: per_second(tally.sent),
         completed_per_s: per_second(tally.completed),
+        in_goal_per_s: tally.in_goal as f64 / seconds,
+        retries_per_s: tally.retries as f64 / seconds,
         good_per_s: per_second(tally.good),
         bytes_received_per_s: per_second(tally.bytes_received),
         bytes_sent_per_s: per_second(tally.bytes_sent),
@@ -141,6 +143,18 @@ fn phase(label: &str, begin_s: f64, end_s: f64, rate: Option<f64>) -> PhaseRecor
 pub(crate) fn open() -> TrialRecord {
     static RECORD: LazyLock<TrialRecord> = LazyLock::new(make_open);
     RECORD.clone()
+}
+
+/// The same by clients that tried again.
+pub(crate) fn retried() -> TrialRecord {
+    let mut record = open();
+    record.run.retries_max = 2;
+    record.run.latency_goal_s = Some(1.0);
+    let tally = &mut record.groups[0].total.tally;
+    (tally.in_goal, tally.retries) = (tally.good - 40, 55);
+    tally.retried[ErrorKind::Status5xx as usize] = 35;
+    tally.retried[ErrorKind::Timeout as usize] = 21;
+    record
 }
 
 fn make_open() -> TrialRecord {

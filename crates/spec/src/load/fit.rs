@@ -21,7 +21,11 @@ pub(super) const RULES: &[Rule] = &[
     Rule::Needs("burst", &["rate"], "--rate"),
     Rule::Needs("step-duration", &["steps"], "--steps"),
     Rule::Needs("arrivals", &["rate", "steps", "ramp"], CLOCK),
+    Rule::Needs("burst-base", &["burst"], "--burst"),
     Rule::Needs("overflow", BY_CLOCK, CLOCK),
+    Rule::Needs("retries", BY_CLOCK, CLOCK),
+    Rule::Needs("retry-pause", &["retries"], "--retries"),
+    Rule::Needs("retry-after-max", &["retries"], "--retries"),
     Rule::Needs("replay-timing", &["replay"], "--replay"),
     Rule::Needs("replay-all-methods", &["replay"], "--replay"),
     Rule::Needs("users", &["scenario"], "--scenario"),
@@ -64,6 +68,7 @@ pub(super) const OF_PLAIN: &[&str] = &[
     "spin",
     "new-connection",
     "requests-per-connection",
+    "latency-goal",
 ];
 /// What responses have to be.
 pub(super) const EXPECTED: &[&str] = &["expect-status", "expect-length", "expect-sha256"];

@@ -4,5 +4,6 @@ mod closed;
 mod errors;
 mod no_alloc;
 mod open;
+mod retries;
 mod run;
 mod server;

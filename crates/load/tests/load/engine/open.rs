@@ -13,7 +13,7 @@ use crate::engine::run::{MS, SECOND, closed, get, phase, run, run_with};
 use crate::engine::server::{Act, Server, answer};
 
 /// Constant arrivals at `rate` for `len_ns`.
-fn open(plan: Plan, rate: f64, len_ns: u64, overflow: Overflow) -> Plan {
+pub(super) fn open(plan: Plan, rate: f64, len_ns: u64, overflow: Overflow) -> Plan {
     let segment = Segment {
         len_ns,
         rate_begin: rate,
