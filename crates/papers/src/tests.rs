@@ -44,6 +44,21 @@ fn both_grids_of_each_paper_are_plans() {
 }
 
 #[test]
+fn other_plans_of_the_repository_are_plans() {
+    for (name, text) in [
+        ("apps", include_str!("../../../lab/apps.toml")),
+        ("overload", include_str!("../../../lab/overload.toml")),
+    ] {
+        for grid in [Grid::default(), full()] {
+            let text = grid.plan_text(text, name).unwrap();
+            let plan = Plan::parse(&text, name, Path::new("/")).unwrap();
+            let cells = Cells::of(&plan, &[0, 1], &[]).unwrap();
+            assert!(cells.cells.len() > plan.series.len(), "{name}");
+        }
+    }
+}
+
+#[test]
 fn the_reduced_grid_of_p1_is_not_below_what_is_promised() {
     let plan = plan(&PAPERS[0], &Grid::default());
     assert_eq!(levels(&plan, "models", "service_us").len(), 11);

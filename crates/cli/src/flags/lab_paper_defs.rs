@@ -53,6 +53,11 @@ pub(crate) struct LabCompareFlags {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) page: Option<PathBuf>,
 
+    /// Write each chart as a picture, NAME.svg, into this folder, and show them above the tables of
+    /// --page.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) figures: Option<PathBuf>,
+
     /// Write the summary table between the marks of this file, too.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) readme: Option<PathBuf>,

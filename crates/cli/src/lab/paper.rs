@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use loadline_lab::plan::Plan;
+use loadline_lab::report::{Figure, Report};
 use loadline_papers::compare;
 use loadline_papers::{Grid, Paper};
 
@@ -23,7 +24,7 @@ pub(super) fn paper(flags: &LabPaperFlags) -> Result<(), Failure> {
         return Ok(());
     };
     paper.write_forms(&out).map_err(Failure::failed)?;
-    write_report(out)
+    write_report(out, None)
 }
 
 /// Compares servers, or goes on with it.
@@ -73,7 +74,12 @@ pub(super) fn compare(flags: &LabCompareFlags) -> Result<(), Failure> {
         json.display()
     );
     if let Some(file) = &flags.page {
-        marks.insert("--page", file, page.trim_end())?;
+        let charts = flags
+            .figures
+            .as_deref()
+            .map(|folder| charts(file, folder, &report));
+        let page = charts.unwrap_or_default() + page.trim_end();
+        marks.insert("--page", file, &page)?;
         said += &format!("page: {}\n", file.display());
     }
     if let Some(file) = &flags.readme {
@@ -85,7 +91,17 @@ pub(super) fn compare(flags: &LabCompareFlags) -> Result<(), Failure> {
         said += &format!("summary: {}\n", file.display());
     }
     crate::print(said.as_bytes())?;
-    write_report(out)
+    write_report(out, flags.figures.clone())
+}
+
+/// The pictures of a report, as a page shows them; `folder` is where the report writes them.
+fn charts(page: &Path, folder: &Path, report: &Report) -> String {
+    let folder = relative(page, folder);
+    let picture = |figure: &Figure| {
+        let (title, id, finding) = (&figure.title, &figure.id, &figure.finding);
+        format!("![{title}]({folder}/{id}.svg)\n\n{finding}\n\n")
+    };
+    report.figures.iter().map(picture).collect()
 }
 
 /// The name and the text of a plan file. It is run from another folder, so `{plan}` is filled in.
@@ -101,11 +117,11 @@ fn named_plan(path: &Path) -> Result<(String, String), Failure> {
     Ok((name, text.replace("{plan}", &folder.display().to_string())))
 }
 
-fn write_report(run: PathBuf) -> Result<(), Failure> {
+fn write_report(run: PathBuf, figures: Option<PathBuf>) -> Result<(), Failure> {
     report::report(&LabReportFlags {
         run,
         output: None,
-        figures: None,
+        figures,
         csv: None,
         json: None,
     })

@@ -51,12 +51,21 @@ metrics! {
     CompletedPerS = "completed_per_s", "Completed requests", PerSecond;
     /// Complete answers per second that were as expected and in time.
     GoodPerS = "good_per_s", "Good requests", PerSecond;
+    /// Good answers per second that came within the latency goal after their attempt was due.
+    InGoalPerS = "in_goal_per_s", "Good requests within the latency goal", PerSecond;
+    /// The part of the good answers that did.
+    InGoalShare = "in_goal_share", "Good requests within the latency goal", Share;
+    /// Further attempts per second of requests that had failed.
+    RetriesPerS = "retries_per_s", "Retries", PerSecond;
     /// Requests per second that became due.
     OfferedPerS = "offered_per_s", "Offered requests", PerSecond;
     /// Bytes per second that the client received.
     BytesPerS = "bytes_per_s", "Received", BytesPerSecond;
     /// Requests that failed or were answered otherwise than expected, of those offered.
     ErrorShare = "error_share", "Errors", Share;
+    /// Time from the last fall of the offered rate to the end of the last second with an error, or of the
+    /// run.
+    RecoveryUs = "recovery_us", "Recovery after overload", Microseconds;
     /// Mean of latency: from due to the last byte.
     MeanUs = "mean_us", "Mean latency", Microseconds;
     /// Latency below which half of the answers were.
@@ -122,8 +131,13 @@ impl Metric {
     #[must_use]
     pub fn more_is_better(self) -> Option<bool> {
         match self {
-            Self::CompletedPerS | Self::GoodPerS | Self::BytesPerS => Some(true),
+            Self::CompletedPerS
+            | Self::GoodPerS
+            | Self::InGoalPerS
+            | Self::InGoalShare
+            | Self::BytesPerS => Some(true),
             Self::OfferedPerS
+            | Self::RetriesPerS
             | Self::InFlight
             | Self::Threads
             | Self::CpuUserShare
@@ -147,6 +161,8 @@ impl Metric {
             self,
             Self::CompletedPerS
                 | Self::GoodPerS
+                | Self::InGoalPerS
+                | Self::RetriesPerS
                 | Self::OfferedPerS
                 | Self::BytesPerS
                 | Self::ErrorShare

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use loadline_capacity::stats::Range;
-use loadline_record::{Distribution, ErrorKind, GroupRecord, MachineRecord, TrialRecord};
+use loadline_record::{
+    Distribution, ErrorKind, GroupRecord, LoadRecord, MachineRecord, TrialRecord,
+};
 use serde::{Deserialize, Serialize};
 
 use super::Metric;
@@ -110,6 +112,7 @@ impl Measured {
         };
         if let Some(group) = load.headline() {
             measured.values.extend(client_values(group));
+            measured.values.extend(overload_values(&load, group));
             measured.latency_us = spectrum(&group.total.latency);
             measured.service_us = spectrum(&group.total.service);
             measured.seconds = seconds(&load, group);
@@ -323,6 +326,11 @@ fn seconds(load: &TrialRecord, group: &GroupRecord) -> Vec<Second> {
                 values: present([
                     (Metric::CompletedPerS, Some(record.completed as f64)),
                     (Metric::GoodPerS, Some(record.good as f64)),
+                    (
+                        Metric::InGoalPerS,
+                        (load.run.latency_goal_s).map(|_| record.in_goal as f64),
+                    ),
+                    (Metric::RetriesPerS, Some(record.retries as f64)),
                     (Metric::OfferedPerS, Some(record.offered as f64)),
                     (Metric::BytesPerS, Some(record.bytes_received as f64)),
                     (Metric::ErrorShare, Some(share)),
@@ -337,9 +345,84 @@ fn seconds(load: &TrialRecord, group: &GroupRecord) -> Vec<Second> {
         .collect()
 }
 
+/// What is of interest where more is asked of a server than it can carry.
+fn overload_values(load: &TrialRecord, group: &GroupRecord) -> BTreeMap<Metric, f64> {
+    let total = &group.total;
+    let has_goal = load.run.latency_goal_s.is_some();
+    let share = total.tally.in_goal as f64 / total.tally.good as f64;
+    present([
+        (
+            Metric::InGoalPerS,
+            has_goal.then_some(total.rates.in_goal_per_s),
+        ),
+        (Metric::InGoalShare, has_goal.then_some(share)),
+        (
+            Metric::RetriesPerS,
+            (load.run.retries_max > 0).then_some(total.rates.retries_per_s),
+        ),
+        (Metric::RecoveryUs, recovery_us(load, group)),
+    ])
+}
+
+/// How long after its last fall the offered rate still met errors; `None`: it never fell.
+fn recovery_us(load: &TrialRecord, group: &GroupRecord) -> Option<f64> {
+    let LoadRecord::Open { segments, .. } = &load.run.load else {
+        return None;
+    };
+    let mut fell_s = None;
+    let (mut at_s, mut before) = (0.0, 0.0);
+    for segment in segments {
+        if segment.begin_per_s < before {
+            fell_s = Some(at_s);
+        }
+        at_s += segment.len_s;
+        before = segment.end_per_s;
+    }
+    let fell_s = fell_s?;
+    let failed = group.series.iter().filter(|second| second.errors > 0);
+    let ends_s = failed.map(|second| (f64::from(second.second) + 1.0).min(load.run.ran_s));
+    let last_s = ends_s.fold(fell_s, f64::max);
+    Some((last_s - fell_s) * 1e6)
+}
+
 #[cfg(test)]
 mod tests {
+    use loadline_record::{SecondRecord, SegmentRecord};
+
     use super::*;
+
+    #[test]
+    fn recovery_ends_with_the_last_second_that_had_an_error() {
+        let recovery = |failed: &[u32], rates: &[f64]| {
+            let segment = |rate: &f64| SegmentRecord {
+                len_s: 2.5,
+                begin_per_s: *rate,
+                end_per_s: *rate,
+            };
+            let mut load = TrialRecord::default();
+            load.run.ran_s = 10.0;
+            load.run.load = LoadRecord::Open {
+                arrivals: String::new(),
+                overflow: String::new(),
+                segments: rates.iter().map(segment).collect(),
+            };
+            let series = (0..10).map(|second| SecondRecord {
+                second,
+                errors: u64::from(failed.contains(&second)),
+                ..SecondRecord::default()
+            });
+            let group = GroupRecord {
+                series: series.collect(),
+                ..GroupRecord::default()
+            };
+            recovery_us(&load, &group).map(|us| us / 1e6)
+        };
+        let steps = [100.0, 900.0, 90.0, 90.0];
+        assert_eq!(recovery(&[0, 1, 3, 6], &steps), Some(2.0));
+        assert_eq!(recovery(&[3], &steps), Some(0.0));
+        assert_eq!(recovery(&[5, 9], &steps), Some(5.0));
+        assert_eq!(recovery(&[5], &[100.0, 200.0]), None);
+    }
 
     #[test]
     fn the_mean_of_a_short_closed_loop_is_littles() {

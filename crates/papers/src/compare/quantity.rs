@@ -26,6 +26,9 @@ const CPU: Quantity = Quantity::Of(Metric::CpuUsPerRequest);
 const CPU_BOTH: Quantity = Quantity::Of(Metric::CpuBothUsPerRequest);
 const P50: Quantity = Quantity::Of(Metric::P50Us);
 const P99: Quantity = Quantity::Of(Metric::P99Us);
+const IN_GOAL: Quantity = Quantity::Of(Metric::InGoalPerS);
+const RETRIES: Quantity = Quantity::Of(Metric::RetriesPerS);
+const RECOVERY: Quantity = Quantity::Of(Metric::RecoveryUs);
 const MEMORY: Quantity = Quantity::Of(Metric::MemoryBytes);
 
 /// The series of `lab/compare.toml`, in the order of the page.
@@ -77,7 +80,7 @@ pub(super) const SERIES: [Series; 8] = [
 const ANY: Series = Series {
     name: "",
     compared: &[GOOD, CPU, P99],
-    beside: &[P50, MEMORY],
+    beside: &[IN_GOAL, RETRIES, RECOVERY, P50, MEMORY],
 };
 
 /// Those of a series, compared ones first.
