@@ -96,6 +96,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "loadline-interleavings",
         &["loadline-base", "loadline-proto"],
     ),
+    ("overload-peers", &[]),
 ];
 
 /// What further crates the tests of each may import: they marry what the crates may not.
