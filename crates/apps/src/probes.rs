@@ -39,6 +39,14 @@ impl Probes {
         }
     }
 
+    /// The paths of all.
+    #[must_use]
+    pub fn paths(&self) -> Vec<String> {
+        let folder = self.folder.escape_ascii();
+        let path = |probe: &Probe| format!("{folder}{}", probe.name());
+        Probe::ALL.iter().map(path).collect()
+    }
+
     /// The one that a request for this path is for, if any.
     #[inline]
     #[must_use]

@@ -38,6 +38,12 @@ impl StatusPage {
         }
     }
 
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
     /// The folder of its path, with a slash at its end: where the probes belong.
     #[must_use]
     pub fn folder(&self) -> &str {

@@ -17,18 +17,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use loadline_base::LogLimit;
+use loadline_observe::{Closing, Kind, LineWriter, Target};
 use loadline_server::AccessSink;
 use tracing_subscriber::fmt::MakeWriter;
-
-use crate::line_writer::{Closing, Kind, LineWriter, Losses, Target};
-
-/// Bounds: what a few seconds of trouble have to say.
-pub(crate) const DIAGNOSTICS: Kind = Kind {
-    name: "diagnostics",
-    batches_max: 4096,
-    queued_bytes_max: 1 << 20,
-    losses: Losses::Noted,
-};
 
 /// How long the end waits for the last words to be written.
 const GRACE: Duration = Duration::from_secs(1);
@@ -47,7 +38,7 @@ struct Running {
 /// From now on everything is said by a thread of its own: messages of this level and above it, and
 /// panics. To be called once.
 pub(crate) fn start(level: tracing::Level) -> io::Result<()> {
-    let (log, closing) = LineWriter::start(DIAGNOSTICS, Target::Stderr)?;
+    let (log, closing) = LineWriter::start(Kind::DIAGNOSTICS, Target::Stderr)?;
     let lines = Lines(Arc::clone(&log));
     let running = Running {
         log,

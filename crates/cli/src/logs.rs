@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use loadline_observe::{Closing, Kind, LineWriter, Target};
 use loadline_proto::{AccessFormat, ConnectionFormat};
 use loadline_server::{AccessLogging, ConnectionLogging};
 use loadline_spec::serve::RunningSpec;
@@ -12,15 +13,6 @@ use loadline_spec::values::FilePath;
 
 use crate::failure::Failure;
 use crate::files::why_not_written;
-use crate::line_writer::{Closing, Kind, LineWriter, Losses, Target};
-
-/// Bounds of each: some fifty thousand lines, a tenth of a second at full speed.
-pub(crate) const LOG: Kind = Kind {
-    name: "log",
-    batches_max: 16 * 1024,
-    queued_bytes_max: 8 << 20,
-    losses: Losses::Reported,
-};
 
 /// How long the end waits for the last lines of each.
 const GRACE: Duration = Duration::from_secs(2);
@@ -103,7 +95,7 @@ fn open_one(
     name: &'static str,
     path: &Path,
 ) -> Result<(Arc<LineWriter>, Closing), Failure> {
-    let kind = Kind { name, ..LOG };
+    let kind = Kind { name, ..Kind::LOG };
     LineWriter::start(kind, Target::from_path(path.to_owned())).map_err(|error| {
         let why = why_not_written(&error);
         let right = "right would be a file that can be created or appended to, or - for standard \

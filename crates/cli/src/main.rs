@@ -13,13 +13,11 @@ mod files;
 mod flags;
 mod interrupt;
 mod lab;
-mod line_writer;
 mod load;
 mod logs;
 mod serve;
 mod signals;
 mod start_up;
-mod status;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -3,16 +3,13 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::sync::Arc;
 
-use loadline_apps::{
-    CacheLimits, CacheUse, Mounts, Probe, Probes, ServiceKind, ServiceTime, StaticFiles,
-    StaticOptions, StatusPage, StatusSource,
-};
+use loadline_apps::{CacheLimits, Mounts, ServiceKind, ServiceTime, StaticFiles, StaticOptions};
+use loadline_observe::{Figure, Pages, STATUS_PATH, Section, Status};
 use loadline_proto::{ErrorPages, Handler, SessionConfig};
 use loadline_server::{Config, ListenAddr, ListenError, OptionError, ServerConfig, ServerHandle};
-use loadline_spec::serve::{Listen, LogLevel};
+use loadline_spec::serve::{Listen, LogLevel, RunningSpec};
 
 use crate::accounts::{self, Mounted};
 use crate::diagnostics;
@@ -21,7 +18,6 @@ use crate::flags::high::{Machine, Plan};
 use crate::logs::{LogEnds, Logs};
 use crate::signals::{self, Times};
 use crate::start_up;
-use crate::status::Status;
 
 /// Serves until a signal ends it.
 pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
@@ -29,24 +25,12 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     diagnostics::start(level(running.log_level.0.0))
         .map_err(|error| Failure::failed(format!("diagnostics: {error}")))?;
     let root = directory("DIR", &plan.flags.root)?;
-    let (files, status_cache) = static_files(plan, &root)?;
+    let files = static_files(plan, &root)?;
     let error_pages = error_pages(plan.flags.content.error_pages.as_deref())?;
     let (logs, log_ends) = Logs::open(running)?;
     let accounts = Mounted::open(plan, &root)?;
-    let status = Arc::new(Status {
-        began: Instant::now(),
-        options: plan.options.clone(),
-        control: OnceLock::new(),
-        logs: logs.clone(),
-        cache: status_cache,
-        accounts: accounts.clone(),
-    });
-    let page = running
-        .status_path
-        .as_ref()
-        .map(|path| StatusPage::new(path.0.clone(), Arc::clone(&status) as Arc<dyn StatusSource>));
-    let probes = probes(page.as_ref(), &root, &status);
-    let front = Front { page, probes };
+    let status = Status::new(sections(&logs, &files, accounts.as_ref()));
+    let (front, admin) = pages(running, &root, &status)?;
     let caught = signals::catch().map_err(Failure::signals)?;
     let log_format = running.log_format.map(|format| format.0);
     let session = Arc::new(SessionConfig {
@@ -56,7 +40,7 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         trusted_proxies: plan.trusted_proxies.clone(),
         ..SessionConfig::default()
     });
-    let listen: Vec<ListenAddr> = plan.flags.listen.iter().map(address).collect();
+    let listen = addresses(&plan.flags.listen);
     let config = ServerConfig {
         options: plan.options.clone(),
         unix_mode: running.unix_mode.map(|mode| mode.0),
@@ -66,14 +50,14 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     let served = (session, listen, config);
     let work = &plan.flags.work;
     let handle = match work.service_time {
-        None => start(front.mounted(files, accounts.as_ref()), served),
+        None => start(mounted(front, files, accounts.as_ref()), served),
         Some(time) => {
             let kind = work.service_kind.map_or(ServiceKind::Sleep, |kind| kind.0);
             let files = ServiceTime::new(files, *time, kind);
-            start(front.mounted(files, accounts.as_ref()), served)
+            start(mounted(front, files, accounts.as_ref()), served)
         }
     }?;
-    let _ = status.control.set(handle.control()); // set nowhere else
+    status.attach(handle.control());
     let times = Times {
         delay: **running.drain_delay,
         grace: plan.options.grace,
@@ -82,47 +66,87 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         .obey(handle.control(), times, logs)
         .map_err(Failure::signals)?;
     diagnostics::print(&start_up::text(plan, machine, &root, handle.addresses()));
+    if let Some(admin) = &admin {
+        let path = status_path(running).unwrap_or(STATUS_PATH);
+        diagnostics::print(&start_up::admin_text(admin.addresses(), path));
+    }
     loadline_sys::memory::release_free_memory();
     loadline_sys::memory::release_program_pages();
-    wait(handle, log_ends, accounts.as_ref())
-}
-
-/// What stands in front of the files in any case.
-struct Front {
-    page: Option<StatusPage>,
-    probes: Probes,
-}
-
-impl Front {
-    /// Files, and in front of them the probes, and the status page and accounts if there are any.
-    fn mounted<H: Handler>(self, files: H, accounts: Option<&Mounted>) -> Mounts<H> {
-        let mounts = Mounts::new(files)
-            .probes(Some(self.probes))
-            .status(self.page);
-        match accounts {
-            Some(app) => mounts.mount(accounts::BASE, app.handler()),
-            None => mounts,
-        }
+    let result = wait(handle, log_ends, accounts.as_ref());
+    if let Some(admin) = admin {
+        admin.stop_now();
+        let _ = admin.wait(); // how the server itself ended is what counts
     }
+    result
 }
 
-/// Where the probes are without a status page.
-const PROBES: &str = "/-/";
+/// What the status page shows beside the server's own counts.
+fn sections(logs: &Logs, files: &Arc<StaticFiles>, accounts: Option<&Mounted>) -> Vec<Section> {
+    let (files, accounts) = (Arc::clone(files), accounts.cloned());
+    vec![
+        Section::of_log("access_log", logs.access.clone()),
+        Section::of_log("connection_log", logs.connections.clone()),
+        Section::of_log("diagnostics", diagnostics::log().cloned()),
+        Section::new("accounts", move || {
+            let counters = accounts.as_ref()?.counters().named();
+            Some(
+                counters
+                    .map(|(name, value)| Figure::new(name, value))
+                    .into(),
+            )
+        }),
+        Section::new("cache", move || {
+            let cache = files.cache_use();
+            Some(vec![
+                Figure::gauge("entries", cache.entries as u64),
+                Figure::gauge("misses", cache.misses as u64),
+                Figure::gauge("weight_bytes", cache.weight as u64),
+            ])
+        }),
+    ]
+}
 
-/// The probes beside the status page. Says so if they hide a file.
-fn probes(page: Option<&StatusPage>, root: &Path, status: &Arc<Status>) -> Probes {
-    let folder = page.map_or(PROBES, StatusPage::folder);
-    for probe in Probe::ALL {
-        let path = format!("{}{}", folder.trim_start_matches('/'), probe.name());
-        if root.join(&path).exists() {
+fn status_path(running: &RunningSpec) -> Option<&str> {
+    running.status_path.as_ref().map(|path| path.0.as_str())
+}
+
+/// The server's own pages in front of the files, or at a listener of their own. Says so if they hide a
+/// file.
+fn pages(
+    running: &RunningSpec,
+    root: &Path,
+    status: &Arc<Status>,
+) -> Result<(Option<Pages>, Option<ServerHandle>), Failure> {
+    let path = status_path(running);
+    if !running.admin_listen.is_empty() {
+        let pages = Pages::new(Some(path.unwrap_or(STATUS_PATH)), status);
+        let unix_mode = running.unix_mode.map(|mode| mode.0);
+        let admin = pages.serve_alone(addresses(&running.admin_listen), unix_mode);
+        let admin = admin.map_err(|error| refused("--admin-listen", &error))?;
+        return Ok((None, Some(admin)));
+    }
+    let pages = Pages::new(path, status);
+    for path in pages.paths() {
+        if root.join(path.trim_start_matches('/')).exists() {
             tracing::warn!(
-                "/{path} is a probe, not the file of that name; --status-path with another folder \
-                 moves the probes"
+                "{path} is a page of the server's own, not the file of that name; --status-path with \
+                 another folder moves these pages"
             );
         }
     }
-    let status = Arc::clone(status);
-    Probes::new(folder, move || status.is_ready())
+    Ok((Some(pages), None))
+}
+
+/// Files, and in front of them the server's own pages and accounts if there are any.
+fn mounted<H: Handler>(front: Option<Pages>, files: H, accounts: Option<&Mounted>) -> Mounts<H> {
+    let mounts = match front {
+        Some(pages) => pages.in_front_of(files),
+        None => Mounts::new(files),
+    };
+    match accounts {
+        Some(app) => mounts.mount(accounts::BASE, app.handler()),
+        None => mounts,
+    }
 }
 
 type Served = (Arc<SessionConfig>, Vec<ListenAddr>, ServerConfig);
@@ -130,7 +154,7 @@ type Served = (Arc<SessionConfig>, Vec<ListenAddr>, ServerConfig);
 fn start<H: Handler>(handler: H, served: Served) -> Result<ServerHandle, Failure> {
     let (session, listen, config) = served;
     loadline_server::serve(Config::new(Arc::new(handler), session, listen), config)
-        .map_err(|error| refused(&error))
+        .map_err(|error| refused("--listen", &error))
 }
 
 /// Waits for the end and says how it was.
@@ -159,11 +183,11 @@ fn wait(
     Err(Failure::new(Exit::Cut, why))
 }
 
-/// Why the server did not start, in the words of the command line.
-fn refused(error: &io::Error) -> Failure {
+/// Why the server did not start, in the words of the command line. `option` has its addresses.
+fn refused(option: &str, error: &io::Error) -> Failure {
     let inner = error.get_ref();
-    if let Some(option) = inner.and_then(|inner| inner.downcast_ref::<OptionError>()) {
-        return Failure::usage(option);
+    if let Some(error) = inner.and_then(|inner| inner.downcast_ref::<OptionError>()) {
+        return Failure::usage(error);
     }
     let Some(ListenError { address, reason }) = inner.and_then(|inner| inner.downcast_ref()) else {
         return Failure::failed(format!("the server cannot start: {error}"));
@@ -193,7 +217,7 @@ fn refused(error: &io::Error) -> Failure {
         io::ErrorKind::NotFound => "no such directory for the socket's file".to_owned(),
         _ => reason.to_string(),
     };
-    Failure::new(Exit::BindOrAssert, format!("--listen {address}: {why}"))
+    Failure::new(Exit::BindOrAssert, format!("{option} {address}: {why}"))
 }
 
 /// A directory that can be entered and read, with its full path.
@@ -221,17 +245,16 @@ fn level(level: LogLevel) -> tracing::Level {
     level.name().parse().unwrap_or(tracing::Level::INFO)
 }
 
-fn address(listen: &Listen) -> ListenAddr {
-    match listen {
+fn addresses(listen: &[Listen]) -> Vec<ListenAddr> {
+    let address = |listen: &Listen| match listen {
         Listen::Tcp(address) => ListenAddr::Tcp(*address),
         Listen::Unix(path) => ListenAddr::Unix(path.clone()),
-    }
+    };
+    listen.iter().map(address).collect()
 }
 
-type CacheQuestion = Box<dyn Fn() -> CacheUse + Send + Sync>;
-
-/// The handler of files, and how to ask what its cache holds.
-fn static_files(plan: &Plan, root: &Path) -> Result<(Arc<StaticFiles>, CacheQuestion), Failure> {
+/// The handler of files.
+fn static_files(plan: &Plan, root: &Path) -> Result<Arc<StaticFiles>, Failure> {
     let content = &plan.flags.content;
     let defaults = StaticOptions::default();
     let options = StaticOptions {
@@ -265,9 +288,7 @@ fn static_files(plan: &Plan, root: &Path) -> Result<(Arc<StaticFiles>, CacheQues
     }
     let files = StaticFiles::new(root, options)
         .map_err(|error| Failure::usage(format!("DIR {}: {error}", root.display())))?;
-    let files = Arc::new(files);
-    let asked = Arc::clone(&files);
-    Ok((files, Box::new(move || asked.cache_use())))
+    Ok(Arc::new(files))
 }
 
 /// The built-in pages, or those of a directory in their place.

@@ -25,9 +25,30 @@ pub(crate) fn text(
         text += &format!("loadline: the reactor instead of the proactor: {why}\n");
     }
     for address in addresses {
-        text += &format!("loadline: serving {} on {}\n", root.display(), url(address));
+        let (base, note) = url(address);
+        let slash = match address {
+            ListenAddr::Tcp(_) => "/",
+            ListenAddr::Unix(_) => "",
+        };
+        text += &format!(
+            "loadline: serving {} on {base}{slash}{note}\n",
+            root.display()
+        );
     }
     text
+}
+
+/// Where the server's own pages are, if not at the addresses that it serves.
+pub(crate) fn admin_text(addresses: &[ListenAddr], status_path: &str) -> String {
+    let line = |address: &ListenAddr| {
+        let (base, note) = url(address);
+        let comma = match address {
+            ListenAddr::Tcp(_) => "",
+            ListenAddr::Unix(_) => ", ",
+        };
+        format!("loadline: status page at {base}{comma}{status_path}{note}\n")
+    };
+    addresses.iter().map(line).collect()
 }
 
 fn found(machine: &Machine) -> String {
@@ -105,10 +126,11 @@ pub(crate) fn count(count: usize, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
-/// An address as a browser takes it: of all addresses of the machine, one that leads here.
-fn url(address: &ListenAddr) -> String {
+/// An address as a browser takes it, without a path: of all addresses of the machine, one that leads
+/// here. And what is to be said about it.
+fn url(address: &ListenAddr) -> (String, &'static str) {
     let ListenAddr::Tcp(tcp) = address else {
-        return address.to_string();
+        return (address.to_string(), "");
     };
     let (ip, note) = match tcp.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => {
@@ -118,13 +140,9 @@ fn url(address: &ListenAddr) -> String {
         ip => (ip, ""),
     };
     let shown = SocketAddr::new(ip, tcp.port());
-    match shown.port() {
-        80 => format!(
-            "http://{}/{note}",
-            shown.to_string().trim_end_matches(":80")
-        ),
-        _ => format!("http://{shown}/{note}"),
-    }
+    let shown = shown.to_string();
+    let host = shown.strip_suffix(":80").unwrap_or(&shown);
+    (format!("http://{host}"), note)
 }
 
 #[cfg(test)]
@@ -134,14 +152,15 @@ mod tests {
     #[test]
     fn urls() {
         for (address, expected) in [
-            ("127.0.0.1:8080", "http://127.0.0.1:8080/"),
-            ("0.0.0.0:81", "http://127.0.0.1:81/ (every IPv4 address)"),
-            ("[::]:8080", "http://[::1]:8080/ (every address)"),
-            ("10.0.0.1:80", "http://10.0.0.1/"),
-            ("[::1]:80", "http://[::1]/"),
+            ("127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("0.0.0.0:81", "http://127.0.0.1:81 (every IPv4 address)"),
+            ("[::]:8080", "http://[::1]:8080 (every address)"),
+            ("10.0.0.1:80", "http://10.0.0.1"),
+            ("[::1]:80", "http://[::1]"),
         ] {
-            assert_eq!(url(&ListenAddr::Tcp(address.parse().unwrap())), expected);
+            let (base, note) = url(&ListenAddr::Tcp(address.parse().unwrap()));
+            assert_eq!(base + note, expected);
         }
-        assert_eq!(url(&ListenAddr::Unix("/a".into())), "unix:/a");
+        assert_eq!(url(&ListenAddr::Unix("/a".into())).0, "unix:/a");
     }
 }

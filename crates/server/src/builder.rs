@@ -46,6 +46,20 @@ impl<H: Handler> Server<H> {
         }
     }
 
+    /// The same server with another handler, made of this one.
+    #[must_use]
+    pub fn wrap<G: Handler>(self, wrap: impl FnOnce(Arc<H>) -> G) -> Server<G> {
+        Server {
+            handler: Arc::new(wrap(self.handler)),
+            options: self.options,
+            session: self.session,
+            listen: self.listen,
+            unix_mode: self.unix_mode,
+            access_log: self.access_log,
+            connection_log: self.connection_log,
+        }
+    }
+
     /// Where to listen, as often as wanted: a `SocketAddr` (port 0: a free one), `([127, 0, 0, 1], 8080)`
     /// say, or `ListenAddr::Unix`. Without any it is `127.0.0.1:8080`.
     #[must_use]

@@ -10,9 +10,9 @@ use std::time::Duration;
 use loadline_proto::Handler;
 use loadline_sys::{ListenAddr, wait_readable};
 
-use crate::Snapshot;
 use crate::site::Site;
 use crate::telemetry::log;
+use crate::{ServerOptions, Snapshot};
 
 /// How a server came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,7 @@ impl fmt::Debug for ServerHandle {
 
 /// The one place where the handler's type is forgotten; never on the path of a request.
 trait Remote: Send + Sync {
+    fn options(&self) -> &ServerOptions;
     fn snapshot(&self) -> Snapshot;
     fn is_ready(&self) -> bool;
     fn is_draining(&self) -> bool;
@@ -69,6 +70,10 @@ trait Remote: Send + Sync {
 }
 
 impl<H: Handler> Remote for Site<H> {
+    fn options(&self) -> &ServerOptions {
+        &self.options
+    }
+
     fn snapshot(&self) -> Snapshot {
         self.registry.snapshot()
     }
@@ -118,6 +123,12 @@ impl<H: Handler> Remote for Site<H> {
 }
 
 impl Control {
+    /// What was chosen when the server started.
+    #[must_use]
+    pub fn options(&self) -> &ServerOptions {
+        self.0.options()
+    }
+
     /// The counts now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

@@ -324,6 +324,12 @@ spec! {
         #[arg(long, value_name = "PATH")]
         pub status_path: Option<StatusPath>,
 
+        /// Where the status page and the probes are served alone: an address as for --listen; may be given
+        /// several times. They have a thread, connections and limits of their own there, and are no
+        /// longer served at --listen. Without --status-path the status page is /-/status.
+        #[arg(long, value_name = "ADDRESS")]
+        pub admin_listen: Vec<Listen>,
+
         /// Permissions of the file of a Unix socket, in octal [default: by the umask].
         #[arg(long, value_name = "MODE")]
         pub unix_mode: Option<UnixMode>,

@@ -43,6 +43,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-tower",
             "loadline-load",
             "loadline-clients",
+            "loadline-observe",
             "loadline-record",
             "loadline-spec",
             "loadline-capacity",
@@ -77,6 +78,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-sys",
         ],
     ),
+    (
+        "loadline-observe",
+        &["loadline-apps", "loadline-proto", "loadline-server"],
+    ),
     ("loadline-record", &[]),
     ("loadline-capacity", &[]),
     ("loadline-databases", &[]),
@@ -102,7 +107,11 @@ const EDGES: &[(&str, &[&str])] = &[
 /// What further crates the tests of each may import: they marry what the crates may not.
 const TEST_EDGES: &[(&str, &[&str])] = &[
     ("loadline-server", &["loadline-apps", "loadline-tower"]),
-    ("loadline-tower", &["loadline-apps", "loadline-server"]),
+    (
+        "loadline-tower",
+        &["loadline-apps", "loadline-observe", "loadline-server"],
+    ),
+    ("loadline-observe", &["loadline-tower"]),
     ("loadline-load", &["loadline-stub"]),
     ("loadline-clients", &["loadline-stub"]),
     ("loadline-lab", &["loadline-stub"]),

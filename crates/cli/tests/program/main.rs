@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod accounts;
+mod admin;
 mod balancer;
 mod connection_log;
 mod logs;

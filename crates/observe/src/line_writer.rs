@@ -38,20 +38,38 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What is written, and how much of it may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub struct Kind {
     /// Of the thread, and in messages.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Batches in the queue. A batch is what one thread logged in one turn, at the least one line.
-    pub(crate) batches_max: usize,
+    pub batches_max: usize,
     /// Bytes in the queue.
-    pub(crate) queued_bytes_max: usize,
+    pub queued_bytes_max: usize,
     /// How a loss is reported.
-    pub(crate) losses: Losses,
+    pub losses: Losses,
+}
+
+impl Kind {
+    /// A log of requests or connections: some fifty thousand lines, a tenth of a second at full speed.
+    pub const LOG: Self = Self {
+        name: "log",
+        batches_max: 16 * 1024,
+        queued_bytes_max: 8 << 20,
+        losses: Losses::Reported,
+    };
+
+    /// Messages of a program: what a few seconds of trouble have to say.
+    pub const DIAGNOSTICS: Self = Self {
+        name: "diagnostics",
+        batches_max: 4096,
+        queued_bytes_max: 1 << 20,
+        losses: Losses::Noted,
+    };
 }
 
 /// How lost lines are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Losses {
+pub enum Losses {
     /// By a diagnostic message, once in an interval.
     Reported,
     /// By a line in their place, once there is room again.
@@ -60,7 +78,7 @@ pub(crate) enum Losses {
 
 /// Where the lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub enum Target {
     /// Standard output.
     Stdout,
     /// Standard error.
@@ -71,7 +89,7 @@ pub(crate) enum Target {
 
 impl Target {
     /// `-` is standard output.
-    pub(crate) fn from_path(path: PathBuf) -> Self {
+    pub fn from_path(path: PathBuf) -> Self {
         if path.as_os_str() == "-" {
             Self::Stdout
         } else {
@@ -111,32 +129,38 @@ struct Shared {
 }
 
 /// A log that is being written.
-pub(crate) struct LineWriter {
+pub struct LineWriter {
     shared: Arc<Shared>,
     writer: Thread,
 }
 
-/// The writer's thread, to be waited for at the end.
-pub(crate) struct Closing {
+/// The writer's thread, to be waited for at the end. Dropped, it waits for [`DROP_PATIENCE`] at most.
+pub struct Closing {
     log: Arc<LineWriter>,
     done: Receiver<()>,
-    thread: JoinHandle<()>,
+    thread: Option<JoinHandle<()>>,
 }
+
+/// How long a dropped [`Closing`] waits for the last lines to be written.
+pub const DROP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The log's own counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LogCounts {
+pub struct LogCounts {
     /// Lines that were written.
-    pub(crate) written: u64,
+    pub written: u64,
     /// Lines that found no room, or no way into the file.
-    pub(crate) dropped: u64,
+    pub dropped: u64,
     /// Writes that failed.
-    pub(crate) errors: u64,
+    pub errors: u64,
 }
 
 impl LineWriter {
     /// Opens the target and starts the thread.
-    pub(crate) fn start(kind: Kind, target: Target) -> io::Result<(Arc<Self>, Closing)> {
+    ///
+    /// # Errors
+    /// The target cannot be opened, or there is no thread to be had.
+    pub fn start(kind: Kind, target: Target) -> io::Result<(Arc<Self>, Closing)> {
         let out = target.open()?;
         Self::start_with(kind, target, out)
     }
@@ -176,19 +200,19 @@ impl LineWriter {
         let closing = Closing {
             log: Arc::clone(&log),
             done,
-            thread,
+            thread: Some(thread),
         };
         Ok((log, closing))
     }
 
     /// Has the writer open its file again, after what is queued.
-    pub(crate) fn reopen(&self) {
+    pub fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::Release);
         self.writer.unpark();
     }
 
     /// The counts now.
-    pub(crate) fn counts(&self) -> LogCounts {
+    pub fn counts(&self) -> LogCounts {
         LogCounts {
             written: self.shared.lines_written.load(Ordering::Relaxed),
             dropped: self.shared.lines_dropped.load(Ordering::Relaxed),
@@ -238,13 +262,26 @@ impl Shared {
 
 impl Closing {
     /// Has everything written that is queued, for `patience` at most. Returns the counts.
-    pub(crate) fn finish(self, patience: Duration) -> LogCounts {
+    pub fn finish(mut self, patience: Duration) -> LogCounts {
+        self.write_rest(patience);
+        self.log.counts()
+    }
+
+    fn write_rest(&mut self, patience: Duration) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
         self.log.shared.closing.store(true, Ordering::Release);
         self.log.writer.unpark();
         if self.done.recv_timeout(patience).is_ok() {
-            let _ = self.thread.join(); // it has sent its last message
+            let _ = thread.join(); // it has sent its last message
         }
-        self.log.counts()
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.write_rest(DROP_PATIENCE);
     }
 }
 

@@ -1,8 +1,6 @@
 //! What reaches a file that fills up, hangs or is gone, and what is counted as lost.
 
 use super::*;
-use crate::diagnostics::DIAGNOSTICS;
-use crate::logs::LOG;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
@@ -64,7 +62,7 @@ const GRACE: Duration = Duration::from_secs(20);
 
 #[test]
 fn every_line_arrives_once_from_many_threads() {
-    let (log, closing, kept, _failures) = log_on(LOG, vec![Ok(3), Ok(1), Ok(70)]);
+    let (log, closing, kept, _failures) = log_on(Kind::LOG, vec![Ok(3), Ok(1), Ok(70)]);
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let log = &log;
@@ -95,7 +93,7 @@ fn every_line_arrives_once_from_many_threads() {
 
 #[test]
 fn a_disk_that_fills_up_leaves_whole_lines() {
-    let (log, closing, kept, failures) = log_on(LOG, vec![Ok(8), full()]);
+    let (log, closing, kept, failures) = log_on(Kind::LOG, vec![Ok(8), full()]);
     let mut lines = b"first\nsecond\nthird\n".to_vec();
     log.offer(&mut lines);
     failures.recv_timeout(GRACE).unwrap();
@@ -109,7 +107,7 @@ fn a_disk_that_fills_up_leaves_whole_lines() {
 
 #[test]
 fn what_cannot_be_written_is_counted() {
-    let (log, closing, kept, failures) = log_on(LOG, vec![full(), full()]);
+    let (log, closing, kept, failures) = log_on(Kind::LOG, vec![full(), full()]);
     let mut lines = b"one\ntwo\n".to_vec();
     log.offer(&mut lines);
     failures.recv_timeout(GRACE).unwrap();
@@ -131,13 +129,13 @@ fn a_writer_that_hangs_costs_lines_and_not_the_callers() {
         Ok(bytes.len())
     }));
     let target = Target::File("/nowhere/at/all".into());
-    let (log, closing) = LineWriter::start_with(LOG, target, out).unwrap();
+    let (log, closing) = LineWriter::start_with(Kind::LOG, target, out).unwrap();
     let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
     for _ in 0..10_000 {
         log.offer(&mut line.clone());
     }
     let dropped = log.counts().dropped;
-    let room = (LOG.queued_bytes_max / 1024) as u64;
+    let room = (Kind::LOG.queued_bytes_max / 1024) as u64;
     // What the writer had taken before it hung is beside the queue.
     let taken_most = (WRITE_BYTES / 1024) as u64 + 1;
     assert!(
@@ -164,7 +162,7 @@ fn a_panic_costs_the_lines_at_hand_and_no_more() {
         keep.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
     }));
-    let (log, closing) = LineWriter::start_with(LOG, Target::Stdout, out).unwrap();
+    let (log, closing) = LineWriter::start_with(Kind::LOG, Target::Stdout, out).unwrap();
     log.offer(&mut b"one\n".to_vec());
     panicked.recv_timeout(GRACE).unwrap();
     log.offer(&mut b"two\n".to_vec());
@@ -176,7 +174,7 @@ fn a_panic_costs_the_lines_at_hand_and_no_more() {
 /// No other message would say that diagnostics were lost.
 #[test]
 fn diagnostics_that_were_lost_leave_a_note_in_their_place() {
-    let (log, closing, kept, failures) = log_on(DIAGNOSTICS, vec![full(), full(), Ok(4)]);
+    let (log, closing, kept, failures) = log_on(Kind::DIAGNOSTICS, vec![full(), full(), Ok(4)]);
     for text in ["one\ntwo\n", "three\n"] {
         log.offer(&mut text.as_bytes().to_vec());
         failures.recv_timeout(GRACE).unwrap();

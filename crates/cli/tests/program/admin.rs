@@ -1,0 +1,132 @@
+//! The listener of the server's own pages.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+
+use crate::util::{GRACE, Server, architectures, exchange, run, site};
+
+/// Where the server's own pages are, as the start-up lines say.
+fn admin_address(server: &Server) -> SocketAddr {
+    let line = server.line_with("status page at ");
+    let (_, url) = line.split_once("http://").expect(&line);
+    let (address, path) = url.split_once('/').expect(&line);
+    assert_eq!(path, "-/status", "{line}");
+    address.parse().expect(&line)
+}
+
+fn ask(address: SocketAddr, target: &str) -> (u16, String) {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(GRACE)).unwrap();
+    let (head, content) = exchange(stream, target);
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, content)
+}
+
+#[test]
+fn pages_have_their_listener_and_nothing_else_has_it() {
+    let site = site();
+    for architecture in architectures() {
+        let more = format!("--architecture {architecture} --admin-listen 127.0.0.1:0");
+        let more: Vec<&str> = more.split(' ').collect();
+        let server = Server::start(site.path(), &more);
+        let admin = admin_address(&server);
+        assert_eq!(ask(admin, "/-/health"), (200, "alive\n".to_owned()));
+        assert_eq!(ask(admin, "/-/ready"), (200, "ready\n".to_owned()));
+        let (status, content) = ask(admin, "/-/status");
+        let page: serde_json::Value = serde_json::from_str(&content).expect(&content);
+        assert_eq!(status, 200);
+        assert_eq!(page["server"]["architecture"], architecture);
+        assert_eq!(
+            page["total"]["accepted"], 0,
+            "{architecture}: none of its own"
+        );
+        assert_eq!(ask(admin, "/").0, 404, "{architecture}");
+        assert_eq!(ask(admin, "/index.html").0, 404, "{architecture}");
+        for path in ["/-/health", "/-/ready", "/-/status"] {
+            assert_eq!(ask(server.address(), path).0, 404, "{architecture}: {path}");
+        }
+    }
+}
+
+/// The only connection is taken and its request runs for hours: the pages respond all the same, also
+/// while the server drains.
+#[test]
+fn pages_are_outside_of_every_limit() {
+    let site = site();
+    for architecture in architectures() {
+        let bounds = match architecture {
+            "sequential" => "",
+            "thread-pool" => "--threads 1 --queue-max 1",
+            "thread-per-connection" => "--connections-max 1",
+            _ => "--connections-max 1 --workers 0",
+        };
+        let more = format!(
+            "--architecture {architecture} {bounds} --service-time 3h --grace 1h \
+             --admin-listen 127.0.0.1:0"
+        );
+        let more: Vec<&str> = more.split_ascii_whitespace().collect();
+        let mut server = Server::start(site.path(), &more);
+        let admin = admin_address(&server);
+        let mut taken = server.connect();
+        taken
+            .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            .unwrap();
+        for _ in 0..3 {
+            assert_eq!(ask(admin, "/-/status").0, 200, "{architecture}");
+            assert_eq!(ask(admin, "/-/ready").0, 200, "{architecture}");
+        }
+        server.signal("TERM");
+        server.line_with("draining");
+        assert_eq!(ask(admin, "/-/ready").0, 503, "{architecture}");
+        assert_eq!(ask(admin, "/-/health").0, 200, "{architecture}");
+        server.signal("KILL");
+        server.wait();
+    }
+}
+
+#[test]
+fn pages_end_with_the_server() {
+    let site = site();
+    let more = ["--admin-listen", "127.0.0.1:0"];
+    let mut server = Server::start(site.path(), &more);
+    let mut idle = TcpStream::connect(admin_address(&server)).unwrap();
+    idle.set_read_timeout(Some(GRACE)).unwrap();
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(matches!(idle.read(&mut [0]), Ok(0) | Err(_)));
+}
+
+#[test]
+fn several_addresses_also_unix() {
+    let (site, folder) = (site(), tempfile::tempdir().unwrap());
+    let socket = folder.path().join("admin");
+    let unix = format!("unix:{}", socket.display());
+    let server = Server::start(
+        site.path(),
+        &[
+            "--admin-listen",
+            "127.0.0.1:0",
+            "--admin-listen",
+            &unix,
+            "--status-path",
+            "/inner/status",
+        ],
+    );
+    server.line_with("status page at unix:");
+    let stream = UnixStream::connect(&socket).unwrap();
+    let (head, content) = exchange(stream, "/inner/ready");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert_eq!(content, "ready\n");
+}
+
+#[test]
+fn an_address_that_is_taken_is_named_with_its_option() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = run(&["serve", "/", "--admin-listen", &address]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    let expected = format!("--admin-listen {address}: already in use");
+    assert!(message.contains(&expected), "{message}");
+}

@@ -1,0 +1,51 @@
+//! What a server shows of itself: logs, a status page, probes, and a listener for them alone.
+//!
+//! Two lines give them to a server that is built in code:
+//!
+//! ```no_run
+//! use axum::{Router, routing::get};
+//! use loadline_observe::{StartWithPages, access_log};
+//! use loadline_server::Server;
+//! use loadline_tower::Tower;
+//!
+//! fn main() -> std::io::Result<()> {
+//!     let app = Router::new().route("/", get(|| async { "hello" }));
+//!     let (log, _closing) = access_log("access.log".as_ref())?;
+//!     let server = Server::new(Tower::new(app)?).access_log(log).start_with_pages()?;
+//!     server.wait()?;
+//!     Ok(())
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+mod exposition;
+mod line_writer;
+mod pages;
+mod section;
+mod status;
+
+use std::io;
+use std::path::Path;
+
+use loadline_proto::AccessFormat;
+use loadline_server::AccessLogging;
+
+pub use line_writer::{Closing, DROP_PATIENCE, Kind, LineWriter, LogCounts, Losses, Target};
+pub use pages::{Pages, STATUS_PATH, StartWithPages};
+pub use section::{Figure, Section};
+pub use status::Status;
+
+/// An access log in the combined form, appended to this file; `-` is standard output. The second part
+/// waits, when it is dropped, until the last lines are written.
+///
+/// # Errors
+/// The file cannot be opened, or there is no thread to be had.
+pub fn access_log(path: &Path) -> io::Result<(AccessLogging, Closing)> {
+    let kind = Kind {
+        name: "access log",
+        ..Kind::LOG
+    };
+    let (sink, closing) = LineWriter::start(kind, Target::from_path(path.to_owned()))?;
+    let format = AccessFormat::Combined;
+    Ok((AccessLogging { format, sink }, closing))
+}

@@ -1,0 +1,141 @@
+//! Figures of other parts of a program, shown on the status page beside the server's.
+
+use std::sync::Arc;
+
+use crate::line_writer::LineWriter;
+
+/// Counts that go up and down; the others only rise.
+const GAUGES: [&str; 4] = [
+    "connections",
+    "app_requests_in_progress",
+    "queue_depth",
+    "entries",
+];
+
+/// Figures with a name in common, `cache` for example; read when the page is.
+pub struct Section {
+    pub(crate) name: &'static str,
+    read: Box<dyn Fn() -> Option<Vec<Figure>> + Send + Sync>,
+}
+
+/// A count and its name, in JSON and as a metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    pub(crate) name: &'static str,
+    pub(crate) value: u64,
+    pub(crate) metric: Metric,
+}
+
+/// A count as Prometheus names it: times in seconds, what only rises with `_total`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Metric {
+    pub(crate) name: String,
+    pub(crate) kind: &'static str,
+    unit: f64,
+}
+
+impl Section {
+    /// `read` is called on a serving thread, so it must not block. `None`: that part does not run; JSON
+    /// has `null`, and Prometheus nothing.
+    pub fn new(
+        name: &'static str,
+        read: impl Fn() -> Option<Vec<Figure>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name,
+            read: Box::new(read),
+        }
+    }
+
+    /// What a log has written and lost.
+    #[must_use]
+    pub fn of_log(name: &'static str, log: Option<Arc<LineWriter>>) -> Self {
+        Self::new(name, move || {
+            let counts = log.as_ref()?.counts();
+            Some(vec![
+                Figure::new("lines_written", counts.written).metric("lines"),
+                Figure::new("lines_dropped", counts.dropped),
+                Figure::new("write_errors", counts.errors),
+            ])
+        })
+    }
+
+    pub(crate) fn figures(&self) -> Option<Vec<Figure>> {
+        (self.read)()
+    }
+}
+
+impl Figure {
+    /// A count. A time has a name that ends in `_us`.
+    #[must_use]
+    pub fn new(name: &'static str, value: u64) -> Self {
+        Self {
+            name,
+            value,
+            metric: Metric::of(name),
+        }
+    }
+
+    /// A number that also falls.
+    #[must_use]
+    pub fn gauge(name: &'static str, value: u64) -> Self {
+        Self {
+            name,
+            value,
+            metric: Metric::gauge(name),
+        }
+    }
+
+    /// The metric has another name.
+    #[must_use]
+    fn metric(mut self, name: &str) -> Self {
+        self.metric = Metric::of(name);
+        self
+    }
+}
+
+impl Metric {
+    pub(crate) fn of(name: &str) -> Self {
+        if GAUGES.contains(&name) {
+            return Self::gauge(name);
+        }
+        let (name, unit) = match name.strip_suffix("_us") {
+            Some(name) => (format!("{name}_seconds_total"), 1e6),
+            None => (format!("{name}_total"), 1.0),
+        };
+        Self {
+            name,
+            kind: "counter",
+            unit,
+        }
+    }
+
+    fn gauge(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: "gauge",
+            unit: 1.0,
+        }
+    }
+
+    pub(crate) fn scaled(&self, value: u64) -> f64 {
+        value as f64 / self.unit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_and_what_rises_is_a_total() {
+        let wait = Metric::of("queue_wait_us");
+        assert_eq!(
+            (wait.name.as_str(), wait.kind),
+            ("queue_wait_seconds_total", "counter")
+        );
+        assert_eq!(wait.scaled(1_500_000), 1.5);
+        assert_eq!(Metric::of("connections").name, "connections");
+        assert_eq!(Metric::of("bytes_in").name, "bytes_in_total");
+    }
+}

@@ -1,0 +1,237 @@
+//! The status page's contents: the server's counts as JSON and as Prometheus text.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use loadline_apps::StatusSource;
+use loadline_proto::CloseReason;
+use loadline_server::{Architecture, Control, Counts, Role, ServerOptions, Snapshot};
+use serde_json::{Map, Value, json};
+
+use crate::exposition::Exposition;
+use crate::section::{Figure, Metric, Section};
+
+/// Rows of one kind of thread that Prometheus is shown one by one. Beyond it only the sum: each
+/// label value is a time series that has to be stored.
+const SERIES_PER_ROLE_MAX: usize = 128;
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+const BLAMES: [&str; 4] = ["peer", "local", "limit", "timeout"];
+
+/// Counts by a label of their own, beside the thread's.
+struct Labelled {
+    name: &'static str,
+    help: &'static str,
+    label: &'static str,
+    values: fn(&Counts) -> Vec<(&'static str, u64)>,
+}
+
+const LABELLED: [Labelled; 3] = [
+    Labelled {
+        name: "answers",
+        help: "Answers begun",
+        label: "class",
+        values: |counts| CLASSES.into_iter().zip(counts.answers).collect(),
+    },
+    Labelled {
+        name: "faults",
+        help: "Faults by blame",
+        label: "blame",
+        values: |counts| BLAMES.into_iter().zip(counts.faults).collect(),
+    },
+    Labelled {
+        name: "closed",
+        help: "Connections closed",
+        label: "reason",
+        values: |counts| {
+            let reasons = CloseReason::ALL.into_iter();
+            let count = |(reason, name)| (name, counts.closed_for(reason));
+            reasons.map(count).collect()
+        },
+    },
+];
+
+/// Where the status page gets its texts, and the probe of readiness its answer.
+pub struct Status {
+    began: Instant,
+    /// Known only once the server runs, which needs the handler first.
+    control: OnceLock<Control>,
+    sections: Vec<Section>,
+}
+
+impl Status {
+    /// Shows these sections beside the server's own counts.
+    #[must_use]
+    pub fn new(sections: Vec<Section>) -> Arc<Self> {
+        Arc::new(Self {
+            began: Instant::now(),
+            control: OnceLock::new(),
+            sections,
+        })
+    }
+
+    /// Shows this server from now on. Of several, the first one counts.
+    pub fn attach(&self, control: Control) {
+        let _ = self.control.set(control);
+    }
+
+    /// Whether more requests are welcome. A probe that comes before the end of the start is answered
+    /// already.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.control.get().is_none_or(Control::is_ready)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.control
+            .get()
+            .map(Control::snapshot)
+            .unwrap_or_default()
+    }
+
+    fn server_json(&self) -> Value {
+        let options = self.control.get().map(Control::options);
+        let options = options.cloned().unwrap_or_default();
+        let ServerOptions {
+            architecture,
+            loops,
+            workers,
+            threads,
+            connections_max,
+            ..
+        } = options;
+        let has_loops = architecture.has_loops();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "architecture": architecture.name(),
+            "loops": has_loops.then_some(loops),
+            "workers": has_loops.then_some(workers),
+            "threads": (architecture == Architecture::ThreadPool).then_some(threads),
+            "connections_max": connections_max,
+            "uptime_seconds": self.began.elapsed().as_secs(),
+            "process": std::process::id(),
+        })
+    }
+}
+
+impl StatusSource for Status {
+    fn json(&self) -> String {
+        let snapshot = self.snapshot();
+        let threads = snapshot.rows.iter().map(|row| {
+            let mut object = counts_json(&row.counts);
+            object.insert("name".into(), row.to_string().into());
+            object.insert("role".into(), row.role.name().into());
+            Value::Object(object)
+        });
+        let mut page = json!({
+            "server": self.server_json(),
+            "total": counts_json(&snapshot.total),
+            "connections_cut": snapshot.cut,
+            "threads": threads.collect::<Vec<_>>(),
+        });
+        for section in &self.sections {
+            let figures = section.figures().map(|figures| {
+                let pairs = figures.iter().map(|it| (it.name.into(), it.value.into()));
+                Value::Object(pairs.collect())
+            });
+            page[section.name] = figures.into();
+        }
+        format!("{page:#}\n")
+    }
+
+    fn prometheus(&self) -> String {
+        let snapshot = self.snapshot();
+        let mut text = Exposition::default();
+        let up_s = self.began.elapsed().as_secs_f64();
+        text.single("up_seconds", "gauge", "Time since the server began", up_s);
+        let shown: Vec<(String, &Counts)> = shown_rows(&snapshot);
+        for it in &LABELLED {
+            let name = format!("{}_total", it.name);
+            text.family(&name, "counter", it.help);
+            for (thread, counts) in &shown {
+                for (value, count) in (it.values)(counts) {
+                    let labels = format!("{{{thread},{}=\"{value}\"}}", it.label);
+                    text.sample(&name, &labels, count as f64);
+                }
+            }
+        }
+        for (index, (name, _)) in snapshot.total.named().into_iter().enumerate() {
+            let metric = Metric::of(name);
+            text.family(&metric.name, metric.kind, &name.replace('_', " "));
+            for (thread, counts) in &shown {
+                let value = counts.named()[index].1;
+                text.sample(&metric.name, &format!("{{{thread}}}"), metric.scaled(value));
+            }
+        }
+        for section in &self.sections {
+            show_section(&mut text, section);
+        }
+        text.0
+    }
+}
+
+/// The rows as Prometheus sees them: a label and counts; roles with too many rows as one sum.
+fn shown_rows(snapshot: &Snapshot) -> Vec<(String, &Counts)> {
+    let of_role = |role: Role| snapshot.rows.iter().filter(move |row| row.role == role);
+    let is_crowded = snapshot
+        .rows
+        .iter()
+        .any(|row| of_role(row.role).count() > SERIES_PER_ROLE_MAX);
+    if is_crowded {
+        return vec![("thread=\"all\"".to_owned(), &snapshot.total)];
+    }
+    let rows = snapshot.rows.iter();
+    rows.map(|row| (format!("thread=\"{row}\""), &row.counts))
+        .collect()
+}
+
+fn counts_json(counts: &Counts) -> Map<String, Value> {
+    let own = |(name, value): (&str, u64)| (name.to_owned(), Value::from(value));
+    let mut map: Map<_, _> = counts.named().into_iter().map(own).collect();
+    map.insert("requests".into(), counts.requests().into());
+    for it in &LABELLED {
+        let pairs = (it.values)(counts).into_iter().map(own);
+        map.insert(it.name.into(), Value::Object(pairs.collect()));
+    }
+    map
+}
+
+fn show_section(text: &mut Exposition, section: &Section) {
+    for Figure {
+        name,
+        value,
+        metric,
+    } in section.figures().unwrap_or_default()
+    {
+        let full = format!("{}_{}", section.name, metric.name);
+        let help = format!("{} {name}", section.name).replace('_', " ");
+        text.single(&full, metric.kind, &help, metric.scaled(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loadline_server::RowSnapshot;
+
+    fn snapshot(rows: usize) -> Snapshot {
+        let row = |index| RowSnapshot {
+            role: Role::Loop,
+            index,
+            counts: Counts::default(),
+        };
+        Snapshot {
+            rows: (0..rows).map(row).collect(),
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn labels_are_bounded() {
+        assert_eq!(shown_rows(&snapshot(128)).len(), 128);
+        let crowded = snapshot(129);
+        let shown = shown_rows(&crowded);
+        assert_eq!(shown.len(), 1);
+        assert_eq!(shown[0].0, "thread=\"all\"");
+    }
+}
