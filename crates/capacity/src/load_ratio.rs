@@ -1,0 +1,199 @@
+//! How far the present load is from what a server can carry at its latency goal, estimated from what
+//! the server measures while it serves. Nothing is loaded for it.
+//!
+//! A server is a row of **stations** that each request visits: a loop, the worker slots, all CPUs. In a
+//! window of time each was busy for so many server-seconds, and so many requests ended: their quotient
+//! is the **demand** of the station (the service demand law). From the demand follows the rate at which
+//! the station would keep the goal: with Poisson arrivals, `c` servers and a wait of
+//!
+//! ```text
+//!   P(wait > t) = C(c, a) exp(-(c - a) t / (S (1 + scv) / 2))      a = rate * S
+//! ```
+//!
+//! (Erlang's C; exact for exponential service, Allen and Cunneen's approximation for others), the
+//! highest rate whose share of late requests is what the goal allows. The lowest of these rates is what
+//! the server can carry; the ratio is the present rate, with what was refused, divided by it.
+//!
+//! It is an extrapolation: it takes the demand at the limit to be what it is now. What waits together
+//! (a batch, a burst) is served better or worse than that.
+
+use crate::stats::{Interval, LEVEL, mean_interval};
+
+/// Blocks of windows of which each is left out once for the interval.
+const BLOCKS_MAX: usize = 10;
+
+/// Stations with more servers queue only where they are all but full.
+const ERLANG_SERVERS_MAX: f64 = 256.0;
+
+/// A place where requests wait for one of some equal servers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Station {
+    /// How many serve at once; CPUs by a quota may be a fraction.
+    pub servers: f64,
+    /// The squared coefficient of variation of service times: 1 for exponential ones, 0 for equal ones.
+    pub scv: f64,
+}
+
+/// What was counted between two moments.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Window {
+    /// Its length.
+    pub seconds: f64,
+    /// Requests that were served.
+    pub served: f64,
+    /// Requests that were refused for want of capacity.
+    pub refused: f64,
+    /// Server-seconds for which each station was busy.
+    pub busy_s: Vec<f64>,
+}
+
+/// What is promised of latency.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Goal {
+    /// The latency; `f64::INFINITY` if nothing is promised.
+    pub latency_s: f64,
+    /// The share of requests within it.
+    pub share: f64,
+}
+
+/// The present load beside what can be carried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadRatio {
+    /// Present rate by capacity: 1 is the load line.
+    pub ratio: f64,
+    /// Its interval; `None` from a single window.
+    pub interval: Option<Interval>,
+    /// The rate that can be carried, in requests a second.
+    pub capacity_per_s: f64,
+    /// The station that limits it.
+    pub limit: usize,
+    /// Server-seconds that a request takes of each station.
+    pub demands_s: Vec<f64>,
+    /// The share of each station that was busy.
+    pub utilisations: Vec<f64>,
+}
+
+/// The estimate; `None` where nothing was served, or where the goal is shorter than the service.
+#[must_use]
+pub fn estimate(stations: &[Station], windows: &[Window], goal: Goal) -> Option<LoadRatio> {
+    let all = sum(stations.len(), windows);
+    let mut estimate = of_window(stations, &all, goal)?;
+    estimate.interval = interval(stations, windows, goal, estimate.ratio);
+    Some(estimate)
+}
+
+fn of_window(stations: &[Station], window: &Window, goal: Goal) -> Option<LoadRatio> {
+    let is_measured = window.seconds > 0.0 && window.served > 0.0;
+    if !is_measured {
+        return None;
+    }
+    let demands_s: Vec<f64> = (window.busy_s.iter().map(|busy| busy / window.served)).collect();
+    let rates = stations.iter().zip(&demands_s);
+    let rates = rates.map(|(station, demand)| station.rate_max(*demand, goal));
+    let (limit, capacity_per_s) = rates.enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    if !(capacity_per_s.is_finite() && capacity_per_s > 0.0) {
+        return None;
+    }
+    let used = stations.iter().zip(&window.busy_s);
+    Some(LoadRatio {
+        ratio: (window.served + window.refused) / window.seconds / capacity_per_s,
+        interval: None,
+        capacity_per_s,
+        limit,
+        demands_s,
+        utilisations: used
+            .map(|(station, busy)| busy / window.seconds / station.servers)
+            .collect(),
+    })
+}
+
+/// By the jackknife over blocks of neighbouring windows: the ratio is no mean of the windows' ratios,
+/// and neighbours resemble each other.
+fn interval(stations: &[Station], windows: &[Window], goal: Goal, whole: f64) -> Option<Interval> {
+    let count = windows.len().min(BLOCKS_MAX);
+    if count < 2 {
+        return None;
+    }
+    let bound = |block: usize| block * windows.len() / count;
+    let pseudo_values: Option<Vec<f64>> = (0..count)
+        .map(|block| {
+            let others = [&windows[..bound(block)], &windows[bound(block + 1)..]].concat();
+            let without = of_window(stations, &sum(stations.len(), &others), goal)?.ratio;
+            Some(count as f64 * whole - (count - 1) as f64 * without)
+        })
+        .collect();
+    let interval = mean_interval(&pseudo_values?, LEVEL)?;
+    Some(Interval {
+        low: interval.low.max(0.0),
+        ..interval
+    })
+}
+
+fn sum(stations: usize, windows: &[Window]) -> Window {
+    let mut all = Window {
+        busy_s: vec![0.0; stations],
+        ..Window::default()
+    };
+    for window in windows {
+        all.seconds += window.seconds;
+        all.served += window.served;
+        all.refused += window.refused;
+        for (to, from) in all.busy_s.iter_mut().zip(&window.busy_s) {
+            *to += from;
+        }
+    }
+    all
+}
+
+impl Station {
+    /// The highest rate that keeps the goal if each request takes `demand_s`; infinite if it takes
+    /// nothing, 0 if the goal is shorter than the demand.
+    fn rate_max(&self, demand_s: f64, goal: Goal) -> f64 {
+        if demand_s <= 0.0 {
+            return f64::INFINITY;
+        }
+        let patience_s = goal.latency_s - demand_s;
+        if patience_s <= 0.0 {
+            return 0.0;
+        }
+        let is_late = |offered: f64| self.late(offered, demand_s, patience_s) > 1.0 - goal.share;
+        let (mut low, mut high) = (0.0, self.servers);
+        for _ in 0..40 {
+            let middle = f64::midpoint(low, high);
+            if is_late(middle) {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        low / demand_s
+    }
+
+    /// The share of requests that wait longer than `patience_s` when `offered` servers are busy on
+    /// average.
+    fn late(&self, offered: f64, demand_s: f64, patience_s: f64) -> f64 {
+        let waiting = match self.servers <= ERLANG_SERVERS_MAX {
+            true => erlang_c(self.servers, offered),
+            false => (offered / self.servers).powf(self.servers.sqrt()),
+        };
+        let spread = f64::midpoint(1.0, self.scv);
+        waiting * (-(self.servers - offered) * patience_s / (demand_s * spread)).exp()
+    }
+}
+
+/// The share of requests that wait at all, with `offered` of `servers` busy on average. A fraction of a
+/// server counts as slower servers, one less.
+fn erlang_c(servers: f64, offered: f64) -> f64 {
+    let whole = servers.floor().max(1.0);
+    let offered = offered * whole / servers;
+    let mut blocked = 1.0; // Erlang's B, by its recursion
+    let mut count = 1.0;
+    while count <= whole {
+        blocked = offered * blocked / (count + offered * blocked);
+        count += 1.0;
+    }
+    blocked / (1.0 - offered / whole * (1.0 - blocked))
+}
+
+#[cfg(test)]
+mod tests;

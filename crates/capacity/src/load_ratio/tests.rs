@@ -1,0 +1,191 @@
+//! The estimate against simulated servers whose limit is known in closed form.
+
+use rand::RngExt;
+use rand_pcg::Pcg64Mcg;
+
+use super::*;
+
+const GOAL: Goal = Goal {
+    latency_s: 0.1,
+    share: 0.99,
+};
+
+const WINDOWS: usize = 30;
+
+/// How long a service takes.
+#[derive(Clone, Copy)]
+enum Service {
+    Exponential(f64),
+    Fixed(f64),
+}
+
+impl Service {
+    fn draw(self, rng: &mut Pcg64Mcg) -> f64 {
+        match self {
+            Self::Exponential(mean) => exponential(mean, rng),
+            Self::Fixed(time) => time,
+        }
+    }
+}
+
+fn exponential(mean: f64, rng: &mut Pcg64Mcg) -> f64 {
+    -mean * (1.0 - rng.random::<f64>()).ln()
+}
+
+/// Windows of a second of a server of `servers` equal servers with one queue, Poisson arrivals.
+fn simulate(servers: usize, service: Service, rate: f64, rng: &mut Pcg64Mcg) -> Vec<Window> {
+    let empty = Window {
+        seconds: 1.0,
+        busy_s: vec![0.0],
+        ..Window::default()
+    };
+    let mut windows = vec![empty; WINDOWS];
+    let mut free_at = vec![0.0_f64; servers];
+    let mut now = 0.0;
+    while now < WINDOWS as f64 {
+        now += exponential(1.0 / rate, rng);
+        let first = free_at.iter_mut().min_by(|a, b| a.total_cmp(b)).unwrap();
+        let begin = now.max(*first);
+        *first = begin + service.draw(rng);
+        if let Some(window) = windows.get_mut(*first as usize) {
+            window.served += 1.0;
+        }
+        let touched = begin as usize..=*first as usize;
+        for (second, window) in windows.iter_mut().enumerate().skip(begin as usize) {
+            if !touched.contains(&second) {
+                break;
+            }
+            let (from, to) = (second as f64, second as f64 + 1.0);
+            window.busy_s[0] += (first.min(to) - begin.max(from)).max(0.0);
+        }
+    }
+    windows
+}
+
+/// The highest rate at which `share` of the responses of an M/M/c queue come within the goal.
+fn rate_of_mmc(servers: usize, mean: f64, goal: Goal) -> f64 {
+    let (c, mu) = (servers as f64, 1.0 / mean);
+    let late = |rate: f64| {
+        let a = rate * mean;
+        let spare = c - 1.0 - a;
+        let t = mu * goal.latency_s;
+        (-t).exp() * (1.0 + erlang_c(c, a) * (1.0 - (-t * spare).exp()) / spare)
+    };
+    let (mut low, mut high) = (0.0, c * mu * 0.999_999);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0 + 1e-9; // not where the formula divides by zero
+        match late(middle) > 1.0 - goal.share {
+            true => high = middle,
+            false => low = middle,
+        }
+    }
+    low
+}
+
+fn rng(seed: u64) -> Pcg64Mcg {
+    Pcg64Mcg::new(u128::from(seed) << 64 | 0xcafe_f00d_d15e_a5e5)
+}
+
+#[test]
+fn erlang_c_as_tables_have_it() {
+    for (servers, offered, expected) in [(1.0, 0.5, 0.5), (2.0, 1.0, 1.0 / 3.0), (5.0, 4.0, 0.5541)]
+    {
+        let share = erlang_c(servers, offered);
+        assert!((share - expected).abs() < 1e-4, "{servers}: {share}");
+    }
+}
+
+#[test]
+fn the_ratio_of_an_mmc_queue_is_within_a_tenth_of_the_truth() {
+    let mean = 0.004;
+    for servers in [1, 2, 8] {
+        let capacity = rate_of_mmc(servers, mean, GOAL);
+        for load in [0.3, 0.5, 0.7, 0.9] {
+            for seed in 0..20 {
+                let rate = load * capacity;
+                let windows = simulate(servers, Service::Exponential(mean), rate, &mut rng(seed));
+                let station = Station {
+                    servers: servers as f64,
+                    scv: 1.0,
+                };
+                let found = estimate(&[station], &windows, GOAL).unwrap();
+                let error = found.ratio / load - 1.0;
+                assert!(
+                    error.abs() < 0.1,
+                    "{servers} servers at {load}, seed {seed}: {found:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn equal_services_wait_half_as_long() {
+    let (servers, time) = (2, 0.004);
+    for load in [0.3, 0.6, 0.9] {
+        // A goal that is far longer than the service is kept almost until all servers are busy.
+        let rate = load * servers as f64 / time;
+        let windows = simulate(servers, Service::Fixed(time), rate, &mut rng(1));
+        let station = Station {
+            servers: servers as f64,
+            scv: 0.0,
+        };
+        let found = estimate(&[station], &windows, GOAL).unwrap();
+        assert!((found.ratio / load - 1.0).abs() < 0.1, "{found:?}");
+        let same = Station {
+            scv: 1.0,
+            ..station
+        };
+        let capacity = estimate(&[same], &windows, GOAL).unwrap().capacity_per_s;
+        assert!(found.capacity_per_s > capacity, "{found:?} and {capacity}");
+    }
+}
+
+#[test]
+fn the_interval_holds_the_truth_as_often_as_it_says() {
+    let (servers, mean, load) = (2, 0.004, 0.6);
+    let rate = load * rate_of_mmc(servers, mean, GOAL);
+    let station = Station {
+        servers: servers as f64,
+        scv: 1.0,
+    };
+    let runs = 300;
+    let held = (0..runs).filter(|seed| {
+        let windows = simulate(servers, Service::Exponential(mean), rate, &mut rng(*seed));
+        let found = estimate(&[station], &windows, GOAL).unwrap();
+        let interval = found.interval.unwrap();
+        assert!(interval.contains(found.ratio), "{found:?}");
+        interval.contains(load)
+    });
+    let held = held.count() as f64 / runs as f64;
+    assert!((0.88..=0.99).contains(&held), "{held}");
+}
+
+#[test]
+fn the_narrowest_station_is_the_limit_and_what_is_refused_is_load() {
+    let stations = [4.0, 2.0].map(|servers| Station { servers, scv: 1.0 });
+    let window = Window {
+        seconds: 1.0,
+        served: 100.0,
+        refused: 100.0,
+        busy_s: vec![1.0, 1.0],
+    };
+    let none = Goal {
+        latency_s: f64::INFINITY,
+        share: 0.99,
+    };
+    let found = estimate(&stations, std::slice::from_ref(&window), none).unwrap();
+    assert_eq!(found.limit, 1);
+    assert_eq!(found.demands_s, [0.01, 0.01]);
+    assert_eq!(found.utilisations, [0.25, 0.5]);
+    assert!((found.capacity_per_s - 200.0).abs() < 1.0, "{found:?}");
+    assert!((found.ratio - 1.0).abs() < 0.01, "{found:?}");
+    assert!(found.interval.is_none());
+    let tight = Goal {
+        latency_s: 0.009,
+        share: 0.99,
+    };
+    assert!(estimate(&stations, &[window], tight).is_none());
+    assert!(estimate(&stations, &[], none).is_none());
+    assert!(estimate(&stations, &[Window::default()], none).is_none());
+}
