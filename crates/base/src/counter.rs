@@ -19,6 +19,12 @@ impl Counter {
         );
     }
 
+    /// Puts `n` in its place; to be called by the owning thread only.
+    #[inline]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
     /// Takes `n` away; to be called by the owning thread only. For gauges.
     #[inline]
     pub fn sub(&self, n: u64) {

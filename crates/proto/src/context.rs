@@ -23,6 +23,9 @@ impl Context<'_> {
     /// The head of this one is complete, or there will be none.
     pub(crate) fn stamp(&self, exchange: &mut Exchange) {
         exchange.began = self.now;
-        exchange.began_us = self.log.as_deref().map_or(0, AccessLog::now_us);
+        exchange.began_us = match self.log.as_deref() {
+            Some(log) => log.now_us(),
+            None => self.counters.latencies.now_us(),
+        };
     }
 }

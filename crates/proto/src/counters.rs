@@ -2,6 +2,7 @@
 
 use loadline_base::Counter;
 
+use crate::latency::Latencies;
 use crate::{Blame, Fault, Status};
 
 /// Why a connection was closed.
@@ -72,6 +73,8 @@ pub struct Counters {
     pub accepted: Counter,
     /// Connections closed, by reason.
     pub closed: [Counter; CloseReason::ALL.len()],
+    /// How long requests took.
+    pub latencies: Latencies,
 }
 
 impl Counters {

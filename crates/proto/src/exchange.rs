@@ -21,6 +21,9 @@ pub struct Exchange {
     /// The number of the listener that has accepted its connection, in the order of the server's
     /// addresses.
     pub listener: u32,
+    /// The number of the part of the site that answers, for latencies by mount: `Handler::mounts` has
+    /// its name. `latency::UNMEASURED`: a page of the server's own.
+    pub mount: u8,
     /// How much content may be on its way to an app's task and from it, in bytes each. There for
     /// `Handler::start` alone.
     pub stream_window_bytes: usize,
@@ -49,7 +52,7 @@ pub struct Exchange {
     pub(crate) promised_s: u32,
     /// What trusted proxies say.
     pub(crate) forwarded: Forwarded,
-    /// `began` as the access log has it, in microseconds; 0 without one.
+    /// `began` in microseconds.
     pub(crate) began_us: u64,
     pub(crate) unnamed_proxy: Option<ForwardedField>,
 }
@@ -89,6 +92,7 @@ impl Exchange {
     /// Becomes a copy of another's request, to be answered in its place.
     pub(crate) fn copy_request(&mut self, other: &Self) {
         self.stream = other.stream;
+        self.mount = other.mount;
         self.peer = other.peer;
         self.forwarded = other.forwarded;
         self.began = other.began;
@@ -100,6 +104,7 @@ impl Exchange {
     pub(crate) fn clear(&mut self) {
         self.stream = StreamId(0);
         self.promised_s = 0;
+        self.mount = 0;
         self.peer = None;
         self.local = None;
         self.forwarded = Forwarded::default();

@@ -28,6 +28,11 @@ pub trait Handler: Send + Sync + 'static {
     /// lock and writes no shared line.
     type Local: Send;
 
+    /// The parts of a site whose latencies are counted apart: `Exchange::mount` is an index of it.
+    fn mounts(&self) -> Vec<String> {
+        vec!["/".into()]
+    }
+
     /// A fresh `Local` for a thread that starts serving.
     fn local(&self) -> Self::Local;
 
@@ -62,6 +67,10 @@ pub trait Handler: Send + Sync + 'static {
 /// A handler that others look into while it serves: the status page, say.
 impl<H: Handler> Handler for std::sync::Arc<H> {
     type Local = H::Local;
+
+    fn mounts(&self) -> Vec<String> {
+        (**self).mounts()
+    }
 
     fn local(&self) -> Self::Local {
         (**self).local()

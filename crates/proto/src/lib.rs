@@ -64,6 +64,7 @@ pub mod handler;
 mod hang_up;
 pub mod http1;
 pub mod http1_session;
+pub mod latency;
 pub mod layered;
 pub mod limits;
 pub mod method;

@@ -4,6 +4,7 @@
 use loadline_base::{Buffer, Millis, Segment};
 
 use crate::http1::{ChunkedDecoder, Framing, HeadScanner};
+use crate::latency::Timing;
 use crate::stream::Stream;
 use crate::{Exchange, Fault, HangUp, Limits, RECEIVE_BYTES, Status, TaskOptions};
 
@@ -105,6 +106,8 @@ pub(crate) struct Progress {
     pub(crate) out_sent: u64,
     /// An answer too large to be copied is logged when it is out.
     pub(crate) unlogged: Option<Box<Exchange>>,
+    /// Without a log, that is when its latency ends.
+    pub(crate) unmeasured: Option<Timing>,
     /// Length of the content of the last answer.
     pub(crate) content_len: u64,
     /// What an app's task asked for.

@@ -279,11 +279,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     fn end_turn(&mut self, began_us: u64) {
-        self.thread.offer_log();
         if self.group.members().len() > 1 {
             self.show_oldest_idle();
         }
-        let now_us = self.thread.clock().now_us();
+        let now_us = self.thread.end_turn();
         self.ended_us = now_us;
         self.load().turn_ends(began_us, now_us);
         self.thread.row.busy_us.add(now_us.saturating_sub(began_us));

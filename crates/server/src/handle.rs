@@ -12,7 +12,7 @@ use loadline_sys::{ListenAddr, wait_readable};
 
 use crate::site::Site;
 use crate::telemetry::log;
-use crate::{ServerOptions, Snapshot};
+use crate::{ServerOptions, Snapshot, Timings};
 
 /// How a server came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ impl fmt::Debug for ServerHandle {
 trait Remote: Send + Sync {
     fn options(&self) -> &ServerOptions;
     fn snapshot(&self) -> Snapshot;
+    fn timings(&self) -> Timings;
+    fn mounts(&self) -> Vec<String>;
     fn is_ready(&self) -> bool;
     fn is_draining(&self) -> bool;
     fn announce(&self);
@@ -76,6 +78,14 @@ impl<H: Handler> Remote for Site<H> {
 
     fn snapshot(&self) -> Snapshot {
         self.registry.snapshot()
+    }
+
+    fn timings(&self) -> Timings {
+        self.registry.timings()
+    }
+
+    fn mounts(&self) -> Vec<String> {
+        self.config.current().handler.mounts()
     }
 
     fn is_ready(&self) -> bool {
@@ -133,6 +143,18 @@ impl Control {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.0.snapshot()
+    }
+
+    /// How long requests and jobs took so far.
+    #[must_use]
+    pub fn timings(&self) -> Timings {
+        self.0.timings()
+    }
+
+    /// The names of the mounts in [`Timings::requests`].
+    #[must_use]
+    pub fn mounts(&self) -> Vec<String> {
+        self.0.mounts()
     }
 
     /// Whether more requests are welcome: until `drain`, `drain_after` or `stop_now`. What a probe of

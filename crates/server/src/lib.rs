@@ -133,7 +133,7 @@ pub use options::{
     FileIo, LOOPS_MAX, OptionError, QUEUE_MAX, Queue, ServerOptions, SocketIo, THREADS_MAX,
     WorkerPools, check_offered,
 };
-pub use telemetry::counters::{Counts, Role, RowSnapshot, Snapshot};
+pub use telemetry::counters::{Counts, Role, RowSnapshot, Snapshot, Timings};
 
 pub use accept::listener::ListenError;
 pub(crate) use accept::listener::Listener;

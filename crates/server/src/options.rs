@@ -213,6 +213,15 @@ impl ServerOptions {
         Ok(())
     }
 
+    /// How many pools of workers there are.
+    #[must_use]
+    pub fn pools(&self) -> usize {
+        match self.worker_pools {
+            WorkerPools::Shared => 1,
+            WorkerPools::PerLoop => self.loops,
+        }
+    }
+
     /// Whether the connections fit into a limit of `descriptors_max` open files, of which a file cache
     /// has `cached_files`.
     ///

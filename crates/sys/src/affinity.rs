@@ -25,6 +25,13 @@ impl CpuBudget {
             .map_or(usize::MAX, |milli| milli.div_ceil(1000) as usize);
         self.affinity.min(quota).max(1)
     }
+
+    /// CPU seconds in a second: the mask, or the quota if that is less.
+    #[must_use]
+    pub fn cpu_seconds_per_second(self) -> f64 {
+        let quota = (self.quota_milli).map_or(f64::INFINITY, |milli| milli as f64 / 1000.0);
+        (self.affinity as f64).min(quota).max(0.001)
+    }
 }
 
 /// Finds out.

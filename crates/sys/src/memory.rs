@@ -1,4 +1,4 @@
-//! Memory that the process need not hold.
+//! Memory that the process holds, and need not hold.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,6 +9,14 @@ use std::ffi::{c_int, c_void};
 pub fn release_program_pages() {
     // SAFETY: the function given keeps to what `dl_iterate_phdr` asks for, and gets no data.
     unsafe { libc::dl_iterate_phdr(Some(release_segments), std::ptr::null_mut()) };
+}
+
+/// Memory of this process that is in RAM, in bytes; `None` without `/proc`.
+#[must_use]
+pub fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
 }
 
 /// Gives back what the allocator keeps of what starting up has freed: options and help, mostly.

@@ -4,6 +4,7 @@
 use loadline_base::{Buffer, Segment, Transmit};
 
 use super::encode;
+use crate::latency::Timing;
 use crate::progress::Progress;
 use crate::stream::AnswerEnd;
 use crate::{Context, Exchange, Fields};
@@ -66,16 +67,26 @@ impl Progress {
         sending: bool,
         cx: &mut Context<'_>,
     ) {
-        let is_free = self.unlogged.is_none() && !sending;
-        if cx.log.is_some() && !self.segments.is_empty() && is_free {
-            self.unlogged = Some(exchange);
-            return;
+        if self.segments.is_empty() || self.is_unlogged() || sending {
+            return log(exchange, self.content_len, cx);
         }
-        log(exchange, self.content_len, cx);
+        if cx.log.is_some() {
+            self.unlogged = Some(exchange);
+        } else {
+            self.unmeasured = Timing::of(&exchange);
+            cx.pool.give_exchange(exchange);
+        }
+    }
+
+    fn is_unlogged(&self) -> bool {
+        self.unlogged.is_some() || self.unmeasured.is_some()
     }
 
     /// Logs the answer that has left, or of which only `bytes_sent` of the batch have.
     pub(crate) fn log_pending(&mut self, bytes_sent: u64, cx: &mut Context<'_>) {
+        if let Some(timing) = self.unmeasured.take() {
+            cx.counters.latencies.record(timing);
+        }
         if let Some(exchange) = self.unlogged.take() {
             let head_len = self.out_bytes.saturating_sub(self.content_len);
             log(
@@ -124,7 +135,11 @@ impl Progress {
     }
 }
 
+/// A response is complete.
 fn log(exchange: Box<Exchange>, bytes: u64, cx: &mut Context<'_>) {
+    if let Some(timing) = Timing::of(&exchange) {
+        cx.counters.latencies.record(timing);
+    }
     if let Some(log) = cx.log.as_deref_mut() {
         let status = exchange.response.status;
         log.add(&exchange, status, bytes, cx.date);

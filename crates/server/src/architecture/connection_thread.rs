@@ -109,7 +109,7 @@ pub(crate) fn serve<H: Handler, T: IdleGuard>(
     verdict: Verdict,
     record: Option<Box<ConnectionRecord>>,
 ) -> BusyTime {
-    thread.tick();
+    thread.begin_visit();
     thread.row.connections.add(1);
     let transport = Socket::of_thread(accepted.socket.as_fd());
     let mut connection = Connection::new(transport, accepted.into(), record, thread);
@@ -146,7 +146,7 @@ pub(crate) fn serve<H: Handler, T: IdleGuard>(
     thread.row.connections.sub(1);
     let record = connection.end(&mut (), &mut thread.cx());
     thread.journal_closed(record);
-    thread.offer_log();
+    thread.end_visit();
     busy
 }
 
@@ -239,10 +239,9 @@ impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
     /// Waits for the socket, the deadline, a task or the shutdown, and reports what came.
     fn wait(&mut self) {
         let idle = self.connection.is_idle::<()>();
-        self.thread.offer_log();
-        self.end_visit();
+        let now_us = self.end_visit();
         if idle {
-            self.guard.rest(self.site.clock.now());
+            self.guard.rest(Millis(now_us / 1000));
         }
         let stage_fd = self.site.shutdown.next_fd(self.seen);
         let has_tasks = self.connection.has_tasks();
@@ -258,7 +257,7 @@ impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
             waker.clear();
             self.connection.notified(None);
         }
-        self.thread.tick();
+        self.thread.begin_visit();
         self.visit_us = self.thread.now_us();
         if idle && !self.guard.resume() {
             self.connection.abort(CloseReason::Evicted);
@@ -290,17 +289,17 @@ impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
         }
     }
 
-    /// It has nothing to do before an event.
-    fn end_visit(&mut self) {
-        let Some(in_progress) = &self.site.in_progress else {
-            return;
-        };
-        let now_us = self.site.clock.now_us();
-        self.busy.visits += 1;
-        self.busy.us += now_us.saturating_sub(self.visit_us);
-        if let Some(permit) = self.permit.take() {
-            in_progress.end(now_us, &permit);
+    /// It has nothing to do before an event. Returns the time.
+    fn end_visit(&mut self) -> u64 {
+        let now_us = self.thread.end_visit();
+        if let Some(in_progress) = &self.site.in_progress {
+            self.busy.visits += 1;
+            self.busy.us += now_us.saturating_sub(self.visit_us);
+            if let Some(permit) = self.permit.take() {
+                in_progress.end(now_us, &permit);
+            }
         }
+        now_us
     }
 
     /// In the middle of long work.

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use loadline_base::Counter;
+use loadline_proto::latency::{Histogram, HistogramCounts};
 use loadline_proto::{CloseReason, Counters};
 
 /// What a serving thread does.
@@ -77,8 +78,10 @@ pub(crate) struct Row {
     pub(crate) queue_wait_us: Counter,
     /// Jobs taken from the queue of another worker.
     pub(crate) steals: Counter,
-    /// Time the thread was not waiting, in microseconds (loops and workers).
+    /// Time the thread was not waiting, in microseconds.
     pub(crate) busy_us: Counter,
+    /// How long each job took (workers).
+    job_times: OnceLock<Box<Histogram>>,
     /// Times that accepting was put off at the descriptor limit.
     pub(crate) accepts_deferred: Counter,
     /// Jobs or connections that wait for this thread, or for any in its group. Many writers.
@@ -89,6 +92,13 @@ pub(crate) struct Row {
     pub(crate) refused_late: SharedCounter,
     /// Jobs that were not done since their client had left.
     pub(crate) abandoned: Counter,
+}
+
+impl Row {
+    /// How long each job took, of a thread that has jobs.
+    pub(crate) fn job_times(&self) -> &Histogram {
+        self.job_times.get_or_init(Box::default)
+    }
 }
 
 /// Every row of a server.
@@ -123,6 +133,20 @@ impl Registry {
     pub(crate) fn release(&self, role: Role, row: Arc<Row>) {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         rows.free.push((role, row));
+    }
+
+    /// How long requests and jobs took, all threads together.
+    pub(crate) fn timings(&self) -> Timings {
+        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut timings = Timings::default();
+        for (_, row) in &rows.all {
+            row.core.latencies.add_to(&mut timings.requests);
+            if let Some(times) = row.job_times.get() {
+                times.add_to(&mut timings.jobs);
+            }
+        }
+        timings.requests.sort_by_key(|series| (series.0, series.1));
+        timings
     }
 
     /// The counts now. Each number is exact, but they are read one after the other.
@@ -189,6 +213,15 @@ macro_rules! counts {
                 $(self.$name = self.$name.wrapping_add(other.$name);)*
             }
         }
+
+        impl Counts {
+            fn subtract_all(&mut self, other: &Self) {
+                subtract_all(&mut self.answers, &other.answers);
+                subtract_all(&mut self.faults, &other.faults);
+                subtract_all(&mut self.closed, &other.closed);
+                $(self.$name = self.$name.saturating_sub(other.$name);)*
+            }
+        }
     };
 }
 
@@ -215,7 +248,7 @@ counts! {
     queue_wait_us,
     /// Jobs taken from the queue of another worker.
     steals,
-    /// Time not spent waiting, in microseconds (loops and workers).
+    /// Time not spent waiting, in microseconds.
     busy_us,
     /// Times that accepting was put off at the descriptor limit.
     accepts_deferred,
@@ -232,6 +265,12 @@ counts! {
 fn add_all<const N: usize>(to: &mut [u64; N], from: &[u64; N]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = to.wrapping_add(*from);
+    }
+}
+
+fn subtract_all<const N: usize>(to: &mut [u64; N], from: &[u64; N]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = to.saturating_sub(*from);
     }
 }
 
@@ -267,6 +306,17 @@ impl Counts {
         self.answers[1..].iter().sum()
     }
 
+    /// Leaves what was counted since an earlier moment. Connections, queued jobs and app requests in
+    /// progress stay as they are: they are no counts of events.
+    pub fn subtract(&mut self, earlier: &Self) {
+        let (connections, depth) = (self.connections, self.queue_depth);
+        let in_progress = self.app_requests_in_progress;
+        self.subtract_all(earlier);
+        self.connections = connections;
+        self.queue_depth = depth;
+        self.app_requests_in_progress = in_progress;
+    }
+
     /// Connections closed for one reason.
     #[must_use]
     pub fn closed_for(&self, reason: CloseReason) -> u64 {
@@ -293,6 +343,15 @@ impl fmt::Display for RowSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.role.name(), self.index)
     }
+}
+
+/// How long requests and jobs took, from the start of the server to one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// Latencies of requests: number of the listener, number of the mount, counts.
+    pub requests: Vec<(usize, usize, HistogramCounts)>,
+    /// Times of workers' jobs.
+    pub jobs: HistogramCounts,
 }
 
 /// Counts of a server at one moment: the sum, and each thread's share.

@@ -39,6 +39,8 @@ pub(crate) struct ThreadContext<H: Handler> {
     pool: Pool,
     clock: Clock,
     now_us: u64,
+    /// When a thread with one connection at a time last began to do something for it.
+    visit_began_us: u64,
     now: Millis,
     date: HttpDate,
     date_ends: Millis,
@@ -113,6 +115,7 @@ impl<H: Handler> ThreadContext<H> {
             pool: Pool::new(),
             clock: site.clock,
             now_us: 0,
+            visit_began_us: 0,
             now: Millis(0),
             date: HttpDate::at(0),
             date_ends: Millis(0),
@@ -141,6 +144,7 @@ impl<H: Handler> ThreadContext<H> {
         if self.now >= self.date_ends {
             self.refresh_date();
         }
+        self.row.core.latencies.begin_turn(self.now_us);
         if let Some(log) = &mut self.log {
             log.tick(self.now_us, self.began_unix_us + self.now_us);
         }
@@ -152,6 +156,21 @@ impl<H: Handler> ThreadContext<H> {
         if self.turn.is_some() {
             self.tick();
         }
+    }
+
+    /// The same on a thread with one connection at a time, whose busy time is counted from here.
+    pub(crate) fn begin_visit(&mut self) {
+        self.tick();
+        self.visit_began_us = self.now_us;
+    }
+
+    /// Ends a turn on such a thread. Returns the time.
+    pub(crate) fn end_visit(&mut self) -> u64 {
+        let now_us = self.end_turn();
+        let busy_us = now_us.saturating_sub(self.visit_began_us);
+        self.row.busy_us.add(busy_us);
+        self.visit_began_us = now_us;
+        now_us
     }
 
     #[cold]
@@ -213,7 +232,17 @@ impl<H: Handler> ThreadContext<H> {
         Ok(task_waker)
     }
 
-    /// Hands log lines on; to be called at the end of a turn, before waiting.
+    /// Ends a turn, before waiting: hands log lines on, and counts the latencies of what was answered in
+    /// this turn. Returns the time.
+    #[inline]
+    pub(crate) fn end_turn(&mut self) -> u64 {
+        self.offer_log();
+        let now_us = self.clock.now_us();
+        self.row.core.latencies.settle(now_us);
+        now_us
+    }
+
+    /// Hands log lines on.
     #[inline]
     pub(crate) fn offer_log(&mut self) {
         if let (Some(lines), Some(sink)) = (&mut self.log, &self.sink)
@@ -272,7 +301,7 @@ impl<H: Handler> ThreadContext<H> {
 
 impl<H: Handler> Drop for ThreadContext<H> {
     fn drop(&mut self) {
-        self.offer_log();
+        self.end_turn();
         self.registry.release(self.role, Arc::clone(&self.row));
     }
 }

@@ -299,7 +299,7 @@ impl<H: Handler> WorkerDesk<H> {
                 (Work::Serve(served), Some(thread)) => {
                     thread.tick();
                     serve(served, site, thread);
-                    thread.offer_log();
+                    thread.end_turn();
                 }
                 (Work::Task(task), _) => return task.poll(),
                 (Work::Serve(_), None) => unreachable!("ordered by `--socket-io worker` alone"),
@@ -317,6 +317,7 @@ impl<H: Handler> WorkerDesk<H> {
         if let Some(control) = &self.control {
             lock(control).done(ended_us, took_us);
         }
+        self.row.job_times().add(took_us, 1);
         if polled.is_ready() {
             reply.post(Message::Done { token, work });
         }
