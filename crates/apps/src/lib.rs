@@ -1,4 +1,4 @@
-//! Handlers: static files, service time, probes, the status page, and mounts of apps in front of a
+//! Handlers: static files, service time, probes, status and live page, and mounts of apps in front of a
 //! site.
 //!
 //! A handler sees no socket, no thread and no architecture: see `loadline_proto::Handler`.
@@ -6,6 +6,7 @@
 
 pub mod content;
 pub mod file_cache;
+pub mod live;
 pub mod mounts;
 pub mod probes;
 pub mod service_time;
@@ -15,6 +16,7 @@ pub mod status;
 pub use content::error_pages::error_pages;
 pub use content::media_type::{MediaTypeRule, MediaTypes};
 pub use file_cache::CacheLimits;
+pub use live::{LivePage, LiveSource};
 pub use mounts::Mounts;
 pub use probes::{Probe, Probes};
 pub use service_time::{ServiceKind, ServiceTime};

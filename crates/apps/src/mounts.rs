@@ -1,24 +1,28 @@
-//! What stands in front of a site: probes and the status page at their paths, apps at theirs.
+//! What stands in front of a site: pages of the server's own at their paths, apps at theirs.
 
 use std::fmt;
 use std::sync::Arc;
 
+use loadline_proto::latency::UNMEASURED;
 use loadline_proto::{Context, Exchange, Handler, Outcome, Port, Task};
 
+use crate::live::LivePage;
 use crate::probes::Probes;
 use crate::status::StatusPage;
 
 type App = Arc<dyn Handler<Local = ()>>;
 
-/// A site with apps at some of its paths, and probes and a status page if it is to have them.
+/// A site with apps at some of its paths, and probes, a status page and a live page if it is to have
+/// them.
 ///
 /// An app at `/shop` gets `/shop` and everything below it, `/shop/cart?item=1` say, with the target
 /// as it was sent. Paths are compared as they were sent, too: byte by byte, nothing decoded. Of
-/// several apps, the one with the longest path has it. The status page and the probes have their own
-/// paths alone, and come before all of them.
+/// several apps, the one with the longest path has it. The pages of the server's own have their
+/// own paths alone, and come before all of them.
 pub struct Mounts<H> {
     probes: Option<Probes>,
     status: Option<StatusPage>,
+    live: Option<LivePage>,
     /// Longest first, without slashes at their end.
     apps: Vec<(Box<[u8]>, App)>,
     site: H,
@@ -31,6 +35,7 @@ impl<H: fmt::Debug> fmt::Debug for Mounts<H> {
         f.debug_struct("Mounts")
             .field("probes", &self.probes)
             .field("status", &self.status)
+            .field("live", &self.live)
             .field("apps", &paths)
             .field("site", &self.site)
             .finish()
@@ -44,6 +49,7 @@ impl<H: Handler> Mounts<H> {
         Self {
             probes: None,
             status: None,
+            live: None,
             apps: Vec::new(),
             site,
         }
@@ -60,6 +66,13 @@ impl<H: Handler> Mounts<H> {
     #[must_use]
     pub fn status(mut self, page: Option<StatusPage>) -> Self {
         self.status = page;
+        self
+    }
+
+    /// Shows this live page, or none.
+    #[must_use]
+    pub fn live(mut self, page: Option<LivePage>) -> Self {
+        self.live = page;
         self
     }
 
@@ -81,7 +94,7 @@ impl<H: Handler> Mounts<H> {
     }
 
     #[inline]
-    fn app(&self, exchange: &Exchange) -> Option<&App> {
+    fn app(&self, exchange: &Exchange) -> Option<(usize, &App)> {
         if self.apps.is_empty() {
             return None;
         }
@@ -90,13 +103,45 @@ impl<H: Handler> Mounts<H> {
             let rest = target.strip_prefix(path);
             rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/')) || path.is_empty())
         };
-        let mut apps = self.apps.iter();
-        apps.find(|(path, _)| is_at(path)).map(|(_, app)| app)
+        let mut apps = self.apps.iter().enumerate();
+        let found = apps.find(|(_, (path, _))| is_at(path));
+        found.map(|(index, (_, app))| (index, app))
+    }
+
+    /// Answers with a page of the server's own; `false`: it is for none of them.
+    #[inline]
+    fn answer_own(&self, exchange: &mut Exchange) -> bool {
+        let path = exchange.request.path();
+        if let Some(probes) = &self.probes
+            && let Some(probe) = probes.find(path)
+        {
+            probes.answer(probe, exchange);
+        } else if let Some(status) = &self.status
+            && status.matches(exchange)
+        {
+            status.answer(exchange);
+        } else if let Some(live) = &self.live
+            && let Some(part) = live.find(path)
+        {
+            live.answer(part, exchange);
+        } else {
+            return false;
+        }
+        exchange.mount = UNMEASURED;
+        true
     }
 }
 
 impl<H: Handler> Handler for Mounts<H> {
     type Local = H::Local;
+
+    fn mounts(&self) -> Vec<String> {
+        let apps = self.apps.iter().map(|(path, _)| match path.is_empty() {
+            true => "/".to_owned(),
+            false => path.escape_ascii().to_string(),
+        });
+        std::iter::once("/".to_owned()).chain(apps).collect()
+    }
 
     fn local(&self) -> Self::Local {
         self.site.local()
@@ -109,20 +154,14 @@ impl<H: Handler> Handler for Mounts<H> {
         exchange: &mut Exchange,
         cx: &mut Context<'_>,
     ) -> Outcome {
-        if let Some(status) = &self.status
-            && status.matches(exchange)
-        {
-            status.answer(exchange);
-            return Outcome::Ready;
-        }
-        if let Some(probes) = &self.probes
-            && let Some(probe) = probes.find(exchange.request.path())
-        {
-            probes.answer(probe, exchange);
+        if self.answer_own(exchange) {
             return Outcome::Ready;
         }
         match self.app(exchange) {
-            Some(app) => app.handle(&mut (), exchange, cx),
+            Some((index, app)) => {
+                exchange.mount = u8::try_from(index + 1).unwrap_or(UNMEASURED - 1);
+                app.handle(&mut (), exchange, cx)
+            }
             None => self.site.handle(local, exchange, cx),
         }
     }
@@ -138,14 +177,14 @@ impl<H: Handler> Handler for Mounts<H> {
 
     fn handle_blocking(&self, exchange: &mut Exchange) {
         match self.app(exchange) {
-            Some(app) => app.handle_blocking(exchange),
+            Some((_, app)) => app.handle_blocking(exchange),
             None => self.site.handle_blocking(exchange),
         }
     }
 
     fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
         match self.app(&exchange) {
-            Some(app) => app.start(exchange, port),
+            Some((_, app)) => app.start(exchange, port),
             None => self.site.start(exchange, port),
         }
     }

@@ -57,7 +57,7 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
             start(mounted(front, files, accounts.as_ref()), served)
         }
     }?;
-    status.attach(handle.control());
+    status.attach(&handle);
     let times = Times {
         delay: **running.drain_delay,
         grace: plan.options.grace,

@@ -1,4 +1,4 @@
-//! What a server shows of itself: logs, a status page, probes, and a listener for them alone.
+//! What a server shows of itself: logs, a status page, a live page, probes, and a listener for them alone.
 //!
 //! Two lines give them to a server that is built in code:
 //!
@@ -19,9 +19,13 @@
 #![forbid(unsafe_code)]
 
 mod exposition;
+mod latency;
 mod line_writer;
+mod live;
 mod pages;
+mod sampler;
 mod section;
+mod stations;
 mod status;
 
 use std::io;

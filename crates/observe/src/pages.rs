@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use loadline_apps::{Mounts, Probes, StatusPage};
+use loadline_apps::{LivePage, Mounts, Probes, StatusPage};
 use loadline_proto::{Context, Exchange, Handler, Outcome, SessionConfig, Status as Code};
 use loadline_server::{
     Architecture, Config, ListenAddr, Server, ServerConfig, ServerHandle, ServerOptions, serve,
@@ -17,23 +17,27 @@ pub const STATUS_PATH: &str = "/-/status";
 /// Connections of a listener of its own: probes, scrapes and some people.
 const ADMIN_CONNECTIONS_MAX: usize = 256;
 
-/// The status page and the probes, at their paths.
+/// The status page, the live page and the probes, at their paths.
 #[derive(Clone)]
 pub struct Pages {
     status: Option<StatusPage>,
+    live: Option<LivePage>,
     probes: Probes,
 }
 
 impl Pages {
-    /// The status page at this path, `/-/status` for example, and the probes in its folder. Without a
-    /// path there are only the probes, in `/-/`.
+    /// The status page at this path, `/-/status` for example, and in its folder the live page and the
+    /// probes. Without a path there are only the probes, in `/-/`.
     #[must_use]
     pub fn new(status_path: Option<&str>, status: &Arc<Status>) -> Self {
         let page = status_path.map(|path| StatusPage::new(path, Arc::clone(status) as Arc<_>));
         let folder = page.as_ref().map_or("/-/", StatusPage::folder).to_owned();
+        let live = page.is_some();
+        let live = live.then(|| LivePage::new(folder.clone(), Arc::clone(status) as Arc<_>));
         let asked = Arc::clone(status);
         Self {
             status: page,
+            live,
             probes: Probes::new(&folder, move || asked.is_ready()),
         }
     }
@@ -42,7 +46,8 @@ impl Pages {
     #[must_use]
     pub fn paths(&self) -> Vec<String> {
         let status = self.status.iter().map(|page| page.path().to_owned());
-        status.chain(self.probes.paths()).collect()
+        let live = self.live.iter().flat_map(LivePage::paths);
+        status.chain(live).chain(self.probes.paths()).collect()
     }
 
     /// Puts them in front of a site.
@@ -50,6 +55,7 @@ impl Pages {
         Mounts::new(site)
             .probes(Some(self.probes))
             .status(self.status)
+            .live(self.live)
     }
 
     /// Serves them, and nothing else, at addresses of their own: by a thread, connections and limits
@@ -102,8 +108,8 @@ impl Handler for Nothing {
 
 /// Starts a server with its pages in front of what it serves.
 pub trait StartWithPages {
-    /// As [`Server::start`], with the status page at [`STATUS_PATH`] and the probes `/-/health` and
-    /// `/-/ready`.
+    /// As [`Server::start`], with the status page at [`STATUS_PATH`], the live page `/-/live` and the
+    /// probes `/-/health` and `/-/ready`.
     ///
     /// # Errors
     /// As [`serve`].
@@ -115,7 +121,7 @@ impl<H: Handler> StartWithPages for Server<H> {
         let status = Status::new(Vec::new());
         let pages = Pages::new(Some(STATUS_PATH), &status);
         let server = self.wrap(|site| pages.in_front_of(site)).start()?;
-        status.attach(server.control());
+        status.attach(&server);
         Ok(server)
     }
 }

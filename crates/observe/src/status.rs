@@ -1,15 +1,23 @@
 //! The status page's contents: the server's counts as JSON and as Prometheus text.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use loadline_apps::StatusSource;
+use loadline_apps::{LiveSource, StatusSource};
+use loadline_capacity::load_ratio::Goal;
 use loadline_proto::CloseReason;
-use loadline_server::{Architecture, Control, Counts, Role, ServerOptions, Snapshot};
+use loadline_server::{
+    Architecture, Control, Counts, Role, ServerHandle, ServerOptions, Snapshot, Timings,
+};
+use loadline_sys::{affinity, memory, usage};
 use serde_json::{Map, Value, json};
 
 use crate::exposition::Exposition;
+use crate::latency::{self, Labels};
+use crate::live;
+use crate::sampler::{Reading, Sample, Sampler};
 use crate::section::{Figure, Metric, Section};
+use crate::stations::Stations;
 
 /// Rows of one kind of thread that Prometheus is shown one by one. Beyond it only the sum: each
 /// label value is a time series that has to be stored.
@@ -51,12 +59,26 @@ const LABELLED: [Labelled; 3] = [
     },
 ];
 
-/// Where the status page gets its texts, and the probe of readiness its answer.
+/// What the load ratio measures against while a server has no goal of its own: a second, for 99 of 100.
+const GOAL: Goal = Goal {
+    latency_s: 1.0,
+    share: 0.99,
+};
+
+/// Where the status page and the live page get their texts, and the probe of readiness its answer.
 pub struct Status {
     began: Instant,
     /// Known only once the server runs, which needs the handler first.
-    control: OnceLock<Control>,
+    shown: OnceLock<Shown>,
     sections: Vec<Section>,
+    sampler: Mutex<Sampler>,
+}
+
+/// The server that is shown.
+struct Shown {
+    control: Control,
+    labels: Labels,
+    stations: Stations,
 }
 
 impl Status {
@@ -65,32 +87,53 @@ impl Status {
     pub fn new(sections: Vec<Section>) -> Arc<Self> {
         Arc::new(Self {
             began: Instant::now(),
-            control: OnceLock::new(),
+            shown: OnceLock::new(),
             sections,
+            sampler: Mutex::default(),
         })
     }
 
     /// Shows this server from now on. Of several, the first one counts.
-    pub fn attach(&self, control: Control) {
-        let _ = self.control.set(control);
+    pub fn attach(&self, server: &ServerHandle) {
+        let control = server.control();
+        let cpus = affinity::cpu_budget().cpu_seconds_per_second();
+        let _ = self.shown.set(Shown {
+            labels: Labels::new(server.addresses(), control.mounts()),
+            stations: Stations::of(control.options(), cpus),
+            control,
+        });
     }
 
     /// Whether more requests are welcome. A probe that comes before the end of the start is answered
     /// already.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.control.get().is_none_or(Control::is_ready)
+        self.shown
+            .get()
+            .is_none_or(|shown| shown.control.is_ready())
     }
 
     fn snapshot(&self) -> Snapshot {
-        self.control
-            .get()
-            .map(Control::snapshot)
+        let shown = self.shown.get();
+        shown
+            .map(|shown| shown.control.snapshot())
             .unwrap_or_default()
     }
 
+    /// With the samples up to now; `None` before the server runs.
+    fn with_samples<T>(&self, read: impl FnOnce(&Shown, &Sampler) -> T) -> Option<T> {
+        let shown = self.shown.get()?;
+        let mut sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
+        sampler.refresh(&shown.stations, GOAL, || shown.read());
+        Some(read(shown, &sampler))
+    }
+
+    fn with_newest<T>(&self, read: impl FnOnce(&Shown, &Sample) -> T) -> Option<T> {
+        self.with_samples(|shown, sampler| Some(read(shown, sampler.newest()?)))?
+    }
+
     fn server_json(&self) -> Value {
-        let options = self.control.get().map(Control::options);
+        let options = self.shown.get().map(|shown| shown.control.options());
         let options = options.cloned().unwrap_or_default();
         let ServerOptions {
             architecture,
@@ -128,6 +171,9 @@ impl StatusSource for Status {
             "total": counts_json(&snapshot.total),
             "connections_cut": snapshot.cut,
             "threads": threads.collect::<Vec<_>>(),
+            "latencies": self.shown.get().map(Shown::latencies_json),
+            "last": self.with_newest(|_, sample| live::last_json(sample)),
+            "load": self.with_newest(|shown, sample| live::load_json(sample, &shown.stations)),
         });
         for section in &self.sections {
             let figures = section.figures().map(|figures| {
@@ -163,10 +209,43 @@ impl StatusSource for Status {
                 text.sample(&metric.name, &format!("{{{thread}}}"), metric.scaled(value));
             }
         }
+        if let Some(shown) = self.shown.get() {
+            let timings = shown.control.timings();
+            latency::show(&mut text, &shown.labels, &timings);
+        }
+        self.with_newest(|shown, sample| live::show_load(&mut text, sample, &shown.stations));
         for section in &self.sections {
             show_section(&mut text, section);
         }
         text.0
+    }
+}
+
+impl LiveSource for Status {
+    fn events(&self, after: Option<u64>) -> String {
+        let events = self.with_samples(|shown, sampler| {
+            let options = shown.control.options();
+            live::events(sampler.after(after), &shown.stations, options)
+        });
+        events.unwrap_or_default()
+    }
+}
+
+impl Shown {
+    fn read(&self) -> Reading {
+        let Timings { requests, jobs } = self.control.timings();
+        Reading {
+            at: Instant::now(),
+            snapshot: self.control.snapshot(),
+            latencies: latency::sum(&requests),
+            jobs,
+            cpu: usage::process_cpu(),
+            resident_bytes: memory::resident_bytes(),
+        }
+    }
+
+    fn latencies_json(&self) -> Value {
+        latency::json(&self.labels, &self.control.timings())
     }
 }
 

@@ -42,6 +42,7 @@
 //! - [`Control`]: drain, stop and count from another thread.
 //! - `loadline-tower`: what an app sees, what happens when a client leaves; `docs/apps.md` is the guide,
 //!   and `crates/tower/examples/` has programs that run.
+//! - `loadline-observe`: an access log, a status page, a live page and probes, in two lines.
 //! - [`Handler`]: an app without a future and without an allocation for each request.
 //!
 //! # Stopping

@@ -320,12 +320,13 @@ spec! {
         pub log_format: Option<Named<AccessFormat>>,
 
         /// Show counters under this path, as JSON, and as Prometheus text with ?format=prometheus.
-        /// The probes health and ready move into its folder; without this option they are in /-/.
+        /// A live page, live, is beside it. The probes health and ready move into its folder; without
+        /// this option they are in /-/.
         #[arg(long, value_name = "PATH")]
         pub status_path: Option<StatusPath>,
 
-        /// Where the status page and the probes are served alone: an address as for --listen; may be given
-        /// several times. They have a thread, connections and limits of their own there, and are no
+        /// Where the status page, the live page and the probes are served alone: an address as for
+        /// --listen; may be given several times. They have a thread, connections and limits of their own there, and are no
         /// longer served at --listen. Without --status-path the status page is /-/status.
         #[arg(long, value_name = "ADDRESS")]
         pub admin_listen: Vec<Listen>,

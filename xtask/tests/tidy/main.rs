@@ -80,7 +80,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "loadline-observe",
-        &["loadline-apps", "loadline-proto", "loadline-server"],
+        &[
+            "loadline-apps",
+            "loadline-capacity",
+            "loadline-proto",
+            "loadline-server",
+            "loadline-sys",
+        ],
     ),
     ("loadline-record", &[]),
     ("loadline-capacity", &[]),

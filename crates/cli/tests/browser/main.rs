@@ -6,6 +6,7 @@ mod accounts;
 mod chromium;
 #[path = "../../../lab/tests/report/fixture.rs"]
 mod fixture;
+mod live;
 mod process;
 mod program;
 mod report;

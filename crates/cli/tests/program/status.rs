@@ -84,15 +84,23 @@ fn parse(text: &str) -> HashMap<String, f64> {
         if let Some(kind) = line.strip_prefix("# TYPE ") {
             let (name, kind) = kind.split_once(' ').unwrap();
             assert_eq!(name, family);
-            assert!(matches!(kind, "counter" | "gauge"), "{line}");
+            assert!(matches!(kind, "counter" | "gauge" | "histogram"), "{line}");
             assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
             families.insert(family.clone(), kind.to_owned());
             continue;
         }
         let (series, value) = line.rsplit_once(' ').unwrap();
         let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+        let of_family = match families[&family].as_str() {
+            "histogram" => {
+                let part = name.strip_prefix(&family).expect(line);
+                assert_eq!(labels.contains("le=\""), part == "_bucket", "{line}");
+                matches!(part, "_bucket" | "_sum" | "_count")
+            }
+            _ => name == family,
+        };
         assert!(
-            is_name(name) && name == family && name.starts_with("loadline_"),
+            is_name(name) && of_family && name.starts_with("loadline_"),
             "{line}"
         );
         let labels = labels.strip_suffix('}').unwrap();
@@ -142,6 +150,7 @@ fn prometheus_text_is_well_formed_and_agrees_with_json() {
         let json = json(&server);
         let bytes_in = number(&json["total"]["bytes_in"]) as f64;
         assert!(sum("bytes_in_total", "") <= bytes_in, "{architecture}");
+        assert_histogram(&samples, 3.0, architecture);
         let series_most = 128 * 40;
         assert!(
             samples.len() < series_most,
@@ -149,6 +158,97 @@ fn prometheus_text_is_well_formed_and_agrees_with_json() {
             samples.len()
         );
     }
+}
+
+/// The buckets of the files' latencies rise to the count of requests, of which the status page is none.
+fn assert_histogram(samples: &HashMap<String, f64>, count: f64, architecture: &str) {
+    let name = "loadline_request_duration_seconds";
+    let of_files = |series: &str| series.starts_with(name) && series.contains("mount=\"/\"");
+    let mut buckets: Vec<(f64, f64)> = samples
+        .iter()
+        .filter(|(series, _)| of_files(series) && series.contains("_bucket"))
+        .map(|(series, value)| {
+            let (_, le) = series.split_once("le=\"").unwrap();
+            (le.trim_end_matches("\"}").parse().unwrap(), *value)
+        })
+        .collect();
+    buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+    assert!(buckets.len() > 10, "{architecture}: {buckets:?}");
+    assert!(
+        buckets.is_sorted_by_key(|(_, value)| *value),
+        "{architecture}: {buckets:?}"
+    );
+    assert_eq!(
+        buckets.last(),
+        Some(&(f64::INFINITY, count)),
+        "{architecture}"
+    );
+    let only = |part: &str| {
+        let found = samples
+            .iter()
+            .find(|(series, _)| of_files(series) && series.contains(part));
+        *found.unwrap().1
+    };
+    assert_eq!(only("_count"), count, "{architecture}");
+    assert!(only("_sum") > 0.0, "{architecture}");
+}
+
+#[test]
+fn latencies_have_their_listener_and_mount() {
+    let site = site();
+    for architecture in architectures() {
+        let more = format!(
+            "--architecture {architecture} --status-path /-/status --service-time 20ms \
+             --listen 127.0.0.1:0"
+        );
+        let more: Vec<&str> = more.split_ascii_whitespace().collect();
+        let server = Server::start(site.path(), &more);
+        for _ in 0..5 {
+            server.get("/");
+        }
+        let status = json(&server);
+        let latencies = status["latencies"].as_array().unwrap();
+        assert_eq!(latencies.len(), 1, "{architecture}: {latencies:?}");
+        let series = &latencies[0];
+        assert_eq!(series["mount"], "/");
+        assert_eq!(series["listener"], server.address().to_string());
+        assert_eq!(series["count"], 5, "{architecture}");
+        let p50_us = number(&series["p50_us"]);
+        assert!(
+            (20_000..10_000_000).contains(&p50_us),
+            "{architecture}: {p50_us} us"
+        );
+        assert!(
+            number(&series["sum_us"]) >= 5 * 19_000,
+            "{architecture}: {series}"
+        );
+    }
+}
+
+/// Two looks, with load between them: the estimate names what limits the server.
+#[test]
+fn the_load_ratio_follows_the_service_time() {
+    let site = site();
+    let more = "--status-path /-/status --architecture reactor --workers 1 --service-time 20ms";
+    let server = Server::start(site.path(), &more.split(' ').collect::<Vec<_>>());
+    assert_eq!(json(&server)["load"], serde_json::Value::Null);
+    let load = until("an estimate", || {
+        server.get("/");
+        let load = json(&server)["load"].clone();
+        load.is_object().then_some(load)
+    });
+    assert_eq!(load["limit"], "workers", "{load}");
+    let demand = load["demand_s"]["workers"].as_f64().unwrap();
+    assert!(demand > 0.005, "{load}");
+    let capacity = load["capacity_per_s"].as_f64().unwrap();
+    assert!(
+        capacity * demand <= 1.0 && capacity * demand > 0.5,
+        "{load}"
+    );
+    let text = server.get("/-/status?format=prometheus");
+    let samples = parse(&text);
+    assert!(samples.contains_key("loadline_load_ratio"), "{text}");
+    assert!(samples.contains_key("loadline_station_demand_seconds{station=\"workers\"}"));
 }
 
 #[test]

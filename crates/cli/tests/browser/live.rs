@@ -1,0 +1,166 @@
+//! The live page in a real browser: it loads, it is fed, and it fits.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::assert_clean;
+use crate::chromium::{Browser, Visit};
+use crate::program::{Program, demo_site};
+
+/// Waits until the page has drawn so many seconds.
+fn await_seconds(browser: &mut Browser, count: usize) {
+    let seconds = format!(
+        "new Promise((done) => {{
+            const look = () => samples.length >= {count} ? done(samples.length) : setTimeout(look, 50);
+            look();
+        }})"
+    );
+    let seen = browser.evaluate(&seconds);
+    assert!(seen.as_u64() >= Some(count as u64), "{seen}");
+    browser.evaluate("new Promise(requestAnimationFrame).then(() => true)");
+}
+
+/// Requests that the page's server answers with 200 and 404, one after the other.
+fn make_requests(browser: &mut Browser) {
+    browser.evaluate(
+        "(async () => {
+            for (let n = 0; n < 20; n++) {
+                await (await fetch('/index.html')).text();
+                await (await fetch('/live-has-no-such-file')).text();
+            }
+        })().then(() => true)",
+    );
+}
+
+fn text(browser: &mut Browser, selector: &str) -> String {
+    let value = browser.evaluate(&format!("document.querySelector('{selector}').textContent"));
+    value.as_str().expect("text").to_owned()
+}
+
+/// What the browser has said since the last look, except for the requests that were made to fail.
+fn noted(browser: &mut Browser) -> Vec<String> {
+    let mut visit = Visit::default();
+    while let Some(event) = browser.noted() {
+        visit.note(&event);
+    }
+    visit
+        .problems
+        .retain(|problem| !problem.contains("live-has-no-such-file"));
+    visit.problems
+}
+
+#[test]
+fn it_is_fed_and_fits_in_light_and_dark() {
+    let server = Program::serve(&demo_site(), &["--status-path", "/-/status"]);
+    let mut browser = Browser::start();
+    for (look, width, scheme) in [
+        ("light", 1280, "light"),
+        ("dark", 1280, "dark"),
+        ("phone", 360, "light"),
+        ("phone-dark", 360, "dark"),
+    ] {
+        browser.show_as(width, 900, scheme);
+        let visit = browser.visit(&server.url("/-/live"));
+        assert_clean(&visit, look);
+        await_seconds(&mut browser, 1);
+        make_requests(&mut browser);
+        let before = browser
+            .evaluate("samples.length")
+            .as_u64()
+            .expect("a count") as usize;
+        await_seconds(&mut browser, before + 2);
+        let overflow = browser.evaluate("document.documentElement.scrollWidth - innerWidth");
+        assert!(
+            overflow.as_i64() <= Some(0),
+            "{look}: {overflow} pixels too wide"
+        );
+        assert_drawn(&mut browser, look);
+        let legend = text(&mut browser, "#rates-legend");
+        assert!(
+            legend.contains("2xx") && legend.contains("4xx"),
+            "{look}: {legend}"
+        );
+        let rows = browser.evaluate("document.querySelectorAll('#seconds tr').length");
+        assert!(rows.as_u64() >= Some(2), "{look}: {rows} rows");
+        let cells = browser.evaluate(
+            "[document.querySelectorAll('thead th').length,
+              ...[...document.querySelectorAll('#seconds tr')].map((row) => row.children.length)]",
+        );
+        let cells = cells.as_array().expect("counts");
+        assert!(
+            cells.iter().all(|count| *count == cells[0]),
+            "{look}: {cells:?}"
+        );
+        let capacity = text(&mut browser, "#ratio-text");
+        assert!(capacity.contains("limited by its"), "{look}: {capacity}");
+        let problems = noted(&mut browser);
+        assert!(problems.is_empty(), "{look}: {problems:#?}");
+        browser.screenshot_of_all(&format!("live-{look}"));
+    }
+}
+
+/// Something is drawn on every canvas, and each has a name for those who do not see it.
+fn assert_drawn(browser: &mut Browser, look: &str) {
+    let drawn = browser.evaluate(
+        "[...document.querySelectorAll('canvas')].map((canvas) => {
+            const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+            return [canvas.id, data.some((value) => value > 0), canvas.ariaLabel.length > 10];
+        })",
+    );
+    let drawn = drawn.as_array().expect("a list");
+    assert_eq!(drawn.len(), 6, "{look}");
+    for canvas in drawn {
+        assert_eq!(
+            (&canvas[1], &canvas[2]),
+            (&Value::Bool(true), &Value::Bool(true)),
+            "{look}: {canvas}"
+        );
+    }
+}
+
+/// The document allows no script and no style but its own files.
+#[test]
+fn nothing_foreign_runs_on_it() {
+    let server = Program::serve(&demo_site(), &["--status-path", "/inner/status"]);
+    let mut browser = Browser::start();
+    assert_clean(&browser.visit(&server.url("/inner/live")), "live");
+    await_seconds(&mut browser, 1);
+    let outcome = browser.evaluate(
+        "new Promise((done) => {
+            document.addEventListener('securitypolicyviolation', (event) => done(event.effectiveDirective));
+            const script = document.createElement('script');
+            script.textContent = 'document.title = \"foreign\"';
+            document.body.append(script);
+        })",
+    );
+    assert_eq!(outcome, "script-src-elem");
+    assert_eq!(browser.evaluate("document.title"), "Loadline, live");
+}
+
+#[test]
+fn ten_thousand_connections_are_behind_it() {
+    const CONNECTIONS: usize = 10_000;
+    let limit = loadline_sys::usage::raise_descriptor_limit();
+    assert!(limit.soft > CONNECTIONS as u64 + 1000, "{limit:?}");
+    let options = "--status-path /-/status --architecture reactor --idle-timeout off";
+    let server = Program::serve(&demo_site(), &options.split(' ').collect::<Vec<_>>());
+    let address = server.url("").replace("http://", "");
+    let connections: Vec<TcpStream> = (0..CONNECTIONS)
+        .map(|_| TcpStream::connect(&address).expect("a connection"))
+        .collect();
+    let mut browser = Browser::start();
+    assert_clean(&browser.visit(&server.url("/-/live")), "live");
+    await_seconds(&mut browser, 3);
+    let sizes = "Number(samples[samples.length - 1].sizes.connections)";
+    let seen = browser.evaluate(sizes);
+    assert!(seen.as_u64() >= Some(CONNECTIONS as u64), "{seen}");
+    let spans = browser.evaluate("Math.max(...samples.map((it) => it.span_s))");
+    assert!(
+        spans.as_f64().expect("a number") < Duration::from_secs(30).as_secs_f64(),
+        "{spans}"
+    );
+    assert!(noted(&mut browser).is_empty());
+    drop(connections);
+}

@@ -1,0 +1,122 @@
+//! Latencies on the status page: by listener and mount.
+
+use std::collections::BTreeMap;
+
+use loadline_proto::latency::{HistogramCounts, LISTENERS_MEASURED, MOUNTS_MEASURED};
+use loadline_server::{ListenAddr, Timings};
+use serde_json::{Value, json};
+
+use crate::exposition::Exposition;
+
+/// Buckets for Prometheus: powers of two from 64 us to a minute. The server's own are finer; these are
+/// exact sums of them, and few enough to be stored.
+const POWER_MIN: u32 = 6;
+const POWERS: usize = 21;
+
+/// The names of listeners and mounts.
+#[derive(Clone, Debug)]
+pub(crate) struct Labels {
+    listeners: Vec<String>,
+    mounts: Vec<String>,
+}
+
+impl Labels {
+    pub(crate) fn new(listeners: &[ListenAddr], mounts: Vec<String>) -> Self {
+        Self {
+            listeners: listeners.iter().map(ToString::to_string).collect(),
+            mounts,
+        }
+    }
+
+    /// Counts by name, those of the same names together.
+    fn named(&self, timings: &Timings) -> BTreeMap<(String, String), HistogramCounts> {
+        let mut all: BTreeMap<_, HistogramCounts> = BTreeMap::new();
+        for (listener, mount, counts) in &timings.requests {
+            let listener = name(&self.listeners, *listener, LISTENERS_MEASURED);
+            let mount = name(&self.mounts, *mount, MOUNTS_MEASURED);
+            all.entry((listener, mount)).or_default().add(counts);
+        }
+        all
+    }
+}
+
+/// The last one that is counted stands for all further ones.
+fn name(names: &[String], index: usize, count: usize) -> String {
+    if index + 1 == count && names.len() > count {
+        return "others".to_owned();
+    }
+    names.get(index).cloned().unwrap_or_default()
+}
+
+/// All listeners and mounts together.
+pub(crate) fn sum(requests: &[(usize, usize, HistogramCounts)]) -> HistogramCounts {
+    let mut all = HistogramCounts::default();
+    requests.iter().for_each(|(_, _, counts)| all.add(counts));
+    all
+}
+
+pub(crate) fn json(labels: &Labels, timings: &Timings) -> Value {
+    let series = labels.named(timings).into_iter();
+    series
+        .map(|((listener, mount), counts)| {
+            json!({
+                "listener": listener,
+                "mount": mount,
+                "count": counts.count(),
+                "sum_us": counts.sum_us,
+                "p50_us": counts.quantile_us(0.5),
+                "p99_us": counts.quantile_us(0.99),
+                "p999_us": counts.quantile_us(0.999),
+            })
+        })
+        .collect()
+}
+
+/// The histograms of requests and of jobs.
+pub(crate) fn show(text: &mut Exposition, labels: &Labels, timings: &Timings) {
+    let name = "request_duration_seconds";
+    text.family(
+        name,
+        "histogram",
+        "Time from a request's head to the end of its response",
+    );
+    for ((listener, mount), counts) in labels.named(timings) {
+        let labels = format!(
+            "listener=\"{}\",mount=\"{}\"",
+            escaped(&listener),
+            escaped(&mount)
+        );
+        show_one(text, name, &labels, &counts);
+    }
+    if timings.jobs.count() > 0 {
+        let name = "job_duration_seconds";
+        text.family(name, "histogram", "Time that workers' jobs take");
+        show_one(text, name, "", &timings.jobs);
+    }
+}
+
+fn show_one(text: &mut Exposition, name: &str, labels: &str, counts: &HistogramCounts) {
+    let comma = if labels.is_empty() { "" } else { "," };
+    let bucket = format!("{name}_bucket");
+    for (end_us, below) in counts.below_powers(POWER_MIN, 1).take(POWERS) {
+        let end_s = end_us as f64 / 1e6;
+        let labels = format!("{{{labels}{comma}le=\"{end_s}\"}}");
+        text.sample(&bucket, &labels, below as f64);
+    }
+    let count = counts.count() as f64;
+    text.sample(&bucket, &format!("{{{labels}{comma}le=\"+Inf\"}}"), count);
+    let labels = match labels.is_empty() {
+        true => String::new(),
+        false => format!("{{{labels}}}"),
+    };
+    text.sample(&format!("{name}_sum"), &labels, counts.sum_us as f64 / 1e6);
+    text.sample(&format!("{name}_count"), &labels, count);
+}
+
+/// A label's value: backslash, quote and line feed have to be escaped.
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}

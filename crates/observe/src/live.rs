@@ -1,0 +1,176 @@
+//! Samples as the live page takes them: one JSON object a second, as a server-sent event.
+
+use std::fmt::Write;
+
+use loadline_server::ServerOptions;
+use serde_json::{Map, Value, json};
+
+use crate::exposition::Exposition;
+use crate::sampler::{Sample, refusals};
+use crate::stations::Stations;
+
+/// Powers of two in a heat map, from 16 us on: what is shorter is in the first row.
+const HEAT_POWER_MIN: u32 = 4;
+
+/// The samples as events.
+pub(crate) fn events<'s>(
+    samples: impl Iterator<Item = &'s Sample>,
+    stations: &Stations,
+    options: &ServerOptions,
+) -> String {
+    let mut text = String::new();
+    for sample in samples {
+        let json = sample_json(sample, stations, options);
+        let _ = write!(text, "id: {}\ndata: {json}\n\n", sample.number);
+    }
+    text
+}
+
+fn sample_json(sample: &Sample, stations: &Stations, options: &ServerOptions) -> Value {
+    let counts = &sample.counts;
+    let per_s = |count: u64| Value::from(round(count as f64 / sample.span_s));
+    let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+    let rates = classes.into_iter().zip(counts.answers).skip(1);
+    let refused = refusals(counts).map(|(reason, count)| (reason.to_owned(), per_s(count)));
+    let uses = sample.use_of.iter();
+    let uses = uses.map(|(name, share)| ((*name).to_owned(), round(*share).into()));
+    let sizes = sample.threads.iter();
+    let mut sizes: Map<String, Value> = sizes
+        .map(|(role, count)| (format!("{role}s"), (*count).into()))
+        .collect();
+    sizes.insert("connections".into(), counts.connections.into());
+    sizes.insert("connections at most".into(), options.connections_max.into());
+    sizes.insert(
+        "requests with apps".into(),
+        counts.app_requests_in_progress.into(),
+    );
+    let quantile = |share| sample.latencies.quantile_us(share);
+    json!({
+        "at_ms": sample.at_ms,
+        "span_s": round(sample.span_s),
+        "rates": rates.map(|(name, n)| (name.to_owned(), per_s(n))).collect::<Map<_, _>>(),
+        "latency": {
+            "p50": quantile(0.5),
+            "p99": quantile(0.99),
+            "p999": quantile(0.999),
+            "heat": heat(sample),
+        },
+        "refused": Map::from_iter(refused),
+        "queue": { "depth": counts.queue_depth, "wait_us": mean_wait_us(sample) },
+        "use": uses.collect::<Map<_, _>>(),
+        "sizes": sizes,
+        "memory": { "resident_bytes": sample.resident_bytes, "budget_bytes": null },
+        "load": load_json(sample, stations),
+    })
+}
+
+/// The load ratio; `null` without one.
+pub(crate) fn load_json(sample: &Sample, stations: &Stations) -> Value {
+    let Some(load) = &sample.load else {
+        return Value::Null;
+    };
+    let list = stations.list();
+    let of = |values: &[f64]| -> Map<String, Value> {
+        let pairs = list.iter().zip(values);
+        pairs
+            .map(|(it, value)| (it.name.to_owned(), (*value).into()))
+            .collect()
+    };
+    json!({
+        "ratio": load.ratio,
+        "low": load.interval.map(|interval| interval.low),
+        "high": load.interval.map(|interval| interval.high),
+        "capacity_per_s": load.capacity_per_s,
+        "limit": list.get(load.limit).map(|it| it.name),
+        "demand_s": of(&load.demands_s),
+        "utilisation": of(&load.utilisations),
+    })
+}
+
+/// What the status page says of the time since the last look.
+pub(crate) fn last_json(sample: &Sample) -> Value {
+    let quantile = |share| sample.latencies.quantile_us(share);
+    json!({
+        "seconds": sample.span_s,
+        "requests_per_s": sample.counts.requests() as f64 / sample.span_s,
+        "p50_us": quantile(0.5),
+        "p99_us": quantile(0.99),
+        "p999_us": quantile(0.999),
+    })
+}
+
+/// The load ratio as metrics.
+pub(crate) fn show_load(text: &mut Exposition, sample: &Sample, stations: &Stations) {
+    let Some(load) = &sample.load else { return };
+    let help = "Present load by the load that the server can carry at its latency goal, estimated";
+    text.single("load_ratio", "gauge", help, load.ratio);
+    if let Some(interval) = load.interval {
+        let help = "Lower bound of load_ratio at 95 %";
+        text.single("load_ratio_low", "gauge", help, interval.low);
+        let help = "Upper bound of load_ratio at 95 %";
+        text.single("load_ratio_high", "gauge", help, interval.high);
+    }
+    let help = "Requests a second that the server can carry, estimated";
+    text.single(
+        "capacity_requests_per_second",
+        "gauge",
+        help,
+        load.capacity_per_s,
+    );
+    for (name, help, values) in [
+        (
+            "station_demand_seconds",
+            "Time that a request takes of a station",
+            &load.demands_s,
+        ),
+        (
+            "station_utilisation",
+            "Share of a station that is busy",
+            &load.utilisations,
+        ),
+    ] {
+        text.family(name, "gauge", help);
+        for (station, value) in stations.list().iter().zip(values) {
+            let labels = format!("{{station=\"{}\"}}", station.name);
+            text.sample(name, &labels, *value);
+        }
+    }
+}
+
+/// How long what was taken from a queue had waited in it, on average; `null` if nothing was.
+pub(crate) fn mean_wait_us(sample: &Sample) -> Option<u64> {
+    let counts = &sample.counts;
+    let taken = match counts.jobs {
+        0 => counts.accepted,
+        jobs => jobs,
+    };
+    counts.queue_wait_us.checked_div(taken)
+}
+
+/// Requests by the power of two of their microseconds.
+fn heat(sample: &Sample) -> Vec<(u32, u64)> {
+    let mut before = 0;
+    let ends = sample.latencies.below_powers(HEAT_POWER_MIN + 1, 1);
+    let mut cells: Vec<(u32, u64)> = ends
+        .map(|(end, below)| {
+            let own = below - before;
+            before = below;
+            (end.ilog2() - 1, own)
+        })
+        .collect();
+    let beyond = sample.latencies.count() - before;
+    if let Some(last) = cells.last_mut() {
+        last.1 += beyond;
+    }
+    cells.retain(|(_, count)| *count > 0);
+    cells
+}
+
+/// Three digits are enough for a picture.
+fn round(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return 0.0;
+    }
+    let scale = 10_f64.powi(2 - value.abs().log10().floor() as i32);
+    (value * scale).round() / scale
+}

@@ -1,0 +1,306 @@
+//! What has changed since the last look, a second ago or more: for the live page, for the load ratio, and
+//! for what the status page says of the last moments.
+//!
+//! There is no thread for it: whoever reads takes the next sample, if the last one is old enough. So any
+//! number of readers cost one sample a second, and a server that nobody looks at takes none.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use loadline_capacity::load_ratio::{Goal, LoadRatio, Window, estimate};
+use loadline_proto::latency::HistogramCounts;
+use loadline_server::{Counts, Role, Snapshot};
+
+use crate::stations::Stations;
+
+/// A little less than a second, so that readers who come once a second always find a new sample.
+const INTERVAL: Duration = Duration::from_millis(900);
+
+/// After a pause like this nobody has been watching: the live page begins anew.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Samples that the live page can show: two minutes.
+const SAMPLES_MAX: usize = 120;
+
+/// The present load is that of the last half minute, or of the last samples if they are rarer.
+const LOAD_PERIOD: Duration = Duration::from_secs(30);
+const LOAD_WINDOWS_MIN: usize = 4;
+/// What is older says nothing of the present load.
+const LOAD_PERIOD_MAX: Duration = Duration::from_secs(300);
+
+/// What is read at one moment.
+#[derive(Clone)]
+pub(crate) struct Reading {
+    pub(crate) at: Instant,
+    pub(crate) snapshot: Snapshot,
+    /// All listeners and mounts together.
+    pub(crate) latencies: HistogramCounts,
+    pub(crate) jobs: HistogramCounts,
+    /// CPU time of the process.
+    pub(crate) cpu: Duration,
+    pub(crate) resident_bytes: Option<u64>,
+}
+
+/// What happened between two readings.
+#[derive(Clone)]
+pub(crate) struct Sample {
+    pub(crate) number: u64,
+    pub(crate) at_ms: u64,
+    pub(crate) span_s: f64,
+    /// What was counted in that time; gauges as they are now.
+    pub(crate) counts: Counts,
+    pub(crate) latencies: HistogramCounts,
+    pub(crate) resident_bytes: Option<u64>,
+    /// The share of each station that was busy.
+    pub(crate) use_of: Vec<(&'static str, f64)>,
+    /// Threads by role.
+    pub(crate) threads: Vec<(&'static str, usize)>,
+    pub(crate) load: Option<LoadRatio>,
+}
+
+/// The samples of the last two minutes.
+#[derive(Default)]
+pub(crate) struct Sampler {
+    last: Option<Reading>,
+    samples: VecDeque<Sample>,
+    numbers: u64,
+    windows: VecDeque<(Instant, Window)>,
+    /// The newest jobs, for the variation of their times.
+    jobs: VecDeque<HistogramCounts>,
+}
+
+impl Sampler {
+    /// Takes a sample if the last one is old enough.
+    pub(crate) fn refresh(
+        &mut self,
+        stations: &Stations,
+        goal: Goal,
+        read: impl FnOnce() -> Reading,
+    ) {
+        let is_recent = |last: &Reading| last.at.elapsed() < INTERVAL;
+        if self.last.as_ref().is_some_and(is_recent) {
+            return;
+        }
+        let now = read();
+        if let Some(last) = self.last.replace(now.clone()) {
+            self.add(&last, &now, stations, goal);
+        }
+    }
+
+    /// The newest sample.
+    pub(crate) fn newest(&self) -> Option<&Sample> {
+        self.samples.back()
+    }
+
+    /// The samples after the one with this number.
+    pub(crate) fn after(&self, number: Option<u64>) -> impl Iterator<Item = &Sample> {
+        // A number that was never given comes from an earlier server.
+        let number = number.filter(|number| *number <= self.numbers);
+        let is_newer = move |sample: &&Sample| number.is_none_or(|number| sample.number > number);
+        self.samples.iter().filter(is_newer)
+    }
+
+    fn add(&mut self, last: &Reading, now: &Reading, stations: &Stations, goal: Goal) {
+        let span = now.at.saturating_duration_since(last.at);
+        if span > PAUSE {
+            self.samples.clear();
+        }
+        let span_s = span.as_secs_f64();
+        let counts = since(&now.snapshot.total, &last.snapshot.total);
+        let busy_s = stations.busy_s(last, now);
+        let uses = stations.list().iter().zip(&busy_s);
+        let use_of = uses.map(|(it, busy_s)| (it.name, busy_s / span_s / it.station.servers));
+        let use_of = use_of.collect();
+        self.note_window(now, span_s, &counts, busy_s, last);
+        let load = self.load(stations, goal);
+        self.numbers += 1;
+        if self.samples.len() == SAMPLES_MAX {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(Sample {
+            number: self.numbers,
+            at_ms: unix_ms(),
+            span_s,
+            counts,
+            latencies: now.latencies.since(&last.latencies),
+            resident_bytes: now.resident_bytes,
+            use_of,
+            threads: threads(&now.snapshot),
+            load,
+        });
+    }
+
+    fn note_window(
+        &mut self,
+        now: &Reading,
+        seconds: f64,
+        counts: &Counts,
+        busy_s: Vec<f64>,
+        last: &Reading,
+    ) {
+        let refused = refusals(counts).iter().map(|(_, count)| count).sum::<u64>();
+        let window = Window {
+            seconds,
+            served: counts.requests().saturating_sub(refused) as f64,
+            refused: refused as f64,
+            busy_s,
+        };
+        self.windows.push_back((now.at, window));
+        self.jobs.push_back(now.jobs.since(&last.jobs));
+        while let Some((at, _)) = self.windows.front() {
+            let age = now.at.saturating_duration_since(*at);
+            let is_old = age > LOAD_PERIOD && self.windows.len() > LOAD_WINDOWS_MIN;
+            if !is_old && age <= LOAD_PERIOD_MAX {
+                break;
+            }
+            self.windows.pop_front();
+            self.jobs.pop_front();
+        }
+    }
+
+    fn load(&self, stations: &Stations, goal: Goal) -> Option<LoadRatio> {
+        let mut jobs = HistogramCounts::default();
+        self.jobs.iter().for_each(|counts| jobs.add(counts));
+        let list = stations.with_variation(jobs.scv());
+        let windows: Vec<Window> = self.windows.iter().map(|(_, it)| it.clone()).collect();
+        estimate(&list, &windows, goal)
+    }
+}
+
+/// Requests that were turned away for want of room, by reason.
+pub(crate) fn refusals(counts: &Counts) -> [(&'static str, u64); 2] {
+    use loadline_proto::CloseReason::{OverCapacity, Refused};
+    let connections = counts.closed_for(Refused) + counts.closed_for(OverCapacity);
+    [
+        ("queue full", counts.queue_full),
+        ("connections", connections),
+    ]
+}
+
+/// What was counted since an earlier moment; gauges as they are now.
+fn since(now: &Counts, then: &Counts) -> Counts {
+    let mut counts = now.clone();
+    counts.subtract(then);
+    counts
+}
+
+fn threads(snapshot: &Snapshot) -> Vec<(&'static str, usize)> {
+    let of = |role: Role| {
+        let count = snapshot.rows.iter().filter(|row| row.role == role).count();
+        (role.name(), count)
+    };
+    let all = [Role::Acceptor, Role::Loop, Role::Worker, Role::Thread].map(of);
+    all.into_iter().filter(|(_, count)| *count > 0).collect()
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_server::{RowSnapshot, ServerOptions};
+
+    use super::*;
+
+    const GOAL: Goal = Goal {
+        latency_s: 1.0,
+        share: 0.99,
+    };
+
+    fn stations() -> Stations {
+        let options = ServerOptions {
+            workers: 2,
+            ..ServerOptions::default()
+        };
+        Stations::of(&options, 4.0)
+    }
+
+    /// A server whose two workers do 100 jobs of 10 ms a second, `age` ago.
+    fn reading(age: Duration, seconds: u64) -> Reading {
+        let mut total = Counts::default();
+        total.answers[1] = 100 * seconds;
+        total.jobs = 100 * seconds;
+        total.connections = 7;
+        let row = |role, index, busy_us| RowSnapshot {
+            role,
+            index,
+            counts: Counts {
+                busy_us,
+                ..Counts::default()
+            },
+        };
+        let snapshot = Snapshot {
+            rows: vec![
+                row(Role::Loop, 0, 20_000 * seconds),
+                row(Role::Worker, 0, 500_000 * seconds),
+                row(Role::Worker, 1, 500_000 * seconds),
+            ],
+            total,
+            ..Snapshot::default()
+        };
+        Reading {
+            at: Instant::now().checked_sub(age).unwrap(),
+            snapshot,
+            latencies: HistogramCounts::default(),
+            jobs: HistogramCounts::default(),
+            cpu: Duration::from_millis(30 * seconds),
+            resident_bytes: Some(1),
+        }
+    }
+
+    #[test]
+    fn a_second_look_shows_what_has_changed() {
+        let (mut sampler, stations) = (Sampler::default(), stations());
+        let mut refresh = |sampler: &mut Sampler, age_s, seconds| {
+            let age = Duration::from_secs(age_s);
+            sampler.refresh(&stations, GOAL, || reading(age, seconds));
+        };
+        refresh(&mut sampler, 3, 10);
+        assert!(sampler.newest().is_none());
+        refresh(&mut sampler, 2, 11);
+        refresh(&mut sampler, 0, 13);
+        refresh(&mut sampler, 0, 99); // too early: not read
+        let numbers: Vec<u64> = sampler.after(None).map(|sample| sample.number).collect();
+        assert_eq!(numbers, [1, 2]);
+        assert_eq!(sampler.after(Some(1)).count(), 1);
+        assert_eq!(sampler.after(Some(2)).count(), 0);
+        assert_eq!(
+            sampler.after(Some(77)).count(),
+            2,
+            "another server's number"
+        );
+        let newest = sampler.newest().unwrap();
+        assert_eq!(
+            (newest.counts.requests(), newest.counts.connections),
+            (200, 7)
+        );
+        let used: Vec<_> = newest.use_of.iter().map(|(name, _)| *name).collect();
+        assert_eq!(used, ["loops", "workers", "cpus"]);
+        assert!(
+            (newest.use_of[1].1 - 0.5).abs() < 0.01,
+            "{:?}",
+            newest.use_of
+        );
+        let load = newest.load.as_ref().unwrap();
+        assert_eq!(stations.list()[load.limit].name, "workers");
+        assert!((load.demands_s[1] - 0.01).abs() < 1e-6, "{load:?}");
+        assert!((load.ratio - 0.51).abs() < 0.02, "{load:?}");
+        assert!(load.interval.is_some());
+    }
+
+    #[test]
+    fn after_a_pause_the_page_begins_anew() {
+        let (mut sampler, stations) = (Sampler::default(), stations());
+        for (age_s, seconds) in [(9, 1), (8, 2), (0, 10)] {
+            let age = Duration::from_secs(age_s);
+            sampler.refresh(&stations, GOAL, || reading(age, seconds));
+        }
+        let numbers: Vec<u64> = sampler.after(None).map(|sample| sample.number).collect();
+        assert_eq!(numbers, [2]);
+        assert!(sampler.newest().unwrap().load.is_some());
+    }
+}
