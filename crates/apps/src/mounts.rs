@@ -167,12 +167,11 @@ impl<H: Handler> Handler for Mounts<H> {
     }
 
     fn is_exempt(&self, exchange: &Exchange) -> bool {
+        let path = exchange.request.path();
         let is_status = || (self.status.as_ref()).is_some_and(|status| status.matches(exchange));
-        let is_probe = || {
-            let probes = self.probes.as_ref();
-            probes.is_some_and(|probes| probes.find(exchange.request.path()).is_some())
-        };
-        is_status() || is_probe() || self.site.is_exempt(exchange)
+        let is_probe = || (self.probes.as_ref()).is_some_and(|it| it.find(path).is_some());
+        let is_live = || (self.live.as_ref()).is_some_and(|live| live.find(path).is_some());
+        is_status() || is_probe() || is_live() || self.site.is_exempt(exchange)
     }
 
     fn handle_blocking(&self, exchange: &mut Exchange) {

@@ -78,6 +78,7 @@ impl Pages {
             loops: 1,
             workers: 0,
             connections_max: ADMIN_CONNECTIONS_MAX,
+            latency_goal: None,
             ..ServerOptions::default()
         };
         let config = ServerConfig {

@@ -168,10 +168,11 @@ impl Sampler {
 }
 
 /// Requests that were turned away for want of room, by reason.
-pub(crate) fn refusals(counts: &Counts) -> [(&'static str, u64); 2] {
+pub(crate) fn refusals(counts: &Counts) -> [(&'static str, u64); 3] {
     use loadline_proto::CloseReason::{OverCapacity, Refused};
     let connections = counts.closed_for(Refused) + counts.closed_for(OverCapacity);
     [
+        ("late", counts.refused_late),
         ("queue full", counts.queue_full),
         ("connections", connections),
     ]
@@ -255,7 +256,7 @@ mod tests {
     #[test]
     fn a_second_look_shows_what_has_changed() {
         let (mut sampler, stations) = (Sampler::default(), stations());
-        let mut refresh = |sampler: &mut Sampler, age_s, seconds| {
+        let refresh = |sampler: &mut Sampler, age_s, seconds| {
             let age = Duration::from_secs(age_s);
             sampler.refresh(&stations, GOAL, || reading(age, seconds));
         };

@@ -59,11 +59,8 @@ const LABELLED: [Labelled; 3] = [
     },
 ];
 
-/// What the load ratio measures against while a server has no goal of its own: a second, for 99 of 100.
-const GOAL: Goal = Goal {
-    latency_s: 1.0,
-    share: 0.99,
-};
+/// The share of requests that are to be answered within the latency goal.
+const SHARE: f64 = 0.99;
 
 /// Where the status page and the live page get their texts, and the probe of readiness its answer.
 pub struct Status {
@@ -124,7 +121,7 @@ impl Status {
     fn with_samples<T>(&self, read: impl FnOnce(&Shown, &Sampler) -> T) -> Option<T> {
         let shown = self.shown.get()?;
         let mut sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
-        sampler.refresh(&shown.stations, GOAL, || shown.read());
+        sampler.refresh(&shown.stations, shown.goal(), || shown.read());
         Some(read(shown, &sampler))
     }
 
@@ -232,6 +229,14 @@ impl LiveSource for Status {
 }
 
 impl Shown {
+    fn goal(&self) -> Goal {
+        let goal = self.control.options().latency_goal;
+        Goal {
+            latency_s: goal.map_or(f64::INFINITY, |goal| goal.as_secs_f64()),
+            share: SHARE,
+        }
+    }
+
     fn read(&self) -> Reading {
         let Timings { requests, jobs } = self.control.timings();
         Reading {

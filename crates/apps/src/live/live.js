@@ -86,7 +86,7 @@ function chart({ id, show, of, top }) {
   const names = all.filter((name) => rows.some((row) => row[name]));
   const letter = (name) => LETTERS[all.indexOf(name) % LETTERS.length];
   const area = begin(id);
-  const most = top || Math.max(1e-9, ...rows.flatMap((row) => Object.values(row)));
+  const most = top || Math.max(...rows.flatMap((row) => Object.values(row))) || 1;
   const y = (value) => 8 + (area.height - 16) * (1 - Math.min(value, most) / most);
   grid(area, [[y(most), show(most)], [y(most / 2), show(most / 2)], [y(0), "0"]]);
   names.forEach((name) => line(area, letter(name), rows.map((row) => row[name]), y));

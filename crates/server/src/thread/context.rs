@@ -158,7 +158,7 @@ impl<H: Handler> ThreadContext<H> {
         }
     }
 
-    /// The same on a thread with one connection at a time, whose busy time is counted from here.
+    /// As `tick`, on a thread with one connection at a time, whose busy time is counted from here.
     pub(crate) fn begin_visit(&mut self) {
         self.tick();
         self.visit_began_us = self.now_us;
