@@ -100,7 +100,7 @@ fn sections(logs: &Logs, files: &Arc<StaticFiles>, accounts: Option<&Mounted>) -
             Some(vec![
                 Figure::gauge("entries", cache.entries as u64),
                 Figure::gauge("misses", cache.misses as u64),
-                Figure::gauge("weight_bytes", cache.weight as u64),
+                Figure::gauge("weight_bytes", cache.weight),
             ])
         }),
     ]

@@ -23,6 +23,7 @@ mod latency;
 mod line_writer;
 mod live;
 mod pages;
+mod reading;
 mod sampler;
 mod section;
 mod stations;

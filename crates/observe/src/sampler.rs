@@ -11,6 +11,7 @@ use loadline_capacity::load_ratio::{Goal, LoadRatio, Window, estimate};
 use loadline_proto::latency::HistogramCounts;
 use loadline_server::{Counts, Role, Snapshot};
 
+use crate::reading::Reading;
 use crate::stations::Stations;
 
 /// A little less than a second, so that readers who come once a second always find a new sample.
@@ -27,19 +28,6 @@ const LOAD_PERIOD: Duration = Duration::from_secs(30);
 const LOAD_WINDOWS_MIN: usize = 4;
 /// What is older says nothing of the present load.
 const LOAD_PERIOD_MAX: Duration = Duration::from_secs(300);
-
-/// What is read at one moment.
-#[derive(Clone)]
-pub(crate) struct Reading {
-    pub(crate) at: Instant,
-    pub(crate) snapshot: Snapshot,
-    /// All listeners and mounts together.
-    pub(crate) latencies: HistogramCounts,
-    pub(crate) jobs: HistogramCounts,
-    /// CPU time of the process.
-    pub(crate) cpu: Duration,
-    pub(crate) resident_bytes: Option<u64>,
-}
 
 /// What happened between two readings.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use loadline_capacity::load_ratio::Station;
 use loadline_server::{Architecture, Role, ServerOptions};
 
-use crate::sampler::Reading;
+use crate::reading::Reading;
 
 /// What a station's busy time is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

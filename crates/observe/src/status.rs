@@ -15,7 +15,8 @@ use serde_json::{Map, Value, json};
 use crate::exposition::Exposition;
 use crate::latency::{self, Labels};
 use crate::live;
-use crate::sampler::{Reading, Sample, Sampler};
+use crate::reading::Reading;
+use crate::sampler::{Sample, Sampler};
 use crate::section::{Figure, Metric, Section};
 use crate::stations::Stations;
 
