@@ -17,6 +17,7 @@ mod framing_table;
 mod gathered;
 mod half_close;
 mod idle_table;
+mod latency;
 mod layered;
 mod malformed_table;
 mod pair;
