@@ -1,5 +1,6 @@
 //! A server that is built in code gets its pages and its access log in two lines, as `docs/apps.md`
 //! shows.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
