@@ -2,11 +2,11 @@
 //! while it runs. Pure: it takes in what was measured in an interval, and answers with a number.
 //!
 //! ```text
-//!              jobs wait, CPUs are left                    a size was found
-//!   ┌──────┐ ─────────────────────────────► ┌───────┐ ─────────────────────────► ┌──────┐
-//!   │ hold │                                │ climb │                            │ hold │
-//!   └──────┘ ◄───────────────────────────── └───────┘                            └──────┘
-//!      │  threads that only wait for CPUs, or for nothing: fewer at once
+//!            jobs wait, or the load is another one
+//!   ┌──────┐ ─────────────────────────────────────► ┌───────┐
+//!   │ hold │                                        │ climb │  tries sizes
+//!   └──────┘ ◄───────────────────────────────────── └───────┘
+//!                      a size was found
 //! ```
 //!
 //! Three rules, each for what the others do not see:
@@ -19,6 +19,9 @@
 //!
 //! The first alone would let a pool before a slow database grow without end, since waiting for the
 //! database looks like sleep. The last alone would try sizes on a machine whose CPUs are taken.
+//!
+//! While a size is held, weak signs change it by one step in ten seconds at most. A new kind of load
+//! (other CPU time or other time on a thread for each job) begins a new search.
 
 mod climb;
 mod load;

@@ -108,7 +108,7 @@ impl Climb {
     pub(super) fn next(&mut self, size: usize, sample: &Sample, limits: (usize, usize)) -> Next {
         if sample.jobs + sample.queue_depth as u64 == 0 && sample.time_us >= TIME_MAX_US {
             let best = self.best.unwrap_or_else(|| Point::new(size, sample));
-            return best.done(); // nobody asks any more
+            return best.done(); // the load has ended
         }
         if !self.is_enough(sample) {
             return match self.leap(size, sample, limits) {
@@ -241,8 +241,8 @@ impl Climb {
             faster > 1.0 + gain || as_many && longer < 1.0 - SHORTER
         } else {
             let faster = ratio(point.jobs_per_s, self.most_per_s);
-            let is_no_worse = faster > 1.0 - loss && slower < 1.0 + loss && error < ERROR_MAX;
-            is_no_worse || faster > 1.0 + 2.0 * loss
+            let is_no_worse = faster > 1.0 - loss && slower < 1.0 + loss;
+            error < ERROR_MAX && (is_no_worse || faster > 1.0 + 2.0 * loss)
         }
     }
 }
