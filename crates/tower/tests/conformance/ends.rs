@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use loadline_proto::Limits;
-use loadline_server::SocketIo;
 
 use crate::fixture::{Running, eventually};
 use crate::model::Model;
@@ -17,7 +16,7 @@ every_model! {
     a_client_that_resets_drops_the_future,
     a_client_that_half_closes_gets_its_answer,
     an_app_that_takes_too_long,
-    workers_bound_the_requests_in_progress,
+    requests_that_wait_hold_no_worker,
 }
 
 fn a_client_that_leaves_drops_the_future_of_an_app_that_is_notified(model: Model) {
@@ -130,31 +129,24 @@ fn an_app_that_takes_too_long(model: Model) {
     assert_eq!(server.connect().get("/hello", "").body, b"hello");
 }
 
-fn workers_bound_the_requests_in_progress(model: Model) {
+fn requests_that_wait_hold_no_worker(model: Model) {
     let options = model.options();
     if !options.architecture.has_loops() || options.workers == 0 {
         return;
     }
     let server = Running::start_notifying(model);
-    let workers = options.workers;
-    let await_bound = |clients: usize| {
-        server.await_hanging(clients.min(workers) as u64);
-        server.await_waiting(clients.saturating_sub(workers) as u64);
-    };
     let mut clients = VecDeque::new();
-    while clients.len() < workers + 3 {
+    while clients.len() < options.workers + 3 {
         let mut client = server.connect();
         client.send("GET /hang HTTP/1.1\r\nHost: h\r\n\r\n");
         clients.push_back(client);
-        await_bound(clients.len());
-        // Where workers read, none is free to read the others' requests.
-        if options.socket_io == SocketIo::Loop {
-            server.await_in_progress(clients.len() as u64);
-        }
+        server.await_hanging(clients.len() as u64);
+        server.await_in_progress(clients.len() as u64);
+        server.await_waiting(0);
     }
-    // Each that leaves makes room for one that waits, until none does.
+    assert_eq!(server.connect().get("/hello", "").body, b"hello");
     while clients.pop_front().is_some() {
-        await_bound(clients.len());
+        server.await_hanging(clients.len() as u64);
         server.await_in_progress(clients.len() as u64);
     }
     assert_eq!(server.connect().get("/hello", "").body, b"hello");
