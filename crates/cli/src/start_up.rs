@@ -100,10 +100,12 @@ pub(crate) fn chosen(plan: &Plan) -> String {
             parts
         }
     };
-    if matches!(
-        options.architecture,
-        Architecture::Reactor | Architecture::Proactor | Architecture::ThreadPerConnection
-    ) {
+    let has_cap = match options.architecture {
+        Architecture::Sequential => false,
+        Architecture::ThreadPool => options.latency_goal.is_some(),
+        _ => true,
+    };
+    if has_cap {
         parts.push(format!(
             "at most {}",
             count(options.connections_max, "connection")

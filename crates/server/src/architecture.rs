@@ -1,7 +1,6 @@
 //! Which threads there are, by architecture: the one match from a name to what runs.
 
 pub(crate) mod connection_queue;
-pub(crate) mod connection_thread;
 pub(crate) mod idle_slots;
 #[cfg(test)]
 mod leader_followers;

@@ -16,7 +16,6 @@ mod drain;
 pub(crate) mod loop_group;
 mod main_loop;
 mod messages;
-pub(crate) mod refusals;
 mod task_events;
 mod threads;
 

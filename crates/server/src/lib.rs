@@ -84,6 +84,7 @@ mod architecture;
 mod builder;
 mod config;
 mod connection;
+mod connection_thread;
 mod event_loop;
 mod handle;
 mod options;
@@ -106,6 +107,7 @@ mod thread {
 mod transport;
 mod worker {
     pub(crate) mod dispatcher;
+    pub(crate) mod holding;
     pub(crate) mod job;
     pub(crate) mod job_queue;
     #[cfg(test)]
@@ -229,7 +231,7 @@ fn start<H: Handler>(
         failure: Default::default(),
         access: config.access_log.map(|access| (access.format, access.sink)),
         journal: config.connection_log.map(Journal::new),
-        options: config.options,
+        options: config.options.with_parts(),
     });
     let (started, starting) = sync_channel(1);
     let main = std::thread::Builder::new()

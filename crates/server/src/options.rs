@@ -213,6 +213,29 @@ impl ServerOptions {
         Ok(())
     }
 
+    /// Whether the threads of a pool give up connections for others: not without a latency goal.
+    pub(crate) fn threads_share(&self) -> bool {
+        self.architecture == Architecture::ThreadPool && self.latency_goal.is_some()
+    }
+
+    /// The same with what a pool of threads that share is made of: a loop, and workers that serve whole
+    /// connections.
+    pub(crate) fn with_parts(self) -> Self {
+        if !self.threads_share() {
+            return self;
+        }
+        Self {
+            loops: 1,
+            workers: self.threads,
+            worker_pools: WorkerPools::Shared,
+            accept: Accept::Shared,
+            queue: Queue::Shared,
+            socket_io: SocketIo::Worker,
+            capacity_per_loop: None,
+            ..self
+        }
+    }
+
     /// How many pools of workers there are.
     #[must_use]
     pub fn pools(&self) -> usize {
@@ -234,6 +257,11 @@ impl ServerOptions {
     ) -> Result<(), OptionError> {
         let (option, wanted) = match self.architecture {
             Architecture::Sequential => return Ok(()),
+            // A waker for each thread.
+            Architecture::ThreadPool if self.threads_share() => (
+                "--connections-max",
+                self.connections_max.saturating_add(self.threads + 4),
+            ),
             Architecture::ThreadPool => ("--threads", self.threads + self.queue_max),
             Architecture::ThreadPerConnection => ("--connections-max", self.connections_max),
             Architecture::Reactor | Architecture::Proactor => (
@@ -246,7 +274,7 @@ impl ServerOptions {
             return Ok(());
         }
         let (value, overhead) = match self.architecture {
-            Architecture::ThreadPool => (self.threads, self.queue_max),
+            Architecture::ThreadPool if !self.threads_share() => (self.threads, self.queue_max),
             _ => (self.connections_max, wanted - self.connections_max),
         };
         let files = match cached_files {

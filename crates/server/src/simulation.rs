@@ -207,7 +207,7 @@ impl Simulation {
         let (pool, desks) = match workers {
             0 => (None, Vec::new()),
             count => {
-                let (pool, desks) = Workers::new(&site, count);
+                let (pool, desks) = Workers::new(&site, count).expect("wakers");
                 (Some(pool), desks)
             }
         };

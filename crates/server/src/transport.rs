@@ -214,6 +214,9 @@ pub(crate) trait LoopTransport<D: Driver>: Transport<D> {
     /// Nothing to do before an event: sees to it that there will be one.
     fn settle(&mut self, token: Token, driver: &mut D) -> io::Result<()>;
 
+    /// Somebody else waits for it from now on, until the next `settle`.
+    fn unsettle(&mut self, _driver: &mut D) {}
+
     /// Reads what has come and throws it away, so that closing ends the connection rather than
     /// resetting it.
     fn discard_input(&self, read_buffer: &mut [u8]);

@@ -109,8 +109,8 @@ spec! {
         #[arg(long, value_name = "KIND", value_parser = named::<Queue>())]
         pub queue: Option<Named<Queue>>,
 
-        /// Jobs (reactor, proactor) or connections (thread-pool) that may wait for a thread; auto
-        /// is 1024, or what descriptors allow; for jobs with a --latency-goal, one for each connection.
+        /// Jobs (reactor, proactor) or connections (thread-pool) that may wait for a thread; auto is one for
+        /// each connection with a --latency-goal, otherwise 1024, or what descriptors allow.
         #[arg(long, value_name = "N", default_value = "auto")]
         pub queue_max: Preset<Auto<Count<1, QUEUE_MAX>>>,
 
@@ -143,8 +143,8 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Connections")]
     pub struct ConnectionSpec {
-        /// Connections of the whole server (reactor, proactor, thread-per-connection); beyond it
-        /// the one that has been idle longest makes room. auto is what the descriptor limit allows.
+        /// Connections of the whole server (reactor, proactor, thread-per-connection, thread-pool if it
+        /// has a --latency-goal); beyond it the one that has been idle longest makes room. auto is what the descriptor limit allows.
         #[arg(long, value_name = "N", default_value = "auto")]
         pub connections_max: Preset<Auto<Count<1, CONNECTIONS_MAX>>>,
 

@@ -5,6 +5,7 @@ use loadline_proto::AccessFormat;
 use loadline_server::{Accept, Architecture, Queue, ServerOptions, SocketIo, WorkerPools};
 use loadline_spec::rules::{self, Rule, unfit};
 use loadline_spec::serve::{Listen, RunningSpec, ServeSpec};
+use loadline_spec::values::Auto;
 use loadline_spec::{SpecError, Table, given};
 
 use Architecture::{Proactor, Reactor, ThreadPerConnection, ThreadPool};
@@ -24,7 +25,10 @@ const FITS: &[(&str, &[Architecture])] = &[
     ("socket-io", &[Reactor]),
     ("file-io", LOOPS),
     ("capacity-per-loop", LOOPS),
-    ("connections-max", &[Reactor, Proactor, ThreadPerConnection]),
+    (
+        "connections-max",
+        &[Reactor, Proactor, ThreadPerConnection, ThreadPool],
+    ),
 ];
 
 /// What holds of every server.
@@ -81,6 +85,15 @@ pub(super) fn check_chosen(flags: &ServeSpec, options: &ServerOptions) -> Result
     {
         let problem = format!("with --accept {} no loop hands over", options.accept.name());
         return Err(SpecError::new("balance", problem, "--accept handoff").with_value(balance));
+    }
+    if let Auto::Given(most) = &*flags.connections.connections_max
+        && options.architecture == ThreadPool
+        && options.latency_goal.is_none()
+    {
+        let problem = "a pool without a latency goal accepts what its --queue-max allows";
+        return Err(
+            SpecError::new("connections-max", problem, "--latency-goal 1s").with_value(most),
+        );
     }
     if options.workers == 0 && options.architecture.has_loops() {
         let chosen = [

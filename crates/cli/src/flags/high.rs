@@ -180,10 +180,16 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
         Architecture::ThreadPerConnection => THREAD_CONNECTIONS_AUTO,
         _ => CONNECTIONS_AUTO,
     };
+    // A thread of a pool with a latency goal needs a descriptor of its own.
+    let connections_room = match architecture {
+        Architecture::ThreadPool => room.saturating_sub(threads).max(1),
+        _ => room,
+    };
     let connections_max = or_auto(&flags.connections.connections_max, || {
-        room.min(connections_most)
+        connections_room.min(connections_most)
     });
-    let queue_auto = match architecture.has_loops() && latency_goal.is_some() {
+    let has_jobs = architecture.has_loops() || architecture == Architecture::ThreadPool;
+    let queue_auto = match has_jobs && latency_goal.is_some() {
         true => connections_max.min(QUEUE_MAX), // the goal bounds it
         false => QUEUE_AUTO.min(queue_room),
     };
@@ -372,13 +378,13 @@ mod tests {
             --threads 4 => --threads 4 proactor thread-pool
             --architecture sequential --queue-max 4 => --queue-max 4 reactor, proactor or thread-pool
             --architecture proactor --socket-io worker => --socket-io worker proactor has no use for it; it goes with reactor
-            --architecture thread-pool --connections-max 4 => --connections-max 4
+            --architecture thread-pool --latency-goal off --connections-max 4 => --connections-max 4 --latency-goal
             --balance least-busy => --balance least-busy --accept handoff
             --workers 0 --queue work-stealing => --queue work-stealing --workers 1
             --workers 0 --socket-io worker => --socket-io worker --workers 1
             --workers 0 --worker-pools per-loop => --worker-pools per-loop --workers 1
             --connections-max 50000 => --connections-max 50000 17420
-            --architecture thread-pool --threads 16000 --queue-max 9000 => --threads 16000
+            --architecture thread-pool --threads 16000 --latency-goal off --queue-max 9000 => --threads 16000
             --listen 127.0.0.1:80 --listen 127.0.0.1:80 => --listen 127.0.0.1:80 twice
             --idle-timeout 0 => --idle-timeout 0s 1ms
             --idle-timeout never => --idle-timeout never off

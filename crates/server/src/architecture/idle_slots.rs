@@ -8,7 +8,7 @@ use loadline_base::slab::Slab;
 use loadline_base::{Millis, Token};
 use loadline_sys::{Accepted, socket};
 
-use crate::architecture::connection_thread::IdleGuard;
+use crate::connection_thread::Hold;
 
 /// A connection that the accepting thread may evict while it is idle.
 pub(crate) struct Slot {
@@ -47,9 +47,12 @@ impl Slot {
     }
 }
 
-impl IdleGuard for Slot {
-    fn rest(&self, now: Millis) {
+impl Hold for Slot {
+    const GIVES_BACK: bool = false;
+
+    fn rest(&self, now: Millis) -> bool {
         self.idle_since.store(now.0, Ordering::Release);
+        true
     }
 
     fn resume(&self) -> bool {
@@ -75,16 +78,16 @@ impl IdleSlots {
         self.0.remove(token)
     }
 
-    /// Evicts the connection that is idle the longest, since `latest` at least; `false`: none is.
+    /// Evicts the connection that is idle the longest; `false`: none is.
     ///
     /// Looks at each slot, some ns: little beside starting the thread of the new connection.
-    pub(crate) fn evict_oldest(&self, latest: Millis) -> bool {
+    pub(crate) fn evict_oldest(&self) -> bool {
         let mut least = 0;
         loop {
             let oldest = (0..self.0.slot_count())
                 .filter_map(|index| self.0.get(self.0.token_at(index)?))
                 .map(|slot| (slot.idle_since.load(Ordering::Relaxed), slot))
-                .filter(|(since, _)| (least..BUSY).contains(since) && *since <= latest.0)
+                .filter(|(since, _)| (least..BUSY).contains(since))
                 .min_by_key(|(since, _)| *since);
             let Some((since, slot)) = oldest else {
                 return false;

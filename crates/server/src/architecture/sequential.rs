@@ -10,7 +10,7 @@ use loadline_proto::Handler;
 
 use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit};
-use crate::architecture::connection_thread::{next_accepted, serve_accepted};
+use crate::connection_thread::{next_accepted, serve_accepted};
 use crate::site::{Site, Started};
 use crate::telemetry::counters::Role;
 use crate::thread::context::ThreadContext;

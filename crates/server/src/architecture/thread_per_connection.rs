@@ -7,15 +7,15 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use loadline_base::{LogLimit, Millis, Token};
+use loadline_base::{LogLimit, Token};
 use loadline_proto::Handler;
 use loadline_sys::Accepted;
 
 use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
 use crate::admission::{Admission, Kind, Load, Verdict};
-use crate::architecture::connection_thread;
 use crate::architecture::idle_slots::{IdleSlots, Slot};
+use crate::connection_thread;
 use crate::shutdown::Stage;
 use crate::site::{Site, Started};
 use crate::telemetry::counters::Role;
@@ -179,7 +179,7 @@ impl<H: Handler> Shared<H> {
     /// Evicts the connection that is idle the longest, if any is.
     fn evict(&self) -> bool {
         let mut slots = self.lock();
-        let is_evicted = slots.occupied.evict_oldest(Millis(u64::MAX));
+        let is_evicted = slots.occupied.evict_oldest();
         slots.leaving += usize::from(is_evicted);
         is_evicted
     }

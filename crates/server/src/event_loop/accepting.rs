@@ -90,6 +90,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             Accept::Shared | Accept::Handoff | Accept::ReusePort => self.index,
         };
         let (index, verdict) = self.group.place(preferred, false, is_draining);
+        if let Some(workers) = &self.dispatcher.workers {
+            workers.want_connections(verdict != Verdict::Admit);
+        }
         self.hand_off(index, Handoff { accepted, verdict });
     }
 
@@ -148,6 +151,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 self.served += 1;
                 if self.stage != Stage::Up {
                     self.begin_connection_drain(token);
+                } else if self.dispatcher.has_free_threads() {
+                    self.hand_over(token); // which waits for its first request
                 } else if self.site.options.socket_io == SocketIo::Worker {
                     self.await_request(token);
                 } else {

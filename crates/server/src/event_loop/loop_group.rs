@@ -42,16 +42,6 @@ impl LoopGroup {
         }))
     }
 
-    /// One loop, to which one other thread passes connections.
-    pub(super) fn of_one(connections_max: usize) -> io::Result<Arc<Self>> {
-        let options = ServerOptions {
-            loops: 1,
-            connections_max,
-            ..ServerOptions::default()
-        };
-        Self::new(&options, 2)
-    }
-
     #[cfg(test)]
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)

@@ -23,6 +23,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Some(connection) = slot.connection.take() else {
             return;
         };
+        let mut connection = connection;
+        if self.site.options.threads_share() {
+            connection.transport_mut().unsettle(&mut self.driver);
+        }
         let connection = match connection.over(LoopTransport::into_socket) {
             Ok(connection) => connection,
             Err(connection) => {
@@ -39,18 +43,17 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let submitted = self
             .dispatcher
             .submit(Kind::Job, work, token, &self.site, load);
-        if let Err(NotQueued { work, .. }) = submitted {
-            // The queue is full: 503, unless an answer is on its way already.
+        if let Err(NotQueued {
+            work,
+            retry_after_s,
+            ..
+        }) = submitted
+        {
+            // Its requests get a 503 here.
             self.give_back(token, work);
-            if let Some(connection) = self
-                .slots
-                .get_mut(token)
-                .and_then(|slot| slot.connection.as_mut())
-                && connection.is_idle::<D>()
-            {
-                connection.refuse(&mut self.thread.cx());
-            }
+            self.thread.refusing = Some(retry_after_s);
             self.serve(token);
+            self.thread.refusing = None;
         }
     }
 

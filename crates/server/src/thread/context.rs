@@ -56,6 +56,8 @@ pub(crate) struct ThreadContext<H: Handler> {
     pub(crate) tasks: TaskPool,
     /// Of a loop, if there is a latency goal.
     pub(crate) turn: Option<TurnControl>,
+    /// What it serves now comes too late: clients are to come back after this many seconds.
+    pub(crate) refusing: Option<u32>,
 }
 
 /// The parts of a thread's context, borrowed at once for a turn.
@@ -71,6 +73,7 @@ pub(crate) struct Borrowed<'k, H: Handler> {
 
 /// What comes too late to be answered within the latency goal.
 pub(crate) struct Late<'k> {
+    refusing: Option<u32>,
     turn: Option<&'k mut TurnControl>,
     now_us: u64,
     row: &'k Row,
@@ -87,7 +90,8 @@ impl Late<'_> {
         cx: &mut Context<'_>,
     ) -> Outcome {
         let turn = self.turn.as_deref_mut();
-        match turn.and_then(|turn| turn.check(self.now_us).err()) {
+        let is_late = || turn.and_then(|turn| turn.check(self.now_us).err());
+        match self.refusing.or_else(is_late) {
             Some(retry_after_s) if !config.is_exempt(exchange) => {
                 exchange.response.overloaded(retry_after_s);
                 self.row.refused_late.add(1);
@@ -130,6 +134,7 @@ impl<H: Handler> ThreadContext<H> {
             journal: site.journal.as_ref().map(Page::new),
             task_waker: None,
             turn: None,
+            refusing: None,
         };
         thread.tick();
         thread
@@ -208,6 +213,7 @@ impl<H: Handler> ThreadContext<H> {
             files: &mut self.files,
             tasks: &mut self.tasks,
             late: Late {
+                refusing: self.refusing,
                 turn: self.turn.as_mut(),
                 now_us: self.now_us,
                 row: &self.row,

@@ -20,6 +20,12 @@ pub(crate) const STACK_BYTES: usize = 1 << 20;
 /// is left behind: nothing can interrupt it.
 pub(crate) const LEAVE_MS: u64 = 500;
 
+/// The system starts no more threads.
+pub(crate) fn too_few(started: usize, wanted: usize, error: &io::Error) -> io::Error {
+    let text = format!("only {started} of {wanted} threads could be started: {error}");
+    io::Error::new(error.kind(), text)
+}
+
 /// Counts threads at work.
 #[derive(Debug)]
 pub(crate) struct ThreadGroup {

@@ -130,6 +130,12 @@ impl LoopTransport<Epoll> for Socket {
             .add(self.fd(), token.to_bits(), Interest::Connection)
     }
 
+    fn unsettle(&mut self, driver: &mut Epoll) {
+        if self.end_registration() {
+            let _ = driver.poller.remove(self.fd()); // it was added, so this cannot fail
+        }
+    }
+
     fn discard_input(&self, read_buffer: &mut [u8]) {
         // Whatever it comes to, the connection is closed next.
         let _ = socket::receive(self.fd(), read_buffer);

@@ -142,6 +142,21 @@ impl<F: AsFd> Socket<F> {
         ready.gone |= readiness.gone;
     }
 
+    /// From a loop to a blocking thread, which waits for it until `move_to_loop`.
+    pub(crate) fn move_to_thread(&mut self) {
+        self.ready.owner = Owner::Thread { reads: false };
+    }
+
+    /// Back.
+    pub(crate) fn move_to_loop(&mut self) {
+        self.ready.owner = Owner::Loop;
+    }
+
+    /// A poller has ceased to watch it; `false`: none did.
+    pub(super) fn end_registration(&mut self) -> bool {
+        std::mem::replace(&mut self.ready.registered, false)
+    }
+
     /// Reading waits for an event.
     pub(crate) fn read_by_event(&mut self) {
         self.ready.readable = false;

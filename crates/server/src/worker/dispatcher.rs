@@ -52,6 +52,12 @@ impl TaskHome for LoopTasks {
 }
 
 impl Dispatcher {
+    /// Whether a worker is free that keeps a connection while it waits for its client.
+    pub(crate) fn has_free_threads(&self) -> bool {
+        let workers = self.workers.as_ref();
+        workers.is_some_and(|workers| workers.has_free_threads())
+    }
+
     /// Queues work for a worker.
     pub(crate) fn submit<H: Handler>(
         &self,

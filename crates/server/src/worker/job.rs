@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use loadline_base::Token;
-use loadline_proto::{Exchange, StreamId};
+use loadline_proto::{CloseReason, Exchange, StreamId};
+use loadline_sys::has_hung_up;
 
 use crate::admission::Handoff;
 use crate::config::Steps;
@@ -65,8 +66,8 @@ impl Work {
         match self {
             Self::Block(..) => true,
             Self::Task(task) => task.is_new(),
-            // Its answer has begun; its request is not known yet.
-            Self::Prefetch(_) | Self::Serve(_) => false,
+            Self::Serve(_) => true,
+            Self::Prefetch(_) => false, // its answer has begun
         }
     }
 
@@ -77,17 +78,36 @@ impl Work {
                 let hang_up = &exchange.hang_up;
                 hang_up.is_gone() || (waited_long && hang_up.is_half_closed())
             }
+            Self::Serve(served) => {
+                let connection = served.connection.as_ref();
+                let has_left = |it: &Connection<Socket>| has_hung_up(it.transport().fd());
+                waited_long && connection.is_some_and(has_left)
+            }
             // A task that was cancelled does not begin.
-            Self::Task(_) | Self::Prefetch(_) | Self::Serve(_) => false,
+            Self::Task(_) | Self::Prefetch(_) => false,
         }
     }
 
-    /// Answers it with 503.
+    /// Its client has left: makes of it what its loop can end.
+    pub(crate) fn abandon(&mut self) {
+        match self {
+            Self::Serve(served) => {
+                if let Some(connection) = &mut served.connection {
+                    connection.abort(CloseReason::Vanished);
+                }
+                served.after = After::Close;
+            }
+            other => other.refuse(1),
+        }
+    }
+
+    /// Has it answered with 503.
     pub(crate) fn refuse(&mut self, retry_after_s: u32) {
         match self {
             Self::Block(exchange, _) => exchange.response.overloaded(retry_after_s),
             Self::Task(task) => task.refuse(retry_after_s),
-            Self::Prefetch(_) | Self::Serve(_) => {}
+            Self::Serve(served) => served.refusing = Some(retry_after_s),
+            Self::Prefetch(_) => {}
         }
     }
 }
@@ -99,6 +119,8 @@ pub(crate) struct Served {
     pub(crate) connection: Option<Connection<Socket>>,
     /// What is to be done next.
     pub(crate) after: After,
+    /// Its requests come too late: they get a 503 that says when to come back, in seconds.
+    pub(crate) refusing: Option<u32>,
 }
 
 /// How a worker leaves a connection.

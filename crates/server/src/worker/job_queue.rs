@@ -180,6 +180,27 @@ impl<J> JobQueue<J> {
     pub(crate) fn depth(&self) -> usize {
         self.depth.load(Ordering::Relaxed)
     }
+
+    /// Whether there is a free worker for each job that waits (shared queue).
+    pub(crate) fn has_free_workers(&self) -> bool {
+        self.free_workers().is_some()
+    }
+
+    /// Whether there is one more.
+    pub(crate) fn has_more_free_workers(&self) -> bool {
+        self.free_workers().is_some_and(|more| more > 0)
+    }
+
+    /// How many more free workers there are than jobs.
+    fn free_workers(&self) -> Option<usize> {
+        match &self.kind {
+            Kind::Shared { state, .. } => {
+                let state = lock(state);
+                state.asleep.checked_sub(state.jobs.len())
+            }
+            Kind::Stealing { .. } => None,
+        }
+    }
 }
 
 impl<J> JobSource<J> {
@@ -237,6 +258,11 @@ impl<J> JobSource<J> {
     /// Jobs that wait, about.
     pub(crate) fn depth(&self) -> usize {
         self.queue.depth()
+    }
+
+    /// The queue, and the number of this end.
+    pub(crate) fn place(&self) -> (&JobQueue<J>, usize) {
+        (&self.queue, self.index)
     }
 
     /// The next job, if there is one.

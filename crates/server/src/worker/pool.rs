@@ -15,6 +15,7 @@ use loadline_base::{LogLimit, Token};
 use loadline_proto::{Exchange, Handler, Status};
 
 use crate::connection::{Placement, Step, TaskStart};
+use crate::connection_thread::{self, Left, serve_while_held};
 use crate::options::SocketIo;
 use crate::overload::QueueControl;
 use crate::site::{Clock, Site};
@@ -22,6 +23,8 @@ use crate::task::WorkerTask;
 use crate::telemetry::counters::{Role, Row};
 use crate::telemetry::log;
 use crate::thread::context::{READ_BUFFER_BYTES, ThreadContext};
+use crate::thread::group::{STACK_BYTES, too_few};
+use crate::worker::holding::{Held, Seats};
 use crate::worker::job::{After, Job, Message, Served, Work};
 use crate::worker::job_queue::{JobQueue, JobSource, Taken};
 use crate::worker::mailbox::Mailbox;
@@ -37,6 +40,8 @@ pub(crate) struct Workers {
     clock: Clock,
     alive: Alive,
     control: Control,
+    /// If workers keep their connections while nothing else is to be done.
+    seats: Option<Arc<Seats>>,
 }
 
 /// Decides whether jobs can be done in time; `None`: there is no goal.
@@ -64,22 +69,26 @@ impl Workers {
         count: usize,
         pool: usize,
     ) -> io::Result<Arc<Self>> {
-        let (workers, desks) = Self::new(site, count);
+        let (workers, desks) = Self::new(site, count)?;
         for (index, desk) in desks.into_iter().enumerate() {
             let (site, of) = (Arc::clone(site), Arc::clone(&workers));
+            let builder = match of.seats {
+                Some(_) => {
+                    (Builder::new().name(format!("serving {index}"))).stack_size(STACK_BYTES)
+                }
+                None => Builder::new().name(format!("worker {pool}.{index}")),
+            };
             of.alive.add();
-            let started = Builder::new()
-                .name(format!("worker {pool}.{index}"))
-                .spawn(move || {
-                    let _leaving = Leaving(of);
-                    site.guarded_alone("a worker", || {
-                        desk.work(&site);
-                        Ok(())
-                    });
+            let started = builder.spawn(move || {
+                let _leaving = Leaving(of);
+                site.guarded_alone("a worker", || {
+                    desk.work(&site);
+                    Ok(())
                 });
+            });
             if let Err(error) = started {
                 workers.close();
-                return Err(error);
+                return Err(too_few(index, count, &error));
             }
         }
         Ok(workers)
@@ -89,7 +98,7 @@ impl Workers {
     pub(crate) fn new<H: Handler>(
         site: &Arc<Site<H>>,
         count: usize,
-    ) -> (Arc<Self>, Vec<WorkerDesk<H>>) {
+    ) -> io::Result<(Arc<Self>, Vec<WorkerDesk<H>>)> {
         assert!(count > 0, "a pool without workers would never answer");
         let options = &site.options;
         let (queue, sources) = JobQueue::new(options.queue, count, options.queue_max);
@@ -101,7 +110,10 @@ impl Workers {
             .latency_goal
             .map(|goal| Arc::new(Mutex::new(QueueControl::new(goal, count))));
         let row = Arc::clone(&desks[0].row);
+        let seats = options.threads_share().then(|| Seats::new(count));
+        let seats = seats.transpose()?.map(Arc::new);
         for desk in &mut desks {
+            desk.seats.clone_from(&seats);
             desk.pool_row = Arc::clone(&row);
             desk.control.clone_from(&control);
         }
@@ -111,8 +123,9 @@ impl Workers {
             clock: site.clock,
             alive: Alive::default(),
             control,
+            seats,
         });
-        (workers, desks)
+        Ok((workers, desks))
     }
 
     /// Queues a job; gives it back if the queue is full, or if it could not be done in time.
@@ -121,7 +134,8 @@ impl Workers {
             && !matches!(job.work, Work::Prefetch(_)) // its answer has begun
             && let Err(retry_after_s) = lock(control).offer(job.queued_us, self.queue.depth())
         {
-            self.row.refused_late.add(1);
+            let is_request = !matches!(job.work, Work::Serve(_));
+            self.row.refused_late.add(u64::from(is_request));
             return Err(Refused { job, retry_after_s });
         }
         // Before the push: a worker must not take away what was not added yet.
@@ -133,7 +147,25 @@ impl Workers {
                 job,
                 retry_after_s: RETRY_AFTER_FULL_S,
             }
-        })
+        })?;
+        if let Some(seats) = &self.seats
+            && !self.queue.has_free_workers()
+        {
+            seats.free_one();
+        }
+        Ok(())
+    }
+
+    /// Whether idle connections may have to make room for others: then no worker keeps any.
+    pub(crate) fn want_connections(&self, all_wanted: bool) {
+        if let Some(seats) = &self.seats {
+            seats.want_all(all_wanted);
+        }
+    }
+
+    /// Whether a worker is free that keeps a connection while it waits for its client.
+    pub(crate) fn has_free_threads(&self) -> bool {
+        self.seats.is_some() && self.queue.has_more_free_workers()
     }
 
     /// Queues a task that was woken, behind what waits. It was admitted before: it fits. In a queue that
@@ -202,14 +234,21 @@ pub(crate) struct WorkerDesk<H: Handler> {
     /// Files are read through it.
     read_buffer: Vec<u8>,
     control: Control,
+    seats: Option<Arc<Seats>>,
     /// Only where workers serve whole connections.
     thread: Option<ThreadContext<H>>,
 }
 
 impl<H: Handler> WorkerDesk<H> {
     fn new(site: &Site<H>, source: JobSource<Job>) -> Self {
-        let thread = (site.options.socket_io == SocketIo::Worker)
-            .then(|| ThreadContext::new(site, Role::Worker));
+        let thread = match (site.options.threads_share(), site.options.socket_io) {
+            (true, _) => {
+                let bytes = connection_thread::READ_BUFFER_BYTES;
+                Some(ThreadContext::with_read_buffer(site, Role::Thread, bytes))
+            }
+            (false, SocketIo::Worker) => Some(ThreadContext::new(site, Role::Worker)),
+            (false, SocketIo::Loop) => None,
+        };
         let row = match &thread {
             Some(thread) => Arc::clone(&thread.row),
             None => site.registry.row(Role::Worker),
@@ -227,6 +266,7 @@ impl<H: Handler> WorkerDesk<H> {
                 }
             ],
             control: None,
+            seats: None,
             thread,
         }
     }
@@ -252,14 +292,16 @@ impl<H: Handler> WorkerDesk<H> {
         drop(control);
         if work.is_abandoned(waited_long) {
             self.row.abandoned.add(1);
-            work.refuse(RETRY_AFTER_FULL_S);
+            work.abandon();
             return true;
         }
         match taken {
             Err(retry_after_s) if work.can_be_refused() => {
-                self.row.refused_late.add(1);
                 work.refuse(retry_after_s);
-                true
+                // Which requests a connection has is not known yet: it is still to be served.
+                let is_request = !matches!(work, Work::Serve(_));
+                self.row.refused_late.add(u64::from(is_request));
+                is_request
             }
             _ => false,
         }
@@ -286,6 +328,10 @@ impl<H: Handler> WorkerDesk<H> {
             ..
         } = job;
         if self.is_in_vain(&mut work, began_us, waited_us) {
+            return reply.post(Message::Done { token, work });
+        }
+        if let (Work::Serve(served), Some(seats)) = (&mut work, self.seats.clone()) {
+            self.keep(served, &seats, site);
             return reply.post(Message::Done { token, work });
         }
         // What a panic leaves half done is this job's, which ends here.
@@ -324,6 +370,44 @@ impl<H: Handler> WorkerDesk<H> {
     }
 }
 
+impl<H: Handler> WorkerDesk<H> {
+    /// Serves a connection, and waits with it for its client while nothing else is to be done.
+    fn keep(&mut self, served: &mut Served, seats: &Seats, site: &Site<H>) {
+        let (Some(connection), Some(thread)) = (&mut served.connection, &mut self.thread) else {
+            served.after = After::Close;
+            return;
+        };
+        let (queue, index) = self.source.place();
+        let hold = Held::new(seats, index, queue);
+        thread.begin_visit();
+        thread.refusing = served.refusing.take();
+        connection.transport_mut().move_to_thread();
+        let serve = AssertUnwindSafe(|| serve_while_held(connection, site, thread, &hold));
+        let left = catch_unwind(serve);
+        thread.end_visit();
+        thread.refusing = None;
+        connection.transport_mut().move_to_loop();
+        served.after = match left {
+            Ok((left, busy)) => {
+                self.row.jobs.add(1);
+                if let Some(control) = &self.control {
+                    lock(control).done_many(site.clock.now_us(), busy.visits, busy.us);
+                }
+                match left {
+                    Left::AtEnd => After::Close,
+                    Left::Waiting => After::Wait,
+                    Left::Unfinished => After::Again,
+                }
+            }
+            Err(panic) => {
+                connection_thread::give_up(connection, log::panic_text(panic.as_ref()));
+                connection.drop_tasks();
+                After::Close
+            }
+        };
+    }
+}
+
 fn lock(control: &Mutex<QueueControl>) -> MutexGuard<'_, QueueControl> {
     // Nothing panics while it holds the lock.
     control.lock().unwrap_or_else(PoisonError::into_inner)
@@ -350,6 +434,7 @@ fn serve<H: Handler>(served: &mut Served, site: &Site<H>, thread: &mut ThreadCon
         served.after = After::Close;
         return;
     };
+    thread.refusing = served.refusing.take();
     if site.shutdown.is_draining() {
         connection.drain(true, &mut (), &mut thread.cx()); // the loop may not have had it
     }
@@ -359,6 +444,7 @@ fn serve<H: Handler>(served: &mut Served, site: &Site<H>, thread: &mut ThreadCon
         Step::Start(exchange) => After::Start(exchange),
         Step::Close => After::Close,
     };
+    thread.refusing = None;
 }
 
 /// Where a worker that serves a connection has its work done: here. The loop serves a connection

@@ -67,11 +67,21 @@ fn an_answer_that_a_drain_overtakes_says_close_and_so_does_what_came_behind_it()
 
 #[test]
 fn what_the_backlog_holds_when_the_drain_begins_is_served() {
-    for architecture in [Architecture::Sequential, Architecture::ThreadPool] {
+    let pool = options(Architecture::ThreadPool);
+    let all = [
+        options(Architecture::Sequential),
+        ServerOptions {
+            queue_max: 1,
+            latency_goal: None,
+            ..pool.clone()
+        },
+        pool,
+    ];
+    for options in all {
+        let architecture = options.architecture;
         let server = start(ServerOptions {
             threads: 1,
-            queue_max: 1,
-            ..options(architecture)
+            ..options
         });
         let mut busy = server.connect();
         busy.ask("/gate");

@@ -218,10 +218,12 @@ fn who_makes_room_and_who_gets_none(model: Model) {
         connections_max: 1,
         ..model.options()
     };
-    if matches!(
-        options.architecture,
-        Architecture::Sequential | Architecture::ThreadPool
-    ) {
+    let has_bound = match options.architecture {
+        Architecture::Sequential => false,
+        Architecture::ThreadPool => options.latency_goal.is_some(),
+        _ => true,
+    };
+    if !has_bound {
         return; // nobody is refused, nobody makes room
     }
     let journal = Journal::start(options, limits());

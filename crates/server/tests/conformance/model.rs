@@ -12,7 +12,7 @@ macro_rules! every_model {
         $(mod $case {
             use crate::model::Model;
             every_model!(@models $case [$($attribute)?]: sequential Sequential, thread_per_connection ThreadPerConnection,
-                thread_pool ThreadPool, reactor_1x0 Reactor1x0, reactor_1xm Reactor1xM,
+                thread_pool ThreadPool, thread_pool_without_goal ThreadPoolWithoutGoal, reactor_1x0 Reactor1x0, reactor_1xm Reactor1xM,
                 reactor_nx0 ReactorNx0, reactor_nxm ReactorNxM, reactor_handoff ReactorHandoff,
                 reactor_socket_io_worker ReactorSocketIoWorker, proactor_1x0 Proactor1x0,
                 proactor_1xm Proactor1xM, proactor_nx0 ProactorNx0, proactor_nxm ProactorNxM,
@@ -51,6 +51,7 @@ models! {
     Sequential,
     ThreadPerConnection,
     ThreadPool,
+    ThreadPoolWithoutGoal,
     Reactor1x0,
     Reactor1xM,
     ReactorNx0,
@@ -89,6 +90,10 @@ impl Model {
             Self::Sequential => blocking(Architecture::Sequential),
             Self::ThreadPerConnection => blocking(Architecture::ThreadPerConnection),
             Self::ThreadPool => blocking(Architecture::ThreadPool),
+            Self::ThreadPoolWithoutGoal => ServerOptions {
+                latency_goal: None,
+                ..blocking(Architecture::ThreadPool)
+            },
             Self::Reactor1x0 => reactor(1, 0),
             Self::Reactor1xM => reactor(1, 2),
             Self::ReactorNx0 => ServerOptions {

@@ -5,7 +5,7 @@
 //! drain reaches every thread at once, without signals or time limits on the socket.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -15,9 +15,8 @@ use loadline_sys::{Accepted, Waker, wait_socket};
 
 use crate::accept::acceptor::{Acceptor, NewConnection};
 use crate::admission::Verdict;
-use crate::architecture::connection_queue::{BusyTime, Waiting};
 use crate::config::Steps as _;
-use crate::connection::{Connection, Origin, Placement, Step, TaskStart};
+use crate::connection::{Connection, Placement, Step, TaskStart};
 use crate::overload::Permit;
 use crate::shutdown::Stage;
 use crate::site::Site;
@@ -32,29 +31,61 @@ pub(crate) const READ_BUFFER_BYTES: usize = 16 << 10;
 
 const _: () = assert!(READ_BUFFER_BYTES.is_multiple_of(RECEIVE_BYTES));
 
-/// A connection's right to its thread, which ends if the connection is evicted while it is idle.
-pub(crate) trait IdleGuard {
-    /// The connection begins to wait for a request.
-    fn rest(&self, now: Millis);
+/// A connection's right to its thread, which it may lose while it waits for its client.
+pub(crate) trait Hold {
+    /// Whether the thread gives a connection back that has lost it, and goes on with others. Otherwise it
+    /// can only lose an idle one, which is closed.
+    const GIVES_BACK: bool;
 
-    /// It goes on; `false` if it was taken away meanwhile.
+    /// The connection begins to wait. `false`: it has lost the thread already.
+    fn rest(&self, now: Millis) -> bool;
+
+    /// It goes on; `false` if it has lost the thread meanwhile.
     fn resume(&self) -> bool;
 
-    /// Others wait for the thread, and its connection has had its share.
-    fn is_to_yield(&self, _now: Millis) -> bool {
+    /// Whether others wait for the thread.
+    fn is_wanted(&self) -> bool {
         false
+    }
+
+    /// What wakes the thread when its connection has lost it.
+    fn waker(&self) -> Option<&Waker> {
+        None
     }
 }
 
-/// It is never evicted.
-struct NeverEvicted;
+/// A connection that keeps its thread to its end.
+struct Forever;
 
-impl IdleGuard for NeverEvicted {
-    fn rest(&self, _now: Millis) {}
+impl Hold for Forever {
+    const GIVES_BACK: bool = false;
+
+    fn rest(&self, _now: Millis) -> bool {
+        true
+    }
 
     fn resume(&self) -> bool {
         true
     }
+}
+
+/// How a thread has left a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// To be closed.
+    AtEnd,
+    /// Others wait for the thread; there is nothing to do for this one before an event.
+    Waiting,
+    /// The same, and there is more to do.
+    Unfinished,
+}
+
+/// How long a thread was busy with connections, without what it waited for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BusyTime {
+    /// Times that it had something to do.
+    pub(crate) visits: u64,
+    pub(crate) us: u64,
 }
 
 /// Waits for the next connection; `None` at the end of a drain.
@@ -89,26 +120,19 @@ pub(crate) fn serve_accepted<H: Handler>(
     record: Option<Box<ConnectionRecord>>,
     site: &Site<H>,
     thread: &mut ThreadContext<H>,
-) -> BusyTime {
-    serve(
-        accepted,
-        site,
-        thread,
-        &NeverEvicted,
-        Verdict::Admit,
-        record,
-    )
+) {
+    serve(accepted, site, thread, &Forever, Verdict::Admit, record);
 }
 
 /// Serves a connection until its end. The caller has noted it in the journal, and closes the socket.
-pub(crate) fn serve<H: Handler, T: IdleGuard>(
+pub(crate) fn serve<H: Handler, T: Hold>(
     accepted: &Accepted,
     site: &Site<H>,
     thread: &mut ThreadContext<H>,
-    guard: &T,
+    hold: &T,
     verdict: Verdict,
     record: Option<Box<ConnectionRecord>>,
-) -> BusyTime {
+) {
     thread.begin_visit();
     thread.row.connections.add(1);
     let transport = Socket::of_thread(accepted.socket.as_fd());
@@ -116,42 +140,47 @@ pub(crate) fn serve<H: Handler, T: IdleGuard>(
     if verdict == Verdict::Refuse {
         connection.refuse(&mut thread.cx());
     }
-    let visit_us = thread.now_us();
-    let mut thread = Thread {
-        site,
-        thread,
-        guard,
-        connection,
-        seen: Stage::Up,
-        waker: None,
-        permit: None,
-        busy: BusyTime::default(),
-        visit_us,
-        is_yielding: false,
-    };
     // Whatever panics ends this connection, and no thread: what is left half done goes with it.
-    let run = catch_unwind(AssertUnwindSafe(|| thread.run()));
-    thread.end_visit();
-    let Thread {
-        thread,
-        mut connection,
-        busy,
-        ..
-    } = thread;
-    if let Err(panic) = run {
+    let run = AssertUnwindSafe(|| serve_while_held(&mut connection, site, thread, hold));
+    if let Err(panic) = catch_unwind(run) {
         give_up(&mut connection, log::panic_text(panic.as_ref()));
     }
+    thread.end_visit();
     connection.drop_tasks();
     // Before the close is counted: a reader that sees all closed sees none connected.
     thread.row.connections.sub(1);
     let record = connection.end(&mut (), &mut thread.cx());
     thread.journal_closed(record);
     thread.end_visit();
-    busy
 }
 
+/// Serves a connection until its end, or until it loses the thread. A visit has begun, and has to be ended.
+pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
+    connection: &mut Connection<Socket<F>>,
+    site: &Site<H>,
+    thread: &mut ThreadContext<H>,
+    hold: &T,
+) -> (Left, BusyTime) {
+    let visit_us = Some(thread.now_us());
+    let mut thread = Thread {
+        site,
+        thread,
+        hold,
+        connection,
+        seen: Stage::Up,
+        waker: None,
+        permit: None,
+        busy: BusyTime::default(),
+        visit_us,
+    };
+    let left = thread.run();
+    thread.end_visit();
+    (left, thread.busy)
+}
+
+/// Ends a connection whose thread has panicked.
 #[cold]
-fn give_up<T>(connection: &mut Connection<T>, text: &str) {
+pub(crate) fn give_up<T>(connection: &mut Connection<T>, text: &str) {
     static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
     log::say_within(&LIMIT, |more| {
         tracing::error!("a connection's thread panicked: {text}{more}");
@@ -185,25 +214,12 @@ pub(crate) fn refuse_at_once<H: Handler>(
     thread.journal_closed(record);
 }
 
-/// Closes a connection whose client has left before any thread had time for it.
-pub(crate) fn close<H: Handler>(waiting: Waiting, thread: &mut ThreadContext<H>) {
-    thread.tick();
-    let Waiting {
-        accepted, record, ..
-    } = waiting;
-    let transport = Socket::of_thread(accepted.socket.as_fd());
-    let mut connection = Connection::new(transport, Origin::from(&accepted), record, thread);
-    connection.abort(CloseReason::Vanished);
-    let record = connection.end(&mut (), &mut thread.cx());
-    thread.journal_closed(record);
-}
-
 /// A thread and its connection.
-struct Thread<'c, H: Handler, T> {
+struct Thread<'c, H: Handler, T, F> {
     site: &'c Site<H>,
     thread: &'c mut ThreadContext<H>,
-    guard: &'c T,
-    connection: Connection<Socket<BorrowedFd<'c>>>,
+    hold: &'c T,
+    connection: &'c mut Connection<Socket<F>>,
     /// The stage of the shutdown that the session knows.
     seen: Stage,
     /// What wakes this thread for an app's task, once there was one.
@@ -211,41 +227,56 @@ struct Thread<'c, H: Handler, T> {
     /// Of the app's task that it polls, until it waits.
     permit: Option<Permit>,
     busy: BusyTime,
-    /// When this visit began, in microseconds; only with a latency goal.
-    visit_us: u64,
-    /// Others wait for the thread: the connection closes behind its next response.
-    is_yielding: bool,
+    /// When this visit began, in microseconds; `None` between two.
+    visit_us: Option<u64>,
 }
 
-impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
-    fn run(&mut self) {
+impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
+    fn run(&mut self) -> Left {
         loop {
-            if self.site.shutdown.stage() > self.seen {
-                self.follow_shutdown();
+            if self.site.shutdown.stage() > self.seen
+                && let Some(left) = self.follow_shutdown()
+            {
+                return left;
             }
-            self.yield_to_others();
             let placement = &mut OnThread {
                 waker: &mut self.waker,
                 permit: &mut self.permit,
             };
-            match (self.connection).drive(self.site, self.thread, &mut (), placement) {
+            let step = (self.connection).drive(self.site, self.thread, &mut (), placement);
+            let left = match step {
                 Step::Wait => self.wait(),
+                Step::Again if self.is_to_go() => Some(Left::Unfinished),
                 Step::Again => self.look_at_clock(),
-                Step::Close | Step::Start(_) => return,
+                Step::Close | Step::Start(_) => Some(Left::AtEnd),
+            };
+            if let Some(left) = left {
+                return left;
             }
         }
     }
 
+    /// Whether others wait for the thread, and its connection can go on elsewhere: tasks cannot.
+    fn is_to_go(&self) -> bool {
+        T::GIVES_BACK && !self.connection.has_tasks() && self.hold.is_wanted()
+    }
+
     /// Waits for the socket, the deadline, a task or the shutdown, and reports what came.
-    fn wait(&mut self) {
-        let idle = self.connection.is_idle::<()>();
+    fn wait(&mut self) -> Option<Left> {
+        let has_tasks = self.connection.has_tasks();
+        let may_lose = match T::GIVES_BACK {
+            true => !has_tasks,
+            false => self.connection.is_idle::<()>(),
+        };
         let now_us = self.end_visit();
-        if idle {
-            self.guard.rest(Millis(now_us / 1000));
+        if may_lose && !self.hold.rest(Millis(now_us / 1000)) {
+            return Some(Left::Waiting);
         }
         let stage_fd = self.site.shutdown.next_fd(self.seen);
-        let has_tasks = self.connection.has_tasks();
-        let waker = self.waker.as_ref().filter(|_| has_tasks);
+        let waker = match has_tasks {
+            true => self.waker.as_deref(),
+            false => self.hold.waker(),
+        };
         let waker_fd = waker.map(|waker| waker.as_fd());
         let timeout_ms = self.timeout_ms();
         let transport = self.connection.transport();
@@ -255,74 +286,80 @@ impl<H: Handler, T: IdleGuard> Thread<'_, H, T> {
             && result.as_ref().is_ok_and(|ready| ready.rung)
         {
             waker.clear();
-            self.connection.notified(None);
+            if has_tasks {
+                self.connection.notified(None);
+            }
         }
         self.thread.begin_visit();
-        self.visit_us = self.thread.now_us();
-        if idle && !self.guard.resume() {
+        let has_lost = may_lose && !self.hold.resume();
+        if has_lost && !T::GIVES_BACK {
+            self.visit_us = Some(self.thread.now_us());
             self.connection.abort(CloseReason::Evicted);
-            return;
+            return None;
         }
         let Ok(ready) = result else {
             self.connection.abort(CloseReason::Failed);
-            return;
+            return None;
         };
-        if self.site.shutdown.is_cut(self.thread.now()) {
-            return self.cut();
-        }
         self.connection.transport_mut().note(Readiness {
             readable: ready.readable,
             writable: ready.writable,
             hung_up: false,
             gone: ready.gone && !ready.readable,
         });
+        if has_lost {
+            return Some(Left::Waiting);
+        }
+        self.visit_us = Some(self.thread.now_us());
+        if self.site.shutdown.is_cut(self.thread.now()) {
+            return self.cut();
+        }
         if !ready.readable && !ready.gone {
             self.connection.expired(&mut self.thread.cx());
         }
-    }
-
-    /// A thread that others wait for gives up a connection that is idle, or has had its share.
-    fn yield_to_others(&mut self) {
-        if !self.is_yielding && self.guard.is_to_yield(self.thread.now()) {
-            self.is_yielding = true;
-            (self.connection).drain(true, &mut (), &mut self.thread.cx());
-        }
+        None
     }
 
     /// It has nothing to do before an event. Returns the time.
     fn end_visit(&mut self) -> u64 {
         let now_us = self.thread.end_visit();
-        if let Some(in_progress) = &self.site.in_progress {
+        if let Some(began_us) = self.visit_us.take() {
             self.busy.visits += 1;
-            self.busy.us += now_us.saturating_sub(self.visit_us);
-            if let Some(permit) = self.permit.take() {
-                in_progress.end(now_us, &permit);
-            }
+            self.busy.us += now_us.saturating_sub(began_us);
+        }
+        if let (Some(permit), Some(in_progress)) = (self.permit.take(), &self.site.in_progress) {
+            in_progress.end(now_us, &permit);
         }
         now_us
     }
 
     /// In the middle of long work.
-    fn look_at_clock(&mut self) {
+    fn look_at_clock(&mut self) -> Option<Left> {
         self.thread.tick();
-        match self.site.shutdown.is_cut(self.thread.now()) {
-            true => self.cut(),
-            false => self.connection.expired(&mut self.thread.cx()),
+        if self.site.shutdown.is_cut(self.thread.now()) {
+            return self.cut();
         }
+        self.connection.expired(&mut self.thread.cx());
+        None
     }
 
-    fn follow_shutdown(&mut self) {
+    fn follow_shutdown(&mut self) -> Option<Left> {
         if self.site.shutdown.is_cut(self.thread.now()) {
             return self.cut();
         }
         self.seen = self.site.shutdown.stage();
         (self.connection).drain(false, &mut (), &mut self.thread.cx());
+        None
     }
 
-    fn cut(&mut self) {
+    fn cut(&mut self) -> Option<Left> {
+        if T::GIVES_BACK {
+            return Some(Left::Waiting); // its owner cuts it
+        }
         self.seen = Stage::Stopping;
         self.site.registry.cut.add(1);
         self.connection.abort(CloseReason::Drained);
+        None
     }
 
     /// Time until the session's deadline or the end of the grace; `None`: neither.
