@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::cookies::Cookie;
 use super::pages::{DeletePage, Failure, Frame, Home, Member, PasswordPage, ok, render};
-use super::visitor::Asked;
+use super::visitor::{Asked, Session};
 use super::{App, as_ms};
 use crate::limits::SEEN_EVERY_MS;
 use crate::log::visited;
@@ -18,12 +18,6 @@ use crate::name::UserName;
 use crate::password;
 use crate::store::{Lifetime, SessionRow, User};
 use crate::token::Token;
-
-/// A session of a user who is logged in.
-pub(super) struct Session {
-    pub(super) token: Token,
-    pub(super) row: SessionRow,
-}
 
 impl Session {
     /// The session that a page needs, and the page's frame.

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::App;
-use super::account::Session;
-use super::visitor::Visitor;
+use super::visitor::{Session, Visitor};
 use crate::hashing::HashError;
 use crate::log::failed;
 use crate::store::StoreError;

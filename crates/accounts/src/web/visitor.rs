@@ -14,6 +14,7 @@ use axum::response::Response;
 use super::App;
 use super::cookies::Cookie;
 use crate::guard::network;
+use crate::store::SessionRow;
 use crate::token::Token;
 
 /// The client that sent a request, as the server knows it: to be inserted into the request's extensions. Behind a
@@ -38,6 +39,12 @@ pub(super) struct Visitor {
     pub(super) sessions: Vec<Token>,
     /// Of visitors who are not logged in, for forms.
     pub(super) guests: Vec<Token>,
+}
+
+/// A session of a user who is logged in.
+pub(super) struct Session {
+    pub(super) token: Token,
+    pub(super) row: SessionRow,
 }
 
 /// What every page gets of a request.
