@@ -59,17 +59,27 @@ pub(crate) fn json(labels: &Labels, timings: &Timings) -> Value {
     let series = labels.named(timings).into_iter();
     series
         .map(|((listener, mount), counts)| {
-            json!({
-                "listener": listener,
-                "mount": mount,
-                "count": counts.count(),
-                "sum_us": counts.sum_us,
-                "p50_us": counts.quantile_us(0.5),
-                "p99_us": counts.quantile_us(0.99),
-                "p999_us": counts.quantile_us(0.999),
-            })
+            let mut series = counts_json(&counts);
+            series["listener"] = listener.into();
+            series["mount"] = mount.into();
+            series
         })
         .collect()
+}
+
+/// How long jobs of workers took; `None` where there was none.
+pub(crate) fn jobs_json(timings: &Timings) -> Option<Value> {
+    (timings.jobs.count() > 0).then(|| counts_json(&timings.jobs))
+}
+
+fn counts_json(counts: &HistogramCounts) -> Value {
+    json!({
+        "count": counts.count(),
+        "sum_us": counts.sum_us,
+        "p50_us": counts.quantile_us(0.5),
+        "p99_us": counts.quantile_us(0.99),
+        "p999_us": counts.quantile_us(0.999),
+    })
 }
 
 /// The histograms of requests and of jobs.

@@ -6,7 +6,7 @@ use loadline_server::ServerOptions;
 use serde_json::{Map, Value, json};
 
 use crate::exposition::Exposition;
-use crate::sampler::{Sample, refusals};
+use crate::sampler::Sample;
 use crate::stations::Stations;
 
 /// Powers of two in a heat map, from 16 us on: what is shorter is in the first row.
@@ -31,7 +31,8 @@ fn sample_json(sample: &Sample, stations: &Stations, options: &ServerOptions) ->
     let per_s = |count: u64| Value::from(round(count as f64 / sample.span_s));
     let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
     let rates = classes.into_iter().zip(counts.answers).skip(1);
-    let refused = refusals(counts).map(|(reason, count)| (reason.to_owned(), per_s(count)));
+    let refused =
+        (sample.refusals.named()).map(|(reason, count)| (reason.to_owned(), per_s(count)));
     let uses = sample.use_of.iter();
     let uses = uses.map(|(name, share)| ((*name).to_owned(), round(*share).into()));
     let sizes = sample.threads.iter();
@@ -56,7 +57,7 @@ fn sample_json(sample: &Sample, stations: &Stations, options: &ServerOptions) ->
             "heat": heat(sample),
         },
         "refused": Map::from_iter(refused),
-        "queue": { "depth": counts.queue_depth, "wait_us": mean_wait_us(sample) },
+        "queue": { "depth": counts.queue_depth, "age_us": sample.queue_age_us },
         "use": uses.collect::<Map<_, _>>(),
         "sizes": sizes,
         "memory": { "resident_bytes": sample.resident_bytes, "budget_bytes": null },
@@ -135,16 +136,6 @@ pub(crate) fn show_load(text: &mut Exposition, sample: &Sample, stations: &Stati
             text.sample(name, &labels, *value);
         }
     }
-}
-
-/// How long what was taken from a queue had waited in it, on average; `null` if nothing was.
-pub(crate) fn mean_wait_us(sample: &Sample) -> Option<u64> {
-    let counts = &sample.counts;
-    let taken = match counts.jobs {
-        0 => counts.accepted,
-        jobs => jobs,
-    };
-    counts.queue_wait_us.checked_div(taken)
 }
 
 /// Requests by the power of two of their microseconds.

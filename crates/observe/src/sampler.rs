@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use loadline_capacity::load_ratio::{Goal, LoadRatio, Window, estimate};
+use loadline_proto::CloseReason;
 use loadline_proto::latency::HistogramCounts;
 use loadline_server::{Counts, Role, Snapshot};
 
@@ -39,11 +40,28 @@ pub(crate) struct Sample {
     pub(crate) counts: Counts,
     pub(crate) latencies: HistogramCounts,
     pub(crate) resident_bytes: Option<u64>,
+    pub(crate) refusals: Refusals,
+    /// How long the work had waited that was taken from a queue, on average. While none is taken although
+    /// some waits, it grows with the time. `None`: nothing waits.
+    pub(crate) queue_age_us: Option<u64>,
     /// The share of each station that was busy.
     pub(crate) use_of: Vec<(&'static str, f64)>,
     /// Threads by role.
     pub(crate) threads: Vec<(&'static str, usize)>,
     pub(crate) load: Option<LoadRatio>,
+}
+
+/// What was turned away, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refusals {
+    /// Too late for the latency goal.
+    late: u64,
+    queue_full: u64,
+    connections: u64,
+    /// Of these, closed without a response.
+    dropped: u64,
+    /// Not done, since their client had left.
+    abandoned: u64,
 }
 
 /// The samples of the last two minutes.
@@ -99,7 +117,17 @@ impl Sampler {
         let uses = stations.list().iter().zip(&busy_s);
         let use_of = uses.map(|(it, busy_s)| (it.name, busy_s / span_s / it.station.servers));
         let use_of = use_of.collect();
-        self.note_window(now, span_s, &counts, busy_s, last);
+        let refusals = Refusals::between(&last.snapshot, &now.snapshot);
+        let before = self.samples.back().and_then(|sample| sample.queue_age_us);
+        let has_workers = now.snapshot.rows.iter().any(|row| row.role == Role::Worker);
+        let queue_age_us = queue_age_us(&counts, has_workers, span, before);
+        let window = Window {
+            seconds: span_s,
+            served: (counts.requests() - refusals.answered(&counts)) as f64,
+            refused: refusals.all() as f64,
+            busy_s,
+        };
+        self.note_window(now, window, last);
         let load = self.load(stations, goal);
         self.numbers += 1;
         if self.samples.len() == SAMPLES_MAX {
@@ -110,6 +138,8 @@ impl Sampler {
             at_ms: unix_ms(),
             span_s,
             counts,
+            refusals,
+            queue_age_us,
             latencies: now.latencies.since(&last.latencies),
             resident_bytes: now.resident_bytes,
             use_of,
@@ -118,21 +148,7 @@ impl Sampler {
         });
     }
 
-    fn note_window(
-        &mut self,
-        now: &Reading,
-        seconds: f64,
-        counts: &Counts,
-        busy_s: Vec<f64>,
-        last: &Reading,
-    ) {
-        let refused = refusals(counts).iter().map(|(_, count)| count).sum::<u64>();
-        let window = Window {
-            seconds,
-            served: counts.requests().saturating_sub(refused) as f64,
-            refused: refused as f64,
-            busy_s,
-        };
+    fn note_window(&mut self, now: &Reading, window: Window, last: &Reading) {
         self.windows.push_back((now.at, window));
         self.jobs.push_back(now.jobs.since(&last.jobs));
         while let Some((at, _)) = self.windows.front() {
@@ -155,15 +171,63 @@ impl Sampler {
     }
 }
 
-/// Requests that were turned away for want of room, by reason.
-pub(crate) fn refusals(counts: &Counts) -> [(&'static str, u64); 3] {
-    use loadline_proto::CloseReason::{OverCapacity, Refused};
-    let connections = counts.closed_for(Refused) + counts.closed_for(OverCapacity);
-    [
-        ("late", counts.refused_late),
-        ("queue full", counts.queue_full),
-        ("connections", connections),
-    ]
+impl Refusals {
+    fn between(last: &Snapshot, now: &Snapshot) -> Self {
+        let counts = since(&now.total, &last.total);
+        let dropped = counts.closed_for(CloseReason::OverCapacity);
+        // What an accepting thread finds late are connections: closed as refused, and already counted.
+        let late_connections = late_connections(now).saturating_sub(late_connections(last));
+        let refused = counts.closed_for(CloseReason::Refused);
+        Self {
+            late: counts.refused_late,
+            queue_full: counts.queue_full,
+            connections: refused.saturating_sub(late_connections) + dropped,
+            dropped,
+            abandoned: counts.abandoned,
+        }
+    }
+
+    pub(crate) fn named(&self) -> [(&'static str, u64); 4] {
+        [
+            ("late", self.late),
+            ("queue full", self.queue_full),
+            ("connections", self.connections),
+            ("client left", self.abandoned),
+        ]
+    }
+
+    fn all(&self) -> u64 {
+        self.named().iter().map(|(_, count)| count).sum()
+    }
+
+    /// Those with a response, a 503. Some of those whose client had left have one.
+    fn answered(&self, counts: &Counts) -> u64 {
+        (self.all() - self.dropped).min(counts.answers[4])
+    }
+}
+
+fn late_connections(snapshot: &Snapshot) -> u64 {
+    let acceptors = (snapshot.rows.iter()).filter(|row| row.role == Role::Acceptor);
+    acceptors.map(|row| row.counts.refused_late).sum()
+}
+
+fn queue_age_us(
+    counts: &Counts,
+    has_workers: bool,
+    span: Duration,
+    before_us: Option<u64>,
+) -> Option<u64> {
+    if counts.queue_wait_us == 0 && counts.queue_depth > 0 {
+        let span_us = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        return Some(before_us.unwrap_or(0) + span_us); // none was taken
+    }
+    // Before workers jobs wait, before threads connections.
+    let taken = match has_workers {
+        true => counts.jobs + counts.abandoned,
+        false => counts.accepted,
+    };
+    let has_queue = taken > 0 && counts.queue_wait_us > 0;
+    has_queue.then(|| counts.queue_wait_us / taken)
 }
 
 /// What was counted since an earlier moment; gauges as they are now.
@@ -279,6 +343,62 @@ mod tests {
         assert!((load.demands_s[1] - 0.01).abs() < 1e-6, "{load:?}");
         assert!((load.ratio - 0.51).abs() < 0.02, "{load:?}");
         assert!(load.interval.is_some());
+    }
+
+    #[test]
+    fn refusals_have_their_reasons_and_none_counts_twice() {
+        let mut total = Counts {
+            refused_late: 30,
+            queue_full: 4,
+            abandoned: 5,
+            ..Counts::default()
+        };
+        total.answers[4] = 45;
+        total.closed[CloseReason::Refused as usize] = 27;
+        total.closed[CloseReason::OverCapacity as usize] = 3;
+        let acceptor = Counts {
+            refused_late: 20,
+            ..Counts::default()
+        };
+        let now = Snapshot {
+            rows: vec![RowSnapshot {
+                role: Role::Acceptor,
+                index: 0,
+                counts: acceptor,
+            }],
+            total,
+            ..Snapshot::default()
+        };
+        let found = Refusals::between(&Snapshot::default(), &now);
+        let expected = [
+            ("late", 30),
+            ("queue full", 4),
+            ("connections", 10),
+            ("client left", 5),
+        ];
+        assert_eq!(found.named(), expected);
+        assert_eq!(found.all(), 49);
+        assert_eq!(found.answered(&now.total), 45);
+        assert_eq!(found.answered(&Counts::default()), 0);
+        assert_eq!(Refusals::between(&now, &now), Refusals::default());
+    }
+
+    #[test]
+    fn a_queue_from_which_nothing_is_taken_grows_old() {
+        let of = |jobs, wait_us, depth, before_us| {
+            let counts = Counts {
+                jobs,
+                queue_wait_us: wait_us,
+                queue_depth: depth,
+                ..Counts::default()
+            };
+            queue_age_us(&counts, true, Duration::from_secs(1), before_us)
+        };
+        assert_eq!(of(0, 0, 0, Some(7)), None);
+        assert_eq!(of(10, 500, 3, None), Some(50));
+        assert_eq!(of(10, 0, 0, None), None);
+        assert_eq!(of(0, 0, 3, None), Some(1_000_000));
+        assert_eq!(of(0, 0, 3, Some(1_000_000)), Some(2_000_000));
     }
 
     #[test]

@@ -164,12 +164,18 @@ impl StatusSource for Status {
             object.insert("role".into(), row.role.name().into());
             Value::Object(object)
         });
+        let timings = self
+            .shown
+            .get()
+            .map(|shown| (shown, shown.control.timings()));
+        let timings = timings.as_ref().map(|(shown, timings)| (*shown, timings));
         let mut page = json!({
             "server": self.server_json(),
             "total": counts_json(&snapshot.total),
             "connections_cut": snapshot.cut,
             "threads": threads.collect::<Vec<_>>(),
-            "latencies": self.shown.get().map(Shown::latencies_json),
+            "latencies": timings.map(|(shown, timings)| latency::json(&shown.labels, timings)),
+            "job_times": timings.and_then(|(_, timings)| latency::jobs_json(timings)),
             "last": self.with_newest(|_, sample| live::last_json(sample)),
             "load": self.with_newest(|shown, sample| live::load_json(sample, &shown.stations)),
         });
@@ -248,10 +254,6 @@ impl Shown {
             cpu: usage::process_cpu(),
             resident_bytes: memory::resident_bytes(),
         }
-    }
-
-    fn latencies_json(&self) -> Value {
-        latency::json(&self.labels, &self.control.timings())
     }
 }
 

@@ -15,7 +15,7 @@ const sum = (values) => Object.values(values).reduce((all, value) => all + value
 const CHARTS = [
   { id: "rates", show: number, of: (s) => s.rates },
   { id: "refused", show: number, of: (s) => s.refused },
-  { id: "queue", show: time, of: (s) => ({ "mean wait": s.queue.wait_us }) },
+  { id: "queue", show: time, of: (s) => ({ age: s.queue.age_us }) },
   { id: "use", show: percent, top: 1, of: (s) => s.use },
   { id: "memory", show: bytes, of: (s) => s.memory.budget_bytes === null ? { resident: s.memory.resident_bytes } : { resident: s.memory.resident_bytes, budget: s.memory.budget_bytes } },
 ];
@@ -131,7 +131,7 @@ function tables() {
   const rows = samples.slice(-10).reverse().map((s) => cells([
     new Date(s.at_ms).toLocaleTimeString("en-GB"), number(sum(s.rates)),
     time(s.latency.p50), time(s.latency.p99), time(s.latency.p999), number(sum(s.refused)),
-    number(s.queue.depth), time(s.queue.wait_us), percent(s.use.loops ?? null), percent(s.use.workers ?? s.use.threads ?? null),
+    number(s.queue.depth), time(s.queue.age_us), percent(s.use.loops ?? null), percent(s.use.workers ?? s.use.threads ?? null),
     percent(s.use.cpus ?? null), bytes(s.memory.resident_bytes), ratio(s.load),
   ]));
   $("seconds").replaceChildren(...rows);

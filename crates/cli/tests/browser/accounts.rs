@@ -26,6 +26,12 @@ fn path(browser: &mut Browser) -> String {
     path.as_str().expect("a path").to_owned()
 }
 
+fn expect_path(browser: &mut Browser, expected: &str) {
+    let found = path(browser);
+    let shown = browser.evaluate("document.body.innerText");
+    assert_eq!(found, expected, "the page says: {shown}");
+}
+
 /// The texts of what the page warns of.
 fn warnings(browser: &mut Browser) -> String {
     let texts = "[...document.querySelectorAll('[role=alert]')].map((it) => it.textContent).join()";
@@ -43,20 +49,20 @@ fn journey(database: &str, name: &str) {
     assert!(browser.visit(&program.url("/")).problems.is_empty());
     let visit = browser.follow("a[href='accounts/']");
     assert!(visit.problems.is_empty(), "{:?}", visit.problems);
-    assert_eq!(path(&mut browser), "/accounts/");
+    expect_path(&mut browser, "/accounts/");
     browser.follow("main a[href='/accounts/register']");
     register(&mut browser);
     log_in(&mut browser);
     see_the_picture(&mut browser, name);
     browser.follow(".logout button");
-    assert_eq!(path(&mut browser), "/accounts/");
+    expect_path(&mut browser, "/accounts/");
     browser.visit(&program.url("/accounts/member"));
-    assert_eq!(path(&mut browser), "/accounts/login", "nobody is logged in");
+    expect_path(&mut browser, "/accounts/login");
     send(&mut browser, &[("name", "Ada"), ("password", PASSWORD)]);
     change_password(&mut browser);
     browser.visit(&program.url("/accounts/delete"));
     send(&mut browser, &[("current", "a new and better one")]);
-    assert_eq!(path(&mut browser), "/accounts/");
+    expect_path(&mut browser, "/accounts/");
     browser.visit(&program.url("/accounts/login"));
     send(
         &mut browser,
@@ -84,7 +90,7 @@ fn register(browser: &mut Browser) {
         ("repeat", PASSWORD),
     ];
     send(browser, &fields);
-    assert_eq!(path(browser), "/accounts/login");
+    expect_path(browser, "/accounts/login");
     browser.follow("main a[href='/accounts/register']");
     let fields = [
         ("name", "ADA"),
@@ -100,7 +106,7 @@ fn log_in(browser: &mut Browser) {
     send(browser, &[("name", "Ada"), ("password", "not the one")]);
     expect_warning(browser, "The user name or the password is wrong.");
     send(browser, &[("name", "ada"), ("password", PASSWORD)]);
-    assert_eq!(path(browser), "/accounts/member");
+    expect_path(browser, "/accounts/member");
     assert_eq!(
         browser.evaluate("document.getElementById('user').textContent"),
         "Ada"
@@ -128,7 +134,7 @@ fn see_the_picture(browser: &mut Browser, name: &str) {
 }
 
 fn change_password(browser: &mut Browser) {
-    assert_eq!(path(browser), "/accounts/member");
+    expect_path(browser, "/accounts/member");
     browser.follow("main a[href='/accounts/password']");
     let new = "a new and better one";
     send(
@@ -144,7 +150,7 @@ fn change_password(browser: &mut Browser) {
         browser,
         &[("current", PASSWORD), ("password", new), ("repeat", new)],
     );
-    assert_eq!(path(browser), "/accounts/member");
+    expect_path(browser, "/accounts/member");
 }
 
 fn on_server(kind: Kind, name: &str) {
@@ -201,5 +207,5 @@ fn accounts_need_no_script_and_name_their_fields() {
     ];
     send(&mut browser, &fields);
     send(&mut browser, &[("name", "Ada"), ("password", PASSWORD)]);
-    assert_eq!(path(&mut browser), "/accounts/member");
+    expect_path(&mut browser, "/accounts/member");
 }

@@ -55,6 +55,11 @@ fn noted(browser: &mut Browser) -> Vec<String> {
 fn it_is_fed_and_fits_in_light_and_dark() {
     let server = Program::serve(&demo_site(), &["--status-path", "/-/status"]);
     let mut browser = Browser::start();
+    assert_looks(&mut browser, &server, "live");
+}
+
+/// On screens of both widths, in light and dark.
+fn assert_looks(browser: &mut Browser, server: &Program, name: &str) {
     for (look, width, scheme) in [
         ("light", 1280, "light"),
         ("dark", 1280, "dark"),
@@ -64,20 +69,20 @@ fn it_is_fed_and_fits_in_light_and_dark() {
         browser.show_as(width, 900, scheme);
         let visit = browser.visit(&server.url("/-/live"));
         assert_clean(&visit, look);
-        await_seconds(&mut browser, 1);
-        make_requests(&mut browser);
+        await_seconds(browser, 1);
+        make_requests(browser);
         let before = browser
             .evaluate("samples.length")
             .as_u64()
             .expect("a count") as usize;
-        await_seconds(&mut browser, before + 2);
+        await_seconds(browser, before + 2);
         let overflow = browser.evaluate("document.documentElement.scrollWidth - innerWidth");
         assert!(
             overflow.as_i64() <= Some(0),
             "{look}: {overflow} pixels too wide"
         );
-        assert_drawn(&mut browser, look);
-        let legend = text(&mut browser, "#rates-legend");
+        assert_drawn(browser, look);
+        let legend = text(browser, "#rates-legend");
         assert!(
             legend.contains("2xx") && legend.contains("4xx"),
             "{look}: {legend}"
@@ -93,11 +98,11 @@ fn it_is_fed_and_fits_in_light_and_dark() {
             cells.iter().all(|count| *count == cells[0]),
             "{look}: {cells:?}"
         );
-        let capacity = text(&mut browser, "#ratio-text");
+        let capacity = text(browser, "#ratio-text");
         assert!(capacity.contains("limited by its"), "{look}: {capacity}");
-        let problems = noted(&mut browser);
+        let problems = noted(browser);
         assert!(problems.is_empty(), "{look}: {problems:#?}");
-        browser.screenshot_of_all(&format!("live-{look}"));
+        browser.screenshot_of_all(&format!("{name}-{look}"));
     }
 }
 
@@ -151,8 +156,7 @@ fn ten_thousand_connections_are_behind_it() {
         .map(|_| TcpStream::connect(&address).expect("a connection"))
         .collect();
     let mut browser = Browser::start();
-    assert_clean(&browser.visit(&server.url("/-/live")), "live");
-    await_seconds(&mut browser, 3);
+    assert_looks(&mut browser, &server, "live-10000");
     let sizes = "Number(samples[samples.length - 1].sizes.connections)";
     let seen = browser.evaluate(sizes);
     assert!(seen.as_u64() >= Some(CONNECTIONS as u64), "{seen}");

@@ -3,8 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
 
-use crate::util::{GRACE, Server, architectures, exchange, run, site};
+use crate::util::{GRACE, Server, architectures, exchange, run, site, until};
 
 /// Where the server's own pages are, as the start-up lines say.
 fn admin_address(server: &Server) -> SocketAddr {
@@ -49,6 +52,76 @@ fn pages_have_their_listener_and_nothing_else_has_it() {
     }
 }
 
+/// Workers and threads are held, and nothing may wait: the site refuses, its own pages respond.
+#[test]
+fn pages_respond_while_the_site_refuses() {
+    const PAGES: [&str; 6] = [
+        "health",
+        "ready",
+        "status",
+        "live",
+        "live.js",
+        "live/events",
+    ];
+    let site = site();
+    for (architecture, bounds) in [
+        ("reactor", "--workers 1"),
+        ("reactor", "--workers 0 --loops 1"),
+        ("proactor", "--workers 1"),
+        ("proactor", "--workers 0 --loops 1"),
+        ("thread-per-connection", ""),
+    ] {
+        if !architectures().contains(&architecture) {
+            continue;
+        }
+        // Computing, so that requests in threads of their own disturb each other.
+        let more = format!(
+            "--architecture {architecture} {bounds} --service-time 20ms --service-kind spin \
+             --latency-goal 1ms --status-path /-/status"
+        );
+        let more: Vec<&str> = more.split_ascii_whitespace().collect();
+        let server = Server::start(site.path(), &more);
+        let address = server.address();
+        let refused = || {
+            let (status, content) = ask(address, "/-/status");
+            assert_eq!(status, 200, "{architecture} {bounds}: {content}");
+            let page: serde_json::Value = serde_json::from_str(&content).expect(&content);
+            page["total"]["refused_late"].as_u64().expect("a count")
+        };
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let _over = Over(&over);
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    while !over.load(Relaxed) {
+                        let (status, _) = ask(address, "/");
+                        assert!(matches!(status, 200 | 503), "{architecture}: {status}");
+                    }
+                });
+            }
+            let mut before = until("a refusal", || Some(refused()).filter(|count| *count > 0));
+            for _ in 0..3 {
+                for page in PAGES {
+                    let (status, content) = ask(address, &format!("/-/{page}"));
+                    assert_eq!(status, 200, "{architecture} {bounds}, {page}: {content}");
+                }
+                before = until("one more", || {
+                    Some(refused()).filter(|count| *count > before)
+                });
+            }
+        });
+    }
+}
+
+/// Ends the others when the test ends, also if it fails.
+struct Over<'o>(&'o AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// The only connection is taken and its request runs for hours: the pages respond all the same, also
 /// while the server drains.
 #[test]
@@ -72,9 +145,11 @@ fn pages_are_outside_of_every_limit() {
         taken
             .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             .unwrap();
-        for _ in 0..3 {
-            assert_eq!(ask(admin, "/-/status").0, 200, "{architecture}");
-            assert_eq!(ask(admin, "/-/ready").0, 200, "{architecture}");
+        // A connection that there is no room for.
+        let _second = server.connect();
+        for page in ["status", "ready", "live", "live/events"] {
+            let (status, _) = ask(admin, &format!("/-/{page}"));
+            assert_eq!(status, 200, "{architecture}: {page}");
         }
         server.signal("TERM");
         server.line_with("draining");
