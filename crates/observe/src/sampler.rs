@@ -117,10 +117,10 @@ impl Sampler {
         let uses = stations.list().iter().zip(&busy_s);
         let use_of = uses.map(|(it, busy_s)| (it.name, busy_s / span_s / it.station.servers));
         let use_of = use_of.collect();
-        let refusals = Refusals::between(&last.snapshot, &now.snapshot);
+        let refusals = Refusals::of(&counts);
         let before = self.samples.back().and_then(|sample| sample.queue_age_us);
-        let has_workers = now.snapshot.rows.iter().any(|row| row.role == Role::Worker);
-        let queue_age_us = queue_age_us(&counts, has_workers, span, before);
+        let has_jobs = now.snapshot.total.jobs > 0;
+        let queue_age_us = queue_age_us(&counts, has_jobs, span, before);
         let window = Window {
             seconds: span_s,
             served: (counts.requests() - refusals.answered(&counts)) as f64,
@@ -172,16 +172,12 @@ impl Sampler {
 }
 
 impl Refusals {
-    fn between(last: &Snapshot, now: &Snapshot) -> Self {
-        let counts = since(&now.total, &last.total);
+    fn of(counts: &Counts) -> Self {
         let dropped = counts.closed_for(CloseReason::OverCapacity);
-        // What an accepting thread finds late are connections: closed as refused, and already counted.
-        let late_connections = late_connections(now).saturating_sub(late_connections(last));
-        let refused = counts.closed_for(CloseReason::Refused);
         Self {
             late: counts.refused_late,
             queue_full: counts.queue_full,
-            connections: refused.saturating_sub(late_connections) + dropped,
+            connections: counts.closed_for(CloseReason::Refused) + dropped,
             dropped,
             abandoned: counts.abandoned,
         }
@@ -206,14 +202,9 @@ impl Refusals {
     }
 }
 
-fn late_connections(snapshot: &Snapshot) -> u64 {
-    let acceptors = (snapshot.rows.iter()).filter(|row| row.role == Role::Acceptor);
-    acceptors.map(|row| row.counts.refused_late).sum()
-}
-
 fn queue_age_us(
     counts: &Counts,
-    has_workers: bool,
+    has_jobs: bool,
     span: Duration,
     before_us: Option<u64>,
 ) -> Option<u64> {
@@ -221,8 +212,8 @@ fn queue_age_us(
         let span_us = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         return Some(before_us.unwrap_or(0) + span_us); // none was taken
     }
-    // Before workers jobs wait, before threads connections.
-    let taken = match has_workers {
+    // Jobs wait, or connections before a pool of threads that has no goal.
+    let taken = match has_jobs {
         true => counts.jobs + counts.abandoned,
         false => counts.accepted,
     };
@@ -346,41 +337,27 @@ mod tests {
     }
 
     #[test]
-    fn refusals_have_their_reasons_and_none_counts_twice() {
+    fn refusals_have_their_reasons() {
         let mut total = Counts {
             refused_late: 30,
             queue_full: 4,
             abandoned: 5,
             ..Counts::default()
         };
-        total.answers[4] = 45;
+        total.answers[4] = 62;
         total.closed[CloseReason::Refused as usize] = 27;
         total.closed[CloseReason::OverCapacity as usize] = 3;
-        let acceptor = Counts {
-            refused_late: 20,
-            ..Counts::default()
-        };
-        let now = Snapshot {
-            rows: vec![RowSnapshot {
-                role: Role::Acceptor,
-                index: 0,
-                counts: acceptor,
-            }],
-            total,
-            ..Snapshot::default()
-        };
-        let found = Refusals::between(&Snapshot::default(), &now);
+        let found = Refusals::of(&total);
         let expected = [
             ("late", 30),
             ("queue full", 4),
-            ("connections", 10),
+            ("connections", 30),
             ("client left", 5),
         ];
         assert_eq!(found.named(), expected);
-        assert_eq!(found.all(), 49);
-        assert_eq!(found.answered(&now.total), 45);
+        assert_eq!(found.all(), 69);
+        assert_eq!(found.answered(&total), 62);
         assert_eq!(found.answered(&Counts::default()), 0);
-        assert_eq!(Refusals::between(&now, &now), Refusals::default());
     }
 
     #[test]

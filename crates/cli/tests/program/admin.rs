@@ -69,6 +69,7 @@ fn pages_respond_while_the_site_refuses() {
         ("reactor", "--workers 0 --loops 1"),
         ("proactor", "--workers 1"),
         ("proactor", "--workers 0 --loops 1"),
+        ("thread-pool", "--threads 2"),
         ("thread-per-connection", ""),
     ] {
         if !architectures().contains(&architecture) {
