@@ -410,3 +410,37 @@ fn rules_compared() {
         }
     }
 }
+
+/// What `docs/pictures/overload-goodput.svg` is drawn from:
+/// `UPDATE_DOCS=1 cargo test -p loadline-server --lib overload::simulation::goodput -- --ignored`,
+/// and then `UPDATE_DOCS=1 cargo test -p loadline-lab --test report pictures`.
+#[test]
+#[ignore = "prints a table; see docs/overload.md"]
+fn goodput_by_load_and_rule() {
+    const SEEDS: u64 = 5;
+    const LOADS: [f64; 9] = [0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0];
+    let rules = [
+        (Rule::Fifo, "first in, first out, 1024 at most"),
+        (Rule::CoDel, "CoDel at the head of the queue"),
+        (Rule::NewestFirst, "newest first"),
+        (Rule::Control, "a latency goal of 1 s"),
+    ];
+    let mut table = "retries,rule,load,goodput of 5 seeds\n".to_owned();
+    for retries in [0, 2] {
+        for (rule, name) in rules {
+            for load in LOADS {
+                let goodputs = (1..=SEEDS).map(|seed| {
+                    let seen = overloaded(rule, Service::Exponential, load, retries, seed);
+                    format!("{:.3}", seen.goodput(20))
+                });
+                let goodputs: Vec<String> = goodputs.collect();
+                table += &format!("{retries},\"{name}\",{load},{}\n", goodputs.join(" "));
+            }
+        }
+    }
+    print!("{table}");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let path = "../../docs/pictures/overload-goodput.csv";
+        std::fs::write(path, table).unwrap();
+    }
+}

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""The load that a server says it has, beside the load that it has: a part of `./x bench overload`.
+
+  python3 bench/load_ratio.py --page docs/overload-results.md     the table, and into this page
+  python3 bench/load_ratio.py --quick                             fewer and shorter points
+
+Each request works for 10 ms: two at a time, asleep, or computing on the server's one CPU. So the
+capacity is known: 200/s and 100/s. The load is Poisson, over a connection for each request; the
+estimate is read from the status page once a second, at a listener of its own, and the last one
+counts.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from page import table
+from peers import SCENARIOS, Ctx, Server
+from processes import become_reaper, find_program, machine, revision, spawn
+from rig import Failed, Rig, cores_of, require_programs
+from status import status
+
+BEGIN, END = "<!-- load ratio -->", "<!-- end of the load ratio -->"
+SCENARIO = SCENARIOS["close-64"]
+LEVELS = [0.3, 0.5, 0.7, 0.9]
+ERROR_MAX = 0.1
+WARM_UP_SECONDS = 2
+CLIENT_LIMITED = 5  # the exit code of `loadline load`; latency is not judged here
+
+
+@dataclass(frozen=True)
+class Case:
+    """A server whose capacity is known."""
+
+    architecture: str
+    kind: str
+    per_s: int
+    options: str = ""
+
+    def argv(self, c: Ctx) -> list[str]:
+        work = f"--service-time 10ms --service-kind {self.kind} --architecture {self.architecture}"
+        place = f"--listen 127.0.0.1:{c.port} --admin-listen unix:{c.dir}/admin"
+        return ["loadline", "serve", str(c.root), *f"{work} {place} {self.options}".split()]
+
+
+CASES = [
+    Case("reactor", "sleep", 200, "--loops 1 --workers 2"),
+    Case("proactor", "sleep", 200, "--loops 1 --workers 2"),
+    Case("thread-pool", "sleep", 200, "--threads 2"),
+    Case("reactor", "spin", 100, "--loops 1 --workers 2"),
+    Case("thread-per-connection", "spin", 100),
+]
+
+
+def estimate(rig: Rig, case: Case, level: float, seconds: int) -> dict:
+    """What the server says at this part of its capacity."""
+    server = Server(case.architecture, case.argv)
+    rig.wait_quiet()
+    with rig.running(server, SCENARIO) as (_, url):
+        argv = [find_program("loadline"), "load", url, f"--rate={level * case.per_s:g}"]
+        argv += [f"--duration={seconds}s", f"--warm-up={WARM_UP_SECONDS}s"]
+        argv += ["--new-connection", "--connections=4000"]
+        with open(rig.scratch() / "load", "wb") as log:
+            load = spawn(argv, rig.client_cores, log)
+        time.sleep(WARM_UP_SECONDS)
+        found = None
+        while True:
+            try:
+                code = load.wait(1)
+                break
+            except subprocess.TimeoutExpired:
+                found = status(rig.scratch() / "admin")["load"] or found
+        if code not in (0, CLIENT_LIMITED) or not found:
+            said = (rig.scratch() / "load").read_text(errors="replace")[-2000:]
+            raise Failed(f"{case.architecture} at {level}: {said or 'no estimate'}")
+    return found
+
+
+def measure(args: argparse.Namespace, rig: Rig) -> list[list[str]]:
+    rows = []
+    for case in CASES:
+        if args.only not in (None, case.kind):
+            continue
+        for level in args.levels:
+            found = estimate(rig, case, level, args.seconds)
+            error = found["ratio"] / level - 1
+            rows.append(
+                [
+                    f"{case.architecture}, {case.kind}",
+                    f"{level:g}",
+                    f"{found['ratio']:.3f}",
+                    f"{found['low']:.3f} to {found['high']:.3f}" if found["low"] else "",
+                    f"{100 * error:+.1f} %",
+                    found["limit"],
+                    f"{found['capacity_per_s']:.0f}",
+                    "yes" if abs(error) <= ERROR_MAX else "**no**",
+                ]
+            )
+            print(*rows[-1], sep="  ", flush=True)
+    return rows
+
+
+def write(page: Path, text: str) -> None:
+    before, found, rest = page.read_text().partition(BEGIN)
+    _, ends, after = rest.partition(END)
+    if not found or not ends:
+        sys.exit(f"{page} has no place for the table: {BEGIN} ... {END}")
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+    print("written:", os.path.relpath(page))
+
+
+def arguments() -> argparse.Namespace:
+    raw = argparse.RawDescriptionHelpFormatter
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    o = p.add_argument
+    o("--quick", action="store_true", help="two levels, for 6 s each")
+    o("--page", type=Path, help="write the table into this page, too")
+    o("--only", choices=["sleep", "spin"], help="requests of this kind alone")
+    o("-d", "--seconds", type=int, help="of each point (default 28)")
+    o("--server-cores", type=cores_of, default="1", metavar="CPUS", help="default 1")
+    o("--client-cores", type=cores_of, default="0", metavar="CPUS", help="default 0")
+    o("--port", type=int, default=21000, help="ports used lie above this one (default 21000)")
+    args = p.parse_args()
+    args.levels = [0.5, 0.9] if args.quick else LEVELS
+    args.seconds = args.seconds or (6 if args.quick else 28)
+    return args
+
+
+def main() -> None:
+    args = arguments()
+    require_programs("loadline")
+    become_reaper(args.client_cores)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        rig = Rig(Path(folder), args.port, args.server_cores, args.client_cores)
+        try:
+            rows = measure(args, rig)
+        except (Failed, OSError, RuntimeError) as error:
+            sys.exit(str(error))
+    head = ["server", "load", "estimate", "interval", "error", "limit", "capacity", "within 10 %"]
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    origin = f"{when}, {machine()}, revision {revision()}, {args.seconds} s for each row."
+    text = f"{table(head, rows)}\n\n{origin}"
+    print(f"\n{text}")
+    if args.page:
+        write(args.page, text)
+
+
+if __name__ == "__main__":
+    main()
