@@ -23,6 +23,8 @@ pub enum CloseReason {
     Vanished,
     /// Closed idle to make room for a new connection.
     Evicted,
+    /// Closed in the middle of something, for a client with far fewer connections.
+    OverShare,
     /// A new connection refused with 503 at the cap.
     Refused,
     /// A new connection closed without an answer at a loop's capacity.
@@ -43,7 +45,7 @@ impl CloseReason {
     }
 
     /// Every reason with its name in the status page.
-    pub const ALL: [(Self, &'static str); 11] = [
+    pub const ALL: [(Self, &'static str); 12] = [
         (Self::Client, "client"),
         (Self::Finished, "finished"),
         (Self::Idle, "idle"),
@@ -51,6 +53,7 @@ impl CloseReason {
         (Self::BadRequest, "bad_request"),
         (Self::Vanished, "vanished"),
         (Self::Evicted, "evicted"),
+        (Self::OverShare, "over_share"),
         (Self::Refused, "refused"),
         (Self::OverCapacity, "over_capacity"),
         (Self::Drained, "drained"),

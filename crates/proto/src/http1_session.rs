@@ -21,7 +21,7 @@ mod reading;
 mod record;
 mod streaming;
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use loadline_base::{Millis, Segment, Transmit};
@@ -378,6 +378,23 @@ impl Http1Session {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.state == State::Idle && !self.sending
+    }
+
+    /// Who its client is, if that is known of the connection.
+    #[must_use]
+    pub fn client_address(&self) -> Option<IpAddr> {
+        let peer = self.peer.address().filter(|_| !self.peer_is_trusted())?;
+        Some(peer.ip())
+    }
+
+    /// Since when it waits for its client in the middle of a request or a response.
+    #[must_use]
+    pub fn awaits_client_since(&self) -> Option<Millis> {
+        let awaits = match self.state {
+            State::Head | State::Collecting { .. } | State::Discarding | State::Lingering => true,
+            _ => self.sending,
+        };
+        awaits.then_some(self.since)
     }
 
     /// Takes the answer over from the exchange into the output, unless its request has more content

@@ -9,6 +9,7 @@
 //! that a large file needs no more memory than a piece.
 
 use core::fmt::Debug;
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use loadline_base::{Buffer, Chunk, Millis, Segment, Transmit};
@@ -466,5 +467,16 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
     fn is_idle(&self) -> bool {
         let nothing_out = self.out.is_empty() && self.in_flight.is_none();
         nothing_out && self.layer.is_open() && self.session.is_idle()
+    }
+
+    fn client_address(&self) -> Option<IpAddr> {
+        self.session.client_address()
+    }
+
+    fn awaits_client_since(&self) -> Option<Millis> {
+        match self.layer.is_open() && self.end == End::Open {
+            true => self.session.awaits_client_since(),
+            false => Some(self.since), // a handshake, or the end
+        }
     }
 }

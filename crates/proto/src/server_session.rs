@@ -5,7 +5,7 @@
 //! [`Exchange`] of its own.
 
 use core::fmt::Debug;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use loadline_base::{Millis, Transmit};
@@ -200,5 +200,13 @@ session! {
 
         /// Between requests with nothing received: may be closed to make room.
         fn is_idle() -> bool;
+
+        /// Who its client is, if that is known of the connection: not on a Unix socket, nor behind a
+        /// trusted proxy.
+        fn client_address() -> Option<IpAddr>;
+
+        /// Since when it waits for its client in the middle of a request or a response: `None` if it
+        /// does not.
+        fn awaits_client_since() -> Option<Millis>;
     }
 }

@@ -3,6 +3,8 @@
 
 use loadline_sys::Accepted;
 
+use crate::fairness::{ClientKey, Share};
+
 /// Connections that are answered with 503 at the same time, beside those that the cap counts. Each
 /// needs a descriptor (or a thread) until its client has read the answer.
 const REFUSALS_MAX: usize = 64;
@@ -35,6 +37,8 @@ pub(crate) struct Load {
     pub(crate) refusals: usize,
     /// An idle one could be closed.
     pub(crate) has_idle: bool,
+    /// Who would make room.
+    pub(crate) share: Share,
     /// The new connection holds the last descriptor.
     pub(crate) is_last_descriptor: bool,
     /// The server is going down: what has connected by now is still served.
@@ -54,6 +58,8 @@ pub(crate) enum Verdict {
     Queue,
     /// It is served once the oldest idle connection is closed.
     EvictIdle,
+    /// It is served once a connection of this client is closed: an idle one, or any.
+    EvictOf { client: ClientKey, only_idle: bool },
     /// It is answered with 503.
     Refuse,
     /// A connection is closed, with 503 only if that takes no waiting.
@@ -65,6 +71,8 @@ pub(crate) enum Verdict {
 pub(crate) struct Handoff {
     pub(crate) accepted: Accepted,
     pub(crate) verdict: Verdict,
+    /// Whose it is.
+    pub(crate) client: ClientKey,
 }
 
 /// The bounds of a server.
@@ -102,10 +110,22 @@ impl Admission {
             return Verdict::Admit;
         }
         let most = self.connections_max.saturating_add(EVICTIONS_MAX);
-        if load.has_idle && (load.connections < most || load.is_last_descriptor) {
-            return Verdict::EvictIdle;
+        let refusal = Self::refusal(load.refusals);
+        if load.connections >= most && !load.is_last_descriptor {
+            return refusal;
         }
-        Self::refusal(load.refusals)
+        match load.share {
+            Share::Other(client) => Verdict::EvictOf {
+                client,
+                only_idle: false,
+            },
+            Share::Own(client) => Verdict::EvictOf {
+                client,
+                only_idle: true,
+            },
+            Share::Even if load.has_idle => Verdict::EvictIdle,
+            Share::Even => refusal,
+        }
     }
 
     /// How a connection is refused while others are.

@@ -15,6 +15,7 @@ use loadline_proto::{
 };
 use loadline_sys::ListenAddr;
 
+use crate::fairness::ClientKey;
 use crate::telemetry::log::log_panic;
 
 /// What is served, and how.
@@ -67,6 +68,23 @@ impl<H> Config<H> {
             }
         }
         self
+    }
+
+    /// Whose a connection is that this listener has just accepted. Proxies that are trusted stand for
+    /// many clients, and have no share.
+    pub(crate) fn client(&self, listener: u32, peer: Option<SocketAddr>) -> ClientKey {
+        let index = (listener as usize).min(self.listeners.len().saturating_sub(1));
+        match peer {
+            Some(peer)
+                if !self.listeners[index]
+                    .session
+                    .trusted_proxies
+                    .trusts(Some(peer)) =>
+            {
+                ClientKey::of(peer.ip())
+            }
+            _ => ClientKey::NOBODY,
+        }
     }
 
     /// A connection that this listener has just accepted.

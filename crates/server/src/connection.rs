@@ -18,6 +18,7 @@ use loadline_sys::Accepted;
 use loadline_sys::file::{self, Filled};
 
 use crate::config::Steps as _;
+use crate::fairness::ClientKey;
 use crate::site::Site;
 use crate::task::{TaskHandle, Tasks};
 use crate::thread::context::ThreadContext;
@@ -105,7 +106,13 @@ pub(crate) trait Placement<H: Handler> {
     }
 
     /// Reads a range of a file into the page cache. `true`: done; otherwise `prefetched` follows.
-    fn prefetch(&mut self, range: Range, _site: &Site<H>, thread: &mut ThreadContext<H>) -> bool {
+    fn prefetch(
+        &mut self,
+        range: Range,
+        _client: ClientKey,
+        _site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> bool {
         range.prefetch(thread.borrow().read_buffer);
         true
     }
@@ -211,7 +218,7 @@ impl<T> Connection<T> {
                 ControlFlow::Continue(()) => {}
                 ControlFlow::Break(Pause::Again) => return Step::Again,
                 ControlFlow::Break(Pause::Prefetch(range)) => {
-                    if placement.prefetch(range, site, visit.thread) {
+                    if placement.prefetch(range, self.client(), site, visit.thread) {
                         visit.blocked += 1;
                         self.prefetched(&mut visit.thread.cx());
                         flow = self.resume(&mut visit);
@@ -458,6 +465,17 @@ impl<T> Connection<T> {
     /// When `expired` is due.
     pub(crate) fn deadline(&self) -> Option<Millis> {
         self.session.deadline()
+    }
+
+    /// Whose it is, as far as shares are concerned.
+    pub(crate) fn client(&self) -> ClientKey {
+        let address = self.session.client_address();
+        address.map_or(ClientKey::NOBODY, ClientKey::of)
+    }
+
+    /// Since when it waits for its client in the middle of a request or a response.
+    pub(crate) fn awaits_client_since(&self) -> Option<Millis> {
+        self.session.awaits_client_since()
     }
 
     /// Between two requests, as far as is known.

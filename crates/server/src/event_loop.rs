@@ -16,6 +16,7 @@ mod drain;
 pub(crate) mod loop_group;
 mod main_loop;
 mod messages;
+mod shares;
 mod task_events;
 mod threads;
 
@@ -32,6 +33,7 @@ use crate::accept::balance::Load;
 use crate::accept::listener::Listener;
 use crate::accept::listener_set::ListenerSet;
 use crate::connection::{Connection, Step};
+use crate::fairness::ClientKey;
 use crate::options::SocketIo;
 use crate::overload::TurnControl;
 use crate::shutdown::Stage;
@@ -46,6 +48,7 @@ use crate::worker::job::Message;
 use crate::worker::job::{Served, Work};
 use crate::worker::pool::Workers;
 use loop_group::LoopGroup;
+use shares::Victims;
 pub(crate) use threads::run;
 
 /// A turn of this length, in microseconds, may make what came meanwhile late: the loop then looks whether
@@ -114,6 +117,7 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     #[allow(clippy::vec_box, reason = "the boxes are what is used again")]
     boxes: Vec<Box<Served>>,
     listeners: Option<ListenerSet>,
+    victims: Victims,
     /// Connections that count as served.
     served: usize,
     refused: usize,
@@ -184,6 +188,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             mail: Vec::new(),
             boxes: Vec::new(),
             listeners,
+            victims: Victims::default(),
             served: 0,
             refused: 0,
             stage: Stage::Up,
@@ -500,7 +505,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         };
         // Before the close is counted: a reader that sees all closed sees none connected.
         self.thread.row.connections.sub(1);
+        let mut client = ClientKey::NOBODY;
         if let Some(connection) = slot.connection {
+            client = connection.client();
             let record = connection.end(&mut self.driver, &mut self.thread.cx());
             self.thread.journal_closed(record);
         }
@@ -515,7 +522,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 return; // was not counted
             }
         }
-        self.group.leave();
+        self.group.leave(client);
     }
 
     /// Connections whose deadline may have passed.
@@ -564,29 +571,6 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             }
         }
         self.round = round;
-    }
-}
-
-/// For a simulation, which waits in the loop's place.
-#[cfg(test)]
-impl<H: Handler, D: Driver> EventLoop<H, D> {
-    pub(crate) fn driver(&self) -> &D {
-        &self.driver
-    }
-
-    pub(crate) fn driver_mut(&mut self) -> &mut D {
-        &mut self.driver
-    }
-
-    pub(crate) fn connections(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// The rest of a turn that has begun with `begin_wait`; `true` if it was the last.
-    pub(crate) fn wake_and_work(&mut self) -> io::Result<bool> {
-        self.driver.wait(Some(0))?;
-        self.dispatcher.mailbox.wake_up();
-        self.work()
     }
 }
 

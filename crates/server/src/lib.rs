@@ -86,6 +86,7 @@ mod config;
 mod connection;
 mod connection_thread;
 mod event_loop;
+mod fairness;
 mod handle;
 mod options;
 mod overload;

@@ -70,6 +70,9 @@ pub struct ServerOptions {
     /// refused for its time. 1 s: what people wait for without losing the thread (Nielsen, "Response
     /// Times", 1993).
     pub latency_goal: Option<Duration>,
+    /// Where something runs short, the client that holds most gives up first, and files and apps have
+    /// the workers in turn. On: one client with many connections would have all there is.
+    pub fairness: bool,
     /// Connections that a loop takes; `None`: no bound but `connections_max`.
     pub capacity_per_loop: Option<usize>,
     /// What a loop at its capacity does.
@@ -103,6 +106,7 @@ impl Default for ServerOptions {
             socket_io: SocketIo::Loop,
             file_io: FileIo::Auto,
             latency_goal: Some(Duration::from_secs(1)),
+            fairness: true,
             capacity_per_loop: None,
             at_capacity: AtCapacity::Close,
             connections_max: 8192,

@@ -1,12 +1,13 @@
 //! Whether new work can be done in time: by what waits, by how long work takes, and by how long it
 //! was too much.
 //!
-//! All of it is pure: times are arguments, in microseconds of the server's clock. `QueueControl`
+//! All of it is pure: times are arguments, in microseconds of the server's clock. `LaneControl`
 //! stands before workers with a queue, `InProgress` before threads that share the CPUs, and
 //! `TurnControl` before a loop that does the work itself. `docs/overload.md` explains the rules.
 
 mod delay;
 mod in_progress;
+mod lanes;
 mod queue;
 mod retry_after;
 mod turn;
@@ -15,5 +16,5 @@ mod turn;
 mod simulation;
 
 pub(crate) use in_progress::{InProgress, Permit};
-pub(crate) use queue::QueueControl;
+pub(crate) use lanes::{LaneControl, Refusal};
 pub(crate) use turn::TurnControl;

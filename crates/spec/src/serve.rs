@@ -183,6 +183,12 @@ spec! {
         #[arg(long, value_name = "TIME", default_value = "1s")]
         pub latency_goal: Preset<OrOff<AnyTime>>,
 
+        /// Whether the client that holds most gives up first where connections or workers run short,
+        /// and files and apps have the workers in turn: on or off. A client is an IPv4 address or a
+        /// /64 network of IPv6, behind a trusted proxy the one that the proxy names.
+        #[arg(long, value_name = "on|off", default_value = "on")]
+        pub fairness: OnOff,
+
         /// Time allowed to receive a whole request head, at any speed.
         #[arg(long, value_name = "TIME", default_value = "30s")]
         pub head_timeout: Preset<AnyTime>,

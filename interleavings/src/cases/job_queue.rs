@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread::{self, JoinHandle};
 
 use crate::checker::{check, check_within};
+use crate::fairness::lanes::Place;
 use crate::options::Queue;
 use crate::sync::Waker;
 use crate::worker::job_queue::{JobQueue, JobSource};
@@ -57,7 +58,7 @@ fn jobs_one_by_one(kind: Queue) {
         let done = Arc::default();
         let workers = workers(sources, &done);
         for job in 0..2 {
-            queue.push(job).unwrap();
+            queue.push(Place::default(), job).unwrap();
             done.wait(job + 1);
         }
         queue.close();
@@ -73,7 +74,7 @@ fn a_close_with_jobs(kind: Queue) {
         let (queue, sources) = JobQueue::new(kind, 2, 2);
         let done: Arc<Done> = Arc::default();
         let workers = workers(sources, &done);
-        (0..2).for_each(|job| queue.push(job).unwrap());
+        (0..2).for_each(|job| queue.push(Place::default(), job).unwrap());
         queue.close();
         join(workers);
         let jobs = done.jobs.each_ref();
@@ -90,7 +91,7 @@ fn a_close_beside_a_push(kind: Queue) {
         let workers = workers(sources, &done);
         let pusher = thread::spawn({
             let queue = Arc::clone(&queue);
-            move || usize::from(queue.push(0).is_ok())
+            move || usize::from(queue.push(Place::default(), 0).is_ok())
         });
         queue.close();
         let accepted = pusher.join().unwrap();
@@ -105,9 +106,9 @@ fn a_bound(kind: Queue) {
         let (queue, sources) = JobQueue::new(kind, 1, 1);
         let pusher = thread::spawn({
             let queue = Arc::clone(&queue);
-            move || usize::from(queue.push(0).is_ok())
+            move || usize::from(queue.push(Place::default(), 0).is_ok())
         });
-        let accepted = usize::from(queue.push(1).is_ok()) + pusher.join().unwrap();
+        let accepted = usize::from(queue.push(Place::default(), 1).is_ok()) + pusher.join().unwrap();
         assert_eq!((accepted, queue.depth()), (1, 1));
         assert!(sources[0].try_take().is_some() && sources[0].try_take().is_none());
     });
@@ -118,18 +119,18 @@ fn beyond_the_bound(kind: Queue) {
     check(move || {
         let (queue, sources) = JobQueue::new(kind, 1, 1);
         let done: Arc<Done> = Arc::default();
-        queue.push(0).unwrap();
+        queue.push(Place::default(), 0).unwrap();
         let workers = workers(sources, &done);
         let again = thread::spawn({
             let queue = Arc::clone(&queue);
-            move || queue.push_again(1).unwrap()
+            move || queue.push_again(Place::default(), 1).unwrap()
         });
         again.join().unwrap();
         queue.close();
         join(workers);
         let jobs = done.jobs.each_ref();
         assert_eq!(jobs.map(|count| count.load(Ordering::Relaxed)), [1, 1]);
-        assert_eq!((queue.depth(), queue.push_again(2)), (0, Err(2)));
+        assert_eq!((queue.depth(), queue.push_again(Place::default(), 2)), (0, Err(2)));
     });
 }
 

@@ -208,6 +208,7 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
         capacity_per_loop: typed.capacity_per_loop.map(|count| *count),
         at_capacity: typed.at_capacity.map_or(defaults.at_capacity, |it| it.0),
         latency_goal,
+        fairness: flags.requests.fairness.0,
         connections_max,
         backlog: flags.connections.backlog.saturating_u32(),
         defer_accept: flags.connections.defer_accept,

@@ -120,7 +120,9 @@ impl<H: Handler> Connections<H> {
             verdict = admission.decide(Kind::Connection, &load);
         }
         match verdict {
-            Verdict::Admit | Verdict::EvictIdle => self.slot(accepted, Verdict::Admit, thread),
+            Verdict::Admit | Verdict::EvictIdle | Verdict::EvictOf { .. } => {
+                self.slot(accepted, Verdict::Admit, thread)
+            }
             Verdict::Refuse => self.slot(accepted, Verdict::Refuse, thread),
             Verdict::Drop | Verdict::Queue => {
                 connection_thread::refuse_at_once(&accepted, &self.site, thread);

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use loadline_proto::{CloseReason, Handler};
 use loadline_sys::Accepted;
 
+use super::loop_group::New;
 use super::{EventLoop, Slot, Standing};
 use crate::accept::acceptor::{ACCEPT_BATCH, NewConnection};
 use crate::admission::{Admission, Handoff, Verdict};
@@ -50,12 +51,16 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             match listeners.next(self.thread.now(), &self.thread.row, &mut self.driver)? {
                 Some(NewConnection::Regular(accepted)) => self.seat(accepted),
                 Some(NewConnection::LastDescriptor(accepted)) => {
-                    self.show_oldest_idle();
-                    let (index, verdict) = self.group.place(self.index, true, false);
-                    if let (Some(listeners), Verdict::EvictIdle) = (&mut self.listeners, verdict) {
+                    let new = New {
+                        is_last_descriptor: true,
+                        ..self.new_connection(&accepted)
+                    };
+                    let verdict = self.seat_as(accepted, new);
+                    if let Verdict::EvictIdle | Verdict::EvictOf { .. } = verdict
+                        && let Some(listeners) = &mut self.listeners
+                    {
                         listeners.resume(&mut self.driver)?;
                     }
-                    self.hand_off(index, Handoff { accepted, verdict });
                 }
                 None if count == 0 && listeners.resumes_at().is_some() => {
                     return self.find_descriptor();
@@ -83,17 +88,42 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Finds the loop for a new connection of our own: this one, unless with a shared listener another
     /// has noticeably fewer, or at the cap another has to make room.
     pub(super) fn seat(&mut self, accepted: Accepted) {
-        self.show_oldest_idle();
         let is_draining = self.stage != Stage::Up;
         let preferred = match self.site.options.accept {
             Accept::Shared if !is_draining => self.group.share(self.index),
             Accept::Shared | Accept::Handoff | Accept::ReusePort => self.index,
         };
-        let (index, verdict) = self.group.place(preferred, false, is_draining);
+        let new = New {
+            preferred,
+            is_draining,
+            ..self.new_connection(&accepted)
+        };
+        let verdict = self.seat_as(accepted, new);
         if let Some(workers) = &self.dispatcher.workers {
             workers.want_connections(verdict != Verdict::Admit);
         }
-        self.hand_off(index, Handoff { accepted, verdict });
+    }
+
+    fn new_connection(&self, accepted: &Accepted) -> New {
+        let config = self.thread.config();
+        New {
+            preferred: self.index,
+            client: config.client(accepted.listener, accepted.peer),
+            now: self.thread.now(),
+            ..New::default()
+        }
+    }
+
+    fn seat_as(&mut self, accepted: Accepted, new: New) -> Verdict {
+        self.show_oldest_idle();
+        let (index, verdict) = self.group.place(new);
+        let handoff = Handoff {
+            accepted,
+            verdict,
+            client: new.client,
+        };
+        self.hand_off(index, handoff);
+        verdict
     }
 
     fn hand_off(&mut self, index: usize, handoff: Handoff) {
@@ -107,22 +137,12 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// Takes in a new connection that is counted already.
     pub(super) fn take_in(&mut self, handoff: Handoff) {
-        let Handoff { accepted, verdict } = handoff;
-        let mut standing = Standing::Served;
-        if verdict == Verdict::EvictIdle && self.stage == Stage::Up && !self.evict_oldest() {
-            // The loop that sent it here saw an idle connection that is not idle any more.
-            self.show_oldest_idle();
-            self.load().connections.fetch_sub(1, Relaxed);
-            if let Some(other) = self.group.oldest_idle() {
-                return self.group.send(other, Handoff { accepted, verdict });
-            }
-            self.load().connections.fetch_add(1, Relaxed);
-            self.group.leave();
-            standing = Standing::Refused;
-        }
-        if matches!(verdict, Verdict::Refuse | Verdict::Drop) {
-            standing = Standing::Refused;
-        }
+        let Some((handoff, mut standing)) = self.make_room(handoff) else {
+            return; // another loop does, and takes it
+        };
+        let Handoff {
+            accepted, client, ..
+        } = handoff;
         let full = |capacity| self.served >= capacity;
         if standing == Standing::Served && self.site.options.capacity_per_loop.is_some_and(full) {
             standing = Standing::OverCapacity;
@@ -132,6 +152,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let origin = Origin::from(&accepted);
         let transport = D::Transport::new(accepted.socket, copies_files);
         let connection = Connection::new(transport, origin, record, &mut self.thread);
+        if standing != Standing::Refused {
+            self.group.count_as(client, connection.client());
+        }
         let token = self.slots.insert(Slot {
             connection: Some(connection),
             idle_since: self.thread.now(),
@@ -162,6 +185,34 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             Standing::OverCapacity => self.settle(token),
             Standing::Refused => self.refuse_connection(token),
         }
+    }
+
+    /// Closes another connection for a new one, if one has to go. `None`: another loop does.
+    fn make_room(&mut self, handoff: Handoff) -> Option<(Handoff, Standing)> {
+        let is_up = self.stage == Stage::Up;
+        let standing = match handoff.verdict {
+            Verdict::Refuse | Verdict::Drop => Standing::Refused,
+            Verdict::EvictIdle if is_up && !self.evict_oldest() => {
+                // The loop that sent it here saw an idle connection that is not idle any more.
+                self.show_oldest_idle();
+                if let Some(other) = self.group.oldest_idle() {
+                    self.load().connections.fetch_sub(1, Relaxed);
+                    self.group.send(other, handoff);
+                    return None;
+                }
+                self.group.leave(handoff.client);
+                Standing::Refused
+            }
+            Verdict::EvictOf { client, only_idle }
+                if is_up && !self.find_room_of(client, only_idle) =>
+            {
+                self.group.leave(handoff.client);
+                self.thread.row.refused_over_share.add(u64::from(only_idle));
+                Standing::Refused
+            }
+            _ => Standing::Served,
+        };
+        Some((handoff, standing))
     }
 
     /// A worker has it once there is something to read.

@@ -150,7 +150,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                     token,
                     work: Work::Serve(served),
                 } => self.take_back(token, served),
-                Message::Done { .. } | Message::Task { .. } | Message::MakeRoom => {}
+                Message::Done { .. } | Message::Task { .. } => {}
+                Message::MakeRoom | Message::MakeRoomOf { .. } => {}
             }
         }
         let seated = self.slots.len() as u64;

@@ -4,8 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use loadline_base::Millis;
+
 use crate::accept::balance::{self, Load};
 use crate::admission::{Admission, Handoff, Kind, Load as Pressure, Verdict};
+use crate::fairness::{ClientKey, Holdings};
 use crate::options::ServerOptions;
 use crate::worker::job::Message;
 use crate::worker::mailbox::Mailbox;
@@ -16,8 +19,21 @@ pub(crate) struct LoopGroup {
     /// Connections of the whole server, without those that are only refused.
     connections: AtomicUsize,
     admission: Admission,
+    /// Connections by client; `None`: clients are not looked at.
+    holdings: Option<Holdings>,
     /// Threads that may still pass connections on: no loop ends before they have all stopped.
     senders: AtomicUsize,
+}
+
+/// A new connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct New {
+    /// The loop that would take it.
+    pub(super) preferred: usize,
+    pub(super) client: ClientKey,
+    pub(super) is_last_descriptor: bool,
+    pub(super) is_draining: bool,
+    pub(super) now: Millis,
 }
 
 /// One loop, seen from outside.
@@ -38,6 +54,7 @@ impl LoopGroup {
             members: (0..options.loops).map(member).collect::<io::Result<_>>()?,
             connections: AtomicUsize::new(0),
             admission: Admission::new(options.connections_max),
+            holdings: options.fairness.then(Holdings::default),
             senders: AtomicUsize::new(senders),
         }))
     }
@@ -67,31 +84,32 @@ impl LoopGroup {
     }
 
     /// Decides on a new connection and counts it in, unless it is refused. Says which loop takes it:
-    /// `preferred`, or the one with the oldest idle connection if that has to be closed.
-    pub(super) fn place(
-        &self,
-        preferred: usize,
-        is_last_descriptor: bool,
-        is_draining: bool,
-    ) -> (usize, Verdict) {
+    /// the preferred one, or the one with the oldest idle connection if that has to be closed.
+    pub(super) fn place(&self, new: New) -> (usize, Verdict) {
         let connections = self.connections.fetch_add(1, Ordering::Relaxed);
+        if let Some(holdings) = &self.holdings {
+            holdings.enter(new.client);
+        }
         let mut pressure = Pressure {
             connections,
-            is_last_descriptor,
-            is_draining,
+            is_last_descriptor: new.is_last_descriptor,
+            is_draining: new.is_draining,
             ..Pressure::default()
         };
         let verdict = self.admission.decide(Kind::Connection, &pressure);
         if verdict == Verdict::Admit {
-            return (preferred, verdict);
+            return (new.preferred, verdict);
         }
         let oldest = self.oldest_idle();
         pressure.has_idle = oldest.is_some();
+        let share = |holdings: &Holdings| holdings.share(new.client, new.now);
+        pressure.share = self.holdings.as_ref().map(share).unwrap_or_default();
         match (self.admission.decide(Kind::Connection, &pressure), oldest) {
             (Verdict::EvictIdle, Some(index)) => (index, Verdict::EvictIdle),
+            (verdict @ Verdict::EvictOf { .. }, _) => (new.preferred, verdict),
             (verdict, _) => {
-                self.leave();
-                (preferred, verdict)
+                self.leave(new.client);
+                (new.preferred, verdict)
             }
         }
     }
@@ -102,8 +120,11 @@ impl LoopGroup {
     }
 
     /// Counts a connection out.
-    pub(super) fn leave(&self) {
+    pub(super) fn leave(&self, client: ClientKey) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
+        if let Some(holdings) = &self.holdings {
+            holdings.leave(client);
+        }
     }
 
     /// The loop whose oldest idle connection is idle the longest.
@@ -124,6 +145,28 @@ impl LoopGroup {
         let member = &self.members[index];
         member.load.under_way.fetch_add(1, Ordering::Relaxed);
         member.mailbox.post(Message::MakeRoom);
+    }
+
+    /// A connection that was counted for one client turns out to be another's: a new configuration
+    /// may have come between.
+    pub(super) fn count_as(&self, counted: ClientKey, client: ClientKey) {
+        if let Some(holdings) = self.holdings.as_ref().filter(|_| counted != client) {
+            holdings.enter(client);
+            holdings.leave(counted);
+        }
+    }
+
+    /// Asks the loop behind `index` to close a connection of this client, for one that `asking` has let
+    /// in; `false`: that is the same.
+    pub(super) fn ask_for_room_of(&self, client: ClientKey, index: usize, asking: usize) -> bool {
+        let next = (index + 1) % self.members.len();
+        if next == asking {
+            return false;
+        }
+        let member = &self.members[next];
+        member.load.under_way.fetch_add(1, Ordering::Relaxed);
+        member.mailbox.post(Message::MakeRoomOf { client, asking });
+        true
     }
 
     /// A thread will pass on no more connections.
@@ -149,9 +192,14 @@ fn share_limit(fewest: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use loadline_base::Millis;
-
     use super::*;
+
+    fn at(preferred: usize) -> New {
+        New {
+            preferred,
+            ..New::default()
+        }
+    }
 
     fn options(loops: usize, connections_max: usize) -> ServerOptions {
         ServerOptions {
@@ -164,16 +212,16 @@ mod tests {
     #[test]
     fn at_the_cap_the_loop_with_the_oldest_idle_connection_takes_over() {
         let group = LoopGroup::new(&options(3, 2), 0).unwrap();
-        assert_eq!(group.place(1, false, false), (1, Verdict::Admit));
-        assert_eq!(group.place(0, false, false), (0, Verdict::Admit));
-        assert_eq!(group.place(1, false, false), (1, Verdict::Refuse));
+        assert_eq!(group.place(at(1)), (1, Verdict::Admit));
+        assert_eq!(group.place(at(0)), (0, Verdict::Admit));
+        assert_eq!(group.place(at(1)), (1, Verdict::Refuse));
         group.members[0].load.set_oldest_idle(Some(Millis(9)));
         group.members[2].load.set_oldest_idle(Some(Millis(5)));
-        assert_eq!(group.place(1, false, false), (2, Verdict::EvictIdle));
+        assert_eq!(group.place(at(1)), (2, Verdict::EvictIdle));
         // The refused one was not counted; the one that makes room will count its victim out.
-        group.leave();
-        group.leave();
-        assert_eq!(group.place(1, false, false), (1, Verdict::Admit));
+        group.leave(ClientKey::NOBODY);
+        group.leave(ClientKey::NOBODY);
+        assert_eq!(group.place(at(1)), (1, Verdict::Admit));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loadline_proto::Handler;
 use loadline_sys::{Accepted, Interest};
 
-use super::loop_group::LoopGroup;
+use super::loop_group::{LoopGroup, New};
 use crate::accept::acceptor::NewConnection;
 use crate::accept::balance::Balancer;
 use crate::accept::listener::Listener;
@@ -91,12 +91,11 @@ impl<H: Handler> MainLoop<H> {
             match self.listeners.next(now, &self.row, &mut self.driver)? {
                 Some(NewConnection::Regular(accepted)) => self.hand_over(accepted),
                 Some(NewConnection::LastDescriptor(accepted)) => {
-                    let preferred = self.choose();
-                    let (index, verdict) = self.group.place(preferred, true, false);
-                    if verdict == Verdict::EvictIdle {
+                    let (index, handoff) = self.place(accepted, true);
+                    if let Verdict::EvictIdle | Verdict::EvictOf { .. } = handoff.verdict {
                         self.listeners.resume(&mut self.driver)?;
                     }
-                    self.group.send(index, Handoff { accepted, verdict });
+                    self.group.send(index, handoff);
                 }
                 None => {
                     // Not even a spare descriptor: the oldest idle connection goes.
@@ -114,10 +113,28 @@ impl<H: Handler> MainLoop<H> {
     }
 
     fn hand_over(&mut self, accepted: Accepted) {
-        let preferred = self.choose();
-        let is_draining = self.site.shutdown.is_draining();
-        let (index, verdict) = self.group.place(preferred, false, is_draining);
-        self.group.send(index, Handoff { accepted, verdict });
+        let (index, handoff) = self.place(accepted, false);
+        self.group.send(index, handoff);
+    }
+
+    /// Which loop takes it, and how.
+    fn place(&mut self, accepted: Accepted, is_last_descriptor: bool) -> (usize, Handoff) {
+        let config = self.site.config.current();
+        let client = config.client(accepted.listener, accepted.peer);
+        let new = New {
+            preferred: self.choose(),
+            client,
+            is_last_descriptor,
+            is_draining: !is_last_descriptor && self.site.shutdown.is_draining(),
+            now: self.site.clock.now(),
+        };
+        let (index, verdict) = self.group.place(new);
+        let handoff = Handoff {
+            accepted,
+            verdict,
+            client,
+        };
+        (index, handoff)
     }
 
     fn choose(&mut self) -> usize {

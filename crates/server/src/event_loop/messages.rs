@@ -27,6 +27,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if self.site.options.threads_share() {
             connection.transport_mut().unsettle(&mut self.driver);
         }
+        let client = connection.client();
         let connection = match connection.over(LoopTransport::into_socket) {
             Ok(connection) => connection,
             Err(connection) => {
@@ -40,9 +41,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         served.connection = Some(connection);
         let work = Work::Serve(served);
         let load = &self.group.members()[self.index].load;
-        let submitted = self
-            .dispatcher
-            .submit(Kind::Job, work, token, &self.site, load);
+        let submitted = (self.dispatcher).submit(Kind::Job, work, token, client, &self.site, load);
         if let Err(NotQueued {
             work,
             retry_after_s,
@@ -83,6 +82,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 Message::MakeRoom => {
                     self.evict_oldest();
                 }
+                Message::MakeRoomOf { client, asking } => self.make_room_of(client, asking),
                 Message::Done { token, work } => self.on_done(token, work),
                 Message::Task { .. } => {}
             }

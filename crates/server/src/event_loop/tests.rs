@@ -17,6 +17,28 @@ use crate::telemetry::counters::Registry;
 use crate::transport::epoll::Epoll;
 use crate::transport::ring::driver::RingDriver;
 
+/// For a simulation, which waits in the loop's place.
+impl<H: Handler, D: Driver> EventLoop<H, D> {
+    pub(crate) fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    pub(crate) fn driver_mut(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The rest of a turn that has begun with `begin_wait`; `true` if it was the last.
+    pub(crate) fn wake_and_work(&mut self) -> io::Result<bool> {
+        self.driver.wait(Some(0))?;
+        self.dispatcher.mailbox.wake_up();
+        self.work()
+    }
+}
+
 struct Hello(Fields);
 
 impl Handler for Hello {
@@ -76,6 +98,7 @@ fn seat<D: Driver>(event_loop: &mut EventLoop<Hello, D>, server: UnixStream) {
             peer: None,
             listener: 0,
         },
+        client: ClientKey::NOBODY,
         verdict: Verdict::Admit,
     });
 }

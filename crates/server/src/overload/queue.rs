@@ -18,6 +18,15 @@ const TIME_OF_A_MEAN_US: u64 = 250_000;
 /// before. Intervals four times the mean are common (one in 55, if they are exponential).
 const STALL_INTERVALS: u64 = 4;
 
+/// Other work of the same workers, which comes in turn with this.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Beside {
+    /// What waits, in workers' time.
+    work_us: u64,
+    /// How long one of its jobs keeps a worker.
+    service_us: u64,
+}
+
 /// Decides whether a job would be done in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueControl {
@@ -40,23 +49,48 @@ impl QueueControl {
         }
     }
 
-    /// A job comes to a queue in which `depth` jobs wait. `Err`: it is refused, and its client is to
-    /// come back after this many seconds.
-    pub(crate) fn offer(&mut self, now_us: u64, depth: usize) -> Result<(), u32> {
+    /// A job comes to a queue in which `depth` jobs wait before it. `Err`: it is refused, and its client
+    /// is to come back after this many seconds.
+    pub(crate) fn offer(&mut self, now_us: u64, depth: usize, beside: Beside) -> Result<(), u32> {
         if depth == 0 {
             self.moved_at_us = now_us;
+        }
+        if self.is_in_time(now_us, depth, beside) {
             return Ok(());
         }
-        let Some(service_us) = self.service.mean_us() else {
-            return Ok(());
-        };
-        let stalled_us = now_us.saturating_sub(self.moved_at_us) / STALL_INTERVALS;
-        let interval_us = (service_us / self.workers).max(stalled_us);
-        let wait_us = interval_us.saturating_mul(depth as u64);
-        if wait_us <= self.wait_max_us(service_us) {
-            return Ok(());
-        }
+        let interval_us = self.interval_us(now_us, beside);
         Err(self.refuse(now_us, interval_us))
+    }
+
+    /// Whether a job would be done in time that finds so many before it.
+    pub(crate) fn is_in_time(&self, now_us: u64, depth: usize, beside: Beside) -> bool {
+        let Some(service_us) = self.service.mean_us().filter(|_| depth > 0) else {
+            return true;
+        };
+        let own_us = (self.interval_us(now_us, beside)).saturating_mul(depth as u64);
+        // Others have as much time meanwhile, if they need it.
+        let others_us = own_us.min(beside.work_us / self.workers);
+        own_us.saturating_add(others_us) <= self.wait_max_us(service_us)
+    }
+
+    /// Between two jobs that begin, all workers together.
+    fn interval_us(&self, now_us: u64, beside: Beside) -> u64 {
+        let stalled_us = now_us.saturating_sub(self.moved_at_us);
+        let stalled_us = stalled_us.saturating_sub(beside.service_us) / STALL_INTERVALS;
+        let service_us = self.service.mean_us().unwrap_or(0);
+        stalled_us.max(service_us / self.workers)
+    }
+
+    /// What so many of its jobs are to others that have the workers in turn.
+    pub(crate) fn beside(&self, jobs: usize) -> Beside {
+        let service_us = self.service.mean_us().unwrap_or(0);
+        Beside {
+            work_us: service_us.saturating_mul(jobs as u64),
+            service_us: match jobs {
+                0 => 0,
+                _ => service_us,
+            },
+        }
     }
 
     /// A worker takes a job that has waited for `wait_us`; `depth` others still wait. `Err`: it is too
@@ -90,6 +124,11 @@ impl QueueControl {
     fn refuse(&mut self, now_us: u64, interval_us: u64) -> u32 {
         self.delay.refused(now_us);
         self.retry_after.next_s(now_us, interval_us)
+    }
+
+    /// Whether a job that has waited for so long comes too late, if others wait.
+    pub(crate) fn is_late(&self, wait_us: u64) -> bool {
+        wait_us > self.longest_wait_us(self.service.mean_us().unwrap_or(0))
     }
 
     /// The goal, less the service itself. Jobs that take longer than the goal may wait for half of it:
@@ -153,6 +192,10 @@ impl MeanService {
 mod tests {
     use super::*;
 
+    const ALONE: Beside = Beside {
+        work_us: 0,
+        service_us: 0,
+    };
     const GOAL: Duration = Duration::from_secs(1);
 
     /// Two workers that have done 64 jobs of 10 ms each by half a second.
@@ -167,19 +210,23 @@ mod tests {
     #[test]
     fn a_job_is_taken_if_it_can_be_done_within_the_goal() {
         let mut queue = after_some_jobs();
-        assert_eq!(queue.offer(500_000, 0), Ok(()));
+        assert_eq!(queue.offer(500_000, 0, ALONE), Ok(()));
         // 198 jobs of 5 ms each are 990 ms of waiting, and 10 ms of service.
-        assert_eq!(queue.offer(500_000, 198), Ok(()));
-        assert!(queue.offer(500_000, 199).is_err());
+        assert_eq!(queue.offer(500_000, 198, ALONE), Ok(()));
+        assert!(queue.offer(500_000, 199, ALONE).is_err());
     }
 
     #[test]
     fn nothing_is_refused_before_anything_is_known_or_while_nothing_waits() {
         let mut queue = QueueControl::new(GOAL, 2);
-        assert_eq!(queue.offer(0, 100_000), Ok(()));
+        assert_eq!(queue.offer(0, 100_000, ALONE), Ok(()));
         queue.done(9_000_000, 9_000_000);
-        assert_eq!(queue.offer(9_000_000, 0), Ok(()), "slower than the goal");
-        assert!(queue.offer(9_000_000, 1).is_err());
+        assert_eq!(
+            queue.offer(9_000_000, 0, ALONE),
+            Ok(()),
+            "slower than the goal"
+        );
+        assert!(queue.offer(9_000_000, 1, ALONE).is_err());
     }
 
     #[test]
@@ -195,22 +242,22 @@ mod tests {
         let mut queue = after_some_jobs();
         for now_ms in 500..=750 {
             assert_eq!(queue.take(now_ms * 1000, 900_000, 200), Ok(()));
-            assert!(queue.offer(now_ms * 1000, 200).is_err());
+            assert!(queue.offer(now_ms * 1000, 200, ALONE).is_err());
         }
-        assert!(queue.offer(751_000, 21).is_err());
-        assert_eq!(queue.offer(751_000, 20), Ok(()), "100 ms");
+        assert!(queue.offer(751_000, 21, ALONE).is_err());
+        assert_eq!(queue.offer(751_000, 20, ALONE), Ok(()), "100 ms");
         assert_eq!(queue.take(1_000_000, 0, 0), Ok(()));
-        assert_eq!(queue.offer(1_000_000, 198), Ok(()));
+        assert_eq!(queue.offer(1_000_000, 198, ALONE), Ok(()));
     }
 
     #[test]
     fn workers_that_do_not_come_back_are_seen_at_once() {
         let mut queue = after_some_jobs();
         assert_eq!(queue.take(500_000, 0, 0), Ok(()));
-        assert_eq!(queue.offer(600_000, 1), Ok(()));
+        assert_eq!(queue.offer(600_000, 1, ALONE), Ok(()));
         // 2 s without a free worker: half a second for each job at least.
-        assert!(queue.offer(2_500_000, 3).is_err());
-        assert_eq!(queue.offer(2_500_000, 1), Ok(()));
+        assert!(queue.offer(2_500_000, 3, ALONE).is_err());
+        assert_eq!(queue.offer(2_500_000, 1, ALONE), Ok(()));
     }
 
     #[test]

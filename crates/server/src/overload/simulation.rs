@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use super::queue::QueueControl;
+use super::queue::{Beside, QueueControl};
 
 const GOAL_US: u64 = 1_000_000;
 const PATIENCE_US: u64 = 2_000_000;
@@ -204,10 +204,10 @@ impl Simulation {
                 let wait_us = depth as u64 * SERVICE_US / WORKERS as u64;
                 (wait_us + SERVICE_US > GOAL_US).then_some(1)
             }
-            Rule::Control => self.control.offer(now_us, depth).err(),
+            Rule::Control => self.control.offer(now_us, depth, Beside::default()).err(),
         };
         if is_free && self.rule == Rule::Control {
-            let _ = self.control.offer(now_us, 0);
+            let _ = self.control.offer(now_us, 0, Beside::default());
         }
         match refused {
             Some(after_s) => {

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use loadline_base::{Buffer, Token};
 use loadline_proto::{Body, Courier, Exchange, Gone, Piece, RequestBody, StreamId, Task};
 
+use crate::fairness::ClientKey;
 use crate::site;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{self, Mutex, MutexGuard};
@@ -53,6 +54,8 @@ impl Notify {
 pub(crate) struct Channel {
     state: Mutex<State>,
     stream: StreamId,
+    /// Who has sent the request.
+    client: ClientKey,
     /// The owner was notified and has not looked yet, or is looking.
     pub(super) notified: AtomicBool,
     /// The task is to be polled. Only where the owner polls it.
@@ -119,6 +122,7 @@ impl Channel {
                 ..State::default()
             }),
             stream: exchange.stream,
+            client: ClientKey::of_request(exchange),
             notified: AtomicBool::new(is_local),
             woken: AtomicBool::new(is_local),
             is_for_worker: !is_local,
@@ -143,6 +147,15 @@ impl Channel {
             .unwrap_or_else(PoisonError::into_inner)
             .waiting
             .is_some()
+    }
+
+    pub(super) fn client(&self) -> ClientKey {
+        self.client
+    }
+
+    /// Whether the answer is no longer awaited.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.lock().gone
     }
 
     /// Notifies the owner, unless it knows.

@@ -9,6 +9,7 @@ use loadline_proto::{Courier, Exchange, Port, Task};
 
 use super::channel::Channel;
 use crate::config::Steps;
+use crate::fairness::ClientKey;
 use crate::site;
 
 /// A task on its way to a worker. Dropped, it ends.
@@ -53,6 +54,16 @@ impl WorkerTask {
     /// Whether no worker has polled it.
     pub(crate) fn is_new(&self) -> bool {
         matches!(self.stage, Stage::New(..))
+    }
+
+    /// Who has sent its request.
+    pub(crate) fn client(&self) -> ClientKey {
+        self.channel.client()
+    }
+
+    /// Whether nobody awaits its answer.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.channel.is_cancelled()
     }
 
     /// One that has been polled before.

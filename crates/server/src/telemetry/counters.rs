@@ -90,8 +90,10 @@ pub(crate) struct Row {
     pub(crate) queue_full: SharedCounter,
     /// Requests that were refused since they could not have been answered in time. Many writers.
     pub(crate) refused_late: SharedCounter,
-    /// Jobs that were not done since their client had left.
-    pub(crate) abandoned: Counter,
+    /// Those of them that a client with nothing in the queue would have been spared. Many writers.
+    pub(crate) refused_over_share: SharedCounter,
+    /// Jobs that were not done since their client had left. Many writers.
+    pub(crate) abandoned: SharedCounter,
 }
 
 impl Row {
@@ -258,6 +260,8 @@ counts! {
     queue_full,
     /// Requests refused since they could not have been answered within the latency goal.
     refused_late,
+    /// Those of them that a client with nothing in the queue would have been spared.
+    refused_over_share,
     /// Jobs that were not done since their client had left.
     abandoned,
 }
@@ -296,6 +300,7 @@ impl Counts {
             queue_depth: row.queue_depth.value(),
             queue_full: row.queue_full.value(),
             refused_late: row.refused_late.value(),
+            refused_over_share: row.refused_over_share.value(),
             abandoned: row.abandoned.value(),
         }
     }

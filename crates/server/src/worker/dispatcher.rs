@@ -10,6 +10,7 @@ use crate::accept::balance::Load;
 use crate::admission::{Admission, Kind, Load as Pressure, Verdict};
 use crate::config::Steps;
 use crate::connection::{Placement, TaskStart};
+use crate::fairness::ClientKey;
 use crate::site::Site;
 use crate::task::{Channel, Notify, TaskHome, WorkerTask};
 use crate::telemetry::counters::Row;
@@ -58,12 +59,13 @@ impl Dispatcher {
         workers.is_some_and(|workers| workers.has_free_threads())
     }
 
-    /// Queues work for a worker.
+    /// Queues work for a worker, for a client.
     pub(crate) fn submit<H: Handler>(
         &self,
         kind: Kind,
         work: Work,
         token: Token,
+        client: ClientKey,
         site: &Site<H>,
         load: &Load,
     ) -> Result<(), NotQueued> {
@@ -77,6 +79,7 @@ impl Dispatcher {
             });
         };
         let job = Job {
+            client,
             work,
             token,
             reply: Arc::clone(&self.mailbox),
@@ -131,9 +134,15 @@ pub(crate) struct OnLoop<'l> {
 
 impl OnLoop<'_> {
     /// `Some`: it is not queued, and what becomes of it.
-    fn submit<H: Handler>(&self, kind: Kind, work: Work, site: &Site<H>) -> Option<NotQueued> {
+    fn submit<H: Handler>(
+        &self,
+        kind: Kind,
+        work: Work,
+        client: ClientKey,
+        site: &Site<H>,
+    ) -> Option<NotQueued> {
         let (dispatcher, load) = (self.dispatcher, self.load);
-        dispatcher.submit(kind, work, self.token, site, load).err()
+        (dispatcher.submit(kind, work, self.token, client, site, load)).err()
     }
 }
 
@@ -145,7 +154,9 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         thread: &mut ThreadContext<H>,
     ) -> Option<Box<Exchange>> {
         let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
-        let not_queued = self.submit(Kind::Job, Work::Block(exchange, steps), site)?;
+        let client = ClientKey::of_request(&exchange);
+        let work = Work::Block(exchange, steps);
+        let not_queued = self.submit(Kind::Job, work, client, site)?;
         let Work::Block(mut exchange, steps) = not_queued.work else {
             return None;
         };
@@ -159,8 +170,14 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         Some(exchange)
     }
 
-    fn prefetch(&mut self, range: Range, site: &Site<H>, thread: &mut ThreadContext<H>) -> bool {
-        let not_queued = self.submit(Kind::Prefetch, Work::Prefetch(range), site);
+    fn prefetch(
+        &mut self,
+        range: Range,
+        client: ClientKey,
+        site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> bool {
+        let not_queued = self.submit(Kind::Prefetch, Work::Prefetch(range), client, site);
         let Some(Work::Prefetch(range)) = not_queued.map(|it| it.work) else {
             return false;
         };
@@ -185,7 +202,8 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
             return TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config));
         }
         let (handle, task) = thread.tasks.for_worker(exchange, notify, config);
-        if let Some(not_queued) = self.submit(Kind::Task, Work::Task(task), site)
+        let client = task.client();
+        if let Some(not_queued) = self.submit(Kind::Task, Work::Task(task), client, site)
             && let Work::Task(mut task) = not_queued.work
             && let Some(mut exchange) = task.take_exchange()
         {

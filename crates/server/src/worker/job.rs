@@ -9,6 +9,8 @@ use loadline_sys::has_hung_up;
 use crate::admission::Handoff;
 use crate::config::Steps;
 use crate::connection::Connection;
+use crate::fairness::ClientKey;
+use crate::fairness::lanes::{Lane, Place};
 use crate::task::WorkerTask;
 use crate::transport::Range;
 use crate::transport::socket::Socket;
@@ -35,6 +37,9 @@ pub(crate) enum Message {
     },
     /// Another loop has run out of descriptors: close the oldest idle connection.
     MakeRoom,
+    /// A client has far more connections than one that was let in elsewhere: close one of its own, or
+    /// ask the next loop, if that is not `asking`.
+    MakeRoomOf { client: ClientKey, asking: usize },
 }
 
 /// Work on its way to a worker.
@@ -44,6 +49,18 @@ pub(crate) struct Job {
     pub(crate) token: Token,
     pub(crate) reply: Arc<Mailbox<Message>>,
     pub(crate) queued_us: u64,
+    /// Who has asked for it.
+    pub(crate) client: ClientKey,
+}
+
+impl Job {
+    /// Where it waits.
+    pub(crate) fn place(&self) -> Place {
+        Place {
+            lane: self.work.lane(),
+            client: self.client,
+        }
+    }
 }
 
 /// What a loop should not do itself.
@@ -61,6 +78,13 @@ pub(crate) enum Work {
 }
 
 impl Work {
+    pub(crate) fn lane(&self) -> Lane {
+        match self {
+            Self::Task(_) => Lane::Apps,
+            Self::Block(..) | Self::Prefetch(_) | Self::Serve(_) => Lane::Files,
+        }
+    }
+
     /// Whether a worker can refuse it: it is then answered with 503.
     pub(crate) fn can_be_refused(&self) -> bool {
         match self {
@@ -83,8 +107,8 @@ impl Work {
                 let has_left = |it: &Connection<Socket>| has_hung_up(it.transport().fd());
                 waited_long && connection.is_some_and(has_left)
             }
-            // A task that was cancelled does not begin.
-            Self::Task(_) | Self::Prefetch(_) => false,
+            Self::Task(task) => task.is_new() && task.is_cancelled(),
+            Self::Prefetch(_) => false,
         }
     }
 

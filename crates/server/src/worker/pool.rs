@@ -4,8 +4,11 @@
 //! closes. A worker that ends all the same takes the server with it, so that no queue grows before
 //! workers that are gone.
 
+mod offers;
+
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::thread::Builder;
@@ -16,8 +19,9 @@ use loadline_proto::{Exchange, Handler, Status};
 
 use crate::connection::{Placement, Step, TaskStart};
 use crate::connection_thread::{self, Left, serve_while_held};
+use crate::fairness::lanes::Lane;
 use crate::options::SocketIo;
-use crate::overload::QueueControl;
+use crate::overload::LaneControl;
 use crate::site::{Clock, Site};
 use crate::task::WorkerTask;
 use crate::telemetry::counters::{Role, Row};
@@ -42,10 +46,14 @@ pub(crate) struct Workers {
     control: Control,
     /// If workers keep their connections while nothing else is to be done.
     seats: Option<Arc<Seats>>,
+    /// Files and apps, and clients, have the workers in turn.
+    is_fair: bool,
+    /// When it was last looked for jobs that nobody needs, in microseconds.
+    swept_us: AtomicU64,
 }
 
 /// Decides whether jobs can be done in time; `None`: there is no goal.
-type Control = Option<Arc<Mutex<QueueControl>>>;
+type Control = Option<Arc<Mutex<LaneControl>>>;
 
 /// A job that was not queued.
 #[derive(Debug)]
@@ -108,7 +116,7 @@ impl Workers {
             .collect();
         let control = options
             .latency_goal
-            .map(|goal| Arc::new(Mutex::new(QueueControl::new(goal, count))));
+            .map(|goal| Arc::new(Mutex::new(LaneControl::new(goal, count))));
         let row = Arc::clone(&desks[0].row);
         let seats = options.threads_share().then(|| Seats::new(count));
         let seats = seats.transpose()?.map(Arc::new);
@@ -124,23 +132,28 @@ impl Workers {
             alive: Alive::default(),
             control,
             seats,
+            is_fair: options.fairness,
+            swept_us: AtomicU64::new(0),
         });
         Ok((workers, desks))
     }
 
     /// Queues a job; gives it back if the queue is full, or if it could not be done in time.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Refused> {
+        let place = self.place(&job);
         if let Some(control) = &self.control
             && !matches!(job.work, Work::Prefetch(_)) // its answer has begun
-            && let Err(retry_after_s) = lock(control).offer(job.queued_us, self.queue.depth())
+            && let Err(refusal) = self.offer(control, job.queued_us, place)
         {
             let is_request = !matches!(job.work, Work::Serve(_));
             self.row.refused_late.add(u64::from(is_request));
+            (self.row.refused_over_share).add(u64::from(refusal.is_over_share));
+            let retry_after_s = refusal.retry_after_s;
             return Err(Refused { job, retry_after_s });
         }
         // Before the push: a worker must not take away what was not added yet.
         self.row.queue_depth.add(1);
-        self.queue.push(job).map_err(|job| {
+        self.queue.push(place, job).map_err(|job| {
             self.row.queue_depth.sub(1);
             self.row.queue_full.add(1);
             Refused {
@@ -177,13 +190,14 @@ impl Workers {
         reply: &Arc<Mailbox<Message>>,
     ) {
         let job = Job {
+            client: task.client(),
             work: Work::Task(task),
             token,
             reply: Arc::clone(reply),
             queued_us: self.clock.now_us(),
         };
         self.row.queue_depth.add(1);
-        if self.queue.push_again(job).is_err() {
+        if self.queue.push_again(self.place(&job), job).is_err() {
             self.row.queue_depth.sub(1);
         }
     }
@@ -282,13 +296,14 @@ impl<H: Handler> WorkerDesk<H> {
     }
 
     /// Whether a job comes too late, or its client has left: then it is answered with 503.
-    fn is_in_vain(&self, work: &mut Work, now_us: u64, waited_us: u64) -> bool {
+    fn is_in_vain(&self, work: &mut Work, lane: Lane, now_us: u64, waited_us: u64) -> bool {
         let Some(control) = &self.control else {
             return false;
         };
         let mut control = lock(control);
-        let taken = control.take(now_us, waited_us, self.source.depth());
-        let waited_long = control.is_long(waited_us);
+        let control_of_lane = control.of(lane);
+        let taken = control_of_lane.take(now_us, waited_us, self.source.depth());
+        let waited_long = control_of_lane.is_long(waited_us);
         drop(control);
         if work.is_abandoned(waited_long) {
             self.row.abandoned.add(1);
@@ -315,7 +330,12 @@ impl<H: Handler> WorkerDesk<H> {
 
     /// Carries a job out, and gives it back to its loop, unless it is a task that waits.
     pub(crate) fn carry_out(&mut self, taken: Taken<Job>, site: &Site<H>) {
-        let Taken { job, stolen } = taken;
+        let Taken {
+            job,
+            stolen,
+            charge,
+        } = taken;
+        let lane = charge.place.lane;
         let began_us = site.clock.now_us();
         self.pool_row.queue_depth.sub(1);
         let waited_us = began_us.saturating_sub(job.queued_us);
@@ -327,11 +347,13 @@ impl<H: Handler> WorkerDesk<H> {
             reply,
             ..
         } = job;
-        if self.is_in_vain(&mut work, began_us, waited_us) {
+        if self.is_in_vain(&mut work, lane, began_us, waited_us) {
+            self.source.done(charge, 0);
             return reply.post(Message::Done { token, work });
         }
         if let (Work::Serve(served), Some(seats)) = (&mut work, self.seats.clone()) {
-            self.keep(served, &seats, site);
+            let took_us = self.keep(served, &seats, site);
+            self.source.done(charge, took_us);
             return reply.post(Message::Done { token, work });
         }
         // What a panic leaves half done is this job's, which ends here.
@@ -361,8 +383,9 @@ impl<H: Handler> WorkerDesk<H> {
         let took_us = ended_us.saturating_sub(began_us);
         self.row.busy_us.add(took_us);
         if let Some(control) = &self.control {
-            lock(control).done(ended_us, took_us);
+            lock(control).of(lane).done(ended_us, took_us);
         }
+        self.source.done(charge, took_us);
         self.row.job_times().add(took_us, 1);
         if polled.is_ready() {
             reply.post(Message::Done { token, work });
@@ -371,11 +394,12 @@ impl<H: Handler> WorkerDesk<H> {
 }
 
 impl<H: Handler> WorkerDesk<H> {
-    /// Serves a connection, and waits with it for its client while nothing else is to be done.
-    fn keep(&mut self, served: &mut Served, seats: &Seats, site: &Site<H>) {
+    /// Serves a connection, and waits with it for its client while nothing else is to be done. Returns for
+    /// how long it was busy.
+    fn keep(&mut self, served: &mut Served, seats: &Seats, site: &Site<H>) -> u64 {
         let (Some(connection), Some(thread)) = (&mut served.connection, &mut self.thread) else {
             served.after = After::Close;
-            return;
+            return 0;
         };
         let (queue, index) = self.source.place();
         let hold = Held::new(seats, index, queue);
@@ -387,11 +411,14 @@ impl<H: Handler> WorkerDesk<H> {
         thread.end_visit();
         thread.refusing = None;
         connection.transport_mut().move_to_loop();
+        let mut took_us = 0;
         served.after = match left {
             Ok((left, busy)) => {
+                took_us = busy.us;
                 self.row.jobs.add(1);
                 if let Some(control) = &self.control {
-                    lock(control).done_many(site.clock.now_us(), busy.visits, busy.us);
+                    let now_us = site.clock.now_us();
+                    (lock(control).of(Lane::Files)).done_many(now_us, busy.visits, busy.us);
                 }
                 match left {
                     Left::AtEnd => After::Close,
@@ -405,10 +432,11 @@ impl<H: Handler> WorkerDesk<H> {
                 After::Close
             }
         };
+        took_us
     }
 }
 
-fn lock(control: &Mutex<QueueControl>) -> MutexGuard<'_, QueueControl> {
+fn lock(control: &Mutex<LaneControl>) -> MutexGuard<'_, LaneControl> {
     // Nothing panics while it holds the lock.
     control.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -465,6 +493,7 @@ impl<H: Handler> Placement<H> for OnWorker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fairness::ClientKey;
     use crate::site::tests::quiet_site;
 
     #[test]
@@ -482,6 +511,7 @@ mod tests {
                 },
                 reply: Arc::clone(&reply),
                 queued_us: 0,
+                client: ClientKey::NOBODY,
             };
             assert!(workers.submit(job).is_ok());
         }

@@ -3,7 +3,7 @@
 //! A frame is a stream's number and a length, two bytes each, and that many bytes; none end the
 //! stream's input or output. On each stream HTTP/1 is spoken, by a session of its own.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use loadline_base::{Millis, Segment, Transmit};
@@ -345,6 +345,15 @@ impl Session for ManyStreams {
 
     fn is_idle(&self) -> bool {
         self.streams.is_empty() && self.unread.is_empty() && self.out.is_empty() && !self.is_sending
+    }
+
+    fn client_address(&self) -> Option<IpAddr> {
+        self.streams.first().and_then(|it| it.http.client_address())
+    }
+
+    fn awaits_client_since(&self) -> Option<Millis> {
+        let since = self.streams.iter().map(|it| it.http.awaits_client_since());
+        since.min().flatten()
     }
 }
 

@@ -13,6 +13,8 @@ mod descriptors;
 mod drain;
 #[path = "../reactor/events.rs"]
 mod events;
+#[path = "../reactor/fairness.rs"]
+mod fairness;
 #[path = "../reactor/files.rs"]
 mod files;
 #[path = "../reactor/held_up.rs"]

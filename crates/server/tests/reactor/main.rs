@@ -8,6 +8,7 @@ mod balance;
 mod descriptors;
 mod drain;
 mod events;
+mod fairness;
 mod files;
 mod held_up;
 mod limits;

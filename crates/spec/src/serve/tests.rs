@@ -41,6 +41,7 @@ const EVERY: &[(&str, &str)] = &[
     ("idle-timeout", r#""off""#),
     ("proxy-idle-timeout", r#""11m""#),
     ("latency-goal", r#""500ms""#),
+    ("fairness", r#""off""#),
     ("head-timeout", r#""1.5s""#),
     ("body-timeout", r#""5s""#),
     ("body-rate-min", "1000"),

@@ -1,0 +1,110 @@
+//! Closing connections of the client that has most of them, for others.
+
+use loadline_base::{Millis, Token};
+use loadline_proto::{CloseReason, Handler};
+
+use super::{EventLoop, Slot, Standing};
+use crate::fairness::ClientKey;
+use crate::transport::Driver;
+
+/// Connections that are chosen at once: a look at all of them takes some ten microseconds for each
+/// thousand.
+const CHOSEN_MAX: usize = 64;
+
+/// They are chosen anew after this time, since what they do changes.
+const CHOSEN_FOR_MS: u64 = 100;
+
+/// Connections of one client that are closed next, the first one last.
+#[derive(Debug, Default)]
+pub(super) struct Victims {
+    client: ClientKey,
+    only_idle: bool,
+    until: Millis,
+    tokens: Vec<Token>,
+}
+
+/// In which order they are closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    /// In the middle of a request or a response, by when its client began with that.
+    Slow(Millis),
+    /// By when it became idle.
+    Idle(Millis),
+    /// The server works for it.
+    Served,
+}
+
+impl<H: Handler, D: Driver> EventLoop<H, D> {
+    /// Closes a connection of this client, here or at another loop; `false`: nowhere.
+    pub(super) fn find_room_of(&mut self, client: ClientKey, only_idle: bool) -> bool {
+        self.evict_of(client, only_idle)
+            || (!only_idle && self.group.ask_for_room_of(client, self.index, self.index))
+    }
+
+    /// Does so for a loop that is asking.
+    pub(super) fn make_room_of(&mut self, client: ClientKey, asking: usize) {
+        if !self.evict_of(client, false) {
+            self.group.ask_for_room_of(client, self.index, asking);
+        }
+    }
+
+    fn evict_of(&mut self, client: ClientKey, only_idle: bool) -> bool {
+        let now = self.thread.now();
+        let victims = &self.victims;
+        let is_for_this = victims.client == client && victims.only_idle == only_idle;
+        let is_new = !is_for_this || now >= victims.until;
+        if is_new {
+            self.choose_victims(client, only_idle);
+        }
+        while let Some(token) = self.victims.tokens.pop() {
+            let slot = self.slots.get(token);
+            let Some(connection) = slot.and_then(|slot| slot.connection.as_ref()) else {
+                continue;
+            };
+            match connection.is_idle::<D>() {
+                true if !connection.is_certainly_idle(&mut self.driver) => continue,
+                true => self.abort(token, CloseReason::Evicted),
+                false if only_idle => continue,
+                false => self.abort(token, CloseReason::OverShare),
+            }
+            return true;
+        }
+        if !is_new && !only_idle {
+            // There were more than were chosen.
+            self.victims.until = Millis(0);
+            return self.evict_of(client, only_idle);
+        }
+        false
+    }
+
+    fn choose_victims(&mut self, client: ClientKey, only_idle: bool) {
+        let mut found: Vec<(Order, Token)> = (0..self.slots.slot_count())
+            .filter_map(|index| {
+                let token = self.slots.token_at(index)?;
+                let slot = self.slots.get(token)?;
+                let of = slot.connection.as_ref()?.client();
+                let is_of = of == client && slot.standing == Standing::Served;
+                let order = order::<D>(slot).filter(|_| is_of)?;
+                let is_wanted = !only_idle || matches!(order, Order::Idle(_));
+                is_wanted.then_some((order, token))
+            })
+            .collect();
+        found.sort_unstable_by_key(|(order, token)| (*order, token.index));
+        let chosen = found.iter().take(CHOSEN_MAX).rev();
+        self.victims.tokens.clear();
+        self.victims.tokens.extend(chosen.map(|(_, token)| *token));
+        self.victims.client = client;
+        self.victims.only_idle = only_idle;
+        self.victims.until = Millis(self.thread.now().0 + CHOSEN_FOR_MS);
+    }
+}
+
+/// `None`: a worker has it.
+fn order<D: Driver>(slot: &Slot<D::Transport>) -> Option<Order> {
+    let connection = slot.connection.as_ref()?;
+    Some(match connection.awaits_client_since() {
+        _ if connection.is_idle::<D>() => Order::Idle(slot.idle_since),
+        Some(since) => Order::Slow(since),
+        None => Order::Served,
+    })
+}

@@ -1,0 +1,50 @@
+//! What makes two requests those of one client.
+
+use std::net::IpAddr;
+
+use loadline_proto::Exchange;
+
+/// A client, as far as shares are concerned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ClientKey(u64);
+
+impl ClientKey {
+    /// Of those who have no address, or are counted with nobody.
+    pub(crate) const NOBODY: Self = Self(0);
+
+    /// IPv4 addresses stand where IPv6 has no networks to give out (`0:ffff::/32`).
+    pub(crate) fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self(0xffff << 32 | u64::from(u32::from(address))),
+            IpAddr::V6(address) => {
+                let network = u128::from(address) >> 64;
+                Self(u64::try_from(network).unwrap_or_default())
+            }
+        }
+    }
+
+    /// Who has sent a request, perhaps by a proxy.
+    pub(crate) fn of_request(exchange: &Exchange) -> Self {
+        let client = exchange.client();
+        client.map_or(Self::NOBODY, |client| Self::of(client.address))
+    }
+
+    pub(crate) fn is_nobody(self) -> bool {
+        self == Self::NOBODY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_an_ipv4_address_or_a_64_network_of_ipv6() {
+        let of = |text: &str| ClientKey::of(text.parse().unwrap());
+        assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        assert_eq!(of("2001:db8:1:2::3"), of("2001:db8:1:2:ffff::4"));
+        assert_ne!(of("2001:db8:1:2::3"), of("2001:db8:1:3::3"));
+        assert!(!of("0.0.0.0").is_nobody());
+    }
+}

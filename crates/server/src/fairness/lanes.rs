@@ -1,0 +1,400 @@
+//! Jobs in two lanes, files and apps, and in each lane a line for each client.
+//!
+//! The lane that has had less of the workers' time comes first, and in it the client that has. Whoever
+//! comes to an idle lane begins where the others are: nobody saves time up. So a lane or a client with
+//! few jobs does not wait for one with many, and with one client in one lane, jobs come out as they
+//! went in. (Start-time fair queueing: Goyal, Vin and Cheng, 1996. What a job takes is known once it is
+//! done: until then it counts as the mean.)
+//!
+//! It is pure: jobs are anything, times are arguments.
+
+use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use super::ClientKey;
+
+/// What workers do, by what may keep them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Blocking steps of handlers, ranges of files.
+    #[default]
+    Files,
+    /// Polls of apps' tasks.
+    Apps,
+}
+
+impl Lane {
+    pub(crate) const ALL: [Self; 2] = [Self::Files, Self::Apps];
+
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Files => Self::Apps,
+            Self::Apps => Self::Files,
+        }
+    }
+}
+
+/// Where a job belongs. The default, for all: one line, as if there were no fairness.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) lane: Lane,
+    pub(crate) client: ClientKey,
+}
+
+/// A job that was taken out counts as this long until it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Charge {
+    pub(crate) place: Place,
+    us: u64,
+}
+
+impl Charge {
+    /// For a job of a deque, which has no line for each client.
+    pub(crate) fn of(lane: Lane) -> Self {
+        let client = ClientKey::NOBODY;
+        Self {
+            place: Place { lane, client },
+            us: 0,
+        }
+    }
+}
+
+/// What a job finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    /// Jobs of its lane that come before it, about.
+    pub(crate) jobs: usize,
+    /// Those that would come before the first job of another client.
+    pub(crate) jobs_of_others: usize,
+    /// Jobs of the other lane.
+    pub(crate) beside: usize,
+}
+
+/// One job in so many counts for the mean.
+const MEAN_WEIGHT: u64 = 8;
+
+/// Lines of clients that have left, kept for others.
+const SPARE_MAX: usize = 64;
+
+/// Jobs that wait, and their order.
+#[derive(Debug)]
+pub(crate) struct Lanes<J> {
+    lanes: [LaneOfJobs<J>; 2],
+    /// How far the lane was that came last.
+    time_us: u64,
+}
+
+/// One lane.
+#[derive(Debug)]
+struct LaneOfJobs<J> {
+    /// Workers' time that it has had.
+    used_us: u64,
+    jobs: usize,
+    clients: HashMap<ClientKey, Line<J>>,
+    /// Clients with jobs.
+    waiting: usize,
+    /// Each client once, by what it had used when it was put there, then by turn.
+    order: BinaryHeap<Reverse<(u64, u64, ClientKey)>>,
+    turn: u64,
+    /// How far the client was that came last.
+    time_us: u64,
+    mean_us: u64,
+    spare: Vec<VecDeque<J>>,
+}
+
+/// One client's jobs.
+#[derive(Debug)]
+struct Line<J> {
+    jobs: VecDeque<J>,
+    used_us: u64,
+}
+
+impl<J> Default for LaneOfJobs<J> {
+    fn default() -> Self {
+        Self {
+            used_us: 0,
+            jobs: 0,
+            clients: HashMap::new(),
+            waiting: 0,
+            order: BinaryHeap::new(),
+            turn: 0,
+            time_us: 0,
+            mean_us: 0,
+            spare: Vec::new(),
+        }
+    }
+}
+
+impl<J> Default for Lanes<J> {
+    fn default() -> Self {
+        Self {
+            lanes: Default::default(),
+            time_us: 0,
+        }
+    }
+}
+
+impl<J> Lanes<J> {
+    pub(crate) fn push(&mut self, place: Place, job: J) {
+        let time_us = self.time_us;
+        let lane = &mut self.lanes[place.lane as usize];
+        if lane.jobs == 0 {
+            lane.used_us = lane.used_us.max(time_us);
+        }
+        lane.push(place.client, job);
+    }
+
+    /// The next job, and what it is charged for.
+    pub(crate) fn pop(&mut self) -> Option<(J, Charge)> {
+        let with_jobs = Lane::ALL
+            .into_iter()
+            .filter(|lane| self.lanes[*lane as usize].jobs > 0);
+        let lane = with_jobs.min_by_key(|lane| self.lanes[*lane as usize].used_us)?;
+        let of_lane = &mut self.lanes[lane as usize];
+        self.time_us = of_lane.used_us;
+        let us = of_lane.mean_us;
+        let (client, job) = of_lane.pop()?;
+        of_lane.used_us += us;
+        let place = Place { lane, client };
+        Some((job, Charge { place, us }))
+    }
+
+    /// A job that was taken out has kept a worker for so long.
+    pub(crate) fn done(&mut self, charge: Charge, took_us: u64) {
+        let lane = &mut self.lanes[charge.place.lane as usize];
+        lane.used_us = (lane.used_us + took_us).saturating_sub(charge.us);
+        if let Some(line) = lane.clients.get_mut(&charge.place.client) {
+            line.used_us = (line.used_us + took_us).saturating_sub(charge.us);
+        }
+        lane.mean_us = (lane.mean_us * (MEAN_WEIGHT - 1) + took_us).div_ceil(MEAN_WEIGHT);
+    }
+
+    /// Jobs that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.jobs).sum()
+    }
+
+    /// What a job would find here.
+    pub(crate) fn ahead(&self, place: Place) -> Ahead {
+        let lane = &self.lanes[place.lane as usize];
+        let own = lane.clients.get(&place.client);
+        let own = own.map_or(0, |line| line.jobs.len());
+        let clients = lane.waiting + usize::from(own == 0);
+        // As many of each other client come before it as it has itself.
+        let jobs = (own + 1).saturating_mul(clients) - 1;
+        Ahead {
+            jobs: jobs.min(lane.jobs),
+            jobs_of_others: lane.waiting.min(lane.jobs),
+            beside: self.lanes[place.lane.other() as usize].jobs,
+        }
+    }
+
+    /// Takes jobs of a lane out that nobody needs any more.
+    pub(crate) fn remove_if(&mut self, lane: Lane, is_needless: impl Fn(&J) -> bool) -> Vec<J> {
+        let lane = &mut self.lanes[lane as usize];
+        let mut removed = Vec::new();
+        for line in lane.clients.values_mut() {
+            if !line.jobs.iter().any(&is_needless) {
+                continue;
+            }
+            for _ in 0..line.jobs.len() {
+                match line.jobs.pop_front() {
+                    Some(job) if is_needless(&job) => removed.push(job),
+                    job => line.jobs.extend(job),
+                }
+            }
+            lane.waiting -= usize::from(line.jobs.is_empty());
+        }
+        lane.jobs -= removed.len();
+        lane.forget_if_empty();
+        removed
+    }
+}
+
+impl<J> LaneOfJobs<J> {
+    fn push(&mut self, client: ClientKey, job: J) {
+        self.jobs += 1;
+        let line = match self.clients.entry(client) {
+            Entry::Occupied(line) => line.into_mut(),
+            Entry::Vacant(vacant) => {
+                self.order.push(Reverse((self.time_us, self.turn, client)));
+                self.turn += 1;
+                vacant.insert(Line {
+                    jobs: self.spare.pop().unwrap_or_default(),
+                    used_us: self.time_us,
+                })
+            }
+        };
+        self.waiting += usize::from(line.jobs.is_empty());
+        line.jobs.push_back(job);
+    }
+
+    fn pop(&mut self) -> Option<(ClientKey, J)> {
+        loop {
+            let Reverse((at_us, _, client)) = self.order.pop()?;
+            let Some(line) = self.clients.get_mut(&client) else {
+                continue;
+            };
+            self.turn += 1;
+            if line.used_us > at_us {
+                self.order.push(Reverse((line.used_us, self.turn, client)));
+                continue; // its jobs took longer than they were charged for
+            }
+            let Some(job) = line.jobs.pop_front() else {
+                self.forget(client); // the others have had as much by now
+                continue;
+            };
+            self.time_us = self.time_us.max(line.used_us);
+            line.used_us += self.mean_us;
+            self.order.push(Reverse((line.used_us, self.turn, client)));
+            self.waiting -= usize::from(line.jobs.is_empty());
+            self.jobs -= 1;
+            self.forget_if_empty();
+            return Some((client, job));
+        }
+    }
+
+    fn forget(&mut self, client: ClientKey) {
+        if let Some(line) = self.clients.remove(&client)
+            && self.spare.len() < SPARE_MAX
+        {
+            self.spare.push(line.jobs);
+        }
+    }
+
+    /// Where nothing waits, nothing is short.
+    fn forget_if_empty(&mut self) {
+        if self.jobs > 0 {
+            return;
+        }
+        let spare = self.clients.drain().map(|(_, line)| line.jobs);
+        let room = SPARE_MAX - self.spare.len();
+        self.spare.extend(spare.take(room));
+        self.order.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILES: Lane = Lane::Files;
+    const APPS: Lane = Lane::Apps;
+
+    fn of(lane: Lane, client: u8) -> Place {
+        let client = ClientKey::of([192, 0, 2, client].into());
+        Place { lane, client }
+    }
+
+    /// Takes so many, each of which takes `took_us` by lane and client; says of whom they were.
+    fn serve(lanes: &mut Lanes<Place>, jobs: usize, took_us: impl Fn(Place) -> u64) -> Vec<Place> {
+        let next = || {
+            let (job, charge) = lanes.pop().unwrap();
+            assert_eq!(charge.place, job);
+            lanes.done(charge, took_us(job));
+            job
+        };
+        std::iter::repeat_with(next).take(jobs).collect()
+    }
+
+    fn count(served: &[Place], place: Place) -> usize {
+        served.iter().filter(|one| **one == place).count()
+    }
+
+    #[test]
+    fn one_client_in_one_lane_is_served_in_order() {
+        let mut lanes = Lanes::default();
+        (0..100).for_each(|job| lanes.push(of(FILES, 1), job));
+        let order = std::iter::from_fn(|| {
+            let (job, charge) = lanes.pop()?;
+            lanes.done(charge, job % 7);
+            Some(job)
+        });
+        let order = order.collect::<Vec<_>>();
+        assert_eq!(order, (0..100).collect::<Vec<_>>());
+        assert_eq!(lanes.len(), 0);
+    }
+
+    #[test]
+    fn a_quiet_client_does_not_wait_for_one_with_many_jobs() {
+        let mut lanes = Lanes::default();
+        (0..1000).for_each(|_| lanes.push(of(FILES, 1), of(FILES, 1)));
+        serve(&mut lanes, 50, |_| 10_000);
+        (2..6).for_each(|client| lanes.push(of(FILES, client), of(FILES, client)));
+        let served = serve(&mut lanes, 6, |_| 10_000);
+        for client in 2..6 {
+            assert_eq!(count(&served, of(FILES, client)), 1, "{served:?}");
+        }
+    }
+
+    #[test]
+    fn time_is_shared_and_not_the_number_of_jobs() {
+        let mut lanes = Lanes::default();
+        for _ in 0..1000 {
+            lanes.push(of(FILES, 1), of(FILES, 1));
+            lanes.push(of(FILES, 2), of(FILES, 2));
+        }
+        let took_us = |place| if place == of(FILES, 1) { 9_000 } else { 1_000 };
+        let served = serve(&mut lanes, 500, took_us);
+        let (slow, quick) = (count(&served, of(FILES, 1)), count(&served, of(FILES, 2)));
+        assert!((40..60).contains(&slow), "{slow} and {quick}");
+    }
+
+    #[test]
+    fn a_slow_app_has_half_of_the_time_and_all_of_it_while_no_file_waits() {
+        let mut lanes = Lanes::default();
+        for _ in 0..1000 {
+            lanes.push(of(FILES, 1), of(FILES, 1));
+            lanes.push(of(APPS, 1), of(APPS, 1));
+        }
+        let took_us = |place: Place| if place.lane == APPS { 10_000 } else { 100 };
+        let served = serve(&mut lanes, 505, took_us);
+        let apps = count(&served, of(APPS, 1));
+        assert!((3..8).contains(&apps), "{apps}");
+        let rest = 1000 - count(&served, of(FILES, 1));
+        serve(&mut lanes, rest + 5, took_us);
+        let alone = serve(&mut lanes, 100, took_us);
+        assert_eq!(count(&alone, of(APPS, 1)), 100);
+        // The time that it had alone is not held against it.
+        for _ in 0..100 {
+            lanes.push(of(FILES, 1), of(FILES, 1));
+        }
+        let served = serve(&mut lanes, 100, |_| 1_000);
+        let apps = count(&served, of(APPS, 1));
+        assert!((40..60).contains(&apps), "{apps}");
+    }
+
+    #[test]
+    fn a_job_finds_as_many_ahead_of_each_client_as_its_own_has() {
+        let mut lanes = Lanes::default();
+        (0..100).for_each(|_| lanes.push(of(FILES, 1), ()));
+        (0..2).for_each(|_| lanes.push(of(FILES, 2), ()));
+        (0..7).for_each(|_| lanes.push(of(APPS, 2), ()));
+        let jobs = |client| lanes.ahead(of(FILES, client)).jobs;
+        assert_eq!((jobs(1), jobs(2), jobs(3)), (102, 5, 2));
+        let ahead = lanes.ahead(of(FILES, 1));
+        assert_eq!((ahead.jobs_of_others, ahead.beside), (2, 7));
+        assert_eq!(lanes.ahead(of(APPS, 2)).jobs, 7);
+        assert_eq!(Lanes::<()>::default().ahead(of(APPS, 2)), Ahead::default());
+    }
+
+    #[test]
+    fn what_nobody_needs_is_taken_out_and_the_rest_keeps_its_order() {
+        let mut lanes = Lanes::default();
+        (0..10).for_each(|job| lanes.push(of(FILES, job % 2), job));
+        lanes.push(of(APPS, 1), 100);
+        let mut removed = lanes.remove_if(FILES, |job| job % 2 == 1 || *job < 4);
+        removed.sort_unstable();
+        assert_eq!(removed, [0, 1, 2, 3, 5, 7, 9]);
+        assert_eq!(lanes.len(), 4);
+        assert_eq!(lanes.ahead(of(FILES, 7)).jobs, 1);
+        let rest: Vec<_> = std::iter::from_fn(|| lanes.pop().map(|(job, _)| job)).collect();
+        assert_eq!(
+            rest.iter().filter(|job| **job < 100).collect::<Vec<_>>(),
+            [&4, &6, &8]
+        );
+        lanes.push(of(FILES, 1), 5);
+        assert_eq!(lanes.pop().map(|(job, _)| job), Some(5));
+    }
+}

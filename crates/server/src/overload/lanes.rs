@@ -1,0 +1,109 @@
+//! Which jobs workers take that serve files and apps in turn.
+//!
+//! Each lane has its own mean and its own overload: a slow app is refused, and a cold file beside it
+//! is not.
+
+use std::time::Duration;
+
+use super::queue::QueueControl;
+use crate::fairness::lanes::{Ahead, Lane};
+
+/// Decides for each lane whether a job would be done in time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneControl {
+    lanes: [QueueControl; 2],
+}
+
+/// A job is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// When its client is to come back, in seconds.
+    pub(crate) retry_after_s: u32,
+    /// A client with no job there would not have been refused.
+    pub(crate) is_over_share: bool,
+}
+
+impl LaneControl {
+    pub(crate) fn new(goal: Duration, workers: usize) -> Self {
+        Self {
+            lanes: Lane::ALL.map(|_| QueueControl::new(goal, workers)),
+        }
+    }
+
+    /// A job comes to a lane. `Err`: it is refused.
+    pub(crate) fn offer(&mut self, now_us: u64, lane: Lane, ahead: Ahead) -> Result<(), Refusal> {
+        let beside = self.lanes[lane.other() as usize].beside(ahead.beside);
+        let control = &mut self.lanes[lane as usize];
+        let offered = control.offer(now_us, ahead.jobs, beside);
+        offered.map_err(|retry_after_s| Refusal {
+            retry_after_s,
+            is_over_share: control.is_in_time(now_us, ahead.jobs_of_others, beside),
+        })
+    }
+
+    /// Whether it would be taken.
+    pub(crate) fn is_in_time(&self, now_us: u64, lane: Lane, ahead: Ahead) -> bool {
+        let beside = self.lanes[lane.other() as usize].beside(ahead.beside);
+        self.lanes[lane as usize].is_in_time(now_us, ahead.jobs, beside)
+    }
+
+    /// Of one lane.
+    pub(crate) fn of(&mut self, lane: Lane) -> &mut QueueControl {
+        &mut self.lanes[lane as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOAL: Duration = Duration::from_secs(1);
+
+    fn ahead(jobs: usize, beside: usize) -> Ahead {
+        Ahead {
+            jobs,
+            jobs_of_others: 1,
+            beside,
+        }
+    }
+
+    /// Two workers that have done files of 1 ms and apps' requests of 100 ms.
+    fn after_some_jobs() -> LaneControl {
+        let mut control = LaneControl::new(GOAL, 2);
+        for index in 0..64 {
+            control.of(Lane::Files).done(index * 5_000, 1_000);
+            control.of(Lane::Apps).done(index * 5_000, 100_000);
+        }
+        let now_us = 500_000;
+        for lane in Lane::ALL {
+            assert_eq!(control.of(lane).take(now_us, 0, 0), Ok(()));
+        }
+        control
+    }
+
+    #[test]
+    fn a_full_lane_refuses_nobody_in_the_other() {
+        let mut control = after_some_jobs();
+        let now_us = 500_000;
+        // 18 of 50 ms each wait for 900 ms, as long as no file does.
+        assert_eq!(control.offer(now_us, Lane::Apps, ahead(18, 0)), Ok(()));
+        let refused = control.offer(now_us, Lane::Apps, ahead(19, 0));
+        assert!(refused.is_err_and(|refusal| refusal.is_over_share));
+        // Files have half of the time: 800 of 0.5 ms take 400 ms, and apps as long.
+        assert_eq!(control.offer(now_us, Lane::Files, ahead(400, 18)), Ok(()));
+        assert!(
+            control
+                .offer(now_us, Lane::Files, ahead(1_100, 18))
+                .is_err()
+        );
+        assert_eq!(control.offer(now_us, Lane::Files, ahead(1_100, 0)), Ok(()));
+    }
+
+    #[test]
+    fn workers_that_are_busy_with_the_other_lane_are_no_stall() {
+        let control = after_some_jobs();
+        let later_us = 590_000;
+        assert!(control.is_in_time(later_us, Lane::Files, ahead(100, 18)));
+        assert!(!control.is_in_time(later_us, Lane::Files, ahead(100, 0)));
+    }
+}

@@ -1,0 +1,85 @@
+//! Which jobs a pool takes in, and which it gives back before a worker comes to them.
+
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use super::{RETRY_AFTER_FULL_S, Workers, lock};
+use crate::fairness::lanes::{Lane, Place};
+use crate::overload::{LaneControl, Refusal};
+use crate::worker::job::{Job, Message, Work};
+
+/// Jobs that nobody needs are looked for after this time again: a look at some thousand jobs takes
+/// less than 1 % of it.
+const SWEEP_INTERVAL_US: u64 = 10_000;
+
+/// What becomes of a job in the queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Awaited,
+    /// Its client has left.
+    Abandoned,
+    Late,
+}
+
+impl Workers {
+    pub(super) fn place(&self, job: &Job) -> Place {
+        match self.is_fair {
+            true => job.place(),
+            false => Place::default(),
+        }
+    }
+
+    /// Whether a job can be done in time, if need be once those are gone that nobody needs.
+    pub(super) fn offer(
+        &self,
+        control: &Mutex<LaneControl>,
+        now_us: u64,
+        place: Place,
+    ) -> Result<(), Refusal> {
+        let mut ahead = self.queue.ahead(place);
+        if ahead.jobs > 0 && !lock(control).is_in_time(now_us, place.lane, ahead) {
+            self.sweep(control, now_us, place.lane);
+            ahead = self.queue.ahead(place);
+        }
+        lock(control).offer(now_us, place.lane, ahead)
+    }
+
+    /// Gives jobs back whose clients have left, or that come too late.
+    #[cold]
+    fn sweep(&self, control: &Mutex<LaneControl>, now_us: u64, lane: Lane) {
+        let swept_us = self.swept_us.load(Ordering::Relaxed);
+        let is_due = now_us >= swept_us.saturating_add(SWEEP_INTERVAL_US);
+        let (order, swept) = (Ordering::Relaxed, &self.swept_us);
+        if !is_due
+            || swept
+                .compare_exchange(swept_us, now_us, order, order)
+                .is_err()
+        {
+            return;
+        }
+        let mut control = *lock(control);
+        let control = control.of(lane);
+        let fate = |job: &Job| {
+            if let Work::Serve(_) = job.work {
+                return Fate::Awaited; // only a system call could say more
+            }
+            let waited_us = now_us.saturating_sub(job.queued_us);
+            match job.work.is_abandoned(control.is_long(waited_us)) {
+                true => Fate::Abandoned,
+                false if control.is_late(waited_us) && job.work.can_be_refused() => Fate::Late,
+                false => Fate::Awaited,
+            }
+        };
+        let needless = (self.queue).remove_if(lane, |job| fate(job) != Fate::Awaited);
+        for mut job in needless {
+            self.row.queue_depth.sub(1);
+            match fate(&job) {
+                Fate::Late => self.row.refused_late.add(1),
+                _ => self.row.abandoned.add(1),
+            }
+            job.work.refuse(RETRY_AFTER_FULL_S);
+            let (token, work) = (job.token, job.work);
+            job.reply.post(Message::Done { token, work });
+        }
+    }
+}

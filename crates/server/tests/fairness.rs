@@ -1,0 +1,346 @@
+//! One client that does its worst beside others that do not.
+//!
+//! ```text
+//! cargo test --profile fast -p loadline-server --test fairness -- --ignored --nocapture
+//! ```
+//!
+//! The work of a request is sleep, so that capacity is a number of workers and not the CPU time that
+//! the greedy client's own threads leave.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use loadline_proto::{Body, Context, Exchange, Handler, Outcome, SessionConfig};
+use loadline_server::{
+    Architecture, Config, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve,
+};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+
+const LARGE_BYTES: usize = 8 << 20;
+const CONTENT_BYTES: u64 = 60_000;
+
+/// What every request but one for `/large` takes.
+const SERVICE: Duration = Duration::from_millis(10);
+
+struct Work(Arc<[u8]>);
+
+impl Handler for Work {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, (): &mut (), exchange: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+        match exchange.request.path() {
+            b"/large" => {
+                exchange.response.body = Body::Shared {
+                    bytes: Arc::clone(&self.0),
+                    start: 0,
+                    end: LARGE_BYTES,
+                };
+                Outcome::Ready
+            }
+            b"/upload" => Outcome::Collect {
+                bytes_max: CONTENT_BYTES,
+            },
+            _ => Outcome::Blocking,
+        }
+    }
+
+    fn handle_blocking(&self, exchange: &mut Exchange) {
+        thread::sleep(SERVICE);
+        exchange.response.body = Body::Bytes(b"done".to_vec());
+    }
+}
+
+fn start(options: ServerOptions) -> (ServerHandle, SocketAddr) {
+    let handler = Arc::new(Work(vec![b'x'; LARGE_BYTES].into()));
+    let listen = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+    let served = Config::new(handler, Arc::new(SessionConfig::default()), [listen]);
+    let config = ServerConfig {
+        options,
+        ..ServerConfig::default()
+    };
+    let handle = serve(served, config).unwrap();
+    let address = handle.tcp_address().unwrap();
+    (handle, address)
+}
+
+fn connect(source: u8, to: SocketAddr) -> io::Result<TcpStream> {
+    let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+    let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    if source == GREEDY {
+        net::sockopt::set_socket_recv_buffer_size(&socket, 4096)?; // reads slowly
+    }
+    net::bind(&socket, &SocketAddr::from(([127, 0, 0, source], 0)))?;
+    net::connect(&socket, &to)?;
+    Ok(socket.into())
+}
+
+const GREEDY: u8 = 2;
+const FIRST_QUIET: u8 = 3;
+
+/// How the greedy client keeps a connection busy.
+#[derive(Clone, Copy)]
+enum Manner {
+    SlowHead,
+    SlowContent,
+    SlowReader,
+    Expensive,
+}
+
+struct Held {
+    manner: Manner,
+    stream: TcpStream,
+}
+
+impl Held {
+    fn open(manner: Manner, to: SocketAddr) -> io::Result<Self> {
+        let mut stream = connect(GREEDY, to)?;
+        let begin = match manner {
+            Manner::SlowHead => "GET / HTTP/1.1\r\nX: ".to_owned(),
+            Manner::SlowContent => format!(
+                "POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: {CONTENT_BYTES}\r\n\r\n"
+            ),
+            Manner::SlowReader => "GET /large HTTP/1.1\r\nHost: h\r\n\r\n".into(),
+            Manner::Expensive => "GET / HTTP/1.1\r\nHost: h\r\n\r\n".into(),
+        };
+        stream.set_nonblocking(true)?;
+        stream.write_all(begin.as_bytes())?;
+        Ok(Self { manner, stream })
+    }
+
+    /// Goes on as slowly as it may. `Err`: it has been closed.
+    fn go_on(&mut self) -> io::Result<()> {
+        match self.manner {
+            Manner::SlowHead | Manner::SlowContent => self.stream.write_all(&[b'x'; 100]),
+            Manner::SlowReader => match self.stream.read(&mut [0; 200]) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+                _ => Ok(()),
+            },
+            Manner::Expensive => match self.stream.read(&mut [0; 4096]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => self.stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"),
+                Err(error) => Err(error),
+            },
+        }
+    }
+}
+
+/// Does its worst until it is to stop: with so many connections, and so many new ones a second.
+fn greedy(
+    connections: usize,
+    new_a_second: u32,
+    to: SocketAddr,
+    stop: &Arc<AtomicBool>,
+) -> Vec<JoinHandle<()>> {
+    let is_over = |stop: &AtomicBool| stop.load(Ordering::Relaxed);
+    let (holds, opens) = (Arc::clone(stop), Arc::clone(stop));
+    let holding = thread::spawn(move || {
+        let manners = [
+            Manner::SlowHead,
+            Manner::SlowContent,
+            Manner::SlowReader,
+            Manner::Expensive,
+        ];
+        let mut held: Vec<Option<Held>> = (0..connections).map(|_| None).collect();
+        while !is_over(&holds) {
+            for (one, manner) in held.iter_mut().zip(manners.into_iter().cycle()) {
+                let goes_on = one.as_mut().is_some_and(|held| held.go_on().is_ok());
+                if !goes_on {
+                    *one = Held::open(manner, to).ok();
+                }
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    });
+    let opening = thread::spawn(move || {
+        let mut last = Vec::new();
+        while !is_over(&opens) {
+            let now: Vec<_> = (0..new_a_second / 50)
+                .map(|_| connect(GREEDY, to))
+                .collect();
+            last = now; // those of before are closed
+            thread::sleep(Duration::from_millis(20));
+        }
+        drop(last);
+    });
+    vec![holding, opening]
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    good: usize,
+    refused: usize,
+    failed: usize,
+    latencies_ms: Vec<f64>,
+}
+
+/// Every `interval` a request, every second one over a new connection.
+fn quiet(source: u8, to: SocketAddr, interval: Duration, lasts: Duration) -> Seen {
+    let began = Instant::now();
+    let mut seen = Seen::default();
+    let mut kept: Option<TcpStream> = None;
+    for number in 0.. {
+        let due = interval * number + interval * u32::from(source) / 50;
+        if due >= lasts {
+            break;
+        }
+        thread::sleep((began + due).saturating_duration_since(Instant::now()));
+        let due = began + due;
+        if number % 2 == 0 {
+            kept = None;
+        }
+        match ask(kept.take(), source, to) {
+            Ok((stream, true)) if due.elapsed() < Duration::from_secs(1) => {
+                seen.good += 1;
+                seen.latencies_ms.push(due.elapsed().as_secs_f64() * 1e3);
+                kept = Some(stream);
+            }
+            Ok((_, true)) | Err(_) => seen.failed += 1,
+            Ok((_, false)) => seen.refused += 1,
+        }
+    }
+    seen
+}
+
+fn ask(kept: Option<TcpStream>, source: u8, to: SocketAddr) -> io::Result<(TcpStream, bool)> {
+    let mut stream = match kept {
+        Some(stream) => stream,
+        None => connect(source, to)?,
+    };
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")?;
+    let mut answer = [0; 1024];
+    let len = stream.read(&mut answer)?;
+    match &answer[..len] {
+        [] => Err(io::ErrorKind::UnexpectedEof.into()),
+        answer => Ok((stream, answer.starts_with(b"HTTP/1.1 200"))),
+    }
+}
+
+/// What others see together.
+fn run(to: SocketAddr, clients: u8, interval: Duration, lasts: Duration) -> Seen {
+    let clients: Vec<_> = (0..clients)
+        .map(|client| thread::spawn(move || quiet(FIRST_QUIET + client, to, interval, lasts)))
+        .collect();
+    let mut all = Seen::default();
+    for client in clients {
+        let seen = client.join().unwrap();
+        all.good += seen.good;
+        all.refused += seen.refused;
+        all.failed += seen.failed;
+        all.latencies_ms.extend(seen.latencies_ms);
+    }
+    all.latencies_ms.sort_by(f64::total_cmp);
+    all
+}
+
+fn options(architecture: Architecture) -> ServerOptions {
+    ServerOptions {
+        architecture,
+        loops: 1,
+        workers: 8,
+        connections_max: 2048,
+        ..ServerOptions::default()
+    }
+}
+
+fn has_loops_here(architecture: Architecture) -> bool {
+    architecture != Architecture::Proactor || loadline_sys::ring::available().is_ok()
+}
+
+#[test]
+fn one_client_that_does_its_worst_keeps_no_other_out() {
+    for architecture in [Architecture::Reactor, Architecture::Proactor] {
+        if !has_loops_here(architecture) {
+            continue;
+        }
+        let (handle, to) = start(ServerOptions {
+            connections_max: 64,
+            workers: 2,
+            latency_goal: None,
+            ..options(architecture)
+        });
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = greedy(64, 100, to, &stop);
+        let is_full = || handle.snapshot().total.connections >= 60;
+        while !is_full() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (interval, lasts) = (Duration::from_millis(100), Duration::from_millis(1500));
+        let seen = run(to, 5, interval, lasts);
+        stop.store(true, Ordering::Relaxed);
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert_eq!((seen.refused, seen.failed), (0, 0), "{architecture:?}");
+        assert!(handle.snapshot().total.connections <= 64 + 64);
+    }
+}
+
+/// Alone and beside the greedy client by turns.
+#[test]
+#[ignore = "takes two minutes; by hand, on a machine that is quiet"]
+fn one_client_costs_fifty_others_a_twentieth_of_their_goodput_at_most() {
+    let limit = rustix::process::Resource::Nofile;
+    let mut files = rustix::process::getrlimit(limit);
+    files.current = files.maximum;
+    rustix::process::setrlimit(limit, files).unwrap();
+    let (interval, lasts) = (Duration::from_millis(100), Duration::from_secs(6));
+    for fairness in [true, false] {
+        for architecture in [Architecture::Reactor, Architecture::Proactor] {
+            if !has_loops_here(architecture) {
+                continue;
+            }
+            let (handle, to) = start(ServerOptions {
+                fairness,
+                ..options(architecture)
+            });
+            let mut ratios = Vec::new();
+            for _ in 0..4 {
+                let alone = run(to, 50, interval, lasts);
+                let stop = Arc::new(AtomicBool::new(false));
+                let threads = greedy(2000, 2000, to, &stop);
+                thread::sleep(Duration::from_secs(2));
+                let beside = run(to, 50, interval, lasts);
+                stop.store(true, Ordering::Relaxed);
+                threads
+                    .into_iter()
+                    .for_each(|thread| thread.join().unwrap());
+                thread::sleep(Duration::from_secs(1));
+                let ratio = beside.good as f64 / alone.good as f64;
+                let p99 = |seen: &Seen| {
+                    seen.latencies_ms
+                        .get(seen.latencies_ms.len() * 99 / 100)
+                        .copied()
+                };
+                println!(
+                    "{architecture:?} fairness {fairness}: good {} and {} ({ratio:.3}), refused {} \
+                     and {}, failed {} and {}, p99 {:.0?} and {:.0?} ms",
+                    alone.good,
+                    beside.good,
+                    alone.refused,
+                    beside.refused,
+                    alone.failed,
+                    beside.failed,
+                    p99(&alone),
+                    p99(&beside),
+                );
+                ratios.push(ratio);
+            }
+            let total = handle.snapshot().total;
+            println!("    {:?}", total.named());
+            let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+            println!("{architecture:?} fairness {fairness}: mean {mean:.3}, {ratios:.3?}");
+            assert!(!fairness || mean >= 0.95, "{ratios:?}");
+        }
+    }
+}
