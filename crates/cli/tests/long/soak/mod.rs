@@ -114,10 +114,13 @@ fn soak(architecture: &str) {
     );
     // What rests goes in its own time: threads of the blocking kind after 10 s.
     let most = before.descriptors.values().sum::<usize>() + SPARE_DESCRIPTORS;
-    until(&format!("as few descriptors as {before:?}"), || {
-        let now = descriptors(&server).values().sum::<usize>();
-        (now <= most).then_some(())
-    });
+    until(
+        &format!("as few descriptors as {before:?} (after {after:?})"),
+        || {
+            let now = descriptors(&server).values().sum::<usize>();
+            (now <= most).then_some(())
+        },
+    );
     until("as few threads as before", || {
         (threads(&server) <= before.threads).then_some(())
     });
