@@ -88,7 +88,8 @@ function chart({ id, show, of, top }) {
   const area = begin(id);
   const most = top || Math.max(...rows.flatMap((row) => Object.values(row))) || 1;
   const y = (value) => 8 + (area.height - 16) * (1 - Math.min(value, most) / most);
-  grid(area, [[y(most), show(most)], [y(most / 2), show(most / 2)], [y(0), "0"]]);
+  const marks = names.length ? [[y(most), show(most)], [y(most / 2), show(most / 2)]] : [];
+  grid(area, [...marks, [y(0), "0"]]);
   names.forEach((name) => line(area, letter(name), rows.map((row) => row[name]), y));
   const texts = names.map((name) => [letter(name), `${name} ${show(last[name])}`]);
   legend(id + "-legend", texts.length ? texts : [["", "none"]]);
@@ -141,7 +142,8 @@ function tables() {
 
 function load() {
   const { load, at_ms } = samples[samples.length - 1];
-  $("state").textContent = "As of " + new Date(at_ms).toLocaleTimeString("en-GB");
+  $("time").textContent = "As of " + new Date(at_ms).toLocaleTimeString("en-GB");
+  say("");
   $("ratio").textContent = ratio(load);
   const place = (value) => Math.min(value, 1.5) / 1.5 * 100;
   $("mark").hidden = $("range").hidden = !load;
@@ -164,6 +166,11 @@ function draw() {
   tables();
 }
 
+// Read out by screen readers, so only if it changes.
+function say(text) {
+  if ($("state").textContent !== text) $("state").textContent = text;
+}
+
 function watch() {
   // Each response has the seconds since the last one that came, and ends; the browser asks again.
   const events = new EventSource("live/events");
@@ -174,7 +181,7 @@ function watch() {
   };
   events.onerror = () => {
     if (events.readyState !== EventSource.CLOSED) return;
-    $("state").textContent = "The server does not respond; trying again.";
+    say("The server does not respond; trying again.");
     setTimeout(watch, 2000);
   };
 }

@@ -1,6 +1,10 @@
 //! The live page in a real browser: it loads, it is fed, and it fits.
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -142,6 +146,62 @@ fn nothing_foreign_runs_on_it() {
     );
     assert_eq!(outcome, "script-src-elem");
     assert_eq!(browser.evaluate("document.title"), "Loadline, live");
+}
+
+/// A worker, eight clients that wait for it, and hardly any patience.
+#[test]
+fn it_shows_what_is_refused_and_how_old_the_queue_is() {
+    let options = "--status-path /-/status --architecture reactor --loops 1 --workers 1 \
+                   --service-time 20ms --latency-goal 50ms";
+    let options: Vec<&str> = options.split_ascii_whitespace().collect();
+    let server = Program::serve(&demo_site(), &options);
+    let address = server.url("").replace("http://", "");
+    let mut browser = Browser::start();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _over = Over(&over);
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !over.load(Relaxed) {
+                    request(&address);
+                }
+            });
+        }
+        assert_clean(&browser.visit(&server.url("/-/live")), "live");
+        let both = "new Promise((done) => {
+            const look = () => {
+                const found = samples.find((it) => it.refused.late > 0 && it.queue.age_us > 0);
+                found ? done(found.load !== null) : setTimeout(look, 50);
+            };
+            look();
+        })";
+        assert_eq!(browser.evaluate(both), true, "the load ratio is there, too");
+        browser.evaluate("new Promise(requestAnimationFrame).then(() => true)");
+    });
+    for (chart, reason) in [("refused", "late"), ("queue", "age"), ("rates", "5xx")] {
+        let legend = text(&mut browser, &format!("#{chart}-legend"));
+        assert!(legend.contains(reason), "{chart}: {legend}");
+    }
+    browser.screenshot_of_all("live-overload");
+    let problems = noted(&mut browser);
+    assert!(problems.is_empty(), "{problems:#?}");
+}
+
+/// A request over a connection of its own.
+fn request(address: &str) {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    let request = b"GET /index.html HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).expect("it is sent");
+    stream.read_to_end(&mut Vec::new()).expect("a response");
+}
+
+/// Ends the clients when the test ends, also if it fails.
+struct Over<'o>(&'o AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 #[test]
