@@ -58,7 +58,10 @@ pub(crate) struct Refusals {
     late: u64,
     queue_full: u64,
     connections: u64,
-    /// Of these, closed without a response.
+    /// Requests that would not have been late, and connections that would have had room, had their client
+    /// not had more than others.
+    over_share: u64,
+    /// Connections, closed without a response.
     dropped: u64,
     /// Not done, since their client had left.
     abandoned: u64,
@@ -174,20 +177,26 @@ impl Sampler {
 impl Refusals {
     fn of(counts: &Counts) -> Self {
         let dropped = counts.closed_for(CloseReason::OverCapacity);
+        let connections = counts.closed_for(CloseReason::Refused) + dropped;
+        // Mostly requests; the counts do not tell them from connections.
+        let over_share = (counts.refused_over_share).min(counts.refused_late + connections);
+        let late = counts.refused_late.saturating_sub(over_share);
         Self {
-            late: counts.refused_late,
+            late,
             queue_full: counts.queue_full,
-            connections: counts.closed_for(CloseReason::Refused) + dropped,
+            connections: connections - (over_share - (counts.refused_late - late)),
+            over_share,
             dropped,
             abandoned: counts.abandoned,
         }
     }
 
-    pub(crate) fn named(&self) -> [(&'static str, u64); 4] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 5] {
         [
             ("late", self.late),
             ("queue full", self.queue_full),
             ("connections", self.connections),
+            ("over share", self.over_share),
             ("client left", self.abandoned),
         ]
     }
@@ -340,6 +349,7 @@ mod tests {
     fn refusals_have_their_reasons() {
         let mut total = Counts {
             refused_late: 30,
+            refused_over_share: 32,
             queue_full: 4,
             abandoned: 5,
             ..Counts::default()
@@ -349,9 +359,10 @@ mod tests {
         total.closed[CloseReason::OverCapacity as usize] = 3;
         let found = Refusals::of(&total);
         let expected = [
-            ("late", 30),
+            ("late", 0),
             ("queue full", 4),
-            ("connections", 30),
+            ("connections", 28),
+            ("over share", 32),
             ("client left", 5),
         ];
         assert_eq!(found.named(), expected);
