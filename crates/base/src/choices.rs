@@ -152,14 +152,6 @@ choice! {
 }
 
 choice! {
-    /// What happens to a new connection of a loop that is at its capacity.
-    AtCapacity {
-        /// Closed at its first read, without an answer (P4).
-        Close "close",
-    }
-}
-
-choice! {
     /// How made-up service time is spent.
     #[derive(Default)]
     ServiceKind {

@@ -133,9 +133,9 @@ pub use loadline_proto::{
 };
 pub use loadline_sys::ListenAddr;
 pub use options::{
-    Accept, Architecture, AtCapacity, BACKLOG_MAX, Balance, CONNECTIONS_MAX, DESCRIPTORS_RESERVED,
-    FileIo, LOOPS_MAX, OptionError, QUEUE_MAX, Queue, ServerOptions, SocketIo, THREADS_MAX,
-    WorkerPools, check_offered,
+    Accept, Architecture, BACKLOG_MAX, Balance, CONNECTIONS_MAX, DESCRIPTORS_RESERVED, FileIo,
+    LOOPS_MAX, OptionError, QUEUE_MAX, Queue, ServerOptions, SocketIo, THREADS_MAX, WorkerPools,
+    check_offered,
 };
 pub use telemetry::counters::{Counts, Role, RowSnapshot, Snapshot, Timings};
 

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use loadline_base::choices::{
-    Accept, Architecture, AtCapacity, BACKLOG_MAX, Balance, CONNECTIONS_MAX, FileIo, LOOPS_MAX,
-    QUEUE_MAX, Queue, SocketIo, THREADS_MAX, WorkerPools,
+    Accept, Architecture, BACKLOG_MAX, Balance, CONNECTIONS_MAX, FileIo, LOOPS_MAX, QUEUE_MAX,
+    Queue, SocketIo, THREADS_MAX, WorkerPools,
 };
 
 /// Whether this machine offers what an architecture is built on.
@@ -73,10 +73,9 @@ pub struct ServerOptions {
     /// Where something runs short, the client that holds most gives up first, and files and apps have
     /// the workers in turn. On: one client with many connections would have all there is.
     pub fairness: bool,
-    /// Connections that a loop takes; `None`: no bound but `connections_max`.
+    /// Connections that a loop takes (P4): it closes further ones at their first read, without a
+    /// response. `None`: no bound but `connections_max`.
     pub capacity_per_loop: Option<usize>,
-    /// What a loop at its capacity does.
-    pub at_capacity: AtCapacity,
     /// Connections of the whole server (reactor, thread-per-connection). 8192: ten thousand
     /// descriptors with a file for some of them. At the cap the oldest idle one makes room.
     pub connections_max: usize,
@@ -108,7 +107,6 @@ impl Default for ServerOptions {
             latency_goal: Some(Duration::from_secs(1)),
             fairness: true,
             capacity_per_loop: None,
-            at_capacity: AtCapacity::Close,
             connections_max: 8192,
             backlog: 4096,
             defer_accept: false,

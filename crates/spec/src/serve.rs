@@ -10,12 +10,12 @@
 
 mod values;
 
-pub use values::{FileName, Gone, Listen, LogLevel, Named, Secret, StatusPath, UnixMode};
+pub use values::{FileName, Listen, LogLevel, Named, Secret, StatusPath, UnixMode};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use loadline_base::choices::{
-    Accept, AccessFormat, Architecture, AtCapacity, BACKLOG_MAX, Balance, CONNECTIONS_MAX, FileIo,
+    Accept, AccessFormat, Architecture, BACKLOG_MAX, Balance, CONNECTIONS_MAX, FileIo,
     ForwardedField, LOOPS_MAX, QUEUE_MAX, Queue, ServiceKind, SocketIo, THREADS_MAX, WorkerPools,
 };
 
@@ -126,15 +126,14 @@ spec! {
             value_parser = named::<FileIo>())]
         pub file_io: Option<Named<FileIo>>,
 
-        /// Connections that one loop takes (reactor, proactor) [default: no bound but --connections-max].
+        /// Connections that one loop takes; it closes further ones at their first read, without a
+        /// response (reactor, proactor) [default: no bound but --connections-max].
         #[arg(long, value_name = "C")]
         pub capacity_per_loop: Option<Count<1, CONNECTIONS_MAX>>,
 
-        /// What happens to a new connection of a loop at its capacity: it is closed at its first
-        /// read, without a response [default: close].
-        #[arg(long, value_name = "WHAT",
-            value_parser = named::<AtCapacity>())]
-        pub at_capacity: Option<Named<AtCapacity>>,
+        /// Removed: there was one way.
+        #[arg(long, hide = true, value_name = "WHAT")]
+        at_capacity: Vec<values::RemovedAtCapacity>,
     }
 }
 
@@ -373,9 +372,9 @@ spec! {
             value_parser = named::<ForwardedField>())]
         pub trust_proxy_field: Option<Named<ForwardedField>>,
 
-        /// Gone: what it did is done for all parts.
+        /// Removed: what it did is done for all parts.
         #[arg(long, hide = true, value_name = "ADDRESS")]
-        accounts_proxy: Vec<Gone>,
+        accounts_proxy: Vec<values::RemovedAccountsProxy>,
     }
 }
 

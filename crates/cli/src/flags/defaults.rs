@@ -24,7 +24,6 @@ fn defaults_in_the_help_are_those_of_the_parts() {
         ("queue", options.queue.name().to_owned()),
         ("socket-io", options.socket_io.name().to_owned()),
         ("file-io", options.file_io.name().to_owned()),
-        ("at-capacity", options.at_capacity.name().to_owned()),
         (
             "proxy-idle-timeout",
             ms(Limits::default().proxy_idle_timeout_ms),

@@ -33,7 +33,6 @@ const FITS: &[(&str, &[Architecture])] = &[
 
 /// What holds of every server.
 const RULES: &[Rule] = &[
-    Rule::Needs("at-capacity", &["capacity-per-loop"], "--capacity-per-loop"),
     Rule::Needs("proxy-idle-timeout", &["trust-proxy"], "--trust-proxy"),
     Rule::Needs("trust-proxy-field", &["trust-proxy"], "--trust-proxy"),
     Rule::Needs("service-kind", &["service-time"], "--service-time"),

@@ -206,7 +206,6 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
         socket_io: typed.socket_io.map_or(defaults.socket_io, |it| it.0),
         file_io: typed.file_io.map_or(defaults.file_io, |it| it.0),
         capacity_per_loop: typed.capacity_per_loop.map(|count| *count),
-        at_capacity: typed.at_capacity.map_or(defaults.at_capacity, |it| it.0),
         latency_goal,
         fairness: flags.requests.fairness.0,
         connections_max,
@@ -305,7 +304,7 @@ mod tests {
             "--loops 2 --workers 4 --worker-pools per-loop",
             "--accept handoff --balance least-busy",
             "--accept reuse-port --queue work-stealing --queue-max 10",
-            "--capacity-per-loop 5 --at-capacity close --connections-max 7",
+            "--capacity-per-loop 5 --connections-max 7",
         ] {
             let of = |name: &str| planned(&format!("--architecture {name} {line}"), &MACHINE);
             let (reactor, proactor) = (of("reactor").unwrap(), of("proactor").unwrap());
@@ -363,10 +362,7 @@ mod tests {
         assert_eq!(options.worker_pools, WorkerPools::PerLoop);
         let thousand = planned("--architecture thread-pool --threads 1000", &MACHINE);
         assert_eq!(thousand.unwrap().options.threads, 1000);
-        let two = planned(
-            "--capacity-per-loop 10 --at-capacity close --keep-alive off",
-            &MACHINE,
-        );
+        let two = planned("--capacity-per-loop 10 --keep-alive off", &MACHINE);
         assert_eq!(two.unwrap().options.capacity_per_loop, Some(10));
     }
 
@@ -402,7 +398,7 @@ mod tests {
             --loops 0 => --loops 0 1 to 1024 auto
             --loops => --loops missing
             --loops 1 --loops 2 => --loops once
-            --at-capacity close => --capacity-per-loop
+            --at-capacity close => --at-capacity close any more --capacity-per-loop alone
             --log-format json => --access-log
             --keep-alive maybe => --keep-alive maybe on off
             --grace 10 => --grace 10 10s

@@ -387,7 +387,6 @@ const OPTIONS: &[&str] = &[
     "--socket-io",
     "--file-io",
     "--capacity-per-loop",
-    "--at-capacity",
     "--connections-max",
     "--backlog",
     "--defer-accept",

@@ -33,7 +33,6 @@ const EVERY: &[(&str, &str)] = &[
     ("socket-io", r#""worker""#),
     ("file-io", r#""sendfile""#),
     ("capacity-per-loop", "9"),
-    ("at-capacity", r#""close""#),
     ("connections-max", "100"),
     ("backlog", "16"),
     ("defer-accept", "true"),
@@ -87,7 +86,9 @@ const EVERY: &[(&str, &str)] = &[
 #[test]
 fn every_option_is_a_field_and_every_field_an_option() {
     let mut options = names::<ServeSpec>();
-    assert!(options.remove("accounts-proxy")); // takes no value any more
+    for removed in ["accounts-proxy", "at-capacity"] {
+        assert!(options.remove(removed)); // takes no value any more
+    }
     let known = EVERY.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(options, known);
     for (name, value) in EVERY {
@@ -148,6 +149,10 @@ fn what_is_wrong_is_data() {
         (
             r#"{"accounts-proxy": "unix"}"#,
             "right would be --trust-proxy unix",
+        ),
+        (
+            r#"{"at-capacity": "close"}"#,
+            "--at-capacity close: no such option any more; right would be --capacity-per-loop",
         ),
     ] {
         let shown = refused(text).to_string();

@@ -163,23 +163,30 @@ as_text!(
     }
 );
 
-/// The value of `--accounts-proxy`: there is none any more.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Gone {}
+/// Types of the values of options that were removed: none is right, and the message says what to use.
+macro_rules! removed {
+    ($($type:ident: $instead:expr;)+) => { $(
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub(super) enum $type {}
 
-as_text!(
-    Gone,
-    |value| {
-        Err(ValueError::new(
-            "no such option any more",
-            format!(
-                "--trust-proxy {value}, or --trust-proxy unix for a proxy on a Unix socket, for \
-                 accounts, logs and apps alike"
-            ),
-        ))
-    },
-    |it, _| match *it {}
-);
+        as_text!(
+            $type,
+            |value| {
+                let instead: fn(&str) -> String = $instead;
+                Err(ValueError::new("no such option any more", instead(value)))
+            },
+            |it, _| match *it {}
+        );
+    )+ };
+}
+
+removed! {
+    RemovedAccountsProxy: |value| format!(
+        "--trust-proxy {value}, or --trust-proxy unix for a proxy on a Unix socket, for accounts, \
+         logs and apps alike"
+    );
+    RemovedAtCapacity: |_| "--capacity-per-loop alone, beyond which connections are closed".to_owned();
+}
 
 /// The longest path of a Unix socket: `sun_path` has 108 bytes, the last of them NUL.
 const UNIX_PATH_BYTES_MAX: usize = 107;
