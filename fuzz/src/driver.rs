@@ -188,7 +188,7 @@ impl<'i> Driver<'i> {
         self.settle();
     }
 
-    /// The deadline passes; with `early`, the session is told before it has, which must not matter.
+    /// The deadline passes; with `early`, the session is called before it has, which must not matter.
     pub fn expire(&mut self, early: bool) {
         let Some(deadline) = self.session.deadline() else {
             return;

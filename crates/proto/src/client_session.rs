@@ -326,7 +326,7 @@ impl ClientSession {
             return Err("another protocol that nobody asked for");
         }
         if self.interim_count > limits.interim_answers_max {
-            return Err("more interim answers than allowed");
+            return Err("more interim responses than allowed");
         }
         Ok(())
     }

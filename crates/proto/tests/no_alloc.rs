@@ -138,9 +138,9 @@ fn a_small_cached_answer() {
 
 #[test]
 fn a_client_behind_a_trusted_proxy() {
-    let told = "X-Forwarded-For: 6.6.6.6, 203.0.113.9:80, 192.0.2.8\r\nX-Forwarded-Proto: https\r\n\
+    let forwarded = "X-Forwarded-For: 6.6.6.6, 203.0.113.9:80, 192.0.2.8\r\nX-Forwarded-Proto: https\r\n\
                 Forwarded: for=6.6.6.6, for=\"\\203.0.113.9:80\";proto=https, for=192.0.2.8\r\n\r\n";
-    let get = [&GET[..GET.len() - 2], told.as_bytes()].concat();
+    let get = [&GET[..GET.len() - 2], forwarded.as_bytes()].concat();
     for field in [ForwardedField::XForwardedFor, ForwardedField::Forwarded] {
         let proxies = ["unix", "192.0.2.0/24"].map(|proxy| proxy.parse().unwrap());
         let config = SessionConfig {

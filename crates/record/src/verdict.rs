@@ -230,7 +230,7 @@ fn judge_lags(evidence: &Evidence, verdict: &mut Verdict) {
         sent,
         "later than due though a connection was free",
     );
-    let read = "One answer in a hundred was read";
+    let read = "One response in a hundred was read";
     let is_open = evidence.plan.is_some();
     let read_late = judge(evidence.read_lag_p99_us, is_open, read, "after it had come");
     (verdict.late, verdict.read_late) = (late, read_late);

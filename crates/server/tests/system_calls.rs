@@ -101,7 +101,7 @@ fn traced(who: &str, batch: usize, call: &str) -> Option<usize> {
     Some(rounds[rounds.len() / 2])
 }
 
-/// What is traced: it does nothing unless it was told what.
+/// What is traced: nothing, unless the environment says what.
 #[test]
 #[ignore = "a child of the others"]
 fn turns_for_the_tracer() {

@@ -127,7 +127,7 @@ impl StubOptions {
         } else if (self.faults.iter()).any(
             |rule| matches!(rule.fault, Fault::Status(status) if !(200..600).contains(&status)),
         ) {
-            "a status of an answer is from 200 to 599"
+            "the status of a response is from 200 to 599"
         } else {
             return Ok(());
         };

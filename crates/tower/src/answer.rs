@@ -47,7 +47,7 @@ where
         }
         First::Failed(error) => {
             limited!(FAILURES_MAX, Instant::now(), |more| tracing::error!(
-                "the content of an app's answer failed: {error}{more}"
+                "the content of an app's response failed: {error}{more}"
             ));
             exchange.response.error(Status::INTERNAL_SERVER_ERROR);
             return port.answer(exchange);
@@ -61,7 +61,7 @@ where
         Err(Broken::Gone) => return,
         Err(Broken::Failed(error)) => {
             limited!(FAILURES_MAX, Instant::now(), |more| tracing::error!(
-                "the content of an app's answer broke off: {error}{more}"
+                "the content of an app's response broke off: {error}{more}"
             ));
             Piece::Abort
         }

@@ -13,7 +13,7 @@ const STREAM: StreamId = StreamId(0);
 enum Plan {
     /// In one piece.
     Whole,
-    /// In pieces, of a length that is told before.
+    /// In pieces, of a length that is announced.
     Length,
     /// In pieces, without.
     Unknown,
@@ -21,7 +21,7 @@ enum Plan {
     Trailers,
     /// In pieces that nobody may see.
     NoContent,
-    /// With fewer bytes than told before.
+    /// With fewer bytes than announced.
     Short,
     /// With more.
     Long,

@@ -266,7 +266,7 @@ impl Browser {
                 .unwrap_or_default()
                 .to_owned();
             match event["method"].as_str().unwrap_or_default() {
-                // Of a request of the page before nothing is heard any more. A player keeps its
+                // Events of requests of the page before are over. A player keeps its
                 // request open for as long as it likes.
                 "Network.requestWillBeSent"
                     if parameters["loaderId"] == loader && parameters["type"] != "Media" =>

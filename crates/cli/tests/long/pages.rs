@@ -59,7 +59,7 @@ fn sound_and_experiments_work_in_firefox() {
     let mut browser = Firefox::start();
     let visit = browser.visit(&server.url("/listen.html"));
     assert_clean(&visit, "listen");
-    let heard = browser.evaluate(
+    let played = browser.evaluate(
         "new Promise((resolve, reject) => {
             const audio = document.getElementById('audio');
             audio.onerror = () => reject(audio.error.message);
@@ -72,7 +72,7 @@ fn sound_and_experiments_work_in_firefox() {
         })",
     );
     assert_eq!(
-        heard,
+        played,
         json!([28, 26]),
         "length of the sound, and where it is"
     );

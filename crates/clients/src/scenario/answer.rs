@@ -66,10 +66,10 @@ pub(super) fn check_status(status: u16, expected: &[u16]) -> Result<(), Problem>
 /// What a broken answer is reported as.
 pub(super) fn named(fault: ReplyFault) -> &'static str {
     match fault {
-        ReplyFault::ClosedEarly => "closed before an answer",
-        ReplyFault::CutHead => "closed within the head of the answer",
+        ReplyFault::ClosedEarly => "closed before a response",
+        ReplyFault::CutHead => "closed within the head of the response",
         ReplyFault::CutContent { .. } => "closed within the content",
         ReplyFault::Malformed(text) => text,
-        ReplyFault::Unsolicited => "bytes behind the last answer",
+        ReplyFault::Unsolicited => "bytes behind the last response",
     }
 }

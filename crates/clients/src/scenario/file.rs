@@ -284,7 +284,7 @@ impl Common<'_> {
             captures: captures(&table.capture, names)?,
         };
         if step.method == Method::Head && step.needs_content() {
-            return wrong(&table.path, "an answer to HEAD has no content", "GET");
+            return wrong(&table.path, "a response to HEAD has no content", "GET");
         }
         Ok(step)
     }
@@ -438,7 +438,7 @@ fn statuses(statuses: &Spanned<Statuses>) -> Located<Vec<u16>> {
     match list.iter().find(|status| !(200..=599).contains(*status)) {
         Some(status) => wrong(
             statuses,
-            format!("{status} is not the status of an answer"),
+            format!("{status} is not the status of a response"),
             "200 to 599",
         ),
         None => Ok(list),

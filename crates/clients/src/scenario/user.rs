@@ -353,7 +353,7 @@ impl User {
         let script = Arc::clone(&self.script);
         let step = &script.steps[self.step];
         if reply.excess_bytes > 0 {
-            return Err((ErrorKind::LongBody, "bytes behind the answer".to_owned()));
+            return Err((ErrorKind::LongBody, "bytes behind the response".to_owned()));
         }
         if let Some(ask) = self.redirect(reply.status) {
             if self.redirects == step.follow_max {
@@ -368,7 +368,7 @@ impl User {
             template.write(&mut self.values(&script), Escape::Nothing, &mut text);
             if capture::find(&self.answer.content, &text).is_none() {
                 let text = format!(
-                    "the answer does not contain `{}`",
+                    "the response does not contain `{}`",
                     String::from_utf8_lossy(&text)
                 );
                 return Err((ErrorKind::WrongContent, text));
@@ -400,7 +400,7 @@ impl User {
         };
         for (index, capture) in &step.captures {
             let Some(value) = capture.find(&source) else {
-                let text = format!("the answer has no {}", capture.describe());
+                let text = format!("the response has no {}", capture.describe());
                 return Err((ErrorKind::WrongContent, text));
             };
             self.captured[*index] = Some(value);
@@ -461,7 +461,7 @@ impl User {
         {
             self.lost(
                 ErrorKind::Timeout,
-                || "no answer within the timeout".to_owned(),
+                || "no response within the timeout".to_owned(),
                 context,
             );
         }

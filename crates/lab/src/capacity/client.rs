@@ -74,7 +74,7 @@ impl Client {
             let url = &self.options.url;
             Stop::from(format!(
                 "{url} is not answered as it should be: {what}; right would be a URL that a single \
-                 request gets a good answer from"
+                 request gets a good response from"
             ))
         })
     }

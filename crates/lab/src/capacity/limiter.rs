@@ -225,7 +225,7 @@ fn by_waiting(measured: &Measured, unloaded_us: Option<u64>) -> Option<(LimiterK
     let are_all_out = out >= f64::from(measured.connections) * OUT_SHARE_MIN;
     if service_us >= unloaded_us * QUEUE_FACTOR {
         let why = format!(
-            "an answer took {:.1} ms, {:.1} ms without load, and no CPU of the server was at its \
+            "a response took {:.1} ms, {:.1} ms without load, and no CPU of the server was at its \
              bound.",
             service_us / 1e3,
             unloaded_us / 1e3

@@ -244,11 +244,11 @@ fn spectrum(figure: &Figure, points: &[PlacedPoint<'_>]) -> String {
     };
     match extremes(Metric::P99Us, figure, &there) {
         Some((best, worst)) if there.len() > 1 => format!(
-            "{tail} of the answers took less than {} at best, {} at worst.",
+            "{tail} of the responses took less than {} at best, {} at worst.",
             named(best),
             named(worst)
         ),
-        Some((best, _)) => format!("{tail} of the answers took less than {}.", named(best)),
+        Some((best, _)) => format!("{tail} of the responses took less than {}.", named(best)),
         None => String::new(),
     }
 }

@@ -224,7 +224,7 @@ pub(crate) fn judge_answer(record: &TrialRecord) -> Result<(), RunnerError> {
         .iter()
         .zip(tally.errors)
         .find(|(_, count)| *count > 0)
-        .map_or("no answer", |(kind, _)| kind.name());
+        .map_or("no response", |(kind, _)| kind.name());
     Err(match status {
         Some(status @ 200..=299) => format!("status {status}, and {kind}"),
         Some(403) => {

@@ -129,7 +129,7 @@ fn judge_errors(group: &GroupRecord, allow: &Allow, judgement: &mut Judgement) {
         return; // idle and slow clients may well be asked for alone
     }
     if tally.completed == 0 {
-        let sentence = "Not one answer came.".to_owned();
+        let sentence = "Not one response came.".to_owned();
         return judgement.say(allow.errors >= 1.0, sentence);
     }
     let errors = tally.errors_total();
@@ -174,7 +174,7 @@ fn judge_steady(record: &TrialRecord, group: &GroupRecord, judgement: &mut Judge
     let (first, second) = (mean(&counts[..half]), mean(&counts[counts.len() - half..]));
     if (first - second).abs() > (first + second) / 2.0 * STEADY_TOLERANCE {
         judgement.notes.push(format!(
-            "No steady state was seen: {first:.0} answers a second in the first half, {second:.0} in \
+            "No steady state was seen: {first:.0} responses a second in the first half, {second:.0} in \
              the second."
         ));
     }
@@ -257,7 +257,7 @@ fn judge_counts(record: &TrialRecord, server: &ServerFacts, judgement: &mut Judg
         .filter(|counted| *counted < completed)
     {
         judgement.discarded.push(format!(
-            "The server counted {counted} answers, and the client {completed}."
+            "The server counted {counted} responses, and the client {completed}."
         ));
     }
 }
@@ -324,7 +324,7 @@ mod tests {
         type Change = fn(&mut TrialRecord);
         let cases: [(&str, Change); 7] = [
             ("The client was interrupted", |it| it.run.interrupted = true),
-            ("Not one answer came", |it| {
+            ("Not one response came", |it| {
                 it.groups[0].total.tally.completed = 0;
             }),
             ("9 of 9000 requests failed (reset 2, timeout 7)", |it| {
@@ -530,7 +530,7 @@ mod tests {
         };
         let judgement = discarded(leap, Allow::default());
         assert!(judgement.discarded.is_empty());
-        assert!(judgement.notes[0].contains("1000 answers a second in the first half, 1200"));
+        assert!(judgement.notes[0].contains("1000 responses a second in the first half, 1200"));
     }
 
     #[test]

@@ -218,7 +218,12 @@ impl<'p> Processes<'p> {
         let asked = (cell.path.as_str(), &cell.load);
         running
             .wait_until_right(|| check(&context, asked, content.as_ref(), &cell.placement.client))
-            .map_err(|why| format!("The fresh server answers {} wrongly: {why}.", cell.path))?;
+            .map_err(|why| {
+                format!(
+                    "The response of the fresh server to {} is wrong: {why}.",
+                    cell.path
+                )
+            })?;
         Ok((running, given))
     }
 

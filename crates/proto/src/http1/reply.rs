@@ -125,7 +125,7 @@ impl ReplyHead {
     ) -> Result<Option<usize>, &'static str> {
         let begun = window.len().min(BEGIN.len());
         if self.status == 0 && window[..begun] != BEGIN[..begun] {
-            return Err("the answer does not begin with HTTP/1");
+            return Err("the response does not begin with HTTP/1");
         }
         match stop {
             Stop::Bad(text) if memchr(b'\n', &window[self.read..]).is_some() => Err(text),

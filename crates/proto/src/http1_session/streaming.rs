@@ -318,7 +318,7 @@ impl Http1Session {
         let fault = Fault {
             blame: crate::Blame::Local,
             status: None,
-            text: "an app did not finish its answer",
+            text: "an app did not finish its response",
         };
         if let Some(mut exchange) = progress.stream.request_copy.take() {
             cx.counters.fault(&fault);

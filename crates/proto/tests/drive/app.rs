@@ -82,7 +82,7 @@ impl Driver<'_> {
         fact(session, &mut cx);
     }
 
-    /// The app answers with what `answer` puts into its exchange. Told, not yet acted upon.
+    /// The app answers with what `answer` puts into its exchange. The session has not acted on it yet.
     pub fn app_answers(&mut self, answer: impl FnOnce(&mut Exchange)) -> &mut Self {
         let mut exchange = self.app().exchange.take().expect("one answer");
         answer(&mut exchange);

@@ -74,7 +74,7 @@ pub struct Driver<'h> {
     /// Whether an idle connection may stay without end.
     idles_on: bool,
     pub log: Option<AccessLog>,
-    /// What the journal of connections is told, if a record was kept.
+    /// What the journal of connections is given, if a record was kept.
     pub record: Option<Box<ConnectionRecord>>,
     unread: VecDeque<u8>,
     eof: bool,
@@ -278,7 +278,7 @@ impl<'h> Driver<'h> {
         self
     }
 
-    /// A newcomer is refused.
+    /// A new connection is refused.
     pub fn refuse(&mut self, status: Status) -> &mut Self {
         let session = self.session.as_mut().expect("an open connection");
         session.refuse(status, cx!(self));

@@ -169,7 +169,7 @@ fn only_so_far_as_everybody_receives_at_once() {
             assert_eq!(bytes.len(), bad_at + 1);
             let expected = if bad_at < end { 400 } else { 200 };
             for receive in [RECEIVE_BYTES, 4 * RECEIVE_BYTES, 16 * RECEIVE_BYTES] {
-                // As a ring is told: all of a turn, then its handler.
+                // As a ring receives: all of a turn, then its handler.
                 let pieces: Vec<&[u8]> = bytes.as_bytes().chunks(receive).collect();
                 let (statuses, _) = fate(HANDLERS[0].0, &pieces);
                 assert_eq!(

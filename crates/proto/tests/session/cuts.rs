@@ -3,7 +3,7 @@
 use crate::drive::{Driver, config, echo, echo_blocking};
 use loadline_proto::{Body, Context, Exchange, Limits, Outcome, RequestBody, Status};
 
-/// Some requests that use every path through the session, each told from the others.
+/// Some requests that use every path through the session, each distinguishable from the others.
 pub(crate) fn conversation() -> Vec<u8> {
     [
         "GET /first?q HTTP/1.1\r\nHost: h\r\n\r\n",

@@ -328,7 +328,7 @@ fn continue_is_sent_only_where_it_is_waited_for() {
     );
     assert_eq!(driver.statuses(), [413]);
 
-    // The handler does not want it: no 100, and what comes after cannot be told from content.
+    // The handler does not want it: no 100, and what comes after cannot be distinguished from content.
     let mut driver = Driver::new(&config(Limits::default()), |_, _| Outcome::Ready);
     driver.feed(head.as_bytes());
     assert_eq!(driver.statuses(), [200]);

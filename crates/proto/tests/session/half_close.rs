@@ -1,5 +1,5 @@
-//! A client that half-closes while an app has its request: it gets its answer, unless the app asked
-//! to be told.
+//! A client that half-closes while an app has its request: it gets its response, unless the app asked
+//! to be cancelled.
 
 use crate::drive::{Driver, Event, config};
 use loadline_proto::{

@@ -1,4 +1,4 @@
-//! How long an idle connection stays, what is said about that, and to whom.
+//! How long an idle connection stays, and which clients read how long that is.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -95,8 +95,8 @@ fn one_that_stays_for_ever_is_evicted_and_drained_like_any_other() {
 }
 
 #[test]
-fn who_keeps_connections_for_later_is_told_for_how_long() {
-    let told = |idle, proxy_idle, from, request: &[u8]| {
+fn clients_that_keep_connections_read_for_how_long() {
+    let fields = |idle, proxy_idle, from, request: &[u8]| {
         let head = head_of(&config(idle, proxy_idle), from, request);
         connection_lines(&head).join(", ")
     };
@@ -152,16 +152,16 @@ fn who_keeps_connections_for_later_is_told_for_how_long() {
         (15_000, 620_000, stranger, GET, ""),
     ] {
         assert_eq!(
-            told(idle, proxy_idle, from, request),
+            fields(idle, proxy_idle, from, request),
             expected,
             "{from} {idle} {proxy_idle}"
         );
     }
     // An answer that ends the connection promises nothing.
     let close = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
-    assert_eq!(told(15_000, 620_000, proxy, close), "Connection: close");
+    assert_eq!(fields(15_000, 620_000, proxy, close), "Connection: close");
     assert_eq!(
-        told(15_000, 620_000, proxy, b"G@T / HTTP/1.1\r\n\r\n"),
+        fields(15_000, 620_000, proxy, b"G@T / HTTP/1.1\r\n\r\n"),
         "Connection: close"
     );
 }

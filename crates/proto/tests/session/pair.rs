@@ -280,7 +280,7 @@ fn expired_too_early_changes_nothing() {
 #[test]
 fn idle_means_between_requests_with_nothing_received() {
     let mut driver = Driver::echo();
-    assert!(driver.is_idle(), "a newcomer");
+    assert!(driver.is_idle(), "a new connection");
     driver.feed(b"G");
     assert!(!driver.is_idle(), "part of a head");
     driver.feed(&GET[1..]);

@@ -93,7 +93,7 @@ impl Sample {
 
     fn unanswered(&self, percent: f64) -> String {
         format!(
-            "p{percent} was no answer in time: {}",
+            "p{percent} was no response in time: {}",
             self.without_answer()
         )
     }

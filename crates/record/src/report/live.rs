@@ -99,7 +99,7 @@ fn progress(snapshot: &Snapshot, page: Page) -> String {
     };
     let left = match left_s {
         Some(left_s) if part < 1.0 => format!("{} left", span_s(left_s.ceil())),
-        Some(_) => "waiting for the last answers".to_owned(),
+        Some(_) => "waiting for the last responses".to_owned(),
         None => String::new(),
     };
     let percent = (part * 100.0).floor();

@@ -231,7 +231,7 @@ fn requests_without_an_answer_are_beyond_every_time() {
     assert!(!holds);
     assert_eq!(
         line,
-        "p99.9 < 50ms does not hold: p99.9 was no answer in time: 90 of the 10,000 requests due \
+        "p99.9 < 50ms does not hold: p99.9 was no response in time: 90 of the 10,000 requests due \
          (0.900 %) never got one"
     );
     assert!(!check("p99.9 > 50ms", &record).0, "it is no time");

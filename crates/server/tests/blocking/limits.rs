@@ -22,8 +22,8 @@ fn at_the_cap_the_longest_idle_connection_makes_room() {
     lines.await_request("/oldest");
     std::thread::sleep(std::time::Duration::from_millis(20)); // idle times are whole milliseconds
     assert_eq!(young.get("/").status, 200);
-    let mut newcomer = server.connect();
-    assert_eq!(newcomer.get("/").status, 200);
+    let mut late = server.connect();
+    assert_eq!(late.get("/").status, 200);
     assert!(oldest.is_closed());
     assert_eq!(young.get("/").status, 200);
     server.handler.gate.open();
@@ -33,12 +33,12 @@ fn at_the_cap_the_longest_idle_connection_makes_room() {
     let total = total();
     assert_eq!(total.connections, 3);
     assert_eq!(total.closed_for(CloseReason::Refused), 0);
-    drop((busy, young, newcomer));
+    drop((busy, young, late));
     assert!(server.end().is_clean());
 }
 
 #[test]
-fn at_the_cap_with_nobody_idle_a_newcomer_gets_503() {
+fn at_the_cap_with_nobody_idle_a_new_connection_gets_503() {
     let server = start(ServerOptions {
         connections_max: 2,
         ..options(Architecture::ThreadPerConnection)
@@ -49,14 +49,14 @@ fn at_the_cap_with_nobody_idle_a_newcomer_gets_503() {
     }
     server.handler.gate.await_waiting(2);
     for refused in 1..=100 {
-        let mut newcomer = server.connect();
+        let mut late = server.connect();
         if refused % 2 == 0 {
-            newcomer.ask("/"); // whether it says something or not
+            late.ask("/"); // with a request and without one
         }
-        let answer = newcomer.answer().unwrap();
+        let answer = late.answer().unwrap();
         assert_eq!(answer.status, 503);
         assert!(answer.says_close());
-        drop(newcomer);
+        drop(late);
         eventually(|| {
             let total = server.handle.snapshot().total;
             total.closed_for(CloseReason::Refused) == refused

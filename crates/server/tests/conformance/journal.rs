@@ -120,7 +120,7 @@ impl Journal {
         entries.find(|(_, entry)| entry.peer == client)
     }
 
-    /// The end of this connection, once it is told.
+    /// The end of this connection, once it is in the journal.
     fn end_of(&self, client: SocketAddr) -> Closed {
         eventually("the line of its end", || {
             let last = self.last_of(client);
@@ -328,10 +328,10 @@ fn many_at_once_have_a_line_each(model: Model) {
             });
         }
     });
-    let is_told = |entry: &Entry| entry.closed.as_ref().is_some_and(|it| it.requests == 2);
-    eventually("all ends are told", || {
+    let has_ended = |entry: &Entry| entry.closed.as_ref().is_some_and(|it| it.requests == 2);
+    eventually("all ends are in the journal", || {
         let entries = journal.entries();
-        entries.len() == CLIENTS * EACH && entries.values().all(is_told)
+        entries.len() == CLIENTS * EACH && entries.values().all(has_ended)
     });
     let ids: Vec<u64> = journal.entries().into_keys().collect();
     assert_eq!(ids, (1..=(CLIENTS * EACH) as u64).collect::<Vec<_>>());

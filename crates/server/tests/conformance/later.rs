@@ -26,7 +26,7 @@ every_model! {
     a_client_that_half_closes_gets_its_answer,
     a_reset_behind_a_half_close_cancels,
     a_client_that_closed_is_found_out_by_writing,
-    a_half_close_cancels_a_task_that_asked_to_be_told,
+    a_half_close_cancels_a_task_that_asked_for_it,
     content_within_a_tasks_own_limit,
     a_task_that_takes_too_long_is_dropped,
     a_task_goes_down_with_the_server,
@@ -56,7 +56,7 @@ pub fn options(path: &[u8]) -> TaskOptions {
         } else {
             u64::MAX
         },
-        cancel_on_half_close: path.ends_with(b"-told"),
+        cancel_on_half_close: path.ends_with(b"-cancelled"),
     }
 }
 
@@ -122,7 +122,7 @@ pub fn task(mut exchange: Box<Exchange>, port: Port, at_work: &Arc<AtomicU64>) -
                 panic!("on purpose");
             }
             b"nothing" => {}
-            b"begun" | b"begun-told" => {
+            b"begun" | b"begun-cancelled" => {
                 exchange.response.body = Body::Stream { len: None };
                 port.answer(exchange);
                 write(&port, b"begun").await;
@@ -291,7 +291,7 @@ fn a_reset_behind_a_half_close_cancels(model: Model) {
         client.send(format!("GET /-/later/{target} HTTP/1.1\r\nHost: h\r\n\r\n"));
         eventually("the task has begun", || at_work.load(SeqCst) == 1);
         client.half_close();
-        // So that the end is told before the reset, mostly; either way the task goes.
+        // So that the end mostly arrives before the reset; either way the task goes.
         if model.is_concurrent() {
             assert_eq!(server.connect().get("/index.html", "").status, 200);
         }
@@ -312,10 +312,10 @@ fn a_client_that_closed_is_found_out_by_writing(model: Model) {
     }
 }
 
-fn a_half_close_cancels_a_task_that_asked_to_be_told(model: Model) {
+fn a_half_close_cancels_a_task_that_asked_for_it(model: Model) {
     let server = Server::start(model);
     let at_work = Arc::clone(&server.site.at_work);
-    for target in ["begun-told", "never-told"] {
+    for target in ["begun-cancelled", "never-cancelled"] {
         for how in [Shutdown::Write, Shutdown::Both] {
             let mut client = server.connect();
             client.send(format!("GET /-/later/{target} HTTP/1.1\r\nHost: h\r\n\r\n"));

@@ -148,10 +148,10 @@ fn before_a_drain_after_a_delay_all_is_as_ever(model: Model) {
     }
     client.send(ECHO).answer();
     if model.is_concurrent() {
-        let mut newcomer = server.connect();
-        assert!(!newcomer.send(ECHO).answer().closes());
+        let mut late = server.connect();
+        assert!(!late.send(ECHO).answer().closes());
     }
-    // Whoever drains does not wait for the rest of the delay.
+    // A drain does not wait for the rest of the delay.
     server.control.drain();
     assert!(server.control.is_draining());
     client.end();

@@ -114,7 +114,7 @@ fn cold_files_are_read_by_the_ring() {
     }
 }
 
-/// Many ask for a cold file and are gone before it is read: nothing is told to who comes after them.
+/// Many ask for a cold file and are gone before it is read: later connections see nothing of it.
 #[test]
 fn clients_that_vanish_while_their_file_is_read_leave_nothing_behind() {
     let folder = std::env::current_exe().unwrap();

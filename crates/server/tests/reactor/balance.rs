@@ -1,4 +1,4 @@
-//! To which loop newcomers go.
+//! Which loop a new connection goes to.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,11 +46,11 @@ fn least_connections_fills_up_the_emptiest() {
 }
 
 /// One loop has 10 connections whose requests spin, the other 200 idle ones. Returns how many of
-/// 50 newcomers go to the idle one.
+/// 50 new connections go to the idle one.
 fn to_the_idle_one(balance: Balance) -> usize {
     let server = handoff(2, balance);
     let (mut busy, mut idle) = (Vec::new(), Vec::new());
-    // Seats cannot be chosen: whoever lands on a loop that has its share is let go.
+    // A client cannot choose its loop: those beyond the share of a loop are closed afterwards.
     while busy.len() < 10 || idle.len() < 200 {
         let (client, index) = server.connect_seated();
         match index {
@@ -79,20 +79,23 @@ fn to_the_idle_one(balance: Balance) -> usize {
         // The window of 100 ms has to fill.
         let began_us = server.loops()[0].busy_us;
         eventually(|| server.loops()[0].busy_us > began_us + 150_000);
-        let newcomers: Vec<_> = (0..50).map(|_| server.connect_seated()).collect();
+        let more: Vec<_> = (0..50).map(|_| server.connect_seated()).collect();
         stop.store(true, Ordering::Relaxed);
-        newcomers.iter().filter(|(_, index)| *index == 1).count()
+        more.iter().filter(|(_, index)| *index == 1).count()
     })
 }
 
 #[test]
 fn least_busy_spares_the_loop_that_computes() {
     let idle = to_the_idle_one(Balance::LeastBusy);
-    assert!(idle >= 45, "{idle} of 50 newcomers went to the idle loop");
+    assert!(
+        idle >= 45,
+        "{idle} of 50 new connections went to the idle loop"
+    );
 }
 
 #[test]
 fn least_connections_feeds_the_loop_that_computes() {
     let idle = to_the_idle_one(Balance::LeastConnections);
-    assert_eq!(idle, 0, "of 50 newcomers went to the idle loop");
+    assert_eq!(idle, 0, "of 50 new connections went to the idle loop");
 }

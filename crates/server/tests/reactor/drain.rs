@@ -127,8 +127,8 @@ fn an_answer_that_a_drain_overtakes_says_close_and_so_does_what_came_behind_it()
     }
 }
 
-/// What is pipelined may be more than one receive brings. Whoever is told that the connection closes,
-/// behind whichever answer, gets that answer whole, and no reset.
+/// What is pipelined may be more than one receive brings. A client reads the whole of the response
+/// that says `Connection: close`, wherever it stands among them, and sees no reset.
 #[test]
 fn a_drain_behind_a_long_answer_ends_in_good_order() {
     for options in variants() {

@@ -12,7 +12,7 @@ use super::{Gated, Server};
 /// Set for the process that plays the server, to what is asked of it.
 const VARIABLE: &str = "LOADLINE_TEST_SERVER";
 
-/// In the child, a server with so many descriptors until it is told to end; nothing elsewhere.
+/// In the child, a server with this number of descriptors until it is ordered to end; nothing elsewhere.
 /// `start` is given what [`ChildServer::start`] was.
 pub(crate) fn as_child<H: Gated>(descriptors: u64, start: impl FnOnce(&str) -> Server<H>) {
     let Ok(what) = std::env::var(VARIABLE) else {

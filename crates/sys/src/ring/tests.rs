@@ -396,7 +396,7 @@ fn a_closed_socket_says_nothing_and_its_slot_waits_for_its_operations() {
             .all(|one| *one == Seen::Received(owner, b"hello".to_vec()))
     );
     ring.receive(first);
-    ring.send(first, memory(b"nobody hears it"), SentReport::AtOnce);
+    ring.send(first, memory(b"nobody reads it"), SentReport::AtOnce);
     for _ in 0..50 {
         ring.wait(Some(1_000_000)).unwrap();
         while ring.next_completion().is_some() {}

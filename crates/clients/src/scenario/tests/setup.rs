@@ -81,7 +81,7 @@ fn a_setup_that_fails_says_why_and_counts_nothing() {
             "login: user 3: the status 429, not 303",
         ),
         (Reaction::Reset, "login: user 3: the connection: reset"),
-        (Reaction::Silence, "login: user 3: no answer within"),
+        (Reaction::Silence, "login: user 3: no response within"),
     ] {
         let mut play = Play::new(&scenario(LOGGED_IN), 2, 1);
         let mut reaction = Some(reaction);

@@ -70,7 +70,7 @@ fn whatever_one_byte_is_changed_to() {
                 let mut bytes = answer.as_bytes().to_vec();
                 bytes[place] = byte;
                 let whole = play(Method::Get, &[&bytes], &limits());
-                // Bytes behind an answer are told with it only if they come with it.
+                // Bytes behind a response are reported with it only if they come with it.
                 if matches!(&whole.result, Ok(reply) if reply.excess_bytes > 0) {
                     continue;
                 }
