@@ -117,7 +117,7 @@ fn placements_by_name() {
 }
 
 #[test]
-fn mistakes_are_told_in_one_line() {
+fn a_mistake_is_one_line() {
     for (rest, right) in [
         ("", "plan.toml:1: nothing to measure; right would be"),
         (

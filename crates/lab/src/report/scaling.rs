@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_is_told_where_there_is_one_and_none_where_there_is_none() {
+    fn a_peak_is_reported_only_where_there_is_one() {
         let law =
             |n: f64, kappa: f64| 1000.0 * n / (1.0 + 0.05 * (n - 1.0) + kappa * n * (n - 1.0));
         let (peaked, page) = scaling(&run(|n| law(n, 0.01)));

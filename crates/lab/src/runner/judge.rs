@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_is_told() {
+    fn each_reason_is_given() {
         type Change = fn(&mut TrialRecord);
         let cases: [(&str, Change); 7] = [
             ("The client was interrupted", |it| it.run.interrupted = true),
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_cannot_have_answered_less_than_was_heard() {
+    fn a_server_cannot_have_sent_less_than_was_received() {
         let counted = |requests_counted| {
             let server = ServerFacts {
                 requests_counted,

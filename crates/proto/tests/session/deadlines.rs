@@ -46,7 +46,7 @@ fn big_answer<'h>() -> Driver<'h> {
 }
 
 #[test]
-fn a_newcomer_that_says_nothing() {
+fn a_new_connection_that_sends_nothing() {
     let mut driver = driver();
     driver.pass(20_000 + 2_000);
     assert!(driver.is_closed());
@@ -372,7 +372,7 @@ fn the_write_deadline_begins_with_its_send() {
 }
 
 #[test]
-fn an_earlier_deadline_is_told_at_once() {
+fn an_earlier_deadline_is_reported_at_once() {
     let mut driver = Driver::new(&config(limits()), echo);
     let idle = driver.feed(GET).deadline().expect("idle");
     let head = driver.feed(b"G").deadline().expect("head");

@@ -438,7 +438,7 @@ fn a_handlers_own_limit_on_content() {
 }
 
 #[test]
-fn the_exchange_knows_when_and_whom() {
+fn the_exchange_has_time_and_peer() {
     let mut checked = false;
     let mut driver = Driver::new(&config(Limits::default()), |exchange, cx| {
         assert_eq!(exchange.peer.map(|p| p.port()), Some(40_000));

@@ -369,7 +369,7 @@ fn draining_while_lingering_or_twice_is_harmless() {
 }
 
 #[test]
-fn a_refused_newcomer_reads_its_503() {
+fn a_refused_connection_reads_its_503() {
     let mut driver = Driver::echo();
     driver.refuse(Status::SERVICE_UNAVAILABLE);
     let answers = driver.answers();

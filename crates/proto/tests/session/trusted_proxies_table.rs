@@ -365,7 +365,7 @@ fn what_no_proxy_can_be_called() {
 }
 
 #[test]
-fn a_proxy_on_this_machine_that_nobody_named_is_told_of_once() {
+fn a_proxy_on_this_machine_that_is_not_named_is_reported_once() {
     const VIA: &str = "X-Forwarded-For: 203.0.113.9\r\n";
     const STANDARD: &str = "forwarded: for=203.0.113.9\r\n";
     const BOTH: &str = "Forwarded: for=203.0.113.9\r\nx-forwarded-for: 203.0.113.9\r\n";

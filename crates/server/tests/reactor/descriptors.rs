@@ -47,7 +47,7 @@ fn at_the_limit_the_oldest_idle_connection_goes() {
 }
 
 #[test]
-fn at_the_limit_with_nobody_idle_one_is_told_and_nothing_spins() {
+fn at_the_limit_with_none_idle_one_is_refused_and_nothing_spins() {
     for accept in Accept::ALL {
         let mut server = child(*accept);
         let mut clients: Vec<Client> = Vec::new();

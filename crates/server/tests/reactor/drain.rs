@@ -50,7 +50,7 @@ fn idle_connections_close_at_once() {
 /// A browser opens connections ahead of its requests. Its patience begins with the connection, not
 /// anew with each look at it.
 #[test]
-fn a_newcomer_that_says_nothing_does_not_hold_up_the_end() {
+fn a_new_silent_connection_does_not_hold_up_the_end() {
     for options in variants() {
         let server = start(options);
         let (mut silent, _) = server.connect_seated();

@@ -9,7 +9,7 @@ use loadline_server::{Accept, Queue, ServerOptions, SocketIo};
 use crate::util::*;
 
 #[test]
-fn over_a_loops_capacity_the_newcomer_is_closed_at_its_first_read() {
+fn over_a_loops_capacity_a_new_connection_is_closed_at_its_first_read() {
     for accept in [Accept::Shared, Accept::Handoff] {
         let server = start(ServerOptions {
             capacity_per_loop: Some(2),
@@ -122,7 +122,7 @@ fn at_the_cap_the_oldest_idle_connection_makes_room() {
 }
 
 #[test]
-fn if_nobody_is_idle_the_newcomer_gets_503() {
+fn if_none_is_idle_a_new_connection_gets_503() {
     for (loops, accept) in [
         (1, Accept::Shared),
         (2, Accept::Shared),

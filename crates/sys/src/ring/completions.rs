@@ -242,7 +242,7 @@ impl Ring {
             return Outcome::Other(Completion::Accepted { listener, socket });
         };
         let is_cancelled = was_stopped && taken.is_errno(libc::ECANCELED);
-        if wanted && (is_cancelled || is_of_the_newcomer(&error)) {
+        if wanted && (is_cancelled || is_of_the_new_one(&error)) {
             if ended {
                 self.arm_accept(listener); // asked for again meanwhile, or the next may be well
             }
@@ -346,7 +346,7 @@ impl Ring {
 }
 
 /// Errors of a connection that died in the queue, and interruptions: the next may be well.
-fn is_of_the_newcomer(error: &io::Error) -> bool {
+fn is_of_the_new_one(error: &io::Error) -> bool {
     !matches!(
         error.raw_os_error(),
         Some(

@@ -54,7 +54,7 @@ fn accept_until(
 /// A new connection wakes one of the rings that wait for it: the kernel queues each as an exclusive waiter.
 /// All four would wake four times as often.
 #[test]
-fn a_newcomer_wakes_one_of_the_rings_that_share_a_listener() {
+fn a_new_connection_wakes_one_of_the_rings_that_share_a_listener() {
     let rings: Vec<Ring> = (0..RINGS).map_while(|_| ring(&SMALL)).collect();
     if rings.len() < RINGS {
         return;
@@ -89,7 +89,7 @@ fn a_newcomer_wakes_one_of_the_rings_that_share_a_listener() {
 /// A loop that is busy does not accept: one new connection may have been reported to it, and waits there until
 /// the next comes, who wakes another loop.
 #[test]
-fn a_ring_that_does_not_wait_leaves_newcomers_to_the_others() {
+fn a_ring_that_does_not_wait_leaves_new_connections_to_the_others() {
     let (Some(mut busy), Some(mut idle)) = (ring(&SMALL), ring(&SMALL)) else {
         return;
     };
