@@ -1,5 +1,8 @@
 //! A browser without a window: cookies, forms with their tokens, an address of its own.
 
+#[path = "form_content.rs"]
+mod form_content;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,6 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::header::{COOKIE, HOST, LOCATION, RETRY_AFTER, SET_COOKIE};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
+use form_content::form_content;
 use http_body_util::BodyExt as _;
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
@@ -204,7 +208,7 @@ impl Client {
             .method(Method::POST)
             .uri(path)
             .header("content-type", "application/x-www-form-urlencoded")
-            .body(Body::from(form(fields)))
+            .body(Body::from(form_content(fields)))
             .expect("valid");
         self.send(request).await
     }
@@ -247,20 +251,4 @@ impl Client {
     pub(crate) async fn is_in(&mut self) -> bool {
         self.get("/accounts/member").await.status == 200
     }
-}
-
-/// A form as a browser sends it.
-pub(crate) fn form(fields: &[(&str, &str)]) -> String {
-    let encode = |text: &str| -> String {
-        let bytes = text.bytes().map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
-            b' ' => "+".to_owned(),
-            byte => format!("%{byte:02X}"),
-        });
-        bytes.collect()
-    };
-    let pairs = fields
-        .iter()
-        .map(|(name, value)| format!("{}={}", encode(name), encode(value)));
-    pairs.collect::<Vec<_>>().join("&")
 }

@@ -19,7 +19,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use chromium::{Browser, Visit};
-use program::{Program, demo_site};
+use program::{EXPERIMENTS, Program, demo_site};
 
 const PAGES: [&str; 5] = ["index", "architectures", "load-lines", "http", "listen"];
 
@@ -189,19 +189,7 @@ fn the_http_page_gets_the_answers_it_describes() {
     let server = Program::serve(&demo_site(), &[]);
     let mut browser = Browser::start();
     assert_clean(&browser.visit(&server.url("/http.html")), "http");
-    let answers = browser.evaluate(
-        "(async () => {
-            const found = [];
-            for (const article of document.querySelectorAll('[data-experiment]')) {
-                article.querySelector('button').click();
-                while (!article.dataset.status) await new Promise((go) => setTimeout(go, 10));
-                const output = article.querySelector('.answer');
-                found.push([article.dataset.experiment, article.dataset.status,
-                    output.classList.contains('unexpected'), output.textContent]);
-            }
-            return found;
-        })()",
-    );
+    let answers = browser.evaluate(EXPERIMENTS);
     let answers = answers.as_array().expect("a list");
     assert_eq!(answers.len(), 10);
     for answer in answers {

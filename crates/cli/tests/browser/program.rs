@@ -5,6 +5,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
+/// Makes each request that the page on HTTP describes: its name, the status, whether something else was
+/// described, and what the page shows of the response.
+pub(crate) const EXPERIMENTS: &str = "(async () => {
+    const found = [];
+    for (const article of document.querySelectorAll('[data-experiment]')) {
+        article.querySelector('button').click();
+        while (!article.dataset.status) await new Promise((go) => setTimeout(go, 10));
+        const output = article.querySelector('.answer');
+        found.push([article.dataset.experiment, article.dataset.status,
+            output.classList.contains('unexpected'), output.textContent]);
+    }
+    return found;
+})()";
+
 /// A running `loadline serve`; ends with the value.
 pub(crate) struct Program {
     child: Child,

@@ -11,6 +11,8 @@ mod databases;
 #[path = "../browser/program.rs"]
 mod demo;
 mod firefox;
+#[path = "../../../accounts/tests/accounts/form_content.rs"]
+mod form_content;
 mod others;
 mod pages;
 #[allow(dead_code, reason = "other tests use the rest of it")]

@@ -5,7 +5,7 @@
 use serde_json::json;
 
 use crate::alone;
-use crate::demo::{Program, demo_site};
+use crate::demo::{EXPERIMENTS, Program, demo_site};
 use crate::firefox::{Firefox, Visit};
 use crate::visitor::{NEW_PASSWORD, PASSWORD};
 
@@ -78,19 +78,7 @@ fn sound_and_experiments_work_in_firefox() {
     );
     let visit = browser.visit(&server.url("/http.html"));
     assert_clean(&visit, "http");
-    let answers = browser.evaluate(
-        "(async () => {
-            const found = [];
-            for (const article of document.querySelectorAll('[data-experiment]')) {
-                article.querySelector('button').click();
-                while (!article.dataset.status) await new Promise((go) => setTimeout(go, 10));
-                const output = article.querySelector('.answer');
-                found.push([article.dataset.experiment, article.dataset.status,
-                    output.classList.contains('unexpected'), output.textContent]);
-            }
-            return found;
-        })()",
-    );
+    let answers = browser.evaluate(EXPERIMENTS);
     let answers = answers.as_array().expect("a list");
     assert_eq!(answers.len(), 10);
     for answer in answers {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::client::{Answer, Connection, request};
+use crate::form_content::form_content;
 
 pub(crate) const PASSWORD: &str = "wind and tide wait for no one";
 pub(crate) const NEW_PASSWORD: &str = "a new and better one";
@@ -48,7 +49,7 @@ impl Visitor {
         let mut all = vec![("token", token)];
         all.extend(fields);
         let kind = "Content-Type: application/x-www-form-urlencoded\r\n";
-        self.exchange("POST", path, kind, &form(&all))
+        self.exchange("POST", path, kind, &form_content(&all))
     }
 
     pub(crate) fn register(&mut self, name: &str) -> Answer {
@@ -130,20 +131,4 @@ pub(crate) fn leads_to(answer: &Answer, path: &str) {
 #[track_caller]
 pub(crate) fn is(answer: &Answer, status: u16) {
     assert_eq!(answer.status, status, "{}{}", answer.head, answer.text());
-}
-
-/// A form as a browser sends it.
-fn form(fields: &[(&str, &str)]) -> String {
-    let encode = |text: &str| -> String {
-        let bytes = text.bytes().map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
-            b' ' => "+".to_owned(),
-            byte => format!("%{byte:02X}"),
-        });
-        bytes.collect()
-    };
-    let pairs = fields
-        .iter()
-        .map(|(name, value)| format!("{}={}", encode(name), encode(value)));
-    pairs.collect::<Vec<_>>().join("&")
 }
