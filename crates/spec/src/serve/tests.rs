@@ -77,6 +77,7 @@ const EVERY: &[(&str, &str)] = &[
     ("connection-log", r#""connections.log""#),
     ("log-format", r#""json""#),
     ("status-path", r#""/-/status""#),
+    ("admin-listen", r#"["127.0.0.1:9"]"#),
     ("unix-mode", r#""660""#),
     ("drain-delay", r#""1s""#),
     ("grace", r#""1m""#),
