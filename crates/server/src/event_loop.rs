@@ -122,8 +122,10 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     served: usize,
     refused: usize,
     stage: Stage,
-    /// When this turn began and the last one ended, in microseconds.
+    /// When this turn began, when its events were taken from the kernel (for an earlier turn, if that
+    /// has left some), and when the last turn ended, in microseconds.
     began_us: u64,
+    taken_us: u64,
     ended_us: u64,
     /// Nothing came during the last turn, or it was short.
     has_waited: bool,
@@ -193,6 +195,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             refused: 0,
             stage: Stage::Up,
             began_us: 0,
+            taken_us: 0,
             ended_us: 0,
             has_waited: true,
             is_cut_short: false,
@@ -232,7 +235,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Waits until something is ready, the earliest deadline comes, or mail does.
     fn wait(&mut self) -> io::Result<()> {
         let timeout_ms = self.begin_wait();
-        let was_long = self.ended_us > self.began_us + LONG_TURN_US;
+        let was_long = self.ended_us > self.taken_us + LONG_TURN_US;
         if was_long {
             self.driver.wait(Some(0))?;
         }
@@ -272,6 +275,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.thread.tick();
         let began_us = self.thread.now_us();
         self.began_us = began_us;
+        if !self.is_cut_short {
+            self.taken_us = began_us;
+        }
         self.load().turn_begins(began_us);
         if let Some(turn) = &mut self.thread.turn {
             match self.is_cut_short {

@@ -151,9 +151,10 @@ spec! {
         #[arg(long, value_name = "N", default_value = "4096")]
         pub backlog: Preset<Count<1, { BACKLOG_MAX as usize }>>,
 
-        /// Let the kernel hold a connection back until its first bytes arrive.
-        #[arg(long)]
-        pub defer_accept: bool,
+        /// Whether the kernel holds a connection back until its first bytes arrive, some seconds at
+        /// most: on or off.
+        #[arg(long, value_name = "on|off", default_value = "on")]
+        pub defer_accept: OnOff,
 
         /// Whether a connection may carry more than one request: on or off.
         #[arg(long, value_name = "on|off", default_value = "on")]

@@ -210,7 +210,7 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
         fairness: flags.requests.fairness.0,
         connections_max,
         backlog: flags.connections.backlog.saturating_u32(),
-        defer_accept: flags.connections.defer_accept,
+        defer_accept: flags.connections.defer_accept.0,
         grace: **flags.running.grace,
     }
 }

@@ -77,6 +77,7 @@ pub(crate) fn options(architecture: Architecture) -> ServerOptions {
         architecture,
         threads: 4,
         latency_goal: Some(Duration::from_secs(60)),
+        defer_accept: false, // so that silent connections show at once
         ..ServerOptions::default()
     }
 }

@@ -73,6 +73,7 @@ impl Model {
             workers,
             // No test waits for so long, however crowded the machine is.
             latency_goal: Some(Duration::from_secs(60)),
+            defer_accept: false, // so that silent connections show at once
             ..ServerOptions::default()
         };
         let proactor = |loops, workers| ServerOptions {
@@ -84,6 +85,7 @@ impl Model {
             threads: 16,
             // No test waits for so long, however crowded the machine is.
             latency_goal: Some(Duration::from_secs(60)),
+            defer_accept: false, // so that silent connections show at once
             ..ServerOptions::default()
         };
         match self {

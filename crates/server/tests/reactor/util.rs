@@ -138,6 +138,7 @@ pub(crate) fn options(loops: usize, workers: usize) -> ServerOptions {
         loops,
         workers,
         latency_goal: Some(Duration::from_secs(60)),
+        defer_accept: false, // so that silent connections show at once
         ..ServerOptions::default()
     }
 }

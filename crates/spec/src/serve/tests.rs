@@ -35,7 +35,7 @@ const EVERY: &[(&str, &str)] = &[
     ("capacity-per-loop", "9"),
     ("connections-max", "100"),
     ("backlog", "16"),
-    ("defer-accept", "true"),
+    ("defer-accept", "false"),
     ("keep-alive", "false"),
     ("idle-timeout", r#""off""#),
     ("proxy-idle-timeout", r#""11m""#),
