@@ -48,7 +48,7 @@ pub(crate) trait Hold {
         false
     }
 
-    /// What wakes the thread when its connection has lost it.
+    /// What wakes the thread when its connection has lost it, as all do in a shutdown.
     fn waker(&self) -> Option<&Waker> {
         None
     }
@@ -272,23 +272,27 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         if may_lose && !self.hold.rest(Millis(now_us / 1000)) {
             return Some(Left::Waiting);
         }
-        let stage_fd = self.site.shutdown.next_fd(self.seen);
-        let waker = match has_tasks {
-            true => self.waker.as_deref(),
-            false => self.hold.waker(),
+        let task_waker = self.waker.as_ref().filter(|_| has_tasks);
+        let hold_waker = self.hold.waker().filter(|_| may_lose);
+        let other_fd = match hold_waker {
+            Some(waker) => waker.as_fd(),
+            None => self.site.shutdown.next_fd(self.seen),
         };
-        let waker_fd = waker.map(|waker| waker.as_fd());
+        let task_fd = task_waker.map(|waker| waker.as_fd());
         let timeout_ms = self.timeout_ms();
         let transport = self.connection.transport();
         let (read, write) = (transport.awaits_input(), transport.is_sending());
-        let result = wait_socket(transport.fd(), read, write, stage_fd, waker_fd, timeout_ms);
-        if let Some(waker) = waker
-            && result.as_ref().is_ok_and(|ready| ready.rung)
+        let result = wait_socket(transport.fd(), read, write, other_fd, task_fd, timeout_ms);
+        if let (Some(waker), Ok(ready)) = (hold_waker, &result)
+            && ready.other
         {
             waker.clear();
-            if has_tasks {
-                self.connection.notified(None);
-            }
+        }
+        if let (Some(waker), Ok(ready)) = (task_waker, &result)
+            && ready.rung
+        {
+            waker.clear();
+            self.connection.notified(None);
         }
         self.thread.begin_visit();
         let has_lost = may_lose && !self.hold.resume();

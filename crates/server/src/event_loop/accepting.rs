@@ -68,6 +68,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 None => return Ok(()),
             }
         }
+        // What is left has its requests, perhaps: those have waited since then.
+        if let Some(turn) = &mut self.thread.turn {
+            turn.has_left_some();
+        }
         Ok(())
     }
 
@@ -100,7 +104,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         };
         let verdict = self.seat_as(accepted, new);
         if let Some(workers) = &self.dispatcher.workers {
-            workers.want_connections(verdict != Verdict::Admit);
+            workers.want_connections(is_draining || verdict != Verdict::Admit);
         }
     }
 

@@ -52,6 +52,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Takes in what has connected by now, closes the listeners, and drains every connection.
     pub(super) fn begin_to_drain(&mut self) -> io::Result<()> {
         self.stage = Stage::Draining;
+        if let Some(workers) = &self.dispatcher.workers {
+            workers.want_connections(true); // those that wait for their clients drain here
+        }
         if D::REPORTS_BEFORE_DRAIN {
             self.report_all()?;
         }
