@@ -7,6 +7,9 @@ use loadline_base::{Buffer, Millis};
 use crate::client::Forwarded;
 use crate::{Client, ForwardedField, HangUp, Request, Response};
 
+/// The mount of what is not to be measured: the server's own pages, and what was refused.
+pub const UNMEASURED: u8 = u8::MAX;
+
 /// Which of a connection's requests this is. HTTP/1 has one at a time; the seam for HTTP/2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StreamId(pub u32);
@@ -22,7 +25,7 @@ pub struct Exchange {
     /// addresses.
     pub listener: u32,
     /// The number of the part of the site that answers, for latencies by mount: `Handler::mounts` has
-    /// its name. `latency::UNMEASURED`: a page of the server's own.
+    /// its name. `UNMEASURED`: none.
     pub mount: u8,
     /// How much content may be on its way to an app's task and from it, in bytes each. There for
     /// `Handler::start` alone.
@@ -79,6 +82,13 @@ impl Exchange {
     #[must_use]
     pub fn is_secure(&self) -> bool {
         self.forwarded.is_secure
+    }
+
+    /// Responds that the server has no time or no room for it (503). It is not in the latencies: it was not
+    /// served.
+    pub fn refuse(&mut self, retry_after_s: u32) {
+        self.response.overloaded(retry_after_s);
+        self.mount = UNMEASURED;
     }
 
     /// The field by which it says that it has come through a proxy, if it is a connection's first

@@ -477,7 +477,7 @@ impl Http1Session {
             cx.stamp(&mut exchange);
         }
         match status {
-            Status::SERVICE_UNAVAILABLE => exchange.response.overloaded(1),
+            Status::SERVICE_UNAVAILABLE => exchange.refuse(1),
             _ => exchange.response.error(status),
         }
         exchange.response.close = true;

@@ -21,8 +21,7 @@ pub const LISTENERS_MEASURED: usize = 4;
 /// Mounts that are counted apart; the last one stands for all further ones.
 pub const MOUNTS_MEASURED: usize = 4;
 
-/// The mount of what is not to be measured: the server's own pages.
-pub const UNMEASURED: u8 = u8::MAX;
+pub use crate::exchange::UNMEASURED;
 
 const SERIES: usize = LISTENERS_MEASURED * MOUNTS_MEASURED;
 

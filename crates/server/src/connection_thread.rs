@@ -390,7 +390,7 @@ fn begin<H: Handler>(
         .begin(site.clock.now_us())
         .map(Some)
         .map_err(|retry_after_s| {
-            exchange.response.overloaded(retry_after_s);
+            exchange.refuse(retry_after_s);
             thread.row.refused_late.add(1);
             Refused
         })
@@ -448,7 +448,7 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
                 log::say_within(&LIMIT, |more| {
                     tracing::warn!("no descriptor to wait for an app with: {error}{more}");
                 });
-                exchange.response.overloaded(1);
+                exchange.refuse(1);
                 TaskStart::Refused(exchange)
             }
         }

@@ -9,7 +9,7 @@ const number = (value) => value >= 100 ? Math.round(value).toLocaleString("en") 
 const time = (us) => us === null ? "–" : us >= 1e6 ? number(us / 1e6) + " s" : us >= 1e3 ? number(us / 1e3) + " ms" : number(us) + " µs";
 const bytes = (value) => value === null ? "–" : number(value / 1048576) + " MiB";
 const percent = (value) => value === null ? "–" : number(value * 100) + " %";
-const ratio = (load) => load ? load.ratio.toFixed(2) : "–";
+const ratio = (load) => !load ? "–" : load.ratio < 10 ? load.ratio.toFixed(2) : number(load.ratio);
 const sum = (values) => Object.values(values).reduce((all, value) => all + value, 0);
 
 const CHARTS = [

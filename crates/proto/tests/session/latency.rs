@@ -76,14 +76,19 @@ fn a_large_answer_counts_until_it_has_left() {
 }
 
 #[test]
-fn pages_of_the_servers_own_are_not_counted() {
-    let own = |exchange: &mut Exchange, _: &mut Context<'_>| {
-        exchange.mount = UNMEASURED;
-        Outcome::Ready
-    };
-    let mut driver = Driver::new(&Arc::default(), own);
-    driver.counters.latencies.begin_turn(1_000);
-    driver.feed(REQUEST);
-    driver.counters.latencies.settle(1_030);
-    assert_eq!(counted(&driver), []);
+fn pages_of_the_servers_own_and_what_is_refused_are_not_counted() {
+    for is_own in [true, false] {
+        let step = |exchange: &mut Exchange, _: &mut Context<'_>| {
+            match is_own {
+                true => exchange.mount = UNMEASURED,
+                false => exchange.refuse(1),
+            }
+            Outcome::Ready
+        };
+        let mut driver = Driver::new(&Arc::default(), step);
+        driver.counters.latencies.begin_turn(1_000);
+        driver.feed(REQUEST);
+        driver.counters.latencies.settle(1_030);
+        assert_eq!(counted(&driver), []);
+    }
 }

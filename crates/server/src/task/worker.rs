@@ -46,7 +46,7 @@ impl WorkerTask {
     /// Answers with 503 in its place, if it has not begun.
     pub(crate) fn refuse(&mut self, retry_after_s: u32) {
         if let Some(mut exchange) = self.take_exchange() {
-            exchange.response.overloaded(retry_after_s);
+            exchange.refuse(retry_after_s);
             self.channel.answer(exchange);
         }
     }

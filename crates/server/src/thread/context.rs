@@ -93,7 +93,7 @@ impl Late<'_> {
         let is_late = || turn.and_then(|turn| turn.check(self.now_us).err());
         match self.refusing.or_else(is_late) {
             Some(retry_after_s) if !config.is_exempt(exchange) => {
-                exchange.response.overloaded(retry_after_s);
+                exchange.refuse(retry_after_s);
                 self.row.refused_late.add(1);
                 Outcome::Ready
             }

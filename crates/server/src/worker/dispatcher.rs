@@ -161,7 +161,7 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
             return None;
         };
         match not_queued.verdict {
-            Verdict::Refuse => exchange.response.overloaded(not_queued.retry_after_s),
+            Verdict::Refuse => exchange.refuse(not_queued.retry_after_s),
             _ => {
                 let block = |_: &mut ThreadContext<H>| steps.handle_blocking(&mut exchange);
                 self.dispatcher.do_here(thread, block);
@@ -207,7 +207,7 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
             && let Work::Task(mut task) = not_queued.work
             && let Some(mut exchange) = task.take_exchange()
         {
-            exchange.response.overloaded(not_queued.retry_after_s);
+            exchange.refuse(not_queued.retry_after_s);
             thread.tasks.end(handle);
             return TaskStart::Refused(exchange);
         }

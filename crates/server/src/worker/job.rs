@@ -128,7 +128,7 @@ impl Work {
     /// Has it answered with 503.
     pub(crate) fn refuse(&mut self, retry_after_s: u32) {
         match self {
-            Self::Block(exchange, _) => exchange.response.overloaded(retry_after_s),
+            Self::Block(exchange, _) => exchange.refuse(retry_after_s),
             Self::Task(task) => task.refuse(retry_after_s),
             Self::Serve(served) => served.refusing = Some(retry_after_s),
             Self::Prefetch(_) => {}
