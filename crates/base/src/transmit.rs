@@ -50,6 +50,15 @@ impl Segment {
         self.len() == 0
     }
 
+    /// Memory of its own.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Buffer(buffer) => buffer.capacity(),
+            Self::Shared { .. } | Self::File { .. } => 0,
+        }
+    }
+
     fn memory(&self) -> Option<&[u8]> {
         match self {
             Self::Buffer(buffer) => Some(buffer),

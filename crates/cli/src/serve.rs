@@ -8,7 +8,9 @@ use std::sync::Arc;
 use loadline_apps::{CacheLimits, Mounts, ServiceKind, ServiceTime, StaticFiles, StaticOptions};
 use loadline_observe::{Figure, Pages, STATUS_PATH, Section, Status};
 use loadline_proto::{ErrorPages, Handler, SessionConfig};
-use loadline_server::{Config, ListenAddr, ListenError, OptionError, ServerConfig, ServerHandle};
+use loadline_server::{
+    Config, ListenAddr, ListenError, MemoryBudget, OptionError, ServerConfig, ServerHandle,
+};
 use loadline_spec::serve::{Listen, LogLevel, RunningSpec};
 
 use crate::accounts::{self, Mounted};
@@ -41,8 +43,11 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         ..SessionConfig::default()
     });
     let listen = addresses(&plan.flags.listen);
+    let memory = MemoryBudget::new(plan.memory_bytes_max);
+    memory.reserve(plan.cache_bytes_max);
     let config = ServerConfig {
         options: plan.options.clone(),
+        memory: Some(memory),
         unix_mode: running.unix_mode.map(|mode| mode.0),
         access_log: logs.access_logging(log_format),
         connection_log: logs.connection_logging(log_format),
@@ -271,7 +276,7 @@ fn static_files(plan: &Plan, root: &Path) -> Result<Arc<StaticFiles>, Failure> {
         cache_control: plan.cache_control.clone(),
         inline_bytes_max: plan.limits.inline_body_bytes_max,
         cache: CacheLimits {
-            bytes_max: usize::try_from(**content.cache_bytes).unwrap_or(usize::MAX),
+            bytes_max: usize::try_from(plan.cache_bytes_max).unwrap_or(usize::MAX),
             entries_max: content.cache_entries.get(),
             open_files_max: plan.open_files_max,
             ..defaults.cache

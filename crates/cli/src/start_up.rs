@@ -61,10 +61,23 @@ fn found(machine: &Machine) -> String {
         usize::MAX => "no descriptor limit".to_owned(),
         most => format!("{most} descriptors"),
     };
+    let memory = machine.memory.map_or(String::new(), |memory| {
+        let group = memory.group_bytes.map_or("", |_| " in its control group");
+        format!(", {} of memory{group}", size(memory.bytes()))
+    });
     format!(
-        "{} ({affinity} by affinity, {quota}) and {descriptors}",
+        "{} ({affinity} by affinity, {quota}) and {descriptors}{memory}",
         count(machine.budget.cpus(), "CPU")
     )
+}
+
+/// "512 MiB", "11.8 GiB".
+fn size(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    match bytes / MIB {
+        mib @ 0..10_240 => format!("{mib} MiB"),
+        mib => format!("{:.1} GiB", mib as f64 / 1024.0),
+    }
 }
 
 /// What was chosen: "2 loops, 4 workers, ..."
@@ -110,6 +123,9 @@ pub(crate) fn chosen(plan: &Plan) -> String {
             "at most {}",
             count(options.connections_max, "connection")
         ));
+    }
+    if let Some(bytes) = plan.memory_bytes_max {
+        parts.push(format!("at most {}", size(bytes)));
     }
     let auto = match plan.flags.architecture.architecture.0 {
         Auto::Auto => " (auto)",

@@ -60,7 +60,11 @@ fn sample_json(sample: &Sample, stations: &Stations, options: &ServerOptions) ->
         "queue": { "depth": counts.queue_depth, "age_us": sample.queue_age_us },
         "use": uses.collect::<Map<_, _>>(),
         "sizes": sizes,
-        "memory": { "resident_bytes": sample.resident_bytes, "budget_bytes": null },
+        "memory": {
+            "resident_bytes": sample.resident_bytes,
+            "budget_bytes": sample.memory_budget_bytes,
+            "used_bytes": sample.memory_used_bytes,
+        },
         "load": load_json(sample, stations),
     })
 }

@@ -44,6 +44,8 @@ pub(crate) struct Sample {
     /// How long the work had waited that was taken from a queue, on average. While none is taken although
     /// some waits, it grows with the time. `None`: nothing waits.
     pub(crate) queue_age_us: Option<u64>,
+    pub(crate) memory_budget_bytes: Option<u64>,
+    pub(crate) memory_used_bytes: u64,
     /// The share of each station that was busy.
     pub(crate) use_of: Vec<(&'static str, f64)>,
     /// Threads by role.
@@ -145,6 +147,8 @@ impl Sampler {
             queue_age_us,
             latencies: now.latencies.since(&last.latencies),
             resident_bytes: now.resident_bytes,
+            memory_budget_bytes: now.snapshot.memory_budget_bytes,
+            memory_used_bytes: now.snapshot.memory_used_bytes,
             use_of,
             threads: threads(&now.snapshot),
             load,

@@ -173,6 +173,8 @@ impl StatusSource for Status {
             "server": self.server_json(),
             "total": counts_json(&snapshot.total),
             "connections_cut": snapshot.cut,
+            "memory_budget_bytes": snapshot.memory_budget_bytes,
+            "memory_used_bytes": snapshot.memory_used_bytes,
             "threads": threads.collect::<Vec<_>>(),
             "latencies": timings.map(|(shown, timings)| latency::json(&shown.labels, timings)),
             "job_times": timings.and_then(|(_, timings)| latency::jobs_json(timings)),
@@ -213,6 +215,7 @@ impl StatusSource for Status {
                 text.sample(&metric.name, &format!("{{{thread}}}"), metric.scaled(value));
             }
         }
+        show_memory(&mut text, &snapshot);
         if let Some(shown) = self.shown.get() {
             let timings = shown.control.timings();
             latency::show(&mut text, &shown.labels, &timings);
@@ -281,6 +284,21 @@ fn counts_json(counts: &Counts) -> Map<String, Value> {
         map.insert(it.name.into(), Value::Object(pairs.collect()));
     }
     map
+}
+
+fn show_memory(text: &mut Exposition, snapshot: &Snapshot) {
+    let mut show = |name: &str, help: &str, bytes: u64| {
+        text.single(name, "gauge", help, bytes as f64);
+    };
+    let used = snapshot.memory_used_bytes;
+    show(
+        "memory_used_bytes",
+        "Memory that counts towards the budget",
+        used,
+    );
+    if let Some(bytes) = snapshot.memory_budget_bytes {
+        show("memory_budget_bytes", "The budget of memory", bytes);
+    }
 }
 
 fn show_section(text: &mut Exposition, section: &Section) {

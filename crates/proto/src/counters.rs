@@ -25,6 +25,8 @@ pub enum CloseReason {
     Evicted,
     /// Closed in the middle of something, for a client with far fewer connections.
     OverShare,
+    /// Closed because memory was short.
+    Memory,
     /// A new connection refused with 503 at the cap.
     Refused,
     /// A new connection closed without an answer at a loop's capacity.
@@ -45,7 +47,7 @@ impl CloseReason {
     }
 
     /// Every reason with its name in the status page.
-    pub const ALL: [(Self, &'static str); 12] = [
+    pub const ALL: [(Self, &'static str); 13] = [
         (Self::Client, "client"),
         (Self::Finished, "finished"),
         (Self::Idle, "idle"),
@@ -54,6 +56,7 @@ impl CloseReason {
         (Self::Vanished, "vanished"),
         (Self::Evicted, "evicted"),
         (Self::OverShare, "over_share"),
+        (Self::Memory, "memory"),
         (Self::Refused, "refused"),
         (Self::OverCapacity, "over_capacity"),
         (Self::Drained, "drained"),

@@ -128,7 +128,12 @@ impl Exchange {
 
     /// Whether it holds more than 16 KiB, and is freed instead of pooled.
     pub(crate) fn is_oversized(&self) -> bool {
+        self.held_bytes() > 16 << 10
+    }
+
+    /// Memory that it holds beside itself, but for content.
+    pub(crate) fn held_bytes(&self) -> usize {
         let response = self.response.fields.memory_bytes() + self.response.spare.capacity();
-        self.request.head.capacity() + response > 16 << 10
+        self.request.head.capacity() + response
     }
 }

@@ -15,6 +15,7 @@ mod encode;
 mod idle;
 mod input;
 mod lend;
+mod memory;
 mod orders;
 mod output;
 mod reading;
@@ -201,6 +202,7 @@ impl Http1Session {
             let left = progress.out_bytes.saturating_sub(progress.out_sent);
             progress.log_pending(u64::MAX, cx);
             progress.stream.left();
+            progress.sending_bytes = 0;
             self.count_bytes_out(left, cx);
         }
         match self.state {
@@ -261,7 +263,9 @@ impl Http1Session {
             cx.pool.give_exchange(exchange);
             return;
         }
-        self.progress(cx).hang_up = None;
+        let progress = self.progress(cx);
+        progress.hang_up = None;
+        progress.lent_bytes = 0;
         if self.draining && !self.eof && !self.has_unread() {
             self.progress(cx).exchange = Some(exchange);
             self.state = State::AnswerDue;
@@ -392,6 +396,7 @@ impl Http1Session {
     pub fn awaits_client_since(&self) -> Option<Millis> {
         let awaits = match self.state {
             State::Head | State::Collecting { .. } | State::Discarding | State::Lingering => true,
+            State::Streaming => self.sending || self.awaits_content(),
             _ => self.sending,
         };
         awaits.then_some(self.since)

@@ -479,4 +479,9 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
             false => Some(self.since), // a handshake, or the end
         }
     }
+
+    fn held_bytes(&self) -> usize {
+        let in_flight = self.in_flight.map_or(0, |batch| batch.bytes as usize);
+        size_of::<Self>() + self.out.capacity() + in_flight + self.session.held_bytes()
+    }
 }

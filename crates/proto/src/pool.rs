@@ -18,6 +18,7 @@ pub struct Pool {
     segments: Vec<Vec<Segment>>,
     /// What HTTP/1 keeps of its own.
     pub(crate) http1: ProgressPool,
+    is_short: bool,
 }
 
 impl Pool {
@@ -25,6 +26,23 @@ impl Pool {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Whether the process has no memory left for what needs much of it: then large content is refused.
+    pub fn set_short(&mut self, is_short: bool) {
+        self.is_short = is_short;
+    }
+
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    /// Frees what is kept for later.
+    pub fn free_spare(&mut self) {
+        *self = Self {
+            is_short: self.is_short,
+            ..Self::default()
+        };
     }
 
     /// Takes back an exchange whose connection is gone.

@@ -104,6 +104,10 @@ pub(crate) struct Progress {
     pub(crate) out_bytes: u64,
     /// How much of it has left, as far as that was reported.
     pub(crate) out_sent: u64,
+    /// Memory of what is being sent.
+    pub(crate) sending_bytes: usize,
+    /// Memory of the exchange that a handler's blocking step or an app's task has.
+    pub(crate) lent_bytes: usize,
     /// An answer too large to be copied is logged when it is out.
     pub(crate) unlogged: Option<Box<Exchange>>,
     /// Without a log, that is when its latency ends.

@@ -208,5 +208,8 @@ session! {
         /// Since when it waits for its client in the middle of a request or a response: `None` if it
         /// does not.
         fn awaits_client_since() -> Option<Millis>;
+
+        /// Memory that it holds beside itself, in bytes.
+        fn held_bytes() -> usize;
     }
 }

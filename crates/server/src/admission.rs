@@ -41,6 +41,8 @@ pub(crate) struct Load {
     pub(crate) share: Share,
     /// The new connection holds the last descriptor.
     pub(crate) is_last_descriptor: bool,
+    /// There is no memory for another connection.
+    pub(crate) is_memory_full: bool,
     /// The server is going down: what has connected by now is still served.
     pub(crate) is_draining: bool,
     /// Workers; 0: what may block runs on the thread that asks.
@@ -105,6 +107,9 @@ impl Admission {
     fn connection(self, load: &Load) -> Verdict {
         if load.is_draining {
             return Verdict::Admit;
+        }
+        if load.is_memory_full {
+            return Self::refusal(load.refusals);
         }
         if load.connections < self.connections_max && !load.is_last_descriptor {
             return Verdict::Admit;
@@ -177,6 +182,18 @@ mod tests {
         };
         assert_eq!(at(true), Verdict::EvictIdle);
         assert_eq!(at(false), Verdict::Refuse);
+    }
+
+    #[test]
+    fn a_connection_without_memory_for_it_is_refused_whether_one_is_idle_or_not() {
+        for has_idle in [false, true] {
+            let verdict = connection(Load {
+                has_idle,
+                is_memory_full: true,
+                ..Load::default()
+            });
+            assert_eq!(verdict, Verdict::Refuse);
+        }
     }
 
     #[test]

@@ -16,8 +16,12 @@ use std::sync::Arc;
 use loadline_proto::Handler;
 
 use crate::accept::listener::Listener;
-use crate::options::Architecture;
+use crate::connection_thread;
+use crate::memory::thread_bytes;
+use crate::options::{Architecture, ServerOptions};
 use crate::site::{Site, Started};
+use crate::telemetry::counters::Role;
+use crate::thread::context;
 
 /// Serves until drained or cut. `started` is notified once connections can be served.
 pub(crate) fn run<H: Handler>(
@@ -32,5 +36,23 @@ pub(crate) fn run<H: Handler>(
         Architecture::ThreadPool => thread_pool::run(site, listeners, started),
         Architecture::Reactor => reactor::run(site, listeners, started),
         Architecture::Proactor => proactor::run(site, listeners, started),
+    }
+}
+
+/// What the threads and their buffers take of memory before any connection has come, in bytes.
+#[must_use]
+pub fn fixed_memory_bytes(options: &ServerOptions) -> u64 {
+    let of = |role, buffer_bytes| thread_bytes(role, options.architecture, buffer_bytes);
+    match options.architecture {
+        Architecture::Sequential => of(Role::Thread, context::READ_BUFFER_BYTES),
+        Architecture::ThreadPerConnection => of(Role::Acceptor, context::READ_BUFFER_BYTES),
+        Architecture::ThreadPool => {
+            let thread = of(Role::Thread, connection_thread::READ_BUFFER_BYTES);
+            let that_waits = of(Role::Loop, context::READ_BUFFER_BYTES);
+            thread * options.threads as u64 + that_waits
+        }
+        Architecture::Reactor | Architecture::Proactor => {
+            of(Role::Loop, context::READ_BUFFER_BYTES) * options.loops as u64
+        }
     }
 }

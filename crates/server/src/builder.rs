@@ -6,8 +6,8 @@ use std::sync::Arc;
 use loadline_proto::{ErrorPages, Handler, Limits, SessionConfig, TrustedProxies};
 
 use crate::{
-    AccessLogging, Architecture, Config, ConnectionLogging, ListenAddr, ServerConfig, ServerHandle,
-    ServerOptions, serve,
+    AccessLogging, Architecture, Config, ConnectionLogging, ListenAddr, MemoryBudget, ServerConfig,
+    ServerHandle, ServerOptions, serve,
 };
 
 /// A server that is being put together; what is not chosen has its default. See the crate's
@@ -18,6 +18,7 @@ pub struct Server<H> {
     options: ServerOptions,
     session: SessionConfig,
     listen: Vec<ListenAddr>,
+    memory: Option<Arc<MemoryBudget>>,
     unix_mode: Option<u32>,
     access_log: Option<AccessLogging>,
     connection_log: Option<ConnectionLogging>,
@@ -40,6 +41,7 @@ impl<H: Handler> Server<H> {
             options: ServerOptions::default(),
             session: SessionConfig::default(),
             listen: Vec::new(),
+            memory: None,
             unix_mode: None,
             access_log: None,
             connection_log: None,
@@ -54,6 +56,7 @@ impl<H: Handler> Server<H> {
             options: self.options,
             session: self.session,
             listen: self.listen,
+            memory: self.memory,
             unix_mode: self.unix_mode,
             access_log: self.access_log,
             connection_log: self.connection_log,
@@ -111,6 +114,14 @@ impl<H: Handler> Server<H> {
         self
     }
 
+    /// What all connections, their buffers and the threads may use of memory, perhaps together with other
+    /// servers of the process. Without it there is no limit.
+    #[must_use]
+    pub fn memory(mut self, budget: Arc<MemoryBudget>) -> Self {
+        self.memory = Some(budget);
+        self
+    }
+
     /// The bounds of each connection: sizes, windows, times.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
@@ -157,6 +168,7 @@ impl<H: Handler> Server<H> {
         }
         let config = ServerConfig {
             options: self.options,
+            memory: self.memory,
             unix_mode: self.unix_mode,
             access_log: self.access_log,
             connection_log: self.connection_log,

@@ -462,6 +462,12 @@ impl<T> Connection<T> {
         record
     }
 
+    /// Memory that it holds beside itself, in bytes.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.session.held_bytes()
+    }
+
     /// When `expired` is due.
     pub(crate) fn deadline(&self) -> Option<Millis> {
         self.session.deadline()

@@ -9,14 +9,15 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use loadline_base::{LogLimit, Millis};
+use loadline_base::{LogLimit, MemoryPressure, Millis};
 use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_BYTES};
-use loadline_sys::{Accepted, Waker, wait_socket};
+use loadline_sys::{Accepted, Waker, poller, wait_socket};
 
 use crate::accept::acceptor::{Acceptor, NewConnection};
 use crate::admission::Verdict;
 use crate::config::Steps as _;
 use crate::connection::{Connection, Placement, Step, TaskStart};
+use crate::memory::Footprint;
 use crate::overload::Permit;
 use crate::shutdown::Stage;
 use crate::site::Site;
@@ -34,14 +35,22 @@ const _: () = assert!(READ_BUFFER_BYTES.is_multiple_of(RECEIVE_BYTES));
 /// A connection's right to its thread, which it may lose while it waits for its client.
 pub(crate) trait Hold {
     /// Whether the thread gives a connection back that has lost it, and goes on with others. Otherwise it
-    /// can only lose an idle one, which is closed.
+    /// can only lose one that is idle or holds memory, which is closed.
     const GIVES_BACK: bool;
 
     /// The connection begins to wait. `false`: it has lost the thread already.
     fn rest(&self, now: Millis) -> bool;
 
+    /// The same, for a connection that is not idle and has held memory since then.
+    fn rest_holding(&self, since: Millis) -> bool {
+        self.rest(since)
+    }
+
     /// It goes on; `false` if it has lost the thread meanwhile.
     fn resume(&self) -> bool;
+
+    /// Memory is short: connections that have held some of it longest lose their threads.
+    fn relieve(&self) {}
 
     /// Whether others wait for the thread.
     fn is_wanted(&self) -> bool {
@@ -172,9 +181,12 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
         permit: None,
         busy: BusyTime::default(),
         visit_us,
+        footprint: Footprint::default(),
+        holds_since: Millis(0),
     };
     let left = thread.run();
     thread.end_visit();
+    thread.footprint.release(&mut thread.thread.memory);
     (left, thread.busy)
 }
 
@@ -229,6 +241,8 @@ struct Thread<'c, H: Handler, T, F> {
     busy: BusyTime,
     /// When this visit began, in microseconds; `None` between two.
     visit_us: Option<u64>,
+    footprint: Footprint,
+    holds_since: Millis,
 }
 
 impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
@@ -264,41 +278,38 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     /// Waits for the socket, the deadline, a task or the shutdown, and reports what came.
     fn wait(&mut self) -> Option<Left> {
         let has_tasks = self.connection.has_tasks();
+        if self.has_grown() && self.thread.memory.pressure() >= MemoryPressure::Slow {
+            if T::GIVES_BACK && !has_tasks {
+                return Some(Left::Waiting); // its loop has others to close
+            }
+            if !self.relieve() {
+                return None;
+            }
+        }
+        let is_idle = self.connection.is_idle::<()>();
+        let is_holding = !is_idle && self.is_holding();
         let may_lose = match T::GIVES_BACK {
             true => !has_tasks,
-            false => self.connection.is_idle::<()>(),
+            false => is_idle || is_holding,
         };
-        let now_us = self.end_visit();
-        if may_lose && !self.hold.rest(Millis(now_us / 1000)) {
+        let now = Millis(self.end_visit() / 1000);
+        let rests = match is_holding {
+            _ if !may_lose => true,
+            true => self.hold.rest_holding(self.holds_since),
+            false => self.hold.rest(now),
+        };
+        if !rests {
             return Some(Left::Waiting);
         }
-        let task_waker = self.waker.as_ref().filter(|_| has_tasks);
-        let hold_waker = self.hold.waker().filter(|_| may_lose);
-        let other_fd = match hold_waker {
-            Some(waker) => waker.as_fd(),
-            None => self.site.shutdown.next_fd(self.seen),
-        };
-        let task_fd = task_waker.map(|waker| waker.as_fd());
-        let timeout_ms = self.timeout_ms();
-        let transport = self.connection.transport();
-        let (read, write) = (transport.awaits_input(), transport.is_sending());
-        let result = wait_socket(transport.fd(), read, write, other_fd, task_fd, timeout_ms);
-        if let (Some(waker), Ok(ready)) = (hold_waker, &result)
-            && ready.other
-        {
-            waker.clear();
-        }
-        if let (Some(waker), Ok(ready)) = (task_waker, &result)
-            && ready.rung
-        {
-            waker.clear();
-            self.connection.notified(None);
-        }
+        let result = self.wait_for_events(has_tasks, may_lose);
         self.thread.begin_visit();
         let has_lost = may_lose && !self.hold.resume();
         if has_lost && !T::GIVES_BACK {
             self.visit_us = Some(self.thread.now_us());
-            self.connection.abort(CloseReason::Evicted);
+            self.connection.abort(match is_holding {
+                true => CloseReason::Memory,
+                false => CloseReason::Evicted,
+            });
             return None;
         }
         let Ok(ready) = result else {
@@ -322,6 +333,62 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             self.connection.expired(&mut self.thread.cx());
         }
         None
+    }
+
+    /// Waits for the socket, the deadline, a task, the loss of the thread, or the shutdown.
+    fn wait_for_events(
+        &mut self,
+        has_tasks: bool,
+        may_lose: bool,
+    ) -> io::Result<poller::Readiness> {
+        let task_waker = self.waker.as_ref().filter(|_| has_tasks);
+        let hold_waker = self.hold.waker().filter(|_| may_lose);
+        let other_fd = match hold_waker {
+            Some(waker) => waker.as_fd(),
+            None => self.site.shutdown.next_fd(self.seen),
+        };
+        let task_fd = task_waker.map(|waker| waker.as_fd());
+        let timeout_ms = self.timeout_ms();
+        let transport = self.connection.transport();
+        let (read, write) = (transport.awaits_input(), transport.is_sending());
+        let result = wait_socket(transport.fd(), read, write, other_fd, task_fd, timeout_ms);
+        if let (Some(waker), Ok(ready)) = (hold_waker, &result)
+            && ready.other
+        {
+            waker.clear();
+        }
+        if let (Some(waker), Ok(ready)) = (task_waker, &result)
+            && ready.rung
+        {
+            waker.clear();
+            self.connection.notified(None);
+        }
+        result
+    }
+
+    /// It is about to wait: counts what it holds. `true`: the thread had to take more of the budget.
+    #[inline]
+    fn has_grown(&mut self) -> bool {
+        let held_bytes = self.connection.held_bytes();
+        let (footprint, since) = (&mut self.footprint, &mut self.holds_since);
+        self.thread.note_memory(footprint, since, held_bytes)
+    }
+
+    /// Whether it holds memory until its client has done something.
+    fn is_holding(&self) -> bool {
+        self.footprint.is_holding() && self.connection.awaits_client_since().is_some()
+    }
+
+    /// Memory is short. `false`: too short for this connection.
+    #[cold]
+    fn relieve(&mut self) -> bool {
+        self.hold.relieve();
+        let is_full = self.thread.memory.pressure() == MemoryPressure::Full;
+        if is_full && self.is_holding() {
+            self.connection.abort(CloseReason::Memory);
+            return false;
+        }
+        true
     }
 
     /// It has nothing to do before an event. Returns the time.

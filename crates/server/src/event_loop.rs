@@ -15,6 +15,7 @@ mod accepting;
 mod drain;
 pub(crate) mod loop_group;
 mod main_loop;
+mod memory;
 mod messages;
 mod shares;
 mod task_events;
@@ -34,6 +35,7 @@ use crate::accept::listener::Listener;
 use crate::accept::listener_set::ListenerSet;
 use crate::connection::{Connection, Step};
 use crate::fairness::ClientKey;
+use crate::memory::Footprint;
 use crate::options::SocketIo;
 use crate::overload::TurnControl;
 use crate::shutdown::Stage;
@@ -67,7 +69,7 @@ const EVENTS_PER_TICK: u32 = 16;
 struct Slot<T> {
     /// `None` while a worker has it.
     connection: Option<Connection<T>>,
-    /// Since when it is idle; only meaningful while it is in the list of idle ones.
+    /// Since when it is idle, or has held memory; only meaningful while it does either.
     idle_since: Millis,
     /// What events said while a worker had it.
     missed: Readiness,
@@ -76,6 +78,7 @@ struct Slot<T> {
     /// The session knows that the server is draining.
     knows_drain: bool,
     standing: Standing,
+    footprint: Footprint,
 }
 
 /// How a connection counts.
@@ -133,6 +136,8 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     is_cut_short: bool,
     /// A drain has begun; idle connections learn of it after all pending events were reported.
     is_reporting: bool,
+    /// When connections that hold memory were last looked through.
+    relieved_at: Millis,
 }
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
@@ -200,6 +205,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             has_waited: true,
             is_cut_short: false,
             is_reporting: false,
+            relieved_at: Millis(0),
         })
     }
 
@@ -292,6 +298,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if self.group.members().len() > 1 {
             self.show_oldest_idle();
         }
+        self.relieve();
         let now_us = self.thread.end_turn();
         self.ended_us = now_us;
         self.load().turn_ends(began_us, now_us);
@@ -479,6 +486,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         } else {
             self.idle.remove(token.index);
         }
+        self.note_memory(token);
     }
 
     /// It has used up its share: others first. No event will come for it.
@@ -494,6 +502,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if let Some(deadline) = slot.connection.as_ref().and_then(Connection::deadline) {
             self.timers.arm(token, deadline);
         }
+        self.note_memory(token);
     }
 
     fn abort(&mut self, token: Token, reason: CloseReason) {
@@ -506,9 +515,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     fn close(&mut self, token: Token) {
-        let Some(slot) = self.slots.remove(token) else {
+        let Some(mut slot) = self.slots.remove(token) else {
             return;
         };
+        slot.footprint.release(&mut self.thread.memory);
         // Before the close is counted: a reader that sees all closed sees none connected.
         self.thread.row.connections.sub(1);
         let mut client = ClientKey::NOBODY;

@@ -77,7 +77,11 @@ impl<H: Handler> Remote for Site<H> {
     }
 
     fn snapshot(&self) -> Snapshot {
-        self.registry.snapshot()
+        Snapshot {
+            memory_budget_bytes: self.memory.limit_bytes(),
+            memory_used_bytes: self.memory.used_bytes(),
+            ..self.registry.snapshot()
+        }
     }
 
     fn timings(&self) -> Timings {

@@ -88,6 +88,7 @@ mod connection_thread;
 mod event_loop;
 mod fairness;
 mod handle;
+mod memory;
 mod options;
 mod overload;
 mod shutdown;
@@ -125,9 +126,11 @@ use std::sync::mpsc::sync_channel;
 
 use loadline_proto::{AccessFormat, Handler};
 
+pub use architecture::fixed_memory_bytes;
 pub use builder::Server;
 pub use config::{Config, ConfigError, ListenerConfig, SharedConfig};
 pub use handle::{Control, Ending, ServerHandle};
+pub use loadline_base::MemoryBudget;
 pub use loadline_proto::{
     ConnectionFormat, ErrorPages, ForwardedField, Limits, TrustedProxies, TrustedProxy,
 };
@@ -176,6 +179,9 @@ pub struct ConnectionLogging {
 pub struct ServerConfig {
     /// Architecture and numbers.
     pub options: ServerOptions,
+    /// What connections, buffers and threads may use of memory, perhaps with others; `None`: without a
+    /// limit.
+    pub memory: Option<Arc<MemoryBudget>>,
     /// Permissions of the files of Unix sockets; `None`: by the process's mask.
     pub unix_mode: Option<u32>,
     /// The access log, if there is one.
@@ -221,6 +227,7 @@ fn start<H: Handler>(
     let listeners = Listener::bind_all(&addresses, &config.options, config.unix_mode)?;
     let addresses = listeners.iter().map(|l| l.address().clone()).collect();
     let site = Arc::new(Site {
+        memory: config.memory.unwrap_or_else(|| MemoryBudget::new(None)),
         in_progress: config.options.latency_goal.map(InProgress::new),
         config: served,
         clock: Clock::new(),

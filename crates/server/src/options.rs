@@ -82,6 +82,9 @@ pub struct ServerOptions {
     /// Connections that the kernel keeps before they are accepted. 4096: its own bound
     /// (`net.core.somaxconn`) since Linux 5.4; bursts wait rather than time out.
     pub backlog: u32,
+    /// What the kernel may keep for a connection in either direction, sent and not taken or received and
+    /// not read. `None`: as much as the kernel finds good, which lets a window grow with the distance.
+    pub socket_buffer_bytes: Option<usize>,
     /// Let the kernel complete a connection only when its first bytes came, or after some seconds
     /// (`TCP_DEFER_ACCEPT`). On: a new connection with a request costs two thirds, and one without takes
     /// nothing of the server meanwhile.
@@ -110,6 +113,7 @@ impl Default for ServerOptions {
             capacity_per_loop: None,
             connections_max: 8192,
             backlog: 4096,
+            socket_buffer_bytes: None,
             defer_accept: true,
             grace: Duration::from_secs(10),
         }

@@ -191,6 +191,7 @@ impl Simulation {
         enter(&network);
         let site = Arc::new(Site {
             in_progress: None,
+            memory: loadline_base::MemoryBudget::new(None),
             config: config_of(Echo),
             clock: Clock::simulated(now_us),
             descriptor_log_after: Default::default(),
@@ -203,7 +204,7 @@ impl Simulation {
             failure: Default::default(),
             options,
         });
-        let group = LoopGroup::new(&site.options, loops).unwrap();
+        let group = LoopGroup::new(&site.options, loops, &site.memory).unwrap();
         let (pool, desks) = match workers {
             0 => (None, Vec::new()),
             count => {

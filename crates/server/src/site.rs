@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{self, Poll};
 use std::time::Instant;
 
-use loadline_base::Millis;
+use loadline_base::{MemoryBudget, Millis};
 use loadline_proto::{AccessFormat, Exchange, ForwardedField, Handler, Task};
 
 use crate::accept::acceptor::LogAfter;
@@ -27,6 +27,8 @@ pub(crate) struct Site<H: Handler> {
     pub(crate) config: Arc<SharedConfig<H>>,
     pub(crate) options: ServerOptions,
     pub(crate) clock: Clock,
+    /// What all threads may use.
+    pub(crate) memory: Arc<MemoryBudget>,
     /// Requests on threads that share the CPUs, if there is a latency goal.
     pub(crate) in_progress: Option<InProgress>,
     pub(crate) descriptor_log_after: LogAfter,
@@ -214,6 +216,7 @@ pub(crate) mod tests {
             options: ServerOptions::default(),
             clock: Clock::new(),
             in_progress: None,
+            memory: MemoryBudget::new(None),
             descriptor_log_after: LogAfter::default(),
             shutdown: Shutdown::new().unwrap(),
             registry: Arc::default(),

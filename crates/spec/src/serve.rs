@@ -43,6 +43,9 @@ spec! {
         /// How many connections, and for how long.
         #[command(flatten)]
         pub connections: ConnectionSpec,
+        /// How much memory.
+        #[command(flatten)]
+        pub memory: MemorySpec,
         /// What a request may cost.
         #[command(flatten)]
         pub requests: RequestSpec,
@@ -173,6 +176,32 @@ spec! {
 }
 
 spec! {
+    /// How much memory all of it may take.
+    #[derive(Args, Clone, Debug, PartialEq)]
+    #[command(next_help_heading = "Memory")]
+    pub struct MemorySpec {
+        /// Memory for connections, their buffers, threads and the file cache. When it runs short, idle
+        /// connections are closed, then those that have waited longest for their clients; then new
+        /// connections and large request content are refused (503). Apps, databases and password hashing
+        /// come on top. auto is half of what the control group or the machine has; off: no limit.
+        #[arg(long, value_name = "SIZE", default_value = "auto")]
+        pub memory_max: Preset<OrOff<Auto<Size<MEMORY_LEAST>>>>,
+
+        /// Memory that the kernel may use for a connection in either direction, to send and to receive
+        /// (SO_SNDBUF, SO_RCVBUF). Half of it is the largest window: 64k allow 6 Mbit/s at a round-trip
+        /// time of 40 ms. auto: the kernel decides.
+        #[arg(long, value_name = "SIZE", default_value = "auto")]
+        pub socket_buffer: Preset<Auto<Size<SOCKET_BUFFER_LEAST, SOCKET_BUFFER_MOST>>>,
+    }
+}
+
+/// The least that the threads of a small server and some connections need.
+const MEMORY_LEAST: u64 = 16 << 20;
+/// What the kernel takes as the least itself, about.
+const SOCKET_BUFFER_LEAST: u64 = 8 << 10;
+const SOCKET_BUFFER_MOST: u64 = 1 << 30;
+
+spec! {
     /// What a request may cost.
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Requests")]
@@ -275,7 +304,7 @@ spec! {
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub precompressed: OnOff,
 
-        /// Memory of the file cache; 0 turns it off.
+        /// Memory of the file cache, but at most a quarter of --memory-max; 0 turns it off.
         #[arg(long, value_name = "SIZE", default_value = "128M")]
         pub cache_bytes: Preset<Size>,
 

@@ -69,9 +69,10 @@ pub fn cpus_allowed() -> Vec<usize> {
 }
 
 /// The folders of this process's control group and of those above it, its own first, as far as they
-/// can be seen below `root` (`/`, but for tests): of version 2, or of version 1 where that has the CPU.
+/// can be seen below `root` (`/`, but for tests): of version 2, or of version 1 where that has this
+/// controller.
 #[must_use]
-pub fn control_groups(root: &Path) -> Vec<PathBuf> {
+pub fn control_groups(root: &Path, controller: &str) -> Vec<PathBuf> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mut folders = Vec::new();
     for line in groups.lines() {
@@ -81,7 +82,9 @@ pub fn control_groups(root: &Path) -> Vec<PathBuf> {
         };
         let mounts = match controllers {
             "" => vec!["."],
-            some if some.split(',').any(|one| one == "cpu") => vec![some, "cpu", "cpu,cpuacct"],
+            some if some.split(',').any(|one| one == controller) => {
+                vec![some, controller, "cpu,cpuacct"]
+            }
             _ => continue,
         };
         for mount in mounts {
@@ -99,7 +102,7 @@ pub fn control_groups(root: &Path) -> Vec<PathBuf> {
 
 /// The tightest quota from the process's own control group up to the root.
 fn quota_milli(root: &Path) -> Option<u64> {
-    let folders = control_groups(root).into_iter();
+    let folders = control_groups(root, "cpu").into_iter();
     let quotas = folders.filter_map(|folder| read_v2(&folder).or_else(|| read_v1(&folder)));
     quotas.min()
 }

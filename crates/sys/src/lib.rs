@@ -13,6 +13,7 @@ pub mod clock;
 pub mod connect;
 pub mod file;
 pub mod memory;
+pub mod memory_limit;
 pub mod network;
 pub mod poller;
 pub mod process;

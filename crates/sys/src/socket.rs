@@ -48,6 +48,9 @@ pub struct ListenOptions {
     pub defer_accept: bool,
     /// Leave IPv4 to others at `[::]`, which otherwise takes its connections too.
     pub ipv6_only: bool,
+    /// What the kernel may keep for a connection in either direction, in bytes; `None`: as much as it
+    /// finds good (TCP only).
+    pub buffer_bytes: Option<usize>,
     /// Permissions of a Unix socket's file; `None`: by the process's mask.
     pub unix_mode: Option<u32>,
 }
@@ -65,7 +68,8 @@ pub struct Accepted {
 
 /// Listens at `address`, and says at which address it came to be (the port, if it was 0).
 ///
-/// What connections inherit from the listener is set on it, once: `TCP_NODELAY`.
+/// What connections inherit from the listener is set on it, once: `TCP_NODELAY`, and the
+/// sizes of buffers if they are given.
 ///
 /// # Errors
 /// The address is taken, not ours, or may not be used; the path has no folder.
@@ -89,6 +93,12 @@ fn listen_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<(OwnedF
     }
     // An answer leaves in one call, so there is nothing for Nagle's algorithm to gather.
     sockopt::set_tcp_nodelay(&socket, true)?;
+    if let Some(bytes) = options.buffer_bytes {
+        // Before `listen`: the window that a handshake offers depends on it. The kernel doubles what it
+        // is given.
+        sockopt::set_socket_recv_buffer_size(&socket, bytes / 2)?;
+        sockopt::set_socket_send_buffer_size(&socket, bytes / 2)?;
+    }
     if options.defer_accept {
         let name = libc::TCP_DEFER_ACCEPT;
         set_option(
@@ -332,6 +342,7 @@ mod tests {
         reuse_port: false,
         defer_accept: false,
         ipv6_only: false,
+        buffer_bytes: None,
         unix_mode: None,
     };
 
@@ -404,6 +415,20 @@ mod tests {
         let (_one, address) = listen(&anywhere(), shared).unwrap();
         let (_two, again) = listen(&address, shared).unwrap();
         assert_eq!(address, again);
+    }
+
+    #[test]
+    fn connections_inherit_the_sizes_of_their_buffers() {
+        let bytes = 64 << 10;
+        let options = ListenOptions {
+            buffer_bytes: Some(bytes),
+            ..OPTIONS
+        };
+        let (listener, address) = listen(&anywhere(), options).unwrap();
+        let _client = TcpStream::connect(port_of(&address)).unwrap();
+        let server = accepted(&listener).socket;
+        assert_eq!(sockopt::socket_recv_buffer_size(&server).unwrap(), bytes);
+        assert_eq!(sockopt::socket_send_buffer_size(&server).unwrap(), bytes);
     }
 
     #[test]

@@ -17,7 +17,7 @@ const CHARTS = [
   { id: "refused", show: number, of: (s) => s.refused },
   { id: "queue", show: time, of: (s) => ({ age: s.queue.age_us }) },
   { id: "use", show: percent, top: 1, of: (s) => s.use },
-  { id: "memory", show: bytes, of: (s) => s.memory.budget_bytes === null ? { resident: s.memory.resident_bytes } : { resident: s.memory.resident_bytes, budget: s.memory.budget_bytes } },
+  { id: "memory", show: bytes, of: (s) => s.memory.budget_bytes === null ? { resident: s.memory.resident_bytes } : { resident: s.memory.resident_bytes, counted: s.memory.used_bytes, budget: s.memory.budget_bytes } },
 ];
 const LETTERS = ["a", "b", "c", "d", "e"];
 

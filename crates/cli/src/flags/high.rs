@@ -11,11 +11,13 @@ use loadline_apps::{CacheControlRule, MediaTypeRule, MediaTypes};
 use loadline_proto::{Limits, TrustedProxies};
 use loadline_server::{
     Architecture, DESCRIPTORS_RESERVED, OptionError, QUEUE_MAX, ServerOptions, SocketIo,
+    fixed_memory_bytes,
 };
 use loadline_spec::serve::{ArchitectureSpec, ProxySpec, ServeSpec};
 use loadline_spec::values::{Auto, Count};
 use loadline_spec::{SpecError, Value, ValueError};
 use loadline_sys::affinity::CpuBudget;
+use loadline_sys::memory_limit::MemoryLimit;
 
 use super::fit;
 use super::limits::limits;
@@ -28,6 +30,8 @@ pub(crate) struct Machine {
     pub(crate) budget: CpuBudget,
     /// Descriptors that the process may have.
     pub(crate) descriptors_max: usize,
+    /// Memory that the process may have; `None`: nothing was found.
+    pub(crate) memory: Option<MemoryLimit>,
     /// Why there is no io_uring here; `None`: there is.
     pub(crate) refuses_io_uring: Option<String>,
 }
@@ -39,6 +43,7 @@ impl Machine {
         Self {
             budget: loadline_sys::affinity::cpu_budget(),
             descriptors_max: usize::try_from(limit.soft).unwrap_or(usize::MAX),
+            memory: loadline_sys::memory_limit::memory_limit(),
             refuses_io_uring: why_no_io_uring(),
         }
     }
@@ -61,6 +66,10 @@ pub(crate) struct Plan {
     pub(crate) fallback: Option<String>,
     /// Bounds of a connection.
     pub(crate) limits: Limits,
+    /// Memory for connections, buffers, threads and the file cache; `None`: without a limit.
+    pub(crate) memory_bytes_max: Option<u64>,
+    /// The file cache's part of it.
+    pub(crate) cache_bytes_max: u64,
     /// Files that the cache keeps open.
     pub(crate) open_files_max: usize,
     /// Who is trusted to name clients.
@@ -104,7 +113,10 @@ pub(crate) fn plan(flags: ServeSpec, machine: &Machine) -> Result<Plan, Failure>
     options
         .validate_descriptors(machine.descriptors_max, open_files_max)
         .map_err(refused)?;
+    let (memory_bytes_max, cache_bytes_max) = memory(&flags, &options, machine)?;
     Ok(Plan {
+        memory_bytes_max,
+        cache_bytes_max,
         limits: limits(&flags.requests, &flags.connections)?,
         flags: Arc::new(flags),
         options,
@@ -156,6 +168,38 @@ fn refused(error: OptionError) -> Failure {
 fn open_files_max(flags: &ServeSpec, machine: &Machine) -> usize {
     let auto = || (machine.descriptors_max / 8).clamp(16, OPEN_FILES_AUTO);
     or_auto(&flags.content.cache_open_files, auto)
+}
+
+/// The share of all memory that `auto` takes. The rest is for what is not counted: apps, password hashing,
+/// the kernel's buffers of sockets, what the allocator keeps, and the page cache, which files are served
+/// from.
+const MEMORY_SHARE: u64 = 2;
+/// The part of it that the file cache may have: the rest must be enough for connections.
+const CACHE_SHARE: u64 = 4;
+
+/// The budget of memory, and what the file cache has of it.
+fn memory(
+    flags: &ServeSpec,
+    options: &ServerOptions,
+    machine: &Machine,
+) -> Result<(Option<u64>, u64), SpecError> {
+    let cache_bytes = **flags.content.cache_bytes;
+    // The threads and the cache leave a quarter at least for connections.
+    let least = fixed_memory_bytes(options).saturating_mul(2);
+    let budget_bytes = match flags.memory.memory_max.0.0 {
+        None => None,
+        Some(Auto::Auto) => machine
+            .memory
+            .map(|found| (found.bytes() / MEMORY_SHARE).max(least)),
+        Some(Auto::Given(given)) if *given < least => {
+            let why = format!("the threads alone take {} bytes", least / 2);
+            let error = SpecError::new("memory-max", why, format!("at least {least}"));
+            return Err(error.with_value(given));
+        }
+        Some(Auto::Given(given)) => Some(*given),
+    };
+    let cache_max = budget_bytes.map_or(u64::MAX, |bytes| bytes / CACHE_SHARE);
+    Ok((budget_bytes, cache_bytes.min(cache_max)))
 }
 
 fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> ServerOptions {
@@ -210,6 +254,10 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
         fairness: flags.requests.fairness.0,
         connections_max,
         backlog: flags.connections.backlog.saturating_u32(),
+        socket_buffer_bytes: match *flags.memory.socket_buffer {
+            Auto::Auto => None,
+            Auto::Given(size) => usize::try_from(*size).ok(),
+        },
         defer_accept: flags.connections.defer_accept.0,
         grace: **flags.running.grace,
     }
@@ -237,6 +285,10 @@ mod tests {
             quota_milli: Some(3500),
         },
         descriptors_max: 20_000,
+        memory: Some(MemoryLimit {
+            machine_bytes: 16 << 30,
+            group_bytes: Some(1 << 30),
+        }),
         refuses_io_uring: None,
     };
 
@@ -355,6 +407,37 @@ mod tests {
     }
 
     #[test]
+    fn memory_is_half_of_what_there_is_and_the_cache_has_a_quarter_of_it() {
+        const MIB: u64 = 1 << 20;
+        let planned = |line: &str, memory| {
+            let machine = Machine { memory, ..MACHINE };
+            let plan = planned(line, &machine).unwrap();
+            (plan.memory_bytes_max, plan.cache_bytes_max)
+        };
+        let of_group = |bytes| {
+            Some(MemoryLimit {
+                machine_bytes: 16 << 30,
+                group_bytes: Some(bytes),
+            })
+        };
+        let found = of_group(1 << 30);
+        assert_eq!(planned("", found), (Some(512 * MIB), 128 * MIB));
+        assert_eq!(planned("--memory-max off", found), (None, 128 * MIB));
+        let given = planned("--memory-max 100M --cache-bytes 1M", found);
+        assert_eq!(given, (Some(100 * MIB), MIB));
+        assert_eq!(
+            planned("--memory-max 64M", found),
+            (Some(64 * MIB), 16 * MIB)
+        );
+        assert_eq!(planned("", None), (None, 128 * MIB));
+        // Threads that were asked for fit in any case.
+        let line = "--architecture thread-pool --threads 1000";
+        let (budget, cache) = planned(line, of_group(64 * MIB));
+        let budget = budget.unwrap();
+        assert!(budget > 64 * MIB && cache == budget / 4, "{budget}");
+    }
+
+    #[test]
     fn the_papers_models() {
         let fifty = "--loops 50 --workers 50 --worker-pools per-loop --accept handoff";
         let options = planned(fifty, &MACHINE).unwrap().options;
@@ -402,6 +485,9 @@ mod tests {
             --log-format json => --access-log
             --keep-alive maybe => --keep-alive maybe on off
             --grace 10 => --grace 10 10s
+            --architecture thread-pool --threads 1000 --memory-max 16M => --memory-max 16777216 threads least
+            --memory-max 1M => --memory-max 1M auto off
+            --socket-buffer 1 => --socket-buffer 1 8192 auto
             --trust-proxy nobody => --trust-proxy nobody: right would be
             --media-type wasm => --media-type wasm: EXT=TYPE
             --cache-control 1 => --cache-control 1: max-age=3600

@@ -234,6 +234,7 @@ fn resolved(choice: &Choice) -> Option<Plan> {
             quota_milli: choice.cpu_quota.map(|cpus| (cpus * 1000.0) as u64),
         },
         descriptors_max: usize::MAX,
+        memory: None,
         refuses_io_uring: why_no_io_uring(),
     };
     match flags::read(choice.command.iter().map(OsString::from)) {

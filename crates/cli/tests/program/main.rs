@@ -6,6 +6,7 @@ mod admin;
 mod balancer;
 mod connection_log;
 mod logs;
+mod memory;
 mod messages;
 mod proxy;
 mod running;

@@ -143,7 +143,7 @@ fn paired(text: &str, table: &str, name: &str) -> Option<u64> {
 /// For how long the quota of the process's control group held it, or of the nearest group above that
 /// can be seen and has a count.
 fn throttled_s(root: &Path) -> Option<f64> {
-    let folders = affinity::control_groups(root).into_iter();
+    let folders = affinity::control_groups(root, "cpu").into_iter();
     let mut counts = folders.filter_map(|folder| throttled_in(&folder.join("cpu.stat")));
     counts.next()
 }

@@ -66,7 +66,9 @@ impl Http1Session {
             State::BlockDue => match self.progress(cx).exchange.take() {
                 Some(exchange) => {
                     exchange.hang_up.reset();
-                    self.progress(cx).hang_up = Some(exchange.hang_up.clone());
+                    let progress = self.progress(cx);
+                    progress.hang_up = Some(exchange.hang_up.clone());
+                    progress.lent_bytes = exchange.memory_bytes();
                     self.state = State::Blocking;
                     Action::Block(exchange)
                 }

@@ -147,10 +147,12 @@ impl Http1Session {
     pub(super) fn read_body(&mut self, cx: &mut Context<'_>) {
         let limits = &self.config.limits;
         let collecting = matches!(self.state, State::Collecting { .. });
+        let memory = self.check_memory(cx);
         let Some(progress) = &mut self.progress else {
             return;
         };
         let read = match self.state {
+            _ if memory.is_err() => memory.map(|()| 0),
             State::Collecting { for_task: true } => progress.read_stream(None, limits, cx),
             _ => progress.read_body(collecting, limits, cx),
         };

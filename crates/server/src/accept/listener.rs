@@ -63,6 +63,7 @@ impl Listener {
                 reuse_port: has_loops && options.accept == Accept::ReusePort && options.loops > 1,
                 defer_accept: options.defer_accept,
                 ipv6_only: leaves_ipv4(address, addresses),
+                buffer_bytes: options.socket_buffer_bytes,
                 unix_mode,
             };
             Self::bind(number, address, options)

@@ -13,12 +13,15 @@ use crate::connection_thread::Hold;
 /// A connection that the accepting thread may evict while it is idle.
 pub(crate) struct Slot {
     pub(crate) accepted: Accepted,
-    /// Since when it has been idle, in ms; or one of the two below. The thread that changes it from idle,
-    /// by one atomic step, decides: the thread goes on, or the connection ends.
+    /// Since when it has been idle, in ms, or has held memory (`HOLDING`); or one of the two below. The
+    /// thread that changes it from there, by one atomic step, decides: the thread goes on, or the
+    /// connection ends.
     idle_since: AtomicU64,
 }
 
-/// Not idle.
+/// Beside the time: it is not idle, and waits for its client.
+const HOLDING: u64 = 1 << 62;
+/// Neither.
 const BUSY: u64 = u64::MAX - 1;
 /// Evicted: nothing comes after it.
 const EVICTED: u64 = u64::MAX;
@@ -55,6 +58,11 @@ impl Hold for Slot {
         true
     }
 
+    fn rest_holding(&self, since: Millis) -> bool {
+        self.idle_since.store(HOLDING | since.0, Ordering::Release);
+        true
+    }
+
     fn resume(&self) -> bool {
         let (order, state) = (Ordering::AcqRel, &self.idle_since);
         state.fetch_max(BUSY, order) != EVICTED
@@ -78,16 +86,30 @@ impl IdleSlots {
         self.0.remove(token)
     }
 
-    /// Evicts the connection that is idle the longest; `false`: none is.
+    /// Evicts those that have held memory longest while they wait for their clients, up to this many;
+    /// says how many.
+    pub(crate) fn evict_holding(&self, count_max: usize) -> usize {
+        let slots =
+            (0..self.0.slot_count()).filter_map(|index| self.0.get(self.0.token_at(index)?));
+        let since = slots.map(|slot| (slot.idle_since.load(Ordering::Relaxed), slot));
+        let mut holding: Vec<_> = since
+            .filter(|(since, _)| (HOLDING..BUSY).contains(since))
+            .collect();
+        holding.sort_by_key(|(since, _)| *since);
+        let evicted = holding.iter().filter(|(since, slot)| slot.evict(*since));
+        evicted.take(count_max).count()
+    }
+
+    /// Evicts the connection that is idle the longest, since `latest` at least; `false`: none is.
     ///
     /// Looks at each slot, some ns: little beside starting the thread of the new connection.
-    pub(crate) fn evict_oldest(&self) -> bool {
+    pub(crate) fn evict_oldest(&self, latest: Millis) -> bool {
         let mut least = 0;
         loop {
             let oldest = (0..self.0.slot_count())
                 .filter_map(|index| self.0.get(self.0.token_at(index)?))
                 .map(|slot| (slot.idle_since.load(Ordering::Relaxed), slot))
-                .filter(|(since, _)| (least..BUSY).contains(since))
+                .filter(|(since, _)| (least..HOLDING).contains(since) && *since <= latest.0)
                 .min_by_key(|(since, _)| *since);
             let Some((since, slot)) = oldest else {
                 return false;

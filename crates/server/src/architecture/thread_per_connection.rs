@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use loadline_base::{LogLimit, Token};
+use loadline_base::{LogLimit, MemoryPressure, Millis, Token};
 use loadline_proto::Handler;
 use loadline_sys::Accepted;
 
@@ -15,7 +15,8 @@ use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
 use crate::admission::{Admission, Kind, Load, Verdict};
 use crate::architecture::idle_slots::{IdleSlots, Slot};
-use crate::connection_thread;
+use crate::connection_thread::{self, Hold};
+use crate::memory::{THREAD_CLOSES_MAX, latest_idle};
 use crate::shutdown::Stage;
 use crate::site::{Site, Started};
 use crate::telemetry::counters::Role;
@@ -105,9 +106,14 @@ struct Slots {
 impl<H: Handler> Connections<H> {
     /// Decides on a new connection.
     fn admit(&self, accepted: Accepted, thread: &mut ThreadContext<H>) {
+        let pressure = self.site.memory.pressure();
+        if pressure >= MemoryPressure::Idle {
+            self.shared.evict_since(latest_idle(thread.now()));
+        }
         let mut load = {
             let slots = self.shared.lock();
             Load {
+                is_memory_full: pressure == MemoryPressure::Full,
                 connections: slots.occupied.len() - slots.leaving - slots.refusals,
                 refusals: slots.refusals,
                 ..Load::default()
@@ -115,7 +121,7 @@ impl<H: Handler> Connections<H> {
         };
         let admission = Admission::new(self.site.options.connections_max);
         let mut verdict = admission.decide(Kind::Connection, &load);
-        if verdict != Verdict::Admit {
+        if verdict != Verdict::Admit && !load.is_memory_full {
             load.has_idle = self.shared.evict();
             verdict = admission.decide(Kind::Connection, &load);
         }
@@ -151,11 +157,11 @@ impl<H: Handler> Connections<H> {
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 let ThreadSlot { shared, slot, .. } = &taken;
+                let guard = &taken;
                 let mut thread = shared.take_context(&site);
                 let accepted = &slot.accepted;
                 thread.tick();
                 let record = thread.journal_accepted(accepted.peer);
-                let guard = &**slot;
                 connection_thread::serve(accepted, &site, &mut thread, guard, verdict, record);
                 shared.give_context(thread);
                 drop(taken); // all of it, also its member of the threads
@@ -180,8 +186,13 @@ impl<H: Handler> Shared<H> {
 
     /// Evicts the connection that is idle the longest, if any is.
     fn evict(&self) -> bool {
+        self.evict_since(Millis(u64::MAX))
+    }
+
+    /// The same if it has been idle since `latest` at least.
+    fn evict_since(&self, latest: Millis) -> bool {
         let mut slots = self.lock();
-        let is_evicted = slots.occupied.evict_oldest();
+        let is_evicted = slots.occupied.evict_oldest(latest);
         slots.leaving += usize::from(is_evicted);
         is_evicted
     }
@@ -232,6 +243,27 @@ struct ThreadSlot<H: Handler> {
     /// The last of it closes the socket, before the threads counts one less.
     slot: Arc<Slot>,
     _member: Member,
+}
+
+impl<H: Handler> Hold for ThreadSlot<H> {
+    const GIVES_BACK: bool = Slot::GIVES_BACK;
+
+    fn rest(&self, now: Millis) -> bool {
+        self.slot.rest(now)
+    }
+
+    fn rest_holding(&self, since: Millis) -> bool {
+        self.slot.rest_holding(since)
+    }
+
+    fn resume(&self) -> bool {
+        self.slot.resume()
+    }
+
+    fn relieve(&self) {
+        let mut slots = self.shared.lock();
+        slots.leaving += slots.occupied.evict_holding(THREAD_CLOSES_MAX);
+    }
 }
 
 impl<H: Handler> Drop for ThreadSlot<H> {

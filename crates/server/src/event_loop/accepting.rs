@@ -11,11 +11,12 @@ use super::{EventLoop, Slot, Standing};
 use crate::accept::acceptor::{ACCEPT_BATCH, NewConnection};
 use crate::admission::{Admission, Handoff, Verdict};
 use crate::connection::{Connection, Origin};
+use crate::memory::Footprint;
 use crate::options::{Accept, SocketIo, copies_for};
 use crate::shutdown::Stage;
 use crate::transport::socket::Readiness;
 use crate::transport::{Driver, LoopTransport};
-use loadline_base::Token;
+use loadline_base::{Millis, Token};
 
 /// Connections accepted for each millisecond of a long turn: 8 take some 25 us of it.
 const ACCEPTS_PER_MS: usize = 8;
@@ -166,6 +167,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             queued: false,
             knows_drain: false,
             standing,
+            footprint: Footprint::default(),
         });
         if let Some(slot) = self.slots.get_mut(token)
             && let Some(connection) = &mut slot.connection
@@ -246,15 +248,21 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Closes the connection that is idle the longest; `false` if none is, or if that is not certain
     /// before the next turn.
     pub(super) fn evict_oldest(&mut self) -> bool {
+        self.close_oldest_idle(Millis(u64::MAX), CloseReason::Evicted)
+    }
+
+    /// The same if it has been idle since `latest` at least, for this reason.
+    pub(super) fn close_oldest_idle(&mut self, latest: Millis, reason: CloseReason) -> bool {
         let oldest = self
             .idle
             .first()
             .and_then(|index| self.slots.token_at(index as usize));
         let slot = oldest.and_then(|token| self.slots.get(token));
+        let slot = slot.filter(|slot| slot.idle_since <= latest);
         let connection = slot.and_then(|slot| slot.connection.as_ref());
         match (oldest, connection) {
             (Some(token), Some(connection)) if connection.is_certainly_idle(&mut self.driver) => {
-                self.abort(token, CloseReason::Evicted);
+                self.abort(token, reason);
                 true
             }
             _ => false,

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use loadline_base::Millis;
+use loadline_base::{MemoryBudget, MemoryPressure, Millis};
 
 use crate::accept::balance::{self, Load};
 use crate::admission::{Admission, Handoff, Kind, Load as Pressure, Verdict};
@@ -21,6 +21,7 @@ pub(crate) struct LoopGroup {
     admission: Admission,
     /// Connections by client; `None`: clients are not looked at.
     holdings: Option<Holdings>,
+    memory: Arc<MemoryBudget>,
     /// Threads that may still pass connections on: no loop ends before they have all stopped.
     senders: AtomicUsize,
 }
@@ -43,7 +44,11 @@ pub(super) struct Member {
 }
 
 impl LoopGroup {
-    pub(crate) fn new(options: &ServerOptions, senders: usize) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(
+        options: &ServerOptions,
+        senders: usize,
+        memory: &Arc<MemoryBudget>,
+    ) -> io::Result<Arc<Self>> {
         let member = |_| {
             Ok(Member {
                 mailbox: Arc::new(Mailbox::new()?),
@@ -55,6 +60,7 @@ impl LoopGroup {
             connections: AtomicUsize::new(0),
             admission: Admission::new(options.connections_max),
             holdings: options.fairness.then(Holdings::default),
+            memory: Arc::clone(memory),
             senders: AtomicUsize::new(senders),
         }))
     }
@@ -94,6 +100,7 @@ impl LoopGroup {
             connections,
             is_last_descriptor: new.is_last_descriptor,
             is_draining: new.is_draining,
+            is_memory_full: self.memory.pressure() == MemoryPressure::Full,
             ..Pressure::default()
         };
         let verdict = self.admission.decide(Kind::Connection, &pressure);
@@ -138,6 +145,14 @@ impl LoopGroup {
         member.load.connections.fetch_add(1, Ordering::Relaxed);
         member.load.under_way.fetch_add(1, Ordering::Relaxed);
         member.mailbox.post(Message::Handoff(handoff));
+    }
+
+    /// Has the other loops take a turn, in which they see how short memory is.
+    pub(super) fn nudge_others(&self, index: usize) {
+        let members = self.members.iter().enumerate();
+        for (_, member) in members.filter(|(other, _)| *other != index) {
+            member.mailbox.nudge();
+        }
     }
 
     /// Asks a loop for a descriptor.
@@ -211,7 +226,7 @@ mod tests {
 
     #[test]
     fn at_the_cap_the_loop_with_the_oldest_idle_connection_takes_over() {
-        let group = LoopGroup::new(&options(3, 2), 0).unwrap();
+        let group = LoopGroup::new(&options(3, 2), 0, &MemoryBudget::new(None)).unwrap();
         assert_eq!(group.place(at(1)), (1, Verdict::Admit));
         assert_eq!(group.place(at(0)), (0, Verdict::Admit));
         assert_eq!(group.place(at(1)), (1, Verdict::Refuse));
@@ -226,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_loop_with_noticeably_more_connections_hands_newcomers_over() {
-        let group = LoopGroup::new(&options(3, 1000), 0).unwrap();
+        let group = LoopGroup::new(&options(3, 1000), 0, &MemoryBudget::new(None)).unwrap();
         let set = |index: usize, count| {
             let connections = &group.members[index].load.connections;
             connections.store(count, Ordering::Relaxed);
@@ -248,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_last_to_stop_sending_wakes_everybody() {
-        let group = LoopGroup::new(&options(2, 10), 2).unwrap();
+        let group = LoopGroup::new(&options(2, 10), 2, &MemoryBudget::new(None)).unwrap();
         group.stops_sending();
         assert!(group.is_sending());
         assert!(

@@ -66,6 +66,7 @@ fn has_rings() -> bool {
 fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
     let site = Arc::new(Site {
         in_progress: None,
+        memory: loadline_base::MemoryBudget::new(None),
         config: config_of(Hello(Fields::default().with("X", "y"))),
         options: ServerOptions::default(),
         clock: Clock::new(),
@@ -78,7 +79,7 @@ fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
         access: None,
         journal: None,
     });
-    let group = LoopGroup::new(&site.options, 0).unwrap();
+    let group = LoopGroup::new(&site.options, 0, &site.memory).unwrap();
     EventLoop::new(0, &site, &group, None, Vec::new()).unwrap()
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn run<H: Handler, D: Driver>(
     let handoff = options.accept == Accept::Handoff;
     // Loops pass on connections that they cannot make room for, also loops that do not accept.
     let senders = options.loops + usize::from(handoff);
-    let group = LoopGroup::new(options, senders)?;
+    let group = LoopGroup::new(options, senders, &site.memory)?;
     let pools = Pools(start_pools(site)?);
     let mut loops = Vec::with_capacity(options.loops);
     for index in 0..options.loops {

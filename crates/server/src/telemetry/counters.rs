@@ -181,6 +181,7 @@ impl Registry {
             total,
             rows,
             cut: self.cut.value(),
+            ..Snapshot::default()
         }
     }
 }
@@ -368,6 +369,10 @@ pub struct Snapshot {
     pub rows: Vec<RowSnapshot>,
     /// Connections that a shutdown cut.
     pub cut: u64,
+    /// The budget of memory; `None`: without a limit.
+    pub memory_budget_bytes: Option<u64>,
+    /// What is used of it.
+    pub memory_used_bytes: u64,
 }
 
 #[cfg(test)]

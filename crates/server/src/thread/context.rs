@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use loadline_base::Millis;
+use loadline_base::{MemoryAccount, MemoryPressure, Millis};
 use loadline_proto::{
     AccessLog, ConnectionRecord, Context, Exchange, Handler, HttpDate, Outcome, Pool,
 };
@@ -14,6 +14,7 @@ use loadline_sys::write::FileBuffer;
 
 use crate::AccessSink;
 use crate::config::{Config, ThreadConfig};
+use crate::memory::{Footprint, thread_bytes};
 use crate::overload::TurnControl;
 use crate::site::{Clock, Site};
 use crate::task::TaskPool;
@@ -37,6 +38,8 @@ pub(crate) struct ThreadContext<H: Handler> {
     registry: Arc<Registry>,
     served: ThreadConfig<H>,
     pool: Pool,
+    /// What this thread and its connections use of the memory of the process.
+    pub(crate) memory: MemoryAccount,
     clock: Clock,
     now_us: u64,
     /// When a thread with one connection at a time last began to do something for it.
@@ -110,6 +113,14 @@ impl<H: Handler> ThreadContext<H> {
     /// A context with a read buffer of another size.
     pub(crate) fn with_read_buffer(site: &Site<H>, role: Role, scratch_bytes: usize) -> Self {
         let row = site.registry.row(role);
+        let mut memory = match role {
+            Role::Thread => MemoryAccount::of_one(&site.memory),
+            Role::Acceptor | Role::Loop | Role::Worker => MemoryAccount::of_many(&site.memory),
+        };
+        memory.change(
+            0,
+            thread_bytes(role, site.options.architecture, scratch_bytes),
+        );
         let mut thread = Self {
             tasks: TaskPool::new(Arc::clone(&row)),
             row,
@@ -117,6 +128,7 @@ impl<H: Handler> ThreadContext<H> {
             registry: Arc::clone(&site.registry),
             served: ThreadConfig::new(&site.config),
             pool: Pool::new(),
+            memory,
             clock: site.clock,
             now_us: 0,
             visit_began_us: 0,
@@ -150,10 +162,33 @@ impl<H: Handler> ThreadContext<H> {
             self.refresh_date();
         }
         self.row.core.latencies.begin_turn(self.now_us);
+        self.follow_memory();
         if let Some(log) = &mut self.log {
             log.tick(self.now_us, self.began_unix_us + self.now_us);
         }
         self.now
+    }
+
+    /// Keeps nothing for later while memory is short.
+    #[inline]
+    fn follow_memory(&mut self) {
+        let pressure = self.memory.pressure();
+        self.pool.set_short(pressure == MemoryPressure::Full);
+        if pressure >= MemoryPressure::Spare {
+            self.pool.free_spare();
+        }
+    }
+
+    /// A connection of this thread is put aside and holds this much. `true`: it is time to look at the
+    /// pressure.
+    #[inline]
+    pub(crate) fn note_memory(
+        &mut self,
+        footprint: &mut Footprint,
+        since: &mut Millis,
+        held_bytes: usize,
+    ) -> bool {
+        footprint.note(held_bytes, since, self.now, &mut self.memory)
     }
 
     /// In the middle of a turn, where what is late is refused: after work that may have taken long.

@@ -118,6 +118,7 @@ pub(crate) fn start_logging(options: ServerOptions) -> (Server, Arc<Lines>) {
     let (handler, lines) = (Arc::<TestHandler>::default(), Arc::<Lines>::default());
     let config = ServerConfig {
         options,
+        memory: None,
         unix_mode: None,
         access_log: Some(AccessLogging {
             format: AccessFormat::Common,

@@ -271,6 +271,7 @@ impl Server {
         });
         let config = ServerConfig {
             options,
+            memory: None,
             unix_mode: None,
             access_log: None,
             connection_log,

@@ -355,6 +355,11 @@ impl Session for ManyStreams {
         let since = self.streams.iter().map(|it| it.http.awaits_client_since());
         since.min().flatten()
     }
+
+    fn held_bytes(&self) -> usize {
+        let streams = self.streams.iter().map(|stream| stream.http.held_bytes());
+        self.unread.capacity() + streams.sum::<usize>()
+    }
 }
 
 /// Whose frame a piece of output begins.

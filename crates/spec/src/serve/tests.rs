@@ -78,6 +78,8 @@ const EVERY: &[(&str, &str)] = &[
     ("log-format", r#""json""#),
     ("status-path", r#""/-/status""#),
     ("admin-listen", r#"["127.0.0.1:9"]"#),
+    ("memory-max", r#""64M""#),
+    ("socket-buffer", r#""64k""#),
     ("unix-mode", r#""660""#),
     ("drain-delay", r#""1s""#),
     ("grace", r#""1m""#),

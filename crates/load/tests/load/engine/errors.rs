@@ -190,6 +190,7 @@ fn who_is_not_let_in_has_a_connect_timeout() {
         reuse_port: false,
         defer_accept: false,
         ipv6_only: false,
+        buffer_bytes: None,
         unix_mode: None,
     };
     let (_listener, address) = socket::listen(&anywhere, options).unwrap();

@@ -1,0 +1,172 @@
+//! The budget of memory, under clients that make a server hold as much as they can.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::util::{GRACE, Server, site};
+
+/// What the program itself, the allocator and what is not counted come to beside the budget.
+const BESIDE_BYTES: u64 = 48 << 20;
+
+/// With a thread for each connection, since a pool of fewer threads waits for slow clients.
+const ARCHITECTURES: [(&str, u64); 5] = [
+    ("--architecture reactor --loops 2 --workers 2", 16 << 20),
+    (
+        "--architecture reactor --loops 2 --workers 2 --socket-io worker",
+        16 << 20,
+    ),
+    ("--architecture proactor --loops 2 --workers 2", 16 << 20),
+    ("--architecture thread-pool --threads 450", 48 << 20),
+    ("--architecture thread-per-connection", 16 << 20),
+];
+
+/// What a client sends who then neither sends nor receives any more.
+struct Attack {
+    name: &'static str,
+    bytes: Vec<u8>,
+}
+
+fn attacks() -> [Attack; 3] {
+    let head = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}", "a".repeat(31 << 10));
+    let form = format!(
+        "POST /accounts/login HTTP/1.1\r\nHost: x\r\nContent-Length: 16000\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\n\r\nname={}",
+        "a".repeat(15_000)
+    );
+    [
+        Attack {
+            name: "heads",
+            bytes: head.into_bytes(),
+        },
+        Attack {
+            name: "pipelining",
+            bytes: b"GET /page.html HTTP/1.1\r\nHost: x\r\n\r\n".repeat(4000),
+        },
+        Attack {
+            name: "forms",
+            bytes: form.into_bytes(),
+        },
+    ]
+}
+
+/// A figure of the kernel's about a process, in bytes.
+fn figure(process: u32, name: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|line| {
+        line.trim_matches(|it: char| !it.is_ascii_digit())
+            .parse::<u64>()
+            .ok()
+    });
+    kib.unwrap() << 10
+}
+
+/// Sends what the socket takes without waiting; `false`: the server has closed the connection.
+fn send(stream: &mut TcpStream, bytes: &[u8], sent: &mut usize) -> bool {
+    while *sent < bytes.len() {
+        match stream.write(&bytes[*sent..]) {
+            Ok(count) => *sent += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// Another client's request: the content of its response, and how often it was refused before.
+fn get(server: &Server, target: &str) -> (String, usize) {
+    let until = Instant::now() + GRACE;
+    let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let mut refusals = 0;
+    while Instant::now() < until {
+        let mut stream = server.connect();
+        let mut text = String::new();
+        let _ =
+            (stream.write_all(request.as_bytes())).and_then(|()| stream.read_to_string(&mut text));
+        if let Some((head, content)) = text.split_once("\r\n\r\n")
+            && head.starts_with("HTTP/1.1 200 ")
+        {
+            return (content.to_owned(), refusals);
+        }
+        refusals += 1;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("no other client is served: {refusals} refusals");
+}
+
+/// So many connections of one kind of attack: the server keeps to its budget and serves others.
+pub(crate) fn withstand(architecture: &str, budget_bytes: u64, connections: usize) {
+    let site = site();
+    std::fs::write(site.path().join("page.html"), "x".repeat(10 << 10)).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let database = format!("sqlite:{}", elsewhere.path().join("accounts").display());
+    let budget = budget_bytes.to_string();
+    for attack in attacks() {
+        let options = [
+            "--memory-max",
+            &budget,
+            "--status-path",
+            "/-/status",
+            "--accounts",
+            &database,
+        ];
+        let words: Vec<&str> = options.into_iter().chain(architecture.split(' ')).collect();
+        let server = Server::start(site.path(), &words);
+        let own = figure(server.id(), "VmRSS:");
+        let mut clients: Vec<(TcpStream, usize)> = Vec::new();
+        let mut refusals = 0;
+        for number in 0..connections {
+            let mut stream = server.connect();
+            stream.set_nonblocking(true).unwrap();
+            let mut sent = 0;
+            send(&mut stream, &attack.bytes, &mut sent);
+            clients.push((stream, sent));
+            if number.is_multiple_of(40) {
+                refusals += get(&server, "/").1;
+            }
+        }
+        for _ in 0..3 {
+            for (stream, sent) in &mut clients {
+                let _ = send(stream, &attack.bytes, sent); // or it is closed
+            }
+            refusals += get(&server, "/").1;
+        }
+        let page: serde_json::Value = serde_json::from_str(&get(&server, "/-/status").0).unwrap();
+        let used = page["memory_used_bytes"].as_u64().unwrap();
+        let closed = &page["total"]["closed"]["memory"];
+        let peak = figure(server.id(), "VmHWM:");
+        let figures = format!(
+            "{architecture}, {}: {} KiB at the start, {} KiB at most, {} KiB counted, {refusals} refusals, {closed} closed",
+            attack.name,
+            own >> 10,
+            peak >> 10,
+            used >> 10,
+        );
+        let _ = writeln!(std::io::stderr(), "{figures}");
+        assert!(peak <= own + budget_bytes + BESIDE_BYTES, "{figures}");
+        assert!(used <= budget_bytes + (1 << 20), "{figures}");
+        drop(clients);
+        get(&server, "/");
+    }
+}
+
+#[test]
+fn slow_clients_cannot_take_more_than_the_budget() {
+    for (architecture, budget_bytes) in ARCHITECTURES {
+        withstand(architecture, budget_bytes, 400);
+    }
+}
+
+#[test]
+#[ignore = "long: ten thousand connections of each kind under each architecture"]
+fn ten_thousand_slow_clients_cannot_take_more_than_the_budget() {
+    loadline_sys::usage::raise_descriptor_limit();
+    for (architecture, budget_bytes) in ARCHITECTURES {
+        let (architecture, budget_bytes) = match architecture.replace("450", "10000") {
+            more if more.contains("10000") => (more, 1 << 30),
+            same => (same, budget_bytes << 3),
+        };
+        withstand(&architecture, budget_bytes, 10_000);
+    }
+}

@@ -1,0 +1,95 @@
+//! What a connection holds in memory, for the budget of the process.
+
+use super::Http1Session;
+use crate::progress::{BodyReader, Progress};
+use crate::session_state::State;
+use crate::stream::Awaited;
+use crate::{Context, Exchange, Fault, RequestBody, Status};
+
+/// Content that is gathered even while memory is short: what a login sends, or a small form.
+const SMALL_CONTENT_BYTES: u64 = 16 << 10;
+
+impl Http1Session {
+    /// Memory that the connection holds beside itself, in bytes.
+    #[inline]
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        match &self.progress {
+            Some(progress) => progress.memory_bytes(),
+            None => 0,
+        }
+    }
+
+    /// Whether an app's task waits for content.
+    pub(super) fn awaits_content(&self) -> bool {
+        let Some(progress) = &self.progress else {
+            return false;
+        };
+        let limits = &self.config.limits;
+        let awaited = progress.stream.awaited(progress.line_since, limits);
+        matches!(awaited, Awaited::Client(_))
+    }
+
+    /// Refuses content that is to be gathered while memory is short, unless there is little of it.
+    pub(super) fn check_memory(&self, cx: &Context<'_>) -> Result<(), Fault> {
+        if !cx.pool.is_short() || !matches!(self.state, State::Collecting { .. }) {
+            return Ok(());
+        }
+        let content_bytes = self.progress.as_ref().map_or(0, |it| it.gathering_bytes());
+        match content_bytes > SMALL_CONTENT_BYTES {
+            true => Err(Fault::limit(
+                Status::SERVICE_UNAVAILABLE,
+                "no memory for so much content",
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Progress {
+    /// What it comes to with all that it owns.
+    fn memory_bytes(&self) -> usize {
+        let stream = &self.stream;
+        let buffers = [&self.unread, &self.output, &stream.offer];
+        let buffers: usize = buffers.iter().map(|buffer| buffer.capacity()).sum();
+        let segments: usize = self.segments.iter().map(|it| it.memory_bytes()).sum();
+        let exchanges = [
+            &self.exchange,
+            &self.unlogged,
+            &stream.request_copy,
+            &stream.answered,
+        ];
+        let exchanges = exchanges.into_iter().flatten();
+        let exchanges: usize = exchanges.map(|exchange| exchange.memory_bytes()).sum();
+        let with_app = stream.offered_bytes.saturating_sub(stream.offer.len());
+        size_of::<Self>()
+            + buffers
+            + segments
+            + exchanges
+            + with_app
+            + self.collected.capacity()
+            + self.sending_bytes
+            + self.lent_bytes
+    }
+
+    /// Content of a request that has come, and that is known to come.
+    fn gathering_bytes(&self) -> u64 {
+        let come = self.collected.len() + self.stream.offered_bytes;
+        let left = match &self.body {
+            BodyReader::Length { left } => *left,
+            BodyReader::Done | BodyReader::Chunked(_) => 0,
+        };
+        left.saturating_add(come as u64)
+    }
+}
+
+impl Exchange {
+    /// What it comes to with all that it owns, but for cached content.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let content = match &self.request.body {
+            RequestBody::Whole(content) => content.capacity(),
+            RequestBody::Empty | RequestBody::Pending { .. } => 0,
+        };
+        size_of::<Self>() + content + self.held_bytes()
+    }
+}
