@@ -209,7 +209,8 @@ fn ten_thousand_connections_are_behind_it() {
     const CONNECTIONS: usize = 10_000;
     let limit = loadline_sys::usage::raise_descriptor_limit();
     assert!(limit.soft > CONNECTIONS as u64 + 1000, "{limit:?}");
-    let options = "--status-path /-/status --architecture reactor --idle-timeout off";
+    let options =
+        "--status-path /-/status --architecture reactor --idle-timeout off --defer-accept off";
     let server = Program::serve(&demo_site(), &options.split(' ').collect::<Vec<_>>());
     let address = server.url("").replace("http://", "");
     let connections: Vec<TcpStream> = (0..CONNECTIONS)
