@@ -132,12 +132,15 @@ pub(crate) fn withstand(architecture: &str, budget_bytes: u64, connections: usiz
             }
             refusals += get(&server, "/").1;
         }
-        let page: serde_json::Value = serde_json::from_str(&get(&server, "/-/status").0).unwrap();
-        let used = page["memory_used_bytes"].as_u64().unwrap();
-        let closed = &page["total"]["closed"]["memory"];
+        // Not as JSON, which has a row for each of many threads.
+        let page = get(&server, "/-/status?format=prometheus").0;
+        let used = page
+            .lines()
+            .find_map(|line| line.strip_prefix("loadline_memory_used_bytes "));
+        let used: u64 = used.unwrap().parse().unwrap();
         let peak = figure(server.id(), "VmHWM:");
         let figures = format!(
-            "{architecture}, {}: {} KiB at the start, {} KiB at most, {} KiB counted, {refusals} refusals, {closed} closed",
+            "{architecture}, {}: {} KiB at the start, {} KiB at most, {} KiB counted, {refusals} refusals",
             attack.name,
             own >> 10,
             peak >> 10,
