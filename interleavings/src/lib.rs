@@ -22,13 +22,7 @@ mod cases {
 }
 mod checker;
 mod config;
-mod fairness {
-    #[path = "../../../crates/server/src/fairness/client.rs"]
-    mod client;
-    #[path = "../../../crates/server/src/fairness/lanes.rs"]
-    pub(crate) mod lanes;
-    pub(crate) use client::ClientKey;
-}
+mod fairness;
 mod options {
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum Queue {

@@ -11,7 +11,7 @@ use loadline_proto::{
 use loom::thread::JoinHandle;
 
 use crate::config::App;
-use crate::fairness::lanes::Place;
+use crate::fairness::lanes;
 use crate::options::Queue;
 use crate::sync::Waker;
 use crate::task::{Channel, Notify, TaskHome, TaskPool, Tasks, WorkerTask};
@@ -43,7 +43,7 @@ impl TaskHome for Home {
 
     fn queue_again(&self, _: Token, task: Task, channel: Arc<Channel>) {
         let queue = self.queue.as_ref().expect("there are workers");
-        let _ = queue.push_again(Place::default(), WorkerTask::begun(task, channel)); // closed: it ends
+        let _ = queue.push_again(lanes::Place::default(), WorkerTask::begun(task, channel)); // closed: it ends
     }
 }
 
@@ -252,7 +252,7 @@ impl Owner {
                     self.task_pool
                         .for_worker(exchange, notify, Arc::clone(&self.app) as _);
                 let queue = self.home.queue.as_ref().expect("there are workers");
-                assert!(queue.push(Place::default(), task).is_ok(), "there is room for it");
+                assert!(queue.push(lanes::Place::default(), task).is_ok(), "there is room for it");
                 handle
             }
             Place::Loop | Place::Thread(_) => {

@@ -17,6 +17,7 @@ use crate::accept::acceptor::{Acceptor, NewConnection};
 use crate::admission::Verdict;
 use crate::config::Steps as _;
 use crate::connection::{Connection, Placement, Step, TaskStart};
+use crate::fairness::ClientKey;
 use crate::memory::Footprint;
 use crate::overload::Permit;
 use crate::shutdown::Stage;
@@ -453,8 +454,12 @@ fn begin<H: Handler>(
     let Some(in_progress) = &site.in_progress else {
         return Ok(None);
     };
+    let client = match site.options.fairness {
+        true => ClientKey::of_request(exchange),
+        false => ClientKey::NOBODY,
+    };
     in_progress
-        .begin(site.clock.now_us())
+        .begin(client, site.clock.now_us())
         .map(Some)
         .map_err(|retry_after_s| {
             exchange.refuse(retry_after_s);

@@ -8,6 +8,10 @@
 //! the greedy client's own threads leave.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(
+    clippy::print_stdout,
+    reason = "a measurement by hand shows its figures"
+)]
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -179,8 +183,10 @@ fn greedy(
 struct Seen {
     good: usize,
     refused: usize,
+    /// Later than a second after it was due, or broken off.
     failed: usize,
     latencies_ms: Vec<f64>,
+    by_second: Vec<usize>,
 }
 
 /// Every `interval` a request, every second one over a new connection.
@@ -201,6 +207,10 @@ fn quiet(source: u8, to: SocketAddr, interval: Duration, lasts: Duration) -> See
         match ask(kept.take(), source, to) {
             Ok((stream, true)) if due.elapsed() < Duration::from_secs(1) => {
                 seen.good += 1;
+                let second = began.elapsed().as_secs() as usize;
+                seen.by_second
+                    .resize(seen.by_second.len().max(second + 1), 0);
+                seen.by_second[second] += 1;
                 seen.latencies_ms.push(due.elapsed().as_secs_f64() * 1e3);
                 kept = Some(stream);
             }
@@ -238,41 +248,52 @@ fn run(to: SocketAddr, clients: u8, interval: Duration, lasts: Duration) -> Seen
         all.refused += seen.refused;
         all.failed += seen.failed;
         all.latencies_ms.extend(seen.latencies_ms);
+        all.by_second
+            .resize(all.by_second.len().max(seen.by_second.len()), 0);
+        for (sum, count) in all.by_second.iter_mut().zip(seen.by_second) {
+            *sum += count;
+        }
     }
     all.latencies_ms.sort_by(f64::total_cmp);
     all
 }
+
+/// Those that can keep one client from taking everything.
+const ARCHITECTURES: [Architecture; 4] = [
+    Architecture::Reactor,
+    Architecture::Proactor,
+    Architecture::ThreadPool,
+    Architecture::ThreadPerConnection,
+];
 
 fn options(architecture: Architecture) -> ServerOptions {
     ServerOptions {
         architecture,
         loops: 1,
         workers: 8,
+        threads: 8,
         connections_max: 2048,
         ..ServerOptions::default()
     }
 }
 
-fn has_loops_here(architecture: Architecture) -> bool {
+fn is_offered(architecture: Architecture) -> bool {
     architecture != Architecture::Proactor || loadline_sys::ring::available().is_ok()
 }
 
 #[test]
 fn one_client_that_does_its_worst_keeps_no_other_out() {
-    for architecture in [Architecture::Reactor, Architecture::Proactor] {
-        if !has_loops_here(architecture) {
-            continue;
-        }
+    let with_loops = |it: &Architecture| *it != Architecture::ThreadPerConnection;
+    let offered = ARCHITECTURES.into_iter().filter(|it| is_offered(*it));
+    for architecture in offered.filter(with_loops) {
         let (handle, to) = start(ServerOptions {
             connections_max: 64,
-            workers: 2,
-            latency_goal: None,
+            latency_goal: Some(Duration::from_secs(60)),
             ..options(architecture)
         });
         let stop = Arc::new(AtomicBool::new(false));
         let threads = greedy(64, 100, to, &stop);
-        let is_full = || handle.snapshot().total.connections >= 60;
-        while !is_full() {
+        while handle.snapshot().total.connections < 60 {
             thread::sleep(Duration::from_millis(1));
         }
         let (interval, lasts) = (Duration::from_millis(100), Duration::from_millis(1500));
@@ -281,66 +302,65 @@ fn one_client_that_does_its_worst_keeps_no_other_out() {
         threads
             .into_iter()
             .for_each(|thread| thread.join().unwrap());
-        assert_eq!((seen.refused, seen.failed), (0, 0), "{architecture:?}");
+        assert_eq!(seen.refused, 0, "{architecture:?}: {seen:?}");
+        assert!(seen.good > 0, "{architecture:?}: {seen:?}");
         assert!(handle.snapshot().total.connections <= 64 + 64);
     }
 }
 
 /// Alone and beside the greedy client by turns.
 #[test]
-#[ignore = "takes two minutes; by hand, on a machine that is quiet"]
+#[ignore = "takes minutes; by hand, on a machine that is quiet"]
 fn one_client_costs_fifty_others_a_twentieth_of_their_goodput_at_most() {
     let limit = rustix::process::Resource::Nofile;
     let mut files = rustix::process::getrlimit(limit);
     files.current = files.maximum;
     rustix::process::setrlimit(limit, files).unwrap();
-    let (interval, lasts) = (Duration::from_millis(100), Duration::from_secs(6));
-    for fairness in [true, false] {
-        for architecture in [Architecture::Reactor, Architecture::Proactor] {
-            if !has_loops_here(architecture) {
-                continue;
-            }
-            let (handle, to) = start(ServerOptions {
-                fairness,
-                ..options(architecture)
-            });
-            let mut ratios = Vec::new();
-            for _ in 0..4 {
-                let alone = run(to, 50, interval, lasts);
-                let stop = Arc::new(AtomicBool::new(false));
-                let threads = greedy(2000, 2000, to, &stop);
-                thread::sleep(Duration::from_secs(2));
-                let beside = run(to, 50, interval, lasts);
-                stop.store(true, Ordering::Relaxed);
-                threads
-                    .into_iter()
-                    .for_each(|thread| thread.join().unwrap());
-                thread::sleep(Duration::from_secs(1));
-                let ratio = beside.good as f64 / alone.good as f64;
-                let p99 = |seen: &Seen| {
-                    seen.latencies_ms
-                        .get(seen.latencies_ms.len() * 99 / 100)
-                        .copied()
-                };
-                println!(
-                    "{architecture:?} fairness {fairness}: good {} and {} ({ratio:.3}), refused {} \
-                     and {}, failed {} and {}, p99 {:.0?} and {:.0?} ms",
-                    alone.good,
-                    beside.good,
-                    alone.refused,
-                    beside.refused,
-                    alone.failed,
-                    beside.failed,
-                    p99(&alone),
-                    p99(&beside),
-                );
-                ratios.push(ratio);
-            }
-            let total = handle.snapshot().total;
-            println!("    {:?}", total.named());
+    let chosen = std::env::var("LOADLINE_ARCHITECTURE").ok();
+    let is_chosen = |it: &Architecture| {
+        chosen.as_deref().is_none_or(|name| name == it.name()) && is_offered(*it)
+    };
+    for architecture in ARCHITECTURES.into_iter().filter(is_chosen) {
+        for fairness in [true, false] {
+            let ratios = compare(architecture, fairness);
             let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
-            println!("{architecture:?} fairness {fairness}: mean {mean:.3}, {ratios:.3?}");
+            println!("{architecture:?}, fairness {fairness}: mean {mean:.3} of {ratios:.3?}");
             assert!(!fairness || mean >= 0.95, "{ratios:?}");
         }
     }
+}
+
+/// Goodput of others beside the greedy client, as shares of theirs without it.
+fn compare(architecture: Architecture, fairness: bool) -> Vec<f64> {
+    let (interval, lasts) = (Duration::from_millis(100), Duration::from_secs(6));
+    let (handle, to) = start(ServerOptions {
+        fairness,
+        ..options(architecture)
+    });
+    let show = |name, seen: &Seen| {
+        let p99_ms = seen.latencies_ms.get(seen.latencies_ms.len() * 99 / 100);
+        println!(
+            "  {name}: good {} {:?}, refused {}, failed {}, p99 {:.0?} ms",
+            seen.good, seen.by_second, seen.refused, seen.failed, p99_ms,
+        );
+    };
+    let mut ratios = Vec::new();
+    for _ in 0..4 {
+        let alone = run(to, 50, interval, lasts);
+        show("alone", &alone);
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = greedy(2000, 2000, to, &stop);
+        thread::sleep(Duration::from_secs(3));
+        let beside = run(to, 50, interval, lasts);
+        show("beside", &beside);
+        stop.store(true, Ordering::Relaxed);
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        thread::sleep(Duration::from_secs(1));
+        ratios.push(beside.good as f64 / alone.good as f64);
+    }
+    let total = handle.snapshot().total;
+    println!("  {:?}\n  closed {:?}", total.named(), total.closed);
+    ratios
 }

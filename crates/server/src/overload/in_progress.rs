@@ -1,10 +1,13 @@
 //! Which requests threads begin that share the CPUs: a thread for each connection, or many of a pool.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::delay::DelayControl;
 use super::retry_after::RetryAfter;
+use crate::fairness::ClientKey;
 
 /// One observation in so many counts for the time of a request among others.
 const WEIGHT: f64 = 16.0;
@@ -23,6 +26,8 @@ struct State {
     delay: DelayControl,
     retry_after: RetryAfter,
     count: u32,
+    /// By client, those that have any.
+    clients: HashMap<ClientKey, u32>,
     /// The time of a request for each that is in progress, in microseconds; 0: not known yet.
     each_us: f64,
 }
@@ -32,6 +37,7 @@ struct State {
 #[must_use]
 pub(crate) struct Permit {
     began_us: u64,
+    client: ClientKey,
     /// In progress when it began, itself included.
     count: u32,
 }
@@ -42,19 +48,24 @@ impl InProgress {
             delay: DelayControl::new(goal),
             retry_after: RetryAfter::new(),
             count: 0,
+            clients: HashMap::new(),
             each_us: 0.0,
         }))
     }
 
-    /// A request would begin. `Err`: it would not end in time, and its client is to come back after
-    /// this many seconds.
-    pub(crate) fn begin(&self, now_us: u64) -> Result<Permit, u32> {
+    /// A request of this client would begin. `Err`: it would not end in time, and its client is to come
+    /// back after this many seconds.
+    pub(crate) fn begin(&self, client: ClientKey, now_us: u64) -> Result<Permit, u32> {
         let mut state = self.lock();
         let count = state.count + 1;
         if count == 1 {
             state.delay.waited(0);
         }
-        let predicted_us = state.each_us * f64::from(count);
+        // For a client with fewer than others it is as if these had no more: they are refused first.
+        let own = state.clients.get(&client).copied().unwrap_or(0);
+        let clients = state.clients.len() as u32 + u32::from(own == 0);
+        let shared = count.min((own + 1).saturating_mul(clients));
+        let predicted_us = state.each_us * f64::from(shared);
         // Two at least, so that none waits for the next one to begin.
         if count > 2 && predicted_us > state.delay.accepted_us() as f64 {
             state.delay.refused(now_us);
@@ -62,8 +73,10 @@ impl InProgress {
             return Err(state.retry_after.next_s(now_us, each_us));
         }
         state.count = count;
+        *state.clients.entry(client).or_default() += 1;
         Ok(Permit {
             began_us: now_us,
+            client,
             count,
         })
     }
@@ -73,6 +86,12 @@ impl InProgress {
         let took_us = now_us.saturating_sub(permit.began_us) as f64;
         let beside = f64::from(permit.count + state.count) / 2.0;
         state.count = state.count.saturating_sub(1);
+        if let Entry::Occupied(mut own) = state.clients.entry(permit.client) {
+            *own.get_mut() -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
         let each_us = took_us / beside.max(1.0);
         state.each_us = match state.each_us {
             0.0 => each_us,
@@ -90,12 +109,13 @@ impl InProgress {
 mod tests {
     use super::*;
 
+    const CLIENT: ClientKey = ClientKey::NOBODY;
     const GOAL: Duration = Duration::from_secs(1);
 
     /// Requests begin until one is refused; how many.
     fn fill(in_progress: &InProgress, now_us: u64) -> usize {
         let begun: Vec<_> = (0..10_000)
-            .map_while(|_| in_progress.begin(now_us).ok())
+            .map_while(|_| in_progress.begin(CLIENT, now_us).ok())
             .collect();
         begun.len()
     }
@@ -104,7 +124,9 @@ mod tests {
     fn work_that_computes_is_bounded_by_what_its_cpus_do_within_the_goal() {
         let in_progress = InProgress::new(GOAL);
         for index in 0..50 {
-            let permits: Vec<_> = (0..4).map(|_| in_progress.begin(index).unwrap()).collect();
+            let permits: Vec<_> = (0..4)
+                .map(|_| in_progress.begin(CLIENT, index).unwrap())
+                .collect();
             for permit in permits {
                 // four of 10 ms each on one CPU; the later ones end among fewer
                 in_progress.end(index + 40_000, &permit);
@@ -118,7 +140,9 @@ mod tests {
     fn work_that_sleeps_is_bounded_by_connections_alone() {
         let in_progress = InProgress::new(GOAL);
         for index in 0..50 {
-            let permits: Vec<_> = (0..90).map(|_| in_progress.begin(index).unwrap()).collect();
+            let permits: Vec<_> = (0..90)
+                .map(|_| in_progress.begin(CLIENT, index).unwrap())
+                .collect();
             for permit in permits {
                 in_progress.end(index + 10_000, &permit);
             }
@@ -127,9 +151,27 @@ mod tests {
     }
 
     #[test]
+    fn a_client_with_few_begins_though_another_has_all_that_can_be_done() {
+        let in_progress = InProgress::new(GOAL);
+        let permit = in_progress.begin(CLIENT, 0).unwrap();
+        in_progress.end(10_000, &permit);
+        let begun = fill(&in_progress, 20_000);
+        assert!(in_progress.begin(CLIENT, 20_000).is_err());
+        let other = ClientKey::of([192, 0, 2, 2].into());
+        let permits: Vec<_> = (0..10)
+            .map(|_| in_progress.begin(other, 20_000).unwrap())
+            .collect();
+        assert!(in_progress.begin(CLIENT, 20_000).is_err(), "{begun}");
+        permits
+            .iter()
+            .for_each(|permit| in_progress.end(30_000, permit));
+        assert_eq!(in_progress.lock().clients.len(), 1);
+    }
+
+    #[test]
     fn two_begin_however_slow_they_are() {
         let in_progress = InProgress::new(GOAL);
-        let permit = in_progress.begin(0).unwrap();
+        let permit = in_progress.begin(CLIENT, 0).unwrap();
         in_progress.end(30_000_000, &permit);
         assert_eq!(fill(&in_progress, 40_000_000), 2);
     }

@@ -147,7 +147,7 @@ impl Workers {
         {
             let is_request = !matches!(job.work, Work::Serve(_));
             self.row.refused_late.add(u64::from(is_request));
-            (self.row.refused_over_share).add(u64::from(refusal.is_over_share));
+            (self.row.refused_over_share).add(u64::from(self.is_fair && refusal.is_over_share));
             let retry_after_s = refusal.retry_after_s;
             return Err(Refused { job, retry_after_s });
         }
