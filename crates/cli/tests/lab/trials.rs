@@ -77,7 +77,7 @@ fn a_server_that_does_not_do_its_work_discards_trials_and_no_more() {
         ),
         (
             "command = [\"{loadline}\", \"serve\", \"{dir}\", \"--listen=127.0.0.1:{port}\"]",
-            "The fresh server answers /index.html wrongly: status 404",
+            "The response of the fresh server to /index.html is wrong: status 404",
         ),
     ] {
         let bench = bench(&format!("[servers.x]\n{server}"));
