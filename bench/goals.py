@@ -39,7 +39,7 @@ from pathlib import Path
 
 import counts
 from core import RECORDED
-from page import middle, middle_of_slices, table
+from page import middle, middle_of_slices, table, write_between
 from peers import SCENARIOS, of_lab
 from processes import (
     BENCH,
@@ -265,15 +265,6 @@ def render(results: dict) -> str:
     return "\n".join(lines)
 
 
-def publish(results: dict) -> None:
-    before, found, rest = PAGE.read_text().partition(BEGIN)
-    _, ends, after = rest.partition(END)
-    if not found or not ends:
-        sys.exit(f"{PAGE.name} has no place for the tables: {BEGIN} ... {END}")
-    PAGE.write_text(f"{before}{BEGIN}\n\n{render(results)}\n\n{END}{after}")
-    print("written:", os.path.relpath(PAGE))
-
-
 def arguments() -> argparse.Namespace:
     raw = argparse.RawDescriptionHelpFormatter
     p = argparse.ArgumentParser(prog="./x bench goals", description=__doc__, formatter_class=raw)
@@ -303,7 +294,7 @@ def main() -> None:
     if "form" in results:  # of an earlier version
         results = {}
     if args.publish:
-        publish(results)
+        write_between(PAGE, BEGIN, END, render(results))
     elif args.show:
         print(render(results))
     else:

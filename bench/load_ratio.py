@@ -11,7 +11,6 @@ counts.
 """
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from page import table
+from page import table, write_between
 from peers import SCENARIOS, Ctx, Server
 from processes import become_reaper, find_program, machine, revision, spawn
 from rig import Failed, Rig, cores_of, require_programs
@@ -105,15 +104,6 @@ def measure(args: argparse.Namespace, rig: Rig) -> list[list[str]]:
     return rows
 
 
-def write(page: Path, text: str) -> None:
-    before, found, rest = page.read_text().partition(BEGIN)
-    _, ends, after = rest.partition(END)
-    if not found or not ends:
-        sys.exit(f"{page} has no place for the table: {BEGIN} ... {END}")
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
-    print("written:", os.path.relpath(page))
-
-
 def arguments() -> argparse.Namespace:
     raw = argparse.RawDescriptionHelpFormatter
     p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
@@ -147,7 +137,7 @@ def main() -> None:
     text = f"{table(head, rows)}\n\n{origin}"
     print(f"\n{text}")
     if args.page:
-        write(args.page, text)
+        write_between(args.page, BEGIN, END, text)
 
 
 if __name__ == "__main__":

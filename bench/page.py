@@ -1,9 +1,22 @@
-"""Tables of Markdown, and the statistic of slices."""
+"""Tables of Markdown, where they stand in a page, and the statistic of slices."""
 
+import os
 import random
 import statistics
+import sys
+from pathlib import Path
 
 RESAMPLES = 5000
+
+
+def write_between(page: Path, begin: str, end: str, text: str) -> None:
+    """Puts the text in the place of what stands between two marks of a page."""
+    before, found, rest = page.read_text().partition(begin)
+    _, ends, after = rest.partition(end)
+    if not found or not ends:
+        sys.exit(f"{page.name} has no place for the tables: {begin} ... {end}")
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
+    print("written:", os.path.relpath(page))
 
 
 def table(head: list[str], body: list[list[str]]) -> str:
