@@ -15,6 +15,8 @@ const FUZZ_SECONDS: u32 = 60;
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 /// What asks for the tests that take long, too.
 const ALL: &str = "--all";
+/// What the names of tests end with that measure or print something: no run includes them.
+const BY_HAND: &str = "_by_hand";
 
 /// Format, lints, house rules.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
@@ -61,7 +63,7 @@ fn tests(root: &Path, arguments: &[String]) -> Result<(Command, usize), String> 
         command.env(TEST_THREADS, (2 * cpus).to_string()); // tests wait more than they compute
     }
     if filters.len() < arguments.len() {
-        command.arg("--include-ignored");
+        command.args(["--include-ignored", "--skip", BY_HAND]);
     }
     command.args(&filters);
     Ok((command, filters.len()))
@@ -167,9 +169,13 @@ mod tests {
         let plain = "test --workspace --no-fail-fast --";
         for (arguments, more, filters) in [
             (&[][..], "", 0),
-            (&["--all"], " --include-ignored", 0),
+            (&["--all"], " --include-ignored --skip _by_hand", 0),
             (&["soak", "drain"], " soak drain", 2),
-            (&["--all", "soak"], " --include-ignored soak", 1),
+            (
+                &["--all", "soak"],
+                " --include-ignored --skip _by_hand soak",
+                1,
+            ),
         ] {
             assert_eq!(line(arguments), Ok((format!("{plain}{more}"), filters)));
         }

@@ -310,8 +310,8 @@ fn one_client_that_does_its_worst_keeps_no_other_out() {
 
 /// Alone and beside the greedy client by turns.
 #[test]
-#[ignore = "takes minutes; by hand, on a machine that is quiet"]
-fn one_client_costs_fifty_others_a_twentieth_of_their_goodput_at_most() {
+#[ignore = "by hand: takes minutes on a machine that is quiet"]
+fn one_client_costs_fifty_others_a_twentieth_of_their_goodput_at_most_by_hand() {
     let limit = rustix::process::Resource::Nofile;
     let mut files = rustix::process::getrlimit(limit);
     files.current = files.maximum;

@@ -340,6 +340,33 @@ fn files_and_functions_are_short() {
     assert!(long.is_empty(), "\n{}", long.join("\n"));
 }
 
+/// `./x test --all` runs what is ignored, but for tests that are run by hand: it knows them by name.
+#[test]
+fn ignored_tests_are_long_or_run_by_hand() {
+    let mut unclear = Vec::new();
+    for (path, text) in text_files()
+        .iter()
+        .filter(|(path, _)| path.ends_with(".rs"))
+    {
+        let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+        for (at, line) in lines.iter().enumerate() {
+            let Some(reason) = line.strip_prefix("#[ignore = \"") else {
+                continue;
+            };
+            let next = lines[at..].iter().find(|line| line.starts_with("fn "));
+            let is_by_hand = next.is_some_and(|line| line.contains("_by_hand("));
+            let is_clear = match is_by_hand {
+                true => reason.starts_with("by hand: "),
+                false => reason.starts_with("long: ") || reason.starts_with("a child of"),
+            };
+            if !is_clear {
+                unclear.push(format!("{path}:{}: {reason}", at + 1));
+            }
+        }
+    }
+    assert!(unclear.is_empty(), "\n{}", unclear.join("\n"));
+}
+
 #[test]
 fn every_architecture_is_described_and_shown() {
     let page = sources::read("docs/architectures.md");

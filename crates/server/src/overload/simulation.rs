@@ -367,8 +367,8 @@ fn all_is_good_two_seconds_after_the_load_has_fallen() {
 }
 
 #[test]
-#[ignore = "prints a table; see docs/decisions/0065"]
-fn rules_compared() {
+#[ignore = "by hand: prints a table; see docs/decisions/0065"]
+fn rules_compared_by_hand() {
     println!(
         "| service | load | retries | rule | good / capacity | p50 | p99 | late | dropped after a wait | wasted |"
     );
@@ -415,8 +415,8 @@ fn rules_compared() {
 /// `UPDATE_DOCS=1 cargo test -p loadline-server --lib overload::simulation::goodput -- --ignored`,
 /// and then `UPDATE_DOCS=1 cargo test -p loadline-lab --test report pictures`.
 #[test]
-#[ignore = "prints a table; see docs/overload.md"]
-fn goodput_by_load_and_rule() {
+#[ignore = "by hand: prints a table; see docs/overload.md"]
+fn goodput_by_load_and_rule_by_hand() {
     const SEEDS: u64 = 5;
     const LOADS: [f64; 9] = [0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0];
     let rules = [

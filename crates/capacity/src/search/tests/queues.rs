@@ -37,7 +37,7 @@ pub(super) struct Law {
     capacity_per_s: f64,
 }
 
-/// The capacities are those of `the_truth_of_each_law`.
+/// The capacities are those of `the_truth_of_each_law_by_hand`.
 pub(super) const LAWS: [Law; 5] = [
     Law {
         name: "exponential, 1 server of 1 ms, p99 < 50 ms",
@@ -283,8 +283,8 @@ fn queues_over_some_seeds() {
 }
 
 #[test]
-#[ignore = "2500 searches of each law: minutes"]
-fn queues_over_all_seeds() {
+#[ignore = "by hand: 2500 searches of each law: minutes"]
+fn queues_over_all_seeds_by_hand() {
     for law in &LAWS {
         came(law, 300.0, SEEDS);
         let came = came(law, 600.0, 4 * SEEDS);
@@ -297,8 +297,8 @@ fn queues_over_all_seeds() {
 
 /// By bisection over simulations long enough for four digits.
 #[test]
-#[ignore = "a billion requests: minutes"]
-fn the_truth_of_each_law() {
+#[ignore = "by hand: a billion requests: minutes"]
+fn the_truth_of_each_law_by_hand() {
     for law in &LAWS {
         let mut luck = Luck(Pcg64Mcg::seed_from_u64(1));
         let saturation_per_s = law.servers as f64 / law.service_s;
