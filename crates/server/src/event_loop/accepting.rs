@@ -18,7 +18,7 @@ use crate::transport::socket::Readiness;
 use crate::transport::{Driver, LoopTransport};
 use loadline_base::{Millis, Token};
 
-/// Connections accepted for each millisecond of a long turn: 8 take some 25 us of it.
+/// Connections accepted for each millisecond since events were taken: 8 take some 25 us of it.
 const ACCEPTS_PER_MS: usize = 8;
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
@@ -36,7 +36,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         Ok(())
     }
 
-    /// More in a long turn, so that those who wait to be accepted do not wait for many of them.
+    /// More if the events of this turn were many or took long, even where it is cut into several turns:
+    /// connections that came meanwhile wait for one batch, not for many.
     fn accept_batch_max(&self) -> usize {
         let turn = self.thread.turn.as_ref();
         let turn_us = turn.map_or(0, |turn| turn.lasts_us(self.thread.now_us()));

@@ -68,9 +68,9 @@ impl TurnControl {
         self.is_full = true;
     }
 
-    /// How long it has lasted.
+    /// How long ago its events were taken from the kernel.
     pub(crate) fn lasts_us(&self, now_us: u64) -> u64 {
-        now_us.saturating_sub(self.began_us)
+        now_us.saturating_sub(self.taken_us)
     }
 
     /// A request is about to be answered. `Err`: it is too old for that, and its client is to come
@@ -152,6 +152,7 @@ mod tests {
         let mut turn = TurnControl::new(Duration::from_secs(1));
         turn.begin(0, true, false);
         turn.go_on(500_000);
+        assert_eq!(turn.lasts_us(600_000), 600_000);
         assert_eq!(turn.check(900_000), Ok(()));
         turn.begin(1_000_000, false, false);
         assert_eq!(
