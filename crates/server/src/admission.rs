@@ -77,6 +77,24 @@ pub(crate) struct Handoff {
     pub(crate) client: ClientKey,
 }
 
+/// Requests are answered with 503.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusing {
+    /// When their clients are to come back, in seconds.
+    pub(crate) retry_after_s: u32,
+    /// Since a queue has no room; otherwise they come too late.
+    pub(crate) is_queue_full: bool,
+}
+
+impl Refusing {
+    pub(crate) fn late(retry_after_s: u32) -> Self {
+        Self {
+            retry_after_s,
+            is_queue_full: false,
+        }
+    }
+}
+
 /// The bounds of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Admission {

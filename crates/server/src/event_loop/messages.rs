@@ -42,15 +42,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let work = Work::Serve(served);
         let load = &self.group.members()[self.index].load;
         let submitted = (self.dispatcher).submit(Kind::Job, work, token, client, &self.site, load);
-        if let Err(NotQueued {
-            work,
-            retry_after_s,
-            ..
-        }) = submitted
-        {
+        if let Err(NotQueued { work, refusing, .. }) = submitted {
             // Its requests get a 503 here.
             self.give_back(token, work);
-            self.thread.refusing = Some(retry_after_s);
+            self.thread.refusing = Some(refusing);
             self.serve(token);
             self.thread.refusing = None;
         }

@@ -13,6 +13,7 @@ use loadline_sys::Waker;
 use loadline_sys::write::FileBuffer;
 
 use crate::AccessSink;
+use crate::admission::Refusing;
 use crate::config::{Config, ThreadConfig};
 use crate::memory::{Footprint, thread_bytes};
 use crate::overload::TurnControl;
@@ -59,8 +60,8 @@ pub(crate) struct ThreadContext<H: Handler> {
     pub(crate) tasks: TaskPool,
     /// Of a loop, if there is a latency goal.
     pub(crate) turn: Option<TurnControl>,
-    /// What it serves now comes too late: clients are to come back after this many seconds.
-    pub(crate) refusing: Option<u32>,
+    /// What it serves now is refused.
+    pub(crate) refusing: Option<Refusing>,
 }
 
 /// The parts of a thread's context, borrowed at once for a turn.
@@ -76,7 +77,7 @@ pub(crate) struct Borrowed<'k, H: Handler> {
 
 /// What comes too late to be answered within the latency goal.
 pub(crate) struct Late<'k> {
-    refusing: Option<u32>,
+    refusing: Option<Refusing>,
     turn: Option<&'k mut TurnControl>,
     now_us: u64,
     row: &'k Row,
@@ -94,10 +95,13 @@ impl Late<'_> {
     ) -> Outcome {
         let turn = self.turn.as_deref_mut();
         let is_late = || turn.and_then(|turn| turn.check(self.now_us).err());
-        match self.refusing.or_else(is_late) {
-            Some(retry_after_s) if !config.is_exempt(exchange) => {
-                exchange.refuse(retry_after_s);
-                self.row.refused_late.add(1);
+        match self.refusing.or_else(|| is_late().map(Refusing::late)) {
+            Some(refusing) if !config.is_exempt(exchange) => {
+                exchange.refuse(refusing.retry_after_s);
+                match refusing.is_queue_full {
+                    true => self.row.queue_full.add(1),
+                    false => self.row.refused_late.add(1),
+                }
                 Outcome::Ready
             }
             _ => config.handle(local, exchange, cx),

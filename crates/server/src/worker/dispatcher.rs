@@ -7,7 +7,7 @@ use loadline_base::Token;
 use loadline_proto::{Exchange, Handler, StreamId, Task};
 
 use crate::accept::balance::Load;
-use crate::admission::{Admission, Kind, Load as Pressure, Verdict};
+use crate::admission::{Admission, Kind, Load as Pressure, Refusing, Verdict};
 use crate::config::Steps;
 use crate::connection::{Placement, TaskStart};
 use crate::fairness::ClientKey;
@@ -75,7 +75,7 @@ impl Dispatcher {
             return Err(NotQueued {
                 work,
                 verdict: admission.decide(kind, &nobody),
-                retry_after_s: 0,
+                refusing: Refusing::late(0),
             });
         };
         let job = Job {
@@ -94,7 +94,7 @@ impl Dispatcher {
             return Err(NotQueued {
                 work: refused.job.work,
                 verdict: admission.decide(kind, &full),
-                retry_after_s: refused.retry_after_s,
+                refusing: refused.refusing,
             });
         }
         load.under_way.fetch_add(1, Relaxed);
@@ -122,7 +122,7 @@ pub(crate) struct NotQueued {
     pub(crate) work: Work,
     pub(crate) verdict: Verdict,
     /// If it is refused.
-    pub(crate) retry_after_s: u32,
+    pub(crate) refusing: Refusing,
 }
 
 /// Where a loop has work of one connection done: by workers, or here if there are none.
@@ -161,7 +161,7 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
             return None;
         };
         match not_queued.verdict {
-            Verdict::Refuse => exchange.refuse(not_queued.retry_after_s),
+            Verdict::Refuse => exchange.refuse(not_queued.refusing.retry_after_s),
             _ => {
                 let block = |_: &mut ThreadContext<H>| steps.handle_blocking(&mut exchange);
                 self.dispatcher.do_here(thread, block);
@@ -207,7 +207,7 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
             && let Work::Task(mut task) = not_queued.work
             && let Some(mut exchange) = task.take_exchange()
         {
-            exchange.refuse(not_queued.retry_after_s);
+            exchange.refuse(not_queued.refusing.retry_after_s);
             thread.tasks.end(handle);
             return TaskStart::Refused(exchange);
         }

@@ -6,7 +6,7 @@ use loadline_base::Token;
 use loadline_proto::{CloseReason, Exchange, StreamId};
 use loadline_sys::has_hung_up;
 
-use crate::admission::Handoff;
+use crate::admission::{Handoff, Refusing};
 use crate::config::Steps;
 use crate::connection::Connection;
 use crate::fairness::ClientKey;
@@ -130,7 +130,7 @@ impl Work {
         match self {
             Self::Block(exchange, _) => exchange.refuse(retry_after_s),
             Self::Task(task) => task.refuse(retry_after_s),
-            Self::Serve(served) => served.refusing = Some(retry_after_s),
+            Self::Serve(served) => served.refusing = Some(Refusing::late(retry_after_s)),
             Self::Prefetch(_) => {}
         }
     }
@@ -143,8 +143,8 @@ pub(crate) struct Served {
     pub(crate) connection: Option<Connection<Socket>>,
     /// What is to be done next.
     pub(crate) after: After,
-    /// Its requests come too late: they get a 503 that says when to come back, in seconds.
-    pub(crate) refusing: Option<u32>,
+    /// Its requests get a 503.
+    pub(crate) refusing: Option<Refusing>,
 }
 
 /// How a worker leaves a connection.

@@ -17,6 +17,7 @@ use std::time::Duration;
 use loadline_base::{LogLimit, Token};
 use loadline_proto::{Exchange, Handler, Status};
 
+use crate::admission::Refusing;
 use crate::connection::{Placement, Step, TaskStart};
 use crate::connection_thread::{self, Left, serve_while_held};
 use crate::fairness::lanes::Lane;
@@ -59,8 +60,7 @@ type Control = Option<Arc<Mutex<LaneControl>>>;
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) job: Job,
-    /// When its client is to come back, in seconds.
-    pub(crate) retry_after_s: u32,
+    pub(crate) refusing: Refusing,
 }
 
 /// How many workers still run.
@@ -148,18 +148,21 @@ impl Workers {
             let is_request = !matches!(job.work, Work::Serve(_));
             self.row.refused_late.add(u64::from(is_request));
             (self.row.refused_over_share).add(u64::from(self.is_fair && refusal.is_over_share));
-            let retry_after_s = refusal.retry_after_s;
-            return Err(Refused { job, retry_after_s });
+            let refusing = Refusing::late(refusal.retry_after_s);
+            return Err(Refused { job, refusing });
         }
         // Before the push: a worker must not take away what was not added yet.
         self.row.queue_depth.add(1);
         self.queue.push(place, job).map_err(|job| {
             self.row.queue_depth.sub(1);
-            self.row.queue_full.add(1);
-            Refused {
-                job,
+            // Of a connection its requests are counted, when they are answered.
+            let is_request = !matches!(job.work, Work::Serve(_));
+            self.row.queue_full.add(u64::from(is_request));
+            let refusing = Refusing {
                 retry_after_s: RETRY_AFTER_FULL_S,
-            }
+                is_queue_full: true,
+            };
+            Refused { job, refusing }
         })?;
         if let Some(seats) = &self.seats
             && !self.queue.has_free_workers()

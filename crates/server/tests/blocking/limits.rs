@@ -71,6 +71,30 @@ fn at_the_cap_with_nobody_idle_a_new_connection_gets_503() {
 }
 
 #[test]
+fn a_request_that_finds_the_queue_of_a_pool_full_is_counted_once() {
+    let server = start(ServerOptions {
+        threads: 1,
+        queue_max: 1,
+        ..options(Architecture::ThreadPool)
+    });
+    let mut working = server.connect();
+    working.ask("/gate");
+    server.handler.gate.await_waiting(1);
+    let mut waiting = server.connect();
+    waiting.ask("/");
+    let total = || server.handle.snapshot().total;
+    eventually(|| total().queue_depth == 1);
+    let mut refused = server.connect();
+    assert_eq!(refused.get("/").status, 503);
+    eventually(|| total().queue_full == 1);
+    assert_eq!(total().refused_late, 0);
+    server.handler.gate.open();
+    assert_eq!(working.answer().unwrap().status, 200);
+    assert_eq!(waiting.answer().unwrap().status, 200);
+    assert_eq!(total().queue_full, 1);
+}
+
+#[test]
 fn idle_connections_and_drips_end_on_time() {
     for architecture in BLOCKING {
         let mut limits = Limits {
