@@ -2,7 +2,7 @@ use std::path::Path;
 
 use loadline_lab::analysis::Metric;
 use loadline_lab::cells::Cells;
-use loadline_lab::plan::{Plan, words};
+use loadline_lab::plan::{Plan, ServerSpec, words};
 
 use super::*;
 
@@ -39,6 +39,23 @@ fn both_grids_of_each_paper_are_plans() {
             let cells = Cells::of(&plan, &[0, 1], &[]).unwrap();
             assert!(cells.cells.len() > plan.series.len());
             assert!(plan.series.iter().all(|series| series.replicates >= 1));
+        }
+    }
+}
+
+#[test]
+fn a_papers_servers_keep_their_weaknesses() {
+    for paper in &PAPERS {
+        let plan = plan(paper, &Grid::default());
+        for server in plan.servers.values() {
+            let ServerSpec::Loadline(set) = &server.spec else {
+                continue;
+            };
+            let mut weak = set.clone();
+            weak.requests.latency_goal = "off".parse().unwrap();
+            weak.requests.fairness = "off".parse().unwrap();
+            weak.memory.memory_max = "off".parse().unwrap();
+            assert_eq!(*set, weak, "{} {}", paper.name, server.name);
         }
     }
 }
