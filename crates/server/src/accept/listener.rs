@@ -238,6 +238,7 @@ mod tests {
             let options = ServerOptions {
                 accept,
                 loops: 2,
+                defer_accept: false, // the clients send nothing
                 ..ServerOptions::default()
             };
             if accept == Accept::ReusePort {
@@ -270,7 +271,11 @@ mod tests {
             return; // a machine without IPv6
         }
         let any = tcp("[::]:0");
-        let listeners = Listener::bind_all(&[any], &ServerOptions::default(), None).unwrap();
+        let options = ServerOptions {
+            defer_accept: false, // the clients send nothing
+            ..ServerOptions::default()
+        };
+        let listeners = Listener::bind_all(&[any], &options, None).unwrap();
         let address = tcp_address(&listeners[0]);
         for ip in ["127.0.0.1", "::1"] {
             let ip: IpAddr = ip.parse().unwrap();
