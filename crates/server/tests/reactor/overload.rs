@@ -93,7 +93,8 @@ fn a_loop_that_does_the_work_itself_refuses_what_comes_too_late() {
     let (answered, refused) = ask_many(&server, "/spin", || {});
     assert!(answered > 0 && refused > 0, "{answered} and {refused}");
     assert_eq!(server.total().refused_late, refused as u64);
-    assert_eq!(server.connect().get("/spin").status, 200);
+    // Of a request that comes before the loop has waited again, it knows no exact age.
+    eventually(|| server.connect().get("/spin").status == 200);
 }
 
 #[test]
