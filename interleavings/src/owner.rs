@@ -96,7 +96,7 @@ impl Owner {
 
     /// A loop whose tasks are polled by as many workers. Their queue has room for one new job.
     pub(crate) fn with_workers(app: App, kind: Queue, workers: usize) -> Self {
-        let (queue, sources) = JobQueue::new(kind, workers, 1);
+        let (queue, sources) = JobQueue::with_workers(kind, workers, 1);
         let mut owner = Self::new(app, Place::Worker, Some(queue));
         owner.sources = sources;
         owner

@@ -218,6 +218,10 @@ pub(crate) mod deque {
         pub(crate) fn pop(&self) -> Option<T> {
             lock(&self.0).pop_front()
         }
+
+        pub(crate) fn is_empty(&self) -> bool {
+            lock(&self.0).is_empty()
+        }
     }
 
     impl<T> Stealer<T> {

@@ -97,7 +97,10 @@ pub(crate) fn chosen(plan: &Plan) -> String {
                 WorkerPools::PerLoop if options.workers > 0 => " for each",
                 _ => "",
             };
-            let workers = format!("{}{own}", count(options.workers, "worker"));
+            let workers = match options.workers_range {
+                Some(range) => format!("{range} workers{own}"),
+                None => format!("{}{own}", count(options.workers, "worker")),
+            };
             let mut parts = vec![count(options.loops, "loop"), workers];
             if options.workers > 0 {
                 let queue = options.queue.name();

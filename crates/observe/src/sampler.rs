@@ -119,8 +119,12 @@ impl Sampler {
         let span_s = span.as_secs_f64();
         let counts = since(&now.snapshot.total, &last.snapshot.total);
         let busy_s = stations.busy_s(last, now);
-        let uses = stations.list().iter().zip(&busy_s);
-        let use_of = uses.map(|(it, busy_s)| (it.name, busy_s / span_s / it.station.servers));
+        let uses = stations
+            .list()
+            .iter()
+            .zip(&busy_s)
+            .zip(stations.servers(now));
+        let use_of = uses.map(|((it, busy_s), servers)| (it.name, busy_s / span_s / servers));
         let use_of = use_of.collect();
         let refusals = Refusals::of(&counts);
         let before = self.samples.back().and_then(|sample| sample.queue_age_us);
@@ -242,10 +246,7 @@ fn since(now: &Counts, then: &Counts) -> Counts {
 }
 
 fn threads(snapshot: &Snapshot) -> Vec<(&'static str, usize)> {
-    let of = |role: Role| {
-        let count = snapshot.rows.iter().filter(|row| row.role == role).count();
-        (role.name(), count)
-    };
+    let of = |role: Role| (role.name(), snapshot.threads(role));
     let all = [Role::Acceptor, Role::Loop, Role::Worker, Role::Thread].map(of);
     all.into_iter().filter(|(_, count)| *count > 0).collect()
 }
@@ -285,6 +286,7 @@ mod tests {
         let row = |role, index, busy_us| RowSnapshot {
             role,
             index,
+            is_in_use: true,
             counts: Counts {
                 busy_us,
                 ..Counts::default()

@@ -45,7 +45,11 @@ impl Stations {
             }
         };
         if options.architecture.has_loops() && options.workers > 0 {
-            let workers = options.workers * options.pools();
+            // A pool that grows is as large as it may be before its workers are what limits the server.
+            let workers = options
+                .workers_range
+                .map_or(options.workers, |range| range.max);
+            let workers = workers * options.pools();
             let source = Source::Threads(Role::Worker);
             all.push(named("workers", workers as f64, source));
         }
@@ -55,6 +59,15 @@ impl Stations {
 
     pub(crate) fn list(&self) -> &[Named] {
         &self.0
+    }
+
+    /// Threads that there are now at each station.
+    pub(crate) fn servers(&self, now: &Reading) -> Vec<f64> {
+        let servers = self.0.iter().map(|it| match it.source {
+            Source::Threads(Role::Worker) => now.snapshot.threads(Role::Worker).max(1) as f64,
+            _ => it.station.servers,
+        });
+        servers.collect()
     }
 
     /// The same with the measured variation of what workers do.

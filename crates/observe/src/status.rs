@@ -137,16 +137,23 @@ impl Status {
             architecture,
             loops,
             workers,
+            workers_range,
             threads,
             connections_max,
             ..
         } = options;
         let has_loops = architecture.has_loops();
+        let workers = match workers_range {
+            Some(_) => self.snapshot().threads(Role::Worker),
+            None => workers,
+        };
+        let workers_range = workers_range.filter(|_| has_loops);
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "architecture": architecture.name(),
             "loops": has_loops.then_some(loops),
             "workers": has_loops.then_some(workers),
+            "workers_range": workers_range.map(|range| [range.min, range.max]),
             "threads": (architecture == Architecture::ThreadPool).then_some(threads),
             "connections_max": connections_max,
             "uptime_seconds": self.began.elapsed().as_secs(),
@@ -196,6 +203,15 @@ impl StatusSource for Status {
         let mut text = Exposition::default();
         let up_s = self.began.elapsed().as_secs_f64();
         text.single("up_seconds", "gauge", "Time since the server began", up_s);
+        text.family(
+            "threads",
+            "gauge",
+            "Threads that there are, by what they do",
+        );
+        for role in [Role::Acceptor, Role::Loop, Role::Worker, Role::Thread] {
+            let labels = format!("{{role=\"{}\"}}", role.name());
+            text.sample("threads", &labels, snapshot.threads(role) as f64);
+        }
         let shown: Vec<(String, &Counts)> = shown_rows(&snapshot);
         for it in &LABELLED {
             let name = format!("{}_total", it.name);
@@ -323,6 +339,7 @@ mod tests {
         let row = |index| RowSnapshot {
             role: Role::Loop,
             index,
+            is_in_use: true,
             counts: Counts::default(),
         };
         Snapshot {

@@ -241,6 +241,13 @@ impl HistogramCounts {
         found.map(end_us)
     }
 
+    /// How many took about so many microseconds: the middle of each bucket, and its count.
+    pub fn times_us(&self) -> impl Iterator<Item = (u64, u64)> {
+        let middle_us = |index| u64::midpoint(begin_us(index), end_us(index) - 1);
+        let buckets = self.buckets.iter().enumerate();
+        buckets.map(move |(index, count)| (middle_us(index), *count))
+    }
+
     /// The squared coefficient of variation: 0 if all times are equal, 1 if they are exponential.
     #[must_use]
     pub fn scv(&self) -> Option<f64> {
@@ -326,6 +333,12 @@ mod tests {
         assert_eq!(counts.quantile_us(0.99), Some(1024));
         let last = counts.quantile_us(0.999).unwrap();
         assert!((1_000_000..1_125_000).contains(&last), "{last}");
+        let times: Vec<_> = counts.times_us().filter(|(_, count)| *count > 0).collect();
+        let [ten, thousand, million] = times[..] else {
+            panic!("{times:?}");
+        };
+        assert_eq!((ten, thousand), ((10, 90), (991, 9)));
+        assert!(million.0.abs_diff(1_000_000) < 125_000 && million.1 == 1);
         let below: Vec<_> = counts.below_powers(4, 6).collect();
         assert_eq!(below, [(16, 90), (1024, 99), (65536, 99), (4_194_304, 100)]);
         let twice = {

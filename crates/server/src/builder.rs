@@ -7,7 +7,7 @@ use loadline_proto::{ErrorPages, Handler, Limits, SessionConfig, TrustedProxies}
 
 use crate::{
     AccessLogging, Architecture, Config, ConnectionLogging, ListenAddr, MemoryBudget, ServerConfig,
-    ServerHandle, ServerOptions, serve,
+    ServerHandle, ServerOptions, SizeRange, serve,
 };
 
 /// A server that is being put together; what is not chosen has its default. See the crate's
@@ -97,6 +97,17 @@ impl<H: Handler> Server<H> {
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.options.workers = workers;
+        self.options.workers_range = None;
+        self
+    }
+
+    /// A number of workers that changes by what the handlers do, between these bounds (reactor,
+    /// proactor).
+    #[must_use]
+    pub fn workers_between(mut self, min: usize, max: usize) -> Self {
+        let range = SizeRange { min, max };
+        self.options.workers = range.clamp(self.options.workers);
+        self.options.workers_range = Some(range);
         self
     }
 

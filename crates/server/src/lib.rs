@@ -117,7 +117,10 @@ mod worker {
     pub(crate) mod mailbox;
     #[cfg(test)]
     mod mailbox_tests;
+    pub(crate) mod meter;
     pub(crate) mod pool;
+    mod queue_ends;
+    pub(crate) mod resizer;
 }
 
 use std::io;
@@ -137,8 +140,8 @@ pub use loadline_proto::{
 pub use loadline_sys::ListenAddr;
 pub use options::{
     Accept, Architecture, BACKLOG_MAX, Balance, CONNECTIONS_MAX, DESCRIPTORS_RESERVED, FileIo,
-    LOOPS_MAX, OptionError, QUEUE_MAX, Queue, ServerOptions, SocketIo, THREADS_MAX, WorkerPools,
-    check_offered,
+    LOOPS_MAX, OptionError, QUEUE_MAX, Queue, ServerOptions, SizeRange, SocketIo, THREADS_MAX,
+    WorkerPools, check_offered,
 };
 pub use telemetry::counters::{Counts, Role, RowSnapshot, Snapshot, Timings};
 

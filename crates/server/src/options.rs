@@ -46,6 +46,12 @@ pub struct ServerOptions {
     /// Workers of the pool, or of each pool (reactor). 2: cold files and slow handlers must not
     /// stop a loop, and one slow job must not stop the next.
     pub workers: usize,
+    /// Between which the number of workers changes while the server runs; it begins with `workers`.
+    /// `None`: it stays, as in the papers.
+    pub workers_range: Option<SizeRange>,
+    /// How often it is decided whether a number of threads changes. 100 ms: what the rules were tested
+    /// with. With another interval all their times are longer or shorter.
+    pub sizing_interval: Duration,
     /// Threads of the pool (thread-pool). 256: each idle keep-alive client holds one, and a
     /// waiting thread costs some ten KiB.
     pub threads: usize,
@@ -94,12 +100,37 @@ pub struct ServerOptions {
     pub grace: Duration,
 }
 
+/// Bounds of a number of threads; both belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeRange {
+    /// The fewest, 1 or more.
+    pub min: usize,
+    /// The most.
+    pub max: usize,
+}
+
+impl SizeRange {
+    /// A number brought within the bounds.
+    #[must_use]
+    pub fn clamp(self, size: usize) -> usize {
+        size.min(self.max).max(self.min)
+    }
+}
+
+impl fmt::Display for SizeRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.min, self.max)
+    }
+}
+
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             architecture: Architecture::Reactor,
             loops: 1,
             workers: 2,
+            workers_range: None,
+            sizing_interval: Duration::from_millis(100),
             threads: 256,
             worker_pools: WorkerPools::Shared,
             accept: Accept::Shared,
@@ -188,10 +219,19 @@ impl ServerOptions {
         if !self.architecture.has_loops() {
             return Ok(());
         }
-        if self.worker_pools == WorkerPools::PerLoop && self.loops * self.workers > THREADS_MAX {
+        let workers_max = match self.workers_range {
+            None => self.workers,
+            Some(range) => {
+                within("--workers", range.min, 1, THREADS_MAX)?;
+                within("--workers", range.max, range.min, THREADS_MAX)?;
+                within("--workers", self.workers, range.min, range.max)?;
+                range.max
+            }
+        };
+        if self.worker_pools == WorkerPools::PerLoop && self.loops * workers_max > THREADS_MAX {
             return Err(OptionError {
                 option: "--workers",
-                value: self.workers.to_string(),
+                value: workers_max.to_string(),
                 expected: format!(
                     "with --worker-pools per-loop and --loops {} at most {}",
                     self.loops,
@@ -218,6 +258,12 @@ impl ServerOptions {
             });
         }
         Ok(())
+    }
+
+    /// Bounds of the number of workers, if it changes.
+    pub(crate) fn resizes_workers(&self) -> Option<SizeRange> {
+        let range = self.workers_range;
+        range.filter(|_| self.architecture.has_loops() && self.workers > 0)
     }
 
     /// Whether the threads of a pool give up connections for others: not without a latency goal.
@@ -370,6 +416,14 @@ mod tests {
                 workers: 1000,
                 ..good
             },
+            ServerOptions {
+                workers_range: Some(SizeRange { min: 3, max: 9 }),
+                ..good
+            },
+            ServerOptions {
+                workers_range: Some(SizeRange { min: 0, max: 9 }),
+                ..good
+            },
             ServerOptions { threads: 0, ..good },
             ServerOptions {
                 queue_max: 0,
@@ -392,6 +446,8 @@ mod tests {
         let options: Vec<_> = bad.map(|bad| bad.validate().unwrap_err().option).into();
         let named = [
             "--socket-io",
+            "--workers",
+            "--workers",
             "--workers",
             "--threads",
             "--queue-max",

@@ -208,7 +208,7 @@ impl Simulation {
         let (pool, desks) = match workers {
             0 => (None, Vec::new()),
             count => {
-                let (pool, desks) = Workers::new(&site, count).expect("wakers");
+                let (pool, desks) = Workers::new(&site, count, 0).expect("wakers");
                 (Some(pool), desks)
             }
         };

@@ -81,8 +81,8 @@ spec! {
         #[arg(long, value_name = "N", default_value = "auto")]
         pub loops: Preset<Auto<Count<1, LOOPS_MAX>>>,
 
-        /// Threads for steps that may block (reactor, proactor). 0: the loops run them; auto is one
-        /// for each CPU and at least 2.
+        /// Threads for steps that may block (reactor, proactor). 0: the loops run them; auto begins with
+        /// one for each CPU, and grows and shrinks between 2 and 256 by what the handlers do.
         #[arg(long, value_name = "M", default_value = "auto")]
         pub workers: Preset<Auto<Count<0, THREADS_MAX>>>,
 

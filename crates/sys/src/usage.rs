@@ -1,6 +1,7 @@
 //! What this process or thread may use, and has used.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -19,6 +20,44 @@ pub fn process_cpu() -> Duration {
     cpu_time(ClockId::ProcessCPUTime)
 }
 
+/// A thread of this process whose use of CPUs others may read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ThreadUsage {
+    id: i32,
+}
+
+impl ThreadUsage {
+    /// Of the calling thread.
+    #[must_use]
+    pub fn of_this_thread() -> Self {
+        let id = rustix::thread::gettid().as_raw_nonzero().get();
+        Self { id }
+    }
+
+    /// CPU time that the thread has used; `None` once it has ended. A later thread may have its number.
+    #[must_use]
+    pub fn cpu(self) -> Option<Duration> {
+        // As the kernel names the CPU clocks of threads (`CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`).
+        let clock: libc::clockid_t = (!self.id << 3) | 4 | 2;
+        let mut time = MaybeUninit::<libc::timespec>::uninit();
+        // SAFETY: the kernel writes a `timespec` to a place for one that lives through the call.
+        if unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } != 0 {
+            return None;
+        }
+        // SAFETY: the call has succeeded, so the kernel has written all of it.
+        let time = unsafe { time.assume_init() };
+        let seconds = u64::try_from(time.tv_sec).ok()?;
+        Some(Duration::new(seconds, u32::try_from(time.tv_nsec).ok()?))
+    }
+
+    /// Time in which the thread could have run, and no CPU was free for it, in nanoseconds; `None` if
+    /// the kernel does not count it, or once the thread has ended.
+    #[must_use]
+    pub fn run_delay_ns(self) -> Option<u64> {
+        run_delay_ns(&format!("/proc/self/task/{}/schedstat", self.id))
+    }
+}
+
 fn cpu_time(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -29,7 +68,11 @@ fn cpu_time(clock: ClockId) -> Duration {
 /// second number of `/proc/thread-self/schedstat`); `None` if the kernel does not count it.
 #[must_use]
 pub fn thread_run_delay_ns() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    run_delay_ns("/proc/thread-self/schedstat")
+}
+
+fn run_delay_ns(path: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(path).ok()?;
     text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
@@ -120,6 +163,30 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_mul(3) + 1);
         }
         assert!(thread_cpu() > before);
+    }
+
+    #[test]
+    fn others_read_what_a_thread_uses_until_it_ends() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let before = thread_cpu();
+            let mut sum = 0_u64;
+            while thread_cpu() - before < Duration::from_millis(2) {
+                sum = std::hint::black_box(sum.wrapping_mul(3) + 1);
+            }
+            tell.send((ThreadUsage::of_this_thread(), thread_cpu()))
+                .unwrap();
+            ended.recv().unwrap_err();
+        });
+        let (usage, cpu) = told.recv().unwrap();
+        assert!(usage.cpu() >= Some(cpu));
+        assert_eq!(
+            usage.run_delay_ns().is_some(),
+            thread_run_delay_ns().is_some()
+        );
+        drop(end);
+        thread.join().unwrap();
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn join(workers: Vec<JoinHandle<()>>) {
 /// A job that is slept through, or a worker that does not learn of the end, is a deadlock.
 fn jobs_one_by_one(kind: Queue) {
     check(move || {
-        let (queue, sources) = JobQueue::new(kind, 1, 2);
+        let (queue, sources) = JobQueue::with_workers(kind, 1, 2);
         let done = Arc::default();
         let workers = workers(sources, &done);
         for job in 0..2 {
@@ -71,7 +71,7 @@ fn jobs_one_by_one(kind: Queue) {
 fn a_close_with_jobs(kind: Queue) {
     // A third preemption takes 300,000 executions.
     check_within(2, move || {
-        let (queue, sources) = JobQueue::new(kind, 2, 2);
+        let (queue, sources) = JobQueue::with_workers(kind, 2, 2);
         let done: Arc<Done> = Arc::default();
         let workers = workers(sources, &done);
         (0..2).for_each(|job| queue.push(Place::default(), job).unwrap());
@@ -86,7 +86,7 @@ fn a_close_with_jobs(kind: Queue) {
 /// What is pushed while the queue closes is done or given back.
 fn a_close_beside_a_push(kind: Queue) {
     check(move || {
-        let (queue, sources) = JobQueue::new(kind, 1, 2);
+        let (queue, sources) = JobQueue::with_workers(kind, 1, 2);
         let done: Arc<Done> = Arc::default();
         let workers = workers(sources, &done);
         let pusher = thread::spawn({
@@ -103,12 +103,13 @@ fn a_close_beside_a_push(kind: Queue) {
 /// Two that push at once are not both taken in where there is room for one.
 fn a_bound(kind: Queue) {
     check(move || {
-        let (queue, sources) = JobQueue::new(kind, 1, 1);
+        let (queue, sources) = JobQueue::with_workers(kind, 1, 1);
         let pusher = thread::spawn({
             let queue = Arc::clone(&queue);
             move || usize::from(queue.push(Place::default(), 0).is_ok())
         });
-        let accepted = usize::from(queue.push(Place::default(), 1).is_ok()) + pusher.join().unwrap();
+        let accepted =
+            usize::from(queue.push(Place::default(), 1).is_ok()) + pusher.join().unwrap();
         assert_eq!((accepted, queue.depth()), (1, 1));
         assert!(sources[0].try_take().is_some() && sources[0].try_take().is_none());
     });
@@ -117,7 +118,7 @@ fn a_bound(kind: Queue) {
 /// What was admitted before has a place in a full queue, and none in a closed one.
 fn beyond_the_bound(kind: Queue) {
     check(move || {
-        let (queue, sources) = JobQueue::new(kind, 1, 1);
+        let (queue, sources) = JobQueue::with_workers(kind, 1, 1);
         let done: Arc<Done> = Arc::default();
         queue.push(Place::default(), 0).unwrap();
         let workers = workers(sources, &done);
@@ -130,7 +131,30 @@ fn beyond_the_bound(kind: Queue) {
         join(workers);
         let jobs = done.jobs.each_ref();
         assert_eq!(jobs.map(|count| count.load(Ordering::Relaxed)), [1, 1]);
-        assert_eq!((queue.depth(), queue.push_again(Place::default(), 2)), (0, Err(2)));
+        assert_eq!(
+            (queue.depth(), queue.push_again(Place::default(), 2)),
+            (0, Err(2))
+        );
+    });
+}
+
+/// One of two workers is too many: it leaves, and the job that waits is done by the other, whichever
+/// of them was woken for it.
+fn one_too_many(kind: Queue) {
+    check_within(2, move || {
+        let (queue, sources) = JobQueue::with_workers(kind, 2, 2);
+        let done: Arc<Done> = Arc::default();
+        let workers = workers(sources, &done);
+        let resizer = thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || assert!(queue.resize(1).is_empty())
+        });
+        queue.push(Place::default(), 0).unwrap();
+        done.wait(1);
+        resizer.join().unwrap();
+        queue.close();
+        join(workers);
+        assert_eq!((done.count(), queue.depth()), (1, 0));
     });
 }
 
@@ -150,5 +174,6 @@ both_kinds!(
     a_close_with_jobs,
     a_close_beside_a_push,
     a_bound,
-    beyond_the_bound
+    beyond_the_bound,
+    one_too_many
 );

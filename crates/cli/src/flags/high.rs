@@ -10,8 +10,8 @@ use loadline_accounts::Database;
 use loadline_apps::{CacheControlRule, MediaTypeRule, MediaTypes};
 use loadline_proto::{Limits, TrustedProxies};
 use loadline_server::{
-    Architecture, DESCRIPTORS_RESERVED, OptionError, QUEUE_MAX, ServerOptions, SocketIo,
-    fixed_memory_bytes,
+    Architecture, DESCRIPTORS_RESERVED, OptionError, QUEUE_MAX, ServerOptions, SizeRange, SocketIo,
+    WorkerPools, fixed_memory_bytes,
 };
 use loadline_spec::serve::{ArchitectureSpec, ProxySpec, ServeSpec};
 use loadline_spec::values::{Auto, Count};
@@ -84,6 +84,9 @@ pub(crate) struct Plan {
 
 /// Workers by `auto`, at least: one slow job must not stop the next.
 const WORKERS_LEAST: usize = 2;
+/// Workers by `auto`, at most, all pools together: sleeping handlers of 100 ms take 2500 requests a
+/// second by them.
+const WORKERS_MOST: usize = 256;
 /// Threads of the thread pool by `auto`: each idle keep-alive client holds one.
 const THREADS_AUTO: usize = 256;
 /// Jobs or connections in a queue by `auto`.
@@ -237,12 +240,22 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
         true => connections_max.min(QUEUE_MAX), // the goal bounds it
         false => QUEUE_AUTO.min(queue_room),
     };
+    let workers_auto = cpus.max(WORKERS_LEAST);
+    let worker_pools = typed.worker_pools.map_or(defaults.worker_pools, |it| it.0);
+    let pools = match worker_pools {
+        WorkerPools::Shared => 1,
+        WorkerPools::PerLoop => loops,
+    };
     ServerOptions {
         architecture,
         loops,
-        workers: or_auto(&typed.workers, || cpus.max(WORKERS_LEAST)),
+        workers: or_auto(&typed.workers, || workers_auto),
+        workers_range: matches!(typed.workers.0, Auto::Auto).then_some(SizeRange {
+            min: WORKERS_LEAST,
+            max: workers_auto.max(WORKERS_MOST / pools),
+        }),
         threads,
-        worker_pools: typed.worker_pools.map_or(defaults.worker_pools, |it| it.0),
+        worker_pools,
         accept: typed.accept.map_or(defaults.accept, |it| it.0),
         balance: typed.balance.map_or(defaults.balance, |it| it.0),
         queue: typed.queue.map_or(defaults.queue, |it| it.0),
@@ -260,6 +273,7 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
         },
         defer_accept: flags.connections.defer_accept.0,
         grace: **flags.running.grace,
+        sizing_interval: defaults.sizing_interval,
     }
 }
 
@@ -273,11 +287,9 @@ fn or_auto<const LEAST: usize, const MOST: usize>(
 
 #[cfg(test)]
 mod tests {
-    use loadline_apps::CacheLimits;
-    use loadline_server::WorkerPools;
-
     use super::*;
     use crate::flags::{Typed, defs::Command, read};
+    use loadline_apps::CacheLimits;
 
     const MACHINE: Machine = Machine {
         budget: CpuBudget {

@@ -18,6 +18,7 @@ use crate::telemetry::log;
 use crate::thread::group::LEAVE_MS;
 use crate::transport::Driver;
 use crate::worker::pool::Workers;
+use crate::worker::resizer::Resizer;
 
 /// Serves until drained or cut.
 pub(crate) fn run<H: Handler, D: Driver>(
@@ -53,7 +54,9 @@ pub(crate) fn run<H: Handler, D: Driver>(
         drop(listeners); // each loop has its own
         None
     };
+    let resizer = Resizer::start(site, &pools.0)?;
     let result = run_threads(site, main, loops, started);
+    drop(resizer);
     pools.end(site);
     close_those_of_workers(site, &group);
     result

@@ -30,6 +30,13 @@ impl LaneControl {
         }
     }
 
+    /// There are so many workers now.
+    pub(crate) fn set_workers(&mut self, workers: usize) {
+        self.lanes
+            .iter_mut()
+            .for_each(|lane| lane.set_workers(workers));
+    }
+
     /// A job comes to a lane. `Err`: it is refused.
     pub(crate) fn offer(&mut self, now_us: u64, lane: Lane, ahead: Ahead) -> Result<(), Refusal> {
         let beside = self.lanes[lane.other() as usize].beside(ahead.beside);

@@ -49,6 +49,11 @@ impl QueueControl {
         }
     }
 
+    /// There are so many workers now.
+    pub(crate) fn set_workers(&mut self, workers: usize) {
+        self.workers = workers.max(1) as u64;
+    }
+
     /// A job comes to a queue in which `depth` jobs wait before it. `Err`: it is refused, and its client
     /// is to come back after this many seconds.
     pub(crate) fn offer(&mut self, now_us: u64, depth: usize, beside: Beside) -> Result<(), u32> {
@@ -214,6 +219,15 @@ mod tests {
         // 198 jobs of 5 ms each are 990 ms of waiting, and 10 ms of service.
         assert_eq!(queue.offer(500_000, 198, ALONE), Ok(()));
         assert!(queue.offer(500_000, 199, ALONE).is_err());
+    }
+
+    #[test]
+    fn with_more_workers_more_may_wait() {
+        let mut queue = after_some_jobs();
+        queue.set_workers(4);
+        assert_eq!(queue.offer(500_000, 0, ALONE), Ok(()));
+        assert_eq!(queue.offer(500_000, 390, ALONE), Ok(()));
+        assert!(queue.offer(500_000, 400, ALONE).is_err());
     }
 
     #[test]

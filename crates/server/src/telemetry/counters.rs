@@ -1,5 +1,6 @@
 //! Counts per serving thread, summed on demand.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,8 +81,12 @@ pub(crate) struct Row {
     pub(crate) steals: Counter,
     /// Time the thread was not waiting, in microseconds.
     pub(crate) busy_us: Counter,
+    /// When the job under way began; 0: there is none (workers).
+    pub(crate) job_began_us: Counter,
     /// How long each job took (workers).
     job_times: OnceLock<Box<Histogram>>,
+    /// How long each job waited (workers of pools that change their size).
+    job_waits: OnceLock<Box<Histogram>>,
     /// Times that accepting was put off at the descriptor limit.
     pub(crate) accepts_deferred: Counter,
     /// Jobs or connections that wait for this thread, or for any in its group. Many writers.
@@ -100,6 +105,11 @@ impl Row {
     /// How long each job took, of a thread that has jobs.
     pub(crate) fn job_times(&self) -> &Histogram {
         self.job_times.get_or_init(Box::default)
+    }
+
+    /// How long each job waited before.
+    pub(crate) fn job_waits(&self) -> &Histogram {
+        self.job_waits.get_or_init(Box::default)
     }
 }
 
@@ -155,6 +165,7 @@ impl Registry {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen: Vec<(Role, usize)> = Vec::new();
+        let free: HashSet<*const Row> = rows.free.iter().map(|(_, row)| Arc::as_ptr(row)).collect();
         let rows = rows.all.iter().map(|(role, row)| {
             let index = match seen.iter_mut().find(|(of, _)| of == role) {
                 Some((_, count)) => {
@@ -169,6 +180,7 @@ impl Registry {
             RowSnapshot {
                 role: *role,
                 index,
+                is_in_use: !free.contains(&Arc::as_ptr(row)),
                 counts: Counts::of(row),
             }
         });
@@ -341,6 +353,8 @@ pub struct RowSnapshot {
     pub role: Role,
     /// Which of its role.
     pub index: usize,
+    /// Whether a thread has it now.
+    pub is_in_use: bool,
     /// Its counts.
     pub counts: Counts,
 }
@@ -373,6 +387,15 @@ pub struct Snapshot {
     pub memory_budget_bytes: Option<u64>,
     /// What is used of it.
     pub memory_used_bytes: u64,
+}
+
+impl Snapshot {
+    /// Threads of a role that there are now.
+    #[must_use]
+    pub fn threads(&self, role: Role) -> usize {
+        let rows = self.rows.iter();
+        rows.filter(|row| row.role == role && row.is_in_use).count()
+    }
 }
 
 #[cfg(test)]
@@ -409,11 +432,13 @@ mod tests {
         let row = registry.row(Role::Thread);
         row.core.answers[1].add(1);
         registry.release(Role::Thread, row);
+        assert_eq!(registry.snapshot().threads(Role::Thread), 0);
         registry.row(Role::Loop).core.answers[1].add(1);
         registry.row(Role::Thread).core.answers[1].add(1);
         let snapshot = registry.snapshot();
         let requests: Vec<_> = snapshot.rows.iter().map(|r| r.counts.requests()).collect();
         assert_eq!(requests, [2, 1]);
+        assert_eq!(snapshot.threads(Role::Thread), 1);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! A job that does not fit is given back at once: waiting is the client's decision, not a loop's.
 //!
 //! Files and apps are served in turn. In the shared queue so are clients; a deque keeps the order.
+//!
+//! The number of workers may change. One that is too many leaves between two jobs, and passes on the
+//! wake-up that it may have got for a job.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize as Count, Ordering::Relaxed};
@@ -13,6 +16,7 @@ use crate::options::Queue;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::sync::deque::{Injector, Steal, Stealer, Worker};
 use crate::sync::{Condvar, Mutex, MutexGuard, thread};
+use crate::worker::queue_ends::{End, Ends};
 
 /// Jobs that wait, seen from those who bring them.
 pub(crate) struct JobQueue<J> {
@@ -20,6 +24,9 @@ pub(crate) struct JobQueue<J> {
     /// Jobs that wait. In the stealing queue, counted up before a job is there to be found.
     depth: AtomicUsize,
     bound: usize,
+    /// Workers that there are, and the most that had a job at one time. Nothing in here depends on them.
+    workers: Count,
+    busy_max: Count,
 }
 
 #[allow(clippy::large_enum_variant, reason = "there is one for each pool")]
@@ -37,7 +44,11 @@ enum Kind<J> {
         /// Workers that found nothing; changed only under `parking`.
         asleep: AtomicUsize,
         closed: AtomicBool,
-        parking: Mutex<()>,
+        /// Some workers are too many; changed only under `parking`.
+        is_crowded: AtomicBool,
+        /// All deques of workers come before this one. Nobody's sleep depends on it.
+        used: Count,
+        parking: Mutex<Ends<J>>,
         changed: Condvar,
     },
 }
@@ -46,9 +57,10 @@ struct SharedState<J> {
     jobs: Lanes<J>,
     asleep: usize,
     closed: bool,
+    ends: Ends<J>,
 }
 
-/// One worker's end of the queue.
+/// One worker's end of the queue, until dropped.
 pub(crate) struct JobSource<J> {
     queue: Arc<JobQueue<J>>,
     /// By lane.
@@ -70,52 +82,146 @@ pub(crate) struct Taken<J> {
 }
 
 impl<J> JobQueue<J> {
-    /// A queue for at most `bound` waiting jobs, with an end for each of `workers` workers.
-    pub(crate) fn new(kind: Queue, workers: usize, bound: usize) -> (Arc<Self>, Vec<JobSource<J>>) {
-        let mut deques: Vec<Option<[Worker<J>; 2]>> = (0..workers).map(|_| None).collect();
+    /// A queue for at most `bound` waiting jobs and at most `workers_max` workers. There are none yet.
+    pub(crate) fn new(kind: Queue, workers_max: usize, bound: usize) -> Arc<Self> {
+        let own = || Lane::ALL.map(|_| Worker::new_fifo());
+        let end = |index| End {
+            own: matches!(kind, Queue::WorkStealing).then(own),
+            index,
+        };
+        let ends = Ends::new((0..workers_max).map(end).collect());
         let kind = match kind {
             Queue::Shared => Kind::Shared {
                 state: Mutex::new(SharedState {
                     jobs: Lanes::default(),
                     asleep: 0,
                     closed: false,
+                    ends,
                 }),
                 changed: Condvar::new(),
             },
-            Queue::WorkStealing => {
-                let own: Vec<[Worker<J>; 2]> = (0..workers)
-                    .map(|_| Lane::ALL.map(|_| Worker::new_fifo()))
-                    .collect();
-                let stealers = Lane::ALL.map(|lane| {
-                    let of_lane = own.iter().map(|deques| deques[lane as usize].stealer());
-                    of_lane.collect()
-                });
-                deques = own.into_iter().map(Some).collect();
-                Kind::Stealing {
-                    injectors: Lane::ALL.map(|_| Injector::new()),
-                    stealers,
-                    waiting: Default::default(),
-                    asleep: AtomicUsize::new(0),
-                    closed: AtomicBool::new(false),
-                    parking: Mutex::new(()),
-                    changed: Condvar::new(),
+            Queue::WorkStealing => Kind::Stealing {
+                injectors: Lane::ALL.map(|_| Injector::new()),
+                stealers: Lane::ALL.map(|lane| {
+                    let own = ends.spare().iter().flat_map(|end| &end.own);
+                    own.map(|deques| deques[lane as usize].stealer()).collect()
+                }),
+                waiting: Default::default(),
+                asleep: AtomicUsize::new(0),
+                closed: AtomicBool::new(false),
+                is_crowded: AtomicBool::new(false),
+                used: Count::new(0),
+                parking: Mutex::new(ends),
+                changed: Condvar::new(),
+            },
+        };
+        Arc::new(Self {
+            kind,
+            depth: AtomicUsize::new(0),
+            bound,
+            workers: Count::new(0),
+            busy_max: Count::new(0),
+        })
+    }
+
+    /// A queue and the ends of its workers.
+    #[cfg(test)]
+    pub(crate) fn with_workers(
+        kind: Queue,
+        workers: usize,
+        bound: usize,
+    ) -> (Arc<Self>, Vec<JobSource<J>>) {
+        let queue = Self::new(kind, workers, bound);
+        let sources = queue.resize(workers);
+        (queue, sources)
+    }
+
+    /// Changes the number of workers, 1 or more. Gives the ends of those that are to be started; those
+    /// that are too many leave. There may be fewer ends than asked for, while some are leaving.
+    pub(crate) fn resize(self: &Arc<Self>, workers: usize) -> Vec<JobSource<J>> {
+        let (added, changed) = match &self.kind {
+            Kind::Shared { state, changed } => {
+                let mut state = lock(state);
+                if state.closed {
+                    return Vec::new();
                 }
+                let added = state.ends.resize(workers);
+                self.note_workers(&state.ends);
+                (added, state.ends.is_crowded().then_some(changed))
+            }
+            Kind::Stealing {
+                closed,
+                is_crowded,
+                used,
+                parking,
+                changed,
+                ..
+            } => {
+                let mut ends = lock(parking);
+                if closed.load(Ordering::SeqCst) {
+                    return Vec::new();
+                }
+                let added = ends.resize(workers);
+                self.note_workers(&ends);
+                used.store(ends.used(), Relaxed);
+                is_crowded.store(ends.is_crowded(), Relaxed);
+                (added, ends.is_crowded().then_some(changed))
             }
         };
-        let depth = AtomicUsize::new(0);
-        let queue = Arc::new(Self { kind, depth, bound });
-        let sources = deques
-            .into_iter()
-            .enumerate()
-            .map(|(index, own)| JobSource {
-                queue: Arc::clone(&queue),
-                own,
-                index,
-                done: Cell::default(),
-                used_us: Cell::default(),
-            });
-        let sources = sources.collect();
-        (queue, sources)
+        if let Some(changed) = changed {
+            changed.notify_all();
+        }
+        let source = |end: End<J>| JobSource {
+            queue: Arc::clone(self),
+            own: end.own,
+            index: end.index,
+            done: Cell::default(),
+            used_us: Cell::default(),
+        };
+        added.into_iter().map(source).collect()
+    }
+
+    /// Counts out a worker that could not be started; its end is dropped besides.
+    pub(crate) fn count_out(&self) {
+        match &self.kind {
+            Kind::Shared { state, .. } => {
+                let mut state = lock(state);
+                state.ends.count_out();
+                self.note_workers(&state.ends);
+            }
+            Kind::Stealing { parking, .. } => {
+                let mut ends = lock(parking);
+                ends.count_out();
+                self.note_workers(&ends);
+            }
+        }
+    }
+
+    fn note_workers(&self, ends: &Ends<J>) {
+        self.workers.store(ends.workers(), Relaxed);
+    }
+
+    /// Workers that there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.load(Relaxed)
+    }
+
+    /// The most workers that had a job at one time since the last call.
+    pub(crate) fn take_busy_max(&self) -> usize {
+        let asleep = match &self.kind {
+            Kind::Shared { state, .. } => lock(state).asleep,
+            Kind::Stealing { asleep, .. } => asleep.load(Ordering::SeqCst),
+        };
+        let busy = self.workers().saturating_sub(asleep);
+        self.busy_max.swap(busy, Relaxed).max(busy)
+    }
+
+    /// A worker has taken a job while so many were asleep. A peak may be missed where two come at once.
+    fn note_busy(&self, asleep: usize) {
+        let busy = self.workers().saturating_sub(asleep);
+        if busy > self.busy_max.load(Relaxed) {
+            self.busy_max.store(busy, Relaxed);
+        }
     }
 
     /// Queues a job.
@@ -262,7 +368,7 @@ impl<J> JobSource<J> {
         self.done.set(Some((charge, took_us)));
     }
 
-    /// The next job; waits for one. `None`: closed, and nothing waits any more.
+    /// The next job; waits for one. `None`: closed, and nothing waits any more, or it is one too many.
     pub(crate) fn take(&self) -> Option<Taken<J>> {
         match &self.queue.kind {
             Kind::Shared { state, changed } => {
@@ -271,8 +377,16 @@ impl<J> JobSource<J> {
                     state.jobs.done(charge, took_us);
                 }
                 loop {
+                    if state.ends.leave() {
+                        self.queue.note_workers(&state.ends);
+                        if state.jobs.len() > 0 && state.asleep > 0 {
+                            changed.notify_one();
+                        }
+                        return None;
+                    }
                     if let Some((job, charge)) = state.jobs.pop() {
                         self.queue.depth.store(state.jobs.len(), Relaxed);
+                        self.queue.note_busy(state.asleep);
                         let stolen = false;
                         return Some(Taken {
                             job,
@@ -291,15 +405,31 @@ impl<J> JobSource<J> {
             Kind::Stealing {
                 asleep,
                 closed,
+                is_crowded,
                 parking,
                 changed,
                 ..
             } => loop {
-                if let Some(taken) = self.find() {
+                let is_leaving = is_crowded.load(Relaxed) && self.is_own_empty();
+                if !is_leaving && let Some(taken) = self.find() {
                     self.queue.depth.fetch_sub(1, Ordering::SeqCst);
+                    self.queue.note_busy(asleep.load(Relaxed));
                     return Some(taken);
                 }
-                let parked = lock(parking);
+                let mut parked = lock(parking);
+                if parked.leave() {
+                    self.queue.note_workers(&parked);
+                    is_crowded.store(parked.is_crowded(), Relaxed);
+                    // The wake-up that brought it here may have been for a job.
+                    let depth = self.queue.depth.load(Ordering::SeqCst);
+                    if depth > 0 && asleep.load(Ordering::SeqCst) > 0 {
+                        changed.notify_one();
+                    }
+                    return None;
+                }
+                if is_leaving {
+                    continue; // another was quicker
+                }
                 asleep.fetch_add(1, Ordering::SeqCst);
                 fence(Ordering::SeqCst);
                 let closed = closed.load(Ordering::SeqCst);
@@ -385,11 +515,13 @@ impl<J> JobSource<J> {
             injectors,
             stealers,
             waiting,
+            used,
             ..
         } = &self.queue.kind
         else {
             return None;
         };
+        let used = used.load(Relaxed).max(self.index + 1);
         let own = &self.own.as_ref()?[lane as usize];
         let injector = &injectors[lane as usize];
         let taken = |job, stolen| {
@@ -411,7 +543,7 @@ impl<J> JobSource<J> {
                 Steal::Empty => {}
             }
             // Begin behind oneself, so that thieves do not all meet at the same victim.
-            let (before, after) = stealers[lane as usize].split_at(self.index);
+            let (before, after) = stealers[lane as usize][..used].split_at(self.index);
             for victim in after.iter().skip(1).chain(before) {
                 match victim.steal() {
                     Steal::Success(job) => return taken(job, true),
@@ -421,6 +553,33 @@ impl<J> JobSource<J> {
             }
             if !contended {
                 return None;
+            }
+        }
+    }
+}
+
+impl<J> JobSource<J> {
+    fn is_own_empty(&self) -> bool {
+        let own = self.own.iter().flatten();
+        own.into_iter().all(Worker::is_empty)
+    }
+}
+
+impl<J> Drop for JobSource<J> {
+    fn drop(&mut self) {
+        if !self.is_own_empty() {
+            return; // others steal from it
+        }
+        let end = End {
+            own: self.own.take(),
+            index: self.index,
+        };
+        match &self.queue.kind {
+            Kind::Shared { state, .. } => lock(state).ends.give_back(end),
+            Kind::Stealing { used, parking, .. } => {
+                let mut ends = lock(parking);
+                ends.give_back(end);
+                used.store(ends.used(), Relaxed);
             }
         }
     }

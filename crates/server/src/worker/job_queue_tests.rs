@@ -10,7 +10,7 @@ use crate::options::Queue;
 #[test]
 fn a_full_queue_gives_the_job_back() {
     for kind in Queue::ALL {
-        let (queue, sources) = JobQueue::new(*kind, 2, 3);
+        let (queue, sources) = JobQueue::with_workers(*kind, 2, 3);
         assert_eq!(
             (0..5)
                 .map(|n| queue.push(Place::default(), n))
@@ -29,7 +29,7 @@ fn a_full_queue_gives_the_job_back() {
 #[test]
 fn a_closed_queue_is_emptied_first() {
     for kind in Queue::ALL {
-        let (queue, sources) = JobQueue::new(*kind, 2, 9);
+        let (queue, sources) = JobQueue::with_workers(*kind, 2, 9);
         queue.push(Place::default(), 1).unwrap();
         queue.close();
         assert_eq!(queue.push(Place::default(), 2), Err(2));
@@ -42,7 +42,7 @@ fn a_closed_queue_is_emptied_first() {
 #[test]
 fn every_job_is_done_once_and_no_worker_sleeps_through_one() {
     for kind in Queue::ALL {
-        let (queue, sources) = JobQueue::new(*kind, 4, 64);
+        let (queue, sources) = JobQueue::with_workers(*kind, 4, 64);
         let (done, results) = mpsc::channel();
         let workers: Vec<_> = sources
             .into_iter()
@@ -75,7 +75,7 @@ fn every_job_is_done_once_and_no_worker_sleeps_through_one() {
 #[test]
 fn idle_workers_steal_what_a_busy_one_has_hoarded() {
     const JOBS: usize = 32;
-    let (queue, mut sources) = JobQueue::new(Queue::WorkStealing, 2, JOBS);
+    let (queue, mut sources) = JobQueue::with_workers(Queue::WorkStealing, 2, JOBS);
     (0..JOBS).for_each(|job| queue.push(Place::default(), job).unwrap());
     // The first worker fetches a batch and is busy with its first job for ever.
     let (thief, busy) = (sources.pop().unwrap(), sources.pop().unwrap());
@@ -89,7 +89,7 @@ fn idle_workers_steal_what_a_busy_one_has_hoarded() {
 #[test]
 fn a_lane_that_is_full_of_slow_jobs_does_not_hold_the_other_up() {
     for kind in Queue::ALL {
-        let (queue, sources) = JobQueue::new(*kind, 1, 1000);
+        let (queue, sources) = JobQueue::with_workers(*kind, 1, 1000);
         let place = |lane| Place {
             lane,
             ..Place::default()

@@ -3,8 +3,12 @@
 //! No job takes its worker with it: whatever panics, the job goes back to its loop, which answers or
 //! closes. A worker that ends all the same takes the server with it, so that no queue grows before
 //! workers that are gone.
+//!
+//! The number of workers may change while they work (`resizer.rs`): one that is too many ends between
+//! two jobs.
 
 mod offers;
+mod size;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +29,7 @@ use crate::options::SocketIo;
 use crate::overload::LaneControl;
 use crate::site::{Clock, Site};
 use crate::task::WorkerTask;
-use crate::telemetry::counters::{Role, Row};
+use crate::telemetry::counters::{Registry, Role, Row};
 use crate::telemetry::log;
 use crate::thread::context::{READ_BUFFER_BYTES, ThreadContext};
 use crate::thread::group::{STACK_BYTES, too_few};
@@ -33,6 +37,7 @@ use crate::worker::holding::{Held, Seats};
 use crate::worker::job::{After, Job, Message, Served, Work};
 use crate::worker::job_queue::{JobQueue, JobSource, Taken};
 use crate::worker::mailbox::Mailbox;
+use crate::worker::meter::Meter;
 
 /// When clients are to come back to a queue that is full: it bounds a number, and says nothing of time.
 const RETRY_AFTER_FULL_S: u32 = 1;
@@ -51,6 +56,10 @@ pub(crate) struct Workers {
     is_fair: bool,
     /// When it was last looked for jobs that nobody needs, in microseconds.
     swept_us: AtomicU64,
+    /// Which of the pools.
+    number: usize,
+    /// If the number of workers changes.
+    meter: Option<Arc<Meter>>,
 }
 
 /// Decides whether jobs can be done in time; `None`: there is no goal.
@@ -75,26 +84,11 @@ impl Workers {
     pub(crate) fn start<H: Handler>(
         site: &Arc<Site<H>>,
         count: usize,
-        pool: usize,
+        number: usize,
     ) -> io::Result<Arc<Self>> {
-        let (workers, desks) = Self::new(site, count)?;
+        let (workers, desks) = Self::new(site, count, number)?;
         for (index, desk) in desks.into_iter().enumerate() {
-            let (site, of) = (Arc::clone(site), Arc::clone(&workers));
-            let builder = match of.seats {
-                Some(_) => {
-                    (Builder::new().name(format!("serving {index}"))).stack_size(STACK_BYTES)
-                }
-                None => Builder::new().name(format!("worker {pool}.{index}")),
-            };
-            of.alive.add();
-            let started = builder.spawn(move || {
-                let _leaving = Leaving(of);
-                site.guarded_alone("a worker", || {
-                    desk.work(&site);
-                    Ok(())
-                });
-            });
-            if let Err(error) = started {
+            if let Err(error) = workers.start_one(site, desk) {
                 workers.close();
                 return Err(too_few(index, count, &error));
             }
@@ -102,40 +96,61 @@ impl Workers {
         Ok(workers)
     }
 
-    /// A pool and what its workers own.
+    /// A pool and what its first workers own.
     pub(crate) fn new<H: Handler>(
         site: &Arc<Site<H>>,
         count: usize,
+        number: usize,
     ) -> io::Result<(Arc<Self>, Vec<WorkerDesk<H>>)> {
         assert!(count > 0, "a pool without workers would never answer");
         let options = &site.options;
-        let (queue, sources) = JobQueue::new(options.queue, count, options.queue_max);
-        let mut desks: Vec<_> = sources
+        let range = options.resizes_workers();
+        let count_max = range.map_or(count, |range| range.max.max(count));
+        let queue = JobQueue::new(options.queue, count_max, options.queue_max);
+        let mut desks: Vec<_> = queue
+            .resize(count)
             .into_iter()
             .map(|source| WorkerDesk::new(site, source))
             .collect();
         let control = options
             .latency_goal
             .map(|goal| Arc::new(Mutex::new(LaneControl::new(goal, count))));
-        let row = Arc::clone(&desks[0].row);
-        let seats = options.threads_share().then(|| Seats::new(count));
-        let seats = seats.transpose()?.map(Arc::new);
-        for desk in &mut desks {
-            desk.seats.clone_from(&seats);
-            desk.pool_row = Arc::clone(&row);
-            desk.control.clone_from(&control);
-        }
+        let seats = options.threads_share().then(|| Seats::new(count_max));
         let workers = Arc::new(Self {
             queue,
-            row,
+            row: Arc::clone(&desks[0].row),
             clock: site.clock,
             alive: Alive::default(),
             control,
-            seats,
+            seats: seats.transpose()?.map(Arc::new),
             is_fair: options.fairness,
             swept_us: AtomicU64::new(0),
+            number,
+            meter: range.map(|_| Arc::default()),
         });
+        desks.iter_mut().for_each(|desk| desk.join(&workers));
         Ok((workers, desks))
+    }
+
+    fn start_one<H: Handler>(
+        self: &Arc<Self>,
+        site: &Arc<Site<H>>,
+        desk: WorkerDesk<H>,
+    ) -> io::Result<()> {
+        let (_, index) = desk.source.place();
+        let builder = match self.seats {
+            Some(_) => (Builder::new().name(format!("serving {index}"))).stack_size(STACK_BYTES),
+            None => Builder::new().name(format!("worker {}.{index}", self.number)),
+        };
+        let (site, leaving) = (Arc::clone(site), Leaving::new(self));
+        let work = move || {
+            let _leaving = leaving;
+            site.guarded_alone("a worker", || {
+                desk.work(&site);
+                Ok(())
+            });
+        };
+        builder.spawn(work).map(drop)
     }
 
     /// Queues a job; gives it back if the queue is full, or if it could not be done in time.
@@ -226,14 +241,16 @@ impl Workers {
     }
 }
 
-impl Alive {
-    fn add(&self) {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+/// Says that a worker has ended, however it does; or that it was not started.
+struct Leaving(Arc<Workers>);
+
+impl Leaving {
+    fn new(workers: &Arc<Workers>) -> Self {
+        let count = workers.alive.count.lock();
+        *count.unwrap_or_else(PoisonError::into_inner) += 1;
+        Self(Arc::clone(workers))
     }
 }
-
-/// Says that a worker has ended, however it does.
-struct Leaving(Arc<Workers>);
 
 impl Drop for Leaving {
     fn drop(&mut self) {
@@ -252,6 +269,9 @@ pub(crate) struct WorkerDesk<H: Handler> {
     read_buffer: Vec<u8>,
     control: Control,
     seats: Option<Arc<Seats>>,
+    /// If the number of workers changes.
+    meter: Option<Arc<Meter>>,
+    registry: Arc<Registry>,
     /// Only where workers serve whole connections.
     thread: Option<ThreadContext<H>>,
 }
@@ -284,8 +304,18 @@ impl<H: Handler> WorkerDesk<H> {
             ],
             control: None,
             seats: None,
+            meter: None,
+            registry: Arc::clone(&site.registry),
             thread,
         }
+    }
+
+    /// Makes it one of a pool.
+    fn join(&mut self, workers: &Workers) {
+        self.pool_row = Arc::clone(&workers.row);
+        self.control.clone_from(&workers.control);
+        self.seats.clone_from(&workers.seats);
+        self.meter.clone_from(&workers.meter);
     }
 
     fn work(mut self, site: &Site<H>) {
@@ -293,9 +323,11 @@ impl<H: Handler> WorkerDesk<H> {
         if let Err(error) = loadline_sys::usage::sleep_precisely() {
             log::say(|| tracing::warn!("sleeps of workers may be 50 us late: {error}"));
         }
+        let metered = self.meter.as_ref().map(|meter| meter.enter(&self.row));
         while let Some(taken) = self.source.take() {
             self.carry_out(taken, site);
         }
+        drop(metered);
     }
 
     /// Whether a job comes too late, or its client has left: then it is answered with 503.
@@ -350,6 +382,9 @@ impl<H: Handler> WorkerDesk<H> {
             reply,
             ..
         } = job;
+        if self.meter.is_some() {
+            self.row.job_waits().add(waited_us, 1);
+        }
         if self.is_in_vain(&mut work, lane, began_us, waited_us) {
             self.source.done(charge, 0);
             return reply.post(Message::Done { token, work });
@@ -359,6 +394,7 @@ impl<H: Handler> WorkerDesk<H> {
             self.source.done(charge, took_us);
             return reply.post(Message::Done { token, work });
         }
+        self.row.job_began_us.set(began_us);
         // What a panic leaves half done is this job's, which ends here.
         let carry_out = AssertUnwindSafe(|| {
             match (&mut work, &mut self.thread) {
@@ -385,6 +421,7 @@ impl<H: Handler> WorkerDesk<H> {
         let ended_us = site.clock.now_us();
         let took_us = ended_us.saturating_sub(began_us);
         self.row.busy_us.add(took_us);
+        self.row.job_began_us.set(0);
         if let Some(control) = &self.control {
             lock(control).of(lane).done(ended_us, took_us);
         }
@@ -436,6 +473,14 @@ impl<H: Handler> WorkerDesk<H> {
             }
         };
         took_us
+    }
+}
+
+impl<H: Handler> Drop for WorkerDesk<H> {
+    fn drop(&mut self) {
+        if self.thread.is_none() {
+            self.registry.release(Role::Worker, Arc::clone(&self.row));
+        }
     }
 }
 

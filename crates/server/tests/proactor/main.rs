@@ -30,6 +30,8 @@ mod overload;
 mod ring;
 #[path = "../shared/mod.rs"]
 mod shared;
+#[path = "../reactor/sizes.rs"]
+mod sizes;
 #[path = "../reactor/util.rs"]
 mod util;
 #[path = "../reactor/workers.rs"]

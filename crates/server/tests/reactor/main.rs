@@ -17,6 +17,7 @@ mod models;
 mod overload;
 #[path = "../shared/mod.rs"]
 mod shared;
+mod sizes;
 mod util;
 mod workers;
 

@@ -17,6 +17,7 @@ pub(crate) use crate::shared::*;
 /// | `/gate`, `/second-gate` | blocking | waits at the gate |
 /// | `/spin` | on the loop | computes for 5 ms |
 /// | `/blocking` | blocking | says the thread's name |
+/// | `/compute` | blocking | the same after 1 ms of CPU time |
 /// | `/nap` | blocking | the same after 2 ms |
 /// | `/encoded` | blocking | has its answer encoded first |
 /// | `/panic`, `/panic-blocking` | either | panics |
@@ -44,7 +45,8 @@ impl Handler for TestHandler {
 
     fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Context<'_>) -> Outcome {
         match exchange.request.path() {
-            b"/gate" | b"/second-gate" | b"/panic-blocking" | b"/blocking" | b"/nap" => {
+            b"/gate" | b"/second-gate" | b"/panic-blocking" | b"/blocking" | b"/nap"
+            | b"/compute" => {
                 return Outcome::Blocking;
             }
             b"/encoded" => {
@@ -90,6 +92,12 @@ impl Handler for TestHandler {
             b"/gate" => self.gate.pass(),
             b"/second-gate" => self.second_gate.pass(),
             b"/nap" => std::thread::sleep(Duration::from_millis(2)),
+            b"/compute" => {
+                let before = loadline_sys::usage::thread_cpu();
+                while loadline_sys::usage::thread_cpu() - before < Duration::from_millis(1) {
+                    std::hint::spin_loop();
+                }
+            }
             b"/encoded" => {
                 self.gate.pass();
                 return;

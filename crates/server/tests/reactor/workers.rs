@@ -147,7 +147,7 @@ fn whatever_the_workers_meet_each_request_has_its_answer() {
 }
 
 /// 40 groups of up to 8 requests over a few connections; returns how many were answered.
-fn ask_at_random(server: &Server, seed: u64, may_be_full: bool) -> u64 {
+pub(crate) fn ask_at_random(server: &Server, seed: u64, may_be_full: bool) -> u64 {
     const KINDS: [(&str, u16); 6] = [
         ("/", 200),
         ("/blocking", 200),

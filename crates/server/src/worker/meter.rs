@@ -1,0 +1,214 @@
+//! What the workers of a pool do, read from outside: their counts, and the CPU clocks of their threads.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use loadline_capacity::sizing::{Waits, bucket};
+use loadline_proto::latency::HistogramCounts;
+use loadline_sys::usage::ThreadUsage;
+
+use crate::telemetry::counters::Row;
+
+/// How long threads waited for a CPU is a file of each; so many are read, and stand for all.
+const DELAYS_READ_MAX: usize = 16;
+
+/// The workers of one pool that are at work.
+#[derive(Debug, Default)]
+pub(crate) struct Meter(Mutex<Members>);
+
+#[derive(Debug, Default)]
+struct Members {
+    present: Vec<Member>,
+    /// What those did who have left.
+    left: Work,
+}
+
+#[derive(Debug)]
+struct Member {
+    row: Arc<Row>,
+    usage: ThreadUsage,
+    /// The row's counts before this worker.
+    before: Work,
+    /// At the last reading.
+    busy_us: u64,
+    run_delay_us: u64,
+}
+
+/// One worker, until dropped.
+#[derive(Debug)]
+pub(crate) struct Metered {
+    meter: Arc<Meter>,
+    usage: ThreadUsage,
+}
+
+/// What workers have done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub(crate) jobs: u64,
+    /// Jobs under way included.
+    pub(crate) busy_us: u64,
+    pub(crate) cpu_us: u64,
+    /// In which they waited for a CPU, about.
+    pub(crate) ready_us: u64,
+    pub(crate) waits: HistogramCounts,
+}
+
+impl Meter {
+    /// The calling thread begins to work.
+    pub(crate) fn enter(self: &Arc<Self>, row: &Arc<Row>) -> Metered {
+        let usage = ThreadUsage::of_this_thread();
+        let before = Work::of(row, usage, 0);
+        let member = Member {
+            row: Arc::clone(row),
+            usage,
+            busy_us: before.busy_us,
+            run_delay_us: run_delay_us(usage),
+            before,
+        };
+        self.lock().present.push(member);
+        Metered {
+            meter: Arc::clone(self),
+            usage,
+        }
+    }
+
+    /// All that was done since the first worker began.
+    pub(crate) fn read(&self, now_us: u64) -> Work {
+        let mut members = self.lock();
+        let mut work = Work::default();
+        let mut busy_us = 0;
+        let (mut seen_us, mut delay_us) = (0, 0);
+        for (index, member) in members.present.iter_mut().enumerate() {
+            let now = Work::of(&member.row, member.usage, now_us);
+            let busy_since_us = now.busy_us.saturating_sub(member.busy_us);
+            member.busy_us = now.busy_us;
+            busy_us += busy_since_us;
+            if index < DELAYS_READ_MAX {
+                let now_us = run_delay_us(member.usage);
+                delay_us += now_us.saturating_sub(member.run_delay_us);
+                member.run_delay_us = now_us;
+                seen_us += busy_since_us;
+            }
+            work.add(&now.since(&member.before));
+        }
+        if seen_us > 0 {
+            let of_all = delay_us as f64 * busy_us as f64 / seen_us as f64;
+            members.left.ready_us += of_all as u64;
+        }
+        work.add(&members.left);
+        work
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Members> {
+        // Nothing panics while it holds the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Metered {
+    fn drop(&mut self) {
+        let mut members = self.meter.lock();
+        let mine = |member: &Member| member.usage == self.usage;
+        if let Some(index) = members.present.iter().position(mine) {
+            let member = members.present.swap_remove(index);
+            let now = Work::of(&member.row, member.usage, 0);
+            members.left.add(&now.since(&member.before));
+        }
+    }
+}
+
+impl Work {
+    /// What the rows of a thread say, and its CPU clock; `now_us` 0: there is no job under way.
+    fn of(row: &Row, usage: ThreadUsage, now_us: u64) -> Self {
+        let mut work = Self {
+            jobs: row.jobs.value(),
+            busy_us: row.busy_us.value(),
+            cpu_us: usage.cpu().map_or(0, as_us),
+            ..Self::default()
+        };
+        // Read after the busy time: a job that ends meanwhile is missed once, not counted twice.
+        let began_us = row.job_began_us.value();
+        if began_us > 0 {
+            work.busy_us += now_us.saturating_sub(began_us);
+        }
+        row.job_waits().add_to(&mut work.waits);
+        work
+    }
+
+    /// What was done after an earlier moment.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            jobs: self.jobs.saturating_sub(earlier.jobs),
+            busy_us: self.busy_us.saturating_sub(earlier.busy_us),
+            cpu_us: self.cpu_us.saturating_sub(earlier.cpu_us),
+            ready_us: self.ready_us.saturating_sub(earlier.ready_us),
+            waits: self.waits.since(&earlier.waits),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.jobs += other.jobs;
+        self.busy_us += other.busy_us;
+        self.cpu_us += other.cpu_us;
+        self.ready_us += other.ready_us;
+        self.waits.add(&other.waits);
+    }
+
+    /// The waits, as the sizer has them; times as many times as long.
+    pub(crate) fn waits(&self, times: f64) -> Waits {
+        let scaled = |us: u64| (us as f64 * times) as u64;
+        let mut counts = [0; loadline_capacity::sizing::BUCKETS];
+        for (us, count) in self.waits.times_us() {
+            counts[bucket(scaled(us))] += count;
+        }
+        Waits::from_counts(counts, scaled(self.waits.sum_us))
+    }
+}
+
+fn run_delay_us(usage: ThreadUsage) -> u64 {
+    usage.run_delay_ns().unwrap_or(0) / 1000
+}
+
+fn as_us(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_work_of_those_who_have_left_is_kept() {
+        let meter = Arc::new(Meter::default());
+        let row = Arc::new(Row::default());
+        row.jobs.add(100); // of a worker before
+        let metered = meter.enter(&row);
+        row.jobs.add(3);
+        row.busy_us.add(3_000);
+        row.job_waits().add(1_000, 3);
+        row.job_began_us.set(10_000);
+        let work = meter.read(12_000);
+        assert_eq!((work.jobs, work.busy_us), (3, 5_000));
+        row.job_began_us.set(0);
+        drop(metered);
+        let later = meter.read(20_000);
+        assert_eq!((later.jobs, later.busy_us), (3, 3_000));
+        let again = meter.enter(&row);
+        row.jobs.add(1);
+        assert_eq!(meter.read(30_000).jobs, 4);
+        assert_eq!(meter.read(40_000).since(&later).jobs, 1);
+        drop(again);
+    }
+
+    #[test]
+    fn waits_are_scaled_as_wholes() {
+        let row = Row::default();
+        row.job_waits().add(100, 9);
+        row.job_waits().add(5_000, 1);
+        let work = Work::of(&row, ThreadUsage::of_this_thread(), 0);
+        let waits = work.waits(20.0);
+        assert_eq!((waits.count(), waits.mean_us()), (10, 11_800.0));
+        let p50_us = waits.quantile_us(0.5);
+        assert!((1_700.0..2_400.0).contains(&p50_us), "{p50_us}");
+    }
+}

@@ -1,0 +1,189 @@
+//! Pools that change their size while the server runs: one thread decides for all of them, ten times a
+//! second, once a second while they have nothing to do.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use loadline_base::LogLimit;
+use loadline_capacity::sizing::{Bounds, Decision, INTERVAL_MS, Measured, Sizer};
+use loadline_proto::Handler;
+use loadline_sys::affinity::cpu_budget;
+use loadline_sys::{Waker, wait_readable};
+
+use crate::site::Site;
+use crate::telemetry::log;
+use crate::worker::meter::Work;
+use crate::worker::pool::Workers;
+
+/// Intervals without a job after which the pools are looked at rarely.
+const INTERVALS_IDLE: u32 = 100;
+/// An interval is then so many times as long.
+const RARELY: u32 = 10;
+
+/// The thread, until dropped.
+pub(crate) struct Resizer {
+    stop: Arc<Waker>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Resizer {
+    /// Starts the thread if the size of the pools is to change.
+    pub(crate) fn start<H: Handler>(
+        site: &Arc<Site<H>>,
+        pools: &[Arc<Workers>],
+    ) -> io::Result<Option<Self>> {
+        let Some(range) = site.options.resizes_workers() else {
+            return Ok(None);
+        };
+        let bounds = Bounds {
+            min: range.min,
+            max: range.max,
+        };
+        let cpus = cpu_budget().cpu_seconds_per_second() / pools.len().max(1) as f64;
+        let resized = |workers: &Arc<Workers>| Resized {
+            workers: Arc::clone(workers),
+            sizer: Sizer::new(bounds, workers.count()),
+            cpus,
+            last: Work::default(),
+            last_us: site.clock.now_us(),
+        };
+        let pools = pools.iter().map(resized).collect();
+        let stop = Arc::new(Waker::new()?);
+        let (site, stopped) = (Arc::clone(site), Arc::clone(&stop));
+        let thread = Builder::new()
+            .name("pool sizes".to_owned())
+            .spawn(move || {
+                let resize = AssertUnwindSafe(|| resize(&site, pools, &stopped));
+                // The pools go on with the size that they have.
+                match catch_unwind(resize) {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => {
+                        log::say(|| tracing::warn!("pools keep their size from now on: {error}"));
+                    }
+                    Err(panic) => log::log_panic("the thread that sizes pools", panic.as_ref()),
+                }
+            })?;
+        Ok(Some(Self {
+            stop,
+            thread: Some(thread),
+        }))
+    }
+}
+
+impl Drop for Resizer {
+    fn drop(&mut self) {
+        self.stop.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // it has caught what could panic
+        }
+    }
+}
+
+/// Until it is stopped, or the server drains.
+fn resize<H: Handler>(
+    site: &Arc<Site<H>>,
+    mut pools: Vec<Resized>,
+    stop: &Waker,
+) -> io::Result<()> {
+    let interval_ms = u64::try_from(site.options.sizing_interval.as_millis()).unwrap_or(u64::MAX);
+    let interval_ms = interval_ms.max(1);
+    let times = INTERVAL_MS as f64 / interval_ms as f64;
+    let mut idle = 0_u32;
+    loop {
+        let rarely = if idle >= INTERVALS_IDLE { RARELY } else { 1 };
+        let wait_ms = interval_ms * u64::from(rarely);
+        let until = site.clock.now().after(Duration::from_millis(wait_ms));
+        loop {
+            let left_ms = until.since(site.clock.now());
+            let fds = [stop.as_fd(), site.shutdown.drain_fd()];
+            if wait_readable(&fds, Some(left_ms))?.contains(&true) {
+                return Ok(());
+            }
+            if until.since(site.clock.now()) == 0 {
+                break;
+            }
+        }
+        let mut is_idle = true;
+        for pool in &mut pools {
+            is_idle &= !pool.decide(site, times);
+        }
+        idle = if is_idle { idle.saturating_add(1) } else { 0 };
+    }
+}
+
+/// A pool whose size changes.
+struct Resized {
+    workers: Arc<Workers>,
+    sizer: Sizer,
+    cpus: f64,
+    last: Work,
+    last_us: u64,
+}
+
+impl Resized {
+    /// Measures, decides, and changes the size; `true`: it has something to do.
+    fn decide<H: Handler>(&mut self, site: &Arc<Site<H>>, times: f64) -> bool {
+        let measured = self.measure(site.clock.now_us(), times);
+        let decision = self.sizer.decide(&measured);
+        if decision.size != decision.from {
+            self.say(&decision);
+        }
+        // Each time: workers that could not be started are tried again.
+        if let Err(error) = self.workers.resize(site, decision.size) {
+            static LIMIT: LogLimit = LogLimit::new(1);
+            log::say_within(&LIMIT, |more| {
+                tracing::warn!("a worker could not be started: {error}{more}");
+            });
+        }
+        measured.busy_us > 0 || measured.queue_depth > 0 || measured.jobs > 0
+    }
+
+    /// What was done since the last time, with all times `times` as long.
+    fn measure(&mut self, now_us: u64, times: f64) -> Measured {
+        let work = match self.workers.meter() {
+            Some(meter) => meter.read(now_us),
+            None => Work::default(),
+        };
+        let since = work.since(&self.last);
+        let interval_us = now_us.saturating_sub(self.last_us).max(1);
+        self.last = work;
+        self.last_us = now_us;
+        let scaled = |us: u64| (us as f64 * times) as u64;
+        Measured {
+            interval_us: scaled(interval_us),
+            size: self.workers.count(),
+            cpus: self.cpus,
+            jobs: since.jobs,
+            waits: since.waits(times),
+            busy_us: scaled(since.busy_us),
+            cpu_us: scaled(since.cpu_us),
+            ready_us: scaled(since.ready_us),
+            busy_max: self.workers.take_busy_max(),
+            queue_depth: self.workers.depth(),
+        }
+    }
+
+    fn say(&self, decision: &Decision) {
+        static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+        let Decision {
+            from, size, reason, ..
+        } = *decision;
+        let rounded = |value: f64| (value * 10.0).round() / 10.0;
+        log::say_within(&LIMIT, |more| {
+            tracing::debug!(
+                pool = self.workers.number(),
+                jobs_per_s = decision.jobs_per_s.round(),
+                service_us = decision.service_us.round(),
+                wait_us = decision.wait_mean_us.round(),
+                busy = rounded(decision.busy),
+                cpus = rounded(decision.cpus_used),
+                useful = decision.useful.min(1e6).round(),
+                "{size} workers instead of {from} ({reason:?}){more}"
+            );
+        });
+    }
+}

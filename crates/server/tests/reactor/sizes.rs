@@ -1,0 +1,128 @@
+//! Pools of workers that change their size.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use loadline_server::{Queue, Role, ServerOptions, SizeRange};
+use loadline_sys::affinity::cpu_budget;
+
+use crate::util::*;
+use crate::workers::ask_at_random;
+
+/// Twenty times as often as usual, so that ten seconds are half of one.
+const INTERVAL: Duration = Duration::from_millis(5);
+
+fn resized(loops: usize, max: usize, queue: Queue) -> Server {
+    start(ServerOptions {
+        workers_range: Some(SizeRange { min: 2, max }),
+        sizing_interval: INTERVAL,
+        queue,
+        ..options(loops, 2)
+    })
+}
+
+fn workers(server: &Server) -> usize {
+    server.handle.snapshot().threads(Role::Worker)
+}
+
+/// Clients that ask for one path again and again, until `is_enough`.
+fn while_asked(server: &Server, clients: usize, path: &str, is_enough: impl FnOnce()) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..clients {
+            scope.spawn(|| {
+                let mut client = server.connect();
+                while !over.load(Ordering::Relaxed) {
+                    assert_eq!(client.get(path).status, 200);
+                }
+            });
+        }
+        is_enough();
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_pool_grows_for_handlers_that_sleep_and_shrinks_when_it_has_nothing_to_do() {
+    for queue in Queue::ALL {
+        let server = resized(1, 32, *queue);
+        assert_eq!(workers(&server), 2);
+        while_asked(&server, 12, "/nap", || eventually(|| workers(&server) >= 8));
+        eventually(|| workers(&server) == 2);
+        assert_eq!(server.connect().get("/nap").status, 200);
+        assert!(server.end().is_clean());
+    }
+}
+
+#[test]
+fn a_pool_grows_while_all_of_its_workers_are_stuck() {
+    let server = resized(1, 8, Queue::Shared);
+    let mut stuck: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    stuck.iter_mut().for_each(|client| client.ask("/gate"));
+    server.handler.gate.await_waiting(4);
+    assert_eq!(server.connect().get("/blocking").status, 200);
+    server.handler.gate.open();
+    for client in &mut stuck {
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+    assert!(server.end().is_clean());
+}
+
+#[test]
+fn workers_that_compute_are_hardly_more_than_cpus() {
+    // In intervals of some ms, a thread that waits for a CPU cannot be told from one that is blocked.
+    let server = start(ServerOptions {
+        workers_range: Some(SizeRange { min: 2, max: 64 }),
+        ..options(1, 2)
+    });
+    let mut most = 0;
+    while_asked(&server, 16, "/compute", || {
+        eventually(|| {
+            most = most.max(workers(&server));
+            server.total().jobs >= 1000
+        });
+    });
+    // Where others take CPUs away, that looks like blocking.
+    let cpus = cpu_budget().cpus();
+    assert!(most <= 4 * cpus, "{most} workers on {cpus} CPUs");
+    assert!(server.end().is_clean());
+}
+
+#[test]
+fn nothing_is_lost_while_a_pool_changes_its_size() {
+    for queue in Queue::ALL {
+        let server = start(ServerOptions {
+            workers_range: Some(SizeRange { min: 1, max: 16 }),
+            sizing_interval: Duration::from_millis(1),
+            queue: *queue,
+            ..options(2, 3)
+        });
+        server.handler.gate.open();
+        let answers: u64 = std::thread::scope(|scope| {
+            let ask = |seed| {
+                let server = &server;
+                scope.spawn(move || ask_at_random(server, seed, false))
+            };
+            let clients: Vec<_> = (0..12).map(ask).collect();
+            let counts = clients.into_iter().map(|client| client.join().unwrap());
+            counts.sum()
+        });
+        assert_eq!(server.total().requests(), answers);
+        eventually(|| server.total().queue_depth == 0);
+        assert!(server.end().is_clean());
+    }
+}
+
+#[test]
+fn a_drain_ends_workers_that_came_later() {
+    let server = resized(1, 16, Queue::Shared);
+    let mut stuck: Vec<_> = (0..6).map(|_| server.connect()).collect();
+    stuck.iter_mut().for_each(|client| client.ask("/gate"));
+    server.handler.gate.await_waiting(6);
+    server.handle.drain();
+    server.handler.gate.open();
+    for client in &mut stuck {
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+    assert!(server.end().is_clean());
+}
