@@ -28,7 +28,8 @@ const ERLANG_SERVERS_MAX: f64 = 256.0;
 /// A place where requests wait for one of some equal servers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Station {
-    /// How many serve at once; CPUs by a quota may be a fraction.
+    /// How many can serve at once; CPUs by a quota may be a fraction. Of a pool that grows with the load
+    /// there may be fewer now.
     pub servers: f64,
     /// The squared coefficient of variation of service times: 1 for exponential ones, 0 for equal ones.
     pub scv: f64,
@@ -45,6 +46,8 @@ pub struct Window {
     pub refused: f64,
     /// Server-seconds for which each station was busy.
     pub busy_s: Vec<f64>,
+    /// Server-seconds that each station had.
+    pub server_s: Vec<f64>,
 }
 
 /// What is promised of latency.
@@ -69,7 +72,7 @@ pub struct LoadRatio {
     pub limit: usize,
     /// Server-seconds that a request takes of each station.
     pub demands_s: Vec<f64>,
-    /// The share of each station that was busy.
+    /// The share of each station, as large as it was, that was busy.
     pub utilisations: Vec<f64>,
 }
 
@@ -94,7 +97,7 @@ fn of_window(stations: &[Station], window: &Window, goal: Goal) -> Option<LoadRa
     if !(capacity_per_s.is_finite() && capacity_per_s > 0.0) {
         return None;
     }
-    let used = stations.iter().zip(&window.busy_s);
+    let used = window.busy_s.iter().zip(&window.server_s);
     Some(LoadRatio {
         ratio: (window.served + window.refused) / window.seconds / capacity_per_s,
         interval: None,
@@ -102,7 +105,7 @@ fn of_window(stations: &[Station], window: &Window, goal: Goal) -> Option<LoadRa
         limit,
         demands_s,
         utilisations: used
-            .map(|(station, busy)| busy / window.seconds / station.servers)
+            .map(|(busy, had)| busy / had.max(f64::MIN_POSITIVE))
             .collect(),
     })
 }
@@ -132,13 +135,15 @@ fn interval(stations: &[Station], windows: &[Window], goal: Goal, whole: f64) ->
 fn sum(stations: usize, windows: &[Window]) -> Window {
     let mut all = Window {
         busy_s: vec![0.0; stations],
+        server_s: vec![0.0; stations],
         ..Window::default()
     };
     for window in windows {
         all.seconds += window.seconds;
         all.served += window.served;
         all.refused += window.refused;
-        for (to, from) in all.busy_s.iter_mut().zip(&window.busy_s) {
+        let sums = (all.busy_s.iter_mut()).chain(&mut all.server_s);
+        for (to, from) in sums.zip(window.busy_s.iter().chain(&window.server_s)) {
             *to += from;
         }
     }

@@ -223,6 +223,16 @@ impl Sizer {
         self.size
     }
 
+    /// The most threads that would help: the present ones where jobs wait, and more were found to bring
+    /// nothing.
+    #[must_use]
+    pub fn useful_max(&self) -> usize {
+        match self.waits {
+            true => self.size,
+            false => self.bounds.max,
+        }
+    }
+
     fn choose(&mut self, cpus: f64) -> (usize, Reason) {
         let recent = self.recent();
         if let Some(fewer) = self.too_many(&recent, cpus) {

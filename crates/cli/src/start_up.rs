@@ -88,7 +88,10 @@ pub(crate) fn chosen(plan: &Plan) -> String {
         Architecture::ThreadPerConnection => vec![],
         Architecture::ThreadPool => {
             vec![
-                count(options.threads, "thread"),
+                match options.changing_sizes() {
+                    Some(range) => format!("{range} threads"),
+                    None => count(options.threads, "thread"),
+                },
                 format!("queue of {}", options.queue_max),
             ]
         }
@@ -97,7 +100,7 @@ pub(crate) fn chosen(plan: &Plan) -> String {
                 WorkerPools::PerLoop if options.workers > 0 => " for each",
                 _ => "",
             };
-            let workers = match options.workers_range {
+            let workers = match options.changing_sizes() {
                 Some(range) => format!("{range} workers{own}"),
                 None => format!("{}{own}", count(options.workers, "worker")),
             };

@@ -119,12 +119,12 @@ impl Sampler {
         let span_s = span.as_secs_f64();
         let counts = since(&now.snapshot.total, &last.snapshot.total);
         let busy_s = stations.busy_s(last, now);
-        let uses = stations
-            .list()
-            .iter()
-            .zip(&busy_s)
-            .zip(stations.servers(now));
-        let use_of = uses.map(|((it, busy_s), servers)| (it.name, busy_s / span_s / servers));
+        // A size may have changed between the two; half-way is near enough.
+        let sizes =
+            (stations.servers(&last.snapshot).into_iter()).zip(stations.servers(&now.snapshot));
+        let server_s: Vec<f64> = sizes.map(|(a, b)| f64::midpoint(a, b) * span_s).collect();
+        let uses = stations.list().iter().zip(&busy_s).zip(&server_s);
+        let use_of = uses.map(|((it, busy_s), server_s)| (it.name, busy_s / server_s));
         let use_of = use_of.collect();
         let refusals = Refusals::of(&counts);
         let before = self.samples.back().and_then(|sample| sample.queue_age_us);
@@ -135,9 +135,10 @@ impl Sampler {
             served: (counts.requests() - refusals.answered(&counts)) as f64,
             refused: refusals.all() as f64,
             busy_s,
+            server_s,
         };
         self.note_window(now, window, last);
-        let load = self.load(stations, goal);
+        let load = self.load(stations, now.snapshot.workers_useful, goal);
         self.numbers += 1;
         if self.samples.len() == SAMPLES_MAX {
             self.samples.pop_front();
@@ -173,10 +174,15 @@ impl Sampler {
         }
     }
 
-    fn load(&self, stations: &Stations, goal: Goal) -> Option<LoadRatio> {
+    fn load(
+        &self,
+        stations: &Stations,
+        workers_useful: Option<usize>,
+        goal: Goal,
+    ) -> Option<LoadRatio> {
         let mut jobs = HistogramCounts::default();
         self.jobs.iter().for_each(|counts| jobs.add(counts));
-        let list = stations.with_variation(jobs.scv());
+        let list = stations.at_most(workers_useful, jobs.scv());
         let windows: Vec<Window> = self.windows.iter().map(|(_, it)| it.clone()).collect();
         estimate(&list, &windows, goal)
     }
@@ -349,6 +355,40 @@ mod tests {
         assert!((load.demands_s[1] - 0.01).abs() < 1e-6, "{load:?}");
         assert!((load.ratio - 0.51).abs() < 0.02, "{load:?}");
         assert!(load.interval.is_some());
+    }
+
+    #[test]
+    fn a_pool_that_grows_is_used_as_it_is_and_carries_what_it_can_get() {
+        let (mut sampler, stations) = (Sampler::default(), stations());
+        let mut refresh = |age_s, seconds, in_use, useful| {
+            sampler.refresh(&stations, GOAL, || {
+                let mut reading = reading(Duration::from_secs(age_s), seconds);
+                reading.snapshot.workers_useful = Some(useful);
+                reading.snapshot.rows[2].is_in_use = in_use == 2;
+                reading
+            });
+            let newest = sampler.newest()?;
+            let load = newest.load.as_ref().unwrap();
+            Some((newest.use_of[1].1, load.utilisations[1], load.ratio))
+        };
+        assert!(refresh(3, 10, 1, 8).is_none());
+        // Each second has one second of work: of one worker, of one and a half, of two.
+        let near = |found: Option<(f64, f64, f64)>, expected: (f64, f64, f64)| {
+            let found = found.unwrap();
+            let apart = [
+                found.0 - expected.0,
+                found.1 - expected.1,
+                found.2 - expected.2,
+            ];
+            assert!(
+                apart.iter().all(|it| it.abs() < 0.02),
+                "{found:?}, not {expected:?}"
+            );
+        };
+        near(refresh(2, 11, 1, 8), (1.0, 1.0, 0.13));
+        near(refresh(1, 12, 2, 8), (0.67, 0.8, 0.13));
+        // Jobs wait, and more workers were found to bring nothing: two are what it can carry.
+        near(refresh(0, 13, 2, 2), (0.5, 0.67, 0.51));
     }
 
     #[test]

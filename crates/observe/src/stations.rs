@@ -1,7 +1,7 @@
 //! Where the requests of a server are served, as a model of its capacity sees it.
 
 use loadline_capacity::load_ratio::Station;
-use loadline_server::{Architecture, Role, ServerOptions};
+use loadline_server::{Architecture, Role, ServerOptions, Snapshot};
 
 use crate::reading::Reading;
 
@@ -45,11 +45,7 @@ impl Stations {
             }
         };
         if options.architecture.has_loops() && options.workers > 0 {
-            // A pool that grows is as large as it may be before its workers are what limits the server.
-            let workers = options
-                .workers_range
-                .map_or(options.workers, |range| range.max);
-            let workers = workers * options.pools();
+            let workers = options.workers * options.pools();
             let source = Source::Threads(Role::Worker);
             all.push(named("workers", workers as f64, source));
         }
@@ -61,23 +57,30 @@ impl Stations {
         &self.0
     }
 
-    /// Threads that there are now at each station.
-    pub(crate) fn servers(&self, now: &Reading) -> Vec<f64> {
+    /// How many servers each has now.
+    pub(crate) fn servers(&self, now: &Snapshot) -> Vec<f64> {
+        let changes = now.workers_useful.is_some();
         let servers = self.0.iter().map(|it| match it.source {
-            Source::Threads(Role::Worker) => now.snapshot.threads(Role::Worker).max(1) as f64,
+            Source::Threads(role) if changes => now.threads(role).max(1) as f64,
             _ => it.station.servers,
         });
         servers.collect()
     }
 
-    /// The same with the measured variation of what workers do.
-    pub(crate) fn with_variation(&self, scv: Option<f64>) -> Vec<Station> {
-        let stations = self.0.iter().map(|it| match it.source {
-            Source::Threads(Role::Worker) => Station {
-                scv: scv.unwrap_or(it.station.scv),
-                ..it.station
-            },
-            _ => it.station,
+    /// As large as they can get, with the measured variation of what workers do.
+    pub(crate) fn at_most(&self, workers: Option<usize>, scv: Option<f64>) -> Vec<Station> {
+        let stations = self.0.iter().map(|it| {
+            let Station {
+                servers,
+                scv: usual,
+            } = it.station;
+            match it.source {
+                Source::Threads(role) => Station {
+                    servers: workers.map_or(servers, |workers| workers as f64),
+                    scv: scv.filter(|_| role == Role::Worker).unwrap_or(usual),
+                },
+                _ => it.station,
+            }
         });
         stations.collect()
     }

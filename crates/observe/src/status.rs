@@ -137,24 +137,26 @@ impl Status {
             architecture,
             loops,
             workers,
-            workers_range,
             threads,
             connections_max,
             ..
         } = options;
         let has_loops = architecture.has_loops();
-        let workers = match workers_range {
-            Some(_) => self.snapshot().threads(Role::Worker),
-            None => workers,
+        let is_pool = architecture == Architecture::ThreadPool;
+        let range = options.changing_sizes();
+        let present = |size: usize, role| match range {
+            Some(_) => self.snapshot().threads(role),
+            None => size,
         };
-        let workers_range = workers_range.filter(|_| has_loops);
+        let range = range.map(|range| [range.min, range.max]);
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "architecture": architecture.name(),
             "loops": has_loops.then_some(loops),
-            "workers": has_loops.then_some(workers),
-            "workers_range": workers_range.map(|range| [range.min, range.max]),
-            "threads": (architecture == Architecture::ThreadPool).then_some(threads),
+            "workers": has_loops.then(|| present(workers, Role::Worker)),
+            "workers_range": range.filter(|_| has_loops),
+            "threads": is_pool.then(|| present(threads, Role::Thread)),
+            "threads_range": range.filter(|_| is_pool),
             "connections_max": connections_max,
             "uptime_seconds": self.began.elapsed().as_secs(),
             "process": std::process::id(),

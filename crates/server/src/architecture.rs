@@ -49,7 +49,7 @@ pub fn fixed_memory_bytes(options: &ServerOptions) -> u64 {
         Architecture::ThreadPool => {
             let thread = of(Role::Thread, connection_thread::READ_BUFFER_BYTES);
             let that_waits = of(Role::Loop, context::READ_BUFFER_BYTES);
-            thread * options.threads as u64 + that_waits
+            thread * options.threads_max() as u64 + that_waits
         }
         Architecture::Reactor | Architecture::Proactor => {
             of(Role::Loop, context::READ_BUFFER_BYTES) * options.loops as u64

@@ -115,6 +115,17 @@ impl<H: Handler> Server<H> {
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.options.threads = threads;
+        self.options.threads_range = None;
+        self
+    }
+
+    /// A number of threads that changes by what the handlers do, between these bounds (thread-pool with
+    /// a latency goal).
+    #[must_use]
+    pub fn threads_between(mut self, min: usize, max: usize) -> Self {
+        let range = SizeRange { min, max };
+        self.options.threads = range.clamp(self.options.threads);
+        self.options.threads_range = Some(range);
         self
     }
 

@@ -55,6 +55,9 @@ pub struct ServerOptions {
     /// Threads of the pool (thread-pool). 256: each idle keep-alive client holds one, and a
     /// waiting thread costs some ten KiB.
     pub threads: usize,
+    /// Between which the number of threads changes (thread-pool with a latency goal); it begins with
+    /// `threads`. `None`: it stays, as in the papers.
+    pub threads_range: Option<SizeRange>,
     /// Shared: a pool for all is never idle while a job waits.
     pub worker_pools: WorkerPools,
     /// Shared: no thread more, no hop for a connection, and a loop that is busy does not accept.
@@ -132,6 +135,7 @@ impl Default for ServerOptions {
             workers_range: None,
             sizing_interval: Duration::from_millis(100),
             threads: 256,
+            threads_range: None,
             worker_pools: WorkerPools::Shared,
             accept: Accept::Shared,
             balance: Balance::RoundRobin,
@@ -186,8 +190,8 @@ impl ServerOptions {
     /// Names option and value, and what would be right.
     pub fn validate(&self) -> Result<(), OptionError> {
         within("--loops", self.loops, 1, LOOPS_MAX)?;
-        within("--workers", self.workers, 0, THREADS_MAX)?;
-        within("--threads", self.threads, 1, THREADS_MAX)?;
+        within_range("--workers", self.workers, 0, self.workers_range)?;
+        within_range("--threads", self.threads, 1, self.threads_range)?;
         within("--queue-max", self.queue_max, 1, QUEUE_MAX)?;
         within(
             "--connections-max",
@@ -216,18 +220,15 @@ impl ServerOptions {
                 expected: "at least 1ms, or off".into(),
             });
         }
-        if !self.architecture.has_loops() {
-            return Ok(());
+        match self.architecture.has_loops() {
+            true => self.validate_workers(),
+            false => Ok(()),
         }
-        let workers_max = match self.workers_range {
-            None => self.workers,
-            Some(range) => {
-                within("--workers", range.min, 1, THREADS_MAX)?;
-                within("--workers", range.max, range.min, THREADS_MAX)?;
-                within("--workers", self.workers, range.min, range.max)?;
-                range.max
-            }
-        };
+    }
+
+    /// The same for what loops give to workers.
+    fn validate_workers(&self) -> Result<(), OptionError> {
+        let workers_max = self.workers_range.map_or(self.workers, |range| range.max);
         if self.worker_pools == WorkerPools::PerLoop && self.loops * workers_max > THREADS_MAX {
             return Err(OptionError {
                 option: "--workers",
@@ -260,10 +261,20 @@ impl ServerOptions {
         Ok(())
     }
 
-    /// Bounds of the number of workers, if it changes.
-    pub(crate) fn resizes_workers(&self) -> Option<SizeRange> {
-        let range = self.workers_range;
-        range.filter(|_| self.architecture.has_loops() && self.workers > 0)
+    /// Bounds of the number of workers, or of the threads of a pool that share, if it changes.
+    #[must_use]
+    pub fn changing_sizes(&self) -> Option<SizeRange> {
+        match self.architecture {
+            Architecture::Reactor | Architecture::Proactor => self.workers_range,
+            Architecture::ThreadPool if self.threads_share() => self.threads_range,
+            _ => None,
+        }
+    }
+
+    /// The most threads of a pool.
+    pub(crate) fn threads_max(&self) -> usize {
+        let range = self.threads_range.filter(|_| self.threads_share());
+        range.map_or(self.threads, |range| range.max)
     }
 
     /// Whether the threads of a pool give up connections for others: not without a latency goal.
@@ -280,6 +291,7 @@ impl ServerOptions {
         Self {
             loops: 1,
             workers: self.threads,
+            workers_range: self.threads_range,
             worker_pools: WorkerPools::Shared,
             accept: Accept::Shared,
             queue: Queue::Shared,
@@ -313,7 +325,7 @@ impl ServerOptions {
             // A waker for each thread.
             Architecture::ThreadPool if self.threads_share() => (
                 "--connections-max",
-                self.connections_max.saturating_add(self.threads + 4),
+                self.connections_max.saturating_add(self.threads_max() + 4),
             ),
             Architecture::ThreadPool => ("--threads", self.threads + self.queue_max),
             Architecture::ThreadPerConnection => ("--connections-max", self.connections_max),
@@ -344,6 +356,21 @@ impl ServerOptions {
             ),
         })
     }
+}
+
+/// Whether a number of threads is right, which stays or changes within a range.
+fn within_range(
+    option: &'static str,
+    value: usize,
+    least: usize,
+    range: Option<SizeRange>,
+) -> Result<(), OptionError> {
+    let Some(range) = range else {
+        return within(option, value, least, THREADS_MAX);
+    };
+    within(option, range.min, 1, THREADS_MAX)?;
+    within(option, range.max, range.min, THREADS_MAX)?;
+    within(option, value, range.min, range.max)
 }
 
 fn within<N: PartialOrd + fmt::Display>(

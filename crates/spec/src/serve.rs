@@ -86,8 +86,9 @@ spec! {
         #[arg(long, value_name = "M", default_value = "auto")]
         pub workers: Preset<Auto<Count<0, THREADS_MAX>>>,
 
-        /// Threads, each with one connection at a time (thread-pool); auto is 256, or what
-        /// descriptors allow.
+        /// Threads, each with one connection at a time (thread-pool); auto begins with one for each CPU,
+        /// and grows and shrinks between 2 and 256 by what the handlers do; with --latency-goal off
+        /// it is 256. Fewer if descriptors are few.
         #[arg(long, value_name = "N", default_value = "auto")]
         pub threads: Preset<Auto<Count<1, THREADS_MAX>>>,
 

@@ -18,7 +18,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ("loadline-sys", &["loadline-base"]),
     (
         "loadline-server",
-        &["loadline-base", "loadline-proto", "loadline-sys"],
+        &[
+            "loadline-base",
+            "loadline-capacity",
+            "loadline-proto",
+            "loadline-sys",
+        ],
     ),
     ("loadline-apps", &["loadline-base", "loadline-proto"]),
     ("loadline-tower", &["loadline-base", "loadline-proto"]),

@@ -37,6 +37,7 @@ fn simulate(servers: usize, service: Service, rate: f64, rng: &mut Pcg64Mcg) -> 
     let empty = Window {
         seconds: 1.0,
         busy_s: vec![0.0],
+        server_s: vec![servers as f64],
         ..Window::default()
     };
     let mut windows = vec![empty; WINDOWS];
@@ -169,6 +170,7 @@ fn the_narrowest_station_is_the_limit_and_what_is_refused_is_load() {
         served: 100.0,
         refused: 100.0,
         busy_s: vec![1.0, 1.0],
+        server_s: vec![2.0, 2.0], // the first can get twice as large
     };
     let none = Goal {
         latency_s: f64::INFINITY,
@@ -177,7 +179,7 @@ fn the_narrowest_station_is_the_limit_and_what_is_refused_is_load() {
     let found = estimate(&stations, std::slice::from_ref(&window), none).unwrap();
     assert_eq!(found.limit, 1);
     assert_eq!(found.demands_s, [0.01, 0.01]);
-    assert_eq!(found.utilisations, [0.25, 0.5]);
+    assert_eq!(found.utilisations, [0.5, 0.5]);
     assert!((found.capacity_per_s - 200.0).abs() < 1.0, "{found:?}");
     assert!((found.ratio - 1.0).abs() < 0.01, "{found:?}");
     assert!(found.interval.is_none());

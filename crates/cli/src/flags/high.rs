@@ -11,7 +11,7 @@ use loadline_apps::{CacheControlRule, MediaTypeRule, MediaTypes};
 use loadline_proto::{Limits, TrustedProxies};
 use loadline_server::{
     Architecture, DESCRIPTORS_RESERVED, OptionError, QUEUE_MAX, ServerOptions, SizeRange, SocketIo,
-    WorkerPools, fixed_memory_bytes,
+    THREADS_MAX, WorkerPools, fixed_memory_bytes,
 };
 use loadline_spec::serve::{ArchitectureSpec, ProxySpec, ServeSpec};
 use loadline_spec::values::{Auto, Count};
@@ -217,9 +217,9 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
         .saturating_sub(DESCRIPTORS_RESERVED + open_files_max(flags, machine))
         .saturating_sub(descriptors_of_loops)
         .max(2);
-    let threads = or_auto(&typed.threads, || THREADS_AUTO.min(room / 2));
+    let threads_max = or_auto(&typed.threads, || THREADS_AUTO.min(room / 2));
     let queue_room = match architecture {
-        Architecture::ThreadPool => room.saturating_sub(threads).max(1),
+        Architecture::ThreadPool => room.saturating_sub(threads_max).max(1),
         _ => QUEUE_AUTO,
     };
     let latency_goal = flags.requests.latency_goal.0.0.map(|goal| *goal);
@@ -229,7 +229,7 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
     };
     // A thread of a pool with a latency goal needs a descriptor of its own.
     let connections_room = match architecture {
-        Architecture::ThreadPool => room.saturating_sub(threads).max(1),
+        Architecture::ThreadPool => room.saturating_sub(threads_max).max(1),
         _ => room,
     };
     let connections_max = or_auto(&flags.connections.connections_max, || {
@@ -241,20 +241,18 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
         false => QUEUE_AUTO.min(queue_room),
     };
     let workers_auto = cpus.max(WORKERS_LEAST);
+    let shares_threads = architecture == Architecture::ThreadPool && latency_goal.is_some();
+    let threads_range = range(&typed.threads, threads_max).filter(|_| shares_threads);
     let worker_pools = typed.worker_pools.map_or(defaults.worker_pools, |it| it.0);
-    let pools = match worker_pools {
-        WorkerPools::Shared => 1,
-        WorkerPools::PerLoop => loops,
-    };
+    let is_per_loop = worker_pools == WorkerPools::PerLoop;
+    let pools = if is_per_loop { loops } else { 1 };
     ServerOptions {
         architecture,
         loops,
         workers: or_auto(&typed.workers, || workers_auto),
-        workers_range: matches!(typed.workers.0, Auto::Auto).then_some(SizeRange {
-            min: WORKERS_LEAST,
-            max: workers_auto.max(WORKERS_MOST / pools),
-        }),
-        threads,
+        workers_range: range(&typed.workers, workers_auto.max(WORKERS_MOST / pools)),
+        threads: threads_range.map_or(threads_max, |range| range.clamp(workers_auto)),
+        threads_range,
         worker_pools,
         accept: typed.accept.map_or(defaults.accept, |it| it.0),
         balance: typed.balance.map_or(defaults.balance, |it| it.0),
@@ -275,6 +273,15 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
         grace: **flags.running.grace,
         sizing_interval: defaults.sizing_interval,
     }
+}
+
+/// Between which a number of threads changes, if it is not given.
+fn range<const LEAST: usize>(
+    count: &Auto<Count<LEAST, THREADS_MAX>>,
+    max: usize,
+) -> Option<SizeRange> {
+    let min = WORKERS_LEAST.min(max);
+    matches!(count, Auto::Auto).then_some(SizeRange { min, max })
 }
 
 /// A count as given, or as it is worked out.
@@ -346,6 +353,7 @@ mod tests {
             architecture: Architecture::Proactor,
             loops: 4,
             workers: 4,
+            workers_range: Some(SizeRange { min: 2, max: 256 }),
             connections_max: options.connections_max,
             queue_max: options.connections_max, // the goal bounds it
             ..ServerOptions::default()
@@ -377,6 +385,37 @@ mod tests {
                 ..proactor.options
             };
             assert_eq!(format!("{same:?}"), format!("{:?}", reactor.options));
+        }
+    }
+
+    #[test]
+    fn numbers_of_threads_change_where_none_was_given() {
+        let range = |max| Some(SizeRange { min: 2, max });
+        for (line, size, sizes) in [
+            ("--workers 3", 3, None),
+            ("--workers 0", 0, None),
+            ("", 4, range(256)),
+            ("--loops 8 --worker-pools per-loop", 4, range(32)),
+        ] {
+            let options = planned(line, &MACHINE).unwrap().options;
+            assert_eq!(
+                (options.workers, options.changing_sizes()),
+                (size, sizes),
+                "{line}"
+            );
+        }
+        for (line, size, sizes) in [
+            ("--threads 300", 300, None),
+            ("", 4, range(256)),
+            ("--latency-goal off", 256, None),
+        ] {
+            let line = format!("--architecture thread-pool {line}");
+            let options = planned(&line, &MACHINE).unwrap().options;
+            assert_eq!(
+                (options.threads, options.changing_sizes()),
+                (size, sizes),
+                "{line}"
+            );
         }
     }
 

@@ -67,7 +67,7 @@ fn affinity_is_found() {
     let _ = child.kill();
     let _ = child.wait();
     assert!(line.contains("found 1 CPU (1 by affinity"), "{line}");
-    assert!(line.contains("1 loop, 2 workers"), "{line}");
+    assert!(line.contains("1 loop, 2 to 256 workers"), "{line}");
 }
 
 #[test]

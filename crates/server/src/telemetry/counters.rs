@@ -81,7 +81,8 @@ pub(crate) struct Row {
     pub(crate) steals: Counter,
     /// Time the thread was not waiting, in microseconds.
     pub(crate) busy_us: Counter,
-    /// When the job under way began; 0: there is none (workers).
+    /// When the job or visit under way began; 0: there is none (workers, threads). Cleared before its time
+    /// counts as busy, so that a reader never has it twice.
     pub(crate) job_began_us: Counter,
     /// How long each job took (workers).
     job_times: OnceLock<Box<Histogram>>,
@@ -119,6 +120,8 @@ pub(crate) struct Registry {
     rows: Mutex<Rows>,
     /// Connections that were cut at the end of the grace or by the second stage of a shutdown.
     pub(crate) cut: SharedCounter,
+    /// Where the number of workers changes: the most of them that would help; 0: it stays.
+    pub(crate) workers_useful: Counter,
 }
 
 #[derive(Debug, Default)]
@@ -193,6 +196,9 @@ impl Registry {
             total,
             rows,
             cut: self.cut.value(),
+            workers_useful: usize::try_from(self.workers_useful.value())
+                .ok()
+                .filter(|count| *count > 0),
             ..Snapshot::default()
         }
     }
@@ -383,6 +389,9 @@ pub struct Snapshot {
     pub rows: Vec<RowSnapshot>,
     /// Connections that a shutdown cut.
     pub cut: u64,
+    /// Where the number of workers, or of threads of a pool, changes: the most of them that would help. It
+    /// is less than the upper bound where jobs wait and more threads were found to bring nothing.
+    pub workers_useful: Option<usize>,
     /// The budget of memory; `None`: without a limit.
     pub memory_budget_bytes: Option<u64>,
     /// What is used of it.

@@ -206,12 +206,14 @@ impl<H: Handler> ThreadContext<H> {
     pub(crate) fn begin_visit(&mut self) {
         self.tick();
         self.visit_began_us = self.now_us;
+        self.row.job_began_us.set(self.now_us);
     }
 
     /// Ends a turn on such a thread. Returns the time.
     pub(crate) fn end_visit(&mut self) -> u64 {
         let now_us = self.end_turn();
         let busy_us = now_us.saturating_sub(self.visit_began_us);
+        self.row.job_began_us.set(0);
         self.row.busy_us.add(busy_us);
         self.visit_began_us = now_us;
         now_us

@@ -1,5 +1,5 @@
 //! Workers that keep their connection while it waits for its client, as long as no other connection
-//! waits for a worker: the threads of a pool (`--architecture thread-pool`).
+//! waits for a worker, and no worker is too many: the threads of a pool (`--architecture thread-pool`).
 //!
 //! ```text
 //!   worker:     seat says since when it waits ▸ jobs in the queue?  ──┐  so one of the two always
@@ -121,7 +121,7 @@ impl Hold for Held<'_> {
     }
 
     fn is_wanted(&self) -> bool {
-        self.jobs.depth() > 0 || self.all_wanted.load(Ordering::SeqCst)
+        self.jobs.depth() > 0 || self.jobs.excess() > 0 || self.all_wanted.load(Ordering::SeqCst)
     }
 
     fn waker(&self) -> Option<&Waker> {

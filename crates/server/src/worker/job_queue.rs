@@ -27,6 +27,8 @@ pub(crate) struct JobQueue<J> {
     /// Workers that there are, and the most that had a job at one time. Nothing in here depends on them.
     workers: Count,
     busy_max: Count,
+    /// Workers that there should be.
+    workers_wanted: Count,
 }
 
 #[allow(clippy::large_enum_variant, reason = "there is one for each pool")]
@@ -121,6 +123,7 @@ impl<J> JobQueue<J> {
             bound,
             workers: Count::new(0),
             busy_max: Count::new(0),
+            workers_wanted: Count::new(0),
         })
     }
 
@@ -139,6 +142,7 @@ impl<J> JobQueue<J> {
     /// Changes the number of workers, 1 or more. Gives the ends of those that are to be started; those
     /// that are too many leave. There may be fewer ends than asked for, while some are leaving.
     pub(crate) fn resize(self: &Arc<Self>, workers: usize) -> Vec<JobSource<J>> {
+        self.workers_wanted.store(workers, Relaxed);
         let (added, changed) = match &self.kind {
             Kind::Shared { state, changed } => {
                 let mut state = lock(state);
@@ -204,6 +208,12 @@ impl<J> JobQueue<J> {
     /// Workers that there are.
     pub(crate) fn workers(&self) -> usize {
         self.workers.load(Relaxed)
+    }
+
+    /// Workers that are too many and have not left yet, about.
+    pub(crate) fn excess(&self) -> usize {
+        let wanted = self.workers_wanted.load(Relaxed);
+        self.workers().saturating_sub(wanted)
     }
 
     /// The most workers that had a job at one time since the last call.

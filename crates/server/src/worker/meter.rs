@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use loadline_base::Counter;
 use loadline_capacity::sizing::{Waits, bucket};
 use loadline_proto::latency::HistogramCounts;
 use loadline_sys::usage::ThreadUsage;
@@ -14,7 +15,11 @@ const DELAYS_READ_MAX: usize = 16;
 
 /// The workers of one pool that are at work.
 #[derive(Debug, Default)]
-pub(crate) struct Meter(Mutex<Members>);
+pub(crate) struct Meter {
+    members: Mutex<Members>,
+    /// Workers keep connections, and do what these ask for: each request is a job.
+    keeps_connections: bool,
+}
 
 #[derive(Debug, Default)]
 struct Members {
@@ -31,7 +36,8 @@ struct Member {
     before: Work,
     /// At the last reading.
     busy_us: u64,
-    run_delay_us: u64,
+    /// `None`: it was not read.
+    run_delay_us: Option<u64>,
 }
 
 /// One worker, until dropped.
@@ -54,15 +60,23 @@ pub(crate) struct Work {
 }
 
 impl Meter {
+    /// Of a pool whose workers may keep connections.
+    pub(crate) fn new(keeps_connections: bool) -> Self {
+        Self {
+            keeps_connections,
+            ..Self::default()
+        }
+    }
+
     /// The calling thread begins to work.
     pub(crate) fn enter(self: &Arc<Self>, row: &Arc<Row>) -> Metered {
         let usage = ThreadUsage::of_this_thread();
-        let before = Work::of(row, usage, 0);
+        let before = self.work_of(row, usage, 0);
         let member = Member {
             row: Arc::clone(row),
             usage,
             busy_us: before.busy_us,
-            run_delay_us: run_delay_us(usage),
+            run_delay_us: None,
             before,
         };
         self.lock().present.push(member);
@@ -79,16 +93,16 @@ impl Meter {
         let mut busy_us = 0;
         let (mut seen_us, mut delay_us) = (0, 0);
         for (index, member) in members.present.iter_mut().enumerate() {
-            let now = Work::of(&member.row, member.usage, now_us);
+            let now = self.work_of(&member.row, member.usage, now_us);
             let busy_since_us = now.busy_us.saturating_sub(member.busy_us);
             member.busy_us = now.busy_us;
             busy_us += busy_since_us;
-            if index < DELAYS_READ_MAX {
-                let now_us = run_delay_us(member.usage);
-                delay_us += now_us.saturating_sub(member.run_delay_us);
-                member.run_delay_us = now_us;
+            let delayed_us = (index < DELAYS_READ_MAX).then(|| run_delay_us(member.usage));
+            if let (Some(before_us), Some(now_us)) = (member.run_delay_us, delayed_us) {
+                delay_us += now_us.saturating_sub(before_us);
                 seen_us += busy_since_us;
             }
+            member.run_delay_us = delayed_us;
             work.add(&now.since(&member.before));
         }
         if seen_us > 0 {
@@ -99,32 +113,16 @@ impl Meter {
         work
     }
 
-    fn lock(&self) -> MutexGuard<'_, Members> {
-        // Nothing panics while it holds the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Metered {
-    fn drop(&mut self) {
-        let mut members = self.meter.lock();
-        let mine = |member: &Member| member.usage == self.usage;
-        if let Some(index) = members.present.iter().position(mine) {
-            let member = members.present.swap_remove(index);
-            let now = Work::of(&member.row, member.usage, 0);
-            members.left.add(&now.since(&member.before));
-        }
-    }
-}
-
-impl Work {
-    /// What the rows of a thread say, and its CPU clock; `now_us` 0: there is no job under way.
-    fn of(row: &Row, usage: ThreadUsage, now_us: u64) -> Self {
-        let mut work = Self {
-            jobs: row.jobs.value(),
+    /// What the row of a thread says, and its CPU clock; `now_us` 0: there is no job under way.
+    fn work_of(&self, row: &Row, usage: ThreadUsage, now_us: u64) -> Work {
+        let mut work = Work {
+            jobs: match self.keeps_connections {
+                true => row.core.answers[1..].iter().map(Counter::value).sum(),
+                false => row.jobs.value(),
+            },
             busy_us: row.busy_us.value(),
             cpu_us: usage.cpu().map_or(0, as_us),
-            ..Self::default()
+            ..Work::default()
         };
         // Read after the busy time: a job that ends meanwhile is missed once, not counted twice.
         let began_us = row.job_began_us.value();
@@ -135,6 +133,25 @@ impl Work {
         work
     }
 
+    fn lock(&self) -> MutexGuard<'_, Members> {
+        // Nothing panics while it holds the lock.
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Metered {
+    fn drop(&mut self) {
+        let mut members = self.meter.lock();
+        let mine = |member: &Member| member.usage == self.usage;
+        if let Some(index) = members.present.iter().position(mine) {
+            let member = members.present.swap_remove(index);
+            let now = self.meter.work_of(&member.row, member.usage, 0);
+            members.left.add(&now.since(&member.before));
+        }
+    }
+}
+
+impl Work {
     /// What was done after an earlier moment.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -154,10 +171,15 @@ impl Work {
         self.waits.add(&other.waits);
     }
 
-    /// The waits, as the sizer has them; times as many times as long.
-    pub(crate) fn waits(&self, times: f64) -> Waits {
+    /// The waits, as the sizer has them; times as many times as long. `keeps_connections`: jobs of
+    /// connections that had their worker have not waited, and are not in the histogram.
+    pub(crate) fn waits(&self, times: f64, keeps_connections: bool) -> Waits {
         let scaled = |us: u64| (us as f64 * times) as u64;
         let mut counts = [0; loadline_capacity::sizing::BUCKETS];
+        let waited: u64 = self.waits.times_us().map(|(_, count)| count).sum();
+        if keeps_connections && waited > 0 {
+            counts[0] = self.jobs.saturating_sub(waited);
+        }
         for (us, count) in self.waits.times_us() {
             counts[bucket(scaled(us))] += count;
         }
@@ -205,8 +227,8 @@ mod tests {
         let row = Row::default();
         row.job_waits().add(100, 9);
         row.job_waits().add(5_000, 1);
-        let work = Work::of(&row, ThreadUsage::of_this_thread(), 0);
-        let waits = work.waits(20.0);
+        let work = Meter::default().work_of(&row, ThreadUsage::of_this_thread(), 0);
+        let waits = work.waits(20.0, false);
         assert_eq!((waits.count(), waits.mean_us()), (10, 11_800.0));
         let p50_us = waits.quantile_us(0.5);
         assert!((1_700.0..2_400.0).contains(&p50_us), "{p50_us}");

@@ -104,7 +104,7 @@ impl Workers {
     ) -> io::Result<(Arc<Self>, Vec<WorkerDesk<H>>)> {
         assert!(count > 0, "a pool without workers would never answer");
         let options = &site.options;
-        let range = options.resizes_workers();
+        let range = options.changing_sizes();
         let count_max = range.map_or(count, |range| range.max.max(count));
         let queue = JobQueue::new(options.queue, count_max, options.queue_max);
         let mut desks: Vec<_> = queue
@@ -115,7 +115,8 @@ impl Workers {
         let control = options
             .latency_goal
             .map(|goal| Arc::new(Mutex::new(LaneControl::new(goal, count))));
-        let seats = options.threads_share().then(|| Seats::new(count_max));
+        let keeps_connections = options.threads_share();
+        let seats = keeps_connections.then(|| Seats::new(count_max));
         let workers = Arc::new(Self {
             queue,
             row: Arc::clone(&desks[0].row),
@@ -126,7 +127,7 @@ impl Workers {
             is_fair: options.fairness,
             swept_us: AtomicU64::new(0),
             number,
-            meter: range.map(|_| Arc::default()),
+            meter: range.map(|_| Arc::new(Meter::new(keeps_connections))),
         });
         desks.iter_mut().for_each(|desk| desk.join(&workers));
         Ok((workers, desks))
@@ -420,8 +421,8 @@ impl<H: Handler> WorkerDesk<H> {
         self.row.jobs.add(1);
         let ended_us = site.clock.now_us();
         let took_us = ended_us.saturating_sub(began_us);
-        self.row.busy_us.add(took_us);
         self.row.job_began_us.set(0);
+        self.row.busy_us.add(took_us);
         if let Some(control) = &self.control {
             lock(control).of(lane).done(ended_us, took_us);
         }

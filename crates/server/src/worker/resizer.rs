@@ -36,7 +36,7 @@ impl Resizer {
         site: &Arc<Site<H>>,
         pools: &[Arc<Workers>],
     ) -> io::Result<Option<Self>> {
-        let Some(range) = site.options.resizes_workers() else {
+        let Some(range) = site.options.changing_sizes() else {
             return Ok(None);
         };
         let bounds = Bounds {
@@ -47,7 +47,10 @@ impl Resizer {
         let resized = |workers: &Arc<Workers>| Resized {
             workers: Arc::clone(workers),
             sizer: Sizer::new(bounds, workers.count()),
-            cpus,
+            cpus: match workers.keeps_connections() {
+                true => f64::INFINITY, // what they wait for uses no CPU of theirs: their clients
+                false => cpus,
+            },
             last: Work::default(),
             last_us: site.clock.now_us(),
         };
@@ -108,9 +111,12 @@ fn resize<H: Handler>(
             }
         }
         let mut is_idle = true;
+        let mut useful = 0;
         for pool in &mut pools {
             is_idle &= !pool.decide(site, times);
+            useful += pool.sizer.useful_max();
         }
+        site.registry.workers_useful.set(useful as u64);
         idle = if is_idle { idle.saturating_add(1) } else { 0 };
     }
 }
@@ -158,7 +164,7 @@ impl Resized {
             size: self.workers.count(),
             cpus: self.cpus,
             jobs: since.jobs,
-            waits: since.waits(times),
+            waits: since.waits(times, self.workers.keeps_connections()),
             busy_us: scaled(since.busy_us),
             cpu_us: scaled(since.cpu_us),
             ready_us: scaled(since.ready_us),

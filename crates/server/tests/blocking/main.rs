@@ -9,4 +9,5 @@ mod order;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod shutdown;
+mod sizes;
 mod util;

@@ -31,6 +31,9 @@ impl Workers {
         if let Some(control) = &self.control {
             lock(control).set_workers(self.count());
         }
+        if let Some(seats) = &self.seats {
+            let _ = (0..self.queue.excess()).all(|_| seats.free_one());
+        }
         result
     }
 
@@ -52,6 +55,11 @@ impl Workers {
     /// The most workers that had a job at one time since the last call.
     pub(crate) fn take_busy_max(&self) -> usize {
         self.queue.take_busy_max()
+    }
+
+    /// Whether workers keep connections that wait for their clients.
+    pub(crate) fn keeps_connections(&self) -> bool {
+        self.seats.is_some()
     }
 
     /// What the workers do, if their number changes.
