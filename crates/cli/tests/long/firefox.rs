@@ -65,8 +65,9 @@ impl Visit {
             "log.entryAdded" if parameters["level"] == "error" => {
                 self.problems.push(format!("log: {parameters}"));
             }
-            // A player breaks off what it does not need now.
-            "network.fetchError" if !is_media(url) => {
+            // A player breaks off what it does not need now, and the browser an icon of a page that
+            // it leaves.
+            "network.fetchError" if !is_media(url) && !is_left_icon(url, parameters) => {
                 let error = &parameters["errorText"];
                 self.problems
                     .push(format!("request failed: {url}: {error}"));
@@ -86,6 +87,12 @@ impl Visit {
 /// Whether an address is one of sound, whose requests stay open for as long as the player likes.
 fn is_media(url: &str) -> bool {
     url.ends_with(".ogg")
+}
+
+/// Whether it was the browser that broke off the request for a page's icon: it comes after all that the
+/// page needs, so that the next page may be on its way.
+fn is_left_icon(url: &str, parameters: &Value) -> bool {
+    url.ends_with("/favicon.svg") && parameters["errorText"] == "NS_BINDING_ABORTED"
 }
 
 impl Firefox {

@@ -138,7 +138,7 @@ fn the_load_generator_finds_every_answer_good() {
             (
                 "large.bin",
                 1 << 20,
-                "--connections=4 --rate=100 --duration=1s",
+                "--connections=4 --rate=100 --requests=100",
             ),
             (
                 "small.html",
