@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loadline_base::Token;
-use loadline_proto::{CloseReason, Exchange, StreamId};
+use loadline_proto::{Exchange, StreamId};
 use loadline_sys::has_hung_up;
 
 use crate::admission::{Handoff, Refusing};
@@ -109,19 +109,6 @@ impl Work {
             }
             Self::Task(task) => task.is_new() && task.is_cancelled(),
             Self::Prefetch(_) => false,
-        }
-    }
-
-    /// Its client has left: makes of it what its loop can end.
-    pub(crate) fn abandon(&mut self) {
-        match self {
-            Self::Serve(served) => {
-                if let Some(connection) = &mut served.connection {
-                    connection.abort(CloseReason::Vanished);
-                }
-                served.after = After::Close;
-            }
-            other => other.refuse(1),
         }
     }
 

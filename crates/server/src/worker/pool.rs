@@ -342,9 +342,10 @@ impl<H: Handler> WorkerDesk<H> {
         let waited_long = control_of_lane.is_long(waited_us);
         drop(control);
         if work.is_abandoned(waited_long) {
-            self.row.abandoned.add(1);
-            work.abandon();
-            return true;
+            work.refuse(RETRY_AFTER_FULL_S);
+            let is_request = !matches!(work, Work::Serve(_));
+            self.row.abandoned.add(u64::from(is_request));
+            return is_request; // a connection may have been half-closed only: its requests get their 503
         }
         match taken {
             Err(retry_after_s) if work.can_be_refused() => {

@@ -1,18 +1,22 @@
 //! More work than can be done within the latency goal.
 
-use std::time::Duration;
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
 
-use loadline_server::ServerOptions;
+use loadline_server::{ServerOptions, SocketIo};
 
 use crate::events::reset;
 use crate::util::*;
 
 /// One worker, held at the gate after it has done enough short jobs to know how long they take.
 fn with_a_held_worker(latency_goal: Option<Duration>) -> (Server, Client) {
-    let server = start(ServerOptions {
+    hold_worker(start(ServerOptions {
         latency_goal,
         ..options(1, 1)
-    });
+    }))
+}
+
+fn hold_worker(server: Server) -> (Server, Client) {
     let mut client = server.connect();
     for _ in 0..40 {
         assert_eq!(client.get("/nap").status, 200);
@@ -81,6 +85,28 @@ fn jobs_of_clients_that_have_left_are_not_done() {
     assert_eq!(held.answer().unwrap().status, 200);
     eventually(|| server.total().abandoned == 20);
     assert_eq!(server.total().jobs, jobs + 1, "of the one that has stayed");
+}
+
+/// A worker that finds a half-closed connection late cannot know whether its client still reads.
+#[test]
+fn who_half_closes_and_waits_too_long_has_its_503() {
+    let goal = Duration::from_millis(200);
+    let (server, mut held) = hold_worker(start(ServerOptions {
+        latency_goal: Some(goal),
+        socket_io: SocketIo::Worker,
+        ..options(1, 1)
+    }));
+    let mut client = server.connect();
+    client.ask("/nap");
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    eventually(|| server.total().queue_depth == 1);
+    let queued = Instant::now();
+    eventually(|| queued.elapsed() > goal / 4);
+    server.handler.gate.open();
+    assert_eq!(held.answer().unwrap().status, 200);
+    assert_eq!(client.answer().unwrap().status, 503);
+    let total = server.total();
+    assert_eq!((total.abandoned, total.refused_late), (0, 1));
 }
 
 #[test]
