@@ -17,6 +17,12 @@ def ask(s: socket.socket, target: str, fields: str = "") -> str:
     return content.decode()
 
 
+def status_at(port: int) -> dict:
+    """The status page at a port of this machine."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
+        return json.loads(ask(s, "/-/status"))
+
+
 def status(listener: Path) -> dict:
     """The status page at a Unix socket."""
     with socket.socket(socket.AF_UNIX) as s:

@@ -76,7 +76,7 @@ impl Meter {
             row: Arc::clone(row),
             usage,
             busy_us: before.busy_us,
-            run_delay_us: None,
+            run_delay_us: Some(run_delay_us(usage)),
             before,
         };
         self.lock().present.push(member);

@@ -1,7 +1,7 @@
 //! Pools of workers that change their size.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loadline_server::{Queue, Role, ServerOptions, SizeRange};
 use loadline_sys::affinity::cpu_budget;
@@ -25,10 +25,17 @@ fn workers(server: &Server) -> usize {
     server.handle.snapshot().threads(Role::Worker)
 }
 
-/// Clients that ask for one path again and again, until `is_enough`.
+/// Clients that ask for one path again and again, until `is_enough` returns or fails.
 fn while_asked(server: &Server, clients: usize, path: &str, is_enough: impl FnOnce()) {
+    struct Over<'o>(&'o AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _over = Over(&over);
         for _ in 0..clients {
             scope.spawn(|| {
                 let mut client = server.connect();
@@ -38,7 +45,6 @@ fn while_asked(server: &Server, clients: usize, path: &str, is_enough: impl FnOn
             });
         }
         is_enough();
-        over.store(true, Ordering::Relaxed);
     });
 }
 
@@ -69,22 +75,28 @@ fn a_pool_grows_while_all_of_its_workers_are_stuck() {
 }
 
 #[test]
-fn workers_that_compute_are_hardly_more_than_cpus() {
+fn workers_that_compute_become_hardly_more_than_cpus() {
     // In intervals of some ms, a thread that waits for a CPU cannot be told from one that is blocked.
-    let server = start(ServerOptions {
-        workers_range: Some(SizeRange { min: 2, max: 64 }),
-        ..options(1, 2)
-    });
-    let mut most = 0;
-    while_asked(&server, 16, "/compute", || {
-        eventually(|| {
-            most = most.max(workers(&server));
-            server.total().jobs >= 1000
-        });
-    });
-    // Where others take CPUs away, that looks like blocking.
     let cpus = cpu_budget().cpus();
-    assert!(most <= 4 * cpus, "{most} workers on {cpus} CPUs");
+    let max = 16 * cpus;
+    let server = start(ServerOptions {
+        workers_range: Some(SizeRange { min: 2, max }),
+        ..options(1, 8 * cpus)
+    });
+    // More for a moment are no failure: where others take CPUs away, that may look like blocking.
+    let is_right = || workers(&server) <= 2 * cpus && server.total().jobs >= 300;
+    while_asked(&server, 8 * cpus, "/compute", || {
+        let began = Instant::now();
+        // On a machine where others have nearly all CPU time, some hundred jobs take long.
+        while !is_right() {
+            assert!(
+                began.elapsed() < 5 * PATIENCE,
+                "{} workers",
+                workers(&server)
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
     assert!(server.end().is_clean());
 }
 

@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""A number of threads that finds itself, beside fixed ones: the goal of `docs/overload.md`.
+
+  ./x bench sizes                            the reactor's workers, 9 minutes
+  ./x bench sizes --architecture thread-pool its threads
+  ./x bench sizes --quick                    three loads and four sizes: whether it works
+
+Each load asks for work that sleeps or computes (crates/tower/examples/work.rs), in a closed loop. A row
+of servers with fixed numbers has each load for some seconds. The best of them, by throughput, has it
+again, for as long as one server with `auto`, which stays up and has one load after the other: the
+throughput and the p99 of `auto` are shares of this second run, and A/A is that of the first to the second.
+
+`settled` is when the number was last outside of a step (a tenth) of what it was in the end; `changes` are
+those after the fifth second, in which the goals allow one.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import status
+from page import table
+from peers import Scenario, Server, command
+from processes import become_reaper, find_program, machine, revision, spawn
+from rig import Failed, Rig, cores_of, require_programs
+
+DONE = len("done\n")
+# Neighbours are of different kinds: the load changes its kind each time.
+LOADS = {
+    "sleep 0": {"/sleep/0": 1},
+    "sleep 100 ms": {"/sleep/100000": 1},
+    "compute 100 us": {"/spin/100": 1},
+    "sleep 10 ms": {"/sleep/10000": 1},
+    "compute 1 ms": {"/spin/1000": 1},
+    "sleep 1 ms": {"/sleep/1000": 1},
+    "compute 1 ms, half sleep 10 ms": {"/spin/1000": 1, "/sleep/10000": 1},
+    "sleep 100 us": {"/sleep/100": 1},
+    "compute 100 us, a tenth sleep 10 ms": {"/spin/100": 9, "/sleep/10000": 1},
+}
+QUICK_LOADS = ["compute 1 ms", "sleep 10 ms", "sleep 100 us"]
+SIZES = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96]
+QUICK_SIZES = [2, 8, 32, 64]
+SETTLE_SECONDS = 5
+LOOKS_PER_SECOND = 5
+STEP = 0.1
+ARCHITECTURES = {
+    "reactor": ("--workers", "workers"),
+    "proactor": ("--workers", "workers"),
+    "thread-pool": ("--threads", "threads"),
+}
+
+
+@dataclass
+class Run:
+    """What a load got."""
+
+    per_s: float
+    p99_us: float | None
+    sizes: list[tuple[float, int]] = field(default_factory=list)  # seconds, threads
+
+    def settled_s(self) -> float:
+        last = self.sizes[-1][1]
+        step = max(1, STEP * last)
+        outside = [at for at, size in self.sizes if abs(size - last) > step]
+        return outside[-1] if outside else 0.0
+
+    def changes(self) -> int:
+        late = [size for at, size in self.sizes if at > SETTLE_SECONDS]
+        return sum(before != now for before, now in zip(late, late[1:]))
+
+
+def server(args: argparse.Namespace, size: str) -> Server:
+    option, _ = ARCHITECTURES[args.architecture]
+    line = f"work --architecture {args.architecture} --listen 127.0.0.1:{{port}} {option} {size}"
+    return Server(f"{args.architecture} {size}", command(line), "work")
+
+
+class Watch:
+    """Looks at the number of threads while a load runs."""
+
+    def __init__(self, port: int, name: str):
+        self.port, self.name = port, name
+        self.seen: list[tuple[float, int]] = []
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.look)
+
+    def look(self) -> None:
+        began = time.monotonic()
+        while not self.over.wait(1 / LOOKS_PER_SECOND):
+            try:
+                found = status.status_at(self.port)
+            except (OSError, RuntimeError):
+                continue  # a look less
+            self.seen.append((time.monotonic() - began, found["server"][self.name]))
+
+    def __enter__(self) -> "Watch":
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.over.set()
+        self.thread.join()
+
+
+def load(args, rig: Rig, url: str, name: str, warm_up: float, seconds: float) -> Run:
+    """One load, of a server that runs."""
+    urls, record = rig.scratch() / "urls", rig.scratch() / "record.json"
+    urls.write_text("".join(f"{weight} {path}\n" for path, weight in LOADS[name].items()))
+    argv = [find_program("loadline"), "load", url, f"--urls={urls}", "--quiet"]
+    argv += [f"--duration={seconds}s", f"--warm-up={warm_up}s", f"--connections={args.connections}"]
+    argv += [f"--json={record}", "--allow-client-limited"]
+    with open(rig.scratch() / "load", "wb") as log:
+        code = spawn(argv, rig.client_cores, log).wait()
+    if code:
+        said = (rig.scratch() / "load").read_text(errors="replace")[-2000:]
+        raise Failed(f"{name}: exit code {code}\n{said}")
+    total = json.loads(record.read_text())["groups"][0]["total"]
+    return Run(total["rates"]["good_per_s"], total["latency"]["percentiles"]["p99"])
+
+
+def fixed(args, rig: Rig) -> dict[str, dict[int, Run]]:
+    """Each load with each size."""
+    runs: dict[str, dict[int, Run]] = {name: {} for name in args.loads}
+    for size in args.sizes:
+        with rig.running(server(args, str(size)), START) as (_, url):
+            for name in args.loads:
+                runs[name][size] = load(args, rig, url, name, 0.5, args.seconds)
+        print(size, *(f"{runs[name][size].per_s:.0f}/s" for name in args.loads), sep="  ", flush=True)
+    return runs
+
+
+START = Scenario("/sleep/0", DONE, 1)
+
+
+def compare(args, rig: Rig, runs: dict[str, dict[int, Run]]) -> list[list[str]]:
+    rows = []
+    _, shown = ARCHITECTURES[args.architecture]
+    with rig.running(server(args, "auto"), START) as (_, url):
+        port, auto = rig.port, {}
+        for name in args.loads:
+            with Watch(port, shown) as watch:
+                auto[name] = load(args, rig, url, name, SETTLE_SECONDS, SETTLE_SECONDS)
+            auto[name].sizes = watch.seen
+    for name in args.loads:
+        size, first = max(runs[name].items(), key=lambda item: item[1].per_s)
+        with rig.running(server(args, str(size)), START) as (_, url):
+            again = load(args, rig, url, name, 0.5, SETTLE_SECONDS)
+        rows.append(row(name, size, first, again, auto[name]))
+        print(*rows[-1], sep="  ", flush=True)
+    return rows
+
+
+def row(name: str, size: int, first: Run, again: Run, auto: Run) -> list[str]:
+    def share(one: float | None, other: float | None) -> str:
+        return f"{one / other:.2f}" if one and other else ""
+
+    return [
+        name,
+        f"{size}",
+        f"{again.per_s:.0f}/s",
+        f"{auto.sizes[-1][1]}",
+        f"{auto.per_s / again.per_s:.3f}",
+        f"{first.per_s / again.per_s:.3f}",
+        share(auto.p99_us, again.p99_us),
+        share(first.p99_us, again.p99_us),
+        f"{auto.settled_s():.1f} s",
+        f"{auto.changes()}",
+    ]
+
+
+HEAD = ["load", "best size", "its throughput", "auto", "throughput", "A/A", "p99", "A/A"]
+HEAD += ["settled", "changes"]
+
+
+def arguments() -> argparse.Namespace:
+    raw = argparse.RawDescriptionHelpFormatter
+    p = argparse.ArgumentParser(prog="./x bench sizes", description=__doc__, formatter_class=raw)
+    o = p.add_argument
+    o("--architecture", choices=ARCHITECTURES, default="reactor", help="default reactor")
+    o("--quick", action="store_true", help="three loads and four sizes")
+    o("--only", choices=LOADS, action="append", help="this load alone; may be given several times")
+    o("-c", "--connections", type=int, default=64, help="of the closed loop (default 64)")
+    o("-d", "--seconds", type=float, default=2, help="of each fixed size (default 2)")
+    o("--server-cores", type=cores_of, default="1", metavar="CPUS", help="default 1")
+    o("--client-cores", type=cores_of, default="0", metavar="CPUS", help="default 0")
+    o("--port", type=int, default=21000, help="ports used lie above this one (default 21000)")
+    args = p.parse_args()
+    args.loads = args.only or (QUICK_LOADS if args.quick else list(LOADS))
+    args.sizes = QUICK_SIZES if args.quick else SIZES
+    return args
+
+
+def main() -> None:
+    args = arguments()
+    require_programs("loadline", "work")
+    become_reaper(args.client_cores)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        rig = Rig(Path(folder), args.port, args.server_cores, args.client_cores)
+        try:
+            rig.wait_quiet()
+            rows = compare(args, rig, fixed(args, rig))
+        except (Failed, OSError, RuntimeError, subprocess.SubprocessError) as error:
+            sys.exit(str(error))
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    print(f"\n{table(HEAD, rows)}\n")
+    print(f"{args.architecture}, {args.connections} connections; {when}, {machine()}, "
+          f"revision {revision()}.")
+
+
+if __name__ == "__main__":
+    main()
