@@ -116,6 +116,8 @@ choice! {
         LeastConnections "least-connections",
         /// The one with the least queued and running requests and busy time of the last 100 ms.
         LeastBusy "least-busy",
+        /// The one with the least load; connections move to other loops by what they cost.
+        Adaptive "adaptive",
     }
 }
 

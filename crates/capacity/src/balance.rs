@@ -189,6 +189,18 @@ impl Balancer {
         index
     }
 
+    /// The same for a new connection that loop `own` has accepted: `None`, it stays there, unless that
+    /// loop has noticeably more to do.
+    pub fn place_elsewhere(&mut self, own: usize) -> Option<usize> {
+        let least = self
+            .loops
+            .iter()
+            .map(|one| one.load)
+            .fold(f64::INFINITY, f64::min);
+        let own = self.loops.get(own)?;
+        (own.load - least > self.threshold()).then(|| self.place())
+    }
+
     /// CPUs that a connection takes on average.
     fn usual_cost(&self) -> f64 {
         let cpus: f64 = self.loops.iter().map(|one| one.load * one.speed).sum();

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use loadline_server::{Accept, Architecture, ListenAddr, SocketIo, WorkerPools};
+use loadline_server::{Accept, Architecture, Balance, ListenAddr, SocketIo, WorkerPools};
 
 use crate::flags::high::{Machine, Plan};
 use loadline_spec::values::Auto;
@@ -113,6 +113,9 @@ pub(crate) fn chosen(plan: &Plan) -> String {
                 Accept::Handoff => format!("handoff by {}", options.balance.name()),
                 accept => format!("{} accept", accept.name()),
             });
+            if options.accept != Accept::Handoff && options.balance == Balance::Adaptive {
+                parts.push("adaptive balance".to_owned());
+            }
             if options.socket_io == SocketIo::Worker {
                 parts.push("sockets read and written by workers".to_owned());
             }

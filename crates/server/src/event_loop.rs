@@ -12,11 +12,13 @@
 //! 7. connections that used up their share in an earlier round
 
 mod accepting;
+mod costs;
 mod drain;
 pub(crate) mod loop_group;
 mod main_loop;
 mod memory;
 mod messages;
+mod moving;
 mod shares;
 mod task_events;
 mod threads;
@@ -47,9 +49,11 @@ use crate::transport::socket::Readiness;
 use crate::transport::{Driver, Happened, LoopTransport, Reported};
 use crate::worker::dispatcher::{Dispatcher, LoopTasks, OnLoop};
 use crate::worker::job::Message;
-use crate::worker::job::{Served, Work};
+use crate::worker::job::Served;
 use crate::worker::pool::Workers;
+use costs::Costs;
 use loop_group::LoopGroup;
+use moving::Leaving;
 use shares::Victims;
 pub(crate) use threads::run;
 
@@ -121,6 +125,10 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     boxes: Vec<Box<Served>>,
     listeners: Option<ListenerSet>,
     victims: Victims,
+    /// Connections that are to go to other loops.
+    leaving: Vec<Leaving>,
+    /// What its connections cost (`--balance adaptive`).
+    costs: Option<Box<Costs>>,
     /// Connections that count as served.
     served: usize,
     refused: usize,
@@ -196,6 +204,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             boxes: Vec::new(),
             listeners,
             victims: Victims::default(),
+            leaving: Vec::new(),
+            costs: group.adaptive().map(|_| Box::default()),
             served: 0,
             refused: 0,
             stage: Stage::Up,
@@ -285,6 +295,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.taken_us = began_us;
         }
         self.load().turn_begins(began_us);
+        self.begin_costs(began_us);
         if let Some(turn) = &mut self.thread.turn {
             match self.is_cut_short {
                 true => turn.go_on(began_us),
@@ -300,6 +311,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
         self.relieve();
         let now_us = self.thread.end_turn();
+        self.balance(began_us, now_us);
+        self.send_leaving();
         self.ended_us = now_us;
         self.load().turn_ends(began_us, now_us);
         self.thread.row.busy_us.add(now_us.saturating_sub(began_us));
@@ -437,26 +450,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             }
             Step::Close => self.close(token),
         }
-    }
-
-    /// Work is back, done or refused.
-    fn give_back(&mut self, token: Token, work: Work) {
-        let connection = self
-            .slots
-            .get_mut(token)
-            .and_then(|slot| slot.connection.as_mut());
-        match (work, connection) {
-            (Work::Block(exchange, _), Some(connection)) => {
-                connection.completed(exchange, &self.site, &mut self.thread);
-            }
-            // The client has gone meanwhile.
-            (Work::Block(exchange, _), None) => self.thread.cx().pool.give_exchange(exchange),
-            (Work::Prefetch(_), Some(connection)) => {
-                connection.prefetched::<D>(&mut self.thread.cx());
-            }
-            (Work::Prefetch(_) | Work::Task(_), _) => {}
-            (Work::Serve(served), _) => self.take_back(token, served),
-        }
+        self.charge(token);
     }
 
     /// Nothing to do for it before an event: watches the socket and the time.

@@ -75,6 +75,7 @@
 
 mod accept {
     pub(crate) mod acceptor;
+    pub(crate) mod adaptive;
     pub(crate) mod balance;
     pub(crate) mod listener;
     pub(crate) mod listener_set;

@@ -44,6 +44,9 @@ const LOST_MAX: usize = 3;
 /// An answer takes the work of a full queue at most: some 200 ms. Later ones were forgotten.
 const ANSWER_US_MAX: u64 = 5_000_000;
 
+/// How often a turn begins with the order to move a connection to another loop.
+const MOVE_CHANCE: f64 = 0.3;
+
 /// What a turn takes.
 const TURN_US: u64 = 20;
 
@@ -167,6 +170,7 @@ struct Summary {
     answers: usize,
     refusals: usize,
     unanswered: usize,
+    moves: usize,
 }
 
 impl Simulation {
@@ -305,9 +309,14 @@ impl Simulation {
 
     fn turn(&mut self, index: usize) {
         let seed = self.seed;
+        let loops = self.loops.len();
         let Some(event_loop) = &mut self.loops[index] else {
             return;
         };
+        if loops > 1 && self.luck.random_bool(MOVE_CHANCE) {
+            let to = self.luck.random_range(0..loops);
+            event_loop.begin_some_move(to, &mut self.luck);
+        }
         if event_loop.wake_and_work().unwrap() {
             self.loops[index] = None;
             self.sleeps_until_us[index] = None;
@@ -511,6 +520,7 @@ impl Simulation {
             summary.unanswered <= may_be_lost,
             "seed {seed}: {summary:?}, {may_be_lost} refused or evicted"
         );
+        summary.moves = total.connections_moved as usize;
         summary
     }
 }
@@ -547,6 +557,7 @@ fn a_hundred_thousand_connections_from_a_seed() {
         total.answers += summary.answers;
         total.refusals += summary.refusals;
         total.unanswered += summary.unanswered;
+        total.moves += summary.moves;
     }
     println!("{total:?}");
 }

@@ -21,7 +21,7 @@ use loadline_sys::write::FileBuffer;
 use loadline_sys::{Accepted, Interest, file};
 
 use crate::options::ServerOptions;
-use local_address::LocalAddresses;
+use local_address::{Arrived, LocalAddresses};
 use socket::{Readiness, Socket};
 
 /// What a thread lends to a transport for one call. `D`: what waits for its socket.
@@ -195,6 +195,16 @@ pub(crate) struct Reported {
     pub(crate) is_ready: bool,
 }
 
+/// A socket that no loop waits for: between two of them.
+#[derive(Debug)]
+pub(crate) struct Detached {
+    pub(crate) fd: OwnedFd,
+    pub(crate) copies_files: bool,
+    /// Something has come.
+    pub(crate) has_received: bool,
+    pub(crate) arrived: Arrived,
+}
+
 /// A transport whose socket a loop's driver waits for.
 pub(crate) trait LoopTransport<D: Driver>: Transport<D> {
     /// Of a connection that was just accepted.
@@ -216,6 +226,16 @@ pub(crate) trait LoopTransport<D: Driver>: Transport<D> {
 
     /// Somebody else waits for it from now on, until the next `settle`.
     fn unsettle(&mut self, _driver: &mut D) {}
+
+    /// For another loop. Only of an idle connection; `Err`: something of it is still in flight, which is
+    /// stopped as far as possible: to be tried again in the next turn, or `stay`.
+    fn detach(self, driver: &mut D) -> Result<Detached, Self>;
+
+    /// It goes on here after `detach` in vain.
+    fn stay(&mut self, _driver: &mut D) {}
+
+    /// From another loop.
+    fn attach(detached: Detached) -> Self;
 
     /// Reads what has come and throws it away, so that closing ends the connection rather than
     /// resetting it.

@@ -103,7 +103,8 @@ spec! {
         #[arg(long, value_name = "HOW", value_parser = named::<Accept>())]
         pub accept: Option<Named<Accept>>,
 
-        /// How the main loop chooses a loop for a connection (with --accept handoff) [default:
+        /// How the main loop chooses a loop for a connection (with --accept handoff); adaptive, with any
+        /// --accept: the least busy loop, and connections move by what they cost [default:
         /// round-robin].
         #[arg(long, value_name = "RULE",
             value_parser = named::<Balance>())]

@@ -2,7 +2,7 @@
 //! right.
 
 use loadline_proto::AccessFormat;
-use loadline_server::{Accept, Architecture, Queue, ServerOptions, SocketIo, WorkerPools};
+use loadline_server::{Accept, Architecture, Balance, Queue, ServerOptions, SocketIo, WorkerPools};
 use loadline_spec::rules::{self, Rule, unfit};
 use loadline_spec::serve::{Listen, RunningSpec, ServeSpec};
 use loadline_spec::values::Auto;
@@ -81,6 +81,7 @@ fn in_words(names: &[&str]) -> String {
 pub(super) fn check_chosen(flags: &ServeSpec, options: &ServerOptions) -> Result<(), SpecError> {
     if let Some(balance) = flags.architecture.balance
         && options.accept != Accept::Handoff
+        && options.balance != Balance::Adaptive
     {
         let problem = format!("with --accept {} no loop hands over", options.accept.name());
         return Err(SpecError::new("balance", problem, "--accept handoff").with_value(balance));

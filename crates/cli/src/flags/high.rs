@@ -375,6 +375,7 @@ mod tests {
         for line in [
             "--loops 2 --workers 4 --worker-pools per-loop",
             "--accept handoff --balance least-busy",
+            "--loops 2 --balance adaptive",
             "--accept reuse-port --queue work-stealing --queue-max 10",
             "--capacity-per-loop 5 --connections-max 7",
         ] {

@@ -72,11 +72,15 @@ impl Load {
             .filter(|(number, _)| *number <= newest && number + PIECES as u64 > newest)
             .map(|(_, busy_us)| busy_us)
             .sum();
-        let present = match self.turn_began.load(Relaxed) {
+        (finished + self.turn_us(now_us)).min(WINDOW_US)
+    }
+
+    /// How long the present turn has lasted; 0 while the loop waits.
+    pub(crate) fn turn_us(&self, now_us: u64) -> u64 {
+        match self.turn_began.load(Relaxed) {
             0 => 0,
             began => now_us.saturating_sub(began - 1),
-        };
-        (finished + present).min(WINDOW_US)
+        }
     }
 
     /// Says since when the oldest idle connection is idle.
@@ -131,14 +135,17 @@ impl Balancer {
         self.next = (turn + 1) % count;
         let now_us = match self.balance {
             Balance::RoundRobin => return turn % count,
-            Balance::LeastConnections => 0,
+            // With several loops `adaptive.rs` chooses.
+            Balance::LeastConnections | Balance::Adaptive => 0,
             Balance::LeastBusy => now_us(),
         };
         let key = |load: &Load| {
             let connections = load.connections.load(Relaxed);
             match self.balance {
                 Balance::LeastBusy => (load.weight(now_us), connections),
-                Balance::LeastConnections | Balance::RoundRobin => (connections as u64, 0),
+                Balance::LeastConnections | Balance::Adaptive | Balance::RoundRobin => {
+                    (connections as u64, 0)
+                }
             }
         };
         let order = |(index, load): (usize, &'l Load)| {

@@ -170,6 +170,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             standing,
             footprint: Footprint::default(),
         });
+        self.enter_costs(token, None);
         if let Some(slot) = self.slots.get_mut(token)
             && let Some(connection) = &mut slot.connection
         {

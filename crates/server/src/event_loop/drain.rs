@@ -8,12 +8,13 @@ use loadline_proto::{CloseReason, Handler};
 use super::loop_group::LoopGroup;
 use super::{EventLoop, Standing};
 use crate::accept::listener_set::ListenerSet;
-use crate::options::SocketIo;
+use crate::connection::Connection;
 use crate::shutdown::Stage;
 use crate::site::Site;
 use crate::telemetry::counters::Role;
 use crate::thread::context::ThreadContext;
 use crate::transport::Driver;
+use crate::transport::socket::Socket;
 use crate::worker::job::Message;
 use crate::worker::job::Work;
 
@@ -52,6 +53,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Takes in what has connected by now, closes the listeners, and drains every connection.
     pub(super) fn begin_to_drain(&mut self) -> io::Result<()> {
         self.stage = Stage::Draining;
+        self.keep_leaving();
         if let Some(workers) = &self.dispatcher.workers {
             workers.want_connections(true); // those that wait for their clients drain here
         }
@@ -149,12 +151,13 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         for message in mail {
             match message {
                 Message::Handoff(_) => unseated += 1,
+                Message::Moving(moving) => self.take_in_moving(*moving),
                 Message::Done {
                     token,
                     work: Work::Serve(served),
                 } => self.take_back(token, served),
                 Message::Done { .. } | Message::Task { .. } => {}
-                Message::MakeRoom | Message::MakeRoomOf { .. } => {}
+                Message::MakeRoom | Message::MakeRoomOf { .. } | Message::Move { .. } => {}
             }
         }
         let seated = self.slots.len() as u64;
@@ -167,30 +170,38 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 }
 
-/// Closes the connections that workers had when the loops were cut (`--socket-io worker`), once the
-/// workers have left them.
-pub(super) fn close_those_of_workers<H: Handler>(site: &Site<H>, group: &LoopGroup) {
-    if site.options.socket_io != SocketIo::Worker {
-        return;
-    }
+/// Closes the connections that were on their way when the loops were cut: at workers
+/// (`--socket-io worker`), once those have left them, or to loops that had ended.
+pub(super) fn close_those_on_their_way<H: Handler>(site: &Site<H>, group: &LoopGroup) {
     let mut thread = ThreadContext::with_read_buffer(site, Role::Loop, 0);
     let mut mail = Vec::new();
     for member in group.members() {
         member.mailbox.take(&mut mail);
         for message in mail.drain(..) {
-            let Message::Done {
-                work: Work::Serve(mut served),
-                ..
-            } = message
-            else {
-                continue;
-            };
-            if let Some(mut connection) = served.connection.take() {
-                connection.abort(CloseReason::Drained);
-                thread.row.connections.sub(1);
-                let record = connection.end(&mut (), &mut thread.cx());
-                thread.journal_closed(record);
+            match message {
+                Message::Done {
+                    work: Work::Serve(mut served),
+                    ..
+                } => {
+                    if let Some(connection) = served.connection.take() {
+                        thread.row.connections.sub(1);
+                        close(connection, &mut thread);
+                    }
+                }
+                Message::Moving(moving) => {
+                    site.registry.cut.add(1);
+                    if let Some(connection) = moving.into_connection() {
+                        close(connection, &mut thread);
+                    }
+                }
+                _ => {}
             }
         }
     }
+}
+
+fn close<H: Handler>(mut connection: Connection<Socket>, thread: &mut ThreadContext<H>) {
+    connection.abort(CloseReason::Drained);
+    let record = connection.end(&mut (), &mut thread.cx());
+    thread.journal_closed(record);
 }

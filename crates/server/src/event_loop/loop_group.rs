@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loadline_base::{MemoryBudget, MemoryPressure, Millis};
 
+use crate::accept::adaptive::Adaptive;
 use crate::accept::balance::{self, Load};
 use crate::admission::{Admission, Handoff, Kind, Load as Pressure, Verdict};
 use crate::fairness::{ClientKey, Holdings};
-use crate::options::ServerOptions;
-use crate::worker::job::Message;
+use crate::options::{Balance, ServerOptions};
+use crate::worker::job::{Message, Moving};
 use crate::worker::mailbox::Mailbox;
 
 /// The loops of a reactor, seen from each other and from the main loop.
@@ -22,6 +23,8 @@ pub(crate) struct LoopGroup {
     /// Connections by client; `None`: clients are not looked at.
     holdings: Option<Holdings>,
     memory: Arc<MemoryBudget>,
+    /// `--balance adaptive`, if there is more than one loop.
+    adaptive: Option<Adaptive>,
     /// Threads that may still pass connections on: no loop ends before they have all stopped.
     senders: AtomicUsize,
 }
@@ -55,12 +58,14 @@ impl LoopGroup {
                 load: Load::default(),
             })
         };
+        let is_adaptive = options.balance == Balance::Adaptive && options.loops > 1;
         Ok(Arc::new(Self {
             members: (0..options.loops).map(member).collect::<io::Result<_>>()?,
             connections: AtomicUsize::new(0),
             admission: Admission::new(options.connections_max),
             holdings: options.fairness.then(Holdings::default),
             memory: Arc::clone(memory),
+            adaptive: is_adaptive.then(|| Adaptive::new(options.loops)),
             senders: AtomicUsize::new(senders),
         }))
     }
@@ -74,10 +79,17 @@ impl LoopGroup {
         &self.members
     }
 
+    pub(super) fn adaptive(&self) -> Option<&Adaptive> {
+        self.adaptive.as_ref()
+    }
+
     /// The loop for a new connection that `own` has accepted from a listener that all share: `own`,
     /// unless it has noticeably more connections than another. Wake-ups alone do not spread them:
     /// the kernel wakes the loop that went to sleep last, so under little load one gets them all.
     pub(super) fn share(&self, own: usize) -> usize {
+        if let Some(other) = self.adaptive().and_then(|it| it.place_elsewhere(own)) {
+            return other;
+        }
         let connections = |index: usize| {
             let load = &self.members[index].load;
             load.connections.load(Ordering::Relaxed)
@@ -145,6 +157,27 @@ impl LoopGroup {
         member.load.connections.fetch_add(1, Ordering::Relaxed);
         member.load.under_way.fetch_add(1, Ordering::Relaxed);
         member.mailbox.post(Message::Handoff(handoff));
+    }
+
+    /// Sends a connection from one loop to another.
+    pub(super) fn send_moving(&self, index: usize, moving: Moving) {
+        let member = &self.members[index];
+        member.load.connections.fetch_add(1, Ordering::Relaxed);
+        member.load.under_way.fetch_add(1, Ordering::Relaxed);
+        member.mailbox.post(Message::Moving(Box::new(moving)));
+    }
+
+    /// Asks a loop to send the connection of this name to another one.
+    pub(super) fn order_move(&self, index: usize, name: u64, to: usize) {
+        let member = &self.members[index];
+        member.load.under_way.fetch_add(1, Ordering::Relaxed);
+        member.mailbox.post(Message::Move { name, to });
+    }
+
+    /// Whether a loop can take one connection more.
+    pub(super) fn has_room(&self, index: usize, capacity_per_loop: Option<usize>) -> bool {
+        let connections = &self.members[index].load.connections;
+        capacity_per_loop.is_none_or(|capacity| connections.load(Ordering::Relaxed) < capacity)
     }
 
     /// Has the other loops take a turn, in which they see how short memory is.
@@ -259,6 +292,17 @@ mod tests {
         }
         set(0, 93);
         assert_eq!(group.share(0), 1);
+    }
+
+    #[test]
+    fn a_loop_at_its_capacity_has_no_room_for_connections_of_another() {
+        let group = LoopGroup::new(&options(2, 10), 2, &MemoryBudget::new(None)).unwrap();
+        group.members[1]
+            .load
+            .connections
+            .store(3, Ordering::Relaxed);
+        assert!(!group.has_room(1, Some(3)));
+        assert!(group.has_room(1, Some(4)) && group.has_room(1, None));
     }
 
     #[test]

@@ -138,6 +138,9 @@ impl<H: Handler> MainLoop<H> {
     }
 
     fn choose(&mut self) -> usize {
+        if let Some(adaptive) = self.group.adaptive() {
+            return adaptive.place();
+        }
         let loads = self.group.members().iter().map(|member| &member.load);
         self.balancer.choose(loads, || self.site.clock.now_us())
     }

@@ -51,6 +51,26 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
     }
 
+    /// Work is back, done or refused.
+    pub(super) fn give_back(&mut self, token: Token, work: Work) {
+        let connection = self
+            .slots
+            .get_mut(token)
+            .and_then(|slot| slot.connection.as_mut());
+        match (work, connection) {
+            (Work::Block(exchange, _), Some(connection)) => {
+                connection.completed(exchange, &self.site, &mut self.thread);
+            }
+            // The client has gone meanwhile.
+            (Work::Block(exchange, _), None) => self.thread.cx().pool.give_exchange(exchange),
+            (Work::Prefetch(_), Some(connection)) => {
+                connection.prefetched::<D>(&mut self.thread.cx());
+            }
+            (Work::Prefetch(_) | Work::Task(_), _) => {}
+            (Work::Serve(served), _) => self.take_back(token, served),
+        }
+    }
+
     /// A connection is here again.
     pub(super) fn take_back(&mut self, token: Token, mut served: Box<Served>) {
         let connection = served.connection.take();
@@ -74,6 +94,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.load().under_way.fetch_sub(1, Relaxed);
             match message {
                 Message::Handoff(handoff) => self.take_in(handoff),
+                Message::Moving(moving) => self.take_in_moving(*moving),
+                Message::Move { name, to } => self.begin_move_of(name, to),
                 Message::MakeRoom => {
                     self.evict_oldest();
                 }

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use loadline_proto::{Context, Exchange, Fields, Outcome, Status};
 use loadline_sys::Accepted;
+use rand::RngExt;
 
 use super::*;
 use crate::ServerOptions;
@@ -31,6 +32,16 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.slots.len()
     }
 
+    /// Has some connection go to another loop, if there is one in the slot that is drawn.
+    pub(crate) fn begin_some_move(&mut self, to: usize, luck: &mut impl RngExt) {
+        let slots = self.slots.slot_count();
+        if slots > 0
+            && let Some(token) = self.slots.token_at(luck.random_range(0..slots))
+        {
+            self.begin_move(token, to);
+        }
+    }
+
     /// The rest of a turn that has begun with `begin_wait`; `true` if it was the last.
     pub(crate) fn wake_and_work(&mut self) -> io::Result<bool> {
         self.driver.wait(Some(0))?;
@@ -55,7 +66,7 @@ impl Handler for Hello {
 }
 
 /// Whether there can be rings here; says so visibly if not.
-fn has_rings() -> bool {
+pub(super) fn has_rings() -> bool {
     let available = loadline_sys::ring::available();
     if let Err(error) = &available {
         let _ = writeln!(io::stderr(), "\nskipped: {error}");
@@ -63,12 +74,16 @@ fn has_rings() -> bool {
     available.is_ok()
 }
 
-fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
+/// Loops of one server, with this handler.
+pub(super) fn event_loops<H: Handler, D: Driver>(handler: H, loops: usize) -> Vec<EventLoop<H, D>> {
     let site = Arc::new(Site {
         in_progress: None,
         memory: loadline_base::MemoryBudget::new(None),
-        config: config_of(Hello(Fields::default().with("X", "y"))),
-        options: ServerOptions::default(),
+        config: config_of(handler),
+        options: ServerOptions {
+            loops,
+            ..ServerOptions::default()
+        },
         clock: Clock::new(),
         descriptor_log_after: LogAfter::default(),
         failure: Default::default(),
@@ -79,18 +94,24 @@ fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
         access: None,
         journal: None,
     });
-    let group = LoopGroup::new(&site.options, 0, &site.memory).unwrap();
-    EventLoop::new(0, &site, &group, None, Vec::new()).unwrap()
+    let group = LoopGroup::new(&site.options, loops, &site.memory).unwrap();
+    let event_loop = |index| EventLoop::new(index, &site, &group, None, Vec::new()).unwrap();
+    (0..loops).map(event_loop).collect()
 }
 
-fn connect<D: Driver>(event_loop: &mut EventLoop<Hello, D>) -> UnixStream {
+fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
+    let handler = Hello(Fields::default().with("X", "y"));
+    event_loops(handler, 1).pop().unwrap()
+}
+
+pub(super) fn connect<H: Handler, D: Driver>(event_loop: &mut EventLoop<H, D>) -> UnixStream {
     let (client, server) = UnixStream::pair().unwrap();
     server.set_nonblocking(true).unwrap();
     seat(event_loop, server);
     client
 }
 
-fn seat<D: Driver>(event_loop: &mut EventLoop<Hello, D>, server: UnixStream) {
+fn seat<H: Handler, D: Driver>(event_loop: &mut EventLoop<H, D>, server: UnixStream) {
     event_loop.group.enter();
     event_loop.load().connections.fetch_add(1, Relaxed);
     event_loop.take_in(Handoff {

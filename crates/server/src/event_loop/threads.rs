@@ -8,7 +8,7 @@ use std::time::Duration;
 use loadline_proto::Handler;
 
 use super::EventLoop;
-use super::drain::close_those_of_workers;
+use super::drain::close_those_on_their_way;
 use super::loop_group::LoopGroup;
 use super::main_loop::MainLoop;
 use crate::accept::listener::Listener;
@@ -58,7 +58,7 @@ pub(crate) fn run<H: Handler, D: Driver>(
     let result = run_threads(site, main, loops, started);
     drop(resizer);
     pools.end(site);
-    close_those_of_workers(site, &group);
+    close_those_on_their_way(site, &group);
     result
 }
 

@@ -13,9 +13,9 @@ use loadline_sys::{Events, Interest, Poller};
 
 use super::network::{Event, Network, Owner, Pending};
 use crate::options::ServerOptions;
-use crate::transport::local_address::LocalAddresses;
+use crate::transport::local_address::{Arrived, LocalAddresses};
 use crate::transport::socket::{Readiness, Socket};
-use crate::transport::{Driver, Happened, LoopTransport, Reported, Watch};
+use crate::transport::{Detached, Driver, Happened, LoopTransport, Reported, Watch};
 use crate::transport::{Io, Pause, Transport};
 
 thread_local! {
@@ -118,7 +118,7 @@ pub(super) struct SimSocket {
     network: Arc<Mutex<Network>>,
     pipe: usize,
     /// Stands for the socket; closed last.
-    _descriptor: OwnedFd,
+    descriptor: OwnedFd,
     is_completion: bool,
     readable: bool,
     writable: bool,
@@ -130,6 +130,7 @@ pub(super) struct SimSocket {
     resting: bool,
     rests_on: bool,
     wanted: bool,
+    leaving: bool,
     sending: Option<Transmit>,
 }
 
@@ -221,7 +222,7 @@ impl Transport<SimDriver> for SimSocket {
         if self.is_completion {
             self.wanted = read;
             let mut network = lock(&self.network);
-            network.pipes[self.pipe].is_armed = read && !self.ended;
+            network.pipes[self.pipe].is_armed = read && !self.ended && !self.leaving;
             network.push_received(self.pipe);
             return false;
         }
@@ -320,7 +321,7 @@ impl LoopTransport<SimDriver> for SimSocket {
         Self {
             network,
             pipe,
-            _descriptor: fd,
+            descriptor: fd,
             is_completion,
             readable: !is_completion,
             writable: !is_completion,
@@ -332,6 +333,7 @@ impl LoopTransport<SimDriver> for SimSocket {
             resting: false,
             rests_on: false,
             wanted: false,
+            leaving: false,
             sending: None,
         }
     }
@@ -401,13 +403,44 @@ impl LoopTransport<SimDriver> for SimSocket {
     }
 
     fn settle(&mut self, _token: Token, _driver: &mut SimDriver) -> io::Result<()> {
-        if self.is_completion && !self.has_received && !self.ended {
+        if self.is_completion && !self.has_received && !self.ended && !self.leaving {
             let mut network = lock(&self.network);
             network.pipes[self.pipe].is_armed = true;
             network.push_received(self.pipe);
             self.wanted = true;
         }
         Ok(())
+    }
+
+    fn detach(mut self, _driver: &mut SimDriver) -> Result<Detached, Self> {
+        if self.sending.is_some() || self.ended || self.finished {
+            return Err(self);
+        }
+        self.leaving = true;
+        let is_free = lock(&self.network).let_go(self.pipe);
+        if !is_free {
+            return Err(self);
+        }
+        Ok(Detached {
+            fd: self.descriptor,
+            copies_files: false,
+            has_received: self.has_received,
+            arrived: Arrived::default(),
+        })
+    }
+
+    fn stay(&mut self, _driver: &mut SimDriver) {
+        if std::mem::take(&mut self.leaving) && self.is_completion && self.wanted {
+            let mut network = lock(&self.network);
+            network.pipes[self.pipe].is_armed = true;
+            network.push_received(self.pipe);
+        }
+    }
+
+    fn attach(detached: Detached) -> Self {
+        let mut socket = Self::new(detached.fd, detached.copies_files);
+        socket.has_received = detached.has_received;
+        socket
     }
 
     fn discard_input(&self, _read_buffer: &mut [u8]) {

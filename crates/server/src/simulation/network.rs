@@ -128,8 +128,34 @@ impl Network {
         self.by_descriptor[&descriptor]
     }
 
+    /// A loop has it from now on. What has come to it while no loop had it is an event at once.
     pub(super) fn adopt(&mut self, pipe: usize, owner: Owner) {
-        self.pipes[pipe].owner = Some(owner);
+        let one = &mut self.pipes[pipe];
+        one.owner = Some(owner);
+        match self.is_completion {
+            false if one.inbox_ended || one.is_reset => self.ready(pipe, true, true),
+            true if one.is_reset => self.report(pipe, Event::HungUp),
+            _ => {}
+        }
+    }
+
+    /// A loop stops it from receiving. `true`: nothing of it is in flight any more, and the loop has let
+    /// go of it.
+    pub(super) fn let_go(&mut self, pipe: usize) -> bool {
+        let one = &mut self.pipes[pipe];
+        let Some(owner) = one.owner else { return false };
+        one.is_armed = false;
+        let is_of = |pending: &Pending| {
+            self.is_completion
+                && matches!(pending, Pending::Event(token, _) if *token == owner.token)
+        };
+        let is_in_flight = one.sending.is_some()
+            || self.lazy.iter().any(|lazy| lazy.1 == pipe)
+            || self.queues[owner.loop_index].iter().any(is_of);
+        if !is_in_flight {
+            one.owner = None;
+        }
+        !is_in_flight
     }
 
     /// A lazy send is reported with what happens next.

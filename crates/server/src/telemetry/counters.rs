@@ -79,6 +79,8 @@ pub(crate) struct Row {
     pub(crate) queue_wait_us: Counter,
     /// Jobs taken from the queue of another worker.
     pub(crate) steals: Counter,
+    /// Connections that have moved from this loop to another one.
+    pub(crate) connections_moved: Counter,
     /// Time the thread was not waiting, in microseconds.
     pub(crate) busy_us: Counter,
     /// When the job or visit under way began; 0: there is none (workers, threads). Cleared before its time
@@ -269,6 +271,8 @@ counts! {
     queue_wait_us,
     /// Jobs taken from the queue of another worker.
     steals,
+    /// Connections that have moved from one loop to another.
+    connections_moved,
     /// Time not spent waiting, in microseconds.
     busy_us,
     /// Times that accepting was put off at the descriptor limit.
@@ -314,6 +318,7 @@ impl Counts {
             jobs: row.jobs.value(),
             queue_wait_us: row.queue_wait_us.value(),
             steals: row.steals.value(),
+            connections_moved: row.connections_moved.value(),
             busy_us: row.busy_us.value(),
             accepts_deferred: row.accepts_deferred.value(),
             queue_depth: row.queue_depth.value(),

@@ -12,7 +12,7 @@ use loadline_proto::{Context, ServerSession};
 use loadline_sys::{Event, Events, Interest, Poller, socket};
 
 use super::socket::{Readiness, Socket};
-use super::{Driver, Happened, LoopTransport, Reported, Watch};
+use super::{Detached, Driver, Happened, LoopTransport, Reported, Watch};
 use crate::options::ServerOptions;
 
 /// Bits of events that are no connection's: no slot has these indexes.
@@ -134,6 +134,19 @@ impl LoopTransport<Epoll> for Socket {
         if self.end_registration() {
             let _ = driver.poller.remove(self.fd()); // it was added, so this cannot fail
         }
+    }
+
+    fn detach(mut self, driver: &mut Epoll) -> Result<Detached, Self> {
+        if self.is_sending() {
+            return Err(self);
+        }
+        LoopTransport::unsettle(&mut self, driver);
+        Ok(self.into_detached())
+    }
+
+    /// What has come meanwhile was not reported: it is read without an event.
+    fn attach(detached: Detached) -> Self {
+        Self::from_detached(detached)
     }
 
     fn discard_input(&self, read_buffer: &mut [u8]) {

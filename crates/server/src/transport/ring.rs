@@ -20,7 +20,7 @@ use super::socket::{Readiness, Socket};
 use super::{Io, Pause, Transport};
 use crate::transport::local_address::{Arrived, LocalAddresses};
 use crate::transport::ring::driver::{RingDriver, RingEvent};
-use crate::transport::{LoopTransport, Reported};
+use crate::transport::{Detached, LoopTransport, Reported};
 
 /// Bytes of files written in one visit: as of a loop on epoll.
 const WRITE_BYTES: u64 = 1 << 20;
@@ -67,6 +67,8 @@ struct Known {
     resting: bool,
     /// That is certain now, and nothing else has happened.
     rests_on: bool,
+    /// To another loop: nothing is received any more.
+    leaving: bool,
 }
 
 impl RingSocket {
@@ -115,7 +117,7 @@ impl RingSocket {
         let Some(id) = self.id() else { return };
         if read {
             self.known.to_be_paused = false;
-            if !self.known.ended {
+            if !self.known.ended && !self.known.leaving {
                 ring.receive(id);
             }
         } else if std::mem::take(&mut self.known.to_be_paused) {
@@ -325,6 +327,41 @@ impl LoopTransport<RingDriver> for RingSocket {
             self.ask(true, false, &mut driver.ring);
         }
         Ok(())
+    }
+
+    /// The receive that is armed has to end first: its last completion may bring bytes.
+    fn detach(mut self, driver: &mut RingDriver) -> Result<Detached, Self> {
+        let Place::Ring(id) = self.place else {
+            return Err(self);
+        };
+        if self.files.is_some() || self.known.ended || self.known.finished {
+            return Err(self);
+        }
+        if !std::mem::replace(&mut self.known.leaving, true) {
+            driver.ring.stop(id);
+        }
+        match driver.ring.give_up(id) {
+            Some(fd) => Ok(Detached {
+                fd,
+                copies_files: self.known.copies_files,
+                has_received: self.known.has_received,
+                arrived: self.arrived,
+            }),
+            None => Err(self),
+        }
+    }
+
+    fn stay(&mut self, driver: &mut RingDriver) {
+        if std::mem::take(&mut self.known.leaving) && self.known.wanted {
+            self.ask(true, false, &mut driver.ring);
+        }
+    }
+
+    fn attach(detached: Detached) -> Self {
+        let mut socket = Self::new(detached.fd, detached.copies_files);
+        socket.known.has_received = detached.has_received;
+        socket.arrived = detached.arrived;
+        socket
     }
 
     /// The ring has received it already.

@@ -13,7 +13,7 @@ use loadline_sys::{Event, socket};
 
 use super::local_address::{Arrived, LocalAddresses};
 use super::sending::{SendOutcome, Sending};
-use super::{Io, Pause, Transport};
+use super::{Detached, Io, Pause, Transport};
 
 /// Bytes written in one visit of a loop: 1 MiB costs about 200 us (a file of that length under wrk,
 /// AMD EPYC), which is how long a fast reader may hold up the others.
@@ -99,6 +99,26 @@ enum Owner {
     Loop,
     /// A blocking thread, by `ppoll`; `reads`: the session waits for input.
     Thread { reads: bool },
+}
+
+impl Socket {
+    /// On its way between two loops.
+    pub(crate) fn into_detached(self) -> Detached {
+        Detached {
+            fd: self.fd,
+            copies_files: self.ready.copies_files,
+            has_received: !self.ready.fresh,
+            arrived: self.arrived,
+        }
+    }
+
+    /// The first read needs no event.
+    pub(crate) fn from_detached(detached: Detached) -> Self {
+        let mut socket = Self::of_loop(detached.fd, detached.copies_files);
+        socket.ready.fresh = !detached.has_received;
+        socket.arrived = detached.arrived;
+        socket
+    }
 }
 
 impl<F: AsFd> Socket<F> {

@@ -12,8 +12,8 @@ use crate::connection::Connection;
 use crate::fairness::ClientKey;
 use crate::fairness::lanes::{Lane, Place};
 use crate::task::WorkerTask;
-use crate::transport::Range;
 use crate::transport::socket::Socket;
+use crate::transport::{Detached, Range};
 use crate::worker::mailbox::Mailbox;
 
 /// What comes to a loop by mail.
@@ -28,6 +28,10 @@ pub(crate) enum Message {
     },
     /// A connection to serve.
     Handoff(Handoff),
+    /// The connection of this name is to go to another loop.
+    Move { name: u64, to: usize },
+    /// One that another loop has served.
+    Moving(Box<Moving>),
     /// A task has events, or is to be polled.
     Task {
         /// Of the connection.
@@ -132,6 +136,22 @@ pub(crate) struct Served {
     pub(crate) after: After,
     /// Its requests get a 503.
     pub(crate) refusing: Option<Refusing>,
+}
+
+/// A connection on its way between two loops. It counts as one of the server all the time.
+#[derive(Debug)]
+pub(crate) struct Moving {
+    pub(crate) connection: Connection<Detached>,
+    /// Its name among those whose cost is known.
+    pub(crate) name: u64,
+}
+
+impl Moving {
+    /// No loop takes it in.
+    pub(crate) fn into_connection(self) -> Option<Connection<Socket>> {
+        let attach = |detached| Ok::<_, Detached>(Socket::from_detached(detached));
+        self.connection.over(attach).ok()
+    }
 }
 
 /// How a worker leaves a connection.

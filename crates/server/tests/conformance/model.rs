@@ -100,6 +100,7 @@ impl Model {
             Self::Reactor1xM => reactor(1, 2),
             Self::ReactorNx0 => ServerOptions {
                 accept: Accept::ReusePort,
+                balance: Balance::Adaptive,
                 file_io: FileIo::Sendfile,
                 ..reactor(3, 0)
             },
@@ -119,6 +120,7 @@ impl Model {
                 ..proactor(2, 0)
             },
             Self::ProactorNxM => ServerOptions {
+                balance: Balance::Adaptive,
                 queue: Queue::WorkStealing,
                 file_io: FileIo::Sendfile,
                 ..proactor(2, 4)

@@ -1,4 +1,4 @@
-//! Which loop a new connection goes to.
+//! Which loop a connection goes to, when it is new and later.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -98,4 +98,41 @@ fn least_busy_spares_the_loop_that_computes() {
 fn least_connections_feeds_the_loop_that_computes() {
     let idle = to_the_idle_one(Balance::LeastConnections);
     assert_eq!(idle, 0, "of 50 new connections went to the idle loop");
+}
+
+/// Four connections that compute begin at one of two loops, beside many that ask for little.
+#[test]
+fn expensive_connections_of_one_loop_are_spread() {
+    let server = handoff(2, Balance::Adaptive);
+    let (mut busy, mut other) = (Vec::new(), Vec::new());
+    while busy.len() < 4 {
+        match server.connect_seated() {
+            (client, 0) => busy.push(client),
+            (client, _) => other.push(client),
+        }
+    }
+    drop(other);
+    eventually(|| server.loops()[1].connections == 0);
+    let before = server.loops()[1].requests();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for client in &mut busy {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let answer = client.get("/spin");
+                    assert!(answer.status == 200 && answer.text().starts_with("loop "));
+                }
+            });
+        }
+        // Only those that have moved ask there.
+        eventually(|| server.loops()[1].requests() >= before + 20);
+        stop.store(true, Ordering::Relaxed);
+    });
+    let (total, loops) = (server.total(), server.loops());
+    assert!(
+        total.connections_moved > 0 && loops[0].connections_moved > 0,
+        "{loops:?}"
+    );
+    eventually(|| server.total().connections == 4);
+    assert!(server.end().is_clean());
 }

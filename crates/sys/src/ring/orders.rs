@@ -119,6 +119,34 @@ impl Ring {
         }
     }
 
+    /// Receives nothing more, and watches for nothing: for `give_up`, once the last completions were
+    /// reported.
+    pub fn stop(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.open(id) else {
+            return;
+        };
+        socket.wanted = false;
+        let watches = socket.watching_hang_up;
+        if socket.receiving == Operation::Armed {
+            socket.receiving = Operation::Stopping;
+            self.cancel(user_data(Kind::Receive, id.0.index));
+        }
+        if watches {
+            self.cancel(user_data(Kind::HangUp, id.0.index));
+        }
+    }
+
+    /// Gives a socket back, if nothing of it is in flight and everything was reported.
+    pub fn give_up(&mut self, id: SocketId) -> Option<OwnedFd> {
+        let socket = self.sockets.open(id)?;
+        if socket.in_flight > 0 {
+            return None;
+        }
+        let fd = socket.fd.take();
+        self.sockets.forget(id);
+        fd
+    }
+
     /// That the connection breaks, or ends in both directions, is reported by `HungUp`, though nothing is
     /// received from it or sent to it: behind the peer's regular end, too, of which a reset may come.
     pub fn watch_hang_up(&mut self, id: SocketId) {

@@ -121,6 +121,11 @@ impl Sockets {
         }
     }
 
+    /// Forgets a socket of which nothing is in flight.
+    pub(super) fn forget(&mut self, id: SocketId) {
+        self.slots.remove(id.0);
+    }
+
     /// Slots, with or without a socket.
     pub(super) fn slots_len(&self) -> u32 {
         self.tokens.len() as u32

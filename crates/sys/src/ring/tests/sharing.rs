@@ -115,3 +115,47 @@ fn a_ring_that_does_not_wait_leaves_new_connections_to_the_others() {
     busy.stop_accepting(0);
     drive(&mut busy, |_, seen| *seen == Seen::AcceptStopped);
 }
+
+#[test]
+fn a_socket_goes_from_ring_to_ring_and_loses_nothing() {
+    let (Some(mut one), Some(mut other)) = (ring(&SMALL), ring(&SMALL)) else {
+        return;
+    };
+    let (mut ours, theirs) = connected();
+    let (mut id, _) = adopt(&mut one, theirs);
+    one.receive(id);
+    let mut all = Vec::new();
+    for round in 0..100_u8 {
+        ours.write_all(&[round; 3]).unwrap();
+        one.stop(id);
+        let socket = loop {
+            match one.give_up(id) {
+                Some(socket) => break socket,
+                None => all.extend(received_in_turn(&mut one)),
+            }
+        };
+        assert!(one.is_empty());
+        std::mem::swap(&mut one, &mut other);
+        (id, _) = adopt(&mut one, socket);
+        one.receive(id);
+        if round % 3 == 0 {
+            all.extend(received_in_turn(&mut one));
+        }
+    }
+    while all.len() < 300 {
+        all.extend(received_in_turn(&mut one));
+    }
+    let right: Vec<u8> = (0..100_u8).flat_map(|round| [round; 3]).collect();
+    assert_eq!(all, right);
+}
+
+fn received_in_turn(ring: &mut Ring) -> Vec<u8> {
+    let mut all = Vec::new();
+    ring.wait(Some(1_000_000)).unwrap();
+    while let Some(completion) = ring.next_completion() {
+        if let Completion::Received { bytes, .. } = completion {
+            all.extend_from_slice(bytes);
+        }
+    }
+    all
+}

@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""Which rule spreads connections over loops best: p99 of `--balance adaptive` beside fixed rules.
+
+  python3 bench/balance.py                    all loads, 3 rounds: at most 8 minutes
+  python3 bench/balance.py --quick            one round of 1 s each: whether it works
+  python3 bench/balance.py --only tenth -r 8  one load, more rounds
+
+Two loops without workers, 60 connections, an open loop for each group of clients. The loads:
+
+  even       every connection asks as often, for as much
+  tenth      a tenth of the connections makes nine tenths of the work
+  zipf       connections ask for files whose sizes follow Zipf's law
+  neighbour  as even, but each loop has a CPU of its own, and the first shares it with a busy process
+
+In a round each rule has its turn, in another order each time; the first fixed rule has two, and the
+second one says what chance does. A rule's p99 is of all responses of a turn; the ratio of two rules
+is taken in each round, and the table has the geometric mean, lowest and highest.
+"""
+
+import argparse
+import base64
+import json
+import math
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from page import table
+from peers import Ctx, Scenario, Server
+from processes import become_reaper, find_program, machine, revision, spawn, stop
+from rig import Failed, Rig, cores_of, require_programs
+from status import status
+
+CONNECTIONS = 60
+ZIPF_BYTES = 4 << 20  # of the largest file
+SCENARIO = Scenario("/small.html", 600, CONNECTIONS)
+CLIENT_LIMITED = 5  # the exit code of `loadline load`
+
+RULES = {
+    "round-robin": "--accept handoff --balance round-robin",
+    "least-connections": "--accept handoff --balance least-connections",
+    "least-busy": "--accept handoff --balance least-busy",
+    "shared": "--accept shared",
+    "adaptive": "--accept handoff --balance adaptive",
+}
+AGAIN = "round-robin again"
+TURNS = {**RULES, AGAIN: RULES["round-robin"]}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some clients, each with a connection of its own."""
+
+    processes: int
+    connections: int  # of each process
+    per_s: float  # of each process
+    path: str = "/small.html"
+
+
+@dataclass(frozen=True)
+class Load:
+    groups: list[Group]
+    work: str = "--service-time 300us --service-kind spin"
+    neighbour: bool = False
+
+
+def zipf(per_s: float) -> list[Group]:
+    """Ranks 1 to 63 by octave: one process for 1, 2, 4 ... 32 connections."""
+    groups = []
+    for octave in range(6):
+        count = 1 << octave
+        groups.append(Group(1, count, per_s * count, f"/zipf-{octave}.bin"))
+    return groups
+
+
+LOADS = {
+    "even": Load([Group(1, CONNECTIONS, 3600)]),
+    "tenth": Load([Group(6, 1, 540), Group(1, CONNECTIONS - 6, 360)]),
+    "zipf": Load(zipf(40), work=""),
+    "neighbour": Load([Group(1, CONNECTIONS, 2600)], neighbour=True),
+}
+
+
+def make_files(root: Path) -> None:
+    long_ago = time.time() - 3600
+    for octave in range(6):
+        file = root / f"zipf-{octave}.bin"
+        file.write_bytes(b"z" * (ZIPF_BYTES * 2 // (3 * (1 << octave) - 1)))
+        os.utime(file, (long_ago, long_ago))
+
+
+def numbers(data: bytes) -> Iterator[int]:
+    """Zig-zag LEB128, nine bytes at most."""
+    at = 0
+    while at < len(data):
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            if shift == 56:
+                value |= byte << shift
+                break
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        yield (value >> 1) ^ -(value & 1)
+
+
+def counts(text: str) -> Counter:
+    """Microseconds and how often they were, of an HdrHistogram (V2, compressed, 3 digits)."""
+    packed = base64.b64decode(text)
+    data = zlib.decompress(packed[8:])
+    _, length, _, digits, _, _, _ = struct.unpack(">iiiiqqd", data[:40])
+    if digits != 3:
+        raise Failed(f"a histogram of {digits} digits")
+    half = 1024  # sub-buckets: 2048, of which each further power of two adds half
+    found: Counter = Counter()
+    index = 0
+    for number in numbers(data[40 : 40 + length]):
+        if number < 0:
+            index -= number
+            continue
+        power, sub = index // half - 1, index % half + half
+        if power < 0:
+            power, sub = 0, sub - half
+        found[sub << power] += number
+        index += 1
+    return found
+
+
+def quantile(found: Counter, share: float) -> float:
+    left = share * found.total()
+    for value, count in sorted(found.items()):
+        left -= count
+        if left <= 0:
+            return value
+    return math.nan
+
+
+def loop_threads(pid: int) -> list[int]:
+    """Its loops, in their order; the last one has the main thread where nobody accepts for it."""
+    tasks = sorted(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())
+    names = {task: Path(f"/proc/{pid}/task/{task}/comm").read_text().strip() for task in tasks}
+    loops = sorted((task for task in tasks if names[task].startswith("loop ")), key=names.get)
+    return loops if len(loops) == 2 else [*loops, pid]
+
+
+@contextmanager
+def neighbour(rig: Rig, pid: int, cores: list[int]) -> Iterator[None]:
+    """Each loop on a CPU of its own, the first beside a process that is always busy."""
+    for task, core in zip(loop_threads(pid), cores):
+        os.sched_setaffinity(task, {core})
+    with open(os.devnull, "wb") as nowhere:
+        busy = spawn([sys.executable, "-c", "while True: pass"], {cores[0]}, nowhere)
+    try:
+        yield
+    finally:
+        stop(busy)
+
+
+def clients(rig: Rig, load: Load, url: str, args: argparse.Namespace) -> Counter:
+    """What all of them saw."""
+    base = url.removesuffix(SCENARIO.path)
+    running = []
+    for number, group in enumerate(load.groups):
+        for process in range(group.processes):
+            out = rig.scratch() / f"load-{number}-{process}.json"
+            argv = [find_program("loadline"), "load", base + group.path, "--threads=1", "--quiet"]
+            argv += [f"--rate={group.per_s:g}", f"--connections={group.connections}"]
+            argv += [f"--duration={args.seconds}s", f"--warm-up={args.warm_up}s", f"--json={out}"]
+            argv += ["--timeout=10s"]
+            with open(f"{out}.log", "wb") as log:
+                running.append((spawn(argv, rig.client_cores, log), out))
+    found: Counter = Counter()
+    for load_process, out in running:
+        try:
+            code = load_process.wait(args.seconds + args.warm_up + 30)
+        except subprocess.TimeoutExpired:
+            stop(load_process)
+            code = None
+        if code not in (0, CLIENT_LIMITED):
+            raise Failed(f"exit code {code}: {Path(f'{out}.log').read_text()[-2000:]}")
+        total = json.loads(out.read_text())["groups"][0]["total"]
+        found += counts(total["latency"]["histogram"])
+    return found
+
+
+def turn(rig: Rig, load: Load, options: str, args: argparse.Namespace) -> tuple[float, float, int]:
+    """p99 in microseconds, how busy the loops were on average, and connections that moved."""
+
+    def argv(c: Ctx) -> list[str]:
+        place = f"--listen 127.0.0.1:{c.port} --admin-listen unix:{c.dir}/admin"
+        size = "--architecture " + args.architecture + " --loops 2 --workers 0 --latency-goal off"
+        return ["loadline", "serve", str(c.root), *f"{size} {load.work} {options} {place}".split()]
+
+    with rig.running(Server(args.architecture, argv), SCENARIO) as (server, url):
+        began = time.monotonic()
+        if load.neighbour:
+            with neighbour(rig, server.pid, sorted(rig.server_cores)):
+                found = clients(rig, load, url, args)
+        else:
+            found = clients(rig, load, url, args)
+        total = status(rig.scratch() / "admin")["total"]
+        busy = total["busy_us"] / 1e6 / 2 / (time.monotonic() - began)
+    return quantile(found, 0.99), busy, total["connections_moved"]
+
+
+def geometric(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def measure(args: argparse.Namespace, rig: Rig) -> list[list[str]]:
+    chance = random.Random(args.seed)
+    rows = []
+    for name in args.only or LOADS:
+        p99: dict[str, list[float]] = {rule: [] for rule in TURNS}
+        busy, moved = [], []
+        for _ in range(args.rounds):
+            order = list(TURNS)
+            chance.shuffle(order)
+            for rule in order:
+                p99_us, busy_now, moved_now = turn(rig, LOADS[name], TURNS[rule], args)
+                p99[rule].append(p99_us)
+                busy.append(busy_now)
+                if rule == "adaptive":
+                    moved.append(moved_now)
+                print(f"{name}, {rule}: p99 {p99_us / 1000:.2f} ms, busy {busy_now:.2f}", flush=True)
+        fixed = [rule for rule in RULES if rule != "adaptive"]
+        best = min(fixed, key=lambda rule: geometric(p99[rule]))
+        for rule in TURNS:
+            against = "round-robin" if rule == AGAIN else rule
+            over = "round-robin again" if rule == AGAIN else "adaptive"
+            ratios = [a / b for a, b in zip(p99[over], p99[against])]
+            rows.append(
+                [
+                    name,
+                    rule + (" (best fixed)" if rule == best else ""),
+                    f"{geometric(p99[rule]) / 1000:.2f}",
+                    "" if rule == "adaptive" else f"{geometric(ratios):.2f}",
+                    "" if rule == "adaptive" else f"{min(ratios):.2f} to {max(ratios):.2f}",
+                    str(sum(moved)) if rule == "adaptive" else "",
+                    f"{sum(busy) / len(busy):.2f}",
+                ]
+            )
+    return rows
+
+
+def arguments() -> argparse.Namespace:
+    raw = argparse.RawDescriptionHelpFormatter
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    o = p.add_argument
+    o("--quick", action="store_true", help="one round of 1 s for each rule")
+    o("--only", action="append", choices=LOADS, help="this load alone; may be given several times")
+    o("-r", "--rounds", type=int, help="default 3")
+    o("-d", "--seconds", type=float, help="measured in each turn (default 3.5)")
+    o("-w", "--warm-up", type=float, help="before it, in which connections move (default 2)")
+    o("--architecture", choices=["reactor", "proactor"], default="reactor")
+    o("--server-cores", type=cores_of, default="0,1", metavar="CPUS", help="default 0,1")
+    o("--client-cores", type=cores_of, default="0,1", metavar="CPUS", help="default 0,1")
+    o("--port", type=int, default=22000, help="ports used lie above this one (default 22000)")
+    o("--seed", type=int, default=1, help="of the order in which rules have their turns")
+    args = p.parse_args()
+    args.rounds = args.rounds or (1 if args.quick else 3)
+    args.seconds = args.seconds or (1 if args.quick else 3.5)
+    args.warm_up = args.warm_up or (1 if args.quick else 2)
+    return args
+
+
+def main() -> None:
+    args = arguments()
+    require_programs("loadline")
+    become_reaper(args.client_cores)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        rig = Rig(Path(folder), args.port, args.server_cores, args.client_cores)
+        make_files(rig.root)
+        try:
+            rows = measure(args, rig)
+        except (Failed, OSError, RuntimeError) as error:
+            sys.exit(str(error))
+    head = ["load", "rule", "p99, ms", "adaptive over it", "in rounds", "moves", "loops busy"]
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    origin = f"{when}, {machine()}, revision {revision()}, {args.architecture}, {args.rounds} rounds"
+    print(f"\n{table(head, rows)}\n\n{origin} of {args.seconds:g} s.")
+    print(f"Beside {AGAIN!r}: that one over the first.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+//! Connections that move to another loop: between two requests, when nothing of them is in progress.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use loadline_base::{Millis, Token};
+use loadline_proto::Handler;
+
+use super::{EventLoop, Slot, Standing};
+use crate::connection::Connection;
+use crate::memory::Footprint;
+use crate::shutdown::Stage;
+use crate::transport::socket::Readiness;
+use crate::transport::{Detached, Driver, LoopTransport};
+use crate::worker::job::Moving;
+
+/// A connection that finds no moment to leave within this time stays.
+const LEAVE_MS: u64 = 500;
+
+/// A connection that is to go to another loop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaving {
+    token: Token,
+    to: usize,
+    until: Millis,
+}
+
+/// What became of an attempt.
+enum Attempt {
+    /// It has left, or will not.
+    Over,
+    Later,
+}
+
+impl<H: Handler, D: Driver> EventLoop<H, D> {
+    /// Has a connection go to another loop, at the end of the first turn in which it is idle.
+    pub(crate) fn begin_move(&mut self, token: Token, to: usize) {
+        let is_leaving = self.leaving.iter().any(|one| one.token == token);
+        if to != self.index && !is_leaving {
+            let until = Millis(self.thread.now().0 + LEAVE_MS);
+            self.leaving.push(Leaving { token, to, until });
+        }
+    }
+
+    /// At the end of a turn.
+    pub(super) fn send_leaving(&mut self) {
+        if self.leaving.is_empty() {
+            return;
+        }
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.retain(|one| matches!(self.try_to_send(*one), Attempt::Later));
+        self.leaving = leaving;
+    }
+
+    /// None leaves any more: the server goes down.
+    pub(super) fn keep_leaving(&mut self) {
+        for one in std::mem::take(&mut self.leaving) {
+            self.keep(one.token);
+        }
+    }
+
+    fn keep(&mut self, token: Token) {
+        let slot = self.slots.get_mut(token);
+        if let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) {
+            connection.transport_mut().stay(&mut self.driver);
+        }
+    }
+
+    fn try_to_send(&mut self, one: Leaving) -> Attempt {
+        let is_over = self.stage != Stage::Up
+            || self.site.shutdown.is_draining()
+            || self.thread.now() >= one.until
+            || !self
+                .group
+                .has_room(one.to, self.site.options.capacity_per_loop);
+        let Some(slot) = self.slots.get_mut(one.token) else {
+            return Attempt::Over;
+        };
+        if is_over || slot.standing != Standing::Served {
+            self.keep(one.token);
+            return Attempt::Over;
+        }
+        let Some(connection) = slot.connection.take() else {
+            return Attempt::Later; // a worker has it
+        };
+        if slot.queued || connection.has_tasks() || !connection.is_idle::<D>() {
+            slot.connection = Some(connection);
+            self.keep(one.token);
+            return Attempt::Later;
+        }
+        match connection.over(|transport| transport.detach(&mut self.driver)) {
+            Ok(connection) => {
+                self.send(one, connection);
+                Attempt::Over
+            }
+            Err(connection) => {
+                slot.connection = Some(connection);
+                Attempt::Later
+            }
+        }
+    }
+
+    fn send(&mut self, one: Leaving, connection: Connection<Detached>) {
+        let name = self.name_of(one.token);
+        if let Some(mut slot) = self.slots.remove(one.token) {
+            slot.footprint.release(&mut self.thread.memory);
+        }
+        self.timers.disarm(one.token);
+        self.idle.remove(one.token.index);
+        self.served -= 1;
+        self.thread.row.connections.sub(1);
+        self.thread.row.connections_moved.add(1);
+        self.load().connections.fetch_sub(1, Relaxed);
+        self.group.send_moving(one.to, Moving { connection, name });
+    }
+
+    /// Takes in a connection of another loop.
+    pub(super) fn take_in_moving(&mut self, moving: Moving) {
+        let attach = |detached| Ok::<_, Detached>(D::Transport::attach(detached));
+        let Ok(connection) = moving.connection.over(attach) else {
+            return; // attaching does not fail
+        };
+        let token = self.slots.insert(Slot {
+            connection: Some(connection),
+            idle_since: self.thread.now(),
+            missed: Readiness::default(),
+            queued: false,
+            knows_drain: false,
+            standing: Standing::Served,
+            footprint: Footprint::default(),
+        });
+        self.enter_costs(token, Some(moving.name));
+        if let Some(slot) = self.slots.get_mut(token)
+            && let Some(connection) = &mut slot.connection
+        {
+            connection.transport_mut().adopt(token, &mut self.driver);
+        }
+        self.thread.row.connections.add(1);
+        self.served += 1;
+        match self.stage {
+            Stage::Up => self.attend(token), // something may have come on the way
+            _ => self.begin_connection_drain(token),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
