@@ -9,7 +9,7 @@ function work(r)
         local until_s = os.clock() + seconds
         while os.clock() < until_s do end
     else
-        r:sleep(seconds)
+        r.usleep(seconds * 1e6)
     end
     return apache2.DECLINED
 end

@@ -192,6 +192,19 @@ mod tests {
     }
 
     #[test]
+    fn a_goal_of_several_levels_is_one_for_each() {
+        let text = "[[goal]]\nname = \"{server} with {connections}\"\nseries = \"s\"\n\
+                    metric = \"good_per_s\"\nat_least = 950\n\
+                    of = { server = [\"one\", \"two\"], connections = 1 }";
+        let judged = judged(&run(Metric::GoodPerS, &[900.0]), &goals(text).unwrap());
+        let found: Vec<_> = judged.iter().map(|it| (&*it.name, it.is_met)).collect();
+        assert_eq!(
+            found,
+            [("one with 1", Some(false)), ("two with 1", Some(true))]
+        );
+    }
+
+    #[test]
     fn errors_of_discarded_trials_count_against_a_goal() {
         let goals = goals(
             "[[goal]]\nname = \"none\"\nseries = \"s\"\nmetric = \"error_share\"\n\
@@ -220,6 +233,10 @@ mod tests {
             (
                 "series = \"s\"\nof = {}\nat_most = 1\nat_least = 1",
                 "right would be one bound",
+            ),
+            (
+                "series = \"s\"\nof = { connections = [1, 2] }\nat_most = 1",
+                "a name with {connections} in it",
             ),
             (
                 "series = \"s\"\nof = {}\nat_most = 1\nover_series = \"s\"",

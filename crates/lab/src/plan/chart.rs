@@ -180,7 +180,8 @@ enum LevelOrLevels {
     Several(Vec<Level>),
 }
 
-fn levels<'de, D: serde::Deserializer<'de>>(
+/// Levels by factor, each a list or one alone.
+pub(super) fn levels<'de, D: serde::Deserializer<'de>>(
     from: D,
 ) -> Result<BTreeMap<String, Vec<Level>>, D::Error> {
     let read = BTreeMap::<String, LevelOrLevels>::deserialize(from)?;

@@ -148,8 +148,8 @@ fn plan(
     let series = all_series
         .map(|one| series(one, &servers, &placements))
         .collect::<Located<Vec<_>>>()?;
-    let goals = table.goal.into_iter().map(|goal| goal.into_goal(&series));
-    let goals = goals.collect::<Located<Vec<_>>>()?;
+    let goals = table.goal.into_iter().map(|goal| goal.into_goals(&series));
+    let goals = goals.collect::<Located<Vec<_>>>()?.concat();
     let charts = table
         .chart
         .into_iter()

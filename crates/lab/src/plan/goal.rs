@@ -1,12 +1,15 @@
-//! `[[goal]]` of a plan: a bound that one of its cells is held to.
+//! `[[goal]]` of a plan: a bound that one of its cells is held to, or each of several.
+
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::Series;
+use super::chart;
 use super::located::{Located, at};
 use crate::analysis::Metric;
-use crate::journal::Levels;
+use crate::journal::{Level, Levels};
 
 /// A bound on a metric of one cell, or on the ratio of one cell to another.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,16 +61,55 @@ pub(super) struct GoalTable {
     name: String,
     series: Spanned<String>,
     metric: Metric,
-    of: Spanned<Levels>,
+    of: Spanned<Of>,
     over: Option<Spanned<Levels>>,
     over_series: Option<Spanned<String>>,
     at_least: Option<f64>,
     at_most: Option<f64>,
 }
 
+/// Levels of a cell; of a list of them, each in turn.
+#[derive(Deserialize)]
+struct Of(#[serde(deserialize_with = "chart::levels")] BTreeMap<String, Vec<Level>>);
+
+impl Of {
+    /// The levels of each cell.
+    fn cells(&self) -> Vec<Levels> {
+        let mut cells = vec![Levels::new()];
+        for (factor, levels) in &self.0 {
+            let with = |cell: &Levels| {
+                let cell = cell.clone();
+                levels.iter().map(move |level| {
+                    let mut cell = cell.clone();
+                    cell.insert(factor.clone(), level.clone());
+                    cell
+                })
+            };
+            cells = cells.iter().flat_map(with).collect();
+        }
+        cells
+    }
+}
+
 impl GoalTable {
-    /// The goal, of series and factors that are there.
-    pub(super) fn into_goal(self, series: &[Series]) -> Located<Goal> {
+    /// A goal for each cell, of series and factors that are there.
+    pub(super) fn into_goals(self, series: &[Series]) -> Located<Vec<Goal>> {
+        for (factor, levels) in &self.of.get_ref().0 {
+            if levels.len() > 1 && !self.name.contains(&format!("{{{factor}}}")) {
+                return Err(at(&self.of)(format!(
+                    "goal {}: several levels of {factor}; right would be a name with {{{factor}}} in it",
+                    self.name
+                )));
+            }
+        }
+        let cells = self.of.get_ref().cells().into_iter();
+        cells.map(|of| self.goal(of, series)).collect()
+    }
+
+    fn goal(&self, of: Levels, series: &[Series]) -> Located<Goal> {
+        let name = of.iter().fold(self.name.clone(), |name, (factor, level)| {
+            name.replace(&format!("{{{factor}}}"), &level.to_string())
+        });
         let bound = match (self.at_least, self.at_most) {
             (Some(least), None) => Bound::AtLeast(least),
             (None, Some(most)) => Bound::AtMost(most),
@@ -79,7 +121,7 @@ impl GoalTable {
             }
         };
         let of = CellLevels {
-            levels: levels(&self.of, &self.series, series)?,
+            levels: levels(&of, &self.of, &self.series, series)?,
             series: self.series.get_ref().clone(),
         };
         let over = match (&self.over, &self.over_series) {
@@ -91,16 +133,17 @@ impl GoalTable {
             (None, None) => None,
             (Some(over), None) => {
                 let mut beside = of.clone();
-                beside.levels.extend(levels(over, &self.series, series)?);
+                let over = levels(over.get_ref(), over, &self.series, series)?;
+                beside.levels.extend(over);
                 Some(beside)
             }
             (Some(over), Some(of_series)) => Some(CellLevels {
-                levels: levels(over, of_series, series)?,
+                levels: levels(over.get_ref(), over, of_series, series)?,
                 series: of_series.get_ref().clone(),
             }),
         };
         Ok(Goal {
-            name: self.name,
+            name,
             metric: self.metric,
             of,
             over,
@@ -110,21 +153,22 @@ impl GoalTable {
 }
 
 /// Levels of factors that a series has.
-fn levels(table: &Spanned<Levels>, of: &Spanned<String>, series: &[Series]) -> Located<Levels> {
+fn levels<T>(
+    wanted: &Levels,
+    place: &Spanned<T>,
+    of: &Spanned<String>,
+    series: &[Series],
+) -> Located<Levels> {
     let one = series.iter().find(|one| one.name == *of.get_ref());
     let one = one.ok_or_else(|| at(of)(format!("goal: no series `{}`", of.get_ref())))?;
     let mut known: Vec<&str> = one.factors.iter().map(|it| it.name.as_str()).collect();
     known.push("server");
-    let mut levels = Levels::new();
-    for (name, value) in table.get_ref() {
-        if !known.contains(&name.as_str()) {
-            let known = known.join(", ");
-            return Err(at(table)(format!(
-                "goal: series {} has no factor `{name}`; right would be one of {known}",
-                one.name
-            )));
-        }
-        levels.insert(name.clone(), value.clone());
+    match wanted.keys().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(wanted.clone()),
+        Some(name) => Err(at(place)(format!(
+            "goal: series {} has no factor `{name}`; right would be one of {}",
+            one.name,
+            known.join(", ")
+        ))),
     }
-    Ok(levels)
 }

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""What refusing costs, and what it leaves of a server's capacity: a part of `./x bench overload`.
+
+  python3 bench/refusals.py --page docs/overload-results.md     the table, and into this page
+  python3 bench/refusals.py --quick                             one architecture, once
+
+Each request computes for 200 us on the server's one CPU, over connections that stay. In each block:
+
+  capacity  good responses a second to 64 clients that wait for each other
+  refusal   CPU time of the server for each response, while it refuses nearly all of them
+  goodput   good responses a second at twice the capacity
+
+Twice the capacity C is offered, and a refusal costs r seconds of CPU time. If all of the CPU time is
+used, for responses or for refusals, then (1 - 2 C r) / (1 / C - r) good responses a second are left.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from page import middle, table, write_between
+from peers import SCENARIOS, Ctx, Server
+from processes import become_reaper, find_program, machine, revision, spawn
+from rig import Failed, Rig, cores_of, require_programs
+
+BEGIN, END = "<!-- refusals -->", "<!-- end of the refusals -->"
+SCENARIO = SCENARIOS["small-64"]
+OFFERED = 2  # times the capacity
+LEFT_MIN = 0.9
+IN_GOAL_MIN = 0.99
+WORK = "--service-time 200us --service-kind spin"
+# Longer than the latency goal: while all threads are busy with one, everything else is refused.
+LONG_WORK = "--service-time 1500ms --service-kind sleep"
+# More than there are responses in a second: none waits for a connection.
+CONNECTIONS = 10_000
+ACCEPTABLE = (0, 5, 6)  # exit codes of `loadline load`: the client's limit, nothing good
+
+ARCHITECTURES = {
+    "reactor": "--loops 1 --workers 2",
+    "proactor": "--loops 1 --workers 2",
+    "thread-pool": "--threads 2",
+    "thread-per-connection": "",
+}
+
+
+@dataclass
+class Found:
+    """What came of one block."""
+
+    capacity_per_s: float
+    refusal_s: float
+    good_per_s: float
+    in_goal_share: float
+
+    @property
+    def left_per_s(self) -> float:
+        capacity, refusal = self.capacity_per_s, self.refusal_s
+        return (1 - OFFERED * capacity * refusal) / (1 / capacity - refusal)
+
+
+def server(architecture: str, work: str) -> Server:
+    def argv(c: Ctx) -> list[str]:
+        options = f"--architecture {architecture} {ARCHITECTURES[architecture]} {work}"
+        return ["loadline", "serve", str(c.root), *options.split(), f"--listen=127.0.0.1:{c.port}"]
+
+    return Server(architecture, argv)
+
+
+def load(rig: Rig, pid: int, url: str, seconds: float, options: str) -> dict:
+    """What a load came to: `total`, and what the server used, `watched`."""
+    result = rig.scratch() / "load.json"
+    argv = [find_program("loadline"), "load", url, *options.split(), f"--duration={seconds}s"]
+    argv += ["--latency-goal=1s", f"--server-pid={pid}", f"--json={result}"]
+    with open(rig.scratch() / "load", "wb") as log:
+        code = spawn(argv, rig.client_cores, log).wait()
+    if code not in ACCEPTABLE:
+        said = (rig.scratch() / "load").read_text(errors="replace")[-2000:]
+        raise Failed(f"{' '.join(argv)}: {said}")
+    record = json.loads(result.read_text())
+    return {"total": record["groups"][0]["total"], "watched": record["watched"][0]}
+
+
+def capacity(rig: Rig, architecture: str, args: argparse.Namespace) -> float:
+    with rig.running(server(architecture, WORK), SCENARIO) as (proc, url):
+        found = load(rig, proc.pid, url, args.seconds, "--connections 64 --warm-up 500ms")
+        return found["total"]["rates"]["good_per_s"]
+
+
+def refusal(rig: Rig, architecture: str, args: argparse.Namespace) -> float:
+    with rig.running(server(architecture, LONG_WORK), SCENARIO) as (proc, url):
+        # Until it knows how long its requests take.
+        load(rig, proc.pid, url, 3.2, "--connections 2 --timeout 5s")
+        found = load(rig, proc.pid, url, args.seconds, "--connections 64 --warm-up 500ms")
+        tally, watched = found["total"]["tally"], found["watched"]
+        refused = dict(tally["status_codes"]).get(503, 0)
+        if refused < 0.9 * tally["completed"]:
+            raise Failed(f"{architecture}: {refused} of {tally['completed']} requests were refused")
+        return (watched["cpu_user_s"] + watched["cpu_kernel_s"]) / refused
+
+
+def measured(rig: Rig, architecture: str, args: argparse.Namespace) -> Found:
+    capacity_per_s = capacity(rig, architecture, args)
+    refusal_s = refusal(rig, architecture, args)
+    with rig.running(server(architecture, WORK), SCENARIO) as (proc, url):
+        rate = f"--rate {OFFERED * capacity_per_s:.0f}"
+        options = f"--connections {CONNECTIONS} --warm-up 2s {rate}"
+        total = load(rig, proc.pid, url, args.seconds, options)["total"]
+    good = total["tally"]["good"]
+    in_goal_share = total["tally"]["in_goal"] / good if good else 0
+    return Found(capacity_per_s, refusal_s, total["rates"]["good_per_s"], in_goal_share)
+
+
+def row(architecture: str, blocks: list[Found]) -> list[str]:
+    shares = [it.good_per_s / it.left_per_s for it in blocks]
+    of_capacity = [it.good_per_s / it.capacity_per_s for it in blocks]
+    in_goal = [it.in_goal_share for it in blocks]
+    is_met = sorted(shares)[len(shares) // 2] >= LEFT_MIN and min(in_goal) >= IN_GOAL_MIN
+    return [
+        architecture,
+        middle([it.capacity_per_s for it in blocks], 0),
+        middle([it.refusal_s * 1e6 for it in blocks], 1),
+        middle([it.left_per_s for it in blocks], 0),
+        middle([it.good_per_s for it in blocks], 0),
+        middle(of_capacity),
+        middle(shares),
+        middle([100 * it for it in in_goal], 1),
+        "met" if is_met else "**not met**",
+    ]
+
+
+def arguments() -> argparse.Namespace:
+    raw = argparse.RawDescriptionHelpFormatter
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    o = p.add_argument
+    o("--quick", action="store_true", help="reactor alone, once")
+    o("--page", type=Path, help="write the table into this page, too")
+    o("--only", choices=ARCHITECTURES, help="this architecture alone")
+    o("--blocks", type=int, help="how often (default 3)")
+    o("-d", "--seconds", type=float, default=2, help="of each measurement (default 2)")
+    o("--server-cores", type=cores_of, default="1", metavar="CPUS", help="default 1")
+    o("--client-cores", type=cores_of, default="0", metavar="CPUS", help="default 0")
+    o("--port", type=int, default=22000, help="ports used lie above this one (default 22000)")
+    args = p.parse_args()
+    args.blocks = args.blocks or (1 if args.quick else 3)
+    quick = args.only or ("reactor" if args.quick else None)
+    args.architectures = [quick] if quick else list(ARCHITECTURES)
+    return args
+
+
+def main() -> None:
+    args = arguments()
+    require_programs("loadline")
+    become_reaper(args.client_cores)
+    found: dict[str, list[Found]] = {it: [] for it in args.architectures}
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        rig = Rig(Path(folder), args.port, args.server_cores, args.client_cores)
+        try:
+            for block in range(args.blocks):
+                for architecture in args.architectures:
+                    rig.wait_quiet()
+                    one = measured(rig, architecture, args)
+                    found[architecture].append(one)
+                    print(f"{block + 1}/{args.blocks} {architecture}: {one}", flush=True)
+        except (Failed, OSError, RuntimeError) as error:
+            sys.exit(str(error))
+    head = ["server", "capacity/s", "refusal, us", "left/s", "goodput/s", "/ capacity", "/ left"]
+    head += ["within a second, %", "goal: 0.90 left, 99 %"]
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    origin = f"{when}, {machine()}, revision {revision()}; {args.blocks} blocks, {args.seconds:g} s each."
+    text = f"{table(head, [row(name, blocks) for name, blocks in found.items()])}\n\n{origin}"
+    print(f"\n{text}")
+    if args.page:
+        write_between(args.page, BEGIN, END, text)
+
+
+if __name__ == "__main__":
+    main()
