@@ -3,7 +3,7 @@
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use loadline_server::{ServerOptions, SocketIo};
+use loadline_server::ServerOptions;
 
 use crate::events::reset;
 use crate::util::*;
@@ -91,22 +91,24 @@ fn jobs_of_clients_that_have_left_are_not_done() {
 #[test]
 fn who_half_closes_and_waits_too_long_has_its_503() {
     let goal = Duration::from_millis(200);
-    let (server, mut held) = hold_worker(start(ServerOptions {
-        latency_goal: Some(goal),
-        socket_io: SocketIo::Worker,
-        ..options(1, 1)
-    }));
-    let mut client = server.connect();
-    client.ask("/nap");
-    client.stream.shutdown(Shutdown::Write).unwrap();
-    eventually(|| server.total().queue_depth == 1);
-    let queued = Instant::now();
-    eventually(|| queued.elapsed() > goal / 4);
-    server.handler.gate.open();
-    assert_eq!(held.answer().unwrap().status, 200);
-    assert_eq!(client.answer().unwrap().status, 503);
-    let total = server.total();
-    assert_eq!((total.abandoned, total.refused_late), (0, 1));
+    for socket_io in socket_ios() {
+        let (server, mut held) = hold_worker(start(ServerOptions {
+            latency_goal: Some(goal),
+            socket_io: *socket_io,
+            ..options(1, 1)
+        }));
+        let mut client = server.connect();
+        client.ask("/nap");
+        client.stream.shutdown(Shutdown::Write).unwrap();
+        eventually(|| server.total().queue_depth == 1);
+        let queued = Instant::now();
+        eventually(|| queued.elapsed() > goal / 4);
+        server.handler.gate.open();
+        assert_eq!(held.answer().unwrap().status, 200);
+        assert_eq!(client.answer().unwrap().status, 503);
+        let total = server.total();
+        assert_eq!((total.abandoned, total.refused_late), (0, 1));
+    }
 }
 
 #[test]
