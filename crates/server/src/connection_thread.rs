@@ -1,6 +1,6 @@
 //! One connection on one blocking thread, from its first byte to its last.
 //!
-//! The thread waits in `ppoll` for the socket and the next stage of a shutdown, until the session's
+//! The thread waits in `poll` for the socket and the next stage of a shutdown, until the session's
 //! deadline; then it reads or writes without waiting. So a deadline holds to the millisecond, and a
 //! drain reaches every thread at once, without signals or time limits on the socket.
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use loadline_base::{LogLimit, MemoryPressure, Millis};
 use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_BYTES};
-use loadline_sys::{Accepted, Waker, poller, wait_socket};
+use loadline_sys::{Accepted, Waker, poll, wait_socket};
 
 use crate::accept::acceptor::{Acceptor, NewConnection};
 use crate::admission::Verdict;
@@ -341,7 +341,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         &mut self,
         has_tasks: bool,
         may_lose: bool,
-    ) -> io::Result<poller::Readiness> {
+    ) -> io::Result<poll::Readiness> {
         let task_waker = self.waker.as_ref().filter(|_| has_tasks);
         let hold_waker = self.hold.waker().filter(|_| may_lose);
         let other_fd = match hold_waker {

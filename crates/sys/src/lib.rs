@@ -15,6 +15,7 @@ pub mod file;
 pub mod memory;
 pub mod memory_limit;
 pub mod network;
+pub mod poll;
 pub mod poller;
 pub mod process;
 pub mod ring;
@@ -23,10 +24,8 @@ pub mod usage;
 pub mod waker;
 pub mod write;
 
-pub use poller::{
-    Event, Events, Interest, Poller, has_hung_up, wait_any, wait_readable, wait_socket,
-    wait_writable,
-};
+pub use poll::{has_hung_up, wait_any, wait_readable, wait_socket, wait_writable};
+pub use poller::{Event, Events, Interest, Poller};
 pub use socket::{Accepted, ListenAddr, ListenOptions};
 pub use waker::Waker;
 pub use write::{Progress, write};

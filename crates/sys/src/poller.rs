@@ -1,10 +1,10 @@
-//! Waiting for descriptors: epoll for many, poll for a few.
+//! Waiting for many descriptors: epoll.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::Timespec;
 use rustix::io::Errno;
 
 /// Events taken from the kernel at once: 512 of 12 bytes, so 6 KiB that stay in the cache. What
@@ -203,114 +203,8 @@ impl Event {
     }
 }
 
-/// Waits until one of `fds` is readable (or has failed), or `timeout_ms` has passed; says which.
-/// An interruption counts as none.
-///
-/// # Errors
-/// Only for a mistake of ours.
-pub fn wait_readable<const N: usize>(
-    fds: &[BorrowedFd<'_>; N],
-    timeout_ms: Option<u64>,
-) -> io::Result<[bool; N]> {
-    let mut polled = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-    poll_some(&mut polled, timeout_ms)?;
-    Ok(polled.map(|fd| !fd.revents().is_empty()))
-}
-
-/// Waits until one of `fds` is readable (or has failed), or `timeout_ms` has passed. For threads that
-/// wait rarely: it allocates.
-///
-/// # Errors
-/// Only for a mistake of ours.
-pub fn wait_any(fds: &[BorrowedFd<'_>], timeout_ms: Option<u64>) -> io::Result<()> {
-    let polled = fds
-        .iter()
-        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
-    poll_some(&mut polled.collect::<Vec<_>>(), timeout_ms)
-}
-
-/// Waits until `fd` takes something (or has failed), or `timeout_ms` has passed; says whether it does.
-///
-/// # Errors
-/// Only for a mistake of ours.
-pub fn wait_writable(fd: &impl AsFd, timeout_ms: Option<u64>) -> io::Result<bool> {
-    let mut polled = [PollFd::new(fd, PollFlags::OUT)];
-    poll_some(&mut polled, timeout_ms)?;
-    Ok(!polled[0].revents().is_empty())
-}
-
-/// What `wait_socket` saw.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Readiness {
-    /// There is something to read, even if only the end; asked for only.
-    pub readable: bool,
-    /// There is room to write; asked for only.
-    pub writable: bool,
-    /// The connection is gone in both directions.
-    pub gone: bool,
-    /// The other descriptor is readable.
-    pub other: bool,
-    /// So is the bell.
-    pub rung: bool,
-}
-
-/// Waits until `socket` is ready for what is asked, or has gone, or `other` or `bell` is readable, or
-/// `timeout_ms` has passed. An interruption counts as nothing.
-///
-/// # Errors
-/// Only for a mistake of ours.
-pub fn wait_socket(
-    socket: BorrowedFd<'_>,
-    read: bool,
-    write: bool,
-    other: BorrowedFd<'_>,
-    bell: Option<BorrowedFd<'_>>,
-    timeout_ms: Option<u64>,
-) -> io::Result<Readiness> {
-    let mut flags = PollFlags::empty();
-    flags.set(PollFlags::IN, read);
-    flags.set(PollFlags::OUT, write);
-    let mut polled = [
-        PollFd::from_borrowed_fd(socket, flags),
-        PollFd::from_borrowed_fd(other, PollFlags::IN),
-        PollFd::from_borrowed_fd(bell.unwrap_or(other), PollFlags::IN),
-    ];
-    let count = if bell.is_some() { 3 } else { 2 };
-    poll_some(&mut polled[..count], timeout_ms)?;
-    let [socket, other, bell] = polled.map(|fd| fd.revents());
-    let gone = socket.intersects(PollFlags::HUP | PollFlags::ERR);
-    Ok(Readiness {
-        readable: read && (gone || socket.contains(PollFlags::IN)),
-        writable: write && (gone || socket.contains(PollFlags::OUT)),
-        gone,
-        other: !other.is_empty(),
-        rung: !bell.is_empty(),
-    })
-}
-
-/// Whether the peer has closed its end, or all of the connection, as far as is known now.
-#[must_use]
-pub fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
-    let mut polled = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
-    poll_some(&mut polled, Some(0)).is_err() || !polled[0].revents().is_empty()
-}
-
-fn poll_some(polled: &mut [PollFd<'_>], timeout_ms: Option<u64>) -> io::Result<()> {
-    let timeout = timeout_ms.map(timespec);
-    match poll(polled, timeout.as_ref()) {
-        Ok(_) => Ok(()),
-        Err(Errno::INTR) => {
-            for fd in polled {
-                fd.clear_revents();
-            }
-            Ok(())
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// At most a day, which the kernel's millisecond counts hold: longer waits are waited again.
-const TIMEOUT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+pub(crate) const TIMEOUT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
 fn timespec(ms: u64) -> Timespec {
     let ms = ms.min(TIMEOUT_MS_MAX);
@@ -382,24 +276,5 @@ mod tests {
             poller.wait(&mut events, Some(ms)).unwrap();
             assert!(before.elapsed().as_millis() >= u128::from(ms));
         }
-    }
-
-    #[test]
-    fn waiting_for_a_socket_reports_what_was_asked() {
-        let (mut ours, theirs) = connected();
-        let other = Waker::new().unwrap();
-        let look = |read, write| {
-            wait_socket(theirs.as_fd(), read, write, other.as_fd(), None, Some(0)).unwrap()
-        };
-        assert_eq!(look(true, false), Readiness::default());
-        assert!(look(false, true).writable);
-        ours.write_all(b"a").unwrap();
-        wait_any(&[theirs.as_fd()], Some(5_000)).unwrap();
-        assert!(look(true, false).readable && !look(false, false).readable);
-        other.wake();
-        assert!(look(false, false).other);
-        drop(ours);
-        wait_any(&[theirs.as_fd()], Some(5_000)).unwrap();
-        assert!(look(true, false).readable);
     }
 }

@@ -1,6 +1,6 @@
 //! A non-blocking socket by readiness: flags say what may be tried, system calls try it.
 //!
-//! An epoll loop sets the flags by edge-triggered events, a blocking thread by `ppoll`.
+//! An epoll loop sets the flags by edge-triggered events, a blocking thread by `poll`.
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -97,7 +97,7 @@ struct Ready {
 enum Owner {
     /// A loop, by epoll.
     Loop,
-    /// A blocking thread, by `ppoll`; `reads`: the session waits for input.
+    /// A blocking thread, by `poll`; `reads`: the session waits for input.
     Thread { reads: bool },
 }
 
