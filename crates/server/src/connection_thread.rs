@@ -39,12 +39,15 @@ pub(crate) trait Hold {
     /// can only lose one that is idle or holds memory, which is closed.
     const GIVES_BACK: bool;
 
-    /// The connection begins to wait. `false`: it has lost the thread already.
-    fn rest(&self, now: Millis) -> bool;
+    /// Whether somebody else wakes the thread at the deadline of the connection that it may lose.
+    const IS_WOKEN_AT_DEADLINE: bool = false;
+
+    /// The connection begins to wait, until this deadline. `false`: it has lost the thread already.
+    fn rest(&self, now: Millis, deadline: Option<Millis>) -> bool;
 
     /// The same, for a connection that is not idle and has held memory since then.
-    fn rest_holding(&self, since: Millis) -> bool {
-        self.rest(since)
+    fn rest_holding(&self, since: Millis, deadline: Option<Millis>) -> bool {
+        self.rest(since, deadline)
     }
 
     /// It goes on; `false` if it has lost the thread meanwhile.
@@ -70,7 +73,7 @@ struct Forever;
 impl Hold for Forever {
     const GIVES_BACK: bool = false;
 
-    fn rest(&self, _now: Millis) -> bool {
+    fn rest(&self, _now: Millis, _deadline: Option<Millis>) -> bool {
         true
     }
 
@@ -294,10 +297,11 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             false => is_idle || is_holding,
         };
         let now = Millis(self.end_visit() / 1000);
+        let deadline = self.connection.deadline();
         let rests = match is_holding {
             _ if !may_lose => true,
-            true => self.hold.rest_holding(self.holds_since),
-            false => self.hold.rest(now),
+            true => self.hold.rest_holding(self.holds_since, deadline),
+            false => self.hold.rest(now, deadline),
         };
         if !rests {
             return Some(Left::Waiting);
@@ -337,11 +341,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     }
 
     /// Waits for the socket, the deadline, a task, the loss of the thread, or the shutdown.
-    fn wait_for_events(
-        &mut self,
-        has_tasks: bool,
-        may_lose: bool,
-    ) -> io::Result<poll::Readiness> {
+    fn wait_for_events(&mut self, has_tasks: bool, may_lose: bool) -> io::Result<poll::Readiness> {
         let task_waker = self.waker.as_ref().filter(|_| has_tasks);
         let hold_waker = self.hold.waker().filter(|_| may_lose);
         let other_fd = match hold_waker {
@@ -349,7 +349,8 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             None => self.site.shutdown.next_fd(self.seen),
         };
         let task_fd = task_waker.map(|waker| waker.as_fd());
-        let timeout_ms = self.timeout_ms();
+        let is_woken = may_lose && T::IS_WOKEN_AT_DEADLINE;
+        let timeout_ms = self.timeout_ms().filter(|_| !is_woken);
         let transport = self.connection.transport();
         let (read, write) = (transport.awaits_input(), transport.is_sending());
         let result = wait_socket(transport.fd(), read, write, other_fd, task_fd, timeout_ms);

@@ -274,7 +274,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
         let reopening = self.listeners.as_ref().and_then(ListenerSet::resumes_at);
         let cut = self.site.shutdown.cut_at();
-        let moments = [reopening, cut].into_iter().flatten();
+        let workers = self.dispatcher.workers.as_ref();
+        let deadline = workers.and_then(|workers| workers.wake_expired(now));
+        let moments = [reopening, cut, deadline].into_iter().flatten();
         let until = moments.map(|at| at.since(now));
         until.chain(self.timers.wait_ms(now)).min()
     }

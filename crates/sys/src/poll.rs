@@ -161,6 +161,9 @@ mod tests {
             assert!(before.elapsed() >= Duration::from_millis(ms));
         }
         waker.wake();
-        assert_eq!(wait_readable(&[waker.as_fd()], Some(u64::MAX)).unwrap(), [true]);
+        assert_eq!(
+            wait_readable(&[waker.as_fd()], Some(u64::MAX)).unwrap(),
+            [true]
+        );
     }
 }

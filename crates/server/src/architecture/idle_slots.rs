@@ -53,12 +53,12 @@ impl Slot {
 impl Hold for Slot {
     const GIVES_BACK: bool = false;
 
-    fn rest(&self, now: Millis) -> bool {
+    fn rest(&self, now: Millis, _deadline: Option<Millis>) -> bool {
         self.idle_since.store(now.0, Ordering::Release);
         true
     }
 
-    fn rest_holding(&self, since: Millis) -> bool {
+    fn rest_holding(&self, since: Millis, _deadline: Option<Millis>) -> bool {
         self.idle_since.store(HOLDING | since.0, Ordering::Release);
         true
     }

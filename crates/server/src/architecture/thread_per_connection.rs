@@ -248,12 +248,12 @@ struct ThreadSlot<H: Handler> {
 impl<H: Handler> Hold for ThreadSlot<H> {
     const GIVES_BACK: bool = Slot::GIVES_BACK;
 
-    fn rest(&self, now: Millis) -> bool {
-        self.slot.rest(now)
+    fn rest(&self, now: Millis, deadline: Option<Millis>) -> bool {
+        self.slot.rest(now, deadline)
     }
 
-    fn rest_holding(&self, since: Millis) -> bool {
-        self.slot.rest_holding(since)
+    fn rest_holding(&self, since: Millis, deadline: Option<Millis>) -> bool {
+        self.slot.rest_holding(since, deadline)
     }
 
     fn resume(&self) -> bool {

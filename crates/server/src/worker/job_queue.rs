@@ -212,7 +212,7 @@ impl<J> JobQueue<J> {
 
     /// Workers that are too many and have not left yet, about.
     pub(crate) fn excess(&self) -> usize {
-        let wanted = self.workers_wanted.load(Relaxed);
+        let wanted = self.workers_wanted.load(Ordering::SeqCst);
         self.workers().saturating_sub(wanted)
     }
 
@@ -318,7 +318,7 @@ impl<J> JobQueue<J> {
 
     /// Jobs that wait, about.
     pub(crate) fn depth(&self) -> usize {
-        self.depth.load(Relaxed)
+        self.depth.load(Ordering::SeqCst) // `holding.rs` looks at it after it has said that a worker waits
     }
 
     /// What a job would find here, about.

@@ -18,7 +18,7 @@ use std::task::Poll;
 use std::thread::Builder;
 use std::time::Duration;
 
-use loadline_base::{LogLimit, Token};
+use loadline_base::{LogLimit, Millis, Token};
 use loadline_proto::{Exchange, Handler, Status};
 
 use crate::admission::Refusing;
@@ -193,6 +193,11 @@ impl Workers {
         if let Some(seats) = &self.seats {
             seats.want_all(all_wanted);
         }
+    }
+
+    /// Wakes workers whose connections have waited long enough; says when to look again.
+    pub(crate) fn wake_expired(&self, now: Millis) -> Option<Millis> {
+        self.seats.as_ref()?.wake_expired(now)
     }
 
     /// Whether a worker is free that keeps a connection while it waits for its client.
@@ -392,7 +397,7 @@ impl<H: Handler> WorkerDesk<H> {
             return reply.post(Message::Done { token, work });
         }
         if let (Work::Serve(served), Some(seats)) = (&mut work, self.seats.clone()) {
-            let took_us = self.keep(served, &seats, site);
+            let took_us = self.keep(served, &seats, &reply, site);
             self.source.done(charge, took_us);
             return reply.post(Message::Done { token, work });
         }
@@ -438,13 +443,19 @@ impl<H: Handler> WorkerDesk<H> {
 impl<H: Handler> WorkerDesk<H> {
     /// Serves a connection, and waits with it for its client while nothing else is to be done. Returns for
     /// how long it was busy.
-    fn keep(&mut self, served: &mut Served, seats: &Seats, site: &Site<H>) -> u64 {
+    fn keep(
+        &mut self,
+        served: &mut Served,
+        seats: &Seats,
+        mailbox: &Mailbox<Message>,
+        site: &Site<H>,
+    ) -> u64 {
         let (Some(connection), Some(thread)) = (&mut served.connection, &mut self.thread) else {
             served.after = After::Close;
             return 0;
         };
         let (queue, index) = self.source.place();
-        let hold = Held::new(seats, index, queue);
+        let hold = Held::new(seats, index, queue, mailbox);
         thread.begin_visit();
         thread.refusing = served.refusing.take();
         connection.transport_mut().move_to_thread();
