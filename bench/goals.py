@@ -93,7 +93,7 @@ PARTS = {
     "new": Part(
         "CPU time of a file of 600 bytes, a new connection for each request, accepted with it",
         "close-64",
-        ["ceil-epoll-eager", "reactor-deferred", "proactor-deferred"],
+        ["ceil-epoll-eager", "reactor", "proactor"],
     ),
     "idle": Part("Memory with 10,000 idle keep-alive connections", "", list(CEILING), idle),
     "calls": Part(
@@ -105,7 +105,7 @@ PARTS = {
     "calls-new": Part(
         "System calls of a request with a connection of its own",
         "",
-        ["reactor", "reactor-deferred", "proactor", *PEERS, "ceil-epoll-eager", "ceil-uring"],
+        ["reactor", "reactor-undeferred", "proactor", *PEERS, "ceil-epoll-eager", "ceil-uring"],
         calls("close-64"),
     ),
 }
@@ -211,7 +211,7 @@ def goals(results: dict) -> list[list[str]]:
         text = f"small-64: CPU us a request of {server} above {base}'s"
         add(text, [own - theirs for own, theirs in pairs], middle_of_slices, most=0.5)
     for server in CEILING:
-        over("new", f"{server}-deferred", "ceil-epoll-eager", 0.9)
+        over("new", server, "ceil-epoll-eager", 0.9)
     of_idle = [("user bytes of each of 10,000 idle", "user", 256), ("MiB with them", "end", 4)]
     for text, key, most in [*of_idle, ("MiB at start", "start", 2)]:
         add(f"idle: {text}, reactor", values("idle", key, "reactor"), most=most)
