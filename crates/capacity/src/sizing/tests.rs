@@ -3,6 +3,7 @@
 //! The thousands: `cargo test -p loadline-capacity --profile fast -- --ignored --nocapture sizes`.
 
 mod kinds;
+mod picture;
 mod table;
 mod trial;
 mod world;

@@ -141,3 +141,48 @@ fn print(skew: Skew, life_s: f64, outcomes: &[&Outcome]) {
         best.join(" "),
     );
 }
+
+/// What `docs/pictures/balance.svg` is drawn from. A row is a kind of load, a rule, and p99 as a multiple of
+/// the best fixed rule's for each seed.
+///
+/// `UPDATE_DOCS=1 cargo test --profile fast -p loadline-capacity --lib p99_by_rule -- --ignored`, and then
+/// `UPDATE_DOCS=1 cargo test -p loadline-lab --test report pictures`.
+#[test]
+#[ignore = "by hand: prints a table; see docs/overload.md"]
+fn p99_by_rule_by_hand() {
+    const SEEDS: u64 = 10;
+    let loads = [
+        (Skew::Even, "alike"),
+        (Skew::Tenth, "a tenth makes nine tenths"),
+        (Skew::Zipf, "sizes by Zipf"),
+        (Skew::Neighbour, "one CPU is shared"),
+    ];
+    let rules = [
+        (Rule::Share, "share"),
+        (Rule::RoundRobin, "round-robin"),
+        (Rule::LeastConnections, "least-connections"),
+        (Rule::LeastPending, "least-pending"),
+        (Rule::LeastBusy, "least-busy"),
+        (Rule::Adaptive, "adaptive"),
+    ];
+    let mut table = "load,rule,p99 over the best fixed rule's\n".to_owned();
+    for (skew, load) in loads {
+        let p99s_us = |seed| rules.map(|(rule, _)| p99_us(&run(scenario(skew, seed), rule, seed)));
+        let seeds: Vec<_> = (0..SEEDS).map(p99s_us).collect();
+        for (index, (_, rule)) in rules.iter().enumerate() {
+            let ratios = seeds.iter().map(|p99s_us| {
+                let fixed = p99s_us[..FIXED.len()].iter().copied();
+                format!(
+                    "{:.3}",
+                    p99s_us[index] / fixed.fold(f64::INFINITY, f64::min)
+                )
+            });
+            let ratios: Vec<_> = ratios.collect();
+            table += &format!("\"{load}\",\"{rule}\",{}\n", ratios.join(" "));
+        }
+    }
+    print!("{table}");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write("../../docs/pictures/balance.csv", table).unwrap();
+    }
+}

@@ -34,7 +34,7 @@ pub(super) struct Outcome {
     pub(super) leaps: usize,
 }
 
-struct Run {
+pub(super) struct Run {
     jobs_per_s: f64,
     p99_us: f64,
 }
@@ -105,7 +105,7 @@ fn follow(sizer: &mut Sizer, world: &mut World, began_us: f64) -> (Run, Vec<Deci
 
 /// Every size that could be best: of those with the most throughput, the one with the shortest
 /// p99.
-fn best_fixed(machine: Machine, load: &Load, seed: u64) -> (usize, Run) {
+pub(super) fn best_fixed(machine: Machine, load: &Load, seed: u64) -> (usize, Run) {
     let mut size = 1;
     let mut row = Vec::new();
     while size <= SIZE_MAX {
