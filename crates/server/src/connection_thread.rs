@@ -5,13 +5,13 @@
 //! drain reaches every thread at once, without signals or time limits on the socket.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use loadline_base::{LogLimit, MemoryPressure, Millis};
 use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_BYTES};
-use loadline_sys::{Accepted, Waker, poll, wait_socket};
+use loadline_sys::{Accepted, Waker, poll, socket, wait_socket};
 
 use crate::accept::acceptor::{Acceptor, NewConnection};
 use crate::admission::Verdict;
@@ -63,6 +63,11 @@ pub(crate) trait Hold {
 
     /// What wakes the thread when its connection has lost it, as all do in a shutdown.
     fn waker(&self) -> Option<&Waker> {
+        None
+    }
+
+    /// The socket, if nobody has looked yet how long its requests have waited for this thread.
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
@@ -219,6 +224,8 @@ pub(crate) fn refuse_at_once<H: Handler>(
     let placement = &mut OnThread {
         waker: &mut None,
         permit: &mut None,
+        socket: None,
+        visit_us: None,
     };
     while !matches!(
         connection.drive(site, thread, &mut (), placement),
@@ -260,6 +267,8 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             let placement = &mut OnThread {
                 waker: &mut self.waker,
                 permit: &mut self.permit,
+                socket: self.hold.socket(),
+                visit_us: self.visit_us,
             };
             let step = (self.connection).drive(self.site, self.thread, &mut (), placement);
             let left = match step {
@@ -446,33 +455,56 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
 /// The request has its 503.
 struct Refused;
 
-/// A request is about to begin on a thread that shares the CPUs with others.
-fn begin<H: Handler>(
-    site: &Site<H>,
-    thread: &ThreadContext<H>,
-    exchange: &mut Exchange,
-) -> Result<Option<Permit>, Refused> {
-    let Some(in_progress) = &site.in_progress else {
-        return Ok(None);
-    };
-    let client = match site.options.fairness {
-        true => ClientKey::of_request(exchange),
-        false => ClientKey::NOBODY,
-    };
-    in_progress
-        .begin(client, site.clock.now_us())
-        .map(Some)
-        .map_err(|retry_after_s| {
-            exchange.refuse(retry_after_s);
-            thread.row.refused_late.add(1);
-            Refused
-        })
-}
-
 /// Where a blocking thread has the work of its connection done: on itself.
 struct OnThread<'t> {
     waker: &'t mut Option<Arc<Waker>>,
     permit: &'t mut Option<Permit>,
+    /// `Hold::socket`.
+    socket: Option<BorrowedFd<'t>>,
+    /// When this visit began, in microseconds.
+    visit_us: Option<u64>,
+}
+
+impl OnThread<'_> {
+    /// A request is about to begin on a thread that shares the CPUs with others.
+    fn begin<H: Handler>(
+        &self,
+        site: &Site<H>,
+        thread: &ThreadContext<H>,
+        exchange: &mut Exchange,
+    ) -> Result<Option<Permit>, Refused> {
+        let Some(in_progress) = &site.in_progress else {
+            return Ok(None);
+        };
+        let client = match site.options.fairness {
+            true => ClientKey::of_request(exchange),
+            false => ClientKey::NOBODY,
+        };
+        let now_us = site.clock.now_us();
+        let waited_us = match in_progress.wants_waits(now_us) {
+            true => self.waited_us(now_us),
+            false => 0,
+        };
+        in_progress
+            .begin(client, waited_us, now_us)
+            .map(Some)
+            .map_err(|retry_after_s| {
+                exchange.refuse(retry_after_s);
+                thread.row.refused_late.add(1);
+                Refused
+            })
+    }
+
+    /// How long what this visit is for had waited when the visit began; 0: not known. What a client
+    /// has pipelined waits for itself since then.
+    fn waited_us(&self, now_us: u64) -> u64 {
+        let ago_ms = self.socket.and_then(socket::received_ago_ms);
+        let began_us = self.visit_us.unwrap_or(now_us);
+        let visit_us = now_us.saturating_sub(began_us);
+        ago_ms
+            .map_or(0, |ms| u64::from(ms) * 1000)
+            .saturating_sub(visit_us)
+    }
 }
 
 impl<H: Handler> Placement<H> for OnThread<'_> {
@@ -482,7 +514,7 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) -> Option<Box<Exchange>> {
-        match begin(site, thread, &mut exchange) {
+        match self.begin(site, thread, &mut exchange) {
             Err(Refused) => {}
             Ok(permit) => {
                 thread.config().handle_blocking(&mut exchange);
@@ -505,7 +537,7 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         if let (Some(permit), Some(in_progress)) = (self.permit.take(), &site.in_progress) {
             in_progress.end(site.clock.now_us(), &permit);
         }
-        match begin(site, thread, &mut exchange) {
+        match self.begin(site, thread, &mut exchange) {
             Ok(permit) => *self.permit = permit,
             Err(Refused) => return TaskStart::Refused(exchange),
         }

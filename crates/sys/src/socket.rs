@@ -312,6 +312,17 @@ pub fn cut(socket: BorrowedFd<'_>) {
 /// Connections that wait at a listener to be accepted; `None` if the kernel does not say (only TCP).
 #[must_use]
 pub fn backlog_len(listener: BorrowedFd<'_>) -> Option<u32> {
+    tcp_info(listener).map(|info| info.tcpi_unacked) // of a listener: the length of its queue
+}
+
+/// How long ago a connection last received bytes, in milliseconds, as exact as the kernel's ticks (1 to
+/// 10 ms); `None` if the kernel does not say (only TCP).
+#[must_use]
+pub fn received_ago_ms(socket: BorrowedFd<'_>) -> Option<u32> {
+    tcp_info(socket).map(|info| info.tcpi_last_data_recv)
+}
+
+fn tcp_info(socket: BorrowedFd<'_>) -> Option<libc::tcp_info> {
     // SAFETY: all fields of `tcp_info` are integers, for which zero is a value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut len = size_of_val(&info) as libc::socklen_t;
@@ -319,14 +330,14 @@ pub fn backlog_len(listener: BorrowedFd<'_>) -> Option<u32> {
     // bytes at the address of `info`, which is that large and lives through the call.
     let result = unsafe {
         libc::getsockopt(
-            listener.as_raw_fd(),
+            socket.as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
             (&raw mut info).cast(),
             &raw mut len,
         )
     };
-    (result == 0).then_some(info.tcpi_unacked) // of a listener: the length of its queue
+    (result == 0).then_some(info)
 }
 
 #[cfg(test)]
@@ -334,6 +345,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -383,6 +395,27 @@ mod tests {
         drop(client);
         crate::wait_any(&[socket], Some(5_000)).unwrap();
         assert_eq!(receive(socket, &mut buffer).unwrap(), Some(0));
+    }
+
+    #[test]
+    fn what_has_waited_to_be_read_has_an_age() {
+        let (listener, address) = listen(&anywhere(), OPTIONS).unwrap();
+        let mut client = TcpStream::connect(port_of(&address)).unwrap();
+        let server = accepted(&listener);
+        let begun = Instant::now();
+        client.write_all(b"abc").unwrap();
+        crate::wait_any(&[server.socket.as_fd()], Some(5_000)).unwrap();
+        let came = Instant::now();
+        while came.elapsed() < Duration::from_millis(40) {
+            std::thread::yield_now();
+        }
+        let ago_ms = u64::from(received_ago_ms(server.socket.as_fd()).unwrap());
+        let tick = Duration::from_millis(10);
+        let ago = Duration::from_millis(ago_ms);
+        assert!(ago + tick >= Duration::from_millis(40), "{ago:?}");
+        assert!(ago <= begun.elapsed() + tick, "{ago:?}");
+        let (one, _other) = UnixStream::pair().unwrap();
+        assert_eq!(received_ago_ms(one.as_fd()), None);
     }
 
     #[test]

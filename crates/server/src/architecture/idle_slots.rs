@@ -1,6 +1,6 @@
 //! Connections on threads of their own, of which the idle ones may have to make room.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -66,6 +66,10 @@ impl Hold for Slot {
     fn resume(&self) -> bool {
         let (order, state) = (Ordering::AcqRel, &self.idle_since);
         state.fetch_max(BUSY, order) != EVICTED
+    }
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.accepted.socket.as_fd())
     }
 }
 

@@ -4,6 +4,7 @@
 //! honest weakness: memory and scheduling for every connection, idle or not.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -258,6 +259,10 @@ impl<H: Handler> Hold for ThreadSlot<H> {
 
     fn resume(&self) -> bool {
         self.slot.resume()
+    }
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.slot.socket()
     }
 
     fn relieve(&self) {

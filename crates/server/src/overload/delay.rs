@@ -52,6 +52,11 @@ impl DelayControl {
         wait_us > self.goal_us / TARGET_DIVISOR
     }
 
+    /// Whether so long a wait says that there is more work than capacity, at least for now.
+    pub(super) fn is_wait(&self, wait_us: u64) -> bool {
+        wait_us > self.goal_us / (TARGET_DIVISOR * CALM_DIVISOR)
+    }
+
     pub(super) fn is_lasting(&self) -> bool {
         self.is_lasting
     }
@@ -69,7 +74,7 @@ impl DelayControl {
 
     /// Work began after it had waited for so long.
     pub(super) fn waited(&mut self, wait_us: u64) {
-        if wait_us <= self.goal_us / (TARGET_DIVISOR * CALM_DIVISOR) {
+        if !self.is_wait(wait_us) {
             self.refusing = None;
             self.is_lasting = false;
         }

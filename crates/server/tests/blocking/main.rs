@@ -6,6 +6,7 @@
 mod descriptors;
 mod limits;
 mod order;
+mod overload;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod shutdown;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
 use super::{Gated, Server};
 
@@ -112,6 +112,16 @@ impl ChildServer {
         let (_, after) = stat.rsplit_once(") ").unwrap();
         let field = |n: usize| after.split(' ').nth(n - 3).unwrap().parse::<u64>().unwrap();
         field(14) + field(15)
+    }
+
+    /// Lets it run no more, or again.
+    #[allow(dead_code, reason = "not every test program stops its child")]
+    pub(crate) fn set_stopped(&self, is_stopped: bool) {
+        let signal = match is_stopped {
+            true => Signal::STOP,
+            false => Signal::CONT,
+        };
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Drains it; returns what it logged.
