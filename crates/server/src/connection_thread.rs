@@ -18,6 +18,7 @@ use crate::admission::Verdict;
 use crate::config::Steps as _;
 use crate::connection::{Connection, Placement, Step, TaskStart};
 use crate::fairness::ClientKey;
+use crate::fairness::lanes::{Lane, Place};
 use crate::memory::Footprint;
 use crate::overload::Permit;
 use crate::shutdown::Stage;
@@ -409,9 +410,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             self.busy.visits += 1;
             self.busy.us += now_us.saturating_sub(began_us);
         }
-        if let (Some(permit), Some(in_progress)) = (self.permit.take(), &self.site.in_progress) {
-            in_progress.end(now_us, &permit);
-        }
+        end(&mut self.permit, self.site, now_us);
         now_us
     }
 
@@ -452,6 +451,20 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     }
 }
 
+/// Whatever has panicked, its request is no longer in progress.
+impl<H: Handler, T, F> Drop for Thread<'_, H, T, F> {
+    fn drop(&mut self) {
+        end(&mut self.permit, self.site, self.thread.now_us());
+    }
+}
+
+/// A request is no longer in progress, if one was.
+fn end<H: Handler>(permit: &mut Option<Permit>, site: &Site<H>, now_us: u64) {
+    if let (Some(permit), Some(in_progress)) = (permit.take(), &site.in_progress) {
+        in_progress.end(now_us, &permit);
+    }
+}
+
 /// The request has its 503.
 struct Refused;
 
@@ -466,33 +479,42 @@ struct OnThread<'t> {
 }
 
 impl OnThread<'_> {
-    /// A request is about to begin on a thread that shares the CPUs with others.
+    /// A request is about to begin on a thread that shares the CPUs with others; it may have to wait for
+    /// them first.
     fn begin<H: Handler>(
-        &self,
+        &mut self,
         site: &Site<H>,
         thread: &ThreadContext<H>,
         exchange: &mut Exchange,
-    ) -> Result<Option<Permit>, Refused> {
+        lane: Lane,
+    ) -> Result<(), Refused> {
         let Some(in_progress) = &site.in_progress else {
-            return Ok(None);
+            return Ok(());
         };
-        let client = match site.options.fairness {
-            true => ClientKey::of_request(exchange),
-            false => ClientKey::NOBODY,
+        // Of a pipelined request before.
+        end(self.permit, site, site.clock.now_us());
+        let place = match site.options.fairness {
+            true => Place {
+                lane,
+                client: ClientKey::of_request(exchange),
+            },
+            false => Place::default(),
         };
-        let now_us = site.clock.now_us();
-        let waited_us = match in_progress.wants_waits(now_us) {
-            true => self.waited_us(now_us),
+        let waited_us = match in_progress.wants_waits(thread.now_us()) {
+            true => self.waited_us(site.clock.now_us()),
             false => 0,
         };
-        in_progress
-            .begin(client, waited_us, now_us)
-            .map(Some)
-            .map_err(|retry_after_s| {
+        match in_progress.begin(place, waited_us, || site.clock.now_us()) {
+            Ok(permit) => {
+                *self.permit = Some(permit);
+                Ok(())
+            }
+            Err(retry_after_s) => {
                 exchange.refuse(retry_after_s);
                 thread.row.refused_late.add(1);
-                Refused
-            })
+                Err(Refused)
+            }
+        }
     }
 
     /// How long what this visit is for had waited when the visit began; 0: not known. What a client
@@ -514,15 +536,10 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) -> Option<Box<Exchange>> {
-        match self.begin(site, thread, &mut exchange) {
-            Err(Refused) => {}
-            Ok(permit) => {
-                thread.config().handle_blocking(&mut exchange);
-                thread.tick();
-                if let (Some(permit), Some(in_progress)) = (permit, &site.in_progress) {
-                    in_progress.end(thread.now_us(), &permit);
-                }
-            }
+        if self.begin(site, thread, &mut exchange, Lane::Files).is_ok() {
+            thread.config().handle_blocking(&mut exchange);
+            thread.tick();
+            end(self.permit, site, thread.now_us());
         }
         Some(exchange)
     }
@@ -533,13 +550,8 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) -> TaskStart {
-        // Of a pipelined request before.
-        if let (Some(permit), Some(in_progress)) = (self.permit.take(), &site.in_progress) {
-            in_progress.end(site.clock.now_us(), &permit);
-        }
-        match self.begin(site, thread, &mut exchange) {
-            Ok(permit) => *self.permit = permit,
-            Err(Refused) => return TaskStart::Refused(exchange),
+        if let Err(Refused) = self.begin(site, thread, &mut exchange, Lane::Apps) {
+            return TaskStart::Refused(exchange);
         }
         match thread.task_waker() {
             Ok(waker) => {

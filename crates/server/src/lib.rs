@@ -129,6 +129,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use loadline_proto::{AccessFormat, Handler};
+use loadline_sys::affinity::cpu_budget;
 
 pub use architecture::fixed_memory_bytes;
 pub use builder::Server;
@@ -213,6 +214,14 @@ pub fn serve<H: Handler>(
     })
 }
 
+/// Where threads share the CPUs. Those of a pool are as many as it was given, or as its sizes have found.
+fn in_progress(options: &ServerOptions) -> Option<InProgress> {
+    let goal = options.latency_goal?;
+    let has_thread_each = options.architecture == Architecture::ThreadPerConnection;
+    let cpus = has_thread_each.then(|| cpu_budget().cpu_seconds_per_second());
+    Some(InProgress::new(goal, cpus))
+}
+
 /// The same with these threads.
 fn start<H: Handler>(
     served: impl Into<Arc<SharedConfig<H>>>,
@@ -232,7 +241,7 @@ fn start<H: Handler>(
     let addresses = listeners.iter().map(|l| l.address().clone()).collect();
     let site = Arc::new(Site {
         memory: config.memory.unwrap_or_else(|| MemoryBudget::new(None)),
-        in_progress: config.options.latency_goal.map(InProgress::new),
+        in_progress: in_progress(&config.options),
         config: served,
         clock: Clock::new(),
         descriptor_log_after: accept::acceptor::LogAfter::default(),

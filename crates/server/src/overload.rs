@@ -1,10 +1,11 @@
 //! Whether new work can be done in time: by what waits, by how long work takes, and by how long it
 //! was too much.
 //!
-//! All of it is pure: times are arguments, in microseconds of the server's clock. `LaneControl`
-//! stands before workers with a queue, `InProgress` before threads that share the CPUs, and
-//! `TurnControl` before a loop that does the work itself. `docs/overload.md` explains the rules.
+//! What decides is pure: times are arguments, in microseconds of the server's clock. `LaneControl`
+//! stands before workers with a queue, `InProgress` before threads that share the CPUs (and lets them
+//! wait), `TurnControl` before a loop that does the work itself. `docs/overload.md` explains the rules.
 
+mod at_once;
 mod delay;
 mod in_progress;
 mod lanes;

@@ -1,17 +1,19 @@
 //! Which requests threads begin that share the CPUs: a thread for each connection, or many of a pool.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+#[cfg(test)]
+mod simulation;
+mod state;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::delay::DelayControl;
-use super::retry_after::RetryAfter;
-use crate::fairness::ClientKey;
+use loadline_sys::usage::ThreadUsage;
 
-/// One observation in so many counts for the time of a request among others.
-const WEIGHT: f64 = 16.0;
+use super::at_once::Used;
+use crate::fairness::lanes::Place;
+pub(crate) use state::Permit;
+use state::{Begin, State};
 
 /// Of so many requests it is found out for one how long it has waited, while none is known to wait:
 /// requests of 200 us then show a queue before the CPUs within 7 ms, and finding out costs a thirtieth of
@@ -20,57 +22,44 @@ const WAITS_APART: u64 = 32;
 
 /// Requests in progress of a server, with what each costs the others.
 ///
-/// What waits for a CPU before its thread has read it is not in progress: that wait counts besides.
+/// Two things are looked at:
 ///
-/// Threads wait in no queue that could be measured: they share the CPUs, so that each request takes
-/// the longer the more there are. Measured is the time of a request divided by how many were in
-/// progress meanwhile. For work that computes this is constant, its CPU time over the CPUs; for work
-/// that waits it falls with their number, so that nothing is refused that disturbs nobody.
+/// - how long a request has waited for a CPU until its thread has read it: nobody counts those
+/// - how many are in progress, times what each costs the others: the time of a request divided by how
+///   many were in progress meanwhile. For work that computes this is constant, its CPU time over the
+///   CPUs; for work that waits it falls with their number, so that nothing is refused that disturbs
+///   nobody.
+///
+/// Of a connection's own threads only as many are at work at once as the CPUs can use (`AtOnce`); the
+/// others wait for their turn: a hundred that compute in turns would all be late.
 #[derive(Debug)]
 pub(crate) struct InProgress {
     state: Mutex<State>,
     goal_us: u64,
     /// Requests that were about to begin.
     asked: AtomicU64,
-    /// Until then it is found out for each, in microseconds.
+    /// Until then it is found out for each how long it has waited, in microseconds.
     pressed_until_us: AtomicU64,
 }
 
-#[derive(Debug)]
-struct State {
-    delay: DelayControl,
-    retry_after: RetryAfter,
-    count: u32,
-    /// By client, those that have any.
-    clients: HashMap<ClientKey, u32>,
-    /// The time of a request for each that is in progress, in microseconds; 0: not known yet.
-    each_us: f64,
-}
-
-/// A request in progress; to be given back with `end`.
-#[derive(Debug)]
-#[must_use]
-pub(crate) struct Permit {
-    began_us: u64,
-    client: ClientKey,
-    /// In progress when it began, itself included.
-    count: u32,
+/// What a thread waits for whose request is to begin later.
+#[derive(Debug, Default)]
+struct Ticket {
+    decided: Mutex<Option<Result<Permit, u32>>>,
+    changed: Condvar,
 }
 
 impl InProgress {
-    pub(crate) fn new(goal: Duration) -> Self {
-        let delay = DelayControl::new(goal);
+    /// `cpus`: as many are at work at once as these can use; `None`: as many as begin.
+    pub(crate) fn new(goal: Duration, cpus: Option<f64>) -> Self {
+        // Who sleeps and who computes is known only where the kernel counts what threads wait for CPUs.
+        let counts = || Used::by(ThreadUsage::of_this_thread(), 0).is_some();
+        let state = State::new(goal, cpus.filter(|_| counts()));
         Self {
-            goal_us: delay.goal_us(),
+            goal_us: state.delay.goal_us(),
             asked: AtomicU64::new(0),
             pressed_until_us: AtomicU64::new(0),
-            state: Mutex::new(State {
-                delay,
-                retry_after: RetryAfter::new(),
-                count: 0,
-                clients: HashMap::new(),
-                each_us: 0.0,
-            }),
+            state: Mutex::new(state),
         }
     }
 
@@ -80,62 +69,80 @@ impl InProgress {
         asked.is_multiple_of(WAITS_APART) || now_us < self.pressed_until_us.load(Relaxed)
     }
 
-    /// A request of this client would begin that has waited for so long (0: not known). `Err`: it would
-    /// not end in time, and its client is to come back after this many seconds.
+    /// A request would begin that has waited for so long (0: not known). This thread waits until it may.
+    /// `Err`: it would not end in time, and its client is to come back after this many seconds.
     pub(crate) fn begin(
         &self,
-        client: ClientKey,
+        place: Place,
         waited_us: u64,
-        now_us: u64,
+        now_us: impl Fn() -> u64,
     ) -> Result<Permit, u32> {
+        let came_us = now_us();
         let mut state = self.lock();
         if state.delay.is_wait(waited_us) {
-            self.press(now_us);
+            self.press(came_us);
         }
-        let count = state.count + 1;
-        if count == 1 {
-            state.delay.waited(waited_us);
-        }
-        // For a client with fewer than others it is as if these had no more: they are refused first.
-        let own = state.clients.get(&client).copied().unwrap_or(0);
-        let clients = state.clients.len() as u32 + u32::from(own == 0);
-        let shared = count.min((own + 1).saturating_mul(clients));
-        // Two at least, so that none waits for the next one to begin.
-        let takes_us = match count > 2 {
-            true => (state.each_us * f64::from(shared)) as u64,
-            false => 0,
+        let begin = state.begin(place, waited_us, came_us);
+        drop(state);
+        let begun = match begin {
+            Begin::Now(permit) => Ok(permit),
+            Begin::Never(retry_after_s) => Err(retry_after_s),
+            Begin::Later(ticket) => {
+                let last_us = came_us.saturating_add(self.goal_us.saturating_sub(waited_us));
+                self.wait(place, &ticket, last_us, &now_us)
+            }
         };
-        if waited_us.saturating_add(takes_us) > state.delay.accepted_us() {
-            self.press(now_us);
-            state.delay.refused(now_us);
-            let each_us = state.each_us as u64;
-            return Err(state.retry_after.next_s(now_us, each_us));
+        match begun {
+            Ok(permit) if permit.is_to_be_measured => Ok(self.measure(permit, now_us())),
+            Ok(permit) => Ok(permit),
+            Err(retry_after_s) => {
+                self.press(came_us);
+                Err(retry_after_s)
+            }
         }
-        state.count = count;
-        *state.clients.entry(client).or_default() += 1;
-        Ok(Permit {
-            began_us: now_us,
-            client,
-            count,
-        })
     }
 
     pub(crate) fn end(&self, now_us: u64, permit: &Permit) {
-        let mut state = self.lock();
-        let took_us = now_us.saturating_sub(permit.began_us) as f64;
-        let beside = f64::from(permit.count + state.count) / 2.0;
-        state.count = state.count.saturating_sub(1);
-        if let Entry::Occupied(mut own) = state.clients.entry(permit.client) {
-            *own.get_mut() -= 1;
-            if *own.get() == 0 {
-                own.remove();
+        let used = permit.measured.and_then(|thread| Used::by(thread, now_us));
+        self.lock().end(permit, used, now_us);
+    }
+
+    /// Until its turn has come, or until it would be too late.
+    fn wait(
+        &self,
+        place: Place,
+        ticket: &Arc<Ticket>,
+        last_us: u64,
+        now_us: &impl Fn() -> u64,
+    ) -> Result<Permit, u32> {
+        let mut look_in_us = self.lock().look_in_us();
+        loop {
+            let left_us = last_us.saturating_sub(now_us()) + 1;
+            if let Some(decided) = ticket.wait(Duration::from_micros(look_in_us.min(left_us))) {
+                return decided;
             }
+            let now_us = now_us();
+            let mut state = self.lock();
+            state.look(now_us);
+            if let Some(decided) = ticket.wait(Duration::ZERO) {
+                return decided;
+            }
+            if now_us > last_us {
+                return Err(state.give_up(place, ticket, now_us));
+            }
+            look_in_us = state.look_in_us();
         }
-        let each_us = took_us / beside.max(1.0);
-        state.each_us = match state.each_us {
-            0.0 => each_us,
-            known => known + (each_us - known) / WEIGHT,
-        };
+    }
+
+    /// What the request uses of the CPU is known when it has ended.
+    #[cold]
+    fn measure(&self, mut permit: Permit, now_us: u64) -> Permit {
+        let thread = ThreadUsage::of_this_thread();
+        if let Some(used) = Used::by(thread, now_us) {
+            self.lock().measure(thread, used);
+            permit.measured = Some(thread);
+        }
+        permit
     }
 
     /// Requests wait.
@@ -149,27 +156,59 @@ impl InProgress {
     }
 }
 
+impl Ticket {
+    fn decide(&self, decided: Result<Permit, u32>) {
+        *self.decided.lock().unwrap_or_else(PoisonError::into_inner) = Some(decided);
+        self.changed.notify_one();
+    }
+
+    /// For this long at most; `None`: nothing is decided yet.
+    fn wait(&self, at_most: Duration) -> Option<Result<Permit, u32>> {
+        let decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_open = |decided: &mut Option<_>| decided.is_none();
+        let waited = self.changed.wait_timeout_while(decided, at_most, is_open);
+        let (mut decided, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        decided.take()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fairness::ClientKey;
+    use crate::fairness::lanes::Lane;
 
     const CLIENT: ClientKey = ClientKey::NOBODY;
     const GOAL: Duration = Duration::from_secs(1);
 
+    fn place(client: ClientKey) -> Place {
+        let lane = Lane::Files;
+        Place { lane, client }
+    }
+
+    fn begin(
+        in_progress: &InProgress,
+        client: ClientKey,
+        waited_us: u64,
+        now_us: u64,
+    ) -> Result<Permit, u32> {
+        in_progress.begin(place(client), waited_us, || now_us)
+    }
+
     /// Requests begin until one is refused; how many.
     fn fill(in_progress: &InProgress, now_us: u64) -> usize {
         let begun: Vec<_> = (0..10_000)
-            .map_while(|_| in_progress.begin(CLIENT, 0, now_us).ok())
+            .map_while(|_| begin(in_progress, CLIENT, 0, now_us).ok())
             .collect();
         begun.len()
     }
 
     #[test]
     fn work_that_computes_is_bounded_by_what_its_cpus_do_within_the_goal() {
-        let in_progress = InProgress::new(GOAL);
+        let in_progress = InProgress::new(GOAL, None);
         for index in 0..50 {
             let permits: Vec<_> = (0..4)
-                .map(|_| in_progress.begin(CLIENT, 0, index).unwrap())
+                .map(|_| begin(&in_progress, CLIENT, 0, index).unwrap())
                 .collect();
             for permit in permits {
                 // four of 10 ms each on one CPU; the later ones end among fewer
@@ -182,10 +221,10 @@ mod tests {
 
     #[test]
     fn work_that_sleeps_is_bounded_by_connections_alone() {
-        let in_progress = InProgress::new(GOAL);
+        let in_progress = InProgress::new(GOAL, None);
         for index in 0..50 {
             let permits: Vec<_> = (0..90)
-                .map(|_| in_progress.begin(CLIENT, 0, index).unwrap())
+                .map(|_| begin(&in_progress, CLIENT, 0, index).unwrap())
                 .collect();
             for permit in permits {
                 in_progress.end(index + 10_000, &permit);
@@ -196,26 +235,26 @@ mod tests {
 
     #[test]
     fn a_client_with_few_begins_though_another_has_all_that_can_be_done() {
-        let in_progress = InProgress::new(GOAL);
-        let permit = in_progress.begin(CLIENT, 0, 0).unwrap();
+        let in_progress = InProgress::new(GOAL, None);
+        let permit = begin(&in_progress, CLIENT, 0, 0).unwrap();
         in_progress.end(10_000, &permit);
         let begun = fill(&in_progress, 20_000);
-        assert!(in_progress.begin(CLIENT, 0, 20_000).is_err());
+        assert!(begin(&in_progress, CLIENT, 0, 20_000).is_err());
         let other = ClientKey::of([192, 0, 2, 2].into());
         let permits: Vec<_> = (0..10)
-            .map(|_| in_progress.begin(other, 0, 20_000).unwrap())
+            .map(|_| begin(&in_progress, other, 0, 20_000).unwrap())
             .collect();
-        assert!(in_progress.begin(CLIENT, 0, 20_000).is_err(), "{begun}");
+        assert!(begin(&in_progress, CLIENT, 0, 20_000).is_err(), "{begun}");
         permits
             .iter()
             .for_each(|permit| in_progress.end(30_000, permit));
-        assert_eq!(in_progress.lock().clients.len(), 1);
+        assert_eq!(in_progress.lock().clients(), 1);
     }
 
     #[test]
     fn two_begin_however_slow_they_are() {
-        let in_progress = InProgress::new(GOAL);
-        let permit = in_progress.begin(CLIENT, 0, 0).unwrap();
+        let in_progress = InProgress::new(GOAL, None);
+        let permit = begin(&in_progress, CLIENT, 0, 0).unwrap();
         in_progress.end(30_000_000, &permit);
         assert_eq!(fill(&in_progress, 40_000_000), 2);
     }
@@ -223,9 +262,9 @@ mod tests {
     /// Many threads wait for a CPU, each of which has its request to itself once it has one.
     #[test]
     fn what_has_waited_for_a_cpu_is_refused_though_nothing_is_in_progress() {
-        let in_progress = InProgress::new(GOAL);
+        let in_progress = InProgress::new(GOAL, None);
         let serve = |waited_us, now_us| {
-            let begun = in_progress.begin(CLIENT, waited_us, now_us);
+            let begun = begin(&in_progress, CLIENT, waited_us, now_us);
             let permit = begun.inspect(|permit| in_progress.end(now_us + 200, permit));
             permit.is_ok()
         };
@@ -245,5 +284,43 @@ mod tests {
         assert!(serve(900_000, 2_500_000));
         let asked = (0..320).filter(|_| in_progress.wants_waits(9_000_000));
         assert_eq!(asked.count(), 10);
+    }
+
+    /// While nothing is known, two begin for each CPU. The others wait instead of being refused.
+    #[test]
+    fn who_waits_begins_when_one_has_ended() {
+        let in_progress = InProgress::new(GOAL, Some(1.0));
+        let first = [0, 1].map(|_| begin(&in_progress, CLIENT, 0, 0).unwrap());
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| begin(&in_progress, CLIENT, 0, 1_000));
+            while in_progress.lock().waiting() == 0 {
+                std::thread::yield_now();
+            }
+            in_progress.end(10_000, &first[0]);
+            let permit = waiting.join().unwrap().unwrap();
+            in_progress.end(20_000, &permit);
+        });
+        in_progress.end(20_000, &first[1]);
+        assert_eq!(in_progress.lock().clients(), 0);
+    }
+
+    #[test]
+    fn who_gives_up_is_refused_and_leaves_nothing() {
+        let mut state = State::new(GOAL, Some(1.0));
+        let mut begin = |now_us| state.begin(Place::default(), 0, now_us);
+        let (Begin::Now(first), Begin::Now(second)) = (begin(0), begin(0)) else {
+            panic!("two begin");
+        };
+        let (Begin::Later(one), Begin::Later(other)) = (begin(0), begin(0)) else {
+            panic!("more wait");
+        };
+        assert!(state.give_up(Place::default(), &one, 1_000_001) > 0);
+        state.end(&first, None, 1_000_002);
+        assert!(one.wait(Duration::ZERO).is_none());
+        // Too late as well, but nothing else waits.
+        let permit = other.wait(Duration::ZERO).unwrap().unwrap();
+        state.end(&permit, None, 1_010_000);
+        state.end(&second, None, 1_010_000);
+        assert_eq!((state.clients(), state.waiting()), (0, 0));
     }
 }

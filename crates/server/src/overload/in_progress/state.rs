@@ -1,0 +1,246 @@
+//! What is in progress and what waits to be, and who comes next. Decides, and never waits itself.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loadline_sys::usage::ThreadUsage;
+
+use super::Ticket;
+use crate::fairness::ClientKey;
+use crate::fairness::lanes::{Charge, Lanes, Place};
+use crate::overload::at_once::{AtOnce, Used};
+use crate::overload::delay::DelayControl;
+use crate::overload::retry_after::RetryAfter;
+
+/// One observation in so many counts for the time of a request among others.
+const WEIGHT: f64 = 16.0;
+
+/// While requests wait, those in progress are looked at so often: soon enough for a handler that sleeps
+/// for longer, and rarely enough for what looking costs, some 50 us.
+const LOOK_US: u64 = 20_000;
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) delay: DelayControl,
+    retry_after: RetryAfter,
+    /// In progress.
+    count: u32,
+    /// By client, in progress or waiting, those that have any.
+    clients: HashMap<ClientKey, u32>,
+    /// The time of a request for each that is in progress, in microseconds; 0: not known yet.
+    each_us: f64,
+    waiting: Lanes<Waiter>,
+    /// How many are in progress at once; `None`: all.
+    at_once: Option<AtOnce>,
+    looked_us: u64,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+struct Waiter {
+    ticket: Arc<Ticket>,
+    /// Since then, in microseconds, and for so long before.
+    since_us: u64,
+    waited_us: u64,
+}
+
+/// A request in progress; to be given back with `end`.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Permit {
+    began_us: u64,
+    client: ClientKey,
+    /// In progress when it began, itself included.
+    count: u32,
+    /// If it has waited for others.
+    charge: Option<Charge>,
+    /// Whose use of the CPU is measured.
+    pub(super) measured: Option<ThreadUsage>,
+    pub(super) is_to_be_measured: bool,
+}
+
+/// What becomes of a request that would begin.
+#[derive(Debug)]
+pub(super) enum Begin {
+    Now(Permit),
+    /// Its ticket says when.
+    Later(Arc<Ticket>),
+    /// To come back after this many seconds.
+    Never(u32),
+}
+
+impl State {
+    pub(super) fn new(goal: Duration, cpus: Option<f64>) -> Self {
+        Self {
+            delay: DelayControl::new(goal),
+            retry_after: RetryAfter::new(),
+            count: 0,
+            clients: HashMap::new(),
+            each_us: 0.0,
+            waiting: Lanes::default(),
+            at_once: cpus.map(AtOnce::new),
+            looked_us: 0,
+        }
+    }
+
+    /// A request would begin that has waited for so long (0: not known).
+    pub(super) fn begin(&mut self, place: Place, waited_us: u64, now_us: u64) -> Begin {
+        let client = place.client;
+        if self.waiting.len() > 0 && now_us >= self.looked_us + LOOK_US {
+            self.look(now_us);
+        }
+        let count = self.count + self.waiting.len() as u32 + 1;
+        if count == 1 {
+            self.delay.waited(waited_us);
+        }
+        // For a client with fewer than others it is as if these had no more: they are refused first.
+        let own = self.clients.get(&client).copied().unwrap_or(0);
+        let clients = self.clients.len() as u32 + u32::from(own == 0);
+        let shared = count.min((own + 1).saturating_mul(clients));
+        // Two at least, so that none waits for the next one to begin.
+        let takes_us = match count > 2 {
+            true => (self.each_us * f64::from(shared)) as u64,
+            false => 0,
+        };
+        if waited_us.saturating_add(takes_us) > self.delay.accepted_us() {
+            return Begin::Never(self.refuse(now_us));
+        }
+        *self.clients.entry(client).or_default() += 1;
+        if self.waiting.len() == 0 && self.has_room() {
+            return Begin::Now(self.permit(client, None, now_us));
+        }
+        if self.waiting.len() == 0 {
+            self.looked_us = now_us;
+        }
+        let ticket = Arc::<Ticket>::default();
+        let waiter = Waiter {
+            ticket: Arc::clone(&ticket),
+            since_us: now_us,
+            waited_us,
+        };
+        self.waiting.push(place, waiter);
+        Begin::Later(ticket)
+    }
+
+    /// A request in progress has ended.
+    pub(super) fn end(&mut self, permit: &Permit, used: Option<Used>, now_us: u64) {
+        let took_us = now_us.saturating_sub(permit.began_us);
+        let beside = f64::from(permit.count + self.count) / 2.0;
+        let each_us = took_us as f64 / beside.max(1.0);
+        self.each_us = match self.each_us {
+            0.0 => each_us,
+            known => known + (each_us - known) / WEIGHT,
+        };
+        self.count = self.count.saturating_sub(1);
+        self.forget(permit.client);
+        if let Some(charge) = permit.charge {
+            self.waiting.done(charge, took_us);
+        }
+        if let (Some(at_once), Some(thread)) = (&mut self.at_once, permit.measured) {
+            at_once.ended(thread, used);
+        }
+        self.let_begin(now_us);
+    }
+
+    /// One in progress is measured from now on.
+    pub(super) fn measure(&mut self, thread: ThreadUsage, used: Used) {
+        if let Some(at_once) = &mut self.at_once {
+            at_once.begins(thread, used);
+        }
+    }
+
+    /// Looks at what is in progress: more of them may be at once than was thought.
+    pub(super) fn look(&mut self, now_us: u64) {
+        self.looked_us = now_us;
+        if let Some(at_once) = &mut self.at_once {
+            at_once.look(|thread| Used::by(thread, now_us));
+        }
+        self.let_begin(now_us);
+    }
+
+    /// A request no longer waits. When its client is to come back, in seconds.
+    pub(super) fn give_up(&mut self, place: Place, ticket: &Arc<Ticket>, now_us: u64) -> u32 {
+        let is_mine = |waiter: &Waiter| Arc::ptr_eq(&waiter.ticket, ticket);
+        self.waiting.remove_if(place.lane, is_mine);
+        self.forget(place.client);
+        self.refuse(now_us)
+    }
+
+    /// How long the last of those that wait is to wait until it looks for all of them: so one in
+    /// `LOOK_US` does.
+    pub(super) fn look_in_us(&self) -> u64 {
+        LOOK_US * (self.waiting.len() as u64).max(1)
+    }
+
+    /// Clients that have a request in progress, or one that waits.
+    #[cfg(test)]
+    pub(super) fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Requests that wait for others.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn has_room(&self) -> bool {
+        let max = self.at_once.as_ref().map_or(u32::MAX, AtOnce::max);
+        self.count < max
+    }
+
+    /// Those who waited begin, while there is room. What has come to its turn too late for the goal is
+    /// refused, unless nothing else waits.
+    fn let_begin(&mut self, now_us: u64) {
+        while self.waiting.len() > 0 && self.has_room() {
+            let Some((waiter, charge)) = self.waiting.pop() else {
+                return;
+            };
+            let waited_us = now_us.saturating_sub(waiter.since_us) + waiter.waited_us;
+            let client = charge.place.client;
+            let takes_us = self.each_us as u64;
+            let is_late = waited_us.saturating_add(takes_us) > self.delay.goal_us();
+            let decided = match is_late && self.waiting.len() > 0 {
+                true => {
+                    self.waiting.done(charge, 0);
+                    self.forget(client);
+                    Err(self.refuse(now_us))
+                }
+                false => {
+                    self.delay.waited(waited_us);
+                    Ok(self.permit(client, Some(charge), now_us))
+                }
+            };
+            waiter.ticket.decide(decided);
+        }
+    }
+
+    fn permit(&mut self, client: ClientKey, charge: Option<Charge>, now_us: u64) -> Permit {
+        self.count += 1;
+        let at_once = self.at_once.as_ref();
+        Permit {
+            began_us: now_us,
+            client,
+            count: self.count,
+            charge,
+            measured: None,
+            is_to_be_measured: at_once.is_some_and(|it| it.wants(now_us, self.count)),
+        }
+    }
+
+    fn forget(&mut self, client: ClientKey) {
+        if let Entry::Occupied(mut own) = self.clients.entry(client) {
+            *own.get_mut() -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
+    }
+
+    fn refuse(&mut self, now_us: u64) -> u32 {
+        self.delay.refused(now_us);
+        self.retry_after.next_s(now_us, self.each_us as u64)
+    }
+}
