@@ -74,9 +74,11 @@ pub(crate) trait Hold {
 }
 
 /// A connection that keeps its thread to its end.
-struct Forever;
+struct Forever<'s> {
+    socket: BorrowedFd<'s>,
+}
 
-impl Hold for Forever {
+impl Hold for Forever<'_> {
     const GIVES_BACK: bool = false;
 
     fn rest(&self, _now: Millis, _deadline: Option<Millis>) -> bool {
@@ -85,6 +87,10 @@ impl Hold for Forever {
 
     fn resume(&self) -> bool {
         true
+    }
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket)
     }
 }
 
@@ -140,7 +146,10 @@ pub(crate) fn serve_accepted<H: Handler>(
     site: &Site<H>,
     thread: &mut ThreadContext<H>,
 ) {
-    serve(accepted, site, thread, &Forever, Verdict::Admit, record);
+    let hold = Forever {
+        socket: accepted.socket.as_fd(),
+    };
+    serve(accepted, site, thread, &hold, Verdict::Admit, record);
 }
 
 /// Serves a connection until its end. The caller has noted it in the journal, and closes the socket.

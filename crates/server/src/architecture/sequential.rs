@@ -1,7 +1,8 @@
 //! One blocking thread, one connection at a time (P3's first).
 //!
-//! Other clients wait in the kernel's backlog: no 503, no eviction. Its honest
-//! weakness: an idle keep-alive client stops everybody else until its idle time is over.
+//! Other clients wait in the kernel's backlog: no eviction, and a 503 only for work that has waited there
+//! beyond the latency goal. Its honest weakness: an idle keep-alive client stops everybody else until its
+//! idle time is over.
 
 use std::io;
 use std::sync::Arc;

@@ -72,6 +72,16 @@ impl DelayControl {
         self.is_lasting |= now_us.saturating_sub(first) >= onset_us;
     }
 
+    /// The same where work begins in no order: one that has hardly waited says nothing of the others, so
+    /// that none may have been refused meanwhile.
+    pub(super) fn waited_in_no_order(&mut self, wait_us: u64, now_us: u64) {
+        let onset_us = self.goal_us / ONSET_DIVISOR;
+        let is_over = |(_, last_us)| now_us.saturating_sub(last_us) > onset_us;
+        if self.refusing.is_none_or(is_over) {
+            self.waited(wait_us);
+        }
+    }
+
     /// Work began after it had waited for so long.
     pub(super) fn waited(&mut self, wait_us: u64) {
         if !self.is_wait(wait_us) {
@@ -105,5 +115,21 @@ mod tests {
         assert_eq!(delay.accepted_us(), 1_000_000);
         delay.refused(760_000);
         assert!(!delay.is_lasting(), "what was before is over");
+    }
+
+    #[test]
+    fn where_there_is_no_order_calm_takes_a_time_without_refusals() {
+        let mut delay = DelayControl::new(Duration::from_secs(1));
+        for now_ms in (0..=250).step_by(10) {
+            delay.waited_in_no_order(0, now_ms * 1000);
+            delay.refused(now_ms * 1000);
+        }
+        assert!(delay.is_lasting());
+        delay.waited_in_no_order(0, 500_000);
+        assert!(delay.is_lasting());
+        delay.waited_in_no_order(12_501, 500_001);
+        assert!(delay.is_lasting());
+        delay.waited_in_no_order(12_500, 500_001);
+        assert!(!delay.is_lasting());
     }
 }

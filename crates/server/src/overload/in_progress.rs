@@ -104,7 +104,13 @@ impl InProgress {
 
     pub(crate) fn end(&self, now_us: u64, permit: &Permit) {
         let used = permit.measured.and_then(|thread| Used::by(thread, now_us));
-        self.lock().end(permit, used, now_us);
+        let mut state = self.lock();
+        let was_long = state.delay.is_wait(now_us.saturating_sub(permit.began_us));
+        // What comes to the same thread has waited for it.
+        if was_long && state.all_begin() {
+            self.press(now_us);
+        }
+        state.end(permit, used, now_us);
     }
 
     /// Until its turn has come, or until it would be too late.
@@ -280,8 +286,10 @@ mod tests {
         // From now on a tenth of the goal is enough, until something has hardly waited.
         assert!(!serve(100_001, 2_300_000));
         assert!(serve(99_000, 2_300_000));
-        assert!(serve(10_000, 2_400_000));
-        assert!(serve(900_000, 2_500_000));
+        assert!(serve(10_000, 2_500_000));
+        assert!(!serve(100_001, 2_550_000), "they do not begin in order");
+        assert!(serve(10_000, 2_800_001));
+        assert!(serve(900_000, 2_900_000));
         let asked = (0..320).filter(|_| in_progress.wants_waits(9_000_000));
         assert_eq!(asked.count(), 10);
     }

@@ -39,3 +39,24 @@ fn what_has_waited_for_its_thread_beyond_the_goal_is_refused() {
     assert_eq!(client.get("/gate").status, 200);
     server.end();
 }
+
+#[test]
+fn what_has_waited_in_the_backlog_beyond_the_goal_is_refused() {
+    let server = start(ServerOptions {
+        latency_goal: Some(GOAL),
+        ..options(Architecture::Sequential)
+    });
+    let mut first = server.connect();
+    first.ask("/gate");
+    server.handler.gate.await_waiting(1);
+    let mut late = server.connect();
+    late.ask("/gate");
+    let asked = Instant::now();
+    eventually(|| asked.elapsed() > GOAL + GOAL / 2);
+    server.handler.gate.open();
+    assert_eq!(first.answer().unwrap().status, 200);
+    drop(first);
+    assert_eq!(late.answer().unwrap().status, 503);
+    assert_eq!(late.get("/gate").status, 200);
+    assert_eq!(server.handle.snapshot().total.refused_late, 1);
+}

@@ -50,7 +50,7 @@ struct Waiter {
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Permit {
-    began_us: u64,
+    pub(super) began_us: u64,
     client: ClientKey,
     /// In progress when it began, itself included.
     count: u32,
@@ -93,7 +93,7 @@ impl State {
         }
         let count = self.count + self.waiting.len() as u32 + 1;
         if count == 1 {
-            self.delay.waited(waited_us);
+            self.delay.waited_in_no_order(waited_us, now_us);
         }
         // For a client with fewer than others it is as if these had no more: they are refused first.
         let own = self.clients.get(&client).copied().unwrap_or(0);
@@ -174,6 +174,11 @@ impl State {
         LOOK_US * (self.waiting.len() as u64).max(1)
     }
 
+    /// Whether none waits for others, whatever is in progress.
+    pub(super) fn all_begin(&self) -> bool {
+        self.at_once.is_none()
+    }
+
     /// Clients that have a request in progress, or one that waits.
     #[cfg(test)]
     pub(super) fn clients(&self) -> usize {
@@ -209,7 +214,7 @@ impl State {
                     Err(self.refuse(now_us))
                 }
                 false => {
-                    self.delay.waited(waited_us);
+                    self.delay.waited_in_no_order(waited_us, now_us);
                     Ok(self.permit(client, Some(charge), now_us))
                 }
             };
