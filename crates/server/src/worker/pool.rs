@@ -333,6 +333,12 @@ impl<H: Handler> WorkerDesk<H> {
         while let Some(taken) = self.source.take() {
             self.carry_out(taken, site);
         }
+        // A job may have counted on this worker: then another one gives up its connection for it.
+        if let Some(seats) = &self.seats
+            && self.source.depth() > 0
+        {
+            seats.free_one();
+        }
         drop(metered);
     }
 
