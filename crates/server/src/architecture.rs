@@ -18,7 +18,7 @@ use loadline_proto::Handler;
 use crate::accept::listener::Listener;
 use crate::connection_thread;
 use crate::memory::thread_bytes;
-use crate::options::{Architecture, ServerOptions};
+use crate::options::{Architecture, ServerOptions, WorkerPools};
 use crate::site::{Site, Started};
 use crate::telemetry::counters::Role;
 use crate::thread::context;
@@ -39,7 +39,8 @@ pub(crate) fn run<H: Handler>(
     }
 }
 
-/// What the threads and their buffers take of memory before any connection has come, in bytes.
+/// What the threads and their buffers take of memory before any connection has come, in bytes; of a
+/// `thread-pool` all that there may be.
 #[must_use]
 pub fn fixed_memory_bytes(options: &ServerOptions) -> u64 {
     let of = |role, buffer_bytes| thread_bytes(role, options.architecture, buffer_bytes);
@@ -52,7 +53,13 @@ pub fn fixed_memory_bytes(options: &ServerOptions) -> u64 {
             thread * options.threads_max() as u64 + that_waits
         }
         Architecture::Reactor | Architecture::Proactor => {
-            of(Role::Loop, context::READ_BUFFER_BYTES) * options.loops as u64
+            let of = |role| of(role, context::READ_BUFFER_BYTES);
+            let loops = options.loops as u64;
+            let pools = match options.worker_pools {
+                WorkerPools::Shared => 1,
+                WorkerPools::PerLoop => loops,
+            };
+            of(Role::Loop) * loops + of(Role::Worker) * options.workers as u64 * pools
         }
     }
 }

@@ -18,13 +18,14 @@ use std::task::Poll;
 use std::thread::Builder;
 use std::time::Duration;
 
-use loadline_base::{LogLimit, Millis, Token};
+use loadline_base::{LogLimit, MemoryAccount, Millis, Token};
 use loadline_proto::{Exchange, Handler, Status};
 
 use crate::admission::Refusing;
 use crate::connection::{Placement, Step, TaskStart};
 use crate::connection_thread::{self, Left, serve_while_held};
 use crate::fairness::lanes::Lane;
+use crate::memory::thread_bytes;
 use crate::options::SocketIo;
 use crate::overload::LaneControl;
 use crate::site::{Clock, Site};
@@ -280,6 +281,8 @@ pub(crate) struct WorkerDesk<H: Handler> {
     registry: Arc<Registry>,
     /// Only where workers serve whole connections.
     thread: Option<ThreadContext<H>>,
+    /// What it takes of the memory of the process, unless its thread's context counts that.
+    _memory: Option<MemoryAccount>,
 }
 
 impl<H: Handler> WorkerDesk<H> {
@@ -296,23 +299,27 @@ impl<H: Handler> WorkerDesk<H> {
             Some(thread) => Arc::clone(&thread.row),
             None => site.registry.row(Role::Worker),
         };
+        let read_buffer = match &thread {
+            Some(_) => Vec::new(),
+            None => vec![0; READ_BUFFER_BYTES],
+        };
+        let memory = thread.is_none().then(|| {
+            let bytes = thread_bytes(Role::Worker, site.options.architecture, READ_BUFFER_BYTES);
+            let mut memory = MemoryAccount::of_one(&site.memory);
+            memory.change(0, bytes);
+            memory
+        });
         Self {
             source,
             pool_row: Arc::clone(&row),
             row,
-            read_buffer: vec![
-                0;
-                if thread.is_some() {
-                    0
-                } else {
-                    READ_BUFFER_BYTES
-                }
-            ],
+            read_buffer,
             control: None,
             seats: None,
             meter: None,
             registry: Arc::clone(&site.registry),
             thread,
+            _memory: memory,
         }
     }
 

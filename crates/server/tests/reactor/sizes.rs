@@ -138,3 +138,23 @@ fn a_drain_ends_workers_that_came_later() {
     }
     assert!(server.end().is_clean());
 }
+
+#[test]
+fn a_worker_counts_as_memory_while_it_is_there() {
+    const WORKER_BYTES: u64 = 64 << 10; // its read buffer alone
+    let server = resized(1, 16, Queue::Shared);
+    let used = || server.handle.snapshot().memory_used_bytes;
+    let before = used();
+    assert!(before >= 2 * WORKER_BYTES);
+    let mut stuck: Vec<_> = (0..8).map(|_| server.connect()).collect();
+    stuck.iter_mut().for_each(|client| client.ask("/gate"));
+    server.handler.gate.await_waiting(8);
+    assert!(used() >= before + 6 * WORKER_BYTES);
+    server.handler.gate.open();
+    for client in &mut stuck {
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+    drop(stuck);
+    eventually(|| workers(&server) == 2 && used() < before + WORKER_BYTES);
+    assert!(server.end().is_clean());
+}
