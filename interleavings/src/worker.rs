@@ -4,6 +4,8 @@
 pub(crate) mod job_queue;
 #[path = "../../crates/server/src/worker/mailbox.rs"]
 pub(crate) mod mailbox;
+#[path = "../../crates/server/src/worker/peaks.rs"]
+mod peaks;
 #[path = "../../crates/server/src/worker/queue_ends.rs"]
 mod queue_ends;
 

@@ -9,11 +9,12 @@
 //!                      a size was found
 //! ```
 //!
-//! Three rules, each for what the others do not see:
+//! Four rules, each for what the others do not see:
 //!
 //! | rule | says | from |
 //! |---|---|---|
 //! | CPUs | no more threads than keep the CPUs busy: `CPUs x (1 + blocked / computing)` and some to spare | the threads' time, by wall clock and CPU clock |
+//! | jobs | no more threads than there were jobs at one time | the peak of jobs on threads and in the queue |
 //! | waits | if jobs do not wait for threads, no more threads; if threads had no job for long, fewer | Little's law, the peak of busy threads |
 //! | climbing | if jobs wait: as many threads as make more throughput or shorter responses (`climb`) | throughput, waits |
 //!
@@ -98,6 +99,8 @@ pub struct Measured {
     pub ready_us: u64,
     /// The most threads that had a job at one time.
     pub busy_max: usize,
+    /// The most jobs that there were at one time, on threads and in the queue.
+    pub present_max: usize,
     /// Jobs in the queue at its end.
     pub queue_depth: usize,
 }
@@ -242,6 +245,8 @@ impl Sizer {
             return (fewer, Reason::Cpus);
         }
         let useful = recent.threads_for(cpus).ceil() as usize;
+        // More threads than there were jobs would have nothing to do.
+        let useful = useful.min(recent.present_max.max(self.level.present_max));
         let limits = (
             self.bounds.min,
             useful.clamp(self.bounds.min, self.bounds.max),

@@ -119,6 +119,7 @@ mod worker {
     #[cfg(test)]
     mod mailbox_tests;
     pub(crate) mod meter;
+    pub(crate) mod peaks;
     pub(crate) mod pool;
     mod queue_ends;
     pub(crate) mod resizer;

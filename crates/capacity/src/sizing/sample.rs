@@ -29,6 +29,8 @@ pub(super) struct Sample {
     pub(super) stuck: u32,
     /// Jobs in the queue at the end.
     pub(super) queue_depth: usize,
+    /// The most jobs at one time.
+    pub(super) present_max: usize,
 }
 
 /// Whether jobs wait for threads.
@@ -55,6 +57,7 @@ impl Sample {
             self.stuck += 1;
         }
         self.queue_depth = measured.queue_depth;
+        self.present_max = self.present_max.max(measured.present_max);
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -68,6 +71,7 @@ impl Sample {
         self.ready_us += other.ready_us;
         self.stuck += other.stuck;
         self.queue_depth = other.queue_depth;
+        self.present_max = self.present_max.max(other.present_max);
     }
 
     pub(super) fn jobs_per_s(&self) -> f64 {

@@ -9,15 +9,47 @@ mod trial;
 mod world;
 
 use super::*;
+use kinds::{CONNECTIONS_MAX, THREADS_MAX, draw, draw_database};
 use table::table;
-use trial::{Outcome, judge};
+use trial::{Outcome, Pool, judge};
 use world::{Arrivals, Kind, Load as Asked, Machine, Phase, Spread, World};
 
 const BOUNDS: Bounds = Bounds { min: 1, max: 64 };
 
-fn assert_goals(seeds: std::ops::Range<u64>) {
-    let outcomes: Vec<_> = seeds.flat_map(judge).collect();
-    println!("{}", table(&outcomes));
+const THREADS: Pool = Pool {
+    bounds: Bounds {
+        min: 1,
+        max: THREADS_MAX,
+    },
+    per_cpu: 1,
+    seen: |_| (),
+};
+
+/// What connections wait for uses no CPU that is seen here.
+const CONNECTIONS: Pool = Pool {
+    bounds: Bounds {
+        min: 2,
+        max: CONNECTIONS_MAX,
+    },
+    per_cpu: 2,
+    seen: |measured| {
+        measured.cpus = f64::INFINITY;
+        (measured.cpu_us, measured.ready_us) = (0, 0);
+    },
+};
+
+fn of_threads(seed: u64) -> Vec<Outcome> {
+    let (machine, loads) = draw(seed);
+    judge(&THREADS, machine, &loads, seed)
+}
+
+fn of_connections(seed: u64) -> Vec<Outcome> {
+    let (machine, loads) = draw_database(seed);
+    judge(&CONNECTIONS, machine, &loads, seed)
+}
+
+fn assert_goals(outcomes: &[Outcome]) {
+    println!("{}", table(outcomes));
     let part = |holds: fn(&Outcome) -> bool| {
         outcomes.iter().filter(|one| holds(one)).count() as f64 / outcomes.len() as f64
     };
@@ -36,13 +68,24 @@ fn assert_goals(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn sizes_on_made_up_servers_are_near_the_best() {
-    assert_goals(0..10);
+    assert_goals(&(0..10).flat_map(of_threads).collect::<Vec<_>>());
 }
 
 #[test]
 #[ignore = "by hand: a quarter of an hour with --profile fast"]
 fn sizes_on_thousands_of_made_up_servers_are_near_the_best_by_hand() {
-    assert_goals(1000..3000);
+    assert_goals(&(1000..3000).flat_map(of_threads).collect::<Vec<_>>());
+}
+
+#[test]
+fn pools_of_connections_to_made_up_databases_are_near_the_best() {
+    assert_goals(&(0..20).flat_map(of_connections).collect::<Vec<_>>());
+}
+
+#[test]
+#[ignore = "by hand: minutes with --profile fast"]
+fn pools_of_connections_to_thousands_of_made_up_databases_are_near_the_best_by_hand() {
+    assert_goals(&(1000..3000).flat_map(of_connections).collect::<Vec<_>>());
 }
 
 const MACHINE: Machine = Machine {
@@ -154,10 +197,37 @@ fn a_pool_whose_threads_are_all_stuck_grows() {
             cpu_us: 0,
             ready_us: 0,
             busy_max: size,
+            present_max: size + 500,
             queue_depth: 500,
         });
     }
     assert_eq!(sizer.size(), BOUNDS.max);
+}
+
+#[test]
+fn threads_are_no_more_than_the_jobs_of_one_time() {
+    let mut sizer = Sizer::new(BOUNDS, 2);
+    for _ in 0..100 {
+        let size = sizer.size();
+        // Whatever their number, threads that are woken wait for the CPU; more of them seem to help.
+        let mut waits = Waits::default();
+        (0..100).for_each(|_| waits.record(50_000 / size as u64));
+        sizer.decide(&Measured {
+            interval_us: 100_000,
+            size,
+            cpus: f64::INFINITY,
+            jobs: 100,
+            waits,
+            busy_us: 100_000,
+            cpu_us: 90_000,
+            ready_us: 0,
+            busy_max: size.min(20),
+            present_max: 20,
+            queue_depth: 20_usize.saturating_sub(size),
+        });
+        assert!(sizer.size() <= 20, "{}", sizer.size());
+    }
+    assert!(sizer.size() >= 10, "{}", sizer.size());
 }
 
 #[test]

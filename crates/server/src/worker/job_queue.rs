@@ -16,6 +16,7 @@ use crate::options::Queue;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::sync::deque::{Injector, Steal, Stealer, Worker};
 use crate::sync::{Condvar, Mutex, MutexGuard, thread};
+use crate::worker::peaks::{Peaks, PeaksTaken};
 use crate::worker::queue_ends::{End, Ends};
 
 /// Jobs that wait, seen from those who bring them.
@@ -24,9 +25,9 @@ pub(crate) struct JobQueue<J> {
     /// Jobs that wait. In the stealing queue, counted up before a job is there to be found.
     depth: AtomicUsize,
     bound: usize,
-    /// Workers that there are, and the most that had a job at one time. Nothing in here depends on them.
+    /// Workers that there are. Nothing in here depends on them.
     workers: Count,
-    busy_max: Count,
+    peaks: Peaks,
     /// Workers that there should be.
     workers_wanted: Count,
 }
@@ -122,7 +123,7 @@ impl<J> JobQueue<J> {
             depth: AtomicUsize::new(0),
             bound,
             workers: Count::new(0),
-            busy_max: Count::new(0),
+            peaks: Peaks::default(),
             workers_wanted: Count::new(0),
         })
     }
@@ -216,22 +217,20 @@ impl<J> JobQueue<J> {
         self.workers().saturating_sub(wanted)
     }
 
-    /// The most workers that had a job at one time since the last call.
-    pub(crate) fn take_busy_max(&self) -> usize {
+    /// The most workers that had a job, and the most jobs, at one time since the last call.
+    pub(crate) fn take_peaks(&self) -> PeaksTaken {
         let asleep = match &self.kind {
             Kind::Shared { state, .. } => lock(state).asleep,
             Kind::Stealing { asleep, .. } => asleep.load(Ordering::SeqCst),
         };
         let busy = self.workers().saturating_sub(asleep);
-        self.busy_max.swap(busy, Relaxed).max(busy)
+        self.peaks.take(busy, self.depth())
     }
 
-    /// A worker has taken a job while so many were asleep. A peak may be missed where two come at once.
-    fn note_busy(&self, asleep: usize) {
+    /// A job has come or was taken; now so many workers are asleep and so many jobs wait.
+    fn note_peaks(&self, asleep: usize, depth: usize) {
         let busy = self.workers().saturating_sub(asleep);
-        if busy > self.busy_max.load(Relaxed) {
-            self.busy_max.store(busy, Relaxed);
-        }
+        self.peaks.note(busy, depth);
     }
 
     /// Queues a job.
@@ -260,6 +259,7 @@ impl<J> JobQueue<J> {
                 }
                 state.jobs.push(place, job);
                 self.depth.store(state.jobs.len(), Relaxed);
+                self.note_peaks(state.asleep, state.jobs.len());
                 let wake = state.asleep > 0;
                 drop(state);
                 if wake {
@@ -277,7 +277,8 @@ impl<J> JobQueue<J> {
             } => {
                 // The depth is raised before this look at `closed`, and a worker looks at `closed`
                 // before the depth: none ends before a job that was accepted.
-                let is_full = self.depth.fetch_add(1, Ordering::SeqCst) >= bound;
+                let depth = self.depth.fetch_add(1, Ordering::SeqCst);
+                let is_full = depth >= bound;
                 if is_full || closed.load(Ordering::SeqCst) {
                     self.depth.fetch_sub(1, Ordering::SeqCst);
                     return Err(job);
@@ -287,7 +288,9 @@ impl<J> JobQueue<J> {
                 // The depth was raised before this look at the sleepers, and a worker looks at the
                 // depth after it has counted itself as asleep: one of the two sees the other.
                 fence(Ordering::SeqCst);
-                if asleep.load(Ordering::SeqCst) > 0 {
+                let asleep = asleep.load(Ordering::SeqCst);
+                self.note_peaks(asleep, depth + 1);
+                if asleep > 0 {
                     drop(lock(parking));
                     changed.notify_one();
                 }
@@ -396,7 +399,7 @@ impl<J> JobSource<J> {
                     }
                     if let Some((job, charge)) = state.jobs.pop() {
                         self.queue.depth.store(state.jobs.len(), Relaxed);
-                        self.queue.note_busy(state.asleep);
+                        self.queue.note_peaks(state.asleep, state.jobs.len());
                         let stolen = false;
                         return Some(Taken {
                             job,
@@ -422,8 +425,8 @@ impl<J> JobSource<J> {
             } => loop {
                 let is_leaving = is_crowded.load(Relaxed) && self.is_own_empty();
                 if !is_leaving && let Some(taken) = self.find() {
-                    self.queue.depth.fetch_sub(1, Ordering::SeqCst);
-                    self.queue.note_busy(asleep.load(Relaxed));
+                    let depth = self.queue.depth.fetch_sub(1, Ordering::SeqCst);
+                    (self.queue).note_peaks(asleep.load(Relaxed), depth.saturating_sub(1));
                     return Some(taken);
                 }
                 let mut parked = lock(parking);

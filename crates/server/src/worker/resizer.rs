@@ -159,6 +159,7 @@ impl Resized {
         self.last = work;
         self.last_us = now_us;
         let scaled = |us: u64| (us as f64 * times) as u64;
+        let peaks = self.workers.take_peaks();
         Measured {
             interval_us: scaled(interval_us),
             size: self.workers.count(),
@@ -168,7 +169,8 @@ impl Resized {
             busy_us: scaled(since.busy_us),
             cpu_us: scaled(since.cpu_us),
             ready_us: scaled(since.ready_us),
-            busy_max: self.workers.take_busy_max(),
+            busy_max: peaks.busy,
+            present_max: peaks.present,
             queue_depth: self.workers.depth(),
         }
     }

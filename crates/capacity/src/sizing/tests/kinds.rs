@@ -3,9 +3,12 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::trial::SIZE_MAX;
 use super::world::{Arrivals, Kind, Load, Machine, Phase, Spread};
 
+/// The most threads that a pool may have.
+pub(super) const THREADS_MAX: usize = 256;
+/// The most connections.
+pub(super) const CONNECTIONS_MAX: usize = 64;
 /// Jobs a second of a simulation: more of them show nothing else.
 const RATE_MAX_PER_S: f64 = 12_000.0;
 
@@ -25,10 +28,61 @@ pub(super) fn draw(seed: u64) -> (Machine, [Load; 2]) {
     (machine, [first, second])
 }
 
+/// A database and what lies before it, and two kinds of statements that it is given one after the other.
+pub(super) fn draw_database(seed: u64) -> (Machine, [Load; 2]) {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    let machine = Machine {
+        cpus: 4,
+        stolen: 0.0,
+        overhead_us: rng.random_range(4.0..12.0),
+        thrash: 0.0,
+        station_servers: rng.random_range(1..=12),
+        station_slows: [0.0, 0.0, 0.002, 0.01][rng.random_range(0..4)],
+    };
+    let mut load = || {
+        let spread = spread(&mut rng);
+        let away_us = [0.0, 0.0, 500.0, 5000.0][rng.random_range(0..4)];
+        let statement_us = [100.0, 400.0, 1000.0, 4000.0][rng.random_range(0..4)];
+        let name = match away_us > 0.0 {
+            true => format!("{statement_us} us, {away_us} us away"),
+            false => format!("{statement_us} us"),
+        };
+        let phases = [
+            Phase::Sleep(away_us),
+            Phase::Station(statement_us),
+            Phase::Nothing,
+        ];
+        let weight = 1.0;
+        let kind = Kind {
+            weight,
+            phases,
+            spread,
+        };
+        asked(&mut rng, &machine, CONNECTIONS_MAX, name, vec![kind])
+    };
+    let loads = [load(), load()];
+    (machine, loads)
+}
+
 fn load(rng: &mut Pcg64Mcg, machine: &Machine) -> Load {
-    let spread = [Spread::Constant, Spread::Some, Spread::Exponential][rng.random_range(0..3)];
-    let (mut name, kinds) = kinds(rng, spread);
-    let capacity = capacity_per_s(machine, &kinds);
+    let spread = spread(rng);
+    let (name, kinds) = kinds(rng, spread);
+    asked(rng, machine, THREADS_MAX, name, kinds)
+}
+
+fn spread(rng: &mut Pcg64Mcg) -> Spread {
+    [Spread::Constant, Spread::Some, Spread::Exponential][rng.random_range(0..3)]
+}
+
+/// Who asks for jobs of these kinds.
+fn asked(
+    rng: &mut Pcg64Mcg,
+    machine: &Machine,
+    size_max: usize,
+    mut name: String,
+    kinds: Vec<Kind>,
+) -> Load {
+    let capacity = capacity_per_s(machine, size_max, &kinds);
     let arrivals = if rng.random_range(0..2) == 0 {
         let jobs_per_s = (capacity * rng.random_range(0.2..0.8)).min(RATE_MAX_PER_S);
         name.push_str(", open");
@@ -128,11 +182,11 @@ fn demands(machine: &Machine, kinds: &[Kind]) -> [f64; 3] {
     demands
 }
 
-/// Jobs a second with all threads there may be.
-fn capacity_per_s(machine: &Machine, kinds: &[Kind]) -> f64 {
+/// Jobs a second with the largest pool.
+fn capacity_per_s(machine: &Machine, size_max: usize, kinds: &[Kind]) -> f64 {
     let [cpu_us, sleep_us, station_us] = demands(machine, kinds);
     let by_cpus = (machine.cpus as f64 - machine.stolen) / cpu_us;
-    let by_threads = SIZE_MAX as f64 / (cpu_us + sleep_us + station_us);
+    let by_threads = size_max as f64 / (cpu_us + sleep_us + station_us);
     let by_station = machine.station_servers as f64 / station_us.max(1e-3);
     by_cpus.min(by_threads).min(by_station) * 1e6
 }

@@ -29,7 +29,7 @@ fn sizes_while_the_load_changes_by_hand() {
     let mut table = "curve,seconds,size\n".to_owned();
     let mut from_s = 0.0;
     for (lasts_s, load) in &phases {
-        let (best, _) = best_fixed(MACHINE, load, 7);
+        let (best, _) = best_fixed(MACHINE, load, super::THREADS.bounds, 7);
         for at_s in [from_s, from_s + lasts_s] {
             writeln!(table, "\"the best fixed size\",{at_s},{best}").unwrap();
         }

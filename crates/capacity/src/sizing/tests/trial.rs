@@ -1,11 +1,9 @@
 //! One sizer on one made-up server under two loads, beside every fixed size.
 
-use super::kinds::draw;
 use super::world::{Load, Machine, World};
-use crate::sizing::{Bounds, Decision, INTERVAL_MS, Sizer};
+use crate::sizing::{Bounds, Decision, INTERVAL_MS, Measured, Sizer};
 use crate::stats::quantile;
 
-pub(super) const SIZE_MAX: usize = 256;
 const INTERVAL_US: f64 = INTERVAL_MS as f64 * 1000.0;
 /// A load lasts so long; it is judged from the fifth second on.
 const LOAD_S: f64 = 15.0;
@@ -13,6 +11,15 @@ const SETTLED_S: f64 = 5.0;
 /// A fixed size is measured by so many jobs, or for so long.
 const ROW_JOBS: usize = 6000;
 const ROW_S: f64 = 4.0;
+
+/// What kind of pool it is.
+pub(super) struct Pool {
+    pub(super) bounds: Bounds,
+    /// Begins with so many for each CPU.
+    pub(super) per_cpu: usize,
+    /// What is seen of it.
+    pub(super) seen: fn(&mut Measured),
+}
 
 /// How a sizer did under one load.
 pub(super) struct Outcome {
@@ -39,14 +46,9 @@ pub(super) struct Run {
     p99_us: f64,
 }
 
-/// Both loads of a seed.
-pub(super) fn judge(seed: u64) -> Vec<Outcome> {
-    let (machine, loads) = draw(seed);
-    let bounds = Bounds {
-        min: 1,
-        max: SIZE_MAX,
-    };
-    let mut sizer = Sizer::new(bounds, machine.cpus);
+/// A pool on a machine, under one load after the other.
+pub(super) fn judge(pool: &Pool, machine: Machine, loads: &[Load], seed: u64) -> Vec<Outcome> {
+    let mut sizer = Sizer::new(pool.bounds, pool.per_cpu * machine.cpus);
     let mut world = World::new(machine, loads[0].clone(), sizer.size(), seed);
     let mut outcomes = Vec::new();
     for (index, load) in loads.iter().enumerate() {
@@ -54,8 +56,8 @@ pub(super) fn judge(seed: u64) -> Vec<Outcome> {
         if index > 0 {
             world.begin(load.clone());
         }
-        let (run, trace) = follow(&mut sizer, &mut world, began_us);
-        let (best, fixed) = best_fixed(machine, load, seed);
+        let (run, trace) = follow(&mut sizer, &mut world, pool, began_us);
+        let (best, fixed) = best_fixed(machine, load, pool.bounds, seed);
         let again = run_fixed(machine, load, best, seed + 500_000, 10.0, usize::MAX);
         let late = |decision: &&Decision| {
             decision.size != decision.from && decision.at_us as f64 - began_us > SETTLED_S * 1e6
@@ -87,12 +89,19 @@ fn is_step(decision: &Decision) -> bool {
     decision.size.abs_diff(decision.from) <= step.max(1)
 }
 
-fn follow(sizer: &mut Sizer, world: &mut World, began_us: f64) -> (Run, Vec<Decision>) {
+fn follow(
+    sizer: &mut Sizer,
+    world: &mut World,
+    pool: &Pool,
+    began_us: f64,
+) -> (Run, Vec<Decision>) {
     let mut trace = Vec::new();
     let intervals = (LOAD_S * 1e6 / INTERVAL_US) as usize;
     for interval in 1..=intervals {
         world.run_until(began_us + interval as f64 * INTERVAL_US);
-        let decision = sizer.decide(&world.measure());
+        let mut measured = world.measure();
+        (pool.seen)(&mut measured);
+        let decision = sizer.decide(&measured);
         world.set_size(decision.size);
         trace.push(decision);
         if (interval as f64 * INTERVAL_US - SETTLED_S * 1e6).abs() < 1.0 {
@@ -105,17 +114,22 @@ fn follow(sizer: &mut Sizer, world: &mut World, began_us: f64) -> (Run, Vec<Deci
 
 /// Every size that could be best: of those with the most throughput, the one with the shortest
 /// p99.
-pub(super) fn best_fixed(machine: Machine, load: &Load, seed: u64) -> (usize, Run) {
-    let mut size = 1;
+pub(super) fn best_fixed(
+    machine: Machine,
+    load: &Load,
+    bounds: Bounds,
+    seed: u64,
+) -> (usize, Run) {
+    let mut size = bounds.min;
     let mut row = Vec::new();
-    while size <= SIZE_MAX {
+    while size <= bounds.max {
         let run = run_fixed(machine, load, size, seed + 1_000_000, ROW_S, ROW_JOBS);
         row.push((size, run));
         size = (size + 1).max((size as f64 * 1.15).round() as usize);
     }
     row.push((
-        SIZE_MAX,
-        run_fixed(machine, load, SIZE_MAX, seed + 1_000_000, ROW_S, ROW_JOBS),
+        bounds.max,
+        run_fixed(machine, load, bounds.max, seed + 1_000_000, ROW_S, ROW_JOBS),
     ));
     let most = row
         .iter()

@@ -141,6 +141,7 @@ struct Tally {
     cpu_us: f64,
     ready_us: f64,
     busy_max: usize,
+    present_max: usize,
 }
 
 impl World {
@@ -231,6 +232,7 @@ impl World {
         let tally = Tally {
             since_us: self.now_us,
             busy_max: self.busy,
+            present_max: self.busy + self.queue.len(),
             ..Tally::default()
         };
         let tally = std::mem::replace(&mut self.measured, tally);
@@ -244,6 +246,7 @@ impl World {
             cpu_us: tally.cpu_us as u64,
             ready_us: tally.ready_us as u64,
             busy_max: tally.busy_max,
+            present_max: tally.present_max,
             queue_depth: self.queue.len(),
         }
     }
@@ -335,6 +338,8 @@ impl World {
             }
         };
         self.queue.push_back(index);
+        let present = self.busy + self.queue.len();
+        self.measured.present_max = self.measured.present_max.max(present);
         self.take();
     }
 

@@ -8,6 +8,7 @@ use loadline_proto::Handler;
 use super::{WorkerDesk, Workers, lock};
 use crate::site::Site;
 use crate::worker::meter::Meter;
+use crate::worker::peaks::PeaksTaken;
 
 impl Workers {
     /// Changes the number of workers, 1 or more: those that are missing start now, those that are too
@@ -52,9 +53,9 @@ impl Workers {
         self.queue.depth()
     }
 
-    /// The most workers that had a job at one time since the last call.
-    pub(crate) fn take_busy_max(&self) -> usize {
-        self.queue.take_busy_max()
+    /// The most workers that had a job, and the most jobs, at one time since the last call.
+    pub(crate) fn take_peaks(&self) -> PeaksTaken {
+        self.queue.take_peaks()
     }
 
     /// Whether workers keep connections that wait for their clients.
