@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// What was counted since the start. Counts and times only rise, but for `connections`.
+        /// What was counted since the start. Counts and times only rise, but for
+        /// `connections`, `pool_size` and `pool_busy`.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Counters {
@@ -36,6 +37,14 @@ counters! {
     connections,
     /// Database connections opened for the pool.
     connections_opened,
+    /// Connections that there may be at present.
+    pool_size,
+    /// The fewest that there may be, and
+    pool_size_min,
+    /// the most: between these the number changes by itself.
+    pool_size_max,
+    /// Connections in use.
+    pool_busy,
     /// Times a connection of the pool was asked for.
     pool_asked,
     /// Times it had to be waited for, because all were in use.

@@ -56,7 +56,7 @@ pub use clock::Clock;
 pub use counters::Counters;
 pub use database::{Database, DatabaseError};
 pub use limits::FORM_BYTES_MAX;
-pub use options::{HashCost, Options};
+pub use options::{HashCost, Options, PoolRange};
 pub use store::OpenError;
 pub use throttle::Tries;
 pub use turns::Turns;

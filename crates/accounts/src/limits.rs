@@ -39,5 +39,9 @@ pub(crate) const HASH_QUEUE_MAX: u64 = 256;
 pub(crate) const STALE_AFTER: Duration = Duration::from_secs(1);
 /// Once the database was found gone, requests are answered at once for so long instead of waiting.
 pub(crate) const GONE_FOR_MS: u64 = 500;
+/// A connection that more places need is waited for so long.
+pub(crate) const OPEN_PATIENCE: Duration = Duration::from_secs(1);
+/// Once the database granted no more connections, no more are tried for so long.
+pub(crate) const REFUSED_FOR: Duration = Duration::from_secs(60);
 /// Pauses between tries to reach the database at the start: doubled from the first to the last.
 pub(crate) const START_PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];

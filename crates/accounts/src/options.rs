@@ -24,8 +24,12 @@ pub struct Options {
     pub database: Database,
     /// The path that all pages are below, with a slash at its begin and none at its end.
     pub base: String,
-    /// Connections to the database, at most.
+    /// Connections to the database, at most; at the start, where the number changes.
     pub pool_size: u32,
+    /// Between which numbers it changes, by what statements wait for; `None`: it does not.
+    pub pool_range: Option<PoolRange>,
+    /// How often that is decided. All its other times are so many of these.
+    pub pool_interval: Duration,
     /// Connections that are opened at the start. Unless it is 0, none is closed for being idle or old.
     pub pool_min: u32,
     /// How long a request waits for one of them, or for one to be opened.
@@ -71,6 +75,10 @@ impl Options {
             database,
             base: "/accounts".to_owned(),
             pool_size: 8, // as the study whose accounts these are (P2)
+            // A few, so that one slow statement does not stop the next; and fewer than the 100 that
+            // PostgreSQL and the 151 that MariaDB grant by default.
+            pool_range: Some(PoolRange { min: 2, max: 64 }),
+            pool_interval: Duration::from_millis(loadline_capacity::sizing::INTERVAL_MS),
             pool_min: 0,
             pool_wait: Duration::from_secs(2),
             statement_timeout: Duration::from_secs(5),
@@ -107,6 +115,42 @@ impl Options {
                 forgotten_after: 60 * minute,
             },
             clock: Clock::system(),
+        }
+    }
+}
+
+/// Bounds of a number of connections; both belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolRange {
+    /// The fewest, 1 or more.
+    pub min: u32,
+    /// The most.
+    pub max: u32,
+}
+
+impl Options {
+    /// Between which numbers the connections of the pool change; if they do not, both are the same.
+    #[must_use]
+    pub fn pool_bounds(&self) -> PoolRange {
+        let range = self.pool_range.unwrap_or(PoolRange {
+            min: self.pool_size,
+            max: self.pool_size,
+        });
+        let min = range.min.max(1);
+        let max = range.max.max(min);
+        PoolRange {
+            min: self.pool_min.clamp(min, max),
+            max,
+        }
+    }
+}
+
+impl fmt::Display for PoolRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { min, max } = self;
+        match min == max {
+            true => write!(f, "{max}"),
+            false => write!(f, "{min} to {max}"),
         }
     }
 }

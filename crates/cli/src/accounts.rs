@@ -25,6 +25,7 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Mounted {
     accounts: Accounts,
     runtime: Handle,
+    text: String,
 }
 
 impl Mounted {
@@ -40,17 +41,19 @@ impl Mounted {
         }
         let mut options = Options::new(database);
         BASE.clone_into(&mut options.base);
-        if let Some(size) = flags.accounts_pool {
+        if let Some(Auto::Given(size)) = flags.accounts_pool {
             options.pool_size = size.saturating_u32();
+            options.pool_range = None;
         }
         if let Some(min) = flags.accounts_pool_min {
             options.pool_min = min.saturating_u32();
         }
-        if options.pool_min > options.pool_size {
+        let most = options.pool_bounds().max;
+        if options.pool_min > most {
             return Err(Failure::usage(format!(
-                "--accounts-pool-min {}: more than the pool may have; right would be {} at most, or \
-                 a larger --accounts-pool",
-                options.pool_min, options.pool_size
+                "--accounts-pool-min {}: more than the pool may have; right would be {most} at most, \
+                 or a larger --accounts-pool",
+                options.pool_min
             )));
         }
         if let Some(Auto::Given(hashes)) = flags.accounts_hashes {
@@ -65,12 +68,26 @@ impl Mounted {
         options.session_max = flags
             .accounts_session
             .map_or(options.session_max, |time| *time);
+        let text = format!(
+            "loadline: accounts in {}, {} connections\n",
+            options.database,
+            options.pool_bounds()
+        );
         let runtime = loadline_tower::runtime()
             .map_err(|error| Failure::failed(format!("the runtime of apps: {error}")))?;
         let accounts = runtime
             .block_on(Accounts::open(options))
             .map_err(|error| Failure::failed(format!("--accounts {error}")))?;
-        Ok(Some(Self { accounts, runtime }))
+        Ok(Some(Self {
+            accounts,
+            runtime,
+            text,
+        }))
+    }
+
+    /// The line that says where accounts are and how many connections to there are to be.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
     /// The pages.

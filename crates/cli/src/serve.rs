@@ -71,6 +71,9 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         .obey(handle.control(), times, logs)
         .map_err(Failure::signals)?;
     diagnostics::print(&start_up::text(plan, machine, &root, handle.addresses()));
+    if let Some(accounts) = &accounts {
+        diagnostics::print(accounts.text());
+    }
     if let Some(admin) = &admin {
         let path = status_path(running).unwrap_or(STATUS_PATH);
         diagnostics::print(&start_up::admin_text(admin.addresses(), path));

@@ -5,8 +5,12 @@ use std::sync::Arc;
 use crate::line_writer::LineWriter;
 
 /// Counts that go up and down; the others only rise.
-const GAUGES: [&str; 4] = [
+const GAUGES: [&str; 8] = [
     "connections",
+    "pool_size",
+    "pool_size_min",
+    "pool_size_max",
+    "pool_busy",
     "app_requests_in_progress",
     "queue_depth",
     "entries",

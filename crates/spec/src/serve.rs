@@ -421,9 +421,10 @@ spec! {
         #[arg(long, value_name = "URL", env = "LOADLINE_ACCOUNTS", hide_env = true)]
         pub accounts: Option<Secret>,
 
-        /// Connections to the database, at most [default: 8].
+        /// Connections to the database, at most; auto begins with 8, and grows and shrinks between 2 and
+        /// 64 by what statements wait for [default: auto].
         #[arg(long, value_name = "N")]
-        pub accounts_pool: Option<Count<1, 1024>>,
+        pub accounts_pool: Option<Auto<Count<1, 1024>>>,
 
         /// Connections to the database that are opened before the server listens, and kept; others are
         /// opened when needed [default: 0].

@@ -97,7 +97,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("loadline-capacity", &[]),
     ("loadline-databases", &[]),
     ("loadline-stub", &[]),
-    ("loadline-accounts", &["loadline-base"]),
+    ("loadline-accounts", &["loadline-base", "loadline-capacity"]),
     ("xtask", &[]),
     (
         "loadline-fuzz",

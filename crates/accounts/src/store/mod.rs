@@ -5,7 +5,9 @@
 
 mod devices;
 mod open;
+mod places;
 mod run;
+mod sizing;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -18,14 +20,16 @@ use tokio::time::Instant;
 
 pub use open::OpenError;
 
+use places::PoolPlaces;
 use run::{change, fetch, keep_newest};
+use sizing::Sizing;
 
 use crate::counters::Count;
 use crate::limits::SESSIONS_PER_USER_MAX;
 use crate::name::UserName;
 
 /// A pool of connections to one of the databases.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Pool {
     Sqlite(SqlitePool),
     MySql(MySqlPool),
@@ -37,10 +41,12 @@ enum Pool {
 pub(crate) struct Store {
     pool: Pool,
     /// As many as the pool has connections: waiting is done here, where it is bounded and counted.
-    connections: Arc<Semaphore>,
+    places: Arc<PoolPlaces>,
+    /// If their number changes.
+    sizing: Option<Sizing>,
     /// SQLite has one writer at a time: others wait here, in order, instead of polling its lock.
     writer: Arc<Semaphore>,
-    /// Places to wait in.
+    /// PoolPlaces to wait in.
     queue: Semaphore,
     wait: Duration,
     statement_timeout: Duration,

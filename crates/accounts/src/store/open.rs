@@ -21,7 +21,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::places::PoolPlaces;
 use super::run::Asking;
+use super::sizing::Sizing;
 use super::{Pool, Store};
 use crate::counters::Count;
 use crate::database::Kind;
@@ -67,16 +69,15 @@ impl From<HashError> for OpenError {
 impl Store {
     /// Reaches the database, brings its tables up to date and makes the pool.
     pub(crate) async fn open(options: &Options, runtime: Handle) -> Result<Self, OpenError> {
-        if options.pool_min > options.pool_size.max(1) {
-            let Options {
-                pool_min,
-                pool_size,
-                ..
-            } = options;
+        let bounds = options.pool_bounds();
+        if options.pool_min > bounds.max {
             return Err(OpenError(format!(
-                "a pool of {pool_size} connections cannot begin with {pool_min}"
+                "a pool of {bounds} connections cannot begin with {}",
+                options.pool_min
             )));
         }
+        let size = options.pool_size.clamp(bounds.min, bounds.max);
+        let places = PoolPlaces::new(size as usize, options.pool_interval);
         let opened = Arc::new(Count::default());
         let pool = match &options.database.kind {
             Kind::Sqlite(path) => {
@@ -112,10 +113,10 @@ impl Store {
                 Pool::Postgres(filled(pool, options).await?)
             }
         };
-        let connections = usize::try_from(options.pool_size.max(1)).unwrap_or(usize::MAX);
         Ok(Self {
+            sizing: sizing(&pool, &places, options, &runtime),
             pool,
-            connections: Arc::new(Semaphore::new(connections)),
+            places,
             writer: Arc::new(Semaphore::new(1)),
             queue: Semaphore::new(usize::try_from(POOL_QUEUE_MAX).unwrap_or(usize::MAX)),
             wait: options.pool_wait,
@@ -134,6 +135,9 @@ impl Store {
 
     /// Ends all connections, each once it is free.
     pub(crate) async fn close(&self) {
+        if let Some(sizing) = &self.sizing {
+            sizing.stop();
+        }
         match &self.pool {
             Pool::Sqlite(pool) => pool.close().await,
             Pool::MySql(pool) => pool.close().await,
@@ -149,13 +153,39 @@ impl Store {
             Pool::Postgres(pool) => pool.size(),
         }
     }
+
+    /// Connections that there may be.
+    pub(crate) fn places(&self) -> usize {
+        self.places.size()
+    }
+
+    /// Connections in use.
+    pub(crate) fn busy(&self) -> usize {
+        self.places.busy()
+    }
+}
+
+/// What changes the number of connections, if it is to change.
+fn sizing(
+    pool: &Pool,
+    places: &Arc<PoolPlaces>,
+    options: &Options,
+    runtime: &Handle,
+) -> Option<Sizing> {
+    let (bounds, interval) = (options.pool_bounds(), options.pool_interval);
+    let places = Arc::clone(places);
+    (bounds.min < bounds.max).then(|| match pool.clone() {
+        Pool::Sqlite(pool) => Sizing::start(pool, places, bounds, interval, runtime),
+        Pool::MySql(pool) => Sizing::start(pool, places, bounds, interval, runtime),
+        Pool::Postgres(pool) => Sizing::start(pool, places, bounds, interval, runtime),
+    })
 }
 
 /// A pool that asks connections whether they are there before it lends those that were idle.
 fn pool_options<D: Driver>(options: &Options, opened: &Arc<Count>) -> PoolOptions<D> {
     let opened = Arc::clone(opened);
     let pool = PoolOptions::new()
-        .max_connections(options.pool_size.max(1))
+        .max_connections(options.pool_bounds().max)
         .acquire_timeout(options.pool_wait)
         .test_before_acquire(false)
         .after_connect(move |_, _| {

@@ -9,10 +9,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use sqlx::pool::PoolConnection;
 use sqlx::{Database as Driver, Error, Pool as DriverPool};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout};
 
+use super::places::PoolPlace;
 use super::{Pool, Store, StoreError};
 use crate::limits::GONE_FOR_MS;
 use crate::log::failed;
@@ -116,8 +118,28 @@ pub(super) fn with_question_marks(sql: &str) -> String {
 
 /// The right to use a connection; and with SQLite, to write.
 struct Place {
-    _connection: OwnedSemaphorePermit,
-    _writer: Option<OwnedSemaphorePermit>,
+    connection: PoolPlace,
+    writer: Option<OwnedSemaphorePermit>,
+}
+
+impl Place {
+    /// Gives the connection back, beside the response: the driver asks it first whether it is well.
+    fn give_back<D: Driver>(self, mut connection: PoolConnection<D>) {
+        let Self {
+            connection: mut place,
+            writer,
+        } = self;
+        drop(writer);
+        // The place is free once the connection is: nobody who gets it has to open another.
+        tokio::spawn(async move {
+            if place.goes() {
+                let _ = connection.close().await; // how it ended changes nothing
+            } else {
+                connection.return_to_pool().await;
+            }
+            drop(place);
+        });
+    }
 }
 
 impl Store {
@@ -140,26 +162,28 @@ impl Store {
         let place = self.place(kind).await?;
         let pool = pool.clone();
         let limit = self.statement_timeout;
-        let task = self.runtime.spawn(async move {
-            let _place = place; // by the task, not by the request, which may be gone before
-            let mut tries = 1;
+        let task = (self.runtime).spawn(async move {
+            let mut tries_left = TRIES;
             loop {
                 let mut connection = pool.acquire().await?;
-                let result = timeout(limit, ask(&mut connection)).await;
-                let result =
-                    result.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
-                let Err(error) = result else {
+                let result = loop {
+                    tries_left -= 1;
+                    let result = timeout(limit, ask(&mut connection)).await;
+                    let result = result
+                        .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+                    let has_lost = result.as_ref().is_err_and(has_lost);
+                    if !has_lost || tries_left == 0 {
+                        break result;
+                    }
+                };
+                let Some(error) = result.as_ref().err().filter(|error| is_broken(error)) else {
+                    place.give_back(connection);
                     return result;
                 };
-                let is_broken = is_broken(&error);
-                if is_broken {
-                    connection.close_on_drop();
+                connection.close_on_drop();
+                if kind == Kind::Write || tries_left == 0 || is_timeout(error) {
+                    return result;
                 }
-                let may_help = has_lost(&error) || (is_broken && kind == Kind::Read);
-                if !may_help || tries == TRIES || is_timeout(&error) {
-                    return Err(error);
-                }
-                tries += 1;
             }
         });
         match task.await {
@@ -180,11 +204,11 @@ impl Store {
         let has_writer = kind == Kind::Write && matches!(self.pool, Pool::Sqlite(_));
         let writer = has_writer.then(|| Arc::clone(&self.writer).try_acquire_owned());
         if let None | Some(Ok(_)) = writer
-            && let Ok(connection) = Arc::clone(&self.connections).try_acquire_owned()
+            && let Ok(connection) = self.places.try_take()
         {
             return Ok(Place {
-                _connection: connection,
-                _writer: writer.and_then(Result::ok),
+                connection,
+                writer: writer.and_then(Result::ok),
             });
         }
         drop(writer);
@@ -199,11 +223,8 @@ impl Store {
                 true => Some(Arc::clone(&self.writer).acquire_owned().await?),
                 false => None,
             };
-            let connection = Arc::clone(&self.connections).acquire_owned().await?;
-            Ok::<_, AcquireError>(Place {
-                _connection: connection,
-                _writer: writer,
-            })
+            let connection = self.places.take().await?;
+            Ok::<_, AcquireError>(Place { connection, writer })
         };
         let place = timeout(self.wait, waiting).await;
         let waited = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);

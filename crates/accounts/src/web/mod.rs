@@ -82,6 +82,7 @@ impl App {
 
     pub(crate) fn counters(&self) -> Counters {
         let (counts, store, hasher) = (&self.counts, &self.store, &self.hasher);
+        let bounds = self.options.pool_bounds();
         Counters {
             registered: counts.registered.get(),
             logins: counts.logins.get(),
@@ -90,6 +91,10 @@ impl App {
             forged: counts.forged.get(),
             connections: store.size().into(),
             connections_opened: store.opened.get(),
+            pool_size: store.places() as u64,
+            pool_size_min: bounds.min.into(),
+            pool_size_max: bounds.max.into(),
+            pool_busy: store.busy() as u64,
             pool_asked: store.asked.get(),
             pool_waits: store.waits.get(),
             pool_wait_us: store.wait_us.get(),

@@ -73,6 +73,8 @@ async fn on_mariadb() {
     let mut databases = Databases::Server(Box::new(Server::start(Kind::MariaDb).await));
     everything(&databases).await;
     if let Databases::Server(server) = &mut databases {
+        pools::grows_and_shrinks(server).await;
+        pools::grows_no_further_than_is_granted(server).await;
         outages::all(server).await;
     }
 }
@@ -82,6 +84,8 @@ async fn on_postgresql() {
     let mut databases = Databases::Server(Box::new(Server::start(Kind::PostgreSql).await));
     everything(&databases).await;
     if let Databases::Server(server) = &mut databases {
+        pools::grows_and_shrinks(server).await;
+        pools::grows_no_further_than_is_granted(server).await;
         outages::all(server).await;
     }
 }
@@ -309,7 +313,8 @@ async fn a_thousand_users_from_a_thousand_addresses(databases: &Databases) {
         ),
         (0, 0, 0)
     );
-    assert!((1..=8).contains(&counters.connections), "{counters:?}");
+    let bounds = 1..=counters.pool_size_max;
+    assert!(bounds.contains(&counters.connections), "{counters:?}");
     site.accounts.close().await;
     assert_eq!(site.accounts.counters().connections, 0);
     Client::new(&site.router)

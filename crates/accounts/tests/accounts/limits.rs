@@ -323,6 +323,7 @@ async fn who_waits_too_long_for_a_connection_is_refused_and_counted() {
     const WAIT: Duration = Duration::from_secs(2); // all else is done in far less, also on a busy machine
     let site = Site::on_sqlite_with(|options| {
         options.pool_size = 1;
+        options.pool_range = None;
         options.pool_wait = WAIT;
     })
     .await;

@@ -116,6 +116,28 @@ impl Server {
         done.unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
 
+    /// Keeps everybody else from a table until what it returns is dropped.
+    pub(crate) async fn lock(&self, database: &str, table: &str) -> Box<dyn Send> {
+        let failed = "a lock";
+        match self.kind {
+            Kind::MariaDb => {
+                let connect = self.mariadb().database(database);
+                let mut connection = connect.connect().await.expect(failed);
+                let sql = sqlx::AssertSqlSafe(format!("LOCK TABLES {table} WRITE"));
+                connection.execute(sql).await.expect(failed);
+                Box::new(connection)
+            }
+            Kind::PostgreSql => {
+                let connect = self.postgres().database(database);
+                let mut connection = connect.connect().await.expect(failed);
+                connection.execute("BEGIN").await.expect(failed);
+                let sql = sqlx::AssertSqlSafe(format!("LOCK TABLE {table}"));
+                connection.execute(sql).await.expect(failed);
+                Box::new(connection)
+            }
+        }
+    }
+
     fn mariadb(&self) -> MySqlConnectOptions {
         MySqlConnectOptions::new()
             .socket(self.folder.path().join("sql"))

@@ -29,7 +29,7 @@ fn defaults_in_the_help_are_those_of_the_parts() {
             ms(Limits::default().proxy_idle_timeout_ms),
         ),
         ("index", StaticOptions::default().index.join(" ")),
-        ("accounts-pool", accounts.pool_size.to_string()),
+        ("accounts-pool", "auto".to_owned()),
         ("accounts-pool-min", accounts.pool_min.to_string()),
         ("accounts-pool-wait", time(accounts.pool_wait)),
         ("accounts-idle", time(accounts.session_idle)),

@@ -25,10 +25,10 @@ fn what_is_no_database_is_refused_without_repeating_a_password() {
     assert_eq!(output.status.code(), Some(2), "there are no accounts");
     let file = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}/accounts.db", file.path().display());
-    let output = run(&["serve", "--accounts", &url, "--accounts-pool-min", "9"]);
+    let output = run(&["serve", "--accounts", &url, "--accounts-pool-min", "65"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("right would be 8 at most"), "{said}");
+    assert!(said.contains("right would be 64 at most"), "{said}");
 }
 
 #[test]
@@ -74,6 +74,13 @@ fn accounts_stand_beside_files_under_every_architecture() {
         let mut server = Server::start(site.path(), &more);
         let (_, status) = exchange(server.connect(), "/-/status");
         assert!(status.contains("\"connections_opened\": 3"), "{status}");
+        for figure in [
+            "\"pool_size\": 8",
+            "\"pool_size_min\": 3",
+            "\"pool_size_max\": 64",
+        ] {
+            assert!(status.contains(figure), "{figure}: {status}");
+        }
         let (head, page) = exchange(server.connect(), "/accounts/login");
         assert!(head.starts_with("HTTP/1.1 200 "), "{architecture}: {head}");
         let policy = "content-security-policy: default-src 'none'";
@@ -89,10 +96,10 @@ fn accounts_stand_beside_files_under_every_architecture() {
         let (_, status) = exchange(server.connect(), "/-/status");
         assert!(status.contains("\"pool_waits\": 0"), "{status}");
         let (_, text) = exchange(server.connect(), "/-/status?format=prometheus");
-        assert!(
-            text.contains("loadline_accounts_pool_wait_seconds_total"),
-            "{text}"
-        );
+        for metric in ["pool_wait_seconds_total", "pool_size ", "pool_busy "] {
+            let metric = format!("\nloadline_accounts_{metric}");
+            assert!(text.contains(&metric), "{metric}: {text}");
+        }
         server.signal("TERM");
         assert_eq!(server.wait().code(), Some(0), "{architecture}");
         let left: Vec<_> = fs::read_dir(state.path()).unwrap().flatten().collect();

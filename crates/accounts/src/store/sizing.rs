@@ -1,0 +1,220 @@
+//! A pool that changes its size while it is used: a task of its own decides ten times a second, once a
+//! second while nothing is asked.
+//!
+//! Connections are opened here before statements may use them, so that a database that grants no more of
+//! them fails no request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loadline_capacity::sizing::{Bounds, Decision, Sizer};
+use sqlx::{Database as Driver, Error, Pool};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::places::PoolPlaces;
+use crate::limits::{OPEN_PATIENCE, REFUSED_FOR};
+use crate::log::failed;
+use crate::options::PoolRange;
+
+/// Intervals without a statement after which the pool is looked at rarely.
+const INTERVALS_IDLE: u32 = 100;
+/// An interval is then so many times as long.
+const RARELY: u32 = 10;
+
+/// The task, until dropped.
+#[derive(Debug)]
+pub(super) struct Sizing(AbortHandle);
+
+impl Sizing {
+    /// Changes the places of a pool between bounds, from now on.
+    pub(super) fn start<D: Driver>(
+        pool: Pool<D>,
+        places: Arc<PoolPlaces>,
+        range: PoolRange,
+        interval: Duration,
+        runtime: &Handle,
+    ) -> Self {
+        let resized = Resized {
+            sizer: Sizer::new(bounds(range, range.max as usize), places.size()),
+            refused_at: None,
+            pool,
+            places,
+            range,
+            interval,
+        };
+        Self(runtime.spawn(resized.follow()).abort_handle())
+    }
+
+    /// Ends it now.
+    pub(super) fn stop(&self) {
+        self.0.abort();
+    }
+}
+
+impl Drop for Sizing {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+struct Resized<D: Driver> {
+    pool: Pool<D>,
+    places: Arc<PoolPlaces>,
+    range: PoolRange,
+    interval: Duration,
+    sizer: Sizer,
+    /// When the database did not grant a connection.
+    refused_at: Option<Instant>,
+}
+
+impl<D: Driver> Resized<D> {
+    async fn follow(mut self) {
+        let mut idle = 0_u32;
+        loop {
+            let rarely = if idle >= INTERVALS_IDLE { RARELY } else { 1 };
+            sleep(self.interval * rarely).await;
+            let is_idle = !self.decide().await;
+            idle = if is_idle { idle.saturating_add(1) } else { 0 };
+        }
+    }
+
+    /// Measures, decides, and changes the size; `true`: it has something to do.
+    async fn decide(&mut self) -> bool {
+        if self.refused_at.is_some_and(|at| at.elapsed() > REFUSED_FOR) {
+            self.refused_at = None;
+            self.begin_again(self.range.max as usize);
+        }
+        let measured = self.places.measure();
+        let decision = self.sizer.decide(&measured);
+        if decision.size != decision.from {
+            say(&decision);
+        }
+        if decision.size > self.places.size() {
+            self.grow(decision.size).await;
+        } else {
+            self.places.resize(decision.size);
+        }
+        self.close_surplus().await;
+        measured.busy_us > 0 || measured.queue_depth > 0 || measured.jobs > 0
+    }
+
+    /// Gives out more places, as far as the database grants connections for them.
+    async fn grow(&mut self, size: usize) {
+        let Err(error) = self.open(size).await else {
+            return self.places.resize(size);
+        };
+        let before = self.places.size();
+        let granted = (self.pool.size() as usize).clamp(before, size);
+        failed!(
+            warn,
+            "the database did not open {size} connections: {error}; there are {granted} for now"
+        );
+        self.refused_at = Some(Instant::now());
+        self.places.resize(granted);
+        self.begin_again(granted);
+    }
+
+    /// Opens those connections that are missing to this number. One that is idle after all counts as
+    /// opened: a statement that misses it opens another, and no more than this number are there.
+    async fn open(&self, size: usize) -> Result<(), Error> {
+        let (mut held, mut result) = (Vec::new(), Ok(()));
+        for _ in self.pool.size() as usize..size {
+            let opening = timeout(OPEN_PATIENCE, self.pool.acquire()).await;
+            match opening.unwrap_or(Err(Error::PoolTimedOut)) {
+                Ok(connection) => held.push(connection),
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        for mut connection in held {
+            // Dropped, it would return in its own time, and who gets a place would open another.
+            connection.return_to_pool().await;
+        }
+        result
+    }
+
+    /// Closes idle connections that are too many. Those in use are closed by their statements.
+    async fn close_surplus(&self) {
+        while self.pool.size() as usize > self.places.size()
+            && let Some(connection) = self.pool.try_acquire()
+        {
+            let _ = connection.close().await; // how it ended changes nothing
+        }
+    }
+
+    fn begin_again(&mut self, max: usize) {
+        self.sizer = Sizer::new(bounds(self.range, max), self.places.size());
+    }
+}
+
+fn bounds(range: PoolRange, max: usize) -> Bounds {
+    Bounds {
+        min: range.min as usize,
+        max,
+    }
+}
+
+fn say(decision: &Decision) {
+    let Decision {
+        from, size, reason, ..
+    } = *decision;
+    failed!(
+        debug,
+        "{size} connections instead of {from} ({reason:?}): {:.0} statements a second of {:.0} us, \
+         which waited for {:.0} us",
+        decision.jobs_per_s,
+        decision.service_us,
+        decision.wait_mean_us
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use sqlx::pool::PoolOptions;
+    use sqlx::sqlite::SqliteConnectOptions;
+
+    use super::*;
+
+    /// Longer than no connection is tried where one took too long to open.
+    const PATIENCE: Duration = Duration::from_secs(180);
+
+    async fn eventually(is_so: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < PATIENCE);
+            sleep(Duration::from_millis(1)).await; // a number announces itself nowhere
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_come_and_go_with_what_is_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let connect = SqliteConnectOptions::new().filename(folder.path().join("a.db"));
+        let pool = PoolOptions::<sqlx::Sqlite>::new().max_connections(16);
+        let pool = pool.connect_lazy_with(connect.create_if_missing(true));
+        let interval = Duration::from_millis(5);
+        let places = PoolPlaces::new(2, interval);
+        let range = PoolRange { min: 2, max: 16 };
+        let runtime = Handle::current();
+        let shared = Arc::clone(&places);
+        let _sizing = Sizing::start(pool.clone(), shared, range, interval, &runtime);
+        let stuck = |_| {
+            let (places, pool) = (Arc::clone(&places), pool.clone());
+            tokio::spawn(async move {
+                let _place = places.take().await.unwrap();
+                let _connection = pool.acquire().await.unwrap();
+                pending::<()>().await;
+            })
+        };
+        let stuck: Vec<_> = (0..30).map(stuck).collect();
+        eventually(|| places.busy() == 16 && pool.size() == 16).await;
+        stuck.iter().for_each(|task| task.abort());
+        eventually(|| places.size() == 2 && places.busy() == 0 && pool.size() <= 2).await;
+    }
+}
