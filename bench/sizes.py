@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """A number of threads that finds itself, beside fixed ones: the goal of `docs/overload.md`.
 
-  ./x bench sizes                            the reactor's workers, 9 minutes
+  ./x bench sizes                            the reactor's workers, 11 minutes
   ./x bench sizes --architecture thread-pool its threads
   ./x bench sizes --quick                    three loads and four sizes: whether it works
 
-Each load asks for work that sleeps or computes (crates/tower/examples/work.rs), in a closed loop. A row
-of servers with fixed numbers has each load for some seconds. The best of them, by throughput, has it
-again, for as long as one server with `auto`, which stays up and has one load after the other: the
-throughput and the p99 of `auto` are shares of this second run, and A/A is that of the first to the second.
+Each load asks for work that sleeps or computes (crates/tower/examples/work.rs), in a closed loop; the
+last two log in (`loadline serve --accounts`), where fixed numbers are those of workers and of connections
+to the database alike. Hashes of passwords bound them: few users and few sizes show that. A row of
+servers with fixed numbers has each load for some seconds. The best of them, by throughput, has it again,
+for as long as one server with `auto`, which stays up and has one load after the other: the throughput
+and the p99 of `auto` are shares of this second run, and A/A is that of the first to the second.
 
 `settled` is when the number was last outside of a step (a tenth) of what it was in the end; `changes` are
 those after the fifth second, in which the goals allow one.
@@ -16,18 +18,22 @@ those after the fifth second, in which the goals allow one.
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import status
+from databases import PostgreSql, postgresql
 from page import table
-from peers import Scenario, Server, command
-from processes import become_reaper, find_program, machine, revision, spawn
+from peers import SMALL, Ctx, Scenario, Server, command
+from processes import REPOSITORY, become_reaper, find_program, machine, revision, spawn
 from rig import Failed, Rig, cores_of, require_programs
 
 DONE = len("done\n")
@@ -43,6 +49,11 @@ LOADS = {
     "sleep 100 us": {"/sleep/100": 1},
     "compute 100 us, a tenth sleep 10 ms": {"/spin/100": 9, "/sleep/10000": 1},
 }
+# Logins, on a database.
+LOGINS = {"log in on SQLite": "sqlite", "log in on PostgreSQL": "postgresql"}
+LOGIN_SCENARIO = REPOSITORY / "lab" / "papers" / "accounts-login.toml"
+LOGIN_USERS = 16
+LOGIN_SIZES = [1, 2, 4, 8, 32]
 QUICK_LOADS = ["compute 1 ms", "sleep 10 ms", "sleep 100 us"]
 SIZES = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96]
 QUICK_SIZES = [2, 8, 32, 64]
@@ -75,10 +86,19 @@ class Run:
         return sum(before != now for before, now in zip(late, late[1:]))
 
 
-def server(args: argparse.Namespace, size: str) -> Server:
+def server(args: argparse.Namespace, size: str, database: str | None, own: PostgreSql | None) -> Server:
     option, _ = ARCHITECTURES[args.architecture]
-    line = f"work --architecture {args.architecture} --listen 127.0.0.1:{{port}} {option} {size}"
-    return Server(f"{args.architecture} {size}", command(line), "work")
+    numbers = f"--architecture {args.architecture} {option} {size}"
+    title = f"{args.architecture} {size}"
+    if database is None:
+        return Server(title, command(f"work --listen 127.0.0.1:{{port}} {numbers}"), "work")
+
+    def argv(c: Ctx) -> list[str]:
+        url = own.new_database() if own else f"sqlite:{c.dir}/accounts.db"
+        line = f"loadline serve {c.root} --listen 127.0.0.1:{c.port} --status-path /-/status {numbers} "
+        return shlex.split(line + f"--accounts {shlex.quote(url)} --accounts-pool {size}")
+
+    return Server(title, argv, "loadline")
 
 
 class Watch:
@@ -111,10 +131,14 @@ class Watch:
 def load(args, rig: Rig, url: str, name: str, warm_up: float, seconds: float) -> Run:
     """One load, of a server that runs."""
     urls, record = rig.scratch() / "urls", rig.scratch() / "record.json"
-    urls.write_text("".join(f"{weight} {path}\n" for path, weight in LOADS[name].items()))
-    argv = [find_program("loadline"), "load", url, f"--urls={urls}", "--quiet"]
-    argv += [f"--duration={seconds}s", f"--warm-up={warm_up}s", f"--connections={args.connections}"]
-    argv += [f"--json={record}", "--allow-client-limited"]
+    argv = [find_program("loadline"), "load", "--quiet", f"--json={record}", "--allow-client-limited"]
+    argv += [f"--duration={seconds}s", f"--warm-up={warm_up}s"]
+    if name in LOGINS:
+        argv += [url.removesuffix(START.path) + "/accounts/", f"--scenario={LOGIN_SCENARIO}"]
+        argv += [f"--users={LOGIN_USERS}", "--source-per-client"]
+    else:
+        urls.write_text("".join(f"{weight} {path}\n" for path, weight in LOADS[name].items()))
+        argv += [url, f"--urls={urls}", f"--connections={args.connections}"]
     with open(rig.scratch() / "load", "wb") as log:
         code = spawn(argv, rig.client_cores, log).wait()
     if code:
@@ -124,32 +148,53 @@ def load(args, rig: Rig, url: str, name: str, warm_up: float, seconds: float) ->
     return Run(total["rates"]["good_per_s"], total["latency"]["percentiles"]["p99"])
 
 
+@contextmanager
+def started(args, rig: Rig, size: str, name: str) -> Iterator[str]:
+    """A server for a load: its URL."""
+    database = LOGINS.get(name)
+    is_own = database == "postgresql"
+    start = LOGIN_START if database else START
+    running = postgresql(rig.dir / f"postgresql-{rig.port}-{size}", rig.server_cores)
+    with running if is_own else nullcontext() as own:
+        with rig.running(server(args, size, database, own), start) as (_, url):
+            yield url.removesuffix(start.path) + START.path
+
+
+def together(loads: list[str]) -> list[list[str]]:
+    """Loads that one server is asked, one after the other; those that log in have one each."""
+    work = [name for name in loads if name in LOADS]
+    return ([work] if work else []) + [[name] for name in loads if name in LOGINS]
+
+
 def fixed(args, rig: Rig) -> dict[str, dict[int, Run]]:
     """Each load with each size."""
     runs: dict[str, dict[int, Run]] = {name: {} for name in args.loads}
-    for size in args.sizes:
-        with rig.running(server(args, str(size)), START) as (_, url):
-            for name in args.loads:
-                runs[name][size] = load(args, rig, url, name, 0.5, args.seconds)
-        print(size, *(f"{runs[name][size].per_s:.0f}/s" for name in args.loads), sep="  ", flush=True)
+    for names in together(args.loads):
+        for size in args.sizes if names[0] in LOADS else LOGIN_SIZES:
+            with started(args, rig, str(size), names[0]) as url:
+                for name in names:
+                    runs[name][size] = load(args, rig, url, name, 0.5, args.seconds)
+            print(size, *(f"{runs[name][size].per_s:.0f}/s" for name in names), sep="  ", flush=True)
     return runs
 
 
 START = Scenario("/sleep/0", DONE, 1)
+LOGIN_START = Scenario("/small.html", SMALL, 1)
 
 
 def compare(args, rig: Rig, runs: dict[str, dict[int, Run]]) -> list[list[str]]:
     rows = []
     _, shown = ARCHITECTURES[args.architecture]
-    with rig.running(server(args, "auto"), START) as (_, url):
-        port, auto = rig.port, {}
-        for name in args.loads:
-            with Watch(port, shown) as watch:
-                auto[name] = load(args, rig, url, name, SETTLE_SECONDS, SETTLE_SECONDS)
-            auto[name].sizes = watch.seen
+    auto = {}
+    for names in together(args.loads):
+        with started(args, rig, "auto", names[0]) as url:
+            for name in names:
+                with Watch(rig.port, shown) as watch:
+                    auto[name] = load(args, rig, url, name, SETTLE_SECONDS, SETTLE_SECONDS)
+                auto[name].sizes = watch.seen
     for name in args.loads:
         size, first = max(runs[name].items(), key=lambda item: item[1].per_s)
-        with rig.running(server(args, str(size)), START) as (_, url):
+        with started(args, rig, str(size), name) as url:
             again = load(args, rig, url, name, 0.5, SETTLE_SECONDS)
         rows.append(row(name, size, first, again, auto[name]))
         print(*rows[-1], sep="  ", flush=True)
@@ -184,14 +229,15 @@ def arguments() -> argparse.Namespace:
     o = p.add_argument
     o("--architecture", choices=ARCHITECTURES, default="reactor", help="default reactor")
     o("--quick", action="store_true", help="three loads and four sizes")
-    o("--only", choices=LOADS, action="append", help="this load alone; may be given several times")
+    loads = [*LOADS, *LOGINS]
+    o("--only", choices=loads, action="append", help="this load alone; may be given several times")
     o("-c", "--connections", type=int, default=64, help="of the closed loop (default 64)")
     o("-d", "--seconds", type=float, default=2, help="of each fixed size (default 2)")
     o("--server-cores", type=cores_of, default="1", metavar="CPUS", help="default 1")
     o("--client-cores", type=cores_of, default="0", metavar="CPUS", help="default 0")
     o("--port", type=int, default=21000, help="ports used lie above this one (default 21000)")
     args = p.parse_args()
-    args.loads = args.only or (QUICK_LOADS if args.quick else list(LOADS))
+    args.loads = args.only or (QUICK_LOADS if args.quick else loads)
     args.sizes = QUICK_SIZES if args.quick else SIZES
     return args
 
