@@ -9,9 +9,9 @@ use crate::fairness::{ClientKey, Share};
 /// needs a descriptor (or a thread) until its client has read the answer.
 const REFUSALS_MAX: usize = 64;
 
-/// Connections over the cap that wait until an idle one was closed for each of them. That may take
-/// some turns, and until then all of them see the same idle connection.
-const EVICTIONS_MAX: usize = 64;
+/// Connections over the cap that wait until another one was closed for each of them. That may take some
+/// turns, and until then all of them see the same one; a thread that is busy with it ends it later.
+pub(crate) const EVICTIONS_MAX: usize = 64;
 
 /// New work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

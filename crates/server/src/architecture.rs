@@ -1,7 +1,7 @@
 //! Which threads there are, by architecture: the one match from a name to what runs.
 
 pub(crate) mod connection_queue;
-pub(crate) mod idle_slots;
+pub(crate) mod connection_slots;
 #[cfg(test)]
 mod leader_followers;
 mod proactor;

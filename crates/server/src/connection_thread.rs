@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use loadline_base::{LogLimit, MemoryPressure, Millis};
+use loadline_base::{LogLimit, MemoryBudget, MemoryPressure, Millis};
 use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_BYTES};
 use loadline_sys::{Accepted, Waker, poll, socket, wait_socket};
 
@@ -17,8 +17,8 @@ use crate::accept::acceptor::{Acceptor, NewConnection};
 use crate::admission::Verdict;
 use crate::config::Steps as _;
 use crate::connection::{Connection, Placement, Step, TaskStart};
-use crate::fairness::ClientKey;
 use crate::fairness::lanes::{Lane, Place};
+use crate::fairness::{ClientKey, Occupation};
 use crate::memory::Footprint;
 use crate::overload::Permit;
 use crate::shutdown::Stage;
@@ -36,26 +36,28 @@ const _: () = assert!(READ_BUFFER_BYTES.is_multiple_of(RECEIVE_BYTES));
 
 /// A connection's right to its thread, which it may lose while it waits for its client.
 pub(crate) trait Hold {
-    /// Whether the thread gives a connection back that has lost it, and goes on with others. Otherwise it
-    /// can only lose one that is idle or holds memory, which is closed.
+    /// Whether the thread gives a connection back that has lost it, and goes on with others. Otherwise one
+    /// that has lost it is closed.
     const GIVES_BACK: bool;
 
     /// Whether somebody else wakes the thread at the deadline of the connection that it may lose.
     const IS_WOKEN_AT_DEADLINE: bool = false;
 
-    /// The connection begins to wait, until this deadline. `false`: it has lost the thread already.
-    fn rest(&self, now: Millis, deadline: Option<Millis>) -> bool;
-
-    /// The same, for a connection that is not idle and has held memory since then.
-    fn rest_holding(&self, since: Millis, deadline: Option<Millis>) -> bool {
-        self.rest(since, deadline)
-    }
+    /// The connection begins to wait. `false`: it has lost the thread already.
+    fn rest(&self, resting: &Resting) -> bool;
 
     /// It goes on; `false` if it has lost the thread meanwhile.
     fn resume(&self) -> bool;
 
-    /// Memory is short: connections that have held some of it longest lose their threads.
-    fn relieve(&self) {}
+    /// Why it has lost the thread, if it has.
+    fn has_lost(&self) -> Option<CloseReason> {
+        None
+    }
+
+    /// Memory is short: others lose their threads. `false`: too few can, and nobody may have more.
+    fn relieve(&self, _memory: &MemoryBudget, _now: Millis) -> bool {
+        false
+    }
 
     /// Whether others wait for the thread.
     fn is_wanted(&self) -> bool {
@@ -73,6 +75,16 @@ pub(crate) trait Hold {
     }
 }
 
+/// A connection that begins to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resting {
+    pub(crate) now: Millis,
+    pub(crate) deadline: Option<Millis>,
+    pub(crate) occupation: Occupation,
+    /// What its end would free.
+    pub(crate) bytes: u64,
+}
+
 /// A connection that keeps its thread to its end.
 struct Forever<'s> {
     socket: BorrowedFd<'s>,
@@ -81,7 +93,7 @@ struct Forever<'s> {
 impl Hold for Forever<'_> {
     const GIVES_BACK: bool = false;
 
-    fn rest(&self, _now: Millis, _deadline: Option<Millis>) -> bool {
+    fn rest(&self, _resting: &Resting) -> bool {
         true
     }
 
@@ -201,7 +213,6 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
         busy: BusyTime::default(),
         visit_us,
         footprint: Footprint::default(),
-        holds_since: Millis(0),
     };
     let left = thread.run();
     thread.end_visit();
@@ -263,7 +274,6 @@ struct Thread<'c, H: Handler, T, F> {
     /// When this visit began, in microseconds; `None` between two.
     visit_us: Option<u64>,
     footprint: Footprint,
-    holds_since: Millis,
 }
 
 impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
@@ -309,32 +319,17 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
                 return None;
             }
         }
-        let is_idle = self.connection.is_idle::<()>();
-        let is_holding = !is_idle && self.is_holding();
-        let may_lose = match T::GIVES_BACK {
-            true => !has_tasks,
-            false => is_idle || is_holding,
-        };
+        let may_lose = !(T::GIVES_BACK && has_tasks);
         let now = Millis(self.end_visit() / 1000);
-        let deadline = self.connection.deadline();
-        let rests = match is_holding {
-            _ if !may_lose => true,
-            true => self.hold.rest_holding(self.holds_since, deadline),
-            false => self.hold.rest(now, deadline),
-        };
-        if !rests {
-            return Some(Left::Waiting);
+        if may_lose && !self.hold.rest(&self.resting(now)) {
+            self.thread.begin_visit();
+            return self.lose();
         }
         let result = self.wait_for_events(has_tasks, may_lose);
         self.thread.begin_visit();
         let has_lost = may_lose && !self.hold.resume();
         if has_lost && !T::GIVES_BACK {
-            self.visit_us = Some(self.thread.now_us());
-            self.connection.abort(match is_holding {
-                true => CloseReason::Memory,
-                false => CloseReason::Evicted,
-            });
-            return None;
+            return self.lose();
         }
         let Ok(ready) = result else {
             self.connection.abort(CloseReason::Failed);
@@ -357,6 +352,31 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             self.connection.expired(&mut self.thread.cx());
         }
         None
+    }
+
+    /// Its connection has lost the thread: it goes back to its owner, or ends.
+    fn lose(&mut self) -> Option<Left> {
+        if T::GIVES_BACK {
+            return Some(Left::Waiting);
+        }
+        self.visit_us = Some(self.thread.now_us());
+        let reason = self.hold.has_lost();
+        self.connection
+            .abort(reason.unwrap_or(CloseReason::Evicted));
+        None
+    }
+
+    fn resting(&self, now: Millis) -> Resting {
+        Resting {
+            now,
+            deadline: self.connection.deadline(),
+            occupation: match self.connection.awaits_client_since() {
+                _ if self.connection.is_idle::<()>() => Occupation::Idle(now),
+                Some(since) => Occupation::Slow(since),
+                None => Occupation::Served,
+            },
+            bytes: self.footprint.bytes(),
+        }
     }
 
     /// Waits for the socket, the deadline, a task, the loss of the thread, or the shutdown.
@@ -391,8 +411,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     #[inline]
     fn has_grown(&mut self) -> bool {
         let held_bytes = self.connection.held_bytes();
-        let (footprint, since) = (&mut self.footprint, &mut self.holds_since);
-        self.thread.note_memory(footprint, since, held_bytes)
+        self.thread.note_memory(&mut self.footprint, held_bytes)
     }
 
     /// Whether it holds memory until its client has done something.
@@ -403,9 +422,10 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     /// Memory is short. `false`: too short for this connection.
     #[cold]
     fn relieve(&mut self) -> bool {
-        self.hold.relieve();
-        let is_full = self.thread.memory.pressure() == MemoryPressure::Full;
-        if is_full && self.is_holding() {
+        let memory = &self.thread.memory;
+        let is_relieved = self.hold.relieve(memory.budget(), self.thread.now());
+        let is_full = memory.pressure() == MemoryPressure::Full;
+        if is_full && !is_relieved && self.is_holding() {
             self.connection.abort(CloseReason::Memory);
             return false;
         }
@@ -426,6 +446,9 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     /// In the middle of long work.
     fn look_at_clock(&mut self) -> Option<Left> {
         self.thread.tick();
+        if self.hold.has_lost().is_some() {
+            return self.lose();
+        }
         if self.site.shutdown.is_cut(self.thread.now()) {
             return self.cut();
         }

@@ -73,7 +73,7 @@ const EVENTS_PER_TICK: u32 = 16;
 struct Slot<T> {
     /// `None` while a worker has it.
     connection: Option<Connection<T>>,
-    /// Since when it is idle, or has held memory; only meaningful while it does either.
+    /// Since when it is idle; only meaningful while it is.
     idle_since: Millis,
     /// What events said while a worker had it.
     missed: Readiness,
@@ -132,6 +132,8 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     /// Connections that count as served.
     served: usize,
     refused: usize,
+    /// The last new connection had to wait until another one made room, or was refused.
+    is_room_short: bool,
     stage: Stage,
     /// When this turn began, when its events were taken from the kernel (for an earlier turn, if that
     /// has left some), and when the last turn ended, in microseconds.
@@ -144,8 +146,8 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     is_cut_short: bool,
     /// A drain has begun; idle connections learn of it after all pending events were reported.
     is_reporting: bool,
-    /// When connections that hold memory were last looked through.
-    relieved_at: Millis,
+    /// When connections may be looked through for memory again.
+    relieve_after: Millis,
 }
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
@@ -208,6 +210,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             costs: group.adaptive().map(|_| Box::default()),
             served: 0,
             refused: 0,
+            is_room_short: false,
             stage: Stage::Up,
             began_us: 0,
             taken_us: 0,
@@ -215,7 +218,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             has_waited: true,
             is_cut_short: false,
             is_reporting: false,
-            relieved_at: Millis(0),
+            relieve_after: Millis(0),
         })
     }
 

@@ -7,6 +7,8 @@
 mod client;
 mod holdings;
 pub(crate) mod lanes;
+mod occupation;
 
 pub(crate) use client::ClientKey;
 pub(crate) use holdings::{Holdings, Share};
+pub(crate) use occupation::Occupation;

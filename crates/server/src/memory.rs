@@ -4,10 +4,14 @@
 //! A connection is measured when it is put aside, and not while a thread works for it: so a small request
 //! changes nothing but a number of its own thread.
 
-use loadline_base::{MemoryAccount, MemoryPressure, Millis};
+mod relief;
+
+use loadline_base::MemoryAccount;
 
 use crate::options::Architecture;
 use crate::telemetry::counters::Role;
+
+pub(crate) use relief::{Holding, Shortage};
 
 /// What a connection takes besides its buffers: its slot and its place in lists, some 400 bytes, and
 /// what the kernel keeps of an idle socket (`sock`, `socket`, `file`, `dentry`, `epitem`), some 3.5 KiB.
@@ -22,16 +26,6 @@ const RING_BYTES: u64 = 2 << 20;
 /// What of a thread's stack is in use, with what the allocator keeps for it.
 const THREAD_BYTES: u64 = 32 << 10;
 
-/// Idle connections are closed if they have been idle for so long: the next request of a client that is
-/// at work may be on its way.
-const IDLE_MIN_MS: u64 = 1000;
-
-/// Idle connections that are closed in one turn: 64 take some 200 us.
-pub(crate) const IDLE_CLOSES_MAX: usize = 64;
-
-/// Connections on threads of their own that are closed at once.
-pub(crate) const THREAD_CLOSES_MAX: usize = 16;
-
 /// What a thread takes, with a read buffer of this size.
 pub(crate) fn thread_bytes(role: Role, architecture: Architecture, read_buffer: usize) -> u64 {
     let own = match role {
@@ -40,11 +34,6 @@ pub(crate) fn thread_bytes(role: Role, architecture: Architecture, read_buffer: 
         Role::Acceptor | Role::Worker | Role::Thread => THREAD_BYTES,
     };
     own + read_buffer as u64
-}
-
-/// Whether a connection that has been idle since then may be closed for its memory.
-pub(crate) fn latest_idle(now: Millis) -> Millis {
-    Millis(now.0.saturating_sub(IDLE_MIN_MS))
 }
 
 /// What a connection is counted with, in one byte: a size class, eight to a power of two.
@@ -69,22 +58,12 @@ impl Footprint {
         Self(if class > 255 { 255 } else { class as u8 })
     }
 
-    /// The connection holds this much now, and has held memory since `since` if it held any before.
-    /// `true`: it is time to look at the pressure.
+    /// The connection holds this much now. `true`: it is time to look at the pressure.
     #[inline]
-    pub(crate) fn note(
-        &mut self,
-        held_bytes: usize,
-        since: &mut Millis,
-        now: Millis,
-        memory: &mut MemoryAccount,
-    ) -> bool {
+    pub(crate) fn note(&mut self, held_bytes: usize, memory: &mut MemoryAccount) -> bool {
         let noted = Self::of(CONNECTION_BYTES + held_bytes as u64);
         if noted == *self {
             return false;
-        }
-        if !self.is_holding() && noted.is_holding() {
-            *since = now;
         }
         let before = std::mem::replace(self, noted);
         memory.change(before.bytes(), noted.bytes())
@@ -108,36 +87,6 @@ impl Footprint {
             class => ((8 + (class - 1) % 8) * EIGHTH_BYTES) << ((class - 1) / 8),
         }
     }
-}
-
-/// How many idle connections a loop closes now.
-pub(crate) fn idle_closes(memory: &MemoryAccount) -> usize {
-    let excess = memory.share_of_excess(MemoryPressure::Idle);
-    let count = excess.div_ceil(CONNECTION_BYTES);
-    usize::try_from(count)
-        .unwrap_or(usize::MAX)
-        .min(IDLE_CLOSES_MAX)
-}
-
-/// A connection that holds memory while it waits for its client.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Holding<T> {
-    pub(crate) since: Millis,
-    pub(crate) bytes: u64,
-    pub(crate) connection: T,
-}
-
-/// Those whose end frees this much: who has held memory longest goes first.
-pub(crate) fn longest_holding<T>(mut all: Vec<Holding<T>>, goal_bytes: u64) -> Vec<T> {
-    all.sort_by_key(|it| it.since.0);
-    let mut freed = 0;
-    let is_needed = |it: &Holding<T>| {
-        let is_needed = freed < goal_bytes;
-        freed += it.bytes;
-        is_needed
-    };
-    let needed = all.into_iter().take_while(is_needed);
-    needed.map(|it| it.connection).collect()
 }
 
 #[cfg(test)]
@@ -165,54 +114,18 @@ mod tests {
     fn a_connection_is_counted_once_and_goes_with_its_end() {
         let budget = MemoryBudget::new(Some(64 << 20));
         let mut memory = MemoryAccount::of_one(&budget);
-        let (mut footprint, mut since) = (Footprint::default(), Millis(0));
-        let mut note = |held_bytes, now| {
-            let is_short = footprint.note(held_bytes, &mut since, Millis(now), &mut memory);
-            (
-                is_short,
-                footprint.is_holding(),
-                since.0,
-                budget.used_bytes(),
-            )
+        let mut footprint = Footprint::default();
+        let mut note = |held_bytes| {
+            let is_short = footprint.note(held_bytes, &mut memory);
+            (is_short, footprint.is_holding(), budget.used_bytes())
         };
-        assert_eq!(note(0, 5), (true, false, 0, 4096), "the first takes credit");
-        let (_, is_holding, since_ms, used) = note(100_000, 7);
+        assert_eq!(note(0), (true, false, 4096), "the first takes credit");
+        let (_, is_holding, used) = note(100_000);
         assert!(is_holding && used > 100_000);
-        assert_eq!(since_ms, 7);
-        assert_eq!(note(200_000, 8).2, 7, "since it has grown first");
-        assert!(!note(0, 9).1);
-        assert_eq!(note(600, 10).2, 10);
+        assert!(!note(0).1);
+        assert!(note(600).1);
         footprint.release(&mut memory);
         drop(memory);
         assert_eq!(budget.used_bytes(), 0);
-    }
-
-    #[test]
-    fn who_has_held_memory_longest_goes_first_and_no_more_than_needed() {
-        let holding = |since, connection| Holding {
-            since: Millis(since),
-            bytes: 100,
-            connection,
-        };
-        let longest = |goal_bytes| {
-            let all = vec![holding(30, "c"), holding(10, "a"), holding(20, "b")];
-            longest_holding(all, goal_bytes)
-        };
-        assert!(longest(0).is_empty());
-        assert_eq!(longest(1), ["a"]);
-        assert_eq!(longest(101), ["a", "b"]);
-        assert_eq!(longest(u64::MAX), ["a", "b", "c"]);
-    }
-
-    #[test]
-    fn idle_connections_are_closed_by_the_excess() {
-        let budget = MemoryBudget::new(Some(32 << 20));
-        let mut memory = MemoryAccount::of_many(&budget);
-        memory.change(0, 27 << 20);
-        assert_eq!(idle_closes(&memory), 0);
-        memory.change(0, (1 << 20) + (8 << 10));
-        assert!((1..=20).contains(&idle_closes(&memory)));
-        memory.change(0, 2 << 20);
-        assert_eq!(idle_closes(&memory), IDLE_CLOSES_MAX);
     }
 }

@@ -283,9 +283,7 @@ fn is_offered(architecture: Architecture) -> bool {
 
 #[test]
 fn one_client_that_does_its_worst_keeps_no_other_out() {
-    let with_loops = |it: &Architecture| *it != Architecture::ThreadPerConnection;
-    let offered = ARCHITECTURES.into_iter().filter(|it| is_offered(*it));
-    for architecture in offered.filter(with_loops) {
+    for architecture in ARCHITECTURES.into_iter().filter(|it| is_offered(*it)) {
         let (handle, to) = start(ServerOptions {
             connections_max: 64,
             latency_goal: Some(Duration::from_secs(60)),

@@ -183,9 +183,8 @@ spec! {
     #[command(next_help_heading = "Memory")]
     pub struct MemorySpec {
         /// Memory for connections, their buffers, threads and the file cache. When it runs short, idle
-        /// connections are closed, then those that have waited longest for their clients; then new
-        /// connections and large request content are refused (503). Apps, databases and password hashing
-        /// come on top. auto is half of what the control group or the machine has; off: no limit.
+        /// connections are closed, then those that wait for their clients; then new connections and
+        /// large request content are refused (503). Apps, databases and password hashing come on top. auto is half of what the control group or the machine has; off: no limit.
         #[arg(long, value_name = "SIZE", default_value = "auto")]
         pub memory_max: Preset<OrOff<Auto<Size<MEMORY_LEAST>>>>,
 
@@ -214,8 +213,8 @@ spec! {
         #[arg(long, value_name = "TIME", default_value = "1s")]
         pub latency_goal: Preset<OrOff<AnyTime>>,
 
-        /// Whether the client that holds most gives up first where connections or workers run short,
-        /// and files and apps have the workers in turn: on or off. A client is an IPv4 address or a
+        /// Whether the client that holds most gives up first where connections, workers or memory run
+        /// short, and files and apps have the workers in turn: on or off. A client is an IPv4 address or a
         /// /64 network of IPv6, behind a trusted proxy the one that the proxy names.
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub fairness: OnOff,

@@ -1,6 +1,7 @@
 //! A blocking thread for each connection, up to a cap (P5).
 //!
-//! At the cap the oldest idle connection makes room; if none is idle, the new connection gets a 503. Its
+//! At the cap a connection of the client that has most of them makes room, or, while no client has more
+//! than its share, the one that is idle the longest; otherwise the new connection gets a 503. Its
 //! honest weakness: memory and scheduling for every connection, idle or not.
 
 use std::io;
@@ -8,16 +9,16 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use loadline_base::{LogLimit, MemoryPressure, Millis, Token};
-use loadline_proto::Handler;
+use loadline_base::{LogLimit, MemoryBudget, MemoryPressure, Millis, Token};
+use loadline_proto::{CloseReason, Handler};
 use loadline_sys::Accepted;
 
 use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
-use crate::admission::{Admission, Kind, Load, Verdict};
-use crate::architecture::idle_slots::{IdleSlots, Slot};
-use crate::connection_thread::{self, Hold};
-use crate::memory::{THREAD_CLOSES_MAX, latest_idle};
+use crate::admission::{Admission, Verdict};
+use crate::architecture::connection_slots::{New, Slot, Slots};
+use crate::connection_thread::{self, Hold, Resting};
+use crate::fairness::ClientKey;
 use crate::shutdown::Stage;
 use crate::site::{Site, Started};
 use crate::telemetry::counters::Role;
@@ -38,7 +39,7 @@ pub(crate) fn run<H: Handler>(
     let connections = Connections {
         site: Arc::clone(site),
         threads: ThreadGroup::new()?,
-        shared: Arc::default(),
+        shared: Arc::new(Shared::new(site.options.fairness)),
     };
     started.tell();
     loop {
@@ -51,14 +52,13 @@ pub(crate) fn run<H: Handler>(
         }
         let row = Arc::clone(&thread.row);
         match acceptor.next(thread.now(), &row)? {
-            Some(NewConnection::Regular(accepted)) => connections.admit(accepted, &mut thread),
+            Some(NewConnection::Regular(accepted)) => {
+                connections.admit(accepted, false, &mut thread);
+            }
             Some(NewConnection::LastDescriptor(accepted)) => {
                 // It holds the last descriptor: one that is let go makes room for the next.
-                if connections.shared.evict() {
+                if connections.admit(accepted, true, &mut thread) {
                     acceptor.resume();
-                    connections.slot(accepted, Verdict::Admit, &mut thread);
-                } else {
-                    connection_thread::refuse_at_once(&accepted, site, &mut thread);
                 }
             }
             None if acceptor.is_drained() => break,
@@ -86,70 +86,51 @@ struct Shared<H: Handler> {
     spare_contexts: Mutex<Vec<ThreadContext<H>>>,
 }
 
-impl<H: Handler> Default for Shared<H> {
-    fn default() -> Self {
-        Self {
-            slots: Mutex::default(),
-            spare_contexts: Mutex::default(),
-        }
-    }
-}
-
-#[derive(Default)]
-struct Slots {
-    occupied: IdleSlots,
-    /// Slots of evicted connections whose threads have not ended yet.
-    leaving: usize,
-    /// Slots of connections that are being refused.
-    refusals: usize,
-}
-
 impl<H: Handler> Connections<H> {
-    /// Decides on a new connection.
-    fn admit(&self, accepted: Accepted, thread: &mut ThreadContext<H>) {
-        let pressure = self.site.memory.pressure();
-        if pressure >= MemoryPressure::Idle {
-            self.shared.evict_since(latest_idle(thread.now()));
+    /// Decides on a new connection. `true`: another one makes room for it.
+    fn admit(
+        &self,
+        accepted: Accepted,
+        is_last_descriptor: bool,
+        thread: &mut ThreadContext<H>,
+    ) -> bool {
+        let (memory, now) = (&self.site.memory, thread.now());
+        if memory.pressure() >= MemoryPressure::Idle {
+            self.shared.relieve(memory, now);
         }
-        let mut load = {
-            let slots = self.shared.lock();
-            Load {
-                is_memory_full: pressure == MemoryPressure::Full,
-                connections: slots.occupied.len() - slots.leaving - slots.refusals,
-                refusals: slots.refusals,
-                ..Load::default()
-            }
+        let new = New {
+            client: thread.config().client(accepted.listener, accepted.peer),
+            is_last_descriptor,
+            is_memory_full: memory.pressure() == MemoryPressure::Full,
+            now,
         };
         let admission = Admission::new(self.site.options.connections_max);
-        let mut verdict = admission.decide(Kind::Connection, &load);
-        if verdict != Verdict::Admit && !load.is_memory_full {
-            load.has_idle = self.shared.evict();
-            verdict = admission.decide(Kind::Connection, &load);
-        }
-        match verdict {
-            Verdict::Admit | Verdict::EvictIdle | Verdict::EvictOf { .. } => {
-                self.slot(accepted, Verdict::Admit, thread)
+        let decision = self.shared.lock().decide(admission, new);
+        (thread.row.refused_over_share).add(u64::from(decision.is_over_share));
+        match decision.verdict {
+            Verdict::Admit => self.slot(accepted, new.client, Verdict::Admit, thread),
+            Verdict::Refuse if !is_last_descriptor => {
+                self.slot(accepted, ClientKey::NOBODY, Verdict::Refuse, thread);
             }
-            Verdict::Refuse => self.slot(accepted, Verdict::Refuse, thread),
-            Verdict::Drop | Verdict::Queue => {
-                connection_thread::refuse_at_once(&accepted, &self.site, thread);
-            }
+            _ => connection_thread::refuse_at_once(&accepted, &self.site, thread),
         }
+        decision.has_made_room
     }
 
     /// Gives a connection a thread of its own.
-    fn slot(&self, accepted: Accepted, verdict: Verdict, thread: &mut ThreadContext<H>) {
-        let slot = Slot::new(accepted);
-        let token = {
-            let mut slots = self.shared.lock();
-            slots.refusals += usize::from(verdict == Verdict::Refuse);
-            slots.occupied.insert(&slot)
-        };
+    fn slot(
+        &self,
+        accepted: Accepted,
+        client: ClientKey,
+        verdict: Verdict,
+        thread: &mut ThreadContext<H>,
+    ) {
+        let slot = Slot::new(accepted, client, verdict == Verdict::Refuse);
+        let token = self.shared.lock().insert(&slot);
         let site = Arc::clone(&self.site);
         let taken = ThreadSlot {
             shared: Arc::clone(&self.shared),
             token,
-            verdict,
             slot: Arc::clone(&slot),
             _member: self.threads.enter(),
         };
@@ -164,7 +145,9 @@ impl<H: Handler> Connections<H> {
                 thread.tick();
                 let record = thread.journal_accepted(accepted.peer);
                 connection_thread::serve(accepted, &site, &mut thread, guard, verdict, record);
-                shared.give_context(thread);
+                if site.memory.pressure() < MemoryPressure::Spare {
+                    shared.give_context(thread);
+                }
                 drop(taken); // all of it, also its member of the threads
             });
         let Err(error) = spawned else { return };
@@ -181,31 +164,20 @@ impl<H: Handler> Connections<H> {
 }
 
 impl<H: Handler> Shared<H> {
+    fn new(fairness: bool) -> Self {
+        Self {
+            slots: Mutex::new(Slots::new(fairness)),
+            spare_contexts: Mutex::default(),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Evicts the connection that is idle the longest, if any is.
-    fn evict(&self) -> bool {
-        self.evict_since(Millis(u64::MAX))
-    }
-
-    /// The same if it has been idle since `latest` at least.
-    fn evict_since(&self, latest: Millis) -> bool {
-        let mut slots = self.lock();
-        let is_evicted = slots.occupied.evict_oldest(latest);
-        slots.leaving += usize::from(is_evicted);
-        is_evicted
-    }
-
-    /// A thread is done with its slot.
-    fn leave(&self, token: Token, verdict: Verdict) {
-        let mut slots = self.lock();
-        let Some(slot) = slots.occupied.remove(token) else {
-            return;
-        };
-        slots.refusals -= usize::from(verdict == Verdict::Refuse);
-        slots.leaving -= usize::from(slot.is_evicted());
+    /// Memory is short. `false`: too little can be freed for anything that would need more.
+    fn relieve(&self, memory: &MemoryBudget, now: Millis) -> bool {
+        self.lock().relieve(memory, now)
     }
 
     fn take_context(&self, site: &Site<H>) -> ThreadContext<H> {
@@ -240,7 +212,6 @@ impl<H: Handler> Shared<H> {
 struct ThreadSlot<H: Handler> {
     shared: Arc<Shared<H>>,
     token: Token,
-    verdict: Verdict,
     /// The last of it closes the socket, before the threads counts one less.
     slot: Arc<Slot>,
     _member: Member,
@@ -249,12 +220,8 @@ struct ThreadSlot<H: Handler> {
 impl<H: Handler> Hold for ThreadSlot<H> {
     const GIVES_BACK: bool = Slot::GIVES_BACK;
 
-    fn rest(&self, now: Millis, deadline: Option<Millis>) -> bool {
-        self.slot.rest(now, deadline)
-    }
-
-    fn rest_holding(&self, since: Millis, deadline: Option<Millis>) -> bool {
-        self.slot.rest_holding(since, deadline)
+    fn rest(&self, resting: &Resting) -> bool {
+        self.slot.rest(resting)
     }
 
     fn resume(&self) -> bool {
@@ -265,14 +232,17 @@ impl<H: Handler> Hold for ThreadSlot<H> {
         self.slot.socket()
     }
 
-    fn relieve(&self) {
-        let mut slots = self.shared.lock();
-        slots.leaving += slots.occupied.evict_holding(THREAD_CLOSES_MAX);
+    fn has_lost(&self) -> Option<CloseReason> {
+        self.slot.has_lost()
+    }
+
+    fn relieve(&self, memory: &MemoryBudget, now: Millis) -> bool {
+        self.shared.relieve(memory, now)
     }
 }
 
 impl<H: Handler> Drop for ThreadSlot<H> {
     fn drop(&mut self) {
-        self.shared.leave(self.token, self.verdict);
+        self.shared.lock().remove(self.token);
     }
 }

@@ -16,7 +16,7 @@ use crate::options::{Accept, SocketIo, copies_for};
 use crate::shutdown::Stage;
 use crate::transport::socket::Readiness;
 use crate::transport::{Driver, LoopTransport};
-use loadline_base::{Millis, Token};
+use loadline_base::Token;
 
 /// Connections accepted for each millisecond since events were taken: 8 take some 25 us of it.
 const ACCEPTS_PER_MS: usize = 8;
@@ -105,9 +105,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             ..self.new_connection(&accepted)
         };
         let verdict = self.seat_as(accepted, new);
-        if let Some(workers) = &self.dispatcher.workers {
-            workers.want_connections(is_draining || verdict != Verdict::Admit);
-        }
+        self.is_room_short = is_draining || verdict != Verdict::Admit;
+        self.want_connections();
     }
 
     fn new_connection(&self, accepted: &Accepted) -> New {
@@ -250,21 +249,15 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Closes the connection that is idle the longest; `false` if none is, or if that is not certain
     /// before the next turn.
     pub(super) fn evict_oldest(&mut self) -> bool {
-        self.close_oldest_idle(Millis(u64::MAX), CloseReason::Evicted)
-    }
-
-    /// The same if it has been idle since `latest` at least, for this reason.
-    pub(super) fn close_oldest_idle(&mut self, latest: Millis, reason: CloseReason) -> bool {
         let oldest = self
             .idle
             .first()
             .and_then(|index| self.slots.token_at(index as usize));
         let slot = oldest.and_then(|token| self.slots.get(token));
-        let slot = slot.filter(|slot| slot.idle_since <= latest);
         let connection = slot.and_then(|slot| slot.connection.as_ref());
         match (oldest, connection) {
             (Some(token), Some(connection)) if connection.is_certainly_idle(&mut self.driver) => {
-                self.abort(token, reason);
+                self.abort(token, CloseReason::Evicted);
                 true
             }
             _ => false,

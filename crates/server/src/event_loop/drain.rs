@@ -54,9 +54,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     pub(super) fn begin_to_drain(&mut self) -> io::Result<()> {
         self.stage = Stage::Draining;
         self.keep_leaving();
-        if let Some(workers) = &self.dispatcher.workers {
-            workers.want_connections(true); // those that wait for their clients drain here
-        }
+        self.is_room_short = true;
+        self.want_connections(); // those that wait for their clients drain here
         if D::REPORTS_BEFORE_DRAIN {
             self.report_all()?;
         }

@@ -4,7 +4,7 @@ use loadline_base::{Millis, Token};
 use loadline_proto::{CloseReason, Handler};
 
 use super::{EventLoop, Slot, Standing};
-use crate::fairness::ClientKey;
+use crate::fairness::{ClientKey, Occupation};
 use crate::transport::Driver;
 
 /// Connections that are chosen at once: a look at all of them takes some ten microseconds for each
@@ -21,17 +21,6 @@ pub(super) struct Victims {
     only_idle: bool,
     until: Millis,
     tokens: Vec<Token>,
-}
-
-/// In which order they are closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Order {
-    /// In the middle of a request or a response, by when its client began with that.
-    Slow(Millis),
-    /// By when it became idle.
-    Idle(Millis),
-    /// The server works for it.
-    Served,
 }
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
@@ -78,18 +67,18 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     fn choose_victims(&mut self, client: ClientKey, only_idle: bool) {
-        let mut found: Vec<(Order, Token)> = (0..self.slots.slot_count())
+        let mut found: Vec<(Occupation, Token)> = (0..self.slots.slot_count())
             .filter_map(|index| {
                 let token = self.slots.token_at(index)?;
                 let slot = self.slots.get(token)?;
                 let of = slot.connection.as_ref()?.client();
                 let is_of = of == client && slot.standing == Standing::Served;
-                let order = order::<D>(slot).filter(|_| is_of)?;
-                let is_wanted = !only_idle || matches!(order, Order::Idle(_));
-                is_wanted.then_some((order, token))
+                let occupation = occupation::<D>(slot).filter(|_| is_of)?;
+                let is_wanted = !only_idle || matches!(occupation, Occupation::Idle(_));
+                is_wanted.then_some((occupation, token))
             })
             .collect();
-        found.sort_unstable_by_key(|(order, token)| (*order, token.index));
+        found.sort_unstable_by_key(|(occupation, token)| (*occupation, token.index));
         let chosen = found.iter().take(CHOSEN_MAX).rev();
         self.victims.tokens.clear();
         self.victims.tokens.extend(chosen.map(|(_, token)| *token));
@@ -100,11 +89,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 }
 
 /// `None`: a worker has it.
-fn order<D: Driver>(slot: &Slot<D::Transport>) -> Option<Order> {
+pub(super) fn occupation<D: Driver>(slot: &Slot<D::Transport>) -> Option<Occupation> {
     let connection = slot.connection.as_ref()?;
     Some(match connection.awaits_client_since() {
-        _ if connection.is_idle::<D>() => Order::Idle(slot.idle_since),
-        Some(since) => Order::Slow(since),
-        None => Order::Served,
+        _ if connection.is_idle::<D>() => Occupation::Idle(slot.idle_since),
+        Some(since) => Occupation::Slow(since),
+        None => Occupation::Served,
     })
 }

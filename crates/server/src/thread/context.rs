@@ -186,13 +186,8 @@ impl<H: Handler> ThreadContext<H> {
     /// A connection of this thread is put aside and holds this much. `true`: it is time to look at the
     /// pressure.
     #[inline]
-    pub(crate) fn note_memory(
-        &mut self,
-        footprint: &mut Footprint,
-        since: &mut Millis,
-        held_bytes: usize,
-    ) -> bool {
-        footprint.note(held_bytes, since, self.now, &mut self.memory)
+    pub(crate) fn note_memory(&mut self, footprint: &mut Footprint, held_bytes: usize) -> bool {
+        footprint.note(held_bytes, &mut self.memory)
     }
 
     /// In the middle of a turn, where what is late is refused: after work that may have taken long.

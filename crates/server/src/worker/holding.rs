@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use loadline_base::Millis;
 use loadline_sys::Waker;
 
-use crate::connection_thread::Hold;
+use crate::connection_thread::{Hold, Resting};
 use crate::worker::job::{Job, Message};
 use crate::worker::job_queue::JobQueue;
 use crate::worker::mailbox::Mailbox;
@@ -27,7 +27,7 @@ pub(crate) struct Seats {
     seats: Box<[Seat]>,
     /// When the loop looks at the seats' deadlines next, in ms: not after the earliest of those that wait.
     look_at: AtomicU64,
-    /// Idle connections may have to make room for others: their loop wants them all.
+    /// Connections may have to make room for others: their loop wants them all.
     all_wanted: AtomicBool,
 }
 
@@ -65,13 +65,19 @@ impl Seats {
         })
     }
 
-    /// Whether idle connections may have to make room for others: then no worker keeps any.
+    /// Whether connections may have to make room for others: then no worker keeps one that waits.
     pub(crate) fn want_all(&self, all_wanted: bool) {
         if self.all_wanted.load(Ordering::Relaxed) == all_wanted {
             return;
         }
         self.all_wanted.store(all_wanted, Ordering::SeqCst);
-        while all_wanted && self.free_one() {}
+        fence(Ordering::SeqCst);
+        for seat in self.seats.iter().filter(|_| all_wanted) {
+            let since = seat.waits_since.load(Ordering::SeqCst);
+            if since < BUSY {
+                seat.free(since);
+            }
+        }
     }
 
     /// Wakes the workers whose connections have waited until their deadlines. Returns when to look again:
@@ -117,13 +123,22 @@ impl Seats {
             let Some((since, seat)) = longest.min_by_key(|(since, _)| *since) else {
                 return false;
             };
-            let order = Ordering::SeqCst;
-            let lost = (seat.waits_since).compare_exchange(since, LOST, order, order);
-            if lost.is_ok() {
-                seat.waker.wake();
+            if seat.free(since) {
                 return true;
             }
         }
+    }
+}
+
+impl Seat {
+    /// Its connection, which has waited since then, loses it; `false`: it does not wait any more.
+    fn free(&self, since: u64) -> bool {
+        let order = Ordering::SeqCst;
+        let lost = (self.waits_since).compare_exchange(since, LOST, order, order);
+        if lost.is_ok() {
+            self.waker.wake();
+        }
+        lost.is_ok()
     }
 }
 
@@ -156,10 +171,10 @@ impl Hold for Held<'_> {
     const GIVES_BACK: bool = true;
     const IS_WOKEN_AT_DEADLINE: bool = true;
 
-    fn rest(&self, now: Millis, deadline: Option<Millis>) -> bool {
-        let deadline = deadline.map_or(NEVER, |at| at.0);
+    fn rest(&self, resting: &Resting) -> bool {
+        let deadline = resting.deadline.map_or(NEVER, |at| at.0);
         self.seat.deadline.store(deadline, Ordering::Relaxed);
-        self.seat.waits_since.swap(now.0, Ordering::SeqCst); // and the deadline is seen with it
+        self.seat.waits_since.swap(resting.now.0, Ordering::SeqCst); // and the deadline is seen with it
         if self.is_wanted() {
             self.seat.waits_since.store(BUSY, Ordering::SeqCst);
             return false;
@@ -194,6 +209,16 @@ mod tests {
     use loadline_sys::wait_readable;
 
     use super::*;
+    use crate::fairness::Occupation;
+
+    fn resting(now: Millis, deadline: Option<Millis>) -> Resting {
+        Resting {
+            now,
+            deadline,
+            occupation: Occupation::Idle(now),
+            bytes: 0,
+        }
+    }
     use crate::options::Queue;
 
     fn is_woken(seat: &Seat) -> bool {
@@ -212,13 +237,16 @@ mod tests {
 
         assert_eq!(seats.wake_expired(Millis(0)), None);
         assert!(mailbox.fall_asleep());
-        assert!(first.rest(Millis(0), Some(Millis(70))));
+        assert!(first.rest(&resting(Millis(0), Some(Millis(70)))));
         assert!(!mailbox.fall_asleep(), "the loop knows of no deadline yet");
         mailbox.wake_up();
         mailbox.take(&mut Vec::new());
         assert!(mailbox.fall_asleep());
-        assert!(second.rest(Millis(0), Some(Millis(80))) && third.rest(Millis(0), None));
-        assert!(first.resume() && first.rest(Millis(20), Some(Millis(90))));
+        assert!(
+            second.rest(&resting(Millis(0), Some(Millis(80))))
+                && third.rest(&resting(Millis(0), None))
+        );
+        assert!(first.resume() && first.rest(&resting(Millis(20), Some(Millis(90)))));
         assert!(mailbox.fall_asleep(), "later ones are no news");
         assert_eq!(seats.wake_expired(Millis(69)), Some(Millis(70)));
         assert_eq!(
@@ -233,7 +261,7 @@ mod tests {
             "it does not wait"
         );
         assert!(!seats.seats.iter().any(is_woken));
-        assert!(second.rest(Millis(80), Some(Millis(95))));
+        assert!(second.rest(&resting(Millis(80), Some(Millis(95)))));
         assert_eq!(seats.wake_expired(Millis(90)), Some(Millis(95)));
         let woken = seats.seats.iter().map(is_woken);
         assert_eq!(woken.collect::<Vec<_>>(), [true, false, false]);

@@ -189,7 +189,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Whether idle connections may have to make room for others: then no worker keeps any.
+    /// Whether connections may have to make room for others: then no worker keeps one that waits.
     pub(crate) fn want_connections(&self, all_wanted: bool) {
         if let Some(seats) = &self.seats {
             seats.want_all(all_wanted);

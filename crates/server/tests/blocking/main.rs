@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod descriptors;
+mod fairness;
 mod limits;
 mod order;
 mod overload;

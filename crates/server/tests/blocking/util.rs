@@ -158,6 +158,12 @@ pub(crate) fn backlog_len(listener: SocketAddr) -> u64 {
     u64::from_str_radix(waiting, 16).unwrap()
 }
 
+impl Server {
+    pub(crate) fn connect_from(&self, source: [u8; 4]) -> Client {
+        Client::connect_from(source, self.address)
+    }
+}
+
 impl Client {
     /// Whether bytes or the end come within some time.
     pub(crate) fn is_answered_within(&self, time: Duration) -> bool {

@@ -1,14 +1,12 @@
 //! A handler made for tests, servers with it, and what they and their clients are asked besides.
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use loadline_base::{ContentVersion, OpenFile};
 use loadline_proto::{Body, Context, Exchange, Fields, Handler, Limits, Outcome, Status};
 use loadline_server::{Architecture, Counts, Role, ServerOptions, SocketIo};
-use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 pub(crate) use crate::shared::*;
 
@@ -177,14 +175,7 @@ impl Server {
 
     /// A client with this address of the machine.
     pub(crate) fn connect_from(&self, source: [u8; 4]) -> Client {
-        let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
-        let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
-        net::bind(&socket, &SocketAddr::from((source, 0))).unwrap();
-        net::connect(&socket, &self.address).unwrap();
-        let stream = TcpStream::from(socket);
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Client::over(stream)
+        Client::connect_from(source, self.address)
     }
 
     pub(crate) fn total(&self) -> Counts {

@@ -3,6 +3,8 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+
 use super::PATIENCE;
 
 /// A client over any stream.
@@ -27,7 +29,20 @@ impl Answer {
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::patient(TcpStream::connect(address).unwrap())
+    }
+
+    /// From this address of the loopback network, as another client.
+    #[allow(dead_code, reason = "not every kind of test has several clients")]
+    pub(crate) fn connect_from(source: [u8; 4], address: SocketAddr) -> Self {
+        let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+        let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        net::bind(&socket, &SocketAddr::from((source, 0))).unwrap();
+        net::connect(&socket, &address).unwrap();
+        Self::patient(socket.into())
+    }
+
+    fn patient(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Self::over(stream)
