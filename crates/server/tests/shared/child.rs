@@ -1,13 +1,14 @@
 //! A server in another process: this program again, with one test that does nothing otherwise. For
 //! what is the process's, such as the limit of its descriptors.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
-use super::{Gated, Server};
+use super::{Gated, Server, eventually};
 
 /// Set for the process that plays the server, to what is asked of it.
 const VARIABLE: &str = "LOADLINE_TEST_SERVER";
@@ -108,7 +109,7 @@ impl ChildServer {
 
     /// CPU time so far, in ticks of 10 ms.
     pub(crate) fn cpu_ticks(&self) -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let (_, after) = stat.rsplit_once(") ").unwrap();
         let field = |n: usize| after.split(' ').nth(n - 3).unwrap().parse::<u64>().unwrap();
         field(14) + field(15)
@@ -117,11 +118,20 @@ impl ChildServer {
     /// Lets it run no more, or again.
     #[allow(dead_code, reason = "not every test program stops its child")]
     pub(crate) fn set_stopped(&self, is_stopped: bool) {
-        let signal = match is_stopped {
-            true => Signal::STOP,
-            false => Signal::CONT,
-        };
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        let pid = Pid::from_child(&self.child);
+        if !is_stopped {
+            return kill_process(pid, Signal::CONT).unwrap();
+        }
+        kill_process(pid, Signal::STOP).unwrap();
+        eventually(|| self.has_stopped()); // each thread stops when it next enters the kernel
+    }
+
+    fn has_stopped(&self) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let mut stats =
+            tasks.map(|task| fs::read_to_string(task.unwrap().path().join("stat")).unwrap());
+        // The state comes behind the name, which is in brackets.
+        stats.all(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('T'))
     }
 
     /// Drains it; returns what it logged.
