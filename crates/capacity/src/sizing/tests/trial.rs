@@ -114,12 +114,7 @@ fn follow(
 
 /// Every size that could be best: of those with the most throughput, the one with the shortest
 /// p99.
-pub(super) fn best_fixed(
-    machine: Machine,
-    load: &Load,
-    bounds: Bounds,
-    seed: u64,
-) -> (usize, Run) {
+pub(super) fn best_fixed(machine: Machine, load: &Load, bounds: Bounds, seed: u64) -> (usize, Run) {
     let mut size = bounds.min;
     let mut row = Vec::new();
     while size <= bounds.max {
