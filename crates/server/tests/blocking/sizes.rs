@@ -105,3 +105,24 @@ fn without_a_latency_goal_the_number_of_threads_stays() {
     drop(stuck);
     assert!(server.end().is_clean());
 }
+
+#[test]
+fn a_pool_has_no_more_threads_than_there_are_connections() {
+    const CLIENTS: usize = 6;
+    let server = resized(2, 64, 5);
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                let mut client = server.connect();
+                (0..2000).for_each(|_| assert_eq!(client.get("/").status, 200));
+            });
+        }
+        let requests = || server.handle.snapshot().total.requests();
+        // One that has just lost its thread may count twice.
+        eventually(|| {
+            assert!(threads(&server) <= 2 * CLIENTS, "{}", threads(&server));
+            requests() == 2000 * CLIENTS as u64
+        });
+    });
+    assert!(server.end().is_clean());
+}
