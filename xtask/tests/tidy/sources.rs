@@ -4,7 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders that hold what is built, found or fetched.
-const NOT_OURS: &[&str] = &["target", ".git", "corpus", "artifacts", "__pycache__"];
+const NOT_OURS: &[&str] = &[
+    "target",
+    ".git",
+    "corpus",
+    "artifacts",
+    "__pycache__",
+    "runs",
+];
 
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
