@@ -39,7 +39,7 @@ use crate::connection::{Connection, Step};
 use crate::fairness::ClientKey;
 use crate::memory::Footprint;
 use crate::options::SocketIo;
-use crate::overload::TurnControl;
+use crate::overload::{TurnBegin, TurnControl};
 use crate::shutdown::Stage;
 use crate::site::Site;
 use crate::telemetry::counters::Role;
@@ -302,10 +302,16 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.load().turn_begins(began_us);
         self.begin_costs(began_us);
         if let Some(turn) = &mut self.thread.turn {
-            match self.is_cut_short {
-                true => turn.go_on(began_us),
-                false => turn.begin(began_us, self.has_waited, self.driver.is_full()),
-            }
+            let begin = TurnBegin {
+                now_us: began_us,
+                ended_us: self.ended_us,
+                has_waited: self.has_waited,
+                is_full: self.driver.is_full(),
+                events: self.driver.left(),
+                connections: self.slots.len(),
+                is_rest: self.is_cut_short,
+            };
+            turn.begin(begin);
         }
         began_us
     }

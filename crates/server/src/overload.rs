@@ -18,4 +18,4 @@ mod simulation;
 
 pub(crate) use in_progress::{InProgress, Permit};
 pub(crate) use lanes::{LaneControl, Refusal};
-pub(crate) use turn::TurnControl;
+pub(crate) use turn::{TurnBegin, TurnControl};

@@ -5,6 +5,13 @@ use std::time::Duration;
 use super::delay::DelayControl;
 use super::retry_after::RetryAfter;
 
+/// The part of the goal within which all connections of a loop have to be answered, one request each, if
+/// no overload is to be seen in them: half, since what an answer costs is known roughly.
+const ALL_DIVISOR: u64 = 2;
+
+/// A turn counts for so much of what is known of the cost of an answer.
+const WEIGHT: f64 = 1.0 / 8.0;
+
 /// Decides by the age of what a loop finds: an event of this turn came after the last turn began that
 /// has reported all there was.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +26,33 @@ pub(crate) struct TurnControl {
     oldest_us: u64,
     /// There may be more events than were taken.
     is_full: bool,
-    /// It has refused something.
-    has_refused: bool,
+    /// Where turns take less than there is: since when events are counted that were taken, and how many.
+    counted_since_us: u64,
+    counted: usize,
+    /// Requests answered in this turn.
+    answered: u32,
+    /// When it refused the first one.
+    refused_us: Option<u64>,
+    /// What an answer takes.
+    answer_us: f64,
+}
+
+/// A turn that begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TurnBegin {
+    pub(crate) now_us: u64,
+    /// When the turn before had ended.
+    pub(crate) ended_us: u64,
+    /// The loop has waited for an event, so that nothing is older than that.
+    pub(crate) has_waited: bool,
+    /// There may be more events than were taken.
+    pub(crate) is_full: bool,
+    /// Events that were taken.
+    pub(crate) events: usize,
+    /// Connections of the loop: no more events wait in the kernel at one time.
+    pub(crate) connections: usize,
+    /// It goes on with events that the turn before has left.
+    pub(crate) is_rest: bool,
 }
 
 impl TurnControl {
@@ -32,34 +64,64 @@ impl TurnControl {
             taken_us: 0,
             oldest_us: 0,
             is_full: false,
-            has_refused: false,
+            counted_since_us: 0,
+            counted: 0,
+            answered: 0,
+            refused_us: None,
+            answer_us: 0.0,
         }
     }
 
-    /// A turn begins. `waited`: the loop has waited for an event, so that nothing is older than that.
-    /// `is_full`: there may be more events than were taken.
-    pub(crate) fn begin(&mut self, now_us: u64, waited: bool, is_full: bool) {
-        self.oldest_us = match (waited, self.is_full) {
-            (true, _) => now_us,
-            (false, true) => self.oldest_us,
-            (false, false) => self.taken_us,
-        };
-        self.began_us = now_us;
-        self.taken_us = now_us;
-        self.is_full = is_full;
-        self.look_for_calm(waited);
-    }
-
-    /// A turn begins with events that the one before has left.
-    pub(crate) fn go_on(&mut self, now_us: u64) {
-        self.began_us = now_us;
-        self.look_for_calm(false);
-    }
-
-    fn look_for_calm(&mut self, waited: bool) {
+    /// A turn begins.
+    pub(crate) fn begin(&mut self, turn: TurnBegin) {
+        if !turn.is_rest {
+            self.take(turn);
+        }
+        let has_refused = self.refused_us.is_some();
+        self.learn(turn.ended_us);
+        self.began_us = turn.now_us;
         // A turn that refuses is short for that reason.
-        if !std::mem::take(&mut self.has_refused) || waited {
+        if !has_refused || turn.has_waited {
             self.delay.waited(self.began_us - self.oldest_us);
+        }
+        // A client waits for its answer before it asks again: with answers as cheap as these, however
+        // soon it asks, there is no lasting overload, and refusing would save nothing.
+        let all_us = turn.connections as f64 * self.answer_us;
+        if all_us > 0.0 && all_us <= (self.delay.goal_us() / ALL_DIVISOR) as f64 {
+            self.delay.waited(0);
+        }
+    }
+
+    /// Events were taken: how old may the oldest of them be?
+    fn take(&mut self, turn: TurnBegin) {
+        let now_us = turn.now_us;
+        let is_last_whole = turn.has_waited || !self.is_full;
+        if turn.has_waited {
+            self.oldest_us = now_us;
+        } else if !self.is_full {
+            self.oldest_us = self.taken_us;
+        } else if self.counted >= turn.connections {
+            // The kernel's queue is first in, first out: what was in it then has been taken.
+            self.oldest_us = self.counted_since_us;
+        }
+        if is_last_whole || self.counted >= turn.connections {
+            self.counted_since_us = now_us;
+            self.counted = 0;
+        }
+        self.counted += turn.events;
+        self.taken_us = now_us;
+        self.is_full = turn.is_full;
+    }
+
+    /// What an answer took in the turn that has ended.
+    fn learn(&mut self, ended_us: u64) {
+        let until_us = self.refused_us.take().unwrap_or(ended_us);
+        let answered = std::mem::take(&mut self.answered);
+        if answered > 0 {
+            let took_us = until_us.saturating_sub(self.began_us) as f64;
+            let answer_us = took_us / f64::from(answered);
+            let weight = if self.answer_us == 0.0 { 1.0 } else { WEIGHT };
+            self.answer_us += weight * (answer_us - self.answer_us);
         }
     }
 
@@ -84,6 +146,7 @@ impl TurnControl {
         };
         let age_us = now_us.saturating_sub(came_us);
         if age_us <= self.delay.accepted_us() {
+            self.answered += 1;
             return Ok(());
         }
         Err(self.refuse(now_us))
@@ -91,7 +154,7 @@ impl TurnControl {
 
     #[cold]
     fn refuse(&mut self, now_us: u64) -> u32 {
-        self.has_refused = true;
+        self.refused_us.get_or_insert(now_us);
         self.delay.refused(now_us);
         self.retry_after.next_s(now_us, 0)
     }
@@ -101,65 +164,128 @@ impl TurnControl {
 mod tests {
     use super::*;
 
+    /// A turn of a loop with many connections.
+    fn at(now_us: u64, has_waited: bool, is_full: bool) -> TurnBegin {
+        TurnBegin {
+            now_us,
+            ended_us: now_us,
+            has_waited,
+            is_full,
+            events: 512,
+            connections: 1_000_000,
+            is_rest: false,
+        }
+    }
+
     #[test]
     fn what_waited_for_longer_than_the_goal_is_refused() {
         let mut turn = TurnControl::new(Duration::from_secs(1));
-        turn.begin(5_000_000, true, false);
+        turn.begin(at(5_000_000, true, false));
         assert_eq!(turn.check(5_000_000), Ok(()));
         assert_eq!(turn.check(6_000_000), Ok(()));
         assert!(turn.check(6_000_001).is_err());
         // Events of the next turn came while that one lasted.
-        turn.begin(6_200_000, false, false);
+        turn.begin(at(6_200_000, false, false));
         assert_eq!(turn.check(6_600_000), Ok(()));
         assert!(turn.check(6_700_000).is_err());
-        turn.begin(6_700_000, true, false);
+        turn.begin(at(6_700_000, true, false));
         assert_eq!(turn.check(7_000_000), Ok(()));
     }
 
     #[test]
     fn under_lasting_overload_turns_become_short() {
         let mut turn = TurnControl::new(Duration::from_secs(1));
-        turn.begin(0, true, false);
-        turn.begin(1, false, false);
+        turn.begin(at(0, true, false));
+        turn.begin(at(1, false, false));
         for now_us in (1_000_100..1_300_000).step_by(50_000) {
             assert!(turn.check(now_us).is_err());
         }
-        turn.begin(1_300_000, false, false);
+        turn.begin(at(1_300_000, false, false));
         assert!(turn.check(1_300_000).is_err(), "from a turn of 1.3 s");
-        turn.begin(1_301_000, false, false);
+        turn.begin(at(1_301_000, false, false));
         assert_eq!(turn.check(1_380_000), Ok(()));
         assert!(turn.check(1_402_000).is_err());
         // Nothing waits any more.
-        turn.begin(1_410_000, true, false);
+        turn.begin(at(1_410_000, true, false));
         assert_eq!(turn.check(2_400_000), Ok(()));
     }
 
     #[test]
     fn events_that_did_not_fit_into_a_turn_are_as_old_as_the_first_of_them() {
         let mut turn = TurnControl::new(Duration::from_secs(1));
-        turn.begin(0, true, true);
-        turn.begin(900_000, false, true);
+        turn.begin(at(0, true, true));
+        turn.begin(at(900_000, false, true));
         assert_eq!(turn.check(1_000_000), Ok(()));
         assert!(turn.check(1_000_001).is_err());
-        turn.begin(1_100_000, false, false);
+        turn.begin(at(1_100_000, false, false));
         assert_eq!(turn.check(1_500_000), Ok(()), "the last of them");
-        turn.begin(1_600_000, false, false);
+        turn.begin(at(1_600_000, false, false));
         assert_eq!(turn.check(2_300_000), Ok(()));
     }
 
     #[test]
     fn what_came_while_a_batch_was_worked_off_is_as_old_as_the_batch() {
         let mut turn = TurnControl::new(Duration::from_secs(1));
-        turn.begin(0, true, false);
-        turn.go_on(500_000);
+        turn.begin(at(0, true, false));
+        turn.begin(TurnBegin {
+            is_rest: true,
+            ..at(500_000, false, false)
+        });
         assert_eq!(turn.lasts_us(600_000), 600_000);
         assert_eq!(turn.check(900_000), Ok(()));
-        turn.begin(1_000_000, false, false);
+        turn.begin(at(1_000_000, false, false));
         assert_eq!(
             turn.check(1_500_000),
             Ok(()),
             "half a second old when it was taken"
         );
         assert!(turn.check(1_500_001).is_err());
+    }
+
+    /// Clients that ask again as soon as they are answered, more of them than a turn takes events.
+    fn closed_loop(turn: &mut TurnControl, from_us: u64, turns: u64, answer_us: u64) -> (u64, u64) {
+        let (mut now_us, mut refused) = (from_us, 0);
+        for _ in 0..turns {
+            turn.begin(TurnBegin {
+                connections: 10_000,
+                ..at(now_us, false, true)
+            });
+            for _ in 0..512 {
+                match turn.check(now_us) {
+                    Ok(()) => now_us += answer_us,
+                    Err(_) => {
+                        refused += 1;
+                        now_us += 5;
+                    }
+                }
+            }
+        }
+        (now_us, refused)
+    }
+
+    #[test]
+    fn turns_that_are_full_for_long_do_not_make_what_they_bring_older() {
+        let mut turn = TurnControl::new(Duration::from_secs(1));
+        turn.begin(at(0, true, true));
+        let (ended_us, refused) = closed_loop(&mut turn, 10, 2_000, 10);
+        assert!(ended_us > 10_000_000);
+        assert_eq!(refused, 0, "each waits for 100 ms");
+        // What takes so long that 10,000 of them cannot be answered in a second is refused.
+        let (_, refused) = closed_loop(&mut turn, ended_us, 2_000, 200);
+        assert!(refused > 0);
+    }
+
+    #[test]
+    fn a_pause_does_not_make_an_overload_of_many_cheap_requests() {
+        let mut turn = TurnControl::new(Duration::from_secs(1));
+        turn.begin(at(0, true, true));
+        let (mut now_us, _) = closed_loop(&mut turn, 10, 100, 10);
+        for _ in 0..20 {
+            now_us += 1_100_000; // the machine stands still
+            now_us = closed_loop(&mut turn, now_us, 40, 10).0;
+        }
+        let (now_us, _) = closed_loop(&mut turn, now_us, 40, 10);
+        let (_, refused) = closed_loop(&mut turn, now_us, 2_000, 10);
+        assert_eq!(refused, 0);
     }
 }
