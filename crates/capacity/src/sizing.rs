@@ -13,10 +13,13 @@
 //!
 //! | rule | says | from |
 //! |---|---|---|
-//! | CPUs | no more threads than keep the CPUs busy: `CPUs x (1 + blocked / computing)` and some to spare | the threads' time, by wall clock and CPU clock |
+//! | CPUs | no more threads than keep the CPUs busy: `CPUs x (1 + blocked / computing)` and some to spare; computing is what their jobs take of the CPUs, on them and on other threads (event loops) | the threads' time, by wall clock and CPU clock; the process's CPU clock |
 //! | jobs | no more threads than there were jobs at one time | the peak of jobs on threads and in the queue |
 //! | waits | if jobs do not wait for threads, no more threads; if threads had no job for long, fewer | Little's law, the peak of busy threads |
 //! | climbing | if jobs wait: as many threads as make more throughput or shorter responses (`climb`) | throughput, waits |
+//!
+//! Where the CPUs have no time left and no job waits, clients wait before an event loop instead. Then
+//! fewer threads may do more, since a job that waits costs no waking of a thread: one trial shows it.
 //!
 //! The first alone would let a pool before a slow database grow without end, since waiting for the
 //! database looks like sleep. The last alone would try sizes on a machine whose CPUs are taken.
@@ -62,6 +65,8 @@ const TOO_MANY: f64 = 1.5;
 const UNUSED: f64 = 1.5;
 /// or at once.
 const IDLE: f64 = 4.0;
+/// All threads are busy.
+const ALL: f64 = 0.95;
 /// Jobs by which their kind is known.
 const JOBS_MIN: u64 = 50;
 /// Seconds whose peaks are kept.
@@ -95,6 +100,9 @@ pub struct Measured {
     pub busy_us: u64,
     /// CPU time of all threads.
     pub cpu_us: u64,
+    /// CPU time of other threads of the process, which jobs pass through before and after; 0 where it is
+    /// unknown.
+    pub others_cpu_us: u64,
     /// Time that threads were ready to run without a CPU (`schedstat`); 0 where it is unknown.
     pub ready_us: u64,
     /// The most threads that had a job at one time.
@@ -252,12 +260,14 @@ impl Sizer {
             useful.clamp(self.bounds.min, self.bounds.max),
         );
         if let Some(climb) = &mut self.climb {
-            return match climb.next(self.size, &self.level, limits) {
+            return match climb.next(self.size, &self.level, cpus, limits) {
                 Next::Wait => (self.size, Reason::Hold),
                 Next::Try(size) => (size, Reason::Try),
                 Next::Done { size, waits } => {
-                    self.climb = None;
-                    (self.waits, self.load) = (waits, None);
+                    if climb.has_moved() {
+                        self.load = None; // it is right for the present one
+                    }
+                    (self.waits, self.climb) = (waits, None);
                     (size, Reason::Found)
                 }
             };
@@ -275,12 +285,15 @@ impl Sizer {
             }
         }
         if self.is_another_load() {
-            let busy_at_a_station =
-                recent.pressure() == Pressure::None && recent.busy() > 2.0 * cpus;
+            let no_wait = recent.pressure() == Pressure::None;
             (self.waits, self.load) = (false, None);
             self.shifted_at_us = self.at_us;
-            if busy_at_a_station {
+            if no_wait && recent.busy() > 2.0 * cpus {
                 self.start(Climb::down());
+                return (self.size, Reason::Hold);
+            }
+            if no_wait && recent.needed_of(self.size, cpus).is_some() {
+                self.start(Climb::new());
                 return (self.size, Reason::Hold);
             }
         }
@@ -296,7 +309,11 @@ impl Sizer {
         };
         let may_climb = self.size < limit || self.size as f64 > cpus;
         if self.pressed >= pressed_min && !self.waits && may_climb {
-            self.start(Climb::new());
+            let is_busy = recent.busy() > (ALL * self.size as f64).max(2.0 * cpus);
+            self.start(match pressure < Pressure::Strong && is_busy {
+                true => Climb::down(),
+                false => Climb::new(),
+            });
             return (self.size, Reason::Hold);
         }
         self.step(limit)

@@ -214,6 +214,7 @@ impl PoolTally {
             waits: read.waits,
             busy_us: read.busy_us,
             cpu_us: 0,
+            others_cpu_us: 0,
             ready_us: 0,
             busy_max: read.busy_max,
             present_max: read.present_max,

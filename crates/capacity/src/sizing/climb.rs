@@ -13,7 +13,11 @@ const FACTOR_FIRST: f64 = 4.0;
 const UNPROVED_MAX: usize = 64;
 /// More threads have to bring this share of what they would without a limit behind them,
 const GAIN: f64 = 0.1;
-/// or have to make long responses shorter by this share.
+/// where they are many: of a few threads none costs much,
+const FEW: usize = 16;
+/// and this share is enough,
+const GAIN_OF_FEW: f64 = 0.02;
+/// or they have to make long responses shorter by this share.
 const SHORTER: f64 = 0.1;
 /// Mean responses so much shorter count more than throughput.
 const MUCH_SHORTER: f64 = 0.8;
@@ -42,6 +46,8 @@ const TIME_MAX_US: f64 = 500_000.0;
 pub(super) struct Climb {
     /// Whether fewer threads than were busy are to be tried where no job waits.
     probes: bool,
+    /// The threads that busy CPUs need were tried, where no job waited for more.
+    has_tried_needed: bool,
     best: Option<Point>,
     /// The most that any size did: many small losses are not accepted one by one.
     most_per_s: f64,
@@ -63,6 +69,8 @@ struct Point {
     long_us: f64,
     pressure: Pressure,
     busy: f64,
+    /// Clearly fewer threads that are enough for the CPUs, which have no time left.
+    needed: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +95,7 @@ impl Climb {
     pub(super) fn new() -> Self {
         Self {
             probes: false,
+            has_tried_needed: false,
             best: None,
             most_per_s: 0.0,
             factor: FACTOR,
@@ -95,7 +104,7 @@ impl Climb {
         }
     }
 
-    /// Tries fewer threads, although no job waits: where all are busy at a station behind, fewer may
+    /// Tries fewer threads, too, although no job waits: where all are busy at a station behind, fewer may
     /// do more.
     pub(super) fn down() -> Self {
         Self {
@@ -104,16 +113,27 @@ impl Climb {
         }
     }
 
+    /// Whether another size was tried.
+    pub(super) fn has_moved(&self) -> bool {
+        self.direction != Direction::Here
+    }
+
     /// Judges the present size by what was measured of it; sizes stay within `limits`.
-    pub(super) fn next(&mut self, size: usize, sample: &Sample, limits: (usize, usize)) -> Next {
+    pub(super) fn next(
+        &mut self,
+        size: usize,
+        sample: &Sample,
+        cpus: f64,
+        limits: (usize, usize),
+    ) -> Next {
         if sample.jobs + sample.queue_depth as u64 == 0 && sample.time_us >= TIME_MAX_US {
-            let best = self.best.unwrap_or_else(|| Point::new(size, sample));
+            let best = self.best.unwrap_or_else(|| Point::new(size, sample, cpus));
             return best.done(); // the load has ended
         }
-        if !self.is_enough(sample) {
+        if !self.is_enough(size, sample, cpus) {
             return match self.leap(size, sample, limits) {
                 Some(larger) => {
-                    let point = Point::new(size, sample);
+                    let point = Point::new(size, sample, cpus);
                     match self.best {
                         Some(best) if !self.is_better(&point, &best) => {}
                         _ => _ = self.accept(point),
@@ -125,7 +145,7 @@ impl Climb {
                 None => Next::Wait,
             };
         }
-        let point = Point::new(size, sample);
+        let point = Point::new(size, sample, cpus);
         let best = match self.best {
             None => self.accept(point),
             Some(best) if self.is_better(&point, &best) => self.accept(point),
@@ -171,6 +191,12 @@ impl Climb {
     /// Where to go from the best size.
     fn leave(&mut self, best: &Point, limits: (usize, usize)) -> Next {
         if best.pressure == Pressure::None {
+            if let Some(needed) = best.needed
+                && !std::mem::replace(&mut self.has_tried_needed, true)
+            {
+                self.direction = Direction::Down;
+                return Next::Try(needed.clamp(limits.0, limits.1));
+            }
             let fewer = (PROBE * best.busy).round() as usize;
             let fewer = fewer.clamp(limits.0, limits.1);
             let probes = std::mem::take(&mut self.probes) && best.busy > PROBED_MIN;
@@ -215,8 +241,10 @@ impl Climb {
         .then_some(stepped)
     }
 
-    fn is_enough(&self, sample: &Sample) -> bool {
-        let is_reference = self.probes && sample.pressure() == Pressure::None;
+    fn is_enough(&self, size: usize, sample: &Sample, cpus: f64) -> bool {
+        let tries_fewer =
+            self.probes || !self.has_tried_needed && sample.needed_of(size, cpus).is_some();
+        let is_reference = tries_fewer && sample.pressure() == Pressure::None;
         let is_known = match self.direction {
             Direction::Here | Direction::Up if self.factor >= FACTOR && !is_reference => {
                 sample.jobs >= ROUGH_JOBS
@@ -236,19 +264,23 @@ impl Climb {
             let faster = ratio(point.jobs_per_s, best.jobs_per_s);
             let longer = ratio(point.long_us, best.long_us);
             let gain = GAIN * (ratio(point.size as f64, best.size as f64) - 1.0);
+            let gain = match point.size <= FEW {
+                true => gain.min(GAIN_OF_FEW + error),
+                false => gain,
+            };
             // Where a queue of before was worked off, fewer jobs were done: there were no more.
             let as_many = faster > 1.0 - loss || slower < MUCH_SHORTER;
             faster > 1.0 + gain || as_many && longer < 1.0 - SHORTER
         } else {
             let faster = ratio(point.jobs_per_s, self.most_per_s);
             let is_no_worse = faster > 1.0 - loss && slower < 1.0 + loss;
-            error < ERROR_MAX && (is_no_worse || faster > 1.0 + 2.0 * loss)
+            point.error < ERROR_MAX && (is_no_worse || faster > 1.0 + 2.0 * loss)
         }
     }
 }
 
 impl Point {
-    fn new(size: usize, sample: &Sample) -> Self {
+    fn new(size: usize, sample: &Sample, cpus: f64) -> Self {
         Self {
             size,
             jobs_per_s: sample.jobs_per_s(),
@@ -257,6 +289,7 @@ impl Point {
             long_us: sample.waits.quantile_us(0.99) + sample.service_us(),
             pressure: sample.pressure(),
             busy: sample.busy(),
+            needed: sample.needed_of(size, cpus),
         }
     }
 

@@ -12,6 +12,17 @@ const STRONG: f64 = 0.25;
 /// Threads beyond those that keep the CPUs busy on average, in standard deviations of a Poisson
 /// variable: those that block do so at random.
 const SPARE: f64 = 3.0;
+/// Threads that block for less than this share of their time compute.
+const BLOCKED_MIN: f64 = 0.05;
+/// The most threads that compute, for each CPU that they share with event loops,
+const COMPUTING_MAX: f64 = 8.0;
+/// and how many more than one they are where a job costs a loop as much as it computes. Jobs of 100 us
+/// cost loops a sixth of that, and did most on six for each CPU (docs/decisions/0066).
+const COMPUTING_MORE: f64 = 40.0;
+/// CPUs are used up with so much of their time: some is always lost between threads.
+const SATURATED: f64 = 0.85;
+/// So many more threads than keep saturated CPUs busy are worth a trial with fewer.
+const CROWDED: f64 = 1.2;
 
 /// Sums of [`Measured`].
 #[derive(Clone, Debug, Default)]
@@ -24,6 +35,7 @@ pub(super) struct Sample {
     pub(super) waits: Waits,
     pub(super) busy_us: f64,
     pub(super) cpu_us: f64,
+    pub(super) others_cpu_us: f64,
     pub(super) ready_us: f64,
     /// Intervals in which jobs waited and none began.
     pub(super) stuck: u32,
@@ -52,6 +64,7 @@ impl Sample {
         self.waits.merge(&measured.waits);
         self.busy_us += measured.busy_us as f64;
         self.cpu_us += measured.cpu_us as f64;
+        self.others_cpu_us += measured.others_cpu_us as f64;
         self.ready_us += measured.ready_us as f64;
         if measured.queue_depth > 0 && measured.waits.count() == 0 {
             self.stuck += 1;
@@ -68,6 +81,7 @@ impl Sample {
         self.waits.merge(&other.waits);
         self.busy_us += other.busy_us;
         self.cpu_us += other.cpu_us;
+        self.others_cpu_us += other.others_cpu_us;
         self.ready_us += other.ready_us;
         self.stuck += other.stuck;
         self.queue_depth = other.queue_depth;
@@ -117,15 +131,48 @@ impl Sample {
         }
     }
 
-    /// Threads that use all CPUs, if each computes and blocks as the present ones do; more of them
-    /// would only wait for each other. A thread that waits for a CPU does not block.
-    pub(super) fn threads_for(&self, cpus: f64) -> f64 {
-        let blocked_us = (self.busy_us - self.cpu_us - self.ready_us).max(0.0);
-        let active_us = self.cpu_us.max(1.0);
-        if blocked_us < 0.05 * active_us {
-            return cpus;
+    /// Whether the CPUs have no time left.
+    fn is_saturated(&self, cpus: f64) -> bool {
+        self.cpu_us + self.others_cpu_us > SATURATED * cpus * self.time_us
+    }
+
+    /// Clearly fewer threads than these that are enough for CPUs which have no time left.
+    pub(super) fn needed_of(&self, size: usize, cpus: f64) -> Option<usize> {
+        let needed = self.threads_busy(cpus).ceil();
+        let is_crowded = self.is_saturated(cpus) && size as f64 > CROWDED * needed;
+        is_crowded.then_some(needed as usize)
+    }
+
+    /// Threads that use all CPUs, if each computes and blocks as the present ones do, and jobs cost other
+    /// threads as much as they do; more of them would only wait for each other. A thread that waits for
+    /// a CPU does not block.
+    fn threads_busy(&self, cpus: f64) -> f64 {
+        match self.blocked_share() {
+            share if share < BLOCKED_MIN => cpus,
+            _ => cpus * (1.0 + self.blocked_us() / (self.cpu_us + self.others_cpu_us).max(1.0)),
         }
-        let mean = cpus * (1.0 + blocked_us / active_us);
-        mean + SPARE * mean.sqrt() * blocked_us / (blocked_us + active_us)
+    }
+
+    /// The same, and some to spare: threads that block do so at random. Of those that compute briefly
+    /// several for each CPU, since each change to an event loop and back takes time, and it has more to
+    /// do at once where it waits for its turn.
+    pub(super) fn threads_for(&self, cpus: f64) -> f64 {
+        let busy = self.threads_busy(cpus);
+        let more = COMPUTING_MORE * self.others_cpu_us / self.cpu_us.max(1.0);
+        let least = cpus * (1.0 + more).min(COMPUTING_MAX);
+        match self.blocked_share() {
+            share if share < BLOCKED_MIN => busy.max(least),
+            share => (busy + SPARE * busy.sqrt() * share).max(least),
+        }
+    }
+
+    /// Of the time in which threads had a job, without that in which they waited for a CPU.
+    fn blocked_share(&self) -> f64 {
+        let blocked_us = self.blocked_us();
+        blocked_us / (blocked_us + self.cpu_us).max(1.0)
+    }
+
+    fn blocked_us(&self) -> f64 {
+        (self.busy_us - self.cpu_us - self.ready_us).max(0.0)
     }
 }

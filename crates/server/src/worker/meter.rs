@@ -191,7 +191,7 @@ fn run_delay_us(usage: ThreadUsage) -> u64 {
     usage.run_delay_ns().unwrap_or(0) / 1000
 }
 
-fn as_us(time: Duration) -> u64 {
+pub(crate) fn as_us(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 

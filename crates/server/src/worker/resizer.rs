@@ -12,11 +12,12 @@ use loadline_base::LogLimit;
 use loadline_capacity::sizing::{Bounds, Decision, INTERVAL_MS, Measured, Sizer};
 use loadline_proto::Handler;
 use loadline_sys::affinity::cpu_budget;
+use loadline_sys::usage::process_cpu;
 use loadline_sys::{Waker, wait_readable};
 
 use crate::site::Site;
 use crate::telemetry::log;
-use crate::worker::meter::Work;
+use crate::worker::meter::{Work, as_us};
 use crate::worker::pool::Workers;
 
 /// Intervals without a job after which the pools are looked at rarely.
@@ -52,6 +53,8 @@ impl Resizer {
                 false => cpus,
             },
             last: Work::default(),
+            last_process_us: 0,
+            pools: pools.len().max(1) as u64,
             last_us: site.clock.now_us(),
         };
         let pools = pools.iter().map(resized).collect();
@@ -127,6 +130,10 @@ struct Resized {
     sizer: Sizer,
     cpus: f64,
     last: Work,
+    /// CPU time of the process.
+    last_process_us: u64,
+    /// Pools that share what other threads do.
+    pools: u64,
     last_us: u64,
 }
 
@@ -156,7 +163,10 @@ impl Resized {
         };
         let since = work.since(&self.last);
         let interval_us = now_us.saturating_sub(self.last_us).max(1);
+        let process_us = as_us(process_cpu());
+        let process_since_us = process_us.saturating_sub(self.last_process_us);
         self.last = work;
+        self.last_process_us = process_us;
         self.last_us = now_us;
         let scaled = |us: u64| (us as f64 * times) as u64;
         let peaks = self.workers.take_peaks();
@@ -168,6 +178,7 @@ impl Resized {
             waits: since.waits(times, self.workers.keeps_connections()),
             busy_us: scaled(since.busy_us),
             cpu_us: scaled(since.cpu_us),
+            others_cpu_us: scaled(process_since_us.saturating_sub(since.cpu_us) / self.pools),
             ready_us: scaled(since.ready_us),
             busy_max: peaks.busy,
             present_max: peaks.present,

@@ -20,6 +20,8 @@ pub(super) fn draw(seed: u64) -> (Machine, [Load; 2]) {
         stolen: [0.0, 0.0, 0.0, 0.4][rng.random_range(0..4)],
         overhead_us: rng.random_range(4.0..12.0),
         thrash: [0.0, 0.0002, 0.001][rng.random_range(0..3)],
+        loop_us: [0.0, 2.0, 4.0][rng.random_range(0..3)],
+        wake_us: [0.0, 3.0][rng.random_range(0..2)],
         station_servers: rng.random_range(1..=12),
         station_slows: [0.0, 0.0, 0.002, 0.01][rng.random_range(0..4)],
     };
@@ -36,6 +38,8 @@ pub(super) fn draw_database(seed: u64) -> (Machine, [Load; 2]) {
         stolen: 0.0,
         overhead_us: rng.random_range(4.0..12.0),
         thrash: 0.0,
+        loop_us: 0.0,
+        wake_us: 0.0,
         station_servers: rng.random_range(1..=12),
         station_slows: [0.0, 0.0, 0.002, 0.01][rng.random_range(0..4)],
     };
@@ -167,7 +171,7 @@ fn kinds(rng: &mut Pcg64Mcg, spread: Spread) -> (String, Vec<Kind>) {
 /// What one job takes: of the CPUs, asleep, of the station.
 fn demands(machine: &Machine, kinds: &[Kind]) -> [f64; 3] {
     let total: f64 = kinds.iter().map(|kind| kind.weight).sum();
-    let mut demands = [machine.overhead_us, 0.0, 0.0];
+    let mut demands = [machine.overhead_us + 2.0 * machine.loop_us, 0.0, 0.0];
     for kind in kinds {
         for phase in kind.phases {
             let (place, us) = match phase {

@@ -1,5 +1,5 @@
-//! A made-up server as a discrete-event simulation: clients, a queue, a pool of threads, CPUs that
-//! its threads share, and a station behind (a database).
+//! A made-up server as a discrete-event simulation: clients, an event loop, a queue, a pool of threads,
+//! CPUs that all of them share, and a station behind (a database).
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
@@ -66,6 +66,10 @@ pub(super) struct Machine {
     pub(super) overhead_us: f64,
     /// Work that each thread that waits for a CPU costs, as a share.
     pub(super) thrash: f64,
+    /// What an event loop needs for a request, and for a response; 0: there is none.
+    pub(super) loop_us: f64,
+    /// What waking a thread costs that waits: a worker for a job, the loop for either.
+    pub(super) wake_us: f64,
     pub(super) station_servers: usize,
     /// How much slower the station gets by each job that waits there, as a share.
     pub(super) station_slows: f64,
@@ -98,9 +102,20 @@ enum Event {
     HiccupEnds,
 }
 
+/// In place of a job: the event loop is on a CPU, or waits for one.
+const LOOP: usize = usize::MAX;
+
+/// What an event loop has to do.
+#[derive(Clone, Copy, Debug)]
+enum Message {
+    Request { client: Option<usize>, sent_us: f64 },
+    Response(Job),
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Job {
-    arrived_us: f64,
+    sent_us: f64,
+    queued_us: f64,
     client: Option<usize>,
     phases: [Phase; 3],
     at: usize,
@@ -117,6 +132,8 @@ pub(super) struct World {
     events: BinaryHeap<Reverse<(At, Event)>>,
     jobs: Vec<Job>,
     free: Vec<usize>,
+    /// Of the loop.
+    mail: VecDeque<Message>,
     queue: VecDeque<usize>,
     size: usize,
     busy: usize,
@@ -139,6 +156,7 @@ struct Tally {
     waits: Waits,
     busy_us: f64,
     cpu_us: f64,
+    others_cpu_us: f64,
     ready_us: f64,
     busy_max: usize,
     present_max: usize,
@@ -155,6 +173,7 @@ impl World {
             events: BinaryHeap::new(),
             jobs: Vec::new(),
             free: Vec::new(),
+            mail: VecDeque::new(),
             queue: VecDeque::new(),
             size,
             busy: 0,
@@ -189,7 +208,7 @@ impl World {
 
     pub(super) fn set_size(&mut self, size: usize) {
         self.size = size;
-        self.take();
+        self.take(true);
     }
 
     /// Runs on; what happens later than that has not happened yet.
@@ -220,7 +239,10 @@ impl World {
                 let Some(Reverse((_, job))) = self.runnable.pop() else {
                     unreachable!("it has just been seen");
                 };
-                self.next_phase(job);
+                match job {
+                    LOOP => self.run_loop(),
+                    job => self.next_phase(job),
+                }
             } else if let Some(Reverse((_, event))) = self.events.pop() {
                 self.happen(event);
             }
@@ -244,6 +266,7 @@ impl World {
             waits: tally.waits,
             busy_us: tally.busy_us as u64,
             cpu_us: tally.cpu_us as u64,
+            others_cpu_us: tally.others_cpu_us as u64,
             ready_us: tally.ready_us as u64,
             busy_max: tally.busy_max,
             present_max: tally.present_max,
@@ -278,8 +301,10 @@ impl World {
     /// Time passes in which nothing happens.
     fn pass(&mut self, until_us: f64) {
         let passed_us = until_us - self.now_us;
-        let runnable = self.runnable.len() as f64;
+        let loops = if self.mail.is_empty() { 0.0 } else { 1.0 };
+        let runnable = self.runnable.len() as f64 - loops;
         let share = self.share();
+        self.measured.others_cpu_us += passed_us * loops * share;
         self.attained_us += passed_us * self.rate();
         self.measured.busy_us += passed_us * self.busy as f64;
         self.measured.cpu_us += passed_us * runnable * share;
@@ -293,10 +318,10 @@ impl World {
                 if let Arrivals::Open { jobs_per_s } = self.load.arrivals {
                     let gap_us = self.exponential() * 1e6 / jobs_per_s;
                     self.at(gap_us, event);
-                    self.arrive(None);
+                    self.send(None);
                 }
             }
-            Event::Sends { client, epoch } if epoch == self.epoch => self.arrive(Some(client)),
+            Event::Sends { client, epoch } if epoch == self.epoch => self.send(Some(client)),
             Event::Arrives { .. } | Event::Sends { .. } => {}
             Event::Wakes(job) => self.next_phase(job),
             Event::Served(job) => {
@@ -318,10 +343,47 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, client: Option<usize>) {
+    fn send(&mut self, client: Option<usize>) {
+        let sent_us = self.now_us;
+        self.mail(Message::Request { client, sent_us });
+    }
+
+    /// For the loop, which may have to be woken for it.
+    fn mail(&mut self, message: Message) {
+        let Machine {
+            loop_us, wake_us, ..
+        } = self.machine;
+        if loop_us == 0.0 {
+            return self.handle(message);
+        }
+        self.mail.push_back(message);
+        if self.mail.len() == 1 {
+            self.compute(LOOP, wake_us + loop_us);
+        }
+    }
+
+    /// The loop has done the first of what it has to do.
+    fn run_loop(&mut self) {
+        if let Some(message) = self.mail.pop_front() {
+            self.handle(message);
+        }
+        if !self.mail.is_empty() {
+            self.compute(LOOP, self.machine.loop_us);
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Request { client, sent_us } => self.arrive(client, sent_us),
+            Message::Response(job) => self.respond(job),
+        }
+    }
+
+    fn arrive(&mut self, client: Option<usize>, sent_us: f64) {
         let phases = self.draw();
         let job = Job {
-            arrived_us: self.now_us,
+            sent_us,
+            queued_us: self.now_us,
             client,
             phases,
             at: 0,
@@ -340,19 +402,20 @@ impl World {
         self.queue.push_back(index);
         let present = self.busy + self.queue.len();
         self.measured.present_max = self.measured.present_max.max(present);
-        self.take();
+        self.take(true);
     }
 
-    /// Threads without a job take those that wait.
-    fn take(&mut self) {
+    /// Threads without a job take those that wait; `woken`: they have to be woken for it.
+    fn take(&mut self, woken: bool) {
         while self.busy < self.size
             && let Some(job) = self.queue.pop_front()
         {
             self.busy += 1;
             self.measured.busy_max = self.measured.busy_max.max(self.busy);
-            let wait_us = self.now_us - self.jobs[job].arrived_us;
+            let wait_us = self.now_us - self.jobs[job].queued_us;
             self.measured.waits.record(wait_us as u64);
-            let overhead_us = self.machine.overhead_us;
+            let wake_us = if woken { self.machine.wake_us } else { 0.0 };
+            let overhead_us = self.machine.overhead_us + wake_us;
             self.compute(job, overhead_us);
         }
     }
@@ -392,7 +455,12 @@ impl World {
         self.free.push(index);
         self.busy -= 1;
         self.measured.jobs += 1;
-        self.responses_us.push(self.now_us - job.arrived_us);
+        self.mail(Message::Response(job));
+        self.take(false);
+    }
+
+    fn respond(&mut self, job: Job) {
+        self.responses_us.push(self.now_us - job.sent_us);
         if let (Some(client), Arrivals::Closed { think_us, .. }) = (job.client, self.load.arrivals)
             && job.epoch == self.epoch
         {
@@ -400,7 +468,6 @@ impl World {
             let think_us = think_us * self.exponential();
             self.at(think_us, Event::Sends { client, epoch });
         }
-        self.take();
     }
 
     fn draw(&mut self) -> [Phase; 3] {
