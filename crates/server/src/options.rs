@@ -296,6 +296,7 @@ impl ServerOptions {
             accept: Accept::Shared,
             queue: Queue::Shared,
             socket_io: SocketIo::Worker,
+            file_io: FileIo::Sendfile, // no buffer for each of many threads
             capacity_per_loop: None,
             ..self
         }
@@ -409,6 +410,16 @@ mod tests {
             assert!(!copies_for(FileIo::Auto, there), "{there:?}");
             assert!(copies_for(FileIo::Copy, there), "{there:?}");
         }
+    }
+
+    #[test]
+    fn threads_of_a_pool_have_no_buffers_for_files() {
+        let options = ServerOptions {
+            architecture: Architecture::ThreadPool,
+            ..ServerOptions::default()
+        };
+        assert!(options.threads_share());
+        assert_eq!(options.with_parts().file_io, FileIo::Sendfile);
     }
 
     #[test]
