@@ -84,10 +84,10 @@ def zipf(per_s: float) -> list[Group]:
 
 
 LOADS = {
-    "even": Load([Group(1, CONNECTIONS, 2400)]),
-    "tenth": Load([Group(6, 1, 360), Group(1, CONNECTIONS - 6, 240)]),
-    "zipf": Load(zipf(40), work=""),
-    "neighbour": Load([Group(1, CONNECTIONS, 1600)], neighbour=True),
+    "even": Load([Group(1, CONNECTIONS, 4000)]),
+    "tenth": Load([Group(6, 1, 600), Group(1, CONNECTIONS - 6, 400)]),
+    "zipf": Load(zipf(120), work=""),
+    "neighbour": Load([Group(1, CONNECTIONS, 2600)], neighbour=True),
 }
 
 
