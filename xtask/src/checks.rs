@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
+use crate::programs::{Programs, TEST_THREADS};
 use crate::steps::{Steps, command};
 
 /// Time for each fuzz target in a test run, in seconds.
 const FUZZ_TEST_SECONDS: u32 = 2;
 /// Time for each fuzz target in a run of everything, or when fuzzing is what was asked for, in seconds.
 const FUZZ_SECONDS: u32 = 60;
-/// How many tests run at once, to the programs of tests.
-const TEST_THREADS: &str = "RUST_TEST_THREADS";
 /// What asks for the tests that take long, too.
 const ALL: &str = "--all";
 /// What the names of tests end with that measure or print something: no run includes them.
@@ -28,45 +27,139 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
 /// Everything but what takes long, and with `--all` that, too: tests that are `#[ignore = "long: WHY"]`,
 /// and fuzz targets for longer. With filters only the tests whose names contain one of them.
 pub(crate) fn test(root: &Path, arguments: &[String]) -> Result<(), String> {
-    let (tests, filters) = tests(root, arguments)?;
-    let fuzz_seconds = match arguments.len() == filters {
-        true => FUZZ_TEST_SECONDS,
-        false => FUZZ_SECONDS,
-    };
+    let words = words(arguments)?;
     let mut steps = Steps::new();
-    let all = |steps: &mut Steps| {
-        if filters == 0 {
-            format_and_lints(steps, root)?;
-            documentation(steps, root)?;
-            fuzz_all(steps, root, fuzz_seconds)?;
-            interleavings(steps, root)?;
-        }
-        steps.run(tests)
+    let done = match words.filters.is_empty() {
+        true => everything(&mut steps, root, &words),
+        false => steps.run(filtered(root, &words)),
     };
-    let done = all(&mut steps);
     println!("\n{steps}");
     done
 }
 
-/// The command that runs the tests asked for, and how many filters it has.
-fn tests(root: &Path, arguments: &[String]) -> Result<(Command, usize), String> {
-    let filters = arguments.iter().filter(|argument| *argument != ALL);
-    let filters: Vec<&String> = filters.collect();
+/// Builds of other workspaces go on beside, on what the CPUs have left: test programs wait more than they
+/// compute.
+fn everything(steps: &mut Steps, root: &Path, words: &Words<'_>) -> Result<(), String> {
+    let folder = root.join("target/tests");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let seconds = match words.all {
+        true => FUZZ_SECONDS,
+        false => FUZZ_TEST_SECONDS,
+    };
+    format_and_lints(steps, root)?;
+    let beside = vec![
+        nice(command(
+            &root.join("interleavings"),
+            "cargo test -q --no-run",
+        )),
+        nice(fuzzing(root, "cargo build -q --release")),
+    ];
+    let (tests, mut others) = thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            let mut others = Steps::new();
+            let built = others.run_side_by_side(beside, 1, &folder);
+            built.map(|()| others)
+        });
+        let tests = documentation(steps, root).and_then(|()| build(steps, root));
+        let others = others.join().map_err(|_| "a thread died".to_owned());
+        Ok::<_, String>((tests?, others??))
+    })?;
+    steps.append(&mut others);
+    let mut first = tests.side_by_side;
+    let mut alone = tests.alone;
+    for program in first.iter_mut().chain(&mut alone) {
+        program.args(words.more());
+    }
+    first.push(command(&root.join("interleavings"), "cargo test -q"));
+    for target in targets(root)? {
+        first.push(fuzz_target(root, &target, seconds)?);
+    }
+    let mut examples = command(root, "cargo test -q --workspace --doc --");
+    examples.args(words.more());
+    let done = [
+        steps.run_side_by_side(first, cpus(), &folder),
+        steps.run_side_by_side(alone, 1, &folder),
+        steps.run(examples),
+    ];
+    let failed: Vec<_> = done.into_iter().filter_map(Result::err).collect();
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(failed.join("; ")),
+    }
+}
+
+/// Builds the programs of tests.
+fn build(steps: &mut Steps, root: &Path) -> Result<Programs, String> {
+    let built = steps.run_and_read(Programs::build(root))?;
+    Programs::parse(&built, test_threads())
+}
+
+/// What is to be tested.
+struct Words<'a> {
+    /// What takes long, too.
+    all: bool,
+    filters: Vec<&'a str>,
+}
+
+impl Words<'_> {
+    /// What programs of tests are told.
+    fn more(&self) -> &'static [&'static str] {
+        match self.all {
+            true => &["--include-ignored", "--skip", BY_HAND],
+            false => &[],
+        }
+    }
+}
+
+fn words(arguments: &[String]) -> Result<Words<'_>, String> {
+    let filters = arguments
+        .iter()
+        .map(String::as_str)
+        .filter(|word| *word != ALL);
+    let filters: Vec<_> = filters.collect();
     if let Some(option) = filters.iter().find(|filter| filter.starts_with('-')) {
         return Err(format!(
             "{option} is no filter; right would be {ALL}, or a part of a test's name"
         ));
     }
+    Ok(Words {
+        all: filters.len() < arguments.len(),
+        filters,
+    })
+}
+
+/// The command that runs the tests asked for by parts of their names.
+fn filtered(root: &Path, words: &Words<'_>) -> Command {
     let mut command = command(root, "cargo test --workspace --no-fail-fast --");
-    if std::env::var_os(TEST_THREADS).is_none() {
-        let cpus = thread::available_parallelism().map_or(1, usize::from);
-        command.env(TEST_THREADS, (2 * cpus).to_string()); // tests wait more than they compute
+    command.envs(test_threads().map(|threads| (TEST_THREADS, threads.to_string())));
+    command.args(words.more()).args(&words.filters);
+    command
+}
+
+/// How many tests of a program run at once, unless the environment says it: tests wait more than they
+/// compute.
+fn test_threads() -> Option<usize> {
+    std::env::var_os(TEST_THREADS).is_none().then(|| 2 * cpus())
+}
+
+fn cpus() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The same command, after all others.
+fn nice(command: Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "19"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    nice.current_dir(command.get_current_dir().unwrap_or_else(|| Path::new(".")));
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => nice.env(name, value),
+            None => nice.env_remove(name),
+        };
     }
-    if filters.len() < arguments.len() {
-        command.args(["--include-ignored", "--skip", BY_HAND]);
-    }
-    command.args(&filters);
-    Ok((command, filters.len()))
+    nice
 }
 
 /// One fuzz target or all, for so many seconds each.
@@ -79,7 +172,7 @@ pub(crate) fn fuzz(root: &Path, arguments: &[String]) -> Result<(), String> {
     };
     match arguments.first() {
         Some(target) if targets(root)?.contains(target) => {
-            fuzz_one(&mut Steps::new(), root, target, seconds)
+            Steps::new().run(fuzz_target(root, target, seconds)?)
         }
         Some(target) => Err(format!(
             "no fuzz target '{target}'; there are {}",
@@ -104,20 +197,15 @@ fn documentation(steps: &mut Steps, root: &Path) -> Result<(), String> {
     steps.run(command)
 }
 
-/// What threads share, by a model checker.
-fn interleavings(steps: &mut Steps, root: &Path) -> Result<(), String> {
-    steps.run(command(&root.join("interleavings"), "cargo test -q"))
-}
-
 fn fuzz_all(steps: &mut Steps, root: &Path, seconds: u32) -> Result<(), String> {
     for target in targets(root)? {
-        fuzz_one(steps, root, &target, seconds)?;
+        steps.run(fuzz_target(root, &target, seconds)?)?;
     }
     Ok(())
 }
 
 /// What is found goes to fuzz/artifacts, and new corpus entries stay out of the committed ones.
-fn fuzz_one(steps: &mut Steps, root: &Path, target: &str, seconds: u32) -> Result<(), String> {
+fn fuzz_target(root: &Path, target: &str, seconds: u32) -> Result<Command, String> {
     let folder = root.join("fuzz");
     let (found, corpus) = ("target/corpus", "corpus");
     for path in [
@@ -133,9 +221,14 @@ fn fuzz_one(steps: &mut Steps, root: &Path, target: &str, seconds: u32) -> Resul
          -max_total_time={seconds} -artifact_prefix=artifacts/{target}- -print_final_stats=1 \
          -verbosity=0 -timeout=10"
     );
-    let mut fuzzing = command(&folder, &line);
+    Ok(fuzzing(root, &line))
+}
+
+/// A command of cargo in the workspace of the fuzz targets.
+fn fuzzing(root: &Path, line: &str) -> Command {
+    let mut fuzzing = command(&root.join("fuzz"), line);
     fuzzing.env_remove("RUSTFLAGS"); // they would replace those that instrument the code
-    steps.run(fuzzing)
+    fuzzing
 }
 
 /// The fuzz targets: a file each.
@@ -157,28 +250,37 @@ fn targets(root: &Path) -> Result<Vec<String>, String> {
 mod tests {
     use super::*;
 
-    fn line(arguments: &[&str]) -> Result<(String, usize), String> {
+    fn line(arguments: &[&str]) -> Result<String, String> {
         let arguments: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
-        let (command, filters) = tests(Path::new("."), &arguments)?;
+        let command = filtered(Path::new("."), &words(&arguments)?);
         let words: Vec<_> = command.get_args().map(|it| it.to_string_lossy()).collect();
-        Ok((words.join(" "), filters))
+        Ok(words.join(" "))
     }
 
     #[test]
     fn what_takes_long_is_run_when_asked_for_and_filters_are_passed_on() {
         let plain = "test --workspace --no-fail-fast --";
-        for (arguments, more, filters) in [
-            (&[][..], "", 0),
-            (&["--all"], " --include-ignored --skip _by_hand", 0),
-            (&["soak", "drain"], " soak drain", 2),
+        for (arguments, more) in [
+            (&["soak", "drain"][..], " soak drain"),
             (
                 &["--all", "soak"],
                 " --include-ignored --skip _by_hand soak",
-                1,
             ),
         ] {
-            assert_eq!(line(arguments), Ok((format!("{plain}{more}"), filters)));
+            assert_eq!(line(arguments), Ok(format!("{plain}{more}")));
         }
         assert!(line(&["--al"]).unwrap_err().contains("--al is no filter"));
+        assert!(words(&["--all".to_owned()]).unwrap().all);
+    }
+
+    #[test]
+    fn a_nice_command_is_the_same_otherwise() {
+        let mut build = command(Path::new("fuzz"), "cargo build -q");
+        build.env("A", "b").env_remove("C");
+        let nice = nice(build);
+        assert_eq!(nice.get_current_dir(), Some(Path::new("fuzz")));
+        let words: Vec<_> = nice.get_args().collect();
+        assert_eq!(words, ["-n", "19", "cargo", "build", "-q"]);
+        assert_eq!(nice.get_envs().count(), 2);
     }
 }

@@ -8,6 +8,7 @@
 )]
 
 mod checks;
+mod programs;
 mod steps;
 
 use std::process::ExitCode;

@@ -1,11 +1,13 @@
 //! Steps of a check, one after the other, each with its command line and the time it took; and what is
 //! said of all of them at the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::io::{self, BufRead, BufReader, IsTerminal as _, Write as _};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, IsTerminal as _, Read as _, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,8 +31,10 @@ pub(crate) struct Steps {
     took: Vec<(String, f64)>,
     /// Lines by which tests said that they were skipped, and how often each came.
     skipped: BTreeMap<String, usize>,
-    /// Where a line of a step's standard error goes.
+    /// Where a line of a step's standard error goes,
     pass_on: fn(&[u8]),
+    /// and the output of one that ran beside others.
+    show: fn(&[u8]),
 }
 
 impl Steps {
@@ -42,28 +46,106 @@ impl Steps {
             pass_on: |line| {
                 let _ = io::stderr().write_all(line);
             },
+            show: |output| {
+                let _ = io::stdout().write_all(output);
+            },
         }
     }
 
     /// Runs a step; says what it is and how long it took.
-    pub(crate) fn run(&mut self, mut command: Command) -> Result<(), String> {
+    pub(crate) fn run(&mut self, command: Command) -> Result<(), String> {
+        self.run_with(command, |_| ())
+    }
+
+    fn run_with(
+        &mut self,
+        mut command: Command,
+        attend: impl FnOnce(&mut Child),
+    ) -> Result<(), String> {
         let line = shown(&command);
         println!("\n\u{25b6} {line}");
         let began = Instant::now();
-        let ended = self.watch(&mut command);
+        let ended = self.watch(&mut command, attend);
         let took_s = began.elapsed().as_secs_f64();
         println!("\u{25b6} {took_s:.1} s");
         self.took.push((line.clone(), took_s));
-        let status = ended.map_err(|error| format!("{line}: {error}"))?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(format!("failed ({status}): {line}")),
+        judge(&line, ended)
+    }
+
+    /// Runs a step, and hands out what it wrote to its standard output.
+    pub(crate) fn run_and_read(&mut self, mut command: Command) -> Result<String, String> {
+        let mut read = String::new();
+        command.stdout(Stdio::piped());
+        self.run_with(command, |child| {
+            if let Some(mut output) = child.stdout.take() {
+                let _ = output.read_to_string(&mut read);
+            }
+        })?;
+        Ok(read)
+    }
+
+    /// Steps that were run beside these.
+    pub(crate) fn append(&mut self, others: &mut Self) {
+        self.took.append(&mut others.took);
+        for (line, times) in std::mem::take(&mut others.skipped) {
+            *self.skipped.entry(line).or_default() += times;
         }
+    }
+
+    /// Runs all of these, so many at once, each with its output in one piece behind its end. Goes on after
+    /// a failure, and says at the end which they were.
+    pub(crate) fn run_side_by_side(
+        &mut self,
+        commands: Vec<Command>,
+        lanes: usize,
+        folder: &Path,
+    ) -> Result<(), String> {
+        let waiting = Mutex::new(VecDeque::from(commands));
+        let (sender, done) = channel();
+        let mut failed = Vec::new();
+        thread::scope(|scope| {
+            for lane in 0..lanes {
+                let (sender, waiting) = (sender.clone(), &waiting);
+                let path = folder.join(format!("output-{lane}"));
+                scope.spawn(move || {
+                    let next = || waiting.lock().ok()?.pop_front();
+                    while let Some(command) = next() {
+                        let _ = sender.send(Done::of(command, &path));
+                    }
+                });
+            }
+            drop(sender);
+            for done in done {
+                failed.extend(self.tell(done).err());
+            }
+        });
+        match failed.is_empty() {
+            true => Ok(()),
+            false => Err(failed.join("; ")),
+        }
+    }
+
+    /// A command that has ended: its output, its time, and what it skipped.
+    fn tell(&mut self, done: Done) -> Result<(), String> {
+        println!("\n\u{25b6} {}", done.line);
+        (self.show)(&done.output);
+        println!("\u{25b6} {:.1} s", done.took_s);
+        for line in String::from_utf8_lossy(&done.output).lines() {
+            if says_skipped(line) {
+                self.count_skipped(line);
+            }
+        }
+        self.took.push((done.line.clone(), done.took_s));
+        judge(&done.line, done.ended)
     }
 
     /// Runs a command with its standard error passed on as it comes, and looked at: tests say there
     /// that they were skipped, past the capture of their output.
-    fn watch(&mut self, command: &mut Command) -> io::Result<std::process::ExitStatus> {
+    fn watch(
+        &mut self,
+        command: &mut Command,
+        attend: impl FnOnce(&mut Child),
+    ) -> io::Result<ExitStatus> {
         if io::stderr().is_terminal() && std::env::var_os("CARGO_TERM_COLOR").is_none() {
             command.env("CARGO_TERM_COLOR", "always"); // cargo sees a pipe
         }
@@ -79,22 +161,58 @@ impl Steps {
                 })
             });
         }
+        attend(&mut child);
         let status = child.wait()?;
         self.note(&lines);
         Ok(status)
+    }
+
+    fn count_skipped(&mut self, line: &str) {
+        *self.skipped.entry(line.trim().to_owned()).or_default() += 1;
     }
 
     /// Counts the lines that say that something was skipped.
     fn note(&mut self, lines: &Receiver<String>) {
         loop {
             match lines.recv_timeout(LAST_LINES_WAIT) {
-                Ok(line) if says_skipped(&line) => {
-                    *self.skipped.entry(line.trim().to_owned()).or_default() += 1;
-                }
+                Ok(line) if says_skipped(&line) => self.count_skipped(&line),
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+}
+
+/// A command that has ended.
+struct Done {
+    line: String,
+    took_s: f64,
+    output: Vec<u8>,
+    ended: io::Result<ExitStatus>,
+}
+
+impl Done {
+    /// Runs a command with its output in a file: a process that it leaves behind holds nothing up.
+    fn of(mut command: Command, path: &Path) -> Self {
+        let began = Instant::now();
+        let ended = File::create(path).and_then(|file| {
+            command.stdin(Stdio::null());
+            command.stdout(file.try_clone()?).stderr(file).status()
+        });
+        Self {
+            line: shown(&command),
+            took_s: began.elapsed().as_secs_f64(),
+            output: fs::read(path).unwrap_or_default(),
+            ended,
+        }
+    }
+}
+
+fn judge(line: &str, ended: io::Result<ExitStatus>) -> Result<(), String> {
+    let status = ended.map_err(|error| format!("{line}: {error}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("failed ({status}): {line}")),
     }
 }
 
@@ -171,6 +289,39 @@ mod tests {
         let text = steps.to_string();
         assert!(text.contains(" s  sh -c printf") && text.contains(" s  in all\n"));
         assert!(text.ends_with("1 line says:\n     1 x skipped: the last line\n"));
+    }
+
+    #[test]
+    fn side_by_side_all_are_run_and_those_that_failed_are_named() {
+        let folder = std::env::temp_dir().join(format!("xtask-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let scripts = [
+            "echo skipped: one",
+            "exit 3",
+            "kill -9 $$",
+            "echo SKIPPED >&2",
+        ];
+        let commands = scripts.map(|script| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        });
+        let mut steps = Steps::new();
+        steps.show = |_| ();
+        let done = steps.run_side_by_side(commands.into(), 2, &folder);
+        fs::remove_dir_all(&folder).unwrap();
+        let failed = done.unwrap_err();
+        assert!(
+            failed.contains("(exit status: 3): sh -c exit 3"),
+            "{failed}"
+        );
+        assert!(
+            failed.contains("(signal: 9 (SIGKILL)): sh -c kill"),
+            "{failed}"
+        );
+        assert!(!failed.contains("echo"), "{failed}");
+        let text = steps.to_string();
+        assert!(text.contains("Skipped, as 2 lines say:"), "{text}");
     }
 
     #[test]

@@ -31,6 +31,12 @@ impl Client {
         }
     }
 
+    /// Bounds what the kernel takes in before it is read, however large its buffers may become.
+    pub fn receive_little(&mut self) -> &mut Self {
+        rustix::net::sockopt::set_socket_recv_buffer_size(&self.stream, 1 << 16).unwrap();
+        self
+    }
+
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         self.bytes_out += bytes.as_ref().len() as u64;
         self.stream.write_all(bytes.as_ref()).unwrap();

@@ -1,6 +1,7 @@
 //! Failures on the server's side: panics, and files that change while they are sent.
 
 use std::os::unix::fs::FileExt as _;
+use std::sync::LazyLock;
 
 use loadline_server::ServerOptions;
 
@@ -36,16 +37,22 @@ fn a_panic_is_a_500_and_costs_nothing(model: Model) {
     assert_eq!([client.answer().status, client.answer().status], [200, 500]);
 }
 
-/// Larger than all socket buffers.
-pub const LEN: usize = 40_000_000;
+/// The length of a file that sockets cannot hold, if its client receives little: more than the kernel
+/// keeps of what is sent (`tcp_wmem`).
+pub static LARGE: LazyLock<usize> = LazyLock::new(|| {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap();
+    let max: usize = text.split_whitespace().last().unwrap().parse().unwrap();
+    max + 4_000_000
+});
 
 /// Begins to read a file, changes it, reads on: what came, and what was there before.
 pub fn disturb(options: ServerOptions, change: impl Fn(&std::path::Path)) -> (Vec<u8>, Vec<u8>) {
     let server = Server::start_with(options, limits());
     let path = server.path().join("victim.bin");
-    let content = pattern(LEN);
+    let content = pattern(*LARGE);
     std::fs::write(&path, &content).unwrap();
     let mut client = server.connect();
+    client.receive_little();
     client.send("GET /victim.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     let mut begun = [0; 1];
     std::io::Read::read_exact(&mut client.stream, &mut begun).unwrap();
@@ -55,7 +62,7 @@ pub fn disturb(options: ServerOptions, change: impl Fn(&std::path::Path)) -> (Ve
     let head_len = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
     let head = String::from_utf8_lossy(&bytes[..head_len]).to_ascii_lowercase();
     assert!(
-        head.contains(&format!("content-length: {LEN}\r\n")),
+        head.contains(&format!("content-length: {}\r\n", *LARGE)),
         "{head}"
     );
     bytes.drain(..head_len);
@@ -68,14 +75,14 @@ fn a_file_truncated_while_it_is_sent_ends_the_connection(model: Model) {
         file.set_len(1000).unwrap();
     });
     // What is on its way may show zeros: sendfile lends the pages that the kernel clears.
-    assert!(got.len() < LEN, "it cannot be whole");
+    assert!(got.len() < *LARGE, "it cannot be whole");
 }
 
 fn a_file_rewritten_while_it_is_sent_never_completes_mixed(model: Model) {
     let (got, content) = disturb(model.options(), |path| {
         let file = std::fs::File::options().write(true).open(path).unwrap();
-        file.write_all_at(&[b'n'; 100_000], LEN as u64 - 100_000)
+        file.write_all_at(&[b'n'; 100_000], *LARGE as u64 - 100_000)
             .unwrap();
     });
-    assert!(got.len() < LEN || got == content, "a mixed body completed");
+    assert!(got.len() < *LARGE || got == content, "a mixed body completed");
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use loadline_server::{Architecture, FileIo, ServerOptions};
 
 use crate::client::{Client, PATIENCE};
-use crate::failures::{LEN, disturb};
+use crate::failures::{LARGE, disturb};
 use crate::fixture::{Model, Server, limits};
 
 every_model! {
@@ -40,7 +40,7 @@ fn a_rename_over_a_file_cut_those_who_were_downloading_it(model: Model) {
     for options in ways(model) {
         let (got, content) = disturb(options, |path| {
             let other = path.with_extension("new");
-            fs::write(&other, vec![b'n'; LEN]).unwrap();
+            fs::write(&other, vec![b'n'; *LARGE]).unwrap();
             fs::rename(other, path).unwrap();
         });
         assert!(got == content, "{} bytes of the old one", got.len());
