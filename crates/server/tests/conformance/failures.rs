@@ -84,5 +84,8 @@ fn a_file_rewritten_while_it_is_sent_never_completes_mixed(model: Model) {
         file.write_all_at(&[b'n'; 100_000], *LARGE as u64 - 100_000)
             .unwrap();
     });
-    assert!(got.len() < *LARGE || got == content, "a mixed body completed");
+    assert!(
+        got.len() < *LARGE || got == content,
+        "a mixed body completed"
+    );
 }

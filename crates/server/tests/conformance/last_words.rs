@@ -54,7 +54,11 @@ fn a_last_answer_is_whole_though_more_came_behind_its_request(model: Model) {
     client.send(ECHO.repeat(100));
     let answer = client.answer();
     assert!(answer.closes());
-    assert!(answer.body == pattern(*LARGE), "{} bytes", answer.body.len());
+    assert!(
+        answer.body == pattern(*LARGE),
+        "{} bytes",
+        answer.body.len()
+    );
     client.half_close().end();
 }
 
@@ -64,7 +68,11 @@ fn a_drain_answers_what_came_while_an_answer_was_on_its_way(model: Model) {
     client.send(ECHO);
     server.control.drain();
     let answer = client.answer();
-    assert!(answer.body == pattern(*LARGE), "{} bytes", answer.body.len());
+    assert!(
+        answer.body == pattern(*LARGE),
+        "{} bytes",
+        answer.body.len()
+    );
     let last = client.answer();
     assert_eq!(last.status, 200);
     assert!(last.closes());
