@@ -28,6 +28,8 @@ enum Place {
     Loop,
     Thread(Arc<Waker>),
     Worker,
+    /// A thread of a pool, until the task waits; then a loop and workers.
+    ThreadThenWorker,
 }
 
 /// As a loop with workers, or without.
@@ -98,6 +100,14 @@ impl Owner {
     pub(crate) fn with_workers(app: App, kind: Queue, workers: usize) -> Self {
         let (queue, sources) = JobQueue::with_workers(kind, workers, 1);
         let mut owner = Self::new(app, Place::Worker, Some(queue));
+        owner.sources = sources;
+        owner
+    }
+
+    /// A thread of a pool, which leaves the task to a worker where that waits.
+    pub(crate) fn on_thread_of_pool(app: App) -> Self {
+        let (queue, sources) = JobQueue::with_workers(Queue::Shared, 1, 1);
+        let mut owner = Self::new(app, Place::ThreadThenWorker, Some(queue));
         owner.sources = sources;
         owner
     }
@@ -187,7 +197,7 @@ impl Owner {
                 waker.clear();
                 self.tasks.notified(None);
             }
-            Place::Loop | Place::Worker => {
+            Place::Loop | Place::Worker | Place::ThreadThenWorker => {
                 if self.mailbox.fall_asleep() {
                     self.mailbox.waker().wait_edge();
                 }
@@ -225,7 +235,7 @@ impl Owner {
                 Action::Finish => {}
                 Action::Wait { .. } => {
                     let (pool, session) = (&mut self.task_pool, &mut self.session);
-                    if !self.tasks.poll(pool, session, cx!(self)) {
+                    if !self.tasks.poll(pool, session, cx!(self)) && !self.pass_on() {
                         return;
                     }
                 }
@@ -235,10 +245,21 @@ impl Owner {
         }
     }
 
+    /// The thread waits no longer: the loop has the connection from here on. `false`: it had it already.
+    fn pass_on(&mut self) -> bool {
+        let is_thread = matches!(self.place, Place::ThreadThenWorker);
+        if is_thread {
+            self.place = Place::Worker;
+            self.tasks.pass_on();
+            self.task_pool.adopt(&mut self.tasks);
+        }
+        is_thread
+    }
+
     fn start(&mut self, exchange: Box<Exchange>) {
         let notify = match &self.place {
             Place::Thread(waker) => Notify::Thread(Arc::clone(waker)),
-            Place::Loop | Place::Worker => Notify::Loop {
+            Place::Loop | Place::Worker | Place::ThreadThenWorker => Notify::Loop {
                 home: Arc::clone(&self.home) as Arc<dyn TaskHome>,
                 token: Token {
                     index: 0,
@@ -255,7 +276,7 @@ impl Owner {
                 assert!(queue.push(lanes::Place::default(), task).is_ok(), "there is room for it");
                 handle
             }
-            Place::Loop | Place::Thread(_) => {
+            Place::Loop | Place::Thread(_) | Place::ThreadThenWorker => {
                 self.task_pool.spawn_local(exchange, notify, &*self.app)
             }
         };

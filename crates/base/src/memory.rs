@@ -89,6 +89,13 @@ impl MemoryBudget {
         (self.used_bytes()).saturating_sub(self.levels[index].saturating_sub(1))
     }
 
+    /// Whether the whole of it is used, or more.
+    #[must_use]
+    pub fn is_used_up(&self) -> bool {
+        self.limit_bytes
+            .is_some_and(|limit| self.used_bytes() >= limit)
+    }
+
     /// What is used, with credit that threads have taken and not used.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
@@ -164,16 +171,6 @@ impl MemoryAccount {
         self.budget.pressure()
     }
 
-    /// What this thread has to free so that this level passes, if each frees in proportion to what it
-    /// uses.
-    #[must_use]
-    pub fn share_of_excess(&self, level: MemoryPressure) -> u64 {
-        let excess = u128::from(self.budget.excess_bytes(level));
-        let all = u128::from(self.budget.used_bytes().max(1));
-        let share = (excess * u128::from(self.credit)).div_ceil(all);
-        u64::try_from(share).unwrap_or(u64::MAX)
-    }
-
     #[cold]
     fn take(&mut self) {
         let credit = self.used.next_multiple_of(self.step_bytes);
@@ -238,6 +235,10 @@ mod tests {
         let mut account = MemoryAccount::of_many(&budget);
         account.change(0, 31 * MIB + 5);
         assert_eq!(account.pressure(), MemoryPressure::Full);
+        assert!(!budget.is_used_up());
+        account.change(0, MIB);
+        assert!(budget.is_used_up());
+        account.change(MIB, 0);
         for (level, before) in [
             (MemoryPressure::Slow, MemoryPressure::Idle),
             (MemoryPressure::Spare, MemoryPressure::None),
@@ -299,23 +300,5 @@ mod tests {
             thread.join().unwrap();
         }
         assert_eq!(budget.used_bytes(), 0, "what ended threads had is back");
-    }
-
-    #[test]
-    fn each_thread_frees_its_share() {
-        let budget = MemoryBudget::new(Some(64 * MIB));
-        let mut large = MemoryAccount::of_many(&budget);
-        let mut small = MemoryAccount::of_many(&budget);
-        large.change(0, 48 * MIB);
-        small.change(0, 16 * MIB);
-        let excess = budget.excess_bytes(MemoryPressure::Idle);
-        assert_eq!(
-            large.share_of_excess(MemoryPressure::Idle),
-            (excess * 3).div_ceil(4)
-        );
-        assert_eq!(
-            small.share_of_excess(MemoryPressure::Idle),
-            excess.div_ceil(4)
-        );
     }
 }

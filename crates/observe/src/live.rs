@@ -64,6 +64,7 @@ fn sample_json(sample: &Sample, stations: &Stations, options: &ServerOptions) ->
             "resident_bytes": sample.resident_bytes,
             "budget_bytes": sample.memory_budget_bytes,
             "used_bytes": sample.memory_used_bytes,
+            "socket_buffers_estimated_bytes": sample.socket_buffers_estimated_bytes,
         },
         "load": load_json(sample, stations),
     })

@@ -46,6 +46,7 @@ pub(crate) struct Sample {
     pub(crate) queue_age_us: Option<u64>,
     pub(crate) memory_budget_bytes: Option<u64>,
     pub(crate) memory_used_bytes: u64,
+    pub(crate) socket_buffers_estimated_bytes: u64,
     /// The share of each station that was busy.
     pub(crate) use_of: Vec<(&'static str, f64)>,
     /// Threads by role.
@@ -154,6 +155,7 @@ impl Sampler {
             resident_bytes: now.resident_bytes,
             memory_budget_bytes: now.snapshot.memory_budget_bytes,
             memory_used_bytes: now.snapshot.memory_used_bytes,
+            socket_buffers_estimated_bytes: now.snapshot.socket_buffers_estimated_bytes,
             use_of,
             threads: threads(&now.snapshot),
             load,

@@ -184,6 +184,7 @@ impl StatusSource for Status {
             "connections_cut": snapshot.cut,
             "memory_budget_bytes": snapshot.memory_budget_bytes,
             "memory_used_bytes": snapshot.memory_used_bytes,
+            "socket_buffers_estimated_bytes": snapshot.socket_buffers_estimated_bytes,
             "threads": threads.collect::<Vec<_>>(),
             "latencies": timings.map(|(shown, timings)| latency::json(&shown.labels, timings)),
             "job_times": timings.and_then(|(_, timings)| latency::jobs_json(timings)),
@@ -317,6 +318,11 @@ fn show_memory(text: &mut Exposition, snapshot: &Snapshot) {
     if let Some(bytes) = snapshot.memory_budget_bytes {
         show("memory_budget_bytes", "The budget of memory", bytes);
     }
+    show(
+        "socket_buffers_estimated_bytes",
+        "What the kernel may keep for connections beside the budget, estimated",
+        snapshot.socket_buffers_estimated_bytes,
+    );
 }
 
 fn show_section(text: &mut Exposition, section: &Section) {

@@ -20,7 +20,7 @@ use loadline_sys::file::{self, Filled};
 use crate::config::Steps as _;
 use crate::fairness::ClientKey;
 use crate::site::Site;
-use crate::task::{TaskHandle, Tasks};
+use crate::task::{TaskHandle, TaskPool, Tasks};
 use crate::thread::context::ThreadContext;
 use crate::transport::sending::cut_short;
 use crate::transport::{Io, Pause, Range, Transport};
@@ -392,6 +392,16 @@ impl<T> Connection<T> {
 
     pub(crate) fn has_tasks(&self) -> bool {
         !self.tasks.is_empty()
+    }
+
+    /// Leaves its tasks to the loop that they were begun for, and to the workers there.
+    pub(crate) fn pass_tasks_on(&mut self) {
+        self.tasks.pass_on();
+    }
+
+    /// The loop has it again, with the tasks that were left to it.
+    pub(crate) fn adopt_tasks(&mut self, pool: &TaskPool) {
+        pool.adopt(&mut self.tasks);
     }
 
     /// Cancels what apps still do for it.

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use loadline_base::{LogLimit, MemoryBudget, MemoryPressure, Millis};
+use loadline_base::{LogLimit, MemoryBudget, MemoryPressure, Millis, Token};
 use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_BYTES};
 use loadline_sys::{Accepted, Waker, poll, socket, wait_socket};
 
@@ -23,7 +23,7 @@ use crate::memory::Footprint;
 use crate::overload::Permit;
 use crate::shutdown::Stage;
 use crate::site::Site;
-use crate::task::Notify;
+use crate::task::{Notify, TaskHome};
 use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
 use crate::transport::socket::{Readiness, Socket};
@@ -66,6 +66,11 @@ pub(crate) trait Hold {
 
     /// What wakes the thread when its connection has lost it, as all do in a shutdown.
     fn waker(&self) -> Option<&Waker> {
+        None
+    }
+
+    /// The loop that the connection belongs to, which takes it back while it waits for its tasks.
+    fn home(&self) -> Option<(&Arc<dyn TaskHome>, Token)> {
         None
     }
 
@@ -217,7 +222,13 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
     let left = thread.run();
     thread.end_visit();
     thread.footprint.release(&mut thread.thread.memory);
-    (left, thread.busy)
+    let busy = thread.busy;
+    drop(thread);
+    match left {
+        Left::AtEnd => connection.drop_tasks(),
+        Left::Waiting | Left::Unfinished => connection.pass_tasks_on(),
+    }
+    (left, busy)
 }
 
 /// Ends a connection whose thread has panicked.
@@ -246,6 +257,7 @@ pub(crate) fn refuse_at_once<H: Handler>(
         waker: &mut None,
         permit: &mut None,
         socket: None,
+        home: None,
         visit_us: None,
     };
     while !matches!(
@@ -288,6 +300,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
                 waker: &mut self.waker,
                 permit: &mut self.permit,
                 socket: self.hold.socket(),
+                home: self.hold.home(),
                 visit_us: self.visit_us,
             };
             let step = (self.connection).drive(self.site, self.thread, &mut (), placement);
@@ -303,31 +316,33 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         }
     }
 
-    /// Whether others wait for the thread, and its connection can go on elsewhere: tasks cannot.
+    /// Whether others wait for the thread, and its connection can go on elsewhere.
     fn is_to_go(&self) -> bool {
-        T::GIVES_BACK && !self.connection.has_tasks() && self.hold.is_wanted()
+        T::GIVES_BACK && self.hold.is_wanted()
     }
 
     /// Waits for the socket, the deadline, a task or the shutdown, and reports what came.
     fn wait(&mut self) -> Option<Left> {
         let has_tasks = self.connection.has_tasks();
+        if T::GIVES_BACK && has_tasks {
+            return Some(Left::Waiting); // the threads of the pool poll them when they are woken
+        }
         if self.has_grown() && self.thread.memory.pressure() >= MemoryPressure::Slow {
-            if T::GIVES_BACK && !has_tasks {
+            if T::GIVES_BACK {
                 return Some(Left::Waiting); // its loop has others to close
             }
             if !self.relieve() {
                 return None;
             }
         }
-        let may_lose = !(T::GIVES_BACK && has_tasks);
         let now = Millis(self.end_visit() / 1000);
-        if may_lose && !self.hold.rest(&self.resting(now)) {
+        if !self.hold.rest(&self.resting(now)) {
             self.thread.begin_visit();
             return self.lose();
         }
-        let result = self.wait_for_events(has_tasks, may_lose);
+        let result = self.wait_for_events(has_tasks);
         self.thread.begin_visit();
-        let has_lost = may_lose && !self.hold.resume();
+        let has_lost = !self.hold.resume();
         if has_lost && !T::GIVES_BACK {
             return self.lose();
         }
@@ -380,16 +395,15 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     }
 
     /// Waits for the socket, the deadline, a task, the loss of the thread, or the shutdown.
-    fn wait_for_events(&mut self, has_tasks: bool, may_lose: bool) -> io::Result<poll::Readiness> {
+    fn wait_for_events(&mut self, has_tasks: bool) -> io::Result<poll::Readiness> {
         let task_waker = self.waker.as_ref().filter(|_| has_tasks);
-        let hold_waker = self.hold.waker().filter(|_| may_lose);
+        let hold_waker = self.hold.waker();
         let other_fd = match hold_waker {
             Some(waker) => waker.as_fd(),
             None => self.site.shutdown.next_fd(self.seen),
         };
         let task_fd = task_waker.map(|waker| waker.as_fd());
-        let is_woken = may_lose && T::IS_WOKEN_AT_DEADLINE;
-        let timeout_ms = self.timeout_ms().filter(|_| !is_woken);
+        let timeout_ms = self.timeout_ms().filter(|_| !T::IS_WOKEN_AT_DEADLINE);
         let transport = self.connection.transport();
         let (read, write) = (transport.awaits_input(), transport.is_sending());
         let result = wait_socket(transport.fd(), read, write, other_fd, task_fd, timeout_ms);
@@ -506,6 +520,8 @@ struct OnThread<'t> {
     permit: &'t mut Option<Permit>,
     /// `Hold::socket`.
     socket: Option<BorrowedFd<'t>>,
+    /// `Hold::home`.
+    home: Option<(&'t Arc<dyn TaskHome>, Token)>,
     /// When this visit began, in microseconds.
     visit_us: Option<u64>,
 }
@@ -585,10 +601,18 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         if let Err(Refused) = self.begin(site, thread, &mut exchange, Lane::Apps) {
             return TaskStart::Refused(exchange);
         }
-        match thread.task_waker() {
-            Ok(waker) => {
+        let notify = match self.home {
+            Some((home, token)) => Ok(Notify::Loop {
+                home: Arc::clone(home),
+                token,
+            }),
+            None => thread.task_waker().map(|waker| {
                 *self.waker = Some(Arc::clone(&waker));
-                let notify = Notify::Thread(waker);
+                Notify::Thread(waker)
+            }),
+        };
+        match notify {
+            Ok(notify) => {
                 let config = Arc::clone(thread.config());
                 TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config))
             }

@@ -37,7 +37,7 @@ use crate::accept::listener::Listener;
 use crate::accept::listener_set::ListenerSet;
 use crate::connection::{Connection, Step};
 use crate::fairness::ClientKey;
-use crate::memory::Footprint;
+use crate::memory::{Footprint, Plan};
 use crate::options::SocketIo;
 use crate::overload::{TurnBegin, TurnControl};
 use crate::shutdown::Stage;
@@ -146,8 +146,8 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     is_cut_short: bool,
     /// A drain has begun; idle connections learn of it after all pending events were reported.
     is_reporting: bool,
-    /// When connections may be looked through for memory again.
-    relieve_after: Millis,
+    /// Who gives up what while memory is short.
+    plan: Plan,
 }
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
@@ -218,7 +218,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             has_waited: true,
             is_cut_short: false,
             is_reporting: false,
-            relieve_after: Millis(0),
+            plan: Plan::default(),
         })
     }
 

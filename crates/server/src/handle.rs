@@ -77,10 +77,13 @@ impl<H: Handler> Remote for Site<H> {
     }
 
     fn snapshot(&self) -> Snapshot {
+        let counted = self.registry.snapshot();
         Snapshot {
             memory_budget_bytes: self.memory.limit_bytes(),
             memory_used_bytes: self.memory.used_bytes(),
-            ..self.registry.snapshot()
+            socket_buffers_estimated_bytes: (counted.total.connections)
+                .saturating_mul(self.socket_buffer_bytes),
+            ..counted
         }
     }
 

@@ -240,8 +240,10 @@ fn start<H: Handler>(
     };
     let listeners = Listener::bind_all(&addresses, &config.options, config.unix_mode)?;
     let addresses = listeners.iter().map(|l| l.address().clone()).collect();
+    let socket_buffers = listeners.iter().map(Listener::socket_buffer_bytes);
     let site = Arc::new(Site {
         memory: config.memory.unwrap_or_else(|| MemoryBudget::new(None)),
+        socket_buffer_bytes: socket_buffers.max().unwrap_or(0),
         in_progress: in_progress(&config.options),
         config: served,
         clock: Clock::new(),

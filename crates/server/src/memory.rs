@@ -4,6 +4,7 @@
 //! A connection is measured when it is put aside, and not while a thread works for it: so a small request
 //! changes nothing but a number of its own thread.
 
+mod ledger;
 mod relief;
 
 use loadline_base::MemoryAccount;
@@ -11,7 +12,8 @@ use loadline_base::MemoryAccount;
 use crate::options::Architecture;
 use crate::telemetry::counters::Role;
 
-pub(crate) use relief::{Holding, Shortage};
+pub(crate) use ledger::{Elsewhere, Ledger, Plan, Sums};
+pub(crate) use relief::{Holding, Relief, Shortage};
 
 /// What a connection takes besides its buffers: its slot and its place in lists, some 400 bytes, and
 /// what the kernel keeps of an idle socket (`sock`, `socket`, `file`, `dentry`, `epitem`), some 3.5 KiB.

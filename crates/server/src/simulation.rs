@@ -196,6 +196,7 @@ impl Simulation {
         let site = Arc::new(Site {
             in_progress: None,
             memory: loadline_base::MemoryBudget::new(None),
+            socket_buffer_bytes: 0,
             config: config_of(Echo),
             clock: Clock::simulated(now_us),
             descriptor_log_after: Default::default(),

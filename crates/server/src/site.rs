@@ -29,6 +29,8 @@ pub(crate) struct Site<H: Handler> {
     pub(crate) clock: Clock,
     /// What all threads may use.
     pub(crate) memory: Arc<MemoryBudget>,
+    /// What the kernel may keep for a new connection; of the listener that grants most.
+    pub(crate) socket_buffer_bytes: u64,
     /// Requests on threads that share the CPUs, if there is a latency goal.
     pub(crate) in_progress: Option<InProgress>,
     pub(crate) descriptor_log_after: LogAfter,
@@ -217,6 +219,7 @@ pub(crate) mod tests {
             clock: Clock::new(),
             in_progress: None,
             memory: MemoryBudget::new(None),
+            socket_buffer_bytes: 0,
             descriptor_log_after: LogAfter::default(),
             shutdown: Shutdown::new().unwrap(),
             registry: Arc::default(),

@@ -9,7 +9,8 @@
 //!
 //! A loop, if it has no workers, and a blocking thread poll their tasks themselves. A worker polls a task
 //! once and takes its next job: where the task waits, its future stays in the channel until it is woken,
-//! which queues it again, once.
+//! which queues it again, once. A thread of a pool polls a task itself until that waits, and then leaves
+//! it to the pool, and the connection to the loop (`Tasks::pass_on`, `TaskPool::adopt`).
 //!
 //! ```text
 //!              a worker takes it            pending

@@ -80,6 +80,17 @@ pub fn listen(address: &ListenAddr, options: ListenOptions) -> io::Result<(Owned
     }
 }
 
+/// What the kernel may keep for a socket to send and to receive, both together, in bytes: what it grants now,
+/// and, of a listener, to new connections. Where nobody has set it, it grants some connections more later.
+///
+/// # Errors
+/// Not a socket.
+pub fn buffer_bytes(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let send_bytes = sockopt::socket_send_buffer_size(socket)?;
+    let receive_bytes = sockopt::socket_recv_buffer_size(socket)?;
+    Ok((send_bytes + receive_bytes) as u64)
+}
+
 fn listen_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<(OwnedFd, ListenAddr)> {
     let socket = tcp_socket(address)?;
     // A server restarts on its port at once, past connections of its predecessor in TIME_WAIT.
@@ -462,6 +473,9 @@ mod tests {
         let server = accepted(&listener).socket;
         assert_eq!(sockopt::socket_recv_buffer_size(&server).unwrap(), bytes);
         assert_eq!(sockopt::socket_send_buffer_size(&server).unwrap(), bytes);
+        for socket in [&listener, &server] {
+            assert_eq!(buffer_bytes(socket.as_fd()).unwrap(), 2 * bytes as u64);
+        }
     }
 
     #[test]

@@ -93,6 +93,36 @@ fn a_worker_polls_what_another_thread_wakes() {
     });
 }
 
+/// It wakes the task while the thread that has polled it leaves it to the worker: a wake-up that is lost
+/// leaves it waiting, a deadlock.
+#[test]
+fn a_task_is_woken_while_a_thread_leaves_it_to_a_worker() {
+    check(|| {
+        let mut owner = Owner::on_thread_of_pool(counting_app(2));
+        let worker = owner.spawn_worker();
+        owner.receive(GET);
+        owner.serve_until("done");
+        assert_eq!(owner.answers(), 1);
+        owner.end();
+        worker.join().unwrap();
+    });
+}
+
+/// The client leaves at the same time.
+#[test]
+fn a_client_leaves_while_a_thread_leaves_its_task_to_a_worker() {
+    check(|| {
+        let mut owner = Owner::on_thread_of_pool(counting_app(1));
+        let worker = owner.spawn_worker();
+        owner.receive(GET);
+        if !owner.is_closed {
+            owner.lose_client();
+        }
+        owner.end();
+        worker.join().unwrap();
+    });
+}
+
 /// A reader that waits is woken by the content, and by its end.
 #[test]
 fn content_reaches_a_reader_that_waits() {

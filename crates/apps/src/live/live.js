@@ -12,12 +12,18 @@ const percent = (value) => value === null ? "–" : number(value * 100) + " %";
 const ratio = (load) => !load ? "–" : load.ratio < 10 ? load.ratio.toFixed(2) : number(load.ratio);
 const sum = (values) => Object.values(values).reduce((all, value) => all + value, 0);
 
+const memory = ({ memory: m }) => ({
+  resident: m.resident_bytes,
+  ...(m.budget_bytes === null ? {} : { counted: m.used_bytes, budget: m.budget_bytes }),
+  "socket buffers, estimated": m.socket_buffers_estimated_bytes,
+});
+
 const CHARTS = [
   { id: "rates", show: number, of: (s) => s.rates },
   { id: "refused", show: number, of: (s) => s.refused },
   { id: "queue", show: time, of: (s) => ({ age: s.queue.age_us }) },
   { id: "use", show: percent, top: 1, of: (s) => s.use },
-  { id: "memory", show: bytes, of: (s) => s.memory.budget_bytes === null ? { resident: s.memory.resident_bytes } : { resident: s.memory.resident_bytes, counted: s.memory.used_bytes, budget: s.memory.budget_bytes } },
+  { id: "memory", show: bytes, of: memory },
 ];
 const LETTERS = ["a", "b", "c", "d", "e"];
 

@@ -126,9 +126,11 @@ impl Climb {
         cpus: f64,
         limits: (usize, usize),
     ) -> Next {
-        if sample.jobs + sample.queue_depth as u64 == 0 && sample.time_us >= TIME_MAX_US {
-            let best = self.best.unwrap_or_else(|| Point::new(size, sample, cpus));
-            return best.done(); // the load has ended
+        if sample.jobs == 0 && sample.time_us >= TIME_MAX_US {
+            let is_awaited = sample.queue_depth > 0;
+            if !is_awaited || self.leap(size, sample, limits).is_none() {
+                return self.end_without_jobs(size, sample);
+            }
         }
         if !self.is_enough(size, sample, cpus) {
             return match self.leap(size, sample, limits) {
@@ -174,6 +176,20 @@ impl Climb {
         let larger = (size as f64 * FACTOR_FIRST) as usize;
         let larger = larger.min(jobs).clamp(limits.0, limits.1);
         (larger > size).then_some(larger)
+    }
+
+    /// No job ends, so nothing tells one size from another. Whether jobs wait with this one is not known:
+    /// the next that has to wait begins a new search.
+    fn end_without_jobs(&self, size: usize, sample: &Sample) -> Next {
+        let has_load = sample.busy_us > 0.0;
+        Next::Done {
+            size: match self.best {
+                Some(best) if has_load => best.size.max(size), // all of them may be stuck
+                Some(best) => best.size,
+                None => size,
+            },
+            waits: false,
+        }
     }
 
     fn accept(&mut self, point: Point) -> Point {

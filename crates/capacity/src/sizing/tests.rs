@@ -189,20 +189,70 @@ fn a_pool_whose_threads_are_all_stuck_grows() {
     let mut sizer = Sizer::new(BOUNDS, 2);
     for _ in 0..20 {
         let size = sizer.size();
-        sizer.decide(&Measured {
-            interval_us: 100_000,
-            size,
-            cpus: 2.0,
-            jobs: 0,
-            waits: Waits::default(),
-            busy_us: 100_000 * size as u64,
-            cpu_us: 0,
-            others_cpu_us: 0,
-            ready_us: 0,
-            busy_max: size,
-            present_max: size + 500,
-            queue_depth: 500,
-        });
+        sizer.decide(&stuck(size, size + 500));
+    }
+    assert_eq!(sizer.size(), BOUNDS.max);
+}
+
+/// So many jobs are there in an interval, none of which ends.
+fn stuck(size: usize, jobs: usize) -> Measured {
+    Measured {
+        interval_us: 100_000,
+        size,
+        cpus: 2.0,
+        jobs: 0,
+        waits: Waits::default(),
+        busy_us: 100_000 * size.min(jobs) as u64,
+        cpu_us: 0,
+        others_cpu_us: 0,
+        ready_us: 0,
+        busy_max: size.min(jobs),
+        present_max: jobs,
+        queue_depth: jobs.saturating_sub(size),
+    }
+}
+
+#[test]
+fn a_pool_that_has_grown_for_stuck_threads_grows_again_however_late_the_next_job_comes() {
+    for rest in [0, 3, 10, 1000] {
+        let mut sizer = Sizer::new(BOUNDS, 2);
+        let mut after = |intervals, jobs| {
+            for _ in 0..intervals {
+                sizer.decide(&stuck(sizer.size(), jobs));
+            }
+            sizer.size()
+        };
+        assert_eq!(after(20, 4), 4);
+        assert_eq!(after(rest, 4), 4, "all have a thread, for {rest} intervals");
+        assert_eq!(after(20, 5), 5, "after {rest} intervals");
+    }
+}
+
+#[test]
+fn a_pool_whose_threads_get_stuck_while_fewer_are_tried_grows_again() {
+    let waited = |jobs, size: usize| {
+        let mut waits = Waits::default();
+        (0..jobs).for_each(|_| waits.record(100_000));
+        Measured {
+            jobs,
+            waits,
+            ..stuck(size, 100)
+        }
+    };
+    let mut sizer = Sizer::new(BOUNDS, 8);
+    // However many they are, they do as much: a station behind them is the limit.
+    let mut fewest = sizer.size();
+    for _ in 0..40 {
+        let before = sizer.size();
+        sizer.decide(&waited(40, before));
+        fewest = fewest.min(sizer.size());
+        if sizer.size() < before {
+            break;
+        }
+    }
+    assert!(fewest < 8, "fewer are tried");
+    for _ in 0..40 {
+        sizer.decide(&stuck(sizer.size(), 100));
     }
     assert_eq!(sizer.size(), BOUNDS.max);
 }

@@ -1,6 +1,7 @@
 //! The status page as JSON and as Prometheus text.
 
 use std::collections::{HashMap, HashSet};
+use std::io::Write;
 
 use crate::util::{Server, architectures, exchange, site, until};
 
@@ -57,6 +58,35 @@ fn json_sums_what_the_threads_count() {
             "{architecture}: names are distinct"
         );
         assert!(number(&status["cache"]["entries"]) >= 1, "{architecture}");
+    }
+}
+
+#[test]
+fn the_kernels_buffers_are_estimated_by_what_a_connection_may_have() {
+    let site = site();
+    for (more, each) in [
+        (&["--socket-buffer", "64k"][..], Some(2 * (64 << 10))),
+        (&[], None),
+    ] {
+        let all = [&["--status-path", "/-/status"], more].concat();
+        let server = Server::start(site.path(), &all);
+        let others: Vec<_> = (0..3).map(|_| server.connect()).collect();
+        for mut stream in &others {
+            stream.write_all(b"GET / HT").unwrap(); // so that the server has it
+        }
+        let status = until("four connections", || {
+            let status = json(&server);
+            (number(&status["total"]["connections"]) == 4).then_some(status)
+        });
+        let estimated = number(&status["socket_buffers_estimated_bytes"]);
+        match each {
+            Some(bytes) => assert_eq!(estimated, 4 * bytes),
+            None => assert!(estimated > 0 && estimated.is_multiple_of(4), "{estimated}"),
+        }
+        let (_, text) = exchange(server.connect(), "/-/status?format=prometheus");
+        let samples = parse(&text);
+        assert!(samples["loadline_socket_buffers_estimated_bytes"] > 0.0);
+        drop(others);
     }
 }
 

@@ -2,7 +2,7 @@
 //! hangs up, a disk that is full. None of it may cost a request, a login, or the clean end.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ impl Server {
             .spawn()
             .unwrap();
         let mut stderr = child.stderr.take();
-        until("a server", || UnixStream::connect(socket(&state)).ok());
+        await_serving(stderr.as_mut().unwrap());
         match trouble {
             Trouble::Dead => stderr = None,
             Trouble::Full => fill(&PathBuf::from(format!("/proc/{}/fd/2", child.id()))),
@@ -101,6 +101,17 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Waits for the line that says where a server serves, however long it takes to get there: an end without it
+/// ends the test.
+fn await_serving(stderr: &mut ChildStderr) {
+    let mut said = String::new();
+    let mut stderr = BufReader::new(stderr);
+    while !said.contains(": serving ") {
+        let count = stderr.read_line(&mut said).unwrap();
+        assert!(count > 0, "it has ended:\n{said}");
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadline_sys::socket::{backlog_len, listen};
+use loadline_sys::socket::{backlog_len, buffer_bytes, listen};
 use loadline_sys::{ListenAddr, ListenOptions};
 
 use crate::{Accept, ServerOptions};
@@ -112,6 +112,11 @@ impl Listener {
     /// most that there can be.
     pub(crate) fn backlog_len(&self) -> u64 {
         backlog_len(self.as_fd()).map_or_else(|| u64::from(self.options.backlog), u64::from)
+    }
+
+    /// What the kernel grants a new connection to send and to receive; 0 where it does not say.
+    pub(crate) fn socket_buffer_bytes(&self) -> u64 {
+        buffer_bytes(self.as_fd()).unwrap_or(0)
     }
 
     /// Its place among the addresses of the server.

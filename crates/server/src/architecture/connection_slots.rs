@@ -12,7 +12,7 @@ use loadline_sys::{Accepted, socket};
 use crate::admission::{Admission, EVICTIONS_MAX, Kind, Load, Verdict};
 use crate::connection_thread::{Hold, READ_BUFFER_BYTES, Resting};
 use crate::fairness::{ClientKey, Holdings, Occupation};
-use crate::memory::{Holding, Shortage, thread_bytes};
+use crate::memory::{Holding, Shortage, Sums, thread_bytes};
 use crate::options::Architecture;
 use crate::telemetry::counters::Role;
 
@@ -247,8 +247,9 @@ impl Slots {
                     connection: (slot, state),
                 }
             });
-            let chosen = shortage.first_to_close(holding.collect());
-            let chosen: Vec<_> = (chosen.into_iter())
+            // All are here: nothing is elsewhere.
+            let relief = shortage.choose(holding.collect(), &Sums::default());
+            let chosen: Vec<_> = (relief.chosen.into_iter())
                 .map(|(slot, state)| (Arc::clone(slot), state))
                 .collect();
             for (slot, state) in chosen {

@@ -10,6 +10,7 @@ use crate::accept::adaptive::Adaptive;
 use crate::accept::balance::{self, Load};
 use crate::admission::{Admission, Handoff, Kind, Load as Pressure, Verdict};
 use crate::fairness::{ClientKey, Holdings};
+use crate::memory::Ledger;
 use crate::options::{Balance, ServerOptions};
 use crate::worker::job::{Message, Moving};
 use crate::worker::mailbox::Mailbox;
@@ -23,6 +24,8 @@ pub(crate) struct LoopGroup {
     /// Connections by client; `None`: clients are not looked at.
     holdings: Option<Holdings>,
     memory: Arc<MemoryBudget>,
+    /// What clients hold at each loop, while memory is short.
+    ledger: Ledger,
     /// `--balance adaptive`, if there is more than one loop.
     adaptive: Option<Adaptive>,
     /// Threads that may still pass connections on: no loop ends before they have all stopped.
@@ -65,6 +68,7 @@ impl LoopGroup {
             admission: Admission::new(options.connections_max),
             holdings: options.fairness.then(Holdings::default),
             memory: Arc::clone(memory),
+            ledger: Ledger::new(options.loops),
             adaptive: is_adaptive.then(|| Adaptive::new(options.loops)),
             senders: AtomicUsize::new(senders),
         }))
@@ -77,6 +81,10 @@ impl LoopGroup {
 
     pub(super) fn members(&self) -> &[Member] {
         &self.members
+    }
+
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     pub(super) fn adaptive(&self) -> Option<&Adaptive> {

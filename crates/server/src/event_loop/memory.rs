@@ -5,8 +5,9 @@ use loadline_proto::{CloseReason, Handler};
 
 use super::shares::occupation;
 use super::{EventLoop, Standing};
+use crate::connection::Connection;
 use crate::fairness::ClientKey;
-use crate::memory::{Holding, Shortage};
+use crate::memory::{Elsewhere, Holding, Relief, Shortage, Sums};
 use crate::transport::Driver;
 
 /// Connections that are closed in one turn while only idle ones are: 64 take some 200 us.
@@ -42,14 +43,21 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
         self.close_for_memory();
         self.group.nudge_others(self.index);
-        // Nothing is left to be freed here: whoever would hold more is closed.
-        let slot = self.slots.get(token);
-        let is_to_close = slot.is_some_and(|slot| {
-            let connection = slot.connection.as_ref();
-            slot.footprint.is_holding()
-                && connection.is_some_and(|it| it.awaits_client_since().is_some())
-        });
-        if is_to_close && self.thread.memory.pressure() == MemoryPressure::Full {
+        if self.thread.memory.pressure() < MemoryPressure::Full {
+            return;
+        }
+        // Whoever would hold more is closed, unless others are about to give up enough.
+        let Some(slot) = self.slots.get(token) else {
+            return;
+        };
+        let is_to_close = slot.footprint.is_holding()
+            && slot.connection.as_ref().is_some_and(|connection| {
+                let client = self.client_of(connection);
+                let is_spared = self.plan.spares(client, self.thread.now());
+                connection.awaits_client_since().is_some()
+                    && (self.thread.memory.budget().is_used_up() || !is_spared)
+            });
+        if is_to_close {
             self.abort(token, CloseReason::Memory);
         }
     }
@@ -65,45 +73,44 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// At the end of a turn.
     pub(super) fn relieve(&mut self) {
         self.want_connections();
-        if self.thread.memory.pressure() >= MemoryPressure::Idle {
-            self.close_for_memory();
+        match self.thread.memory.pressure() >= MemoryPressure::Idle {
+            true => self.close_for_memory(),
+            false => self.plan.rest(),
         }
     }
 
-    /// Closes this loop's share of the connections that memory is short for.
+    /// Closes this loop's part of the connections that memory is short for.
     fn close_for_memory(&mut self) {
         let now = self.thread.now();
-        if now < self.relieve_after {
+        let ledger = self.group.ledger();
+        if !self.plan.is_due(ledger, self.index, now) {
             return;
         }
+        let Elsewhere { sums, is_partial } = ledger.elsewhere(self.index, now);
+        if is_partial && self.plan.waits(now) {
+            // What the clients here hold elsewhere is not known yet: nobody is closed for that.
+            let nothing = Relief::<Token>::nothing(self.holdings(), now);
+            return self.write_page(nothing, now);
+        }
+        let memory = &self.thread.memory;
         let shortage = Shortage {
-            pressure: self.thread.memory.pressure(),
-            excess_bytes: self.thread.memory.share_of_excess(MemoryPressure::Idle),
+            pressure: memory.pressure(),
+            excess_bytes: memory.budget().excess_bytes(MemoryPressure::Idle),
             now,
         };
-        let tokens = (0..self.slots.slot_count()).filter_map(|index| self.slots.token_at(index));
-        let holding = tokens.filter_map(|token| {
-            let slot = self.slots.get(token)?;
-            let is_fair = self.site.options.fairness;
-            let client = slot.connection.as_ref()?.client();
-            (slot.standing == Standing::Served).then_some(Holding {
-                client: if is_fair { client } else { ClientKey::NOBODY },
-                occupation: occupation::<D>(slot)?,
-                bytes: slot.footprint.bytes(),
-                connection: token,
-            })
-        });
-        let chosen = shortage.first_to_close(holding.collect());
+        let mut relief = shortage.choose(self.holdings(), &sums);
         let count_max = match shortage.pressure {
             MemoryPressure::Idle => IDLE_CLOSES_MAX,
-            _ => chosen.len(),
+            _ => usize::MAX,
         };
-        let look_ms = if chosen.is_empty() {
-            LOOK_IN_VAIN_MS
-        } else {
-            LOOK_MS
+        let look_ms = match relief.chosen.is_empty() {
+            true => LOOK_IN_VAIN_MS,
+            false => LOOK_MS,
         };
-        self.relieve_after = Millis(now.0 + look_ms);
+        let chosen = std::mem::take(&mut relief.chosen);
+        let givers = std::mem::take(&mut relief.givers);
+        self.plan.set(givers, relief.is_enough, now, look_ms);
+        self.write_page(relief, now);
         for token in chosen.into_iter().take(count_max) {
             let slot = self.slots.get(token);
             let connection = slot.and_then(|slot| slot.connection.as_ref());
@@ -113,6 +120,39 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             if may_go {
                 self.abort(token, CloseReason::Memory);
             }
+        }
+    }
+
+    /// Says what clients hold here from now on. The others take a turn if they may have waited for it, and
+    /// write theirs.
+    fn write_page(&self, relief: Relief<Token>, now: Millis) {
+        let ledger = self.group.ledger();
+        if ledger.write(self.index, now, Sums::of(relief.left)) {
+            self.group.nudge_others(self.index);
+        }
+    }
+
+    /// What the end of each connection would free.
+    fn holdings(&self) -> Vec<Holding<Token>> {
+        let tokens = (0..self.slots.slot_count()).filter_map(|index| self.slots.token_at(index));
+        let holding = tokens.filter_map(|token| {
+            let slot = self.slots.get(token)?;
+            let client = self.client_of(slot.connection.as_ref()?);
+            (slot.standing == Standing::Served).then_some(Holding {
+                client,
+                occupation: occupation::<D>(slot)?,
+                bytes: slot.footprint.bytes(),
+                connection: token,
+            })
+        });
+        holding.collect()
+    }
+
+    /// Whose it is; nobody's in particular, with `--fairness off`.
+    fn client_of(&self, connection: &Connection<D::Transport>) -> ClientKey {
+        match self.site.options.fairness {
+            true => connection.client(),
+            false => ClientKey::NOBODY,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a loop gives to others, and what comes back by mail.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use loadline_base::Token;
@@ -8,6 +9,7 @@ use loadline_proto::Handler;
 use super::EventLoop;
 use crate::admission::Kind;
 use crate::shutdown::Stage;
+use crate::task::TaskHome;
 use crate::transport::socket::Readiness;
 use crate::transport::{Driver, LoopTransport};
 use crate::worker::dispatcher::NotQueued;
@@ -39,6 +41,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.idle.remove(token.index);
         let mut served = self.boxes.pop().unwrap_or_default();
         served.connection = Some(connection);
+        let home = || Arc::clone(&self.dispatcher.tasks) as Arc<dyn TaskHome>;
+        served.home.get_or_insert_with(home);
         let work = Work::Serve(served);
         let load = &self.group.members()[self.index].load;
         let submitted = (self.dispatcher).submit(Kind::Job, work, token, client, &self.site, load);
@@ -79,6 +83,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             let missed = slot.missed;
             let back = connection.over(|socket| LoopTransport::from_socket(socket, missed));
             slot.connection = back.ok();
+            if let Some(connection) = &mut slot.connection {
+                connection.adopt_tasks(&self.thread.tasks);
+            }
         }
     }
 
@@ -128,6 +135,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             _ if self.stage != Stage::Up && !slot.knows_drain => self.begin_connection_drain(token),
             None => self.serve(token),
             Some(After::Again) => self.queue(token),
+            Some(After::Wait) if self.has_tasks(token) => self.serve(token),
             Some(After::Wait) if is_ready => self.hand_over(token),
             Some(After::Wait) => self.settle(token),
         }

@@ -79,6 +79,7 @@ pub(super) fn event_loops<H: Handler, D: Driver>(handler: H, loops: usize) -> Ve
     let site = Arc::new(Site {
         in_progress: None,
         memory: loadline_base::MemoryBudget::new(None),
+        socket_buffer_bytes: 0,
         config: config_of(handler),
         options: ServerOptions {
             loops,

@@ -30,6 +30,12 @@ pub(crate) trait TaskHome: Send + Sync {
     fn queue_again(&self, token: Token, task: Task, channel: Arc<Channel>);
 }
 
+impl fmt::Debug for dyn TaskHome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TaskHome")
+    }
+}
+
 /// How the owner learns that there are events.
 pub(crate) enum Notify {
     /// A loop, of this connection.
@@ -60,8 +66,8 @@ pub(crate) struct Channel {
     pub(super) notified: AtomicBool,
     /// The task is to be polled. Only where the owner polls it.
     pub(super) woken: AtomicBool,
-    /// Workers poll the task, not the owner.
-    is_for_worker: bool,
+    /// Workers poll the task, not the owner; once and for all.
+    is_for_worker: AtomicBool,
     notify: Notify,
 }
 
@@ -125,7 +131,7 @@ impl Channel {
             client: ClientKey::of_request(exchange),
             notified: AtomicBool::new(is_local),
             woken: AtomicBool::new(is_local),
-            is_for_worker: !is_local,
+            is_for_worker: AtomicBool::new(!is_local),
             notify,
         }
     }
@@ -200,6 +206,17 @@ impl Channel {
         }
     }
 
+    /// Its owner has polled the task so far, and workers do from now on.
+    pub(super) fn pass_on(self: &Arc<Self>, task: Task) {
+        // Before the look at `woken`, which a waker sets before it looks whom the task is for: one of the
+        // two sees the other.
+        self.is_for_worker.store(true, Ordering::SeqCst);
+        if self.woken.swap(false, Ordering::SeqCst) {
+            self.lock().is_woken = true;
+        }
+        self.put_aside(task);
+    }
+
     /// Has a worker poll the task, now or as soon as it waits.
     fn wake_for_worker(self: &Arc<Self>) {
         let mut state = self.lock();
@@ -229,7 +246,7 @@ impl Channel {
         let wakers = [state.reader.take(), state.writer.take()];
         drop(state);
         wakers.into_iter().flatten().for_each(Waker::wake);
-        if self.is_for_worker {
+        if self.is_for_worker.load(Ordering::SeqCst) {
             self.wake_for_worker();
         }
     }
@@ -300,11 +317,15 @@ impl Wake for Channel {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.is_for_worker {
+        if self.is_for_worker.load(Ordering::SeqCst) {
             return self.wake_for_worker();
         }
-        if !self.woken.swap(true, Ordering::SeqCst) {
-            self.notify();
+        if self.woken.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        match self.is_for_worker.load(Ordering::SeqCst) {
+            true => self.wake_for_worker(), // passed on meanwhile
+            false => self.notify(),
         }
     }
 }

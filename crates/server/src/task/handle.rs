@@ -23,8 +23,8 @@ const SPARE_MAX: usize = 16;
 pub(crate) struct TaskHandle {
     stream: StreamId,
     channel: Arc<Channel>,
-    /// Of the owner's thread, which alone makes and drops it.
-    row: Arc<Row>,
+    /// Of the owner's thread, which alone writes to it; `None` on the way from one owner to another.
+    row: Option<Arc<Row>>,
     /// Where the owner polls it itself.
     task: Option<Task>,
     more: Vec<TaskEvent>,
@@ -108,7 +108,7 @@ impl TaskPool {
         Box::new(TaskHandle {
             stream,
             channel: Arc::new(channel),
-            row: Arc::clone(&self.row),
+            row: Some(Arc::clone(&self.row)),
             task: None,
             more: Vec::new(),
             is_due: false,
@@ -116,6 +116,17 @@ impl TaskPool {
             has_ended: false,
             next: None,
         })
+    }
+
+    /// Takes in what another owner has passed on. There may have been events meanwhile.
+    pub(crate) fn adopt(&self, tasks: &mut Tasks) {
+        tasks.each(|handle| {
+            if handle.row.is_none() {
+                self.row.app_requests_in_progress.add(1);
+                handle.row = Some(Arc::clone(&self.row));
+                handle.is_due = true;
+            }
+        });
     }
 
     /// Ends one, and keeps its memory if nobody else has a part of it.
@@ -159,7 +170,19 @@ impl TaskHandle {
             self.channel.cancel();
             site::drop_guarded(self.task.take());
         }
-        self.row.app_requests_in_progress.sub(1);
+        if let Some(row) = &self.row {
+            row.app_requests_in_progress.sub(1);
+        }
+    }
+
+    /// Leaves the task to workers, and its count to the next owner.
+    fn pass_on(&mut self) {
+        if let Some(task) = self.task.take() {
+            self.channel.pass_on(task);
+        }
+        if let Some(row) = self.row.take() {
+            row.app_requests_in_progress.sub(1);
+        }
     }
 
     /// A task that is polled here is woken without a notification: it is due anyway.
@@ -299,9 +322,20 @@ impl Tasks {
 
     /// The task of this stream has events or is to be polled; without a stream: any.
     pub(crate) fn notified(&mut self, stream: Option<StreamId>) {
+        self.each(|handle| {
+            handle.is_due |= stream.is_none_or(|stream| stream == handle.stream);
+        });
+    }
+
+    /// Leaves them to the workers of the loop that they were begun for, and to that loop.
+    pub(crate) fn pass_on(&mut self) {
+        self.each(TaskHandle::pass_on);
+    }
+
+    fn each(&mut self, mut act: impl FnMut(&mut TaskHandle)) {
         let mut next = self.0.as_deref_mut();
         while let Some(handle) = next {
-            handle.is_due |= stream.is_none_or(|stream| stream == handle.stream);
+            act(handle);
             next = handle.next.as_deref_mut();
         }
     }

@@ -75,6 +75,8 @@ pub(crate) struct Row {
     pub(crate) blocked_in_place_us: Counter,
     /// Jobs that the thread carried out (workers). Each poll of a task is one.
     pub(crate) jobs: Counter,
+    /// Those of them that were a poll of a task.
+    pub(crate) task_polls: Counter,
     /// Time that jobs or connections waited in a queue before the thread took them, microseconds.
     pub(crate) queue_wait_us: Counter,
     /// Jobs taken from the queue of another worker.
@@ -401,6 +403,9 @@ pub struct Snapshot {
     pub memory_budget_bytes: Option<u64>,
     /// What is used of it.
     pub memory_used_bytes: u64,
+    /// What the kernel may keep for all connections beside that: their number, times what it grants a new
+    /// one to send and to receive.
+    pub socket_buffers_estimated_bytes: u64,
 }
 
 impl Snapshot {

@@ -1,5 +1,6 @@
 //! Workers that keep their connection while it waits for its client, as long as no other connection
-//! waits for a worker, and no worker is too many: the threads of a pool (`--architecture thread-pool`).
+//! waits for a worker, and no worker is too many: the threads of a pool (`--architecture thread-pool`). One
+//! that waits for an app's task, perhaps since that waits for its client, goes to its loop at once.
 //!
 //! ```text
 //!   worker:     seat says since when it waits ▸ jobs in the queue?  ──┐  so one of the two always
@@ -11,12 +12,14 @@
 //! only move on while it sleeps, and nobody has to say so.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-use loadline_base::Millis;
+use loadline_base::{Millis, Token};
 use loadline_sys::Waker;
 
 use crate::connection_thread::{Hold, Resting};
+use crate::task::TaskHome;
 use crate::worker::job::{Job, Message};
 use crate::worker::job_queue::JobQueue;
 use crate::worker::mailbox::Mailbox;
@@ -149,6 +152,8 @@ pub(crate) struct Held<'w> {
     jobs: &'w JobQueue<Job>,
     /// Of the loop that wakes it at its deadline.
     mailbox: &'w Mailbox<Message>,
+    /// The same loop, for its tasks.
+    home: Option<(&'w Arc<dyn TaskHome>, Token)>,
 }
 
 impl<'w> Held<'w> {
@@ -163,6 +168,15 @@ impl<'w> Held<'w> {
             seats,
             jobs,
             mailbox,
+            home: None,
+        }
+    }
+
+    /// Its tasks are begun for this loop.
+    pub(crate) fn with_home(self, home: Option<&'w Arc<dyn TaskHome>>, token: Token) -> Self {
+        Self {
+            home: home.map(|home| (home, token)),
+            ..self
         }
     }
 }
@@ -199,6 +213,10 @@ impl Hold for Held<'_> {
 
     fn waker(&self) -> Option<&Waker> {
         Some(&self.seat.waker)
+    }
+
+    fn home(&self) -> Option<(&Arc<dyn TaskHome>, Token)> {
+        self.home
     }
 }
 

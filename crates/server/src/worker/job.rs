@@ -11,7 +11,7 @@ use crate::config::Steps;
 use crate::connection::Connection;
 use crate::fairness::ClientKey;
 use crate::fairness::lanes::{Lane, Place};
-use crate::task::WorkerTask;
+use crate::task::{TaskHome, WorkerTask};
 use crate::transport::socket::Socket;
 use crate::transport::{Detached, Range};
 use crate::worker::mailbox::Mailbox;
@@ -136,6 +136,8 @@ pub(crate) struct Served {
     pub(crate) after: After,
     /// Its requests get a 503.
     pub(crate) refusing: Option<Refusing>,
+    /// Of the loop that it belongs to; stays with the box.
+    pub(crate) home: Option<Arc<dyn TaskHome>>,
 }
 
 /// A connection on its way between two loops. It counts as one of the server all the time.

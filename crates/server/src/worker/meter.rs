@@ -17,7 +17,8 @@ const DELAYS_READ_MAX: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     members: Mutex<Members>,
-    /// Workers keep connections, and do what these ask for: each request is a job.
+    /// Workers keep connections, and do what these ask for: each request is a job, and each poll of a
+    /// task that has waited.
     keeps_connections: bool,
 }
 
@@ -117,7 +118,10 @@ impl Meter {
     fn work_of(&self, row: &Row, usage: ThreadUsage, now_us: u64) -> Work {
         let mut work = Work {
             jobs: match self.keeps_connections {
-                true => row.core.answers[1..].iter().map(Counter::value).sum(),
+                true => {
+                    let answers = row.core.answers[1..].iter().map(Counter::value);
+                    answers.sum::<u64>() + row.task_polls.value()
+                }
                 false => row.jobs.value(),
             },
             busy_us: row.busy_us.value(),

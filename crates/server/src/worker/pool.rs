@@ -410,7 +410,7 @@ impl<H: Handler> WorkerDesk<H> {
             return reply.post(Message::Done { token, work });
         }
         if let (Work::Serve(served), Some(seats)) = (&mut work, self.seats.clone()) {
-            let took_us = self.keep(served, &seats, &reply, site);
+            let took_us = self.keep(served, token, &seats, &reply, site);
             self.source.done(charge, took_us);
             return reply.post(Message::Done { token, work });
         }
@@ -438,6 +438,7 @@ impl<H: Handler> WorkerDesk<H> {
             Poll::Ready(())
         });
         self.row.jobs.add(1);
+        self.row.task_polls.add(u64::from(lane == Lane::Apps));
         let ended_us = site.clock.now_us();
         let took_us = ended_us.saturating_sub(began_us);
         self.row.job_began_us.set(0);
@@ -459,6 +460,7 @@ impl<H: Handler> WorkerDesk<H> {
     fn keep(
         &mut self,
         served: &mut Served,
+        token: Token,
         seats: &Seats,
         mailbox: &Mailbox<Message>,
         site: &Site<H>,
@@ -468,7 +470,7 @@ impl<H: Handler> WorkerDesk<H> {
             return 0;
         };
         let (queue, index) = self.source.place();
-        let hold = Held::new(seats, index, queue, mailbox);
+        let hold = Held::new(seats, index, queue, mailbox).with_home(served.home.as_ref(), token);
         thread.begin_visit();
         thread.refusing = served.refusing.take();
         connection.transport_mut().move_to_thread();

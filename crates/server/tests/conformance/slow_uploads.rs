@@ -6,12 +6,14 @@ use std::thread;
 use std::time::Duration;
 
 use loadline_proto::{Limits, Pace};
+use loadline_server::ServerOptions;
 
 use crate::client::Client;
 use crate::fixture::{Model, Server, eventually, limits};
 
 every_model! {
     slow_uploads_hold_no_worker,
+    uploads_and_event_streams_leave_every_worker_to_others,
     as_many_tasks_wait_as_there_are_connections,
     a_chunked_upload_of_framing_is_too_slow,
 }
@@ -69,6 +71,71 @@ fn slow_uploads_hold_no_worker(model: Model) {
         client.send(chunk()).send("0\r\n\r\n");
         assert_eq!(client.answer().body, b"4");
     }
+}
+
+/// How many requests a server of this model can have in a blocking step at once, if that is a number that
+/// others than its connections decide; and its options for two.
+fn with_two_workers(model: Model) -> Option<ServerOptions> {
+    let options = model.options();
+    let shares_threads = model == Model::ThreadPool;
+    (shares_threads || options.architecture.has_loops() && options.workers > 0).then_some(
+        ServerOptions {
+            threads: 2,
+            workers: options.workers.min(2),
+            threads_range: None,
+            workers_range: None,
+            ..options
+        },
+    )
+}
+
+fn uploads_and_event_streams_leave_every_worker_to_others(model: Model) {
+    const WORKERS: u64 = 2;
+    const LONG: &str = "POST /-/later/collect HTTP/1.1\r\nHost: h\r\n\
+                        Content-Length: 100000\r\n\r\n";
+    let Some(options) = with_two_workers(model) else {
+        return;
+    };
+    let server = Server::start_with(options, limits());
+    let at_work = || server.site.at_work.load(SeqCst);
+    let begin = |request: &str| {
+        let mut client = server.connect();
+        client.send(request);
+        client
+    };
+    let mut chunked: Vec<Client> = (0..WORKERS).map(|_| begin(CHUNKED)).collect();
+    let mut long: Vec<Client> = (0..WORKERS).map(|_| begin(LONG)).collect();
+    // Beyond what is gathered before the app has it.
+    for client in &mut long {
+        client.send([b'x'; 70_000]);
+    }
+    let stream = "GET /-/later/begun HTTP/1.1\r\nHost: h\r\n\r\n";
+    let streams: Vec<Client> = (0..WORKERS).map(|_| begin(stream)).collect();
+    eventually("each has its task", || at_work() == 3 * WORKERS);
+    chunked.iter_mut().for_each(|client| {
+        client.send("1\r\nx\r\n");
+    });
+    long.iter_mut().for_each(|client| {
+        client.send("x");
+    });
+    let gated = "GET /-/gate HTTP/1.1\r\nHost: h\r\n\r\n";
+    let at_gate: Vec<Client> = (0..WORKERS).map(|_| begin(gated)).collect();
+    server.site.gate.await_waiting(WORKERS);
+    assert_eq!(at_work(), 3 * WORKERS);
+    server.site.gate.open();
+    for mut client in at_gate {
+        assert_eq!(client.answer().status, 200);
+    }
+    for client in &mut chunked {
+        client.send("1\r\nx\r\n0\r\n\r\n");
+        assert_eq!(client.answer().body, b"2");
+    }
+    for client in &mut long {
+        client.send([b'x'; 29_999]);
+        assert_eq!(client.answer().body, b"100000");
+    }
+    drop(streams);
+    eventually("every task has ended", || at_work() == 0);
 }
 
 /// They are more than the queue takes of new jobs, and are woken while no worker is free.

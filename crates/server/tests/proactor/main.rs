@@ -23,6 +23,8 @@ mod held_up;
 mod limits;
 #[path = "../reactor/many.rs"]
 mod many;
+#[path = "../reactor/memory.rs"]
+mod memory;
 #[path = "../reactor/models.rs"]
 mod models;
 #[path = "../reactor/overload.rs"]

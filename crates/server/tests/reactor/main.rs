@@ -13,6 +13,7 @@ mod files;
 mod held_up;
 mod limits;
 mod many;
+mod memory;
 mod models;
 mod overload;
 #[path = "../shared/mod.rs"]
