@@ -142,7 +142,10 @@ struct InFlight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Open,
-    /// The layer's end stands in `out`; then the socket is half-closed.
+    /// The layer's end stands in `out`, behind the last of the session's bytes. What still comes is
+    /// received: the session may have to read on, so that the peer reads its last bytes.
+    Said,
+    /// The same; then the socket is half-closed.
     Finishing,
     /// Half-closed.
     Finished,
@@ -265,10 +268,9 @@ impl<L: Layer, S: Session> Layered<L, S> {
             Some((transmit, then)) if transmit.is_done() => *then,
             _ => Then::More,
         };
-        if then == Then::Close && self.end != End::Last {
+        if then == Then::Close && self.end == End::Open {
             self.layer.finish(&mut self.out);
-            self.end = End::Last;
-            self.since = cx.now;
+            self.end = End::Said;
         }
         self.in_flight = Some(InFlight {
             bytes: self.out.len() as u64,
@@ -293,10 +295,11 @@ impl<L: Layer, S: Session> Layered<L, S> {
                 self.end = End::Last;
                 self.since = cx.now;
             }
-            End::Finishing | End::Last
+            End::Said | End::Finishing | End::Last
                 if !self.gone && (!self.out.is_empty() || self.in_flight.is_some()) =>
             {
                 self.end = End::Last;
+                self.since = cx.now;
             }
             _ => self.end = End::Closed,
         }
@@ -347,7 +350,9 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
                 }
                 Action::Send { transmit, then } => self.output = Some((transmit, then)),
                 Action::Finish => {
-                    self.layer.finish(&mut self.out);
+                    if self.end == End::Open {
+                        self.layer.finish(&mut self.out);
+                    }
                     self.end = End::Finishing;
                 }
                 Action::Close => {
@@ -568,7 +573,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
     }
 
     fn awaits_client_since(&self) -> Option<Millis> {
-        match self.layer.is_open() && self.end == End::Open {
+        match self.layer.is_open() && matches!(self.end, End::Open | End::Said) {
             _ if self.computing != Computing::No => None,
             true => self.session.awaits_client_since(),
             false => Some(self.since), // a handshake, or the end
