@@ -16,7 +16,7 @@ use loadline_server::{
     Config, ListenAddr, ListenError, ListenerConfig, MemoryBudget, OptionError, ServerConfig,
     ServerHandle,
 };
-use loadline_spec::serve::{Listen, LogLevel, RunningSpec};
+use loadline_spec::serve::{Listen, LogLevel, RunningSpec, WorkSpec};
 
 use crate::accounts::{self, Mounted};
 use crate::diagnostics;
@@ -25,7 +25,7 @@ use crate::flags::high::{Machine, Plan};
 use crate::logs::{LogEnds, Logs};
 use crate::signals::{self, Times};
 use crate::start_up;
-use crate::tls::{self, Tls};
+use crate::tls::{self, Reload, Tls};
 
 /// Serves until a signal ends it.
 pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
@@ -42,14 +42,7 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     let (front, admin) = pages(running, &root, &status)?;
     let caught = signals::catch().map_err(Failure::signals)?;
     let log_format = running.log_format.map(|format| format.0);
-    let session = Arc::new(SessionConfig {
-        limits: plan.limits.clone(),
-        keep_alive: plan.flags.connections.keep_alive.0,
-        error_pages,
-        trusted_proxies: plan.trusted_proxies.clone(),
-        ..SessionConfig::default()
-    });
-    let listeners = listeners(&plan.flags.listen, &session, tls.as_ref());
+    let listeners = listeners(plan, error_pages, tls.as_ref());
     let https_port = plan.flags.tls.https_redirect.then(HttpsPort::default);
     let memory = MemoryBudget::new(plan.memory_bytes_max);
     memory.reserve(plan.cache_bytes_max);
@@ -65,24 +58,13 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         accounts: accounts.as_ref(),
         https_port: https_port.clone(),
     };
-    let served = (listeners, config);
-    let work = &plan.flags.work;
-    let handle = match work.service_time {
-        None => start(parts.around(files), served),
-        Some(time) => {
-            let kind = work.service_kind.map_or(ServiceKind::Sleep, |kind| kind.0);
-            let files = ServiceTime::new(files, *time, kind);
-            start(parts.around(files), served)
-        }
-    }?;
+    let handle = parts.serve(files, &plan.flags.work, (listeners, config))?;
     status.attach(&handle);
     if let (Some(port), Some(address)) = (&https_port, https_address(plan, &handle)) {
         port.set(address.port());
     }
-    let reload = match &tls {
-        Some(tls) => Some(tls.look_after().map_err(Failure::signals)?),
-        None => None,
-    };
+    let reload = tls.as_ref().map(Tls::look_after).transpose();
+    let reload = reload.map_err(|error| Failure::failed(format!("certificates: {error}")))?;
     let times = Times {
         delay: **running.drain_delay,
         grace: plan.options.grace,
@@ -90,18 +72,12 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     caught
         .obey(handle.control(), times, move || {
             logs.reopen();
-            if let Some(reload) = &reload {
-                reload.now();
-            }
+            reload.iter().for_each(Reload::now);
         })
         .map_err(Failure::signals)?;
     diagnostics::print(&start_up::text(plan, machine, &root, handle.addresses()));
-    if let Some(tls) = &tls {
-        diagnostics::print(&tls.text());
-    }
-    if let Some(accounts) = &accounts {
-        diagnostics::print(accounts.text());
-    }
+    diagnostics::print(tls.as_ref().map_or("", Tls::text));
+    diagnostics::print(accounts.as_ref().map_or("", Mounted::text));
     if let Some(admin) = &admin {
         let path = status_path(running).unwrap_or(STATUS_PATH);
         diagnostics::print(&start_up::admin_text(admin.addresses(), path));
@@ -189,6 +165,21 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
+    /// Starts the server.
+    fn serve(
+        self,
+        files: Arc<StaticFiles>,
+        work: &WorkSpec,
+        served: Served,
+    ) -> Result<ServerHandle, Failure> {
+        let Some(time) = work.service_time else {
+            return start(self.around(files), served);
+        };
+        let kind = work.service_kind.map_or(ServiceKind::Sleep, |kind| kind.0);
+        let files = ServiceTime::new(files, *time, kind);
+        start(self.around(files), served)
+    }
+
     fn around<H: Handler>(self, files: H) -> HttpsRedirect<Mounts<H>> {
         let mounts = match self.front {
             Some(pages) => pages.in_front_of(files),
@@ -213,20 +204,23 @@ fn start<H: Handler>(handler: H, (listeners, config): Served) -> Result<ServerHa
 }
 
 /// Addresses, and what is spoken there.
-fn listeners(
-    listen: &[Listen],
-    session: &Arc<SessionConfig>,
-    tls: Option<&Tls>,
-) -> Vec<ListenerConfig> {
+fn listeners(plan: &Plan, error_pages: ErrorPages, tls: Option<&Tls>) -> Vec<ListenerConfig> {
+    let session = Arc::new(SessionConfig {
+        limits: plan.limits.clone(),
+        keep_alive: plan.flags.connections.keep_alive.0,
+        error_pages,
+        trusted_proxies: plan.trusted_proxies.clone(),
+        ..SessionConfig::default()
+    });
     let listener = |listen: &Listen| ListenerConfig {
         address: address(listen),
-        session: Arc::clone(session),
+        session: Arc::clone(&session),
         protocol: match tls.filter(|_| tls::https(listen).is_some()) {
             Some(tls) => tls.server.protocol(),
             None => Protocol::Http1,
         },
     };
-    listen.iter().map(listener).collect()
+    plan.flags.listen.iter().map(listener).collect()
 }
 
 /// The first address that speaks TLS, as it was bound.

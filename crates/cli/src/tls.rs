@@ -17,6 +17,9 @@ use loadline_tls::{
 use crate::failure::Failure;
 use crate::flags::high::Plan;
 
+/// A day in seconds.
+const DAY_S: u64 = 24 * 3600;
+
 /// How often files of certificates are looked at: a renewal is in service before anybody waits for it.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
@@ -138,14 +141,13 @@ impl Tls {
     }
 
     /// What is said at the start.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> &'static str {
         match self.is_self_signed {
             true => {
-                "loadline: the certificate is signed by nobody: clients warn of it, or take it \
-                     with an option such as curl --insecure\n"
-                    .to_owned()
+                "loadline: the certificate is signed by nobody: clients warn of it, or take it with \
+                 an option such as curl --insecure\n"
             }
-            false => String::new(),
+            false => "",
         }
     }
 
@@ -230,7 +232,7 @@ fn options(spec: &TlsSpec, tickets: Option<&TicketFiles>) -> Result<TlsOptions, 
         },
         early_data: spec.tls_early_data.0,
         handshakes_max: spec.tls_handshakes_max.get(),
-        hsts_max_age_s: spec.hsts.map(|time| time.as_secs()),
+        hsts_max_age_s: spec.hsts.map(|days| days.get() as u64 * DAY_S),
     })
 }
 

@@ -302,9 +302,8 @@ impl<T> Connection<T> {
                 visit.task_orders += 1;
             }
             Action::Cancel(stream) => {
-                if let Some(task) = self.tasks.remove(stream) {
-                    visit.thread.tasks.end(task);
-                }
+                let task = self.tasks.remove(stream).into_iter();
+                task.for_each(|task| visit.thread.tasks.end(task));
             }
             Action::Send { transmit, then } => {
                 return Ok(self.transport.send(transmit, then, &mut self.session, io));
@@ -313,14 +312,7 @@ impl<T> Connection<T> {
                 return Ok((self.transport).receive_pending(certain, &mut self.session, io));
             }
             Action::Fill(fill) => return Ok(self.fill(fill, io.cx)),
-            Action::Compute(computation) => {
-                let client = self.client();
-                let done = placement.compute(computation, client, site, visit.thread);
-                if let Some(computation) = done {
-                    self.computed(computation, &mut visit.thread.cx());
-                    visit.blocked += 1;
-                }
-            }
+            Action::Compute(computation) => self.compute(computation, visit, placement),
             Action::Finish => self.transport.finish(&mut self.session, io),
             Action::Wait { read, hang_up } => {
                 if !self.transport.wait(read, hang_up, &mut self.session, io) {
@@ -372,6 +364,22 @@ impl<T> Connection<T> {
     {
         self.transport.prefetched();
         self.session.cached(cx);
+    }
+
+    /// `Action::Compute`.
+    #[cold]
+    fn compute<H: Handler, D>(
+        &mut self,
+        computation: Box<dyn Computation>,
+        visit: &mut Visit<'_, H, D>,
+        placement: &mut impl Placement<H>,
+    ) {
+        let client = self.client();
+        let done = placement.compute(computation, client, visit.site, visit.thread);
+        if let Some(computation) = done {
+            self.computed(computation, &mut visit.thread.cx());
+            visit.blocked += 1;
+        }
     }
 
     /// The work that `Placement::compute` has passed on is done, or was refused.

@@ -17,7 +17,7 @@ use rustls::{Connection, HandshakeKind, ProtocolVersion};
 use crate::certificates::ACME_TLS_ALPN;
 use crate::counters::add;
 use crate::handshake::{Fed, Handshake, feed, write};
-use crate::server::TlsServer;
+use crate::shared::Shared;
 use crate::x509;
 
 /// A record's type, version and length.
@@ -42,7 +42,7 @@ pub struct TlsLayer {
     /// What was received in the handshake and not understood yet.
     input: Vec<u8>,
     /// `None`: this is the client's end.
-    server: Option<TlsServer>,
+    server: Option<Arc<Shared>>,
     security: Option<Arc<Security>>,
     /// Open for what comes before the handshake is done.
     is_early: bool,
@@ -63,8 +63,8 @@ enum State {
 
 impl TlsLayer {
     /// A server's end of a new connection.
-    pub(crate) fn server(server: &TlsServer) -> Self {
-        Self::new(State::Silent, Some(server.clone()))
+    pub(crate) fn server(server: &Arc<Shared>) -> Self {
+        Self::new(State::Silent, Some(Arc::clone(server)))
     }
 
     /// A client's end of a new connection. What it opens with is in `out`.
@@ -75,7 +75,7 @@ impl TlsLayer {
         Self::new(State::Handshaking(connection), None)
     }
 
-    fn new(state: State, server: Option<TlsServer>) -> Self {
+    fn new(state: State, server: Option<Arc<Shared>>) -> Self {
         Self {
             state,
             input: Vec::new(),
@@ -94,7 +94,7 @@ impl TlsLayer {
         ) {
             (State::Silent, Some(server)) => {
                 if let Err(fault) = check_record(&self.input) {
-                    add(&server.shared().counters.plaintext);
+                    add(&server.counters.plaintext);
                     if self.input.first().is_some_and(u8::is_ascii_uppercase) {
                         out.extend_from_slice(NOT_TLS);
                     }
@@ -107,7 +107,7 @@ impl TlsLayer {
                 self.compute(None)
             }
             (State::Handshaking(connection), Some(server))
-                if takes_long(&connection, server.shared().asks_clients) =>
+                if takes_long(&connection, server.asks_clients) =>
             {
                 if !has_record(&self.input) {
                     self.state = State::Handshaking(connection);
@@ -132,19 +132,18 @@ impl TlsLayer {
         let Some(server) = &self.server else {
             return Ok(());
         };
-        let shared = server.shared();
-        let Some(place) = shared.places.take() else {
+        let Some(place) = server.places.take() else {
             return self.refuse();
         };
         let input = std::mem::take(&mut self.input);
-        let handshake = Handshake::new(&shared.config, connection, input, place);
+        let handshake = Handshake::new(&server.config, connection, input, place);
         self.state = State::Computing(Some(Box::new(handshake)));
         Ok(())
     }
 
     fn refuse(&self) -> Result<(), Fault> {
         if let Some(server) = &self.server {
-            add(&server.shared().counters.refused);
+            add(&server.counters.refused);
         }
         Err(Fault::limit(
             Status::SERVICE_UNAVAILABLE,
@@ -162,7 +161,7 @@ impl TlsLayer {
             Ok(fed) => self.has_ended |= fed.has_ended,
             Err(_) => {
                 if let Some(server) = &self.server {
-                    add(&server.shared().counters.failed);
+                    add(&server.counters.failed);
                 }
                 return Err(Fault::bad_request("a TLS handshake failed"));
             }
@@ -184,7 +183,7 @@ impl TlsLayer {
 
     fn count(&self, connection: &Connection) {
         if let Some(server) = &self.server {
-            server.shared().counters.done(connection.handshake_kind());
+            server.counters.done(connection.handshake_kind());
         }
     }
 
@@ -211,7 +210,7 @@ impl TlsLayer {
         let (server_name, response_lines) = match (connection, &self.server) {
             (Connection::Server(connection), Some(server)) => (
                 connection.server_name().map(Arc::from),
-                Arc::clone(&server.shared().response_lines),
+                Arc::clone(&server.response_lines),
             ),
             _ => (None, Arc::default()),
         };
@@ -300,7 +299,7 @@ impl Layer for TlsLayer {
         plain.extend_from_slice(&decrypted);
         out.extend_from_slice(&answer);
         let Some(connection) = connection else {
-            add_failed(self.server.as_ref());
+            add_failed(self.server.as_deref());
             return Err(Fault::bad_request("a TLS connection could not begin"));
         };
         self.fed(connection, fed)?;
@@ -313,7 +312,7 @@ impl Layer for TlsLayer {
 
     fn truncated(&mut self) {
         if let Some(server) = &self.server {
-            add(&server.shared().counters.truncated);
+            add(&server.counters.truncated);
         }
     }
 
@@ -330,9 +329,9 @@ impl Layer for TlsLayer {
     }
 }
 
-fn add_failed(server: Option<&TlsServer>) {
+fn add_failed(server: Option<&Shared>) {
     if let Some(server) = server {
-        add(&server.shared().counters.failed);
+        add(&server.counters.failed);
     }
 }
 

@@ -37,6 +37,7 @@ mod layer;
 mod profile;
 mod self_signed;
 mod server;
+mod shared;
 mod tickets;
 mod x509;
 

@@ -1,4 +1,4 @@
-//! What the connections of a listener share: configuration, certificates, bounds, counters.
+//! A server of TLS: what can be chosen, and the protocol of its listeners.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use rustls::server::{NoClientAuth, ServerSessionMemoryCache};
 use crate::certificates::ACME_TLS_ALPN;
 use crate::counters::Counters;
 use crate::handshake::Places;
+use crate::shared::Shared;
 use crate::{
     Certificates, ClientCertificates, HandshakeCounts, Profile, Tickets, TlsError, TlsLayer,
 };
@@ -65,16 +66,6 @@ impl Default for TlsOptions {
 #[derive(Clone, Debug)]
 pub struct TlsServer(Arc<Shared>);
 
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) config: Arc<ServerConfig>,
-    pub(crate) asks_clients: bool,
-    pub(crate) places: Places,
-    pub(crate) counters: Counters,
-    /// What HTTP responses say over these connections.
-    pub(crate) response_lines: Arc<[u8]>,
-}
-
 impl TlsServer {
     /// Serves these certificates, whatever they are at the time.
     ///
@@ -127,11 +118,7 @@ impl TlsServer {
     /// A server's end of a new connection.
     #[must_use]
     pub fn accept(&self) -> TlsLayer {
-        TlsLayer::server(self)
-    }
-
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.0
+        TlsLayer::server(&self.0)
     }
 }
 

@@ -529,7 +529,7 @@ mod tests {
             --tls-cert c --tls-key k --tls-key l --listen https://127.0.0.1:1 => --tls-key 1 certificates and 2 keys
             --tls self-signed --tls-cert c --tls-key k => --tls-cert excludes --tls
             --tls signed => --tls signed self-signed
-            --hsts 1d => --hsts no address speaks TLS
+            --hsts 365 => --hsts no address speaks TLS
             --tls self-signed --https-redirect => --https-redirect no http address --listen
             --tls self-signed --admin-listen https://127.0.0.1:1 => --admin-listen https://127.0.0.1:1 do not speak TLS
             --tls self-signed --tls-client-cert optional => --tls-client-cert --tls-client-ca

@@ -32,7 +32,7 @@ const EVERY: &[(&str, &str)] = &[
     ("tls-handshake-timeout", r#""3s""#),
     ("tls-handshakes-max", "64"),
     ("https-redirect", "true"),
-    ("hsts", r#""365d""#),
+    ("hsts", "365"),
     ("architecture", r#""reactor""#),
     ("loops", "2"),
     ("workers", "0"),

@@ -94,9 +94,9 @@ spec! {
         #[arg(long)]
         pub https_redirect: bool,
 
-        /// Tell browsers to come by https alone for this time (Strict-Transport-Security), such as 365d.
-        /// They cannot be told otherwise before it is over.
-        #[arg(long, value_name = "TIME")]
-        pub hsts: Option<AnyTime>,
+        /// Tell browsers to come by https alone for so many days (Strict-Transport-Security); 365 is
+        /// usual. They cannot be told otherwise before; 0 ends it at their next visit.
+        #[arg(long, value_name = "DAYS")]
+        pub hsts: Option<Count<0, 3650>>,
     }
 }
