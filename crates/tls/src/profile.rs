@@ -19,7 +19,7 @@ pub enum Profile {
     Modern,
 }
 
-/// In both. Which of them is used is the client's choice: it knows whether its processor has AES.
+/// In both, in the order of the server's choice: processors of the last ten years have AES.
 const TLS13_SUITES: [SupportedCipherSuite; 3] = [
     cipher_suite::TLS13_AES_128_GCM_SHA256,
     cipher_suite::TLS13_AES_256_GCM_SHA384,

@@ -82,6 +82,7 @@ impl TlsServer {
         config.alpn_protocols = [b"http/1.1", &b"http/1.0"[..], ACME_TLS_ALPN]
             .map(<[u8]>::to_vec)
             .into();
+        config.ignore_client_order = true;
         config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
         if options.early_data {
             // What is taken out of the memory at its first use cannot be used again.
