@@ -363,7 +363,9 @@ impl<'i> Driver<'i> {
                     assert!(!transmit.is_done());
                     self.sending = Some(transmit);
                 }
-                Action::Fill(fill) => panic!("{fill:?} without a layer"),
+                action @ (Action::Fill(_) | Action::Compute(_)) => {
+                    panic!("{action:?} without a layer")
+                }
                 Action::Finish => {
                     assert!(self.exchange.is_none() && self.sending.is_none() && !self.finished);
                     self.finished = true;

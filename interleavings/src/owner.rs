@@ -240,7 +240,9 @@ impl Owner {
                     }
                 }
                 Action::Close => self.is_closed = true,
-                Action::Block(_) | Action::Fill(_) => unreachable!("an app's answer is in memory"),
+                Action::Block(_) | Action::Fill(_) | Action::Compute(_) => {
+                    unreachable!("an app's answer is in memory")
+                }
             }
         }
     }

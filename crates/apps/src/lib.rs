@@ -6,6 +6,7 @@
 
 pub mod content;
 pub mod file_cache;
+pub mod https_redirect;
 pub mod live;
 pub mod mounts;
 pub mod probes;
@@ -16,6 +17,7 @@ pub mod status;
 pub use content::error_pages::error_pages;
 pub use content::media_type::{MediaTypeRule, MediaTypes};
 pub use file_cache::CacheLimits;
+pub use https_redirect::{HttpsPort, HttpsRedirect};
 pub use live::{LivePage, LiveSource};
 pub use mounts::Mounts;
 pub use probes::{Probe, Probes};

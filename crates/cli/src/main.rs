@@ -18,6 +18,7 @@ mod logs;
 mod serve;
 mod signals;
 mod start_up;
+mod tls;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -2,16 +2,21 @@
 
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use loadline_apps::{CacheLimits, Mounts, ServiceKind, ServiceTime, StaticFiles, StaticOptions};
-use loadline_observe::{Figure, Pages, STATUS_PATH, Section, Status};
-use loadline_proto::{ErrorPages, Handler, SessionConfig};
-use loadline_server::{
-    Config, ListenAddr, ListenError, MemoryBudget, OptionError, ServerConfig, ServerHandle,
+use loadline_apps::{
+    CacheLimits, HttpsPort, HttpsRedirect, Mounts, ServiceKind, ServiceTime, StaticFiles,
+    StaticOptions,
 };
-use loadline_spec::serve::{Listen, LogLevel, RunningSpec};
+use loadline_observe::{Figure, Pages, STATUS_PATH, Section, Status};
+use loadline_proto::{ErrorPages, Handler, Protocol, SessionConfig};
+use loadline_server::{
+    Config, ListenAddr, ListenError, ListenerConfig, MemoryBudget, OptionError, ServerConfig,
+    ServerHandle,
+};
+use loadline_spec::serve::{Listen, LogLevel, RunningSpec, WorkSpec};
 
 use crate::accounts::{self, Mounted};
 use crate::diagnostics;
@@ -20,6 +25,7 @@ use crate::flags::high::{Machine, Plan};
 use crate::logs::{LogEnds, Logs};
 use crate::signals::{self, Times};
 use crate::start_up;
+use crate::tls::{self, Reload, Tls};
 
 /// Serves until a signal ends it.
 pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
@@ -30,19 +36,14 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     let files = static_files(plan, &root)?;
     let error_pages = error_pages(plan.flags.content.error_pages.as_deref())?;
     let (logs, log_ends) = Logs::open(running)?;
+    let tls = Tls::open(plan)?;
     let accounts = Mounted::open(plan, &root)?;
-    let status = Status::new(sections(&logs, &files, accounts.as_ref()));
+    let status = Status::new(sections(&logs, &files, accounts.as_ref(), tls.as_ref()));
     let (front, admin) = pages(running, &root, &status)?;
     let caught = signals::catch().map_err(Failure::signals)?;
     let log_format = running.log_format.map(|format| format.0);
-    let session = Arc::new(SessionConfig {
-        limits: plan.limits.clone(),
-        keep_alive: plan.flags.connections.keep_alive.0,
-        error_pages,
-        trusted_proxies: plan.trusted_proxies.clone(),
-        ..SessionConfig::default()
-    });
-    let listen = addresses(&plan.flags.listen);
+    let listeners = listeners(plan, error_pages, tls.as_ref());
+    let https_port = plan.flags.tls.https_redirect.then(HttpsPort::default);
     let memory = MemoryBudget::new(plan.memory_bytes_max);
     memory.reserve(plan.cache_bytes_max);
     let config = ServerConfig {
@@ -52,28 +53,31 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         access_log: logs.access_logging(log_format),
         connection_log: logs.connection_logging(log_format),
     };
-    let served = (session, listen, config);
-    let work = &plan.flags.work;
-    let handle = match work.service_time {
-        None => start(mounted(front, files, accounts.as_ref()), served),
-        Some(time) => {
-            let kind = work.service_kind.map_or(ServiceKind::Sleep, |kind| kind.0);
-            let files = ServiceTime::new(files, *time, kind);
-            start(mounted(front, files, accounts.as_ref()), served)
-        }
-    }?;
+    let parts = Parts {
+        front,
+        accounts: accounts.as_ref(),
+        https_port: https_port.clone(),
+    };
+    let handle = parts.serve(files, &plan.flags.work, (listeners, config))?;
     status.attach(&handle);
+    if let (Some(port), Some(address)) = (&https_port, https_address(plan, &handle)) {
+        port.set(address.port());
+    }
+    let reload = tls.as_ref().map(Tls::look_after).transpose();
+    let reload = reload.map_err(|error| Failure::failed(format!("certificates: {error}")))?;
     let times = Times {
         delay: **running.drain_delay,
         grace: plan.options.grace,
     };
     caught
-        .obey(handle.control(), times, logs)
+        .obey(handle.control(), times, move || {
+            logs.reopen();
+            reload.iter().for_each(Reload::now);
+        })
         .map_err(Failure::signals)?;
     diagnostics::print(&start_up::text(plan, machine, &root, handle.addresses()));
-    if let Some(accounts) = &accounts {
-        diagnostics::print(accounts.text());
-    }
+    diagnostics::print(tls.as_ref().map_or("", Tls::text));
+    diagnostics::print(accounts.as_ref().map_or("", Mounted::text));
     if let Some(admin) = &admin {
         let path = status_path(running).unwrap_or(STATUS_PATH);
         diagnostics::print(&start_up::admin_text(admin.addresses(), path));
@@ -89,9 +93,15 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
 }
 
 /// What the status page shows beside the server's own counts.
-fn sections(logs: &Logs, files: &Arc<StaticFiles>, accounts: Option<&Mounted>) -> Vec<Section> {
+fn sections(
+    logs: &Logs,
+    files: &Arc<StaticFiles>,
+    accounts: Option<&Mounted>,
+    tls: Option<&Tls>,
+) -> Vec<Section> {
     let (files, accounts) = (Arc::clone(files), accounts.cloned());
     vec![
+        Tls::section(tls),
         Section::of_log("access_log", logs.access.clone()),
         Section::of_log("connection_log", logs.connections.clone()),
         Section::of_log("diagnostics", diagnostics::log().cloned()),
@@ -145,24 +155,81 @@ fn pages(
     Ok((Some(pages), None))
 }
 
-/// Files, and in front of them the server's own pages and accounts if there are any.
-fn mounted<H: Handler>(front: Option<Pages>, files: H, accounts: Option<&Mounted>) -> Mounts<H> {
-    let mounts = match front {
-        Some(pages) => pages.in_front_of(files),
-        None => Mounts::new(files),
-    };
-    match accounts {
-        Some(app) => mounts.mount(accounts::BASE, app.handler()),
-        None => mounts,
+/// What stands around the files.
+struct Parts<'a> {
+    /// The server's own pages.
+    front: Option<Pages>,
+    accounts: Option<&'a Mounted>,
+    /// Where plain requests are redirected to.
+    https_port: Option<HttpsPort>,
+}
+
+impl Parts<'_> {
+    /// Starts the server.
+    fn serve(
+        self,
+        files: Arc<StaticFiles>,
+        work: &WorkSpec,
+        served: Served,
+    ) -> Result<ServerHandle, Failure> {
+        let Some(time) = work.service_time else {
+            return start(self.around(files), served);
+        };
+        let kind = work.service_kind.map_or(ServiceKind::Sleep, |kind| kind.0);
+        let files = ServiceTime::new(files, *time, kind);
+        start(self.around(files), served)
+    }
+
+    fn around<H: Handler>(self, files: H) -> HttpsRedirect<Mounts<H>> {
+        let mounts = match self.front {
+            Some(pages) => pages.in_front_of(files),
+            None => Mounts::new(files),
+        };
+        let mounts = match self.accounts {
+            Some(app) => mounts.mount(accounts::BASE, app.handler()),
+            None => mounts,
+        };
+        HttpsRedirect::new(mounts, self.https_port)
     }
 }
 
-type Served = (Arc<SessionConfig>, Vec<ListenAddr>, ServerConfig);
+type Served = (Vec<ListenerConfig>, ServerConfig);
 
-fn start<H: Handler>(handler: H, served: Served) -> Result<ServerHandle, Failure> {
-    let (session, listen, config) = served;
-    loadline_server::serve(Config::new(Arc::new(handler), session, listen), config)
-        .map_err(|error| refused("--listen", &error))
+fn start<H: Handler>(handler: H, (listeners, config): Served) -> Result<ServerHandle, Failure> {
+    let served = Config {
+        handler: Arc::new(handler),
+        listeners,
+    };
+    loadline_server::serve(served, config).map_err(|error| refused("--listen", &error))
+}
+
+/// Addresses, and what is spoken there.
+fn listeners(plan: &Plan, error_pages: ErrorPages, tls: Option<&Tls>) -> Vec<ListenerConfig> {
+    let session = Arc::new(SessionConfig {
+        limits: plan.limits.clone(),
+        keep_alive: plan.flags.connections.keep_alive.0,
+        error_pages,
+        trusted_proxies: plan.trusted_proxies.clone(),
+        ..SessionConfig::default()
+    });
+    let listener = |listen: &Listen| ListenerConfig {
+        address: address(listen),
+        session: Arc::clone(&session),
+        protocol: match tls.filter(|_| tls::https(listen).is_some()) {
+            Some(tls) => tls.server.protocol(),
+            None => Protocol::Http1,
+        },
+    };
+    plan.flags.listen.iter().map(listener).collect()
+}
+
+/// The first address that speaks TLS, as it was bound.
+fn https_address(plan: &Plan, handle: &ServerHandle) -> Option<SocketAddr> {
+    let mut all = plan.flags.listen.iter().zip(handle.addresses());
+    all.find_map(|(listen, bound)| match bound {
+        ListenAddr::Tcp(bound) if tls::https(listen).is_some() => Some(*bound),
+        _ => None,
+    })
 }
 
 /// Waits for the end and says how it was.
@@ -254,11 +321,14 @@ fn level(level: LogLevel) -> tracing::Level {
 }
 
 fn addresses(listen: &[Listen]) -> Vec<ListenAddr> {
-    let address = |listen: &Listen| match listen {
-        Listen::Tcp(address) => ListenAddr::Tcp(*address),
-        Listen::Unix(path) => ListenAddr::Unix(path.clone()),
-    };
     listen.iter().map(address).collect()
+}
+
+fn address(listen: &Listen) -> ListenAddr {
+    match listen {
+        Listen::Tcp(address) | Listen::Https(address) => ListenAddr::Tcp(*address),
+        Listen::Unix(path) => ListenAddr::Unix(path.clone()),
+    }
 }
 
 /// The handler of files.

@@ -12,7 +12,6 @@ use signal_hook::iterator::Signals;
 
 use crate::diagnostics;
 use crate::failure::Exit;
-use crate::logs::Logs;
 
 /// How long threads may take to notice that they are cut. A handler that is at work cannot notice;
 /// then the process ends without it. A little longer than the server itself waits for threads, so
@@ -50,13 +49,18 @@ pub(crate) fn catch() -> io::Result<Caught> {
 }
 
 impl Caught {
-    /// Obeys them on a thread of its own, until the process ends.
-    pub(crate) fn obey(mut self, control: Control, times: Times, logs: Logs) -> io::Result<()> {
+    /// Obeys them on a thread of its own, until the process ends. `hang_up` is what SIGHUP asks for.
+    pub(crate) fn obey(
+        mut self,
+        control: Control,
+        times: Times,
+        hang_up: impl Fn() + Send + 'static,
+    ) -> io::Result<()> {
         let unheard = control.clone();
         let obey = move || {
             for signal in self.0.forever() {
                 match signal {
-                    SIGHUP => logs.reopen(),
+                    SIGHUP => hang_up(),
                     _ => go_down(&control, times),
                 }
             }

@@ -6,6 +6,7 @@ use std::path::Path;
 use loadline_server::{Accept, Architecture, Balance, ListenAddr, SocketIo, WorkerPools};
 
 use crate::flags::high::{Machine, Plan};
+use loadline_spec::serve::Listen;
 use loadline_spec::values::Auto;
 
 /// The lines, each ending in a newline.
@@ -24,8 +25,8 @@ pub(crate) fn text(
     if let Some(why) = &plan.fallback {
         text += &format!("loadline: the reactor instead of the proactor: {why}\n");
     }
-    for address in addresses {
-        let (base, note) = url(address);
+    for (address, listen) in addresses.iter().zip(&plan.flags.listen) {
+        let (base, note) = url(address, scheme(listen));
         let slash = match address {
             ListenAddr::Tcp(_) => "/",
             ListenAddr::Unix(_) => "",
@@ -41,7 +42,7 @@ pub(crate) fn text(
 /// Where the server's own pages are, if not at the addresses that it serves.
 pub(crate) fn admin_text(addresses: &[ListenAddr], status_path: &str) -> String {
     let line = |address: &ListenAddr| {
-        let (base, note) = url(address);
+        let (base, note) = url(address, HTTP);
         let comma = match address {
             ListenAddr::Tcp(_) => "",
             ListenAddr::Unix(_) => ", ",
@@ -155,7 +156,7 @@ pub(crate) fn count(count: usize, what: &str) -> String {
 
 /// An address as a browser takes it, without a path: of all addresses of the machine, one that leads
 /// here. And what is to be said about it.
-fn url(address: &ListenAddr) -> (String, &'static str) {
+fn url(address: &ListenAddr, (scheme, port): Scheme) -> (String, &'static str) {
     let ListenAddr::Tcp(tcp) = address else {
         return (address.to_string(), "");
     };
@@ -168,8 +169,21 @@ fn url(address: &ListenAddr) -> (String, &'static str) {
     };
     let shown = SocketAddr::new(ip, tcp.port());
     let shown = shown.to_string();
-    let host = shown.strip_suffix(":80").unwrap_or(&shown);
-    (format!("http://{host}"), note)
+    let host = shown.strip_suffix(port).unwrap_or(&shown);
+    (format!("{scheme}://{host}"), note)
+}
+
+/// A scheme, and the port that a URL need not name.
+type Scheme = (&'static str, &'static str);
+
+const HTTP: Scheme = ("http", ":80");
+const HTTPS: Scheme = ("https", ":443");
+
+fn scheme(listen: &Listen) -> Scheme {
+    match listen {
+        Listen::Https(_) => HTTPS,
+        Listen::Tcp(_) | Listen::Unix(_) => HTTP,
+    }
 }
 
 #[cfg(test)]
@@ -185,9 +199,16 @@ mod tests {
             ("10.0.0.1:80", "http://10.0.0.1"),
             ("[::1]:80", "http://[::1]"),
         ] {
-            let (base, note) = url(&ListenAddr::Tcp(address.parse().unwrap()));
+            let (base, note) = url(&ListenAddr::Tcp(address.parse().unwrap()), HTTP);
             assert_eq!(base + note, expected);
         }
-        assert_eq!(url(&ListenAddr::Unix("/a".into())).0, "unix:/a");
+        assert_eq!(url(&ListenAddr::Unix("/a".into()), HTTP).0, "unix:/a");
+        for (address, expected) in [
+            ("[::1]:443", "https://[::1]"),
+            ("10.0.0.1:80", "https://10.0.0.1:80"),
+        ] {
+            let address = ListenAddr::Tcp(address.parse().unwrap());
+            assert_eq!(url(&address, HTTPS).0, expected);
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loadline_base::{Buffer, OpenFile, Transmit};
 
-use crate::{Exchange, Piece, StreamId};
+use crate::{Computation, Exchange, Piece, StreamId};
 
 /// What the owner of a session has to do next.
 #[derive(Debug)]
@@ -36,6 +36,9 @@ pub enum Action {
     /// `not_cached`. For content that cannot go from the
     /// file to the socket because a layer such as TLS stands between them. One at a time.
     Fill(Box<Fill>),
+    /// Work that takes a processor for longer than a loop may be held up: a step of a handshake; give
+    /// back with `computed`. One at a time.
+    Compute(Box<dyn Computation>),
     /// Receive what the socket holds already, without waiting; then `received`, `received_eof`, or
     /// `nothing_pending`. It comes before the last close and before a drain closes an idle
     /// connection: input that nobody has read would turn the close into a reset (RFC 9112 section

@@ -1,11 +1,12 @@
 //! One request and the room for its answer: made, moved between threads and recycled as a whole.
 
 use core::net::SocketAddr;
+use std::sync::Arc;
 
 use loadline_base::{Buffer, Millis};
 
 use crate::client::Forwarded;
-use crate::{Client, ForwardedField, HangUp, Request, Response};
+use crate::{Client, ForwardedField, HangUp, Request, Response, Security};
 
 /// The mount of what is not to be measured: the server's own pages, and what was refused.
 pub const UNMEASURED: u8 = u8::MAX;
@@ -33,6 +34,8 @@ pub struct Exchange {
     /// The address that the client has connected to. There for an app's task (`Handler::start`)
     /// alone, since it costs a system call for each connection; `None` over a Unix socket.
     pub local: Option<SocketAddr>,
+    /// What is known of the connection if its bytes are encrypted; `None`: they are not.
+    pub security: Option<Arc<Security>>,
     /// When the head was complete, on the server's clock.
     pub began: Millis,
     /// The request.
@@ -78,10 +81,10 @@ impl Exchange {
             .or_else(|| self.peer.map(Client::from))
     }
 
-    /// Whether the client has sent it by https, as a trusted proxy says.
+    /// Whether the client has sent it by https: over this connection, or as a trusted proxy says.
     #[must_use]
     pub fn is_secure(&self) -> bool {
-        self.forwarded.is_secure
+        self.security.is_some() || self.forwarded.is_secure
     }
 
     /// Responds that the server has no time or no room for it (503). It is not in the latencies: it was not
@@ -105,6 +108,7 @@ impl Exchange {
         self.mount = other.mount;
         self.peer = other.peer;
         self.forwarded = other.forwarded;
+        self.security.clone_from(&other.security);
         self.began = other.began;
         self.began_us = other.began_us;
         self.request.copy_head(&other.request);
@@ -117,6 +121,7 @@ impl Exchange {
         self.mount = 0;
         self.peer = None;
         self.local = None;
+        self.security = None;
         self.forwarded = Forwarded::default();
         self.unnamed_proxy = None;
         self.inner_ready = false;

@@ -32,8 +32,8 @@ use crate::progress::{BodyReader, Progress};
 use crate::session_state::State;
 use crate::trusted_proxies::Standing;
 use crate::{
-    CloseReason, ConnectionRecord, Context, Exchange, Fault, Fill, Method, Outcome, Pace,
-    SessionConfig, Status,
+    CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill, Method, Outcome,
+    Pace, SessionConfig, Status,
 };
 
 /// A connection that speaks HTTP/1. An idle one owns no memory besides itself.
@@ -326,6 +326,9 @@ impl Http1Session {
 
     /// The same.
     pub fn cached(&mut self, _cx: &mut Context<'_>) {}
+
+    /// Nothing is ordered to be computed.
+    pub fn computed(&mut self, _computation: Box<dyn Computation>, _cx: &mut Context<'_>) {}
 
     /// Answer a new connection with this status and close, without reading a request.
     pub fn refuse(&mut self, status: Status, cx: &mut Context<'_>) {

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use loadline_base::{Buffer, Chunk, Millis, Segment, Transmit};
 
 use crate::{
-    Action, CloseReason, ConnectionRecord, Context, Exchange, Fault, Fill, Outcome, Piece, Session,
-    SessionConfig, Status, StreamId, Then,
+    Action, Blame, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill,
+    Outcome, Piece, Security, Session, SessionConfig, Status, StreamId, Then,
 };
 
 /// Plain bytes that are changed at once: 64 KiB fit into a core's caches, in both forms.
@@ -51,6 +51,38 @@ pub trait Layer: Debug + Send {
 
     /// Whether the peer has said that its output ends.
     fn has_ended(&self) -> bool;
+
+    /// Work on what was received that takes too long for a loop; nothing else of it is done before
+    /// `computed`.
+    fn take_computation(&mut self) -> Option<Box<dyn Computation>> {
+        None
+    }
+
+    /// The work was done, or there was no room for it. As `received`, without new bytes.
+    ///
+    /// # Errors
+    /// As `received`; or there was no room.
+    fn computed(
+        &mut self,
+        _computation: Box<dyn Computation>,
+        _plain: &mut Buffer,
+        _out: &mut Buffer,
+    ) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// The peer's bytes have ended, and it has not said so: somebody may have cut them.
+    fn truncated(&mut self) {}
+
+    /// What is known of the connection, once it is open.
+    fn security(&self) -> Option<&Arc<Security>> {
+        None
+    }
+
+    /// Memory that it holds beside itself, about.
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// A session over a layer.
@@ -66,6 +98,7 @@ pub struct Layered<L, S> {
     output: Option<(Transmit, Then)>,
     filling: Filling,
     in_flight: Option<InFlight>,
+    computing: Computing,
     /// When it was accepted, or its last bytes were made: for the deadline of either.
     since: Millis,
     /// The peer's end was reported to the session.
@@ -87,6 +120,15 @@ enum Filling {
     Cached(Box<Fill>),
 }
 
+/// A computation of the layer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Computing {
+    No,
+    Ordered,
+    /// The peer's end came meanwhile: it stands behind what is computed.
+    OrderedBeforeEof,
+}
+
 /// A batch on its way: how many of the socket's, and of the session's.
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
@@ -100,7 +142,10 @@ struct InFlight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Open,
-    /// The layer's end stands in `out`; then the socket is half-closed.
+    /// The layer's end stands in `out`, behind the last of the session's bytes. What still comes is
+    /// received: the session may have to read on, so that the peer reads its last bytes.
+    Said,
+    /// The same; then the socket is half-closed.
     Finishing,
     /// Half-closed.
     Finished,
@@ -121,6 +166,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
             out_plain: 0,
             output: None,
             filling: Filling::No,
+            computing: Computing::No,
             in_flight: None,
             since: cx.now,
             eof: false,
@@ -165,6 +211,25 @@ impl<L: Layer, S: Session> Layered<L, S> {
         Some(self.send(cx))
     }
 
+    /// What was received, or came of a computation, goes to the session.
+    fn take_in(&mut self, mut plain: Buffer, result: Result<(), Fault>, cx: &mut Context<'_>) {
+        if !plain.is_empty() {
+            self.session.received(&mut plain, cx);
+        }
+        cx.pool.buffers.give(plain);
+        if let Err(fault) = result {
+            cx.counters.fault(&fault);
+            self.session.abort(match fault.blame {
+                Blame::Limit => CloseReason::Refused,
+                _ => CloseReason::BadRequest,
+            });
+            self.end = End::Last;
+            self.since = cx.now;
+        } else if self.layer.has_ended() {
+            self.received_eof(cx);
+        }
+    }
+
     /// Moves output through the layer, a piece of it at most. `Some`: a file is next.
     fn take_output(&mut self, cx: &mut Context<'_>) -> Option<Box<Fill>> {
         let (transmit, _) = self.output.as_mut()?;
@@ -203,10 +268,9 @@ impl<L: Layer, S: Session> Layered<L, S> {
             Some((transmit, then)) if transmit.is_done() => *then,
             _ => Then::More,
         };
-        if then == Then::Close && self.end != End::Last {
+        if then == Then::Close && self.end == End::Open {
             self.layer.finish(&mut self.out);
-            self.end = End::Last;
-            self.since = cx.now;
+            self.end = End::Said;
         }
         self.in_flight = Some(InFlight {
             bytes: self.out.len() as u64,
@@ -231,10 +295,11 @@ impl<L: Layer, S: Session> Layered<L, S> {
                 self.end = End::Last;
                 self.since = cx.now;
             }
-            End::Finishing | End::Last
+            End::Said | End::Finishing | End::Last
                 if !self.gone && (!self.out.is_empty() || self.in_flight.is_some()) =>
             {
                 self.end = End::Last;
+                self.since = cx.now;
             }
             _ => self.end = End::Closed,
         }
@@ -255,16 +320,39 @@ impl<L: Layer, S: Session> Layered<L, S> {
     }
 }
 
+/// Whether a request may be a copy of one that was recorded, and might do something twice (RFC 8470).
+fn is_too_early(exchange: &Exchange) -> bool {
+    let is_early = exchange.security.as_ref().is_some_and(|it| it.is_early);
+    is_early && !exchange.request.method.is_safe()
+}
+
 impl<L: Layer, S: Session> Session for Layered<L, S> {
     fn next_action(&mut self, cx: &mut Context<'_>) -> Action {
         loop {
             if let Some(action) = self.send_due(cx) {
                 return action;
             }
+            if self.computing == Computing::No
+                && !self.is_ending()
+                && let Some(computation) = self.layer.take_computation()
+            {
+                self.computing = Computing::Ordered;
+                return Action::Compute(computation);
+            }
             match self.session.next_action(cx) {
+                Action::Run(mut exchange) => {
+                    exchange.security = self.layer.security().cloned();
+                    if !is_too_early(&exchange) {
+                        return Action::Run(exchange);
+                    }
+                    exchange.response.error(Status::TOO_EARLY);
+                    self.session.ran(exchange, Outcome::Ready, cx);
+                }
                 Action::Send { transmit, then } => self.output = Some((transmit, then)),
                 Action::Finish => {
-                    self.layer.finish(&mut self.out);
+                    if self.end == End::Open {
+                        self.layer.finish(&mut self.out);
+                    }
                     self.end = End::Finishing;
                 }
                 Action::Close => {
@@ -281,7 +369,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
                 }
                 Action::Wait { read, hang_up } => {
                     return Action::Wait {
-                        read: read || !self.layer.is_open(),
+                        read: self.computing == Computing::No && (read || !self.layer.is_open()),
                         hang_up,
                     };
                 }
@@ -296,22 +384,16 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         }
         let mut plain = cx.pool.buffers.take(bytes.len());
         let result = self.layer.received(bytes, &mut plain, &mut self.out);
-        if !plain.is_empty() {
-            self.session.received(&mut plain, cx);
-        }
-        cx.pool.buffers.give(plain);
-        if let Err(fault) = result {
-            cx.counters.fault(&fault);
-            self.session.abort(CloseReason::BadRequest);
-            self.end = End::Last;
-            self.since = cx.now;
-        } else if self.layer.has_ended() {
-            self.received_eof(cx);
-        }
+        self.take_in(plain, result, cx);
     }
 
     fn received_eof(&mut self, cx: &mut Context<'_>) {
-        if !std::mem::replace(&mut self.eof, true) {
+        if self.computing != Computing::No {
+            self.computing = Computing::OrderedBeforeEof;
+        } else if !std::mem::replace(&mut self.eof, true) {
+            if self.layer.is_open() && !self.layer.has_ended() {
+                self.layer.truncated();
+            }
             self.session.received_eof(cx);
         }
     }
@@ -387,6 +469,19 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         };
     }
 
+    fn computed(&mut self, computation: Box<dyn Computation>, cx: &mut Context<'_>) {
+        let computing = std::mem::replace(&mut self.computing, Computing::No);
+        if self.is_ending() {
+            return;
+        }
+        let mut plain = cx.pool.buffers.take(0);
+        let result = (self.layer).computed(computation, &mut plain, &mut self.out);
+        self.take_in(plain, result, cx);
+        if computing == Computing::OrderedBeforeEof {
+            self.received_eof(cx);
+        }
+    }
+
     fn peer_gone(&mut self, cx: &mut Context<'_>) {
         self.gone = true;
         self.session.peer_gone(cx);
@@ -458,7 +553,11 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         match self.end {
             End::Closed => None,
             End::Last => Some(limits.linger_pace.deadline(self.since, 0)),
-            _ if !self.layer.is_open() => Some(limits.head_pace.deadline(self.since, 0)),
+            _ if self.computing != Computing::No => None,
+            _ if !self.layer.is_open() => {
+                let allowed = limits.handshake_timeout_ms;
+                Some(Millis(self.since.0.saturating_add(allowed)))
+            }
             _ if !matches!(self.filling, Filling::No) => None,
             _ => self.session.deadline(),
         }
@@ -474,7 +573,8 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
     }
 
     fn awaits_client_since(&self) -> Option<Millis> {
-        match self.layer.is_open() && self.end == End::Open {
+        match self.layer.is_open() && matches!(self.end, End::Open | End::Said) {
+            _ if self.computing != Computing::No => None,
             true => self.session.awaits_client_since(),
             false => Some(self.since), // a handshake, or the end
         }
@@ -482,6 +582,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
 
     fn held_bytes(&self) -> usize {
         let in_flight = self.in_flight.map_or(0, |batch| batch.bytes as usize);
-        size_of::<Self>() + self.out.capacity() + in_flight + self.session.held_bytes()
+        let layer = self.layer.held_bytes();
+        size_of::<Self>() + layer + self.out.capacity() + in_flight + self.session.held_bytes()
     }
 }

@@ -100,6 +100,9 @@ pub struct Limits {
     /// first loses the request that is on its way just then, so it should be the proxy. nginx and Amazon's
     /// balancer keep connections for 60 s, and Google's, which cannot be configured, for 600.
     pub proxy_idle_timeout_ms: u64,
+    /// Time for the handshake of a layer such as TLS, at any speed. 10 s: two round trips by way of a
+    /// satellite, and packets lost on the way.
+    pub handshake_timeout_ms: u64,
     /// Time for a head: a drip of one byte a second ends after 30 s.
     pub head_pace: Pace,
     /// Time for a body. Content counts, its framing does not: a chunk-size line or the trailers have the
@@ -133,6 +136,7 @@ impl Default for Limits {
             },
             idle_timeout_ms: 15_000,
             proxy_idle_timeout_ms: 620_000,
+            handshake_timeout_ms: 10_000,
             head_pace: Pace {
                 grace_ms: 10_000,
                 bytes_per_second_min: 500,

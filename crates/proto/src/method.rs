@@ -36,6 +36,12 @@ impl Method {
         })
     }
 
+    /// Whether it asks for nothing but an answer (RFC 9110 section 9.2.1), as far as it is served here.
+    #[must_use]
+    pub fn is_safe(self) -> bool {
+        matches!(self, Self::Get | Self::Head | Self::Options)
+    }
+
     /// The name on the wire; of `Other` nothing.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -12,8 +12,8 @@ use loadline_base::{Millis, Transmit};
 
 use crate::http1_session::Http1Session;
 use crate::{
-    Action, CloseReason, ConnectionRecord, Context, Exchange, Fill, Outcome, Piece, SessionConfig,
-    Status, StreamId,
+    Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Outcome, Piece,
+    SessionConfig, Status, StreamId,
 };
 
 /// One connection of a server as a state machine: events in, orders out.
@@ -31,14 +31,27 @@ pub enum ServerSession {
 pub type NewSession =
     fn(&Arc<SessionConfig>, Option<SocketAddr>, &mut Context<'_>) -> Box<dyn Session>;
 
+/// A protocol whose connections have something in common: certificates, for example.
+pub trait SharedProtocol: Debug + Send + Sync {
+    /// A connection that was just accepted.
+    fn session(
+        &self,
+        config: &Arc<SessionConfig>,
+        peer: Option<SocketAddr>,
+        cx: &mut Context<'_>,
+    ) -> Box<dyn Session>;
+}
+
 /// What a listener's connections speak.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub enum Protocol {
     /// HTTP/1.0 and 1.1.
     #[default]
     Http1,
     /// Another protocol.
     Other(NewSession),
+    /// Another protocol, with what its connections share.
+    Shared(Arc<dyn SharedProtocol>),
 }
 
 impl ServerSession {
@@ -57,7 +70,7 @@ impl Protocol {
     /// A connection that was just accepted.
     #[must_use]
     pub fn session(
-        self,
+        &self,
         config: &Arc<SessionConfig>,
         peer: Option<SocketAddr>,
         cx: &mut Context<'_>,
@@ -65,6 +78,7 @@ impl Protocol {
         match self {
             Self::Http1 => ServerSession::new(config, peer, cx),
             Self::Other(new) => ServerSession::Other(new(config, peer, cx)),
+            Self::Shared(shared) => ServerSession::Other(shared.session(config, peer, cx)),
         }
     }
 }
@@ -151,6 +165,9 @@ session! {
         /// A range of a file is in the page cache by now. What `not_cached` was said of is ordered
         /// again.
         fn cached(cx: &mut Context<'_>);
+
+        /// What `Compute` orders was done, or there was no room for it.
+        fn computed(computation: Box<dyn Computation>, cx: &mut Context<'_>);
 
         /// The peer is gone altogether (reset, hang-up). `Close` follows.
         fn peer_gone(cx: &mut Context<'_>);

@@ -67,6 +67,7 @@ statuses! {
     417 EXPECTATION_FAILED "Expectation Failed",
     421 MISDIRECTED_REQUEST "Misdirected Request",
     422 UNPROCESSABLE_CONTENT "Unprocessable Content",
+    425 TOO_EARLY "Too Early",
     426 UPGRADE_REQUIRED "Upgrade Required",
     429 TOO_MANY_REQUESTS "Too Many Requests",
     431 REQUEST_HEADER_FIELDS_TOO_LARGE "Request Header Fields Too Large",

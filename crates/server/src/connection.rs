@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use loadline_base::Millis;
 use loadline_proto::{
-    Action, CloseReason, ConnectionRecord, Context, Exchange, Fill, Handler, ServerSession, Status,
-    StreamId,
+    Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Handler,
+    ServerSession, Status, StreamId,
 };
 use loadline_sys::Accepted;
 use loadline_sys::file::{self, Filled};
@@ -115,6 +115,20 @@ pub(crate) trait Placement<H: Handler> {
     ) -> bool {
         range.prefetch(thread.borrow().read_buffer);
         true
+    }
+
+    /// Carries out work that takes a processor for a while. `Some`: done, or refused; `None`: it comes
+    /// back by `computed`.
+    fn compute(
+        &mut self,
+        mut computation: Box<dyn Computation>,
+        _client: ClientKey,
+        _site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> Option<Box<dyn Computation>> {
+        computation.carry_out();
+        thread.tick();
+        Some(computation)
     }
 
     /// Starts an app's task.
@@ -288,9 +302,8 @@ impl<T> Connection<T> {
                 visit.task_orders += 1;
             }
             Action::Cancel(stream) => {
-                if let Some(task) = self.tasks.remove(stream) {
-                    visit.thread.tasks.end(task);
-                }
+                let task = self.tasks.remove(stream).into_iter();
+                task.for_each(|task| visit.thread.tasks.end(task));
             }
             Action::Send { transmit, then } => {
                 return Ok(self.transport.send(transmit, then, &mut self.session, io));
@@ -299,6 +312,7 @@ impl<T> Connection<T> {
                 return Ok((self.transport).receive_pending(certain, &mut self.session, io));
             }
             Action::Fill(fill) => return Ok(self.fill(fill, io.cx)),
+            Action::Compute(computation) => self.compute(computation, visit, placement),
             Action::Finish => self.transport.finish(&mut self.session, io),
             Action::Wait { read, hang_up } => {
                 if !self.transport.wait(read, hang_up, &mut self.session, io) {
@@ -350,6 +364,27 @@ impl<T> Connection<T> {
     {
         self.transport.prefetched();
         self.session.cached(cx);
+    }
+
+    /// `Action::Compute`.
+    #[cold]
+    fn compute<H: Handler, D>(
+        &mut self,
+        computation: Box<dyn Computation>,
+        visit: &mut Visit<'_, H, D>,
+        placement: &mut impl Placement<H>,
+    ) {
+        let client = self.client();
+        let done = placement.compute(computation, client, visit.site, visit.thread);
+        if let Some(computation) = done {
+            self.computed(computation, &mut visit.thread.cx());
+            visit.blocked += 1;
+        }
+    }
+
+    /// The work that `Placement::compute` has passed on is done, or was refused.
+    pub(crate) fn computed(&mut self, computation: Box<dyn Computation>, cx: &mut Context<'_>) {
+        self.session.computed(computation, cx);
     }
 
     /// `Action::Fill`.

@@ -8,8 +8,10 @@
     reason = "the comments are help texts, too: brackets stand for themselves"
 )]
 
+mod tls;
 mod values;
 
+pub use tls::{CertificateSource, ClientCertificate, TlsProfile, TlsSpec};
 pub use values::{FileName, Listen, LogLevel, Named, Secret, StatusPath, UnixMode};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -32,11 +34,14 @@ spec! {
         #[arg(value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
         pub root: Preset<FilePath>,
 
-        /// Where to listen: IP:PORT, [IPV6]:PORT or unix:PATH; may be given several times. Port 0 takes
-        /// a free one. [::]:PORT takes IPv4 too, unless an IPv4 address of that port is given beside it.
+        /// Where to listen: IP:PORT, [IPV6]:PORT, https://IP:PORT or unix:PATH; may be given several
+        /// times. Port 0 takes a free one. [::]:PORT takes IPv4 too, unless an IPv4 address of that port is given beside it.
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
         pub listen: Vec<Listen>,
 
+        /// How it speaks TLS.
+        #[command(flatten)]
+        pub tls: TlsSpec,
         /// Which thread does what.
         #[command(flatten)]
         pub architecture: ArchitectureSpec,

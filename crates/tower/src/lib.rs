@@ -73,7 +73,7 @@ use tower_service::Service;
 
 pub use body::Body;
 pub use context::runtime;
-pub use loadline_proto::Client;
+pub use loadline_proto::{Client, Security};
 
 /// Who has sent the request, and both ends of the connection, as an extension of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub struct Addresses {
     /// The client: the one that a trusted proxy names, else the other end of the connection. `None`
     /// on a Unix socket, if no proxy names a client.
     pub client: Option<Client>,
-    /// Whether the client has sent it by https, as a trusted proxy says.
+    /// Whether the client has sent it by https: to this server, or as a trusted proxy says.
     pub is_secure: bool,
     /// The other end of the connection, perhaps a proxy's; `None` on a Unix socket.
     pub peer: Option<SocketAddr>,

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -68,6 +69,13 @@ pub(crate) fn from_exchange(exchange: &Exchange, port: &Port) -> Result<Request<
         peer: exchange.peer,
         local: exchange.local,
     });
+    if let Some(security) = &exchange.security {
+        if security.is_early {
+            let headers = request.headers_mut();
+            headers.insert("early-data", HeaderValue::from_static("1")); // RFC 8470
+        }
+        request.extensions_mut().insert(Arc::clone(security));
+    }
     Ok(request)
 }
 

@@ -26,6 +26,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("loadline-apps", &["loadline-base", "loadline-proto"]),
+    ("loadline-tls", &["loadline-base", "loadline-proto"]),
     ("loadline-tower", &["loadline-base", "loadline-proto"]),
     (
         "loadline-load",
@@ -45,6 +46,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-sys",
             "loadline-server",
             "loadline-apps",
+            "loadline-tls",
             "loadline-tower",
             "loadline-load",
             "loadline-clients",
@@ -117,7 +119,10 @@ const EDGES: &[(&str, &[&str])] = &[
 
 /// What further crates the tests of each may import: they marry what the crates may not.
 const TEST_EDGES: &[(&str, &[&str])] = &[
-    ("loadline-server", &["loadline-apps", "loadline-tower"]),
+    (
+        "loadline-server",
+        &["loadline-apps", "loadline-tls", "loadline-tower"],
+    ),
     (
         "loadline-tower",
         &["loadline-apps", "loadline-observe", "loadline-server"],

@@ -21,6 +21,10 @@ Examples:
       the current directory on http://127.0.0.1:8080/
   loadline serve public --listen 0.0.0.0:80 --listen '[::]:80' --access-log /var/log/loadline.log
       a site for everyone, with a log that SIGHUP reopens
+  loadline serve public --listen https://0.0.0.0:443 --tls-cert c.pem --tls-key k.pem
+      by https, with a certificate that is read again when it changes
+  loadline serve --tls self-signed
+      the current directory on https://127.0.0.1:8443/, with a certificate for trying things out
   loadline serve public --listen unix:/run/loadline.sock --trust-proxy unix
       behind a proxy on the same machine
   loadline serve app/dist --spa index.html --cache-control max-age=3600
@@ -32,7 +36,7 @@ Signals:
   SIGTERM, SIGINT  drain: stop accepting, finish every accepted request, exit; a second signal
                    exits at once. With --drain-delay: respond 503 at /-/ready and keep serving
                    for the delay, then drain; a second signal drains at once, a third one exits
-  SIGHUP           reopen the access log and the connection log";
+  SIGHUP           reopen the access log and the connection log; read certificates again";
 
 /// A web server for Linux that knows how much load it can carry.
 #[derive(Debug, Parser)]

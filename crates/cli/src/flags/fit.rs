@@ -36,6 +36,10 @@ const RULES: &[Rule] = &[
     Rule::Needs("proxy-idle-timeout", &["trust-proxy"], "--trust-proxy"),
     Rule::Needs("trust-proxy-field", &["trust-proxy"], "--trust-proxy"),
     Rule::Needs("service-kind", &["service-time"], "--service-time"),
+    Rule::OneOf(&["tls-cert", "tls"]),
+    Rule::Needs("tls-cert", &["tls-key"], "--tls-key"),
+    Rule::Needs("tls-key", &["tls-cert"], "--tls-cert"),
+    Rule::Needs("tls-client-cert", &["tls-client-ca"], "--tls-client-ca"),
     Rule::Needs("accounts-pool", &["accounts"], "--accounts"),
     Rule::Needs("accounts-pool-min", &["accounts"], "--accounts"),
     Rule::Needs("accounts-pool-wait", &["accounts"], "--accounts"),
@@ -48,7 +52,67 @@ const RULES: &[Rule] = &[
 pub(super) fn check(spec: &ServeSpec, architecture: Architecture) -> Result<(), SpecError> {
     let given = given(spec);
     rules::check(RULES, &given)?;
+    check_tls(spec, &given)?;
     refuse_foreign(&given, architecture)
+}
+
+/// Options of TLS that do nothing without it.
+const OF_TLS: &[&str] = &[
+    "tls-cert",
+    "tls",
+    "tls-profile",
+    "tls-ticket-key",
+    "tls-client-ca",
+    "https-redirect",
+    "hsts",
+];
+
+/// An https address needs a certificate, and a certificate an https address.
+fn check_tls(spec: &ServeSpec, given: &Table) -> Result<(), SpecError> {
+    const RIGHT: &str = "--tls-cert FILE --tls-key FILE, or --tls self-signed to try things out";
+    let is_https = |listen: &&Listen| matches!(listen, Listen::Https(_));
+    let tls = &spec.tls;
+    if let Some(address) = spec.running.admin_listen.iter().find(is_https) {
+        let problem = "these pages do not speak TLS";
+        let error = SpecError::new("admin-listen", problem, "127.0.0.1:9100");
+        return Err(error.with_value(address));
+    }
+    let Some(address) = spec.listen.iter().find(is_https) else {
+        return match rules::first_of(given, OF_TLS) {
+            Some(option) => Err(SpecError::new(
+                option,
+                "no address speaks TLS",
+                "--listen https://127.0.0.1:8443",
+            )),
+            None => Ok(()),
+        };
+    };
+    if tls.tls_cert.is_empty() && tls.tls.is_none() {
+        let error = SpecError::new("listen", "there is no certificate", RIGHT);
+        return Err(error.with_value(address));
+    }
+    if tls.tls_early_data.0 {
+        let excluded = rules::first_of(given, &["tls-ticket-key", "tls-client-ca"]);
+        if let Some(option) = excluded {
+            let why = "it excludes --tls-early-data".to_owned();
+            return Err(SpecError::new(option, why, "one of them"));
+        }
+    }
+    let (certificates, keys) = (tls.tls_cert.len(), tls.tls_key.len());
+    if certificates != keys {
+        let problem = format!("{certificates} certificates and {keys} keys");
+        let right = "a --tls-key for each --tls-cert, in the same order";
+        return Err(SpecError::new("tls-key", problem, right));
+    }
+    if tls.https_redirect && !spec.listen.iter().any(|it| matches!(it, Listen::Tcp(_))) {
+        let problem = "there is no http address to be redirected";
+        return Err(SpecError::new(
+            "https-redirect",
+            problem,
+            "--listen 0.0.0.0:80",
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses options that the architecture has no use for: they would silently do nothing.
@@ -117,7 +181,7 @@ pub(super) fn check_chosen(flags: &ServeSpec, options: &ServerOptions) -> Result
     refuse_logs(&flags.running)?;
     let mut listen = flags.listen.clone();
     while let Some(address) = listen.pop() {
-        let fixed = !matches!(&address, Listen::Tcp(tcp) if tcp.port() == 0);
+        let fixed = !matches!(&address, Listen::Tcp(tcp) | Listen::Https(tcp) if tcp.port() == 0);
         if fixed && listen.contains(&address) {
             let error = unfit("listen", "given twice; once is enough".to_owned());
             return Err(error.with_value(address));

@@ -13,9 +13,9 @@ use loadline_server::{
     Architecture, DESCRIPTORS_RESERVED, OptionError, QUEUE_MAX, ServerOptions, SizeRange, SocketIo,
     THREADS_MAX, WorkerPools, fixed_memory_bytes,
 };
-use loadline_spec::serve::{ArchitectureSpec, ProxySpec, ServeSpec};
+use loadline_spec::serve::{ArchitectureSpec, Listen, ProxySpec, ServeSpec};
 use loadline_spec::values::{Auto, Count};
-use loadline_spec::{SpecError, Value, ValueError};
+use loadline_spec::{SpecError, Value, ValueError, given};
 use loadline_sys::affinity::CpuBudget;
 use loadline_sys::memory_limit::MemoryLimit;
 
@@ -82,6 +82,8 @@ pub(crate) struct Plan {
     pub(crate) database: Option<Database>,
 }
 
+/// Where a server listens that has a certificate of its own, if nothing else is said.
+const HTTPS_AUTO: ([u8; 4], u16) = ([127, 0, 0, 1], 8443);
 /// Workers by `auto`, at least: one slow job must not stop the next.
 const WORKERS_LEAST: usize = 2;
 /// Workers by `auto`, at most, all pools together: sleeping handlers of 100 ms take 2500 requests a
@@ -99,7 +101,10 @@ const THREAD_CONNECTIONS_AUTO: usize = 4096;
 const OPEN_FILES_AUTO: usize = 4096;
 
 /// Works out a plan.
-pub(crate) fn plan(flags: ServeSpec, machine: &Machine) -> Result<Plan, Failure> {
+pub(crate) fn plan(mut flags: ServeSpec, machine: &Machine) -> Result<Plan, Failure> {
+    if flags.tls.tls.is_some() && !given(&flags).contains_key("listen") {
+        flags.listen = vec![Listen::Https(HTTPS_AUTO.into())];
+    }
     let trusted_proxies = trusted_proxies(&flags.proxy)?;
     let media_types = all::<MediaTypeRule>("media-type", &flags.content.media_type)?;
     let cache_control = all("cache-control", &flags.content.cache_control)?;
@@ -120,7 +125,7 @@ pub(crate) fn plan(flags: ServeSpec, machine: &Machine) -> Result<Plan, Failure>
     Ok(Plan {
         memory_bytes_max,
         cache_bytes_max,
-        limits: limits(&flags.requests, &flags.connections)?,
+        limits: limits(&flags)?,
         flags: Arc::new(flags),
         options,
         fallback,
@@ -518,6 +523,16 @@ mod tests {
             --connections-max 50000 => --connections-max 50000 17420
             --architecture thread-pool --threads 16000 --latency-goal off --queue-max 9000 => --threads 16000
             --listen 127.0.0.1:80 --listen 127.0.0.1:80 => --listen 127.0.0.1:80 twice
+            --listen https://127.0.0.1:1 => --listen https://127.0.0.1:1 no certificate --tls-cert --tls self-signed
+            --tls-cert c.pem => --tls-cert goes with --tls-key
+            --tls-cert c.pem --tls-key k.pem => --tls-cert no address --listen https://
+            --tls-cert c --tls-key k --tls-key l --listen https://127.0.0.1:1 => --tls-key 1 certificates and 2 keys
+            --tls self-signed --tls-cert c --tls-key k => --tls-cert excludes --tls
+            --tls signed => --tls signed self-signed
+            --hsts 365 => --hsts no address speaks TLS
+            --tls self-signed --https-redirect => --https-redirect no http address --listen
+            --tls self-signed --admin-listen https://127.0.0.1:1 => --admin-listen https://127.0.0.1:1 do not speak TLS
+            --tls self-signed --tls-client-cert optional => --tls-client-cert --tls-client-ca
             --idle-timeout 0 => --idle-timeout 0s 1ms
             --idle-timeout never => --idle-timeout never off
             --proxy-idle-timeout 60s => --trust-proxy

@@ -2,7 +2,7 @@
 
 use loadline_proto::{Limits, Pace};
 use loadline_spec::SpecError;
-use loadline_spec::serve::{ConnectionSpec, RequestSpec};
+use loadline_spec::serve::{ConnectionSpec, ServeSpec};
 use loadline_spec::values::{AnyTime, OrOff, Size};
 
 /// The head's own period of grace: shorter than a whole head may take.
@@ -43,12 +43,10 @@ fn bytes<const LEAST: u64, const MOST: u64>(size: Size<LEAST, MOST>) -> usize {
     usize::try_from(*size).unwrap_or(usize::MAX)
 }
 
-pub(crate) fn limits(
-    requests: &RequestSpec,
-    connections: &ConnectionSpec,
-) -> Result<Limits, SpecError> {
+pub(crate) fn limits(flags: &ServeSpec) -> Result<Limits, SpecError> {
     let defaults = Limits::default();
-    let (idle_timeout_ms, proxy_idle_timeout_ms) = idle_timeouts(connections)?;
+    let requests = &flags.requests;
+    let (idle_timeout_ms, proxy_idle_timeout_ms) = idle_timeouts(&flags.connections)?;
     let head_total_ms = time("head-timeout", *requests.head_timeout)?;
     let head_bytes_max = bytes(*requests.head_max);
     let target_bytes_max = bytes(*requests.target_max);
@@ -67,6 +65,7 @@ pub(crate) fn limits(
         body_bytes_max: **requests.body_max,
         idle_timeout_ms,
         proxy_idle_timeout_ms,
+        handshake_timeout_ms: time("tls-handshake-timeout", *flags.tls.tls_handshake_timeout)?,
         head_pace: Pace {
             grace_ms: HEAD_GRACE_MS.min(head_total_ms),
             total_max_ms: head_total_ms,

@@ -13,4 +13,5 @@ mod running;
 mod status;
 mod stopping;
 mod surroundings;
+mod tls;
 mod util;

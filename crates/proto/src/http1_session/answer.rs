@@ -22,10 +22,10 @@ pub(crate) fn take_over(
     }
     fill_error_page(response, config);
     let persist = persist && !progress.is_last(draining);
+    let after = After::new(persist, exchange.promised_s);
     progress.content_len = encode::answer(
-        &exchange.request,
-        response,
-        After::new(persist, exchange.promised_s),
+        exchange,
+        after,
         &mut progress.output,
         &mut progress.segments,
         &config.limits,

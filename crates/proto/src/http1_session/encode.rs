@@ -1,9 +1,14 @@
 //! Answers as bytes: status line, Server and Date, the handler's fields, framing, content.
 
+use std::sync::Arc;
+
 use loadline_base::{Buffer, Segment};
 
 use crate::ascii::push_decimal;
-use crate::{Body, Context, Fields, HttpDate, Limits, Method, Request, Response, Status, Version};
+use crate::{
+    Body, Context, Exchange, Fields, HttpDate, Limits, Method, Request, Response, Security, Status,
+    Version,
+};
 
 /// What an answer needs besides the handler's own field lines: status line, Server and Date,
 /// Connection, Content-Length, empty line.
@@ -28,26 +33,42 @@ impl After {
     }
 }
 
+/// An answer that is only lent.
+#[derive(Clone, Copy)]
+pub(crate) struct Borrowed<'a> {
+    pub(crate) status: Status,
+    pub(crate) fields: &'a Fields,
+    pub(crate) content: &'a [u8],
+    /// Field lines that belong to the connection.
+    pub(crate) connection_lines: &'a [u8],
+}
+
 /// Encodes lent content behind its head, in one piece. Returns the length of what will be sent.
 #[inline]
 pub(crate) fn borrowed(
     output: &mut Buffer,
     request: &Request,
     after: After,
-    status: Status,
-    fields: &Fields,
-    content: &[u8],
+    answer: Borrowed<'_>,
     cx: &mut Context<'_>,
 ) -> u64 {
+    let Borrowed {
+        status,
+        fields,
+        content,
+        connection_lines,
+    } = answer;
     let content_len = if request.method == Method::Head {
         0
     } else {
         content.len()
     };
     let lines = fields.http1_lines();
-    reserve(output, HEAD_EXTRA_BYTES + lines.len() + content_len, cx);
+    let lines_len = lines.len() + connection_lines.len();
+    reserve(output, HEAD_EXTRA_BYTES + lines_len + content_len, cx);
     begin_head(output, request.version, after, status, fields, cx.date);
     output.extend_from_slice(lines);
+    output.extend_from_slice(connection_lines);
     end_head(output, Some(content.len() as u64));
     output.extend_from_slice(&content[..content_len]);
     content_len as u64
@@ -56,14 +77,20 @@ pub(crate) fn borrowed(
 /// Encodes a response behind the output so far; content too large to copy goes to `segments`, behind
 /// that output. Returns the length of the content that will be sent.
 pub(crate) fn answer(
-    request: &Request,
-    response: &mut Response,
+    exchange: &mut Exchange,
     after: After,
     output: &mut Buffer,
     segments: &mut Vec<Segment>,
     limits: &Limits,
     cx: &mut Context<'_>,
 ) -> u64 {
+    let Exchange {
+        request,
+        response,
+        security,
+        ..
+    } = exchange;
+    let connection_lines = connection_lines(security);
     let mut body = std::mem::take(&mut response.body);
     let stated = stated_len(request, response, &body);
     let is_chunked = is_chunked(request, response, &body);
@@ -83,10 +110,12 @@ pub(crate) fn answer(
     };
     let fields = &response.fields;
     let lines = fields.http1_lines();
-    reserve(output, HEAD_EXTRA_BYTES + lines.len() + inline_len, cx);
+    let lines_len = lines.len() + connection_lines.len();
+    reserve(output, HEAD_EXTRA_BYTES + lines_len + inline_len, cx);
     let status = response.status;
     begin_head(output, request.version, after, status, fields, cx.date);
     output.extend_from_slice(lines);
+    output.extend_from_slice(connection_lines);
     if is_chunked {
         output.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
@@ -110,6 +139,13 @@ pub(crate) fn answer(
         _ => {}
     }
     len
+}
+
+/// Field lines of a response that belong to its connection.
+#[inline]
+pub(crate) fn connection_lines(security: &Option<Arc<Security>>) -> &[u8] {
+    let security = security.as_deref();
+    security.map_or(&[], |security| &security.response_lines)
 }
 
 /// What Content-Length is to say, if anything.

@@ -3,7 +3,7 @@
 
 use loadline_base::Buffer;
 
-use super::encode::{self, After};
+use super::encode::{self, After, Borrowed};
 use crate::exchange::LentOutput;
 use crate::{Body, Context, Exchange, Fields, Status};
 
@@ -26,9 +26,14 @@ impl Exchange {
         match &mut self.lent {
             Some(lent) if !self.answer_as_data => {
                 lent.output.truncate(lent.len);
+                let answer = Borrowed {
+                    status,
+                    fields,
+                    content,
+                    connection_lines: encode::connection_lines(&self.security),
+                };
                 let output = &mut lent.output;
-                let len =
-                    encode::borrowed(output, &self.request, after, status, fields, content, cx);
+                let len = encode::borrowed(output, &self.request, after, answer, cx);
                 self.response.status = status;
                 self.response.body = Body::Encoded { len };
             }

@@ -18,8 +18,9 @@ use std::sync::Arc;
 
 use loadline_base::{Chunk, Millis, Transmit};
 use loadline_proto::{
-    AccessLog, Action, CloseReason, ConnectionRecord, Context, Counters, Exchange, Fill, HttpDate,
-    Limits, Outcome, Pool, Protocol, RequestBody, ServerSession, SessionConfig, Status,
+    AccessLog, Action, CloseReason, Computation, ConnectionRecord, Context, Counters, Exchange,
+    Fill, HttpDate, Limits, Outcome, Pool, Protocol, RequestBody, ServerSession, SessionConfig,
+    Status,
 };
 
 /// What a driver saw its session order.
@@ -87,6 +88,9 @@ pub struct Driver<'h> {
     pub filled: u64,
     /// No part of a file comes into the page cache.
     pub hold_fill: bool,
+    /// Keep computations as if a worker had them.
+    pub hold_computing: bool,
+    pub computing: Option<Box<dyn Computation>>,
 }
 
 macro_rules! cx {
@@ -203,6 +207,8 @@ impl<'h> Driver<'h> {
             unsent_answers: 0,
             filled: 0,
             hold_fill: false,
+            hold_computing: false,
+            computing: None,
         };
         driver.session = Some(ServerSession::new(config, peer, cx!(driver)));
         driver.drive();
@@ -327,6 +333,13 @@ impl<'h> Driver<'h> {
         self
     }
 
+    /// What is held is computed, or refused.
+    pub fn computed(&mut self, has_room: bool) -> &mut Self {
+        self.finish_computing(has_room);
+        self.drive();
+        self
+    }
+
     pub fn deadline(&self) -> Option<Millis> {
         self.session.as_ref()?.deadline()
     }
@@ -394,6 +407,7 @@ impl<'h> Driver<'h> {
                 Action::Cancel(_) => self.cancelled(),
                 Action::Send { transmit, .. } => self.send(transmit),
                 Action::Fill(fill) => self.fill(fill),
+                Action::Compute(computation) => self.compute(computation),
                 Action::ReceivePending { .. } => self.receive_pending(),
                 Action::Finish => {
                     assert!(!self.finished, "Finish twice");
@@ -431,6 +445,23 @@ impl<'h> Driver<'h> {
             fill.buffer.clear();
         }
         session.filled(fill, cx!(self));
+    }
+
+    fn compute(&mut self, computation: Box<dyn Computation>) {
+        assert!(self.computing.is_none(), "two computations out");
+        self.computing = Some(computation);
+        if !self.hold_computing {
+            self.finish_computing(true);
+        }
+    }
+
+    fn finish_computing(&mut self, has_room: bool) {
+        let mut computation = self.computing.take().expect("a computation");
+        if has_room {
+            computation.carry_out();
+        }
+        let session = self.session.as_mut().expect("an open connection");
+        session.computed(computation, cx!(self));
     }
 
     fn receive_pending(&mut self) {
@@ -502,8 +533,12 @@ impl<'h> Driver<'h> {
     }
 
     fn wait(&mut self, read: bool) {
-        let out =
-            self.held.is_some() || self.parked.is_some() || self.app.is_some() || self.hold_fill;
+        let is_computing = self.computing.is_some();
+        let out = self.held.is_some()
+            || self.parked.is_some()
+            || self.app.is_some()
+            || self.hold_fill
+            || is_computing;
         assert!(
             read || out,
             "Wait for nothing: no input wanted, nothing on its way"
@@ -512,6 +547,7 @@ impl<'h> Driver<'h> {
             self.deadline().is_some()
                 || self.parked.is_some()
                 || self.hold_fill
+                || is_computing
                 || (self.idles_on && self.is_idle()),
             "Wait for the peer without a deadline"
         );

@@ -200,6 +200,29 @@ fn ends_of_either_side() {
 }
 
 #[test]
+fn the_last_answer_is_not_destroyed_by_what_comes_behind_its_request() {
+    let last = records(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    for comes_later in [false, true] {
+        let mut driver = driver();
+        driver.feed(&hello());
+        driver.hold_output = true;
+        driver.feed(&last);
+        driver.receive_anyway(&records(b"more"));
+        driver.release_output();
+        // Closed at once, the socket would answer with a reset.
+        assert!(driver.is_lingering());
+        if comes_later {
+            driver.feed(&records(b"and more"));
+        }
+        driver.feed(&END);
+        if !driver.is_closed() {
+            driver.eof();
+        }
+        assert!(driver.is_closed() && !sent(&driver).is_empty());
+    }
+}
+
+#[test]
 fn a_drain_answers_what_has_come() {
     let mut driver = driver();
     driver.hold_blocking = true;

@@ -70,7 +70,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             (Work::Prefetch(_), Some(connection)) => {
                 connection.prefetched::<D>(&mut self.thread.cx());
             }
-            (Work::Prefetch(_) | Work::Task(_), _) => {}
+            (Work::Compute(computation), Some(connection)) => {
+                connection.computed(computation, &mut self.thread.cx());
+            }
+            (Work::Prefetch(_) | Work::Compute(_) | Work::Task(_), _) => {}
             (Work::Serve(served), _) => self.take_back(token, served),
         }
     }
@@ -117,7 +120,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     fn on_done(&mut self, token: Token, mut work: Work) {
         let after = match &mut work {
             Work::Serve(served) => Some(std::mem::take(&mut served.after)),
-            Work::Block(..) | Work::Prefetch(_) => None,
+            Work::Block(..) | Work::Prefetch(_) | Work::Compute(_) => None,
             Work::Task(_) => return, // its answer goes its own way
         };
         self.give_back(token, work);

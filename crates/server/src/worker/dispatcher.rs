@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use loadline_base::Token;
-use loadline_proto::{Exchange, Handler, StreamId, Task};
+use loadline_proto::{Computation, Exchange, Handler, StreamId, Task};
 
 use crate::accept::balance::Load;
 use crate::admission::{Admission, Kind, Load as Pressure, Refusing, Verdict};
@@ -184,6 +184,24 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         let read = |thread: &mut ThreadContext<H>| range.prefetch(thread.borrow().read_buffer);
         self.dispatcher.do_here(thread, read);
         true
+    }
+
+    fn compute(
+        &mut self,
+        computation: Box<dyn Computation>,
+        client: ClientKey,
+        site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> Option<Box<dyn Computation>> {
+        let not_queued = self.submit(Kind::Job, Work::Compute(computation), client, site)?;
+        let Work::Compute(mut computation) = not_queued.work else {
+            return None;
+        };
+        if not_queued.verdict != Verdict::Refuse {
+            let carry_out = |_: &mut ThreadContext<H>| computation.carry_out();
+            self.dispatcher.do_here(thread, carry_out);
+        }
+        Some(computation)
     }
 
     /// A worker polls the task whenever it is woken. Without workers the loop does.

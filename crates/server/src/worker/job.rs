@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loadline_base::Token;
-use loadline_proto::{Exchange, StreamId};
+use loadline_proto::{Computation, Exchange, StreamId};
 use loadline_sys::has_hung_up;
 
 use crate::admission::{Handoff, Refusing};
@@ -74,6 +74,8 @@ pub(crate) enum Work {
     Block(Box<Exchange>, Arc<dyn Steps>),
     /// Read a range of a file into the page cache. Back for `prefetched`.
     Prefetch(Range),
+    /// Work that takes a processor for a while, of a handshake. Back for `computed`.
+    Compute(Box<dyn Computation>),
     /// Serve a connection that is ready, from reading to writing (`--socket-io worker`). Back with
     /// the connection, and what is to be done next.
     Serve(Box<Served>),
@@ -85,16 +87,16 @@ impl Work {
     pub(crate) fn lane(&self) -> Lane {
         match self {
             Self::Task(_) => Lane::Apps,
-            Self::Block(..) | Self::Prefetch(_) | Self::Serve(_) => Lane::Files,
+            Self::Block(..) | Self::Prefetch(_) | Self::Compute(_) | Self::Serve(_) => Lane::Files,
         }
     }
 
-    /// Whether a worker can refuse it: it is then answered with 503.
+    /// Whether a worker can refuse it: it is then answered with 503, or a handshake ends.
     pub(crate) fn can_be_refused(&self) -> bool {
         match self {
             Self::Block(..) => true,
             Self::Task(task) => task.is_new(),
-            Self::Serve(_) => true,
+            Self::Serve(_) | Self::Compute(_) => true,
             Self::Prefetch(_) => false, // its answer has begun
         }
     }
@@ -112,17 +114,17 @@ impl Work {
                 waited_long && connection.is_some_and(has_left)
             }
             Self::Task(task) => task.is_new() && task.is_cancelled(),
-            Self::Prefetch(_) => false,
+            Self::Prefetch(_) | Self::Compute(_) => false,
         }
     }
 
-    /// Has it answered with 503.
+    /// Has it answered with 503; what was not computed ends its connection.
     pub(crate) fn refuse(&mut self, retry_after_s: u32) {
         match self {
             Self::Block(exchange, _) => exchange.refuse(retry_after_s),
             Self::Task(task) => task.refuse(retry_after_s),
             Self::Serve(served) => served.refusing = Some(Refusing::late(retry_after_s)),
-            Self::Prefetch(_) => {}
+            Self::Prefetch(_) | Self::Compute(_) => {}
         }
     }
 }

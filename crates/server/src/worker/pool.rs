@@ -423,6 +423,7 @@ impl<H: Handler> WorkerDesk<H> {
                     range.prefetch(thread.borrow().read_buffer);
                 }
                 (Work::Prefetch(range), None) => range.prefetch(&mut self.read_buffer),
+                (Work::Compute(computation), _) => computation.carry_out(),
                 (Work::Serve(served), Some(thread)) => {
                     thread.tick();
                     serve(served, site, thread);
@@ -528,6 +529,7 @@ fn give_up(work: &mut Work, text: &str) {
         Work::Block(exchange, _) => exchange.response.error(Status::INTERNAL_SERVER_ERROR),
         Work::Serve(served) => served.after = After::Close,
         Work::Task(task) => task.end(),
+        Work::Compute(_) => {}  // the session finds it undone
         Work::Prefetch(_) => {} // the loop meets again what was not read
     }
 }

@@ -1,8 +1,11 @@
 //! A client over a raw socket that knows nothing of the server's code and never waits for ever.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
+
+use loadline_base::Buffer;
+use loadline_proto::Layer;
 
 use crate::answers::{Answer, parse_answers};
 
@@ -11,6 +14,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct Client {
     pub stream: TcpStream,
+    layer: Option<Box<dyn Layer>>,
     unread: Vec<u8>,
     /// Bytes that came, all in all.
     pub bytes_in: u64,
@@ -25,6 +29,7 @@ impl Client {
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Self {
             stream,
+            layer: None,
             unread: Vec::new(),
             bytes_in: 0,
             bytes_out: 0,
@@ -37,19 +42,56 @@ impl Client {
         self
     }
 
+    /// The same over a layer, TLS for example, with what it opens with.
+    pub fn connect_over(address: SocketAddr, layer: Box<dyn Layer>, hello: &[u8]) -> Self {
+        let mut client = Self::connect(address);
+        client.send(hello);
+        client.layer = Some(layer);
+        client
+    }
+
+    /// Until its handshake is done.
+    pub fn open(&mut self) -> &mut Self {
+        while self.layer.as_ref().is_some_and(|layer| !layer.is_open()) {
+            assert!(self.read().unwrap() > 0, "the end instead of a handshake");
+        }
+        self
+    }
+
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
-        self.bytes_out += bytes.as_ref().len() as u64;
-        self.stream.write_all(bytes.as_ref()).unwrap();
+        let bytes = self.open().sealed(bytes.as_ref());
+        self.bytes_out += bytes.len() as u64;
+        self.stream.write_all(&bytes).unwrap();
         self
     }
 
     /// Sends as far as the server listens.
     pub fn send_in_vain(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
-        let _ = self.stream.write_all(bytes.as_ref());
+        let bytes = self.open().sealed(bytes.as_ref());
+        let _ = self.stream.write_all(&bytes);
         self
     }
 
+    fn sealed(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let Some(layer) = &mut self.layer else {
+            return bytes.to_vec();
+        };
+        let mut out = Buffer::default();
+        layer.send(bytes, &mut out);
+        out.to_vec()
+    }
+
+    /// Whether the server has said that its output ends.
+    pub fn has_ended(&self) -> bool {
+        self.layer.as_ref().is_none_or(|layer| layer.has_ended())
+    }
+
     pub fn half_close(&mut self) -> &mut Self {
+        if let Some(layer) = &mut self.open().layer {
+            let mut out = Buffer::default();
+            layer.finish(&mut out);
+            self.stream.write_all(&out).unwrap();
+        }
         self.stream.shutdown(Shutdown::Write).unwrap();
         self
     }
@@ -113,11 +155,10 @@ impl Client {
 
     /// Everything until the server ends the connection, in whatever way.
     pub fn rest(&mut self) -> Vec<u8> {
-        let mut chunk = [0; 65_536];
         loop {
-            match self.stream.read(&mut chunk) {
+            match self.read() {
                 Ok(0) => break,
-                Ok(n) => self.unread.extend_from_slice(&chunk[..n]),
+                Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
                 Err(error) => panic!("{error}"),
             }
@@ -126,11 +167,26 @@ impl Client {
     }
 
     fn fill(&mut self) -> bool {
+        self.read().unwrap() > 0
+    }
+
+    /// What comes next, into `unread`; 0: the end.
+    fn read(&mut self) -> io::Result<usize> {
         let mut chunk = [0; 65_536];
-        let count = self.stream.read(&mut chunk).unwrap();
+        let count = self.stream.read(&mut chunk)?;
         self.bytes_in += count as u64;
-        self.unread.extend_from_slice(&chunk[..count]);
-        count > 0
+        let bytes = &mut chunk[..count];
+        let Some(layer) = &mut self.layer else {
+            self.unread.extend_from_slice(bytes);
+            return Ok(count);
+        };
+        let (mut plain, mut out) = (Buffer::default(), Buffer::default());
+        layer
+            .received(bytes, &mut plain, &mut out)
+            .expect("records");
+        self.unread.extend_from_slice(&plain);
+        let _ = self.stream.write_all(&out); // the server may have closed
+        Ok(count)
     }
 }
 

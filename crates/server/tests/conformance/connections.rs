@@ -45,7 +45,7 @@ fn a_slow_reader_gets_every_byte(model: Model) {
     assert_eq!(client.send(GET).answer().status, 200, "and stays");
 }
 
-fn a_half_close_still_gets_its_answers(model: Model) {
+pub fn a_half_close_still_gets_its_answers(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     client.send(GET).half_close();
@@ -77,7 +77,7 @@ fn a_half_close_still_gets_its_answers(model: Model) {
     );
 }
 
-fn clients_that_vanish_leave_nothing_behind(model: Model) {
+pub fn clients_that_vanish_leave_nothing_behind(model: Model) {
     let server = Server::start(model);
     let post = "POST /-/echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345";
     let big = "GET /big.bin HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -99,7 +99,7 @@ fn clients_that_vanish_leave_nothing_behind(model: Model) {
     assert_eq!(server.connect().send(GET).answer().status, 200);
 }
 
-fn an_idle_connection_is_closed_without_an_answer(model: Model) {
+pub fn an_idle_connection_is_closed_without_an_answer(model: Model) {
     let server = Server::start_with(model.options(), impatient());
     let started = Instant::now();
     let mut client = server.connect();
@@ -178,7 +178,7 @@ fn a_client_that_does_not_read_is_closed(model: Model) {
     assert_eq!(server.connect().send(GET).answer().status, 200);
 }
 
-fn many_clients_at_once(model: Model) {
+pub fn many_clients_at_once(model: Model) {
     let server = Server::start(model);
     let clients_count = if model.is_concurrent() { 16 } else { 1 };
     let rounds = if model.is_concurrent() { 4 } else { 1 };

@@ -12,7 +12,7 @@ every_model! {
     a_changed_file_is_seen_within_a_second,
 }
 
-fn files_byte_for_byte(model: Model) {
+pub fn files_byte_for_byte(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     for _ in 0..3 {
@@ -31,7 +31,7 @@ fn files_byte_for_byte(model: Model) {
     assert!(css.starts_with("text/css"), "{css}");
 }
 
-fn head_says_what_get_says(model: Model) {
+pub fn head_says_what_get_says(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     let targets = [

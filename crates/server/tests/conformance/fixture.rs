@@ -1,11 +1,14 @@
 //! A server in this process, on a port that the kernel chooses, over a folder of its own.
 
+use std::cell::Cell;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use loadline_apps::{StaticFiles, StaticOptions};
+use loadline_base::Buffer;
 use loadline_proto::{
     Body, Context, Exchange, Handler, Limits, Outcome, Pace, Port, Protocol, RequestBody,
     SessionConfig, Task,
@@ -13,6 +16,9 @@ use loadline_proto::{
 use loadline_server::{
     Config, ConnectionLogging, Control, ListenAddr, ListenerConfig, ServerConfig, ServerHandle,
     ServerOptions, serve,
+};
+use loadline_tls::{
+    Authorities, Certificates, Profile, TlsClient, TlsOptions, TlsServer, self_signed,
 };
 use tempfile::TempDir;
 
@@ -123,9 +129,11 @@ impl Handler for TestSite {
 pub struct Server {
     pub root: TempDir,
     pub site: Arc<TestSite>,
-    pub address: std::net::SocketAddr,
+    pub address: SocketAddr,
     pub control: Control,
     handle: Option<ServerHandle>,
+    /// Both ends, if it speaks TLS.
+    pub tls: Option<(TlsServer, TlsClient)>,
 }
 
 /// What is in the folder besides what a test adds: the length tells the name.
@@ -174,6 +182,33 @@ pub fn impatient() -> Limits {
         write_pace: pace,
         ..limits()
     }
+}
+
+thread_local! {
+    /// Whether servers and clients that this thread makes speak TLS.
+    static OVER_TLS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a case over TLS.
+pub fn over_tls(case: fn(Model), model: Model) {
+    OVER_TLS.set(true);
+    case(model);
+}
+
+/// Both ends of TLS, for one certificate.
+pub fn tls_ends(options: &TlsOptions) -> (TlsServer, TlsClient) {
+    let certificate = self_signed(&["localhost".to_owned()]).unwrap();
+    let trusted = Authorities::one(certificate.der()).unwrap();
+    let client = TlsClient::new(&trusted, Profile::Intermediate).unwrap();
+    let certificates = Arc::new(Certificates::new(vec![certificate]));
+    (TlsServer::new(&certificates, options).unwrap(), client)
+}
+
+/// A client over TLS.
+pub fn connect_by(client: &TlsClient, address: SocketAddr) -> Client {
+    let mut hello = Buffer::default();
+    let layer = client.connect("localhost", &mut hello).unwrap();
+    Client::connect_over(address, Box::new(layer), &hello)
 }
 
 /// A folder with `FILES` in it.
@@ -255,6 +290,17 @@ impl Server {
         )
     }
 
+    /// The same that speaks TLS.
+    pub fn start_tls(options: ServerOptions, limits: Limits, tls: (TlsServer, TlsClient)) -> Self {
+        let any_port = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+        let files = StaticOptions::default();
+        let protocol = tls.0.protocol();
+        let limits = (limits, protocol);
+        let mut server = Self::start_protocol_at(folder(), options, limits, any_port, files, None);
+        server.tls = Some(tls);
+        server
+    }
+
     fn start_protocol_at(
         root: TempDir,
         options: ServerOptions,
@@ -263,6 +309,11 @@ impl Server {
         files: StaticOptions,
         connection_log: Option<ConnectionLogging>,
     ) -> Self {
+        let tls = OVER_TLS.get().then(|| tls_ends(&TlsOptions::default()));
+        let protocol = match &tls {
+            Some((server, _)) => server.protocol(),
+            None => protocol,
+        };
         let files = StaticFiles::new(root.path(), files).unwrap();
         let site = Arc::new(TestSite {
             files,
@@ -295,6 +346,7 @@ impl Server {
             address: handle.tcp_address().unwrap(),
             control: handle.control(),
             handle: Some(handle),
+            tls,
         }
     }
 
@@ -303,7 +355,10 @@ impl Server {
     }
 
     pub fn connect(&self) -> Client {
-        Client::connect(self.address)
+        match &self.tls {
+            Some((_, client)) => connect_by(client, self.address),
+            None => Client::connect(self.address),
+        }
     }
 
     /// Waits until nobody is connected any more.

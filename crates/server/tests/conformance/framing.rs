@@ -22,7 +22,7 @@ every_model! {
     methods,
 }
 
-fn well_formed_requests_on_one_connection(model: Model) {
+pub fn well_formed_requests_on_one_connection(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     let table = [
@@ -146,7 +146,7 @@ const BAD: [(&str, u16); 41] = [
     ),
 ];
 
-fn bad_requests_are_answered_and_end_the_connection(model: Model) {
+pub fn bad_requests_are_answered_and_end_the_connection(model: Model) {
     let server = Server::start(model);
     for (bytes, status) in BAD {
         let mut client = server.connect();
@@ -252,7 +252,7 @@ fn cuts_at_every_byte(model: Model) {
     check(&mut client, 0);
 }
 
-fn pipelined_requests_are_answered_in_order(model: Model) {
+pub fn pipelined_requests_are_answered_in_order(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     let mut requests = String::new();
@@ -280,7 +280,7 @@ fn pipelined_requests_are_answered_in_order(model: Model) {
     }
 }
 
-fn bodies_of_every_framing(model: Model) {
+pub fn bodies_of_every_framing(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     for path in ["/-/echo", "/-/echo-blocking"] {
@@ -322,7 +322,7 @@ fn a_body_is_waited_for_with_100_continue(model: Model) {
     }
 }
 
-fn content_beyond_the_limit(model: Model) {
+pub fn content_beyond_the_limit(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     client.send("POST /-/echo HTTP/1.1\r\nHost: h\r\nContent-Length: 1048577\r\n\r\n");

@@ -48,7 +48,7 @@ fn begin_large_answer(server: &Server, lines: &str) -> Client {
     client
 }
 
-fn a_last_answer_is_whole_though_more_came_behind_its_request(model: Model) {
+pub fn a_last_answer_is_whole_though_more_came_behind_its_request(model: Model) {
     let server = Server::start(model);
     let mut client = begin_large_answer(&server, "Connection: close\r\n");
     client.send(ECHO.repeat(100));

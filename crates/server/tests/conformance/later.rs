@@ -161,7 +161,7 @@ async fn elsewhere() {
     .await;
 }
 
-fn an_answer_of_a_task(model: Model) {
+pub fn an_answer_of_a_task(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     for n in 0..20 {

@@ -32,6 +32,7 @@ mod selection;
 mod shutdown;
 mod slow_uploads;
 mod streams;
+mod tls;
 
 #[test]
 fn every_architecture_has_a_model() {

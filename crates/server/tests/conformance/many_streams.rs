@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use loadline_base::{Millis, Segment, Transmit};
 use loadline_proto::{
-    Action, CloseReason, ConnectionRecord, Context, Exchange, Fill, Http1Session, Outcome, Piece,
-    Protocol, Session, SessionConfig, Status, StreamId, Then,
+    Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Http1Session,
+    Outcome, Piece, Protocol, Session, SessionConfig, Status, StreamId, Then,
 };
 
 const FRAME_BYTES_MAX: usize = 60_000;
@@ -172,7 +172,9 @@ impl ManyStreams {
                     stream.rests = true;
                     return None;
                 }
-                action @ Action::Fill(_) => panic!("{action:?} without a layer"),
+                action @ (Action::Fill(_) | Action::Compute(_)) => {
+                    panic!("{action:?} without a layer")
+                }
             }
         }
     }
@@ -270,6 +272,8 @@ impl Session for ManyStreams {
     fn not_cached(&mut self, _fill: Box<Fill>, _cx: &mut Context<'_>) {}
 
     fn cached(&mut self, _cx: &mut Context<'_>) {}
+
+    fn computed(&mut self, _: Box<dyn Computation>, _cx: &mut Context<'_>) {}
 
     fn peer_gone(&mut self, cx: &mut Context<'_>) {
         self.is_closed = true;

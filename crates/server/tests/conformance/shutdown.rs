@@ -21,7 +21,7 @@ every_model! {
     a_drain_begins_when_its_delay_is_over,
 }
 
-fn a_drain_closes_idle_connections_at_once(model: Model) {
+pub fn a_drain_closes_idle_connections_at_once(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     client.send(ECHO).answer();
@@ -36,7 +36,7 @@ fn a_drain_closes_idle_connections_at_once(model: Model) {
     );
 }
 
-fn a_drain_finishes_what_was_accepted(model: Model) {
+pub fn a_drain_finishes_what_was_accepted(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     // Pipelined requests behind it have arrived too.

@@ -134,34 +134,50 @@ as_text!(
 pub enum Listen {
     /// A TCP address; port 0 lets the kernel choose.
     Tcp(SocketAddr),
+    /// A TCP address whose connections speak TLS.
+    Https(SocketAddr),
     /// A Unix socket at this path.
     Unix(PathBuf),
 }
 
-// `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `unix:/run/loadline.sock`.
+// `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `https://0.0.0.0:443`, `unix:/run/loadline.sock`.
 as_text!(
     Listen,
     |text| {
         if let Some(path) = text.strip_prefix("unix:") {
             return unix_address(path);
         }
-        if let Ok(address) = text.parse::<SocketAddr>() {
-            return Ok(Self::Tcp(address));
+        match text.strip_prefix("https://") {
+            Some(rest) => {
+                let address = tcp_address(rest.strip_suffix('/').unwrap_or(rest));
+                address.map(Self::Https).ok_or_else(|| {
+                    ValueError::new(
+                        "not an address",
+                        "https://127.0.0.1:8443 or https://0.0.0.0:443",
+                    )
+                })
+            }
+            None => tcp_address(text)
+                .map(Self::Tcp)
+                .ok_or_else(|| hint_for(text)),
         }
-        if let Some(port) = text.strip_prefix("localhost:")
-            && let Ok(port) = port.parse::<u16>()
-        {
-            return Ok(Self::Tcp((Ipv4Addr::LOCALHOST, port).into()));
-        }
-        Err(hint_for(text))
     },
     |it, f| {
         match it {
             Self::Tcp(address) => address.fmt(f),
+            Self::Https(address) => write!(f, "https://{address}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 );
+
+fn tcp_address(text: &str) -> Option<SocketAddr> {
+    let port = |port: &str| port.parse().ok();
+    match text.strip_prefix("localhost:").and_then(port) {
+        Some(port) => Some((Ipv4Addr::LOCALHOST, port).into()),
+        None => text.parse().ok(),
+    }
+}
 
 /// Types of the values of options that were removed: none is right, and the message says what to use.
 macro_rules! removed {
@@ -207,7 +223,8 @@ fn unix_address(path: &str) -> Result<Listen, ValueError> {
 
 /// What was probably meant by something that is no address.
 fn hint_for(text: &str) -> ValueError {
-    const RIGHT: &str = "127.0.0.1:8080, [::1]:8080, 0.0.0.0:80 or unix:/run/loadline.sock";
+    const RIGHT: &str =
+        "127.0.0.1:8080, [::1]:8080, https://0.0.0.0:443 or unix:/run/loadline.sock";
     const NO_PORT: &str = "the port is missing";
     let bare = text.strip_prefix(':').unwrap_or(text);
     let port_of = |text: &str| text.parse::<u32>().ok();
@@ -246,6 +263,11 @@ mod tests {
             ("127.0.0.1:80", tcp("127.0.0.1:80")),
             ("localhost:0", tcp("127.0.0.1:0")),
             ("[::1]:65535", tcp("[::1]:65535")),
+            ("https://[::]:443", Listen::Https(([0; 8], 443).into())),
+            (
+                "https://localhost:1/",
+                Listen::Https(([127, 0, 0, 1], 1).into()),
+            ),
             ("unix:/a/b", Listen::Unix("/a/b".into())),
         ] {
             assert_eq!(text.parse(), Ok(address));
@@ -260,6 +282,10 @@ mod tests {
             ("70000", "not an address"),
             ("example.org:80", "not an address"),
             ("300.0.0.1:80", "not an address"),
+            (
+                "https://example.org",
+                "right would be https://127.0.0.1:8443",
+            ),
             ("", "not an address"),
             ("unix:", "the path is missing"),
             (&long, "too long"),

@@ -1,0 +1,253 @@
+//! TLS of `loadline serve`: certificates from files or made here, taken up again when they change, and
+//! what the status page says of them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use loadline_observe::{Figure, Section};
+use loadline_spec::serve::{ClientCertificate, Listen, TlsProfile, TlsSpec};
+use loadline_tls::{
+    Authorities, CertificateFiles, CertificatePair, Certificates, ClientCertificates, Profile,
+    TicketFiles, TlsError, TlsOptions, TlsServer, self_signed,
+};
+
+use crate::failure::Failure;
+use crate::flags::high::Plan;
+
+/// A day in seconds.
+const DAY_S: u64 = 24 * 3600;
+
+/// How often files of certificates are looked at: a renewal is in service before anybody waits for it.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// TLS of a server.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    pub(crate) server: TlsServer,
+    certificates: Arc<Certificates>,
+    files: Arc<Mutex<Files>>,
+    /// The certificate was made here.
+    is_self_signed: bool,
+}
+
+/// What it was read from.
+struct Files {
+    certificates: Option<CertificateFiles>,
+    tickets: Option<TicketFiles>,
+}
+
+/// Has certificates taken up again at once.
+#[derive(Clone)]
+pub(crate) struct Reload(Sender<()>);
+
+impl Tls {
+    /// Reads certificates and keys; `None`: no address speaks TLS.
+    pub(crate) fn open(plan: &Plan) -> Result<Option<Self>, Failure> {
+        let spec = &plan.flags.tls;
+        let addresses: Vec<SocketAddr> = plan.flags.listen.iter().filter_map(https).collect();
+        if addresses.is_empty() {
+            return Ok(None);
+        }
+        let pairs = spec.tls_cert.iter().zip(&spec.tls_key);
+        let pairs = pairs.map(|(certificate, key)| CertificatePair {
+            certificate: certificate.0.clone(),
+            key: key.0.clone(),
+        });
+        let of_files = match spec.tls {
+            Some(_) => None,
+            None => {
+                let files = CertificateFiles::load(pairs.collect());
+                Some(files.map_err(|error| refused("--tls-cert", &error))?)
+            }
+        };
+        let certificates = match &of_files {
+            Some(files) => Arc::clone(files.certificates()),
+            None => {
+                let certificate = self_signed(&names(&addresses));
+                let certificate = certificate.map_err(|error| refused("--tls", &error))?;
+                Arc::new(Certificates::new(vec![certificate]))
+            }
+        };
+        let tickets = match spec.tls_ticket_key.is_empty() {
+            true => None,
+            false => {
+                let paths = spec.tls_ticket_key.iter().map(|path| path.0.clone());
+                let files = TicketFiles::load(paths.collect());
+                Some(files.map_err(|error| refused("--tls-ticket-key", &error))?)
+            }
+        };
+        let options = options(spec, tickets.as_ref())?;
+        let server = TlsServer::new(&certificates, &options);
+        let tls = Self {
+            server: server.map_err(|error| refused("--tls-client-ca", &error))?,
+            certificates,
+            is_self_signed: of_files.is_none(),
+            files: Arc::new(Mutex::new(Files {
+                certificates: of_files,
+                tickets,
+            })),
+        };
+        tls.warn();
+        Ok(Some(tls))
+    }
+
+    /// Looks after the files, on a thread of its own, until the process ends.
+    pub(crate) fn look_after(&self) -> io::Result<Reload> {
+        let (sender, signals) = channel();
+        let tls = self.clone();
+        let look_after = move || {
+            loop {
+                match signals.recv_timeout(LOOK_EVERY) {
+                    Ok(()) => tls.reload(),
+                    Err(RecvTimeoutError::Timeout) => tls.refresh(),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        };
+        let builder = std::thread::Builder::new().name("certificates".into());
+        builder.spawn(look_after)?;
+        Ok(Reload(sender))
+    }
+
+    /// What the status page shows.
+    pub(crate) fn section(tls: Option<&Self>) -> Section {
+        let tls = tls.cloned();
+        Section::new("tls", move || {
+            let tls = tls.as_ref()?;
+            let counts = tls.server.counts();
+            let now = SystemTime::now();
+            let all = tls.certificates.all();
+            let left = all.iter().map(|it| it.not_after().duration_since(now));
+            let least = left.map(Result::unwrap_or_default).min();
+            let warned = all.iter().filter(|it| it.warning(now).is_some());
+            Some(vec![
+                Figure::new("handshakes_full", counts.full),
+                Figure::new("handshakes_resumed", counts.resumed),
+                Figure::new("handshakes_failed", counts.failed),
+                Figure::new("handshakes_refused", counts.refused),
+                Figure::new("plaintext_connections", counts.plaintext),
+                Figure::new("truncated_connections", counts.truncated),
+                Figure::gauge("certificates", all.len() as u64),
+                Figure::gauge("certificates_to_renew", warned.count() as u64),
+                Figure::gauge(
+                    "certificate_seconds_left",
+                    least.map_or(0, |left| left.as_secs()),
+                ),
+            ])
+        })
+    }
+
+    /// What is said at the start.
+    pub(crate) fn text(&self) -> &'static str {
+        match self.is_self_signed {
+            true => {
+                "loadline: the certificate is signed by nobody: clients warn of it, or take it with \
+                 an option such as curl --insecure\n"
+            }
+            false => "",
+        }
+    }
+
+    fn refresh(&self) {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let certificates = files
+            .certificates
+            .as_mut()
+            .and_then(CertificateFiles::refresh);
+        let tickets = files.tickets.as_mut().and_then(TicketFiles::refresh);
+        if let Some(result) = certificates {
+            self.say("certificates", result);
+        }
+        if let Some(result) = tickets {
+            self.say("ticket keys", result);
+        }
+    }
+
+    fn reload(&self) {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let certificates = files.certificates.as_mut().map(CertificateFiles::reload);
+        let tickets = files.tickets.as_mut().map(TicketFiles::reload);
+        if let Some(result) = certificates {
+            self.say("certificates", result);
+        }
+        if let Some(result) = tickets {
+            self.say("ticket keys", result);
+        }
+    }
+
+    fn say(&self, what: &str, result: Result<(), TlsError>) {
+        match result {
+            Ok(()) => {
+                tracing::info!("{what} taken up again");
+                self.warn();
+            }
+            Err(error) => tracing::error!("{what} of before stay in service: {error}"),
+        }
+    }
+
+    fn warn(&self) {
+        for warning in self.certificates.warnings() {
+            tracing::warn!("{warning}");
+        }
+    }
+}
+
+impl Reload {
+    pub(crate) fn now(&self) {
+        let _ = self.0.send(()); // there is nobody only at the end
+    }
+}
+
+/// An address that speaks TLS.
+pub(crate) fn https(listen: &Listen) -> Option<SocketAddr> {
+    match listen {
+        Listen::Https(address) => Some(*address),
+        Listen::Tcp(_) | Listen::Unix(_) => None,
+    }
+}
+
+fn options(spec: &TlsSpec, tickets: Option<&TicketFiles>) -> Result<TlsOptions, Failure> {
+    let defaults = TlsOptions::default();
+    let authorities = match &spec.tls_client_ca {
+        None => None,
+        Some(path) => {
+            let authorities = Authorities::from_file(path);
+            Some(authorities.map_err(|error| refused("--tls-client-ca", &error))?)
+        }
+    };
+    let is_optional = spec.tls_client_cert.map(|it| it.0) == Some(ClientCertificate::Optional);
+    Ok(TlsOptions {
+        profile: match spec.tls_profile.map(|it| it.0) {
+            Some(TlsProfile::Modern) => Profile::Modern,
+            Some(TlsProfile::Intermediate) | None => Profile::Intermediate,
+        },
+        tickets: tickets.map_or(defaults.tickets, |files| Arc::clone(files.tickets())),
+        client_certificates: match authorities {
+            None => ClientCertificates::NotAsked,
+            Some(authorities) if is_optional => ClientCertificates::Optional(authorities),
+            Some(authorities) => ClientCertificates::Required(authorities),
+        },
+        early_data: spec.tls_early_data.0,
+        handshakes_max: spec.tls_handshakes_max.get(),
+        hsts_max_age_s: spec.hsts.map(|days| days.get() as u64 * DAY_S),
+    })
+}
+
+/// What a certificate for trying things out is for.
+fn names(addresses: &[SocketAddr]) -> Vec<String> {
+    let mut names = vec!["localhost".to_owned(), "127.0.0.1".into(), "::1".into()];
+    for address in addresses {
+        let name = address.ip().to_string();
+        if !address.ip().is_unspecified() && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn refused(option: &str, error: &TlsError) -> Failure {
+    Failure::usage(format!("{option}: {error}"))
+}

@@ -1,0 +1,145 @@
+//! TLS over sockets, under every model: the cases that show what a layer could break, and TLS's own.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use loadline_proto::Limits;
+use loadline_tls::TlsOptions;
+
+use crate::client::PATIENCE;
+use crate::failures::LARGE;
+use crate::fixture::{Model, Server, connect_by, eventually, limits, pattern, tls_ends};
+
+/// Cases of other files, over TLS.
+macro_rules! every_model_over_tls {
+    ($($file:ident::$case:ident,)*) => {
+        $(mod $case {
+            fn over_tls(model: crate::model::Model) {
+                crate::fixture::over_tls(crate::$file::$case, model);
+            }
+            every_model! { over_tls, }
+        })*
+    };
+}
+
+every_model_over_tls! {
+    files::files_byte_for_byte,
+    files::head_says_what_get_says,
+    framing::well_formed_requests_on_one_connection,
+    framing::bad_requests_are_answered_and_end_the_connection,
+    framing::pipelined_requests_are_answered_in_order,
+    framing::bodies_of_every_framing,
+    framing::content_beyond_the_limit,
+    connections::a_half_close_still_gets_its_answers,
+    connections::clients_that_vanish_leave_nothing_behind,
+    connections::an_idle_connection_is_closed_without_an_answer,
+    connections::many_clients_at_once,
+    later::an_answer_of_a_task,
+    shutdown::a_drain_closes_idle_connections_at_once,
+    shutdown::a_drain_finishes_what_was_accepted,
+    last_words::a_last_answer_is_whole_though_more_came_behind_its_request,
+}
+
+every_model! {
+    sessions_are_resumed,
+    an_end_without_close_notify_is_counted,
+    a_cut_response_has_no_end,
+    what_is_no_tls_ends_at_once,
+    a_client_that_stops_in_the_middle_is_closed,
+    handshakes_of_many_clients_at_once,
+}
+
+const GET: &str = "GET /-/echo HTTP/1.1\r\nHost: h\r\n\r\n";
+
+fn start(model: Model, limits: Limits) -> Server {
+    Server::start_tls(model.options(), limits, tls_ends(&TlsOptions::default()))
+}
+
+fn sessions_are_resumed(model: Model) {
+    let server = start(model, limits());
+    for round in 0..3 {
+        let mut client = server.connect();
+        client.send(GET).answer();
+        client.half_close().end();
+        assert!(client.has_ended(), "close_notify");
+        let (tls, _) = server.tls.as_ref().unwrap();
+        assert_eq!((tls.counts().full, tls.counts().resumed), (1, round));
+    }
+}
+
+fn an_end_without_close_notify_is_counted(model: Model) {
+    let server = start(model, limits());
+    let (tls, _) = server.tls.as_ref().unwrap();
+    let mut client = server.connect();
+    client.send(GET).answer();
+    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    client.end();
+    eventually("it is counted", || tls.counts().truncated == 1);
+}
+
+fn a_cut_response_has_no_end(model: Model) {
+    let server = start(model, limits());
+    let path = server.path().join("victim.bin");
+    std::fs::write(&path, pattern(*LARGE)).unwrap();
+    let mut client = server.connect();
+    client.send("GET /victim.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    eventually("the response has begun", || {
+        server.control.snapshot().total.bytes_out > 100_000
+    });
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_len(1000).unwrap();
+    assert!(client.rest().len() < LEN);
+    assert!(
+        !client.has_ended(),
+        "close_notify would say that it is whole"
+    );
+}
+
+fn what_is_no_tls_ends_at_once(model: Model) {
+    let server = start(model, limits());
+    let (tls, _) = server.tls.as_ref().unwrap();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(GET.as_bytes()).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        assert!(bytes.starts_with(b"HTTP/1.1 400 "), "{bytes:?}");
+    }
+    assert_eq!(tls.counts().plaintext, 3);
+    assert_eq!(server.connect().send(GET).answer().status, 200);
+}
+
+fn a_client_that_stops_in_the_middle_is_closed(model: Model) {
+    let limits = Limits {
+        handshake_timeout_ms: 300,
+        ..limits()
+    };
+    let server = start(model, limits);
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"\x16\x03\x01\x01\x00\x01").unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    assert!(bytes.is_empty(), "{bytes:?}");
+    assert_eq!(server.connect().send(GET).answer().status, 200);
+}
+
+fn handshakes_of_many_clients_at_once(model: Model) {
+    let server = start(model, limits());
+    let (tls, client) = server.tls.as_ref().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..6 {
+                    let mut client = connect_by(client, server.address);
+                    assert_eq!(client.send(GET).answer().status, 200);
+                    client.half_close().end();
+                }
+            });
+        }
+    });
+    let counts = tls.counts();
+    assert_eq!(counts.full + counts.resumed, 48);
+    assert_eq!((counts.failed, counts.refused, counts.truncated), (0, 0, 0));
+}

@@ -1,0 +1,171 @@
+//! One certificate with its chain and its key, checked when it is loaded.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{InconsistentKeys, SignatureAlgorithm};
+
+use crate::error::{TlsError, read};
+use crate::profile;
+use crate::x509;
+
+/// Renewal is overdue when a certificate has so little time left: authorities renew those of 90 days
+/// with 30 days left.
+const EXPIRES_SOON: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A certificate, its chain, and its key.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    pub(crate) key: Arc<CertifiedKey>,
+    /// Where it came from, for messages.
+    label: String,
+    names: Vec<String>,
+    not_before: SystemTime,
+    not_after: SystemTime,
+}
+
+impl Certificate {
+    /// From PEM files.
+    ///
+    /// # Errors
+    /// A file cannot be read or used, or key and certificate do not belong together.
+    pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+        let (chain, key_pem) = (read(certificate)?, read(key)?);
+        Self::from_pem(
+            (&certificate.display().to_string(), &chain),
+            (&key.display().to_string(), &key_pem),
+        )
+    }
+
+    /// From PEM, each with where it comes from: the certificate and those that its authority gives with
+    /// it, and the key.
+    ///
+    /// # Errors
+    /// As `from_files`.
+    pub fn from_pem(
+        (path, chain): (&str, &[u8]),
+        (key_path, key): (&str, &[u8]),
+    ) -> Result<Self, TlsError> {
+        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+        let certificates = certificates.map_err(|error| TlsError::Malformed {
+            path: path.to_owned(),
+            what: "certificate in PEM",
+            why: error.to_string(),
+        })?;
+        if certificates.is_empty() {
+            let path = path.to_owned();
+            return Err(TlsError::NoCertificate { path });
+        }
+        Self::from_der(
+            (path, certificates),
+            (key_path, private_key(key_path, key)?),
+        )
+    }
+
+    /// The same of DER.
+    pub(crate) fn from_der(
+        (path, chain): (&str, Vec<CertificateDer<'static>>),
+        (key_path, key): (&str, PrivateKeyDer<'static>),
+    ) -> Result<Self, TlsError> {
+        let facts = x509::facts(&chain[0]).map_err(|why| TlsError::Malformed {
+            path: path.to_owned(),
+            what: "certificate",
+            why,
+        })?;
+        let key = CertifiedKey::from_der(chain, key, &profile::provider());
+        let key = key.map_err(|error| match error {
+            rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => TlsError::Mismatch {
+                certificate: path.to_owned(),
+                key: key_path.to_owned(),
+            },
+            error => TlsError::UnusableKey {
+                path: key_path.to_owned(),
+                why: error.to_string(),
+            },
+        })?;
+        Ok(Self {
+            key: Arc::new(key),
+            label: path.to_owned(),
+            names: facts.names,
+            not_before: facts.not_before,
+            not_after: facts.not_after,
+        })
+    }
+
+    /// Where it came from.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// The DNS names that it is for, wildcards included.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// When it ends.
+    #[must_use]
+    pub fn not_after(&self) -> SystemTime {
+        self.not_after
+    }
+
+    /// The certificate itself, as DER.
+    #[must_use]
+    pub fn der(&self) -> &[u8] {
+        self.key.cert.first().map_or(&[], |der| der)
+    }
+
+    /// What an operator should know of it: clients will refuse it, or soon.
+    #[must_use]
+    pub fn warning(&self, now: SystemTime) -> Option<String> {
+        let label = &self.label;
+        if let Ok(since) = now.duration_since(self.not_after) {
+            return Some(format!(
+                "{label}: expired {} ago; clients refuse it",
+                days(since)
+            ));
+        }
+        if let Ok(until) = self.not_before.duration_since(now)
+            && !until.is_zero()
+        {
+            return Some(format!("{label}: not valid for another {}", days(until)));
+        }
+        let left = self.not_after.duration_since(now).unwrap_or_default();
+        (left < EXPIRES_SOON).then(|| format!("{label}: expires in {}", days(left)))
+    }
+
+    pub(crate) fn is_rsa(&self) -> bool {
+        self.key.key.algorithm() == SignatureAlgorithm::RSA
+    }
+}
+
+/// "3 days", "5 hours".
+fn days(time: Duration) -> String {
+    let (count, unit) = match time.as_secs() / 3600 {
+        hours @ 0..48 => (hours, "hour"),
+        hours => (hours / 24, "day"),
+    };
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {unit}{plural}")
+}
+
+fn private_key(path: &str, pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let path = path.to_owned();
+    let has = |text: &[u8]| pem.windows(text.len()).any(|window| window == text);
+    if has(b"-----BEGIN ENCRYPTED PRIVATE KEY-----") || has(b"Proc-Type: 4,ENCRYPTED") {
+        return Err(TlsError::EncryptedKey { path });
+    }
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
+        pem::Error::NoItemsFound => TlsError::NoKey { path },
+        error => TlsError::Malformed {
+            path,
+            what: "private key in PEM",
+            why: error.to_string(),
+        },
+    })
+}

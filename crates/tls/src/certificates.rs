@@ -1,0 +1,138 @@
+//! Which certificate a client gets: by the name that it asks for. They can be replaced while they are
+//! served, and challenges of an authority (RFC 8737) have certificates of their own.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::Certificate;
+
+/// The protocol of a challenge, by which an authority finds out whether a name is this server's.
+pub(crate) const ACME_TLS_ALPN: &[u8] = b"acme-tls/1";
+
+/// Certificates in service. Whoever has got them from somewhere puts them here.
+#[derive(Debug, Default)]
+pub struct Certificates {
+    current: RwLock<Arc<Set>>,
+    /// By name: what an authority that validates a name is shown.
+    challenges: RwLock<HashMap<String, Certificate>>,
+}
+
+/// Those of one moment.
+#[derive(Debug, Default)]
+struct Set {
+    all: Vec<Certificate>,
+    /// Which of them are for a name, ECDSA before RSA.
+    by_name: HashMap<String, Vec<usize>>,
+}
+
+impl Certificates {
+    /// These. The first one is for clients that ask for no name, or for one that none is for.
+    #[must_use]
+    pub fn new(certificates: Vec<Certificate>) -> Self {
+        let it = Self::default();
+        it.replace(certificates);
+        it
+    }
+
+    /// Serves these from now on. A handshake that has begun keeps the one it has chosen.
+    pub fn replace(&self, certificates: Vec<Certificate>) {
+        let set = Arc::new(Set::new(certificates));
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = set;
+    }
+
+    /// Answers the challenge for a name with this one; `None`: not any more.
+    pub fn answer_challenge(&self, name: &str, certificate: Option<Certificate>) {
+        let mut challenges = self
+            .challenges
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        match certificate {
+            Some(certificate) => challenges.insert(name.to_ascii_lowercase(), certificate),
+            None => challenges.remove(&name.to_ascii_lowercase()),
+        };
+    }
+
+    /// Those in service.
+    #[must_use]
+    pub fn all(&self) -> Vec<Certificate> {
+        self.current().all.clone()
+    }
+
+    /// What an operator should know of those in service.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let now = SystemTime::now();
+        let current = self.current();
+        (current.all.iter().filter_map(|it| it.warning(now))).collect()
+    }
+
+    fn current(&self) -> Arc<Set> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn challenge(&self, name: &str) -> Option<Arc<CertifiedKey>> {
+        let challenges = self
+            .challenges
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let certificate = challenges.get(&name.to_ascii_lowercase())?;
+        Some(Arc::clone(&certificate.key))
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let name = hello.server_name();
+        if hello
+            .alpn()
+            .is_some_and(|mut all| all.any(|it| it == ACME_TLS_ALPN))
+        {
+            return self.challenge(name?);
+        }
+        let schemes = hello.signature_schemes();
+        let set = self.current();
+        let suits = |it: &&Certificate| it.key.key.choose_scheme(schemes).is_some();
+        let chosen = set
+            .named(name)
+            .find(suits)
+            .or_else(|| set.named(name).next());
+        chosen.map(|certificate| Arc::clone(&certificate.key))
+    }
+}
+
+impl Set {
+    fn new(all: Vec<Certificate>) -> Self {
+        let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
+        for (index, certificate) in all.iter().enumerate() {
+            for name in certificate.names() {
+                by_name.entry(name.clone()).or_default().push(index);
+            }
+        }
+        for indexes in by_name.values_mut() {
+            indexes.sort_by_key(|index| all[*index].is_rsa());
+        }
+        Self { all, by_name }
+    }
+
+    /// Those for a name: exactly, by a wildcard for its first label, or else the first of all and those
+    /// with the same names.
+    fn named(&self, name: Option<&str>) -> impl Iterator<Item = &Certificate> {
+        let of = |name: &str| self.by_name.get(name);
+        let found = name.and_then(|name| {
+            let name = name.to_ascii_lowercase();
+            let wildcard = || {
+                let (_, rest) = name.split_once('.')?;
+                of(&format!("*.{rest}"))
+            };
+            of(&name).or_else(wildcard)
+        });
+        let first = || self.all.first()?.names().first().and_then(|name| of(name));
+        let indexes = found.or_else(first).map_or(&[][..], Vec::as_slice);
+        let unnamed = indexes.is_empty().then(|| self.all.first()).flatten();
+        indexes.iter().map(|index| &self.all[*index]).chain(unnamed)
+    }
+}

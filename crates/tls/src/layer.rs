@@ -1,0 +1,375 @@
+//! TLS of one connection, for a server and for a client: the one place that speaks to rustls about
+//! bytes.
+//!
+//! ```text
+//!   server: Silent ─► Computing ─► Handshaking ─► (Computing ─►) Open
+//!   client:                        Handshaking ─► Open
+//! ```
+
+use std::any::Any;
+use std::io::Write as _;
+use std::sync::Arc;
+
+use loadline_base::Buffer;
+use loadline_proto::{Computation, Fault, Layer, Security, Status};
+use rustls::{Connection, HandshakeKind, ProtocolVersion};
+
+use crate::certificates::ACME_TLS_ALPN;
+use crate::counters::add;
+use crate::handshake::{Fed, Handshake, feed, write};
+use crate::shared::Shared;
+use crate::x509;
+
+/// A record's type, version and length.
+const RECORD_HEAD_BYTES: usize = 5;
+/// The type of a handshake's record.
+const HANDSHAKE: u8 = 22;
+/// The longest record: RFC 8446 section 5.2.
+const RECORD_BYTES_MAX: usize = (16 << 10) + 256;
+
+/// What a client is told that speaks HTTP to a port of TLS.
+const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\
+Content-Type: text/plain\r\nContent-Length: 54\r\n\r\n\
+This port speaks HTTPS: the address begins with https.";
+
+/// What a connection keeps of rustls, about: keys, states, and an empty buffer of 4 KiB.
+const CONNECTION_BYTES: usize = 6 << 10;
+
+/// TLS of one connection.
+#[derive(Debug)]
+pub struct TlsLayer {
+    state: State,
+    /// What was received in the handshake and not understood yet.
+    input: Vec<u8>,
+    /// `None`: this is the client's end.
+    server: Option<Arc<Shared>>,
+    security: Option<Arc<Security>>,
+    /// Open for what comes before the handshake is done.
+    is_early: bool,
+    has_ended: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The client's first message has not come.
+    Silent,
+    /// A step is to be computed, or on its way.
+    Computing(Option<Box<Handshake>>),
+    Handshaking(Box<Connection>),
+    /// The handshake is done. Kernel TLS would begin here.
+    Open(Box<Connection>),
+    Failed,
+}
+
+impl TlsLayer {
+    /// A server's end of a new connection.
+    pub(crate) fn server(server: &Arc<Shared>) -> Self {
+        Self::new(State::Silent, Some(Arc::clone(server)))
+    }
+
+    /// A client's end of a new connection. What it opens with is in `out`.
+    pub(crate) fn client(connection: Connection, out: &mut Buffer) -> Self {
+        let mut connection = Box::new(connection);
+        connection.set_buffer_limit(None); // what is written is taken at once
+        write(&mut connection, out);
+        Self::new(State::Handshaking(connection), None)
+    }
+
+    fn new(state: State, server: Option<Arc<Shared>>) -> Self {
+        Self {
+            state,
+            input: Vec::new(),
+            server,
+            security: None,
+            is_early: false,
+            has_ended: false,
+        }
+    }
+
+    /// A step of the handshake, if there is one to be made of what was received.
+    fn step(&mut self, plain: &mut Buffer, out: &mut Buffer) -> Result<(), Fault> {
+        match (
+            std::mem::replace(&mut self.state, State::Failed),
+            &self.server,
+        ) {
+            (State::Silent, Some(server)) => {
+                if let Err(fault) = check_record(&self.input) {
+                    add(&server.counters.plaintext);
+                    if self.input.first().is_some_and(u8::is_ascii_uppercase) {
+                        out.extend_from_slice(NOT_TLS);
+                    }
+                    return Err(fault);
+                }
+                if !has_record(&self.input) {
+                    self.state = State::Silent;
+                    return Ok(());
+                }
+                self.compute(None)
+            }
+            (State::Handshaking(connection), Some(server))
+                if takes_long(&connection, server.asks_clients) =>
+            {
+                if !has_record(&self.input) {
+                    self.state = State::Handshaking(connection);
+                    return Ok(());
+                }
+                self.compute(Some(connection))
+            }
+            (State::Handshaking(mut connection), _) => {
+                let input = std::mem::take(&mut self.input);
+                let fed = feed(&mut connection, &input, plain, out);
+                self.fed(connection, fed)
+            }
+            (state, _) => {
+                self.state = state;
+                Ok(())
+            }
+        }
+    }
+
+    /// Has a step computed of what was received.
+    fn compute(&mut self, connection: Option<Box<Connection>>) -> Result<(), Fault> {
+        let Some(server) = &self.server else {
+            return Ok(());
+        };
+        let Some(place) = server.places.take() else {
+            return self.refuse();
+        };
+        let input = std::mem::take(&mut self.input);
+        let handshake = Handshake::new(&server.config, connection, input, place);
+        self.state = State::Computing(Some(Box::new(handshake)));
+        Ok(())
+    }
+
+    fn refuse(&self) -> Result<(), Fault> {
+        if let Some(server) = &self.server {
+            add(&server.counters.refused);
+        }
+        Err(Fault::limit(
+            Status::SERVICE_UNAVAILABLE,
+            "no room for another handshake",
+        ))
+    }
+
+    /// Bytes of the handshake were understood.
+    fn fed(
+        &mut self,
+        mut connection: Box<Connection>,
+        fed: Result<Fed, rustls::Error>,
+    ) -> Result<(), Fault> {
+        match fed {
+            Ok(fed) => self.has_ended |= fed.has_ended,
+            Err(_) => {
+                if let Some(server) = &self.server {
+                    add(&server.counters.failed);
+                }
+                return Err(Fault::bad_request("a TLS handshake failed"));
+            }
+        }
+        self.is_early = is_early(&mut connection);
+        if connection.is_handshaking() && !self.is_early {
+            self.state = State::Handshaking(connection);
+            return Ok(());
+        }
+        if !self.is_early {
+            self.count(&connection);
+        }
+        // An authority has seen what it wanted: it asks for nothing over such a connection.
+        self.has_ended |= connection.alpn_protocol() == Some(ACME_TLS_ALPN);
+        self.security = Some(Arc::new(self.security_of(&connection)));
+        self.state = State::Open(connection);
+        Ok(())
+    }
+
+    fn count(&self, connection: &Connection) {
+        if let Some(server) = &self.server {
+            server.counters.done(connection.handshake_kind());
+        }
+    }
+
+    /// What came before the handshake was done stays behind.
+    fn end_early(&mut self) {
+        let State::Open(connection) = &self.state else {
+            return;
+        };
+        if connection.is_handshaking() {
+            return;
+        }
+        self.count(connection);
+        self.is_early = false;
+        if let Some(security) = &mut self.security {
+            Arc::make_mut(security).is_early = false;
+        }
+    }
+
+    fn security_of(&self, connection: &Connection) -> Security {
+        let version = match connection.protocol_version() {
+            Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+            _ => "TLSv1.3",
+        };
+        let (server_name, response_lines) = match (connection, &self.server) {
+            (Connection::Server(connection), Some(server)) => (
+                connection.server_name().map(Arc::from),
+                Arc::clone(&server.response_lines),
+            ),
+            _ => (None, Arc::default()),
+        };
+        let certificates = connection
+            .peer_certificates()
+            .filter(|_| self.server.is_some());
+        let client_subject = certificates
+            .and_then(<[_]>::first)
+            .and_then(|certificate| x509::subject(certificate));
+        Security {
+            version,
+            server_name,
+            client_subject: client_subject.map(Arc::from),
+            is_early: self.is_early,
+            response_lines,
+        }
+    }
+}
+
+impl Layer for TlsLayer {
+    fn received(
+        &mut self,
+        bytes: &mut [u8],
+        plain: &mut Buffer,
+        out: &mut Buffer,
+    ) -> Result<(), Fault> {
+        let State::Open(connection) = &mut self.state else {
+            self.input.extend_from_slice(bytes);
+            return self.step(plain, out);
+        };
+        if self.has_ended {
+            return Ok(()); // what comes behind the end says nothing
+        }
+        let fed = feed(connection, bytes, plain, out)
+            .map_err(|_| Fault::bad_request("bytes that are no record of this connection"))?;
+        self.has_ended = fed.has_ended;
+        if self.is_early {
+            self.end_early();
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, plain: &[u8], out: &mut Buffer) {
+        if let State::Open(connection) = &mut self.state {
+            // Into memory without a limit: all of it is taken.
+            let _ = connection.writer().write_all(plain);
+            write(connection, out);
+        }
+    }
+
+    fn finish(&mut self, out: &mut Buffer) {
+        if let State::Open(connection) | State::Handshaking(connection) = &mut self.state {
+            connection.send_close_notify();
+            write(connection, out);
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    fn take_computation(&mut self) -> Option<Box<dyn Computation>> {
+        let State::Computing(handshake) = &mut self.state else {
+            return None;
+        };
+        Some(handshake.take()?)
+    }
+
+    fn computed(
+        &mut self,
+        computation: Box<dyn Computation>,
+        plain: &mut Buffer,
+        out: &mut Buffer,
+    ) -> Result<(), Fault> {
+        let computation: Box<dyn Any> = computation;
+        self.state = State::Failed;
+        let handshake = computation.downcast::<Handshake>().ok();
+        let Some((fed, connection, decrypted, answer)) = handshake.and_then(|it| it.into_result())
+        else {
+            return self.refuse();
+        };
+        plain.extend_from_slice(&decrypted);
+        out.extend_from_slice(&answer);
+        let Some(connection) = connection else {
+            add_failed(self.server.as_deref());
+            return Err(Fault::bad_request("a TLS connection could not begin"));
+        };
+        self.fed(connection, fed)?;
+        if self.input.is_empty() {
+            return Ok(());
+        }
+        let mut input = std::mem::take(&mut self.input); // what came meanwhile
+        self.received(&mut input, plain, out)
+    }
+
+    fn truncated(&mut self) {
+        if let Some(server) = &self.server {
+            add(&server.counters.truncated);
+        }
+    }
+
+    fn security(&self) -> Option<&Arc<Security>> {
+        self.security.as_ref()
+    }
+
+    fn held_bytes(&self) -> usize {
+        let connection = match &self.state {
+            State::Silent | State::Failed => 0,
+            State::Computing(_) | State::Handshaking(_) | State::Open(_) => CONNECTION_BYTES,
+        };
+        connection + self.input.capacity()
+    }
+}
+
+fn add_failed(server: Option<&Shared>) {
+    if let Some(server) = server {
+        add(&server.counters.failed);
+    }
+}
+
+/// Whether it serves what comes before its handshake is done.
+fn is_early(connection: &mut Connection) -> bool {
+    let is_handshaking = connection.is_handshaking();
+    match connection {
+        Connection::Server(connection) => is_handshaking && connection.early_data().is_some(),
+        Connection::Client(_) => false,
+    }
+}
+
+/// Whether the next step of a server's handshake takes a processor for long. What is left of a TLS 1.3
+/// handshake behind its first message does not, but for a client's certificate.
+fn takes_long(connection: &Connection, asks_clients: bool) -> bool {
+    asks_clients
+        || connection.protocol_version() != Some(ProtocolVersion::TLSv1_3)
+        || connection.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest)
+}
+
+/// Whether this begins as a handshake's record does.
+fn check_record(input: &[u8]) -> Result<(), Fault> {
+    let is_tls = input.first().is_none_or(|kind| *kind == HANDSHAKE)
+        && input.get(1).is_none_or(|major| *major == 3)
+        && record_len(input).is_none_or(|len| len <= RECORD_HEAD_BYTES + RECORD_BYTES_MAX);
+    match is_tls {
+        true => Ok(()),
+        false => Err(Fault::bad_request("the client does not speak TLS")),
+    }
+}
+
+/// How long the first record is, with its head.
+fn record_len(input: &[u8]) -> Option<usize> {
+    let head = input.first_chunk::<RECORD_HEAD_BYTES>()?;
+    Some(RECORD_HEAD_BYTES + usize::from(u16::from_be_bytes([head[3], head[4]])))
+}
+
+/// Whether there is a whole record: half of one is not worth a worker's time.
+fn has_record(input: &[u8]) -> bool {
+    record_len(input).is_some_and(|len| input.len() >= len)
+}

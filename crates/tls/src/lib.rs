@@ -1,0 +1,55 @@
+//! TLS for Loadline: rustls in memory, as a layer between a session and its socket.
+//!
+//! ```text
+//!   socket ── received ──► TlsLayer ── plain bytes ──► session      `layer`
+//!   socket ◄──── Send ──── TlsLayer ◄── plain bytes ── session
+//!                             │ ▲
+//!             take_computation│ │computed                           `handshake`
+//!                             ▼ │
+//!                     a worker: key exchange, signature
+//! ```
+//!
+//! The layer reads no socket and starts no thread. What takes long in a handshake is a [`Computation`]
+//! that the server's architecture carries out where it does not hold up a loop.
+//!
+//! - [`TlsServer`] is what the connections of a listener share: a [`Protocol`] for it.
+//! - [`Certificates`] are chosen by the name that a client asks for, and can be replaced while they are
+//!   served: from files ([`CertificateFiles`]), or by any other source.
+//! - [`Tickets`] are how sessions are resumed.
+//! - [`TlsClient`] is the other end.
+//!
+//! Kernel TLS would take the place of `TlsLayer` behind the handshake (`layer::State::Open`): an order
+//! that gives the socket its keys, and from then on a session without a layer.
+//!
+//! [`Computation`]: loadline_proto::Computation
+//! [`Protocol`]: loadline_proto::Protocol
+#![forbid(unsafe_code)]
+
+mod authorities;
+mod certificate;
+mod certificates;
+mod client;
+mod counters;
+mod error;
+mod files;
+mod handshake;
+mod layer;
+mod profile;
+mod self_signed;
+mod server;
+mod shared;
+mod tickets;
+mod x509;
+
+pub use authorities::{Authorities, ClientCertificates};
+pub use certificate::Certificate;
+pub use certificates::Certificates;
+pub use client::TlsClient;
+pub use counters::HandshakeCounts;
+pub use error::TlsError;
+pub use files::{CertificateFiles, CertificatePair, ChangedFiles};
+pub use layer::TlsLayer;
+pub use profile::Profile;
+pub use self_signed::self_signed;
+pub use server::{HANDSHAKES_MAX, TlsOptions, TlsServer};
+pub use tickets::{TicketFiles, Tickets};

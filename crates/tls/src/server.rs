@@ -1,0 +1,140 @@
+//! A server of TLS: what can be chosen, and the protocol of its listeners.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use loadline_proto::{
+    Context, Http1Session, Layered, Protocol, Session, SessionConfig, SharedProtocol,
+};
+use rustls::ServerConfig;
+use rustls::server::{NoClientAuth, ServerSessionMemoryCache};
+
+use crate::certificates::ACME_TLS_ALPN;
+use crate::counters::Counters;
+use crate::handshake::Places;
+use crate::shared::Shared;
+use crate::{
+    Certificates, ClientCertificates, HandshakeCounts, Profile, Tickets, TlsError, TlsLayer,
+};
+
+/// Handshakes that are computed or wait for it, at most: 512 of some 0.3 ms each are done before their
+/// clients' patience ends, on one CPU.
+pub const HANDSHAKES_MAX: usize = 512;
+
+/// Sessions without a ticket (TLS 1.2) that are remembered: some hundred bytes each.
+const SESSIONS_MAX: usize = 1024;
+
+/// Sessions that are remembered where early data is served: some hundred bytes each, two for each
+/// connection.
+const EARLY_SESSIONS_MAX: usize = 8192;
+
+/// What may come before the handshake is done: some requests.
+const EARLY_BYTES_MAX: u32 = 16 << 10;
+
+/// What can be chosen about TLS besides certificates.
+#[derive(Clone, Debug)]
+pub struct TlsOptions {
+    /// Versions and cipher suites.
+    pub profile: Profile,
+    /// How sessions are resumed.
+    pub tickets: Arc<Tickets>,
+    /// Whether clients show certificates.
+    pub client_certificates: ClientCertificates,
+    /// Handshakes that are computed or wait for it; further ones end at once.
+    pub handshakes_max: usize,
+    /// Whether safe requests are served that come before the handshake is done. Then sessions are in
+    /// memory, each for one use, and there are no tickets.
+    pub early_data: bool,
+    /// `max-age` of `Strict-Transport-Security`, in seconds; `None`: it is not sent.
+    pub hsts_max_age_s: Option<u64>,
+}
+
+impl Default for TlsOptions {
+    fn default() -> Self {
+        Self {
+            profile: Profile::default(),
+            tickets: Arc::new(Tickets::rotating()),
+            client_certificates: ClientCertificates::default(),
+            handshakes_max: HANDSHAKES_MAX,
+            early_data: false,
+            hsts_max_age_s: None,
+        }
+    }
+}
+
+/// A server of TLS: what its connections share.
+#[derive(Clone, Debug)]
+pub struct TlsServer(Arc<Shared>);
+
+impl TlsServer {
+    /// Serves these certificates, whatever they are at the time.
+    ///
+    /// # Errors
+    /// The options contradict each other, or the authorities of clients cannot be used.
+    pub fn new(certificates: &Arc<Certificates>, options: &TlsOptions) -> Result<Self, TlsError> {
+        let provider = options.profile.provider();
+        let verifier = options.client_certificates.verifier(&provider)?;
+        let asks_clients = verifier.is_some();
+        let builder = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(options.profile.versions())?
+            .with_client_cert_verifier(verifier.unwrap_or_else(|| Arc::new(NoClientAuth)));
+        let mut config = builder.with_cert_resolver(Arc::clone(certificates) as Arc<_>);
+        config.alpn_protocols = [b"http/1.1", &b"http/1.0"[..], ACME_TLS_ALPN]
+            .map(<[u8]>::to_vec)
+            .into();
+        config.ignore_client_order = true;
+        config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
+        if options.early_data {
+            // What is taken out of the memory at its first use cannot be used again.
+            config.session_storage = ServerSessionMemoryCache::new(EARLY_SESSIONS_MAX);
+            config.max_early_data_size = EARLY_BYTES_MAX;
+            config.send_half_rtt_data = true;
+        } else {
+            config.ticketer = Arc::clone(&options.tickets) as Arc<_>;
+        }
+        Ok(Self(Arc::new(Shared {
+            config: Arc::new(config),
+            asks_clients,
+            places: Places::new(options.handshakes_max),
+            counters: Counters::default(),
+            response_lines: match options.hsts_max_age_s {
+                Some(max_age_s) => hsts(max_age_s).into_bytes().into(),
+                None => Arc::default(),
+            },
+        })))
+    }
+
+    /// For a listener.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        Protocol::Shared(Arc::new(self.clone()))
+    }
+
+    /// What became of handshakes.
+    #[must_use]
+    pub fn counts(&self) -> HandshakeCounts {
+        self.0.counters.counts()
+    }
+
+    /// A server's end of a new connection.
+    #[must_use]
+    pub fn accept(&self) -> TlsLayer {
+        TlsLayer::server(&self.0)
+    }
+}
+
+impl SharedProtocol for TlsServer {
+    fn session(
+        &self,
+        config: &Arc<SessionConfig>,
+        peer: Option<SocketAddr>,
+        cx: &mut Context<'_>,
+    ) -> Box<dyn Session> {
+        let http = Http1Session::new(config, peer, cx);
+        Box::new(Layered::new(self.accept(), http, config, cx))
+    }
+}
+
+fn hsts(max_age_s: u64) -> String {
+    format!("Strict-Transport-Security: max-age={max_age_s}\r\n")
+}

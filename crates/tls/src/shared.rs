@@ -1,0 +1,19 @@
+//! What the connections of a server share.
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+
+use crate::counters::Counters;
+use crate::handshake::Places;
+
+/// What the connections of a server share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) asks_clients: bool,
+    pub(crate) places: Places,
+    pub(crate) counters: Counters,
+    /// What HTTP responses say over these connections.
+    pub(crate) response_lines: Arc<[u8]>,
+}

@@ -1,0 +1,341 @@
+//! Tickets by which clients resume sessions: encrypted state that the client keeps, so that the server
+//! need not.
+//!
+//! A ticket is the name of its key (16 bytes), a nonce (12), and the state, sealed by AES-256-GCM. Keys
+//! are random and change by themselves, or come from files that several machines share. A client's
+//! secrets are as safe as these keys: none is used for more than a day, or the operator sees to it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::{hkdf, rand};
+use rustls::server::ProducesTickets;
+
+use crate::error::{TlsError, read};
+use crate::files::ChangedFiles;
+
+/// A random key seals tickets for so long, and opens them for as long again.
+const ROTATION: Duration = Duration::from_secs(12 * 3600);
+
+const NAME_BYTES: usize = 16;
+const KEY_BYTES: usize = 32;
+const TAG_BYTES: usize = 16;
+
+/// The least that a file of a key has.
+const FILE_BYTES_MIN: usize = 32;
+
+/// Keys of tickets.
+#[derive(Debug)]
+pub struct Tickets {
+    keys: RwLock<Keys>,
+}
+
+#[derive(Debug)]
+struct Keys {
+    /// The first one seals, all of them open.
+    all: Vec<TicketKey>,
+    /// When the first one was made; `None`: they come from files.
+    since: Option<Instant>,
+}
+
+struct TicketKey {
+    name: [u8; NAME_BYTES],
+    key: LessSafeKey,
+}
+
+impl std::fmt::Debug for TicketKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TicketKey")
+    }
+}
+
+impl Tickets {
+    /// Random keys that change every twelve hours, and are known to this process alone.
+    #[must_use]
+    pub fn rotating() -> Self {
+        Self::with(Keys {
+            all: TicketKey::random().into_iter().collect(),
+            since: Some(Instant::now()),
+        })
+    }
+
+    /// Given keys, each of 32 or more random bytes, with where it comes from: the first one seals, the
+    /// others open tickets of before.
+    ///
+    /// # Errors
+    /// One is too short.
+    pub fn given<'k>(
+        keys: impl IntoIterator<Item = (&'k str, &'k [u8])>,
+    ) -> Result<Self, TlsError> {
+        Ok(Self::with(Keys {
+            all: derive_all(keys)?,
+            since: None,
+        }))
+    }
+
+    fn with(keys: Keys) -> Self {
+        Self {
+            keys: RwLock::new(keys),
+        }
+    }
+
+    /// Seals with other given keys from now on.
+    fn replace(&self, keys: Vec<TicketKey>) {
+        let mut current = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        current.all = keys;
+    }
+
+    /// A new random key, if it is time for one.
+    fn rotate(&self, now: Instant) {
+        let is_due = |keys: &Keys| {
+            let since = keys.since;
+            since.is_some_and(|since| now.saturating_duration_since(since) >= ROTATION)
+        };
+        if !is_due(&self.keys.read().unwrap_or_else(PoisonError::into_inner)) {
+            return;
+        }
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        if is_due(&keys)
+            && let Some(key) = TicketKey::random()
+        {
+            // After a pause both are too old.
+            let since = keys.since.unwrap_or(now);
+            if now.saturating_duration_since(since) >= 2 * ROTATION {
+                keys.all.clear();
+            }
+            keys.all.insert(0, key);
+            keys.all.truncate(2);
+            keys.since = Some(now);
+        }
+    }
+
+    fn seal(&self, state: &[u8], now: Instant) -> Option<Vec<u8>> {
+        self.rotate(now);
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.all.first()?.seal(state)
+    }
+
+    fn open(&self, ticket: &[u8], now: Instant) -> Option<Vec<u8>> {
+        self.rotate(now);
+        let (name, sealed) = ticket.split_first_chunk::<NAME_BYTES>()?;
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.all.iter().find(|key| key.name == *name)?.open(sealed)
+    }
+}
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        ROTATION.as_secs() as u32
+    }
+
+    fn encrypt(&self, state: &[u8]) -> Option<Vec<u8>> {
+        self.seal(state, Instant::now())
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        self.open(ticket, Instant::now())
+    }
+}
+
+impl TicketKey {
+    fn new(name: [u8; NAME_BYTES], key: &[u8; KEY_BYTES]) -> Option<Self> {
+        let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).ok()?);
+        Some(Self { name, key })
+    }
+
+    /// `None`: the kernel has no random bytes.
+    fn random() -> Option<Self> {
+        let (mut name, mut key) = ([0; NAME_BYTES], [0; KEY_BYTES]);
+        rand::fill(&mut name).ok()?;
+        rand::fill(&mut key).ok()?;
+        Self::new(name, &key)
+    }
+
+    /// Of the bytes of a file: the same on every machine that has it.
+    fn derive(secret: &[u8]) -> Option<Self> {
+        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"loadline tickets");
+        let secret = salt.extract(secret);
+        let (mut name, mut key) = ([0; NAME_BYTES], [0; KEY_BYTES]);
+        let expand = |info: &[u8], out: &mut [u8]| {
+            let info = [info];
+            let expanded = secret.expand(&info, Length(out.len())).ok()?;
+            expanded.fill(out).ok()
+        };
+        expand(b"name", &mut name)?;
+        expand(b"key", &mut key)?;
+        Self::new(name, &key)
+    }
+
+    fn seal(&self, state: &[u8]) -> Option<Vec<u8>> {
+        let mut nonce = [0; NONCE_LEN];
+        rand::fill(&mut nonce).ok()?;
+        let mut ticket = Vec::with_capacity(NAME_BYTES + NONCE_LEN + state.len() + TAG_BYTES);
+        ticket.extend_from_slice(&self.name);
+        ticket.extend_from_slice(&nonce);
+        let mut sealed = state.to_vec();
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let aad = Aad::from(self.name);
+        self.key
+            .seal_in_place_append_tag(nonce, aad, &mut sealed)
+            .ok()?;
+        ticket.extend_from_slice(&sealed);
+        Some(ticket)
+    }
+
+    fn open(&self, sealed: &[u8]) -> Option<Vec<u8>> {
+        let (nonce, sealed) = sealed.split_first_chunk::<NONCE_LEN>()?;
+        let mut state = sealed.to_vec();
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let len = self
+            .key
+            .open_in_place(nonce, Aad::from(self.name), &mut state)
+            .ok()?
+            .len();
+        state.truncate(len);
+        Some(state)
+    }
+}
+
+struct Length(usize);
+
+impl hkdf::KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+fn derive_all<'k>(
+    keys: impl IntoIterator<Item = (&'k str, &'k [u8])>,
+) -> Result<Vec<TicketKey>, TlsError> {
+    let derive = |(path, secret): (&str, &[u8])| {
+        let key = match secret.len() >= FILE_BYTES_MIN {
+            true => TicketKey::derive(secret),
+            false => None,
+        };
+        key.ok_or_else(|| TlsError::ShortTicketKey {
+            path: path.to_owned(),
+            len: secret.len(),
+        })
+    };
+    keys.into_iter().map(derive).collect()
+}
+
+/// Keys of tickets in files that several machines share.
+#[derive(Debug)]
+pub struct TicketFiles {
+    files: ChangedFiles,
+    tickets: Arc<Tickets>,
+}
+
+impl TicketFiles {
+    /// Reads them: the first one seals.
+    ///
+    /// # Errors
+    /// One cannot be read, or is too short.
+    pub fn load(paths: Vec<PathBuf>) -> Result<Self, TlsError> {
+        let files = ChangedFiles::new(paths);
+        let keys = Keys {
+            all: load(files.paths())?,
+            since: None,
+        };
+        Ok(Self {
+            tickets: Arc::new(Tickets::with(keys)),
+            files,
+        })
+    }
+
+    /// The keys.
+    #[must_use]
+    pub fn tickets(&self) -> &Arc<Tickets> {
+        &self.tickets
+    }
+
+    /// Takes the files up whether they have changed or not.
+    ///
+    /// # Errors
+    /// One cannot be read, or is too short; the keys of before stay.
+    pub fn reload(&mut self) -> Result<(), TlsError> {
+        self.files.note();
+        self.tickets.replace(load(self.files.paths())?);
+        Ok(())
+    }
+
+    /// Takes up what has changed. `None`: nothing has; an error is told once.
+    pub fn refresh(&mut self) -> Option<Result<(), TlsError>> {
+        let Self { files, tickets } = self;
+        files.refresh(|paths| {
+            tickets.replace(load(paths)?);
+            Ok(())
+        })
+    }
+}
+
+fn load(paths: &[PathBuf]) -> Result<Vec<TicketKey>, TlsError> {
+    let mut files = Vec::new();
+    for path in paths {
+        files.push((path.display().to_string(), read(path)?));
+    }
+    derive_all(files.iter().map(|(path, key)| (path.as_str(), &key[..])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATE: &[u8] = b"the state of a session";
+
+    #[test]
+    fn a_random_key_opens_for_one_rotation_more() {
+        let tickets = Tickets::rotating();
+        let start = Instant::now();
+        let ticket = tickets.seal(STATE, start).unwrap();
+        assert_eq!(tickets.open(&ticket, start).as_deref(), Some(STATE));
+        let later = start + ROTATION;
+        assert_eq!(tickets.open(&ticket, later).as_deref(), Some(STATE));
+        let second = tickets.seal(STATE, later).unwrap();
+        assert_ne!(ticket[..NAME_BYTES], second[..NAME_BYTES], "another key");
+        let end = later + ROTATION;
+        assert_eq!(tickets.open(&ticket, end), None);
+        assert_eq!(tickets.open(&second, end).as_deref(), Some(STATE));
+        assert_eq!(tickets.open(&second, end + 3 * ROTATION), None);
+    }
+
+    #[test]
+    fn given_keys_are_the_same_on_every_machine() {
+        let (old, new) = ([1; 80], [2; 32]);
+        let first = Tickets::given([("old", &old[..])]).unwrap();
+        let second = Tickets::given([("new", &new[..]), ("old", &old)]).unwrap();
+        let now = Instant::now();
+        let ticket = first.seal(STATE, now).unwrap();
+        assert_eq!(
+            second.open(&ticket, now + 9 * ROTATION).as_deref(),
+            Some(STATE)
+        );
+        let ticket = second.seal(STATE, now).unwrap();
+        assert_eq!(first.open(&ticket, now), None);
+        let short = Tickets::given([("key", &old[..31])]).unwrap_err();
+        assert!(
+            short.to_string().starts_with("key: 31 bytes are too few"),
+            "{short}"
+        );
+    }
+
+    #[test]
+    fn what_was_changed_on_its_way_is_no_ticket() {
+        let tickets = Tickets::rotating();
+        let now = Instant::now();
+        let ticket = tickets.seal(STATE, now).unwrap();
+        for index in 0..ticket.len() {
+            let mut changed = ticket.clone();
+            changed[index] ^= 1;
+            assert_eq!(tickets.open(&changed, now), None, "byte {index}");
+            assert_eq!(tickets.open(&ticket[..index], now), None, "{index} bytes");
+        }
+    }
+}

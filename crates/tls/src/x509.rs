@@ -1,0 +1,42 @@
+//! What is read of a certificate besides its key: names, validity, subject.
+
+use std::time::SystemTime;
+
+use x509_cert::der::Decode as _;
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+
+/// What a certificate says of itself.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    /// DNS names, in lower case, wildcards included.
+    pub(crate) names: Vec<String>,
+    pub(crate) not_before: SystemTime,
+    pub(crate) not_after: SystemTime,
+}
+
+/// Reads a certificate.
+pub(crate) fn facts(der: &[u8]) -> Result<Facts, String> {
+    let certificate = x509_cert::Certificate::from_der(der).map_err(|error| error.to_string())?;
+    let tbs = certificate.tbs_certificate();
+    let names = match tbs.get_extension::<SubjectAltName>() {
+        Ok(Some((_, SubjectAltName(names)))) => names,
+        Ok(None) => Vec::new(),
+        Err(error) => return Err(error.to_string()),
+    };
+    let dns = |name: GeneralName| match name {
+        GeneralName::DnsName(name) => Some(name.as_str().to_ascii_lowercase()),
+        _ => None,
+    };
+    Ok(Facts {
+        names: names.into_iter().filter_map(dns).collect(),
+        not_before: tbs.validity().not_before.to_system_time(),
+        not_after: tbs.validity().not_after.to_system_time(),
+    })
+}
+
+/// Whom a certificate is for, by RFC 4514.
+pub(crate) fn subject(der: &[u8]) -> Option<String> {
+    let certificate = x509_cert::Certificate::from_der(der).ok()?;
+    Some(certificate.tbs_certificate().subject().to_string())
+}

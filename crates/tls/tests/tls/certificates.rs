@@ -1,0 +1,172 @@
+//! Certificates: how they are loaded, what is wrong with them, and which one a client gets.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use loadline_tls::{
+    Authorities, Certificate, Certificates, Profile, TlsClient, TlsOptions, TlsServer,
+};
+use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+
+use crate::pair::{Pair, certificate, trusting};
+
+/// A certificate and its key, in PEM.
+fn pem(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
+    signed_by(&KeyPair::generate().unwrap(), names, change)
+}
+
+fn signed_by(
+    key: &KeyPair,
+    names: &[&str],
+    change: impl FnOnce(&mut CertificateParams),
+) -> (String, String) {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    change(&mut params);
+    (params.self_signed(key).unwrap().pem(), key.serialize_pem())
+}
+
+fn load(certificate: &str, key: &str) -> Result<Certificate, String> {
+    let certificate = ("c.pem", certificate.as_bytes());
+    Certificate::from_pem(certificate, ("k.pem", key.as_bytes())).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_good_pair() {
+    let (chain, key) = pem(&["Example.org", "*.example.org", "127.0.0.1"], |_| {});
+    let certificate = load(&chain, &key).unwrap();
+    assert_eq!(certificate.names(), ["example.org", "*.example.org"]);
+    assert_eq!(certificate.warning(SystemTime::now()), None);
+    // Both in one file, as some have it.
+    let both = chain + &key;
+    assert!(load(&both, &both).is_ok());
+}
+
+#[test]
+fn what_is_refused_and_in_which_words() {
+    let (chain, key) = pem(&["a"], |_| {});
+    let (_, other_key) = pem(&["a"], |_| {});
+    let encrypted =
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let legacy = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: x\n\nMAA=\n-----END RSA PRIVATE KEY-----\n";
+    let broken = chain.replacen("MII", "AAA", 1);
+    for (chain, key, message) in [
+        (
+            &chain[..],
+            &other_key[..],
+            "k.pem: this key does not belong to the certificate in c.pem",
+        ),
+        (&chain, encrypted, "k.pem: the private key is encrypted"),
+        (&chain, legacy, "k.pem: the private key is encrypted"),
+        (&chain, &chain, "k.pem: no private key in it"),
+        (&key, &key, "c.pem: no certificate in it"),
+        ("", &key, "c.pem: no certificate in it"),
+        (&broken, &key, "c.pem: not a certificate"),
+        (
+            "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
+            &key,
+            "c.pem: not a certificate",
+        ),
+    ] {
+        let error = load(chain, key).unwrap_err();
+        assert!(error.starts_with(message), "{error}");
+    }
+    let missing = Certificate::from_files("/nowhere/c.pem".as_ref(), "/nowhere/k.pem".as_ref());
+    let error = missing.unwrap_err().to_string();
+    assert!(error.starts_with("/nowhere/c.pem: "), "{error}");
+}
+
+#[test]
+fn expired_and_early_ones_are_served_with_a_warning() {
+    let day = Duration::from_secs(24 * 3600);
+    let now = SystemTime::now();
+    let valid = |from: SystemTime, to: SystemTime| {
+        let (chain, key) = pem(&["a"], |params| {
+            params.not_before = from.into();
+            params.not_after = to.into();
+        });
+        load(&chain, &key).unwrap().warning(now)
+    };
+    assert_eq!(valid(now - day, now + 30 * day), None);
+    let warning = valid(now - 9 * day, now - 3 * day).unwrap();
+    assert!(
+        warning.starts_with("c.pem: expired 3 days ago"),
+        "{warning}"
+    );
+    let warning = valid(now + 3 * day, now + 9 * day).unwrap();
+    assert!(
+        warning.starts_with("c.pem: not valid for another "),
+        "{warning}"
+    );
+    let warning = valid(now - day, now + day).unwrap();
+    assert!(warning.starts_with("c.pem: expires in 2"), "{warning}");
+}
+
+/// Which of these a client gets that asks for a name and trusts only that one.
+fn is_served(server: &TlsServer, certificate: &Certificate, name: &str) -> bool {
+    Pair::handling(server, &trusting(certificate), name, crate::drive::echo)
+        .settle()
+        .is_ok()
+}
+
+#[test]
+fn the_name_decides() {
+    let first = certificate(&["first.org", "www.first.org"]);
+    let wild = certificate(&["*.wild.org"]);
+    let exact = certificate(&["exact.wild.org"]);
+    let all = [first, wild, exact];
+    let certificates = Arc::new(Certificates::new(all.to_vec()));
+    let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+    for (name, index) in [
+        ("first.org", 0),
+        ("WWW.first.org", 0),
+        ("a.wild.org", 1),
+        ("exact.wild.org", 2),
+    ] {
+        for (at, certificate) in all.iter().enumerate() {
+            assert_eq!(
+                is_served(&server, certificate, name),
+                at == index,
+                "{name} {at}"
+            );
+        }
+    }
+    // A wildcard stands for one label.
+    assert!(!is_served(&server, &all[1], "a.b.wild.org"));
+    // They are replaced while they are served.
+    certificates.replace(vec![certificate(&["other.org"])]);
+    assert!(!is_served(&server, &all[0], "first.org"));
+}
+
+#[test]
+fn rsa_beside_ecdsa() {
+    let rsa = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap();
+    let (chain, key) = signed_by(&rsa, &["localhost"], |_| {});
+    let rsa = load(&chain, &key).unwrap();
+    let ecdsa = certificate(&["localhost"]);
+    for (served, seen) in [
+        (vec![rsa.clone()], &rsa),
+        (vec![rsa.clone(), ecdsa.clone()], &ecdsa), // smaller and quicker, whatever the order
+    ] {
+        let certificates = Arc::new(Certificates::new(served));
+        let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+        assert!(is_served(&server, seen, "localhost"));
+    }
+}
+
+#[test]
+fn a_challenge_has_a_certificate_of_its_own() {
+    let (site, challenge) = (certificate(&["localhost"]), certificate(&["localhost"]));
+    let certificates = Arc::new(Certificates::new(vec![site.clone()]));
+    certificates.answer_challenge("localhost", Some(challenge.clone()));
+    let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+    assert!(is_served(&server, &site, "localhost"), "who asks for HTTP");
+    let trusted = Authorities::one(challenge.der()).unwrap();
+    let authority = TlsClient::new(&trusted, Profile::Intermediate).unwrap();
+    let authority = authority.asking_for(&[b"acme-tls/1"]);
+    let mut pair = Pair::new(&server, &authority);
+    pair.open();
+    assert!(pair.server.is_closed(), "nothing else is to be had there");
+    certificates.answer_challenge("localhost", None);
+    assert!(Pair::new(&server, &authority).settle().is_err());
+}

@@ -1,0 +1,104 @@
+//! Clients that show a certificate, and those that should have.
+
+use std::sync::Arc;
+
+use loadline_proto::{Body, Context, Exchange, Outcome};
+use loadline_tls::{
+    Authorities, Certificate, Certificates, ClientCertificates, Profile, TlsClient, TlsOptions,
+    TlsServer,
+};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
+
+use crate::pair::{Pair, certificate, trusting};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// An authority, and a client's certificate of it.
+fn authority_and_client() -> (Authorities, Certificate) {
+    let ca_key = KeyPair::generate().unwrap();
+    let mut ca = CertificateParams::new([]).unwrap();
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    ca.distinguished_name
+        .push(DnType::CommonName, "our authority");
+    let ca_pem = ca.self_signed(&ca_key).unwrap().pem();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new([]).unwrap();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, "Example");
+    params.distinguished_name.push(DnType::CommonName, "ada");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let client = params
+        .signed_by(&key, &Issuer::new(ca, ca_key))
+        .unwrap()
+        .pem();
+    let client = Certificate::from_pem(
+        ("client.pem", client.as_bytes()),
+        ("key.pem", key.serialize_pem().as_bytes()),
+    );
+    let authority = Authorities::from_pem("ca.pem", ca_pem.as_bytes()).unwrap();
+    (authority, client.unwrap())
+}
+
+fn whoami(exchange: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+    let security = exchange.security.as_deref().unwrap();
+    let subject = security.client_subject.as_deref().unwrap_or("nobody");
+    exchange.response.body = Body::Bytes(subject.as_bytes().to_vec());
+    Outcome::Ready
+}
+
+#[test]
+fn the_subject_reaches_apps() {
+    let (authority, certificate_of_ada) = authority_and_client();
+    let (_, certificate_of_a_stranger) = authority_and_client();
+    let own = certificate(&["localhost"]);
+    let certificates = Arc::new(Certificates::new(vec![own.clone()]));
+    let trusted = Authorities::one(own.der()).unwrap();
+    let with = |certificate| {
+        TlsClient::with_certificate(&trusted, Profile::Intermediate, certificate).unwrap()
+    };
+    let (ada, stranger) = (with(&certificate_of_ada), with(&certificate_of_a_stranger));
+    let nobody = trusting(&own);
+    let server = |client_certificates| {
+        let options = TlsOptions {
+            client_certificates,
+            ..TlsOptions::default()
+        };
+        TlsServer::new(&certificates, &options).unwrap()
+    };
+    let optional = server(ClientCertificates::Optional(authority.clone()));
+    let required = server(ClientCertificates::Required(authority));
+    let ask = |server: &TlsServer, client: &TlsClient| {
+        let mut pair = Pair::handling(server, client, "localhost", whoami);
+        pair.settle().ok()?;
+        if pair.server.is_closed() {
+            return None;
+        }
+        Some(String::from_utf8(pair.ask(GET).remove(0).body).unwrap())
+    };
+    assert_eq!(ask(&optional, &ada).as_deref(), Some("CN=ada,O=Example"));
+    assert_eq!(ask(&optional, &nobody).as_deref(), Some("nobody"));
+    // The second time by a ticket.
+    for resumed in 0..2 {
+        assert_eq!(ask(&required, &ada).as_deref(), Some("CN=ada,O=Example"));
+        assert_eq!(required.counts().resumed, resumed);
+    }
+    assert_eq!(ask(&optional, &stranger), None);
+    assert_eq!(ask(&required, &stranger), None);
+    assert_eq!(ask(&required, &nobody), None);
+}
+
+#[test]
+fn authorities_that_are_none() {
+    let error = Authorities::from_pem("ca.pem", b"nothing").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("ca.pem: no certificate in it"),
+        "{error}"
+    );
+    assert!(Authorities::from_file("/nowhere".as_ref()).is_err());
+}

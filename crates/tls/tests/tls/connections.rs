@@ -1,0 +1,188 @@
+//! What passes over a connection once its handshake is done, and how it ends.
+
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use loadline_base::{Buffer, ContentVersion, OpenFile};
+use loadline_proto::{Body, CloseReason, Context, Exchange, Layer as _, Outcome};
+use loadline_tls::{Profile, TlsOptions};
+
+use crate::drive::parse_answers;
+use crate::pair::{Pair, ends, trusting_by};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+#[test]
+fn requests_whatever_the_cuts() {
+    let (server, client) = ends(&TlsOptions::default());
+    for piece in [1, 2, 7, 100, 5000, usize::MAX] {
+        let mut pair = Pair::new(&server, &client);
+        pair.piece = piece;
+        pair.open();
+        let content = "x".repeat(50_000);
+        let post = format!(
+            "POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{content}",
+            content.len()
+        );
+        let requests = [GET, &post, GET, GET].concat();
+        let answers = pair.ask(requests);
+        let bodies: Vec<&[u8]> = answers.iter().map(|answer| &answer.body[..]).collect();
+        let echo = format!("POST /p {content}");
+        assert_eq!(
+            bodies,
+            [b"GET /", echo.as_bytes(), b"GET /", b"GET /"],
+            "{piece}"
+        );
+    }
+}
+
+#[test]
+fn an_app_sees_that_the_connection_is_secure() {
+    let (server, client) = ends(&TlsOptions::default());
+    let handle = |exchange: &mut Exchange, _: &mut Context<'_>| {
+        assert!(exchange.is_secure());
+        let security = exchange.security.as_deref().unwrap();
+        assert_eq!(security.version, "TLSv1.3");
+        assert_eq!(security.server_name.as_deref(), Some("localhost"));
+        assert_eq!(security.client_subject, None);
+        exchange.response.body = Body::Bytes(b"seen".to_vec());
+        Outcome::Ready
+    };
+    let mut pair = Pair::handling(&server, &client, "localhost", handle);
+    assert_eq!(pair.open().ask(GET)[0].body, b"seen");
+}
+
+#[test]
+fn strict_transport_security_in_every_response() {
+    let options = TlsOptions {
+        hsts_max_age_s: Some(31_536_000),
+        ..TlsOptions::default()
+    };
+    let (server, client) = ends(&options);
+    let handle = |exchange: &mut Exchange, cx: &mut Context<'_>| {
+        match exchange.request.target() {
+            b"/lent" => {
+                let fields = loadline_proto::Fields::default();
+                exchange.answer_borrowed(loadline_proto::Status::OK, &fields, b"lent", cx);
+            }
+            b"/missing" => exchange.response.error(loadline_proto::Status::NOT_FOUND),
+            _ => exchange.response.body = Body::Bytes(vec![b'x'; 100_000]),
+        }
+        Outcome::Ready
+    };
+    let mut pair = Pair::handling(&server, &client, "localhost", handle);
+    pair.open();
+    for target in ["/lent", "/missing", "/"] {
+        let answer = pair
+            .ask(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"))
+            .remove(0);
+        let field = answer.field("strict-transport-security");
+        assert_eq!(field, Some("max-age=31536000"), "{target}");
+    }
+}
+
+#[test]
+fn a_large_file_in_pieces() {
+    let content: Vec<u8> = (0..300_003).map(|n| (n % 251) as u8).collect();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&content).unwrap();
+    let open = Arc::new(OpenFile {
+        fd: file.as_fd().try_clone_to_owned().unwrap(),
+        version: ContentVersion::default(),
+        is_local: true,
+    });
+    let handle = move |exchange: &mut Exchange, _: &mut Context<'_>| {
+        exchange.response.body = Body::File {
+            file: Arc::clone(&open),
+            offset: 0,
+            len: 300_003,
+        };
+        Outcome::Ready
+    };
+    let (server, client) = ends(&TlsOptions::default());
+    let mut pair = Pair::handling(&server, &client, "localhost", handle);
+    let answers = pair.open().ask(GET.repeat(3));
+    assert_eq!(answers.len(), 3);
+    assert!(answers.iter().all(|answer| answer.body == content));
+}
+
+#[test]
+fn close_notify_in_both_directions() {
+    let (server, client) = ends(&TlsOptions::default());
+    let mut pair = Pair::new(&server, &client);
+    let close = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    assert_eq!(pair.open().ask(close)[0].body, b"GET /");
+    assert!(pair.server.is_closed() && pair.client.has_ended());
+
+    // The client's own, behind its request.
+    let mut half = Pair::new(&server, &client);
+    half.open().send(GET);
+    half.client.finish(&mut half.out);
+    half.settle().unwrap();
+    assert_eq!(parse_answers(&half.plain, |_| false)[0].body, b"GET /");
+    half.server.eof();
+    half.settle().unwrap();
+    assert!(half.server.is_closed() && half.client.has_ended());
+    assert_eq!(server.counts().truncated, 0);
+}
+
+#[test]
+fn an_end_without_close_notify_is_noticed() {
+    let (server, client) = ends(&TlsOptions::default());
+    let mut pair = Pair::new(&server, &client);
+    pair.open();
+    pair.server.eof();
+    assert!(pair.server.is_closed());
+    assert_eq!(server.counts().truncated, 1);
+    // By the client, too: what came is no whole answer then, if its length is not known.
+    pair.settle().unwrap();
+    assert!(!Pair::new(&server, &client).open().client.has_ended());
+}
+
+#[test]
+fn a_changed_record_ends_the_connection() {
+    let (server, client) = ends(&TlsOptions::default());
+    let mut pair = Pair::new(&server, &client);
+    pair.open().send(GET);
+    let last = pair.out.len() - 1;
+    pair.out[last] ^= 1;
+    let ended = pair.settle();
+    assert!(pair.server.is_closed() && pair.server.seen.is_empty());
+    assert_eq!(pair.server.closes(CloseReason::BadRequest), 1);
+    assert!(
+        ended.is_err() || pair.client.has_ended(),
+        "it is told by an alert"
+    );
+}
+
+#[test]
+fn both_versions() {
+    let certificate = crate::pair::certificate(&["localhost"]);
+    let certificates = Arc::new(loadline_tls::Certificates::new(vec![certificate.clone()]));
+    for (profile, theirs, version) in [
+        (Profile::Intermediate, Profile::Intermediate, "TLSv1.3"),
+        (Profile::Intermediate, Profile::Modern, "TLSv1.3"),
+        (Profile::Modern, Profile::Intermediate, "TLSv1.3"),
+    ] {
+        let options = TlsOptions {
+            profile,
+            ..TlsOptions::default()
+        };
+        let server = loadline_tls::TlsServer::new(&certificates, &options).unwrap();
+        let mut pair = Pair::new(&server, &trusting_by(&certificate, theirs));
+        pair.open();
+        assert_eq!(pair.client.security().unwrap().version, version);
+    }
+}
+
+#[test]
+fn plain_bytes_go_nowhere_before_the_handshake() {
+    let (_, client) = ends(&TlsOptions::default());
+    let mut out = Buffer::default();
+    let mut layer = client.connect("localhost", &mut out).unwrap();
+    let hello = out.len();
+    layer.send(b"secret", &mut out);
+    assert_eq!(out.len(), hello);
+    assert!(client.connect("not a name", &mut out).is_err());
+}
