@@ -367,6 +367,8 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
                         };
                     }
                 }
+                // Output in pieces: what was known of the input before the last one is old.
+                Action::ReceivePending { .. } => return Action::ReceivePending { certain: true },
                 Action::Wait { read, hang_up } => {
                     return Action::Wait {
                         read: self.computing == Computing::No && (read || !self.layer.is_open()),
